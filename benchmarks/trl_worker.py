@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from benchmarks.loop_worker import WatchedTurns
+from benchmarks.rank_end import end_with
 from benchmarks.trlx_worker import ABSENT, ALONE, EdgeClock, meet
 from suite.worker.events import EventLog
 from suite.worker.memory import MemoryProbe
@@ -30,7 +31,7 @@ from suite.worker.session import own_build
 from suite.worker.trainers.clock import NullClock, PhaseClock
 from suite.worker.trainers.trl import trainer as trl_trainer
 from suite.worker.trainers.trl.hooks import TimedTrainer
-from suite.worker.world import World, join, leave
+from suite.worker.world import World, join
 
 
 class Turns:
@@ -107,7 +108,7 @@ def alone(base: type) -> type:
     return AloneTrainer
 
 
-def main() -> None:
+def main() -> EventLog:
     manifest_path, folder = sys.argv[1:]
     manifest = json.loads(Path(manifest_path).read_text(encoding="utf-8"))
     measure, identity = manifest["measure"], read_rank(os.environ)
@@ -127,8 +128,8 @@ def main() -> None:
     build(manifest, world).run(NullClock(), measure["warmup"] + measure["iterations"])
     if world.rank == 0:
         print(f"RESULT {json.dumps(turns.seconds)}", flush=True)
-    leave()
+    return log
 
 
 if __name__ == "__main__":
-    main()
+    end_with(main)

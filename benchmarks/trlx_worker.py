@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any, ClassVar
 
+from benchmarks.rank_end import end_with
 from suite.worker.events import EventLog
 from suite.worker.memory import MemoryProbe
 from suite.worker.progress import Progress
@@ -26,7 +27,7 @@ from suite.worker.session import own_build
 from suite.worker.trainers.clock import NullClock, PhaseClock
 from suite.worker.trainers.trlx.accelerate import trainer as trlx_accelerate
 from suite.worker.trainers.trlx.accelerate.hooks import TimedPPO
-from suite.worker.world import World, barrier, join, leave, synchronise
+from suite.worker.world import World, barrier, join, synchronise
 
 ALONE = "alone"
 ABSENT = object()
@@ -153,7 +154,7 @@ def alone(trlx_class: type) -> type:
     return AlonePPO
 
 
-def main() -> None:
+def main() -> EventLog:
     manifest_path, folder = sys.argv[1:]
     manifest = json.loads(Path(manifest_path).read_text(encoding="utf-8"))
     measure, identity = manifest["measure"], read_rank(os.environ)
@@ -169,8 +170,8 @@ def main() -> None:
     build(manifest, world).run(NullClock(), measure["warmup"] + measure["iterations"])
     if world.rank == 0:
         print(f"RESULT {json.dumps(TurnPPO.turns.seconds)}", flush=True)
-    leave()
+    return log
 
 
 if __name__ == "__main__":
-    main()
+    end_with(main)

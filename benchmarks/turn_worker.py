@@ -15,11 +15,12 @@ import sys
 from pathlib import Path
 
 from benchmarks.loop_worker import Bench
+from benchmarks.rank_end import end_with
+from suite.worker.events import EventLog
 from suite.worker.process import how_started
-from suite.worker.world import leave
 
 
-def main() -> None:
+def main() -> EventLog:
     manifest_path, folder = sys.argv[1:]
     manifest = json.loads(Path(manifest_path).read_text(encoding="utf-8"))
     bench = Bench(manifest, Path(folder))
@@ -33,8 +34,8 @@ def main() -> None:
             seconds = bench.seconds(bench.probed)
             if tell:
                 print(f"TURN {seconds!r}", flush=True)
-    leave()
+    return bench.log
 
 
 if __name__ == "__main__":
-    main()
+    end_with(main)

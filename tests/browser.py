@@ -6,6 +6,7 @@ import base64
 import fcntl
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.needs import skip_outside_ci
+from tests.waiting import wait_until
 
 _NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 _FLAGS = (
@@ -31,7 +33,8 @@ _FLAGS = (
     "--force-color-profile=srgb",
     "--remote-debugging-pipe",
 )
-_PATIENCE = 60.0
+#: A bound for what never comes: a busy machine takes many times as long as an idle one.
+_PATIENCE = 90.0
 _KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "End": 35, "Home": 36}
 _KEYS |= {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
 
@@ -68,7 +71,7 @@ class Tab:
         os.write(self._commands, json.dumps(message).encode() + b"\0")
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline:
-            answer = self._read()
+            answer = self._read(deadline)
             if answer.get("id") == self._last:
                 if "error" in answer:
                     raise Refused(method, answer["error"])
@@ -76,8 +79,10 @@ class Tab:
             self.told.append(answer)
         raise TimeoutError(f"{method} was not answered")
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self, deadline: float) -> dict[str, Any]:
         while b"\0" not in self._buffer:
+            if not select.select([self._answers], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                raise TimeoutError("the browser is silent")
             chunk = os.read(self._answers, 1 << 20)
             assert chunk, "the browser has ended"
             self._buffer += chunk
@@ -91,24 +96,36 @@ class Tab:
         self.until(ready)
 
     def until(self, condition: str) -> None:
-        deadline = time.monotonic() + _PATIENCE
-        while True:
-            with suppress(Refused):  # a page that is being left answers with an error
-                if self.value(f"document.readyState === 'complete' && Boolean({condition})"):
-                    return
-            assert time.monotonic() < deadline, f"never: {condition}; {self.troubles()}"
-            time.sleep(0.02)
+        """Until the page is complete and this is true: a page that is between two states is asked again."""
+        self.has(f"document.readyState === 'complete' && Boolean({condition})", True)
+
+    def has(self, expression: str, expected: Any) -> None:
+        """Until the expression has this value."""
+
+        def told() -> str:
+            return f"{expression} is {self.value(expression)!r}, not {expected!r}; {self.troubles()}"
+
+        wait_until(lambda: self.value(expression) == expected, _PATIENCE, told)
 
     def value(self, expression: str) -> Any:
-        """Of JavaScript, a promise's when it is settled. Raises AssertionError where it throws."""
-        done = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
-        assert "exceptionDetails" not in done, done["exceptionDetails"]
+        """Of JavaScript, a promise's when it is settled. Raises AssertionError where it throws.
+
+        A page that is being left refuses to answer; the one that follows it is asked again.
+        """
+
+        def answer() -> dict[str, Any] | None:
+            with suppress(Refused):
+                return self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+            return None
+
+        done = wait_until(answer, _PATIENCE, lambda: f"every page refused {expression}")
+        assert done is not None and "exceptionDetails" not in done, done
         return done["result"].get("value")
 
     def settle(self) -> None:
-        """Until what is due with the next frames is drawn."""
+        """Until the next two frames are drawn."""
         frame = "requestAnimationFrame"
-        self.value(f"new Promise(done => {frame}(() => {frame}(() => setTimeout(done, 30))))")
+        self.value(f"new Promise(done => {frame}(() => {frame}(() => done(null))))")
 
     def look(self, width: int, height: int, theme: str, media: str = "screen") -> None:
         """As on a screen of this width whose owner likes ``light`` or ``dark``."""

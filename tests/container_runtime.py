@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 STUB_GPUS = ROOT / "tests" / "stub_gpu"
 #: images and layers stay here between two sessions of a developer; git ignores it
 DATA = ROOT / "build" / "docker"
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 CANNOT_START = "a container runtime cannot be started here"
 #: dockerd starts the second, third and fourth itself; the command line and the network's bridge are the tests'
 PROGRAMS = ("dockerd", "containerd", "runc", "iptables", "docker", "ip")

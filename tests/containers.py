@@ -9,7 +9,6 @@ import sys
 import sysconfig
 import tarfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,13 +30,14 @@ from suite.spec.version import suite_version
 from tests.container_runtime import Runtime
 from tests.launch.ranks import PREAMBLE, Ran, make_folder
 from tests.needs import skip_outside_ci
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[1]
 IMAGE = "suite-scripted:test"
 WORKER = "/opt/scripted_worker.py"
 #: what the runtime may raise: the tests' own runtime cannot lift the limit on locked memory
 MEMLOCK = {"memlock": 1 << 16}
-QUICK = ContainerPatience(start_seconds=20.0, end_seconds=6.0, output_seconds=3.0, break_seconds=0.3)
+QUICK = ContainerPatience(start_seconds=100.0, end_seconds=6.0, output_seconds=3.0, break_seconds=0.3)
 #: all that the node imports
 PACKAGES = ("pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection", "psutil")
 VERSIONS = dict.fromkeys(("torch", "deepspeed", "transformers", "megatron-core"), "0-scripted")
@@ -61,32 +61,38 @@ def made_scripted_image(runtime: Runtime, base_image: str) -> str:
     if sys.version_info[:2] != (3, 11):
         skip_outside_ci("the packages of this Python do not fit Debian 12's, which is 3.11")
     labels = {IMAGE_LABEL: "engines", VERSION_LABEL: suite_version(), **stack_labels(VERSIONS)}
+    return build_from(runtime, _context(base_image), IMAGE, labels)
+
+
+def build_from(runtime: Runtime, context: bytes, tag: str, labels: dict[str, str] | None = None) -> str:
+    """The tag of an image that is built from this archive."""
     api = docker.APIClient(base_url=runtime.host, version="auto")
-    context = io.BytesIO(_context(base_image))
-    lines = api.build(fileobj=context, custom_context=True, tag=IMAGE, labels=labels, rm=True, decode=True)
+    lines = api.build(
+        fileobj=io.BytesIO(context), custom_context=True, tag=tag, labels=labels or {}, rm=True, decode=True
+    )
     errors = [line["error"] for line in lines if "error" in line]
     assert not errors, errors
-    return IMAGE
+    return tag
 
 
 def _context(base: str) -> bytes:
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
-        _add(tar, "Dockerfile", DOCKERFILE.format(base=base).encode())
-        _add(tar, "scripted_worker.py", (ROOT / "tests/scripted_worker.py").read_bytes())
+        add_file(tar, "Dockerfile", DOCKERFILE.format(base=base).encode())
+        add_file(tar, "scripted_worker.py", (ROOT / "tests/scripted_worker.py").read_bytes())
         site = Path(sysconfig.get_path("purelib"))
         for path in (*(site / name for name in PACKAGES), site / "typing_extensions.py"):
             if path.exists():
                 tar.add(path, f"site/{path.name}", filter=_plain)
-        _add(tar, "site/suite.pth", b"/opt/suite/src\n")
+        add_file(tar, "site/suite.pth", b"/opt/suite/src\n")
         for name in ("suite", "manifests"):
             tar.add(ROOT / name, f"src/{name}", filter=_plain)
     return archive.getvalue()
 
 
-def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+def add_file(tar: tarfile.TarFile, name: str, data: bytes, mode: int = 0o644) -> None:
     entry = tarfile.TarInfo(name)
-    entry.size, entry.mode = len(data), 0o644
+    entry.size, entry.mode = len(data), mode
     tar.addfile(entry, io.BytesIO(data))
 
 
@@ -135,7 +141,7 @@ def container_job(launched: DockerLauncher, root: Path, script: str, ranks: int 
         "ranks_per_node": ranks,
         "devices": (),
         "mounts": (Mount(source=str(root), target=f"{RUNS}/{name}", read_only=False),),
-        "limits": JobLimits(**{"run_seconds": 30.0, "silence_seconds": 30.0, **limits}),
+        "limits": JobLimits(**{"run_seconds": 100.0, "silence_seconds": 100.0, **limits}),
         "labels": {RUN_LABEL: name, SESSION_LABEL: session_id(), DRIVER_LABEL: this_driver().label},
     }
     return Job.model_validate({**fields, **changes})
@@ -154,9 +160,7 @@ def once_started(ran_in: Path, act: Callable[[], object], events: int = 2) -> th
 
     def wait() -> None:
         file = ran_in / "events" / "rank-0.jsonl"
-        deadline = time.monotonic() + 20
-        while not (file.exists() and file.read_text().count("\n") >= events) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        wait_until(lambda: file.exists() and file.read_text().count("\n") >= events)
         act()
 
     thread = threading.Thread(target=wait)

@@ -20,11 +20,15 @@ T = TypeVar("T")
 OLDEST_COMPOSE = (2, 26)
 
 
+class Lacking(pytest.skip.Exception):
+    """A test is skipped because something of the machine is missing."""
+
+
 def skip_outside_ci(reason: str) -> NoReturn:
     """Skip with the reason where a test cannot run; fail in CI, where it has to."""
     if os.environ.get("CI"):
         pytest.fail(reason)
-    pytest.skip(reason)
+    raise Lacking(reason)
 
 
 def require_programs(purpose: str, *programs: str, root: bool = False) -> None:

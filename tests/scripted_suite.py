@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 #: SUITE_TEST_WORKER: where ranks find it that do not see this checkout
 WORKER = os.environ.get("SUITE_TEST_WORKER", str(ROOT / "tests" / "scripted_worker.py"))
 
 
-def use_scripted_worker() -> None:
+def use_scripted_worker(put: Callable[[Any, str, Any], None] = setattr) -> None:
     """Let both engine backends start the scripted worker, on a stack that needs no looking for."""
     import suite.backends.deepspeed
     import suite.backends.megatron
@@ -27,8 +29,8 @@ def use_scripted_worker() -> None:
         return dict.fromkeys(packages, "0-scripted")
 
     for module in (suite.backends.deepspeed, suite.backends.megatron):
-        module.own_worker_argv = worker_argv
-    suite.conduct.planning.machine.stack_versions = versions
+        put(module, "own_worker_argv", worker_argv)
+    put(suite.conduct.planning.machine, "stack_versions", versions)
 
 
 if __name__ == "__main__":

@@ -21,11 +21,11 @@
     at            what goes wrong: {"iteration": K, "rank": R, "phase": "train", "do": ..., ...}; without a rank
                   on all of them. The other ranks finish unless "others" is "hang".
 
-``do``: ``signal`` (with "signal", default 9), ``raise`` (with "message" and "kind"), ``hang`` (after as many
-heartbeats as "beats" says), ``oom`` (prints torch's line, fails), ``parent`` (kills what started it, and goes on),
-``eat`` (takes memory until it is killed), ``fill`` (writes "mebibytes" into the folder for temporary files, then
-hangs), ``exit`` (status 1 without a word), ``garbage`` (a line of no JSON among the events), ``torn`` (half a line,
-then killed), ``flood`` (10 MB on standard output), ``counts`` (one sample more than asked).
+``do``: ``signal`` (with "signal", default 9), ``raise`` (with "message" and "kind"), ``hang``, ``oom`` (prints
+torch's line, fails), ``parent`` (kills what started it, and goes on), ``eat`` (takes memory until it is killed),
+``fill`` (writes "mebibytes" into the folder for temporary files, then hangs), ``exit`` (status 1 without a word),
+``garbage`` (a line of no JSON among the events), ``torn`` (half a line, then killed), ``flood`` (10 MB on standard
+output), ``counts`` (one sample more than asked).
 """
 
 from __future__ import annotations
@@ -229,9 +229,6 @@ def _raise(worker: Worker) -> None:
 
 
 def _hang(worker: Worker) -> None:
-    for _ in range(worker.script["at"].get("beats", 0)):
-        time.sleep(worker.script["beat"])
-        worker.heartbeat(worker.completed)
     while True:
         signal.pause()
 

@@ -13,7 +13,6 @@ import socket
 import stat
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -25,11 +24,12 @@ import pytest
 from suite.launch.ports import free_port
 from tests.hosts import Host
 from tests.needs import require_programs, started_or_skipped
+from tests.waiting import wait_until
 
 CANNOT_START = "a Slurm cluster cannot be started here"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "sinfo", "scontrol", "scancel")
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"
-START_SECONDS = 30.0
+END_SECONDS = 60.0
 NODES = ("n1", "n2")
 CONTROLLER = ("slurmctld", "-D")
 GPUS_PER_NODE = 8
@@ -188,9 +188,7 @@ def _munge(folder: Path) -> Iterator[None]:
     )
     command = ("munged", "--foreground", "--force", f"--key-file={key}", f"--socket={folder}/munge.socket", *files)
     with _running(command, dict(os.environ), folder / "munged-output.log"):
-        deadline = time.monotonic() + START_SECONDS
-        while not (folder / "munge.socket").exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_until(lambda: (folder / "munge.socket").exists())
         yield
 
 
@@ -209,7 +207,7 @@ def _running(command: tuple[str, ...], environment: dict[str, str], log: Path) -
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
-        process.wait(START_SECONDS)
+        process.wait(END_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -222,20 +220,23 @@ def node_daemon(node: str) -> tuple[str, ...]:
 
 def wait_until_idle(slurm: Slurm) -> None:
     """Until both nodes take jobs. Raises RuntimeError."""
-    deadline = time.monotonic() + START_SECONDS
-    while slurm.call("sinfo", "--noheader", "--partition=gpu", "--format=%T %D").stdout.strip() != "idle 2":
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"Slurm does not come up: {slurm.logs()}")
-        time.sleep(0.2)
+    states = ("sinfo", "--noheader", "--partition=gpu", "--format=%T %D")
+    try:
+        wait_until(lambda: slurm.call(*states).stdout.strip() == "idle 2")
+    except AssertionError:
+        raise RuntimeError(f"Slurm does not come up: {slurm.logs()}") from None
 
 
 def _end_jobs(slurm: Slurm) -> None:
     """What a job still has on its nodes goes with the job, and would outlive the daemons."""
-    deadline = time.monotonic() + START_SECONDS
-    while (jobs := slurm.jobs()) and time.monotonic() < deadline:
-        slurm.call("scancel", "--signal=KILL", "--full", *jobs)
-        slurm.call("scancel", *jobs)
-        time.sleep(0.3)
+
+    def is_over() -> bool:
+        if jobs := slurm.jobs():
+            slurm.call("scancel", "--signal=KILL", "--full", *jobs)
+            slurm.call("scancel", *jobs)
+        return not jobs
+
+    wait_until(is_over)
 
 
 def require_slurm() -> None:

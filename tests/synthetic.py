@@ -13,20 +13,10 @@ from suite.spec.resolve import make_manifest
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
-GPT = Shape(name="1M", layers=2, hidden=64, ffn=256, heads=4, kv_heads=4, vocab=512, positions=64)
+_SMALL: dict[str, Any] = {"layers": 2, "hidden": 64, "heads": 4, "vocab": 512, "positions": 64}
+GPT = Shape(name="1M", ffn=256, kv_heads=4, **_SMALL)
 SMOKE = Workload(name="smoke", prompt_tokens=8, new_tokens=8, rollouts=4, micro_batch=2)
-LLAMA = Shape(
-    name="1M-llama",
-    architecture="llama",
-    layers=2,
-    hidden=64,
-    ffn=192,
-    heads=4,
-    kv_heads=2,
-    vocab=512,
-    positions=64,
-    tied_embeddings=False,
-)
+LLAMA = Shape(name="1M-llama", architecture="llama", ffn=192, kv_heads=2, tied_embeddings=False, **_SMALL)
 #: How an iteration divides into phases; the rest is `other`.
 SHARES = {"generate": 0.5, "score": 0.1, "reference": 0.1, "reward": 0.0, "train": 0.25}
 #: Of an iteration that generates in an engine of its own: weights go there first.
@@ -149,7 +139,11 @@ def rank_events(
     failure: Mapping[str, Any] | None = None,
     ended: bool = True,
 ) -> list[Event]:
-    """What one rank writes: all iterations unless ``completed`` says fewer, then its failure, then its end."""
+    """What one rank writes: all iterations unless ``completed`` says fewer, then its failure, then its end.
+
+    ``details``: parts of an iteration with their share of it. ``rollout`` and ``staleness``: what it tells of
+    generation.
+    """
     asked = manifest.measure.warmup + manifest.measure.iterations
     done = asked if completed is None else completed
     cuda = manifest.measure.device == "cuda"
@@ -260,37 +254,17 @@ def make_bundle(
     *,
     status: str | None = "ok",
     failure: Mapping[str, Any] | None = None,
-    completed: int | None = None,
-    memory_bytes: int = 512 * MIB,
-    facts: Mapping[str, Any] | None = None,
-    device: Mapping[str, Any] | None = None,
-    details: Mapping[str, float] | None = None,
-    rollout: Mapping[str, Any] | None = None,
-    staleness: int | None = None,
+    **told: Any,
 ) -> Path:
     """Write a whole bundle and return its folder.
 
     ``seconds``: of every iteration, of each by number (the last one goes on), or a function of (iteration, rank).
-    ``status``: the driver's end, None when it was killed; a run that is not ok completes ``completed`` iterations.
-    ``failure``: ``{failure, phase, iteration, evidence}`` as the driver classified it.
-    ``details``: parts of an iteration with their share of it. ``rollout`` and ``staleness``: what every rank tells of
-    generation.
+    ``status``: the driver's end, None when it was killed. ``failure``: ``{failure, phase, iteration, evidence}`` as the
+    driver classified it. ``told``: what every rank tells (``rank_events``).
     """
     manifest = manifest or synthetic_manifest()
     ranks = {
-        rank: rank_events(
-            manifest,
-            rank,
-            _as_function(seconds),
-            completed=completed,
-            memory_bytes=memory_bytes,
-            facts=facts,
-            device=device,
-            details=details,
-            rollout=rollout,
-            staleness=staleness,
-            ended=status == "ok",
-        )
+        rank: rank_events(manifest, rank, _as_function(seconds), **{"ended": status == "ok", **told})
         for rank in range(manifest.layout.ranks)
     }
     return write_bundle(root, manifest, ranks, driver_events(manifest, status, failure))

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from suite import api
 from suite.bundle.tags import change_tags
-from suite.cli.app import app
 from suite.report.facts.model import build
 from suite.report.reading import read_entries
+from tests.command import suite
 from tests.export.made import results
 from tests.synthetic import make_bundle, synthetic_manifest
 
@@ -48,17 +47,12 @@ def test_the_package_says_that_it_is_typed() -> None:
 
 
 def test_rows_are_those_of_the_export(cpu: api.Runs, tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["export", str(CPU), "-o", str(tmp_path / "runs.jsonl")], catch_exceptions=False)
-    assert done.exit_code == 0
+    assert suite("export", CPU, "-o", tmp_path / "runs.jsonl").exit_code == 0
     exported = [json.loads(line) for line in (tmp_path / "runs.jsonl").read_text().splitlines()]
     rows = cpu.rows()
     assert len(rows) == len(cpu) == len(exported) == len(list(cpu))
     for name in ("run", "samples_per_second", "mfu", "validity_reasons", "response_tokens"):
         assert [row[name] for row in rows] == [row[name] for row in exported]
-
-
-def test_records_are_whole_ones(cpu: api.Runs) -> None:
-    assert [record.run.id for record in cpu.records] == [row["run"] for row in cpu]
 
 
 def test_runs_are_chosen_by_any_column(cpu: api.Runs, made: Path) -> None:
@@ -72,19 +66,14 @@ def test_runs_are_chosen_by_any_column(cpu: api.Runs, made: Path) -> None:
         cpu.where(sizes="1M")
 
 
-def test_runs_are_chosen_by_all_of_some_tags(tmp_path: Path) -> None:
-    paths = [make_bundle(tmp_path, synthetic_manifest(repeat=repeat)) for repeat in (1, 2)]
+def test_runs_are_chosen_by_all_of_some_tags_and_what_was_left_out_is_told(tmp_path: Path) -> None:
+    paths = [make_bundle(tmp_path, synthetic_manifest(repeat=repeat)) for repeat in (1, 2, 3)]
     change_tags(paths[0], ["a", "b"], [])
     change_tags(paths[1], ["a"], [])
+    (paths[2] / "manifest.json").write_text("{")
     runs = api.load(tmp_path)
     assert [len(runs.where(tags=tags)) for tags in ("a", ["a", "b"], "c")] == [2, 1, 0]
-
-
-def test_what_was_left_out_is_told(tmp_path: Path) -> None:
-    make_bundle(tmp_path, synthetic_manifest())
-    (make_bundle(tmp_path, synthetic_manifest(repeat=2)) / "manifest.json").write_text("{")
-    runs = api.load(tmp_path)
-    assert len(runs) == 1 and "left out, damaged" in runs.warnings[0]
+    assert len(runs) == 2 and "left out, damaged" in runs.warnings[0]
     with pytest.raises(api.UsageError, match="cannot read"):
         api.load(tmp_path / "nothing")
     with pytest.raises(api.UsageError, match="load takes the folder"):
@@ -112,7 +101,7 @@ def test_one_backend_before_and_after_compares_as_suite_compare(tmp_path: Path) 
         for repeat in (1, 2, 3):
             make_bundle(tmp_path / name, synthetic_manifest(repeat=repeat), seconds * (1 + 0.003 * repeat))
     found = api.compare(api.load(tmp_path / "before"), api.load(tmp_path / "after"))
-    done = CliRunner().invoke(app, ["compare", str(tmp_path / "before"), str(tmp_path / "after"), "--json"])
+    done = suite("compare", tmp_path / "before", tmp_path / "after", "--json")
     (row,) = json.loads(done.stdout)["rows"]
     assert (found.ratio, found.low, found.high, found.verdict) == (row["ratio"], row["low"], row["high"], "faster")
     assert found.method == "suite compare" and found.runs == (3, 3)
@@ -153,6 +142,7 @@ def test_pandas_frames_have_the_types_of_the_columns(made: Path) -> None:
     assert len(empty) == 0 and str(empty["seconds"].dtype) == "float64"
 
 
+@pytest.mark.packages
 def test_polars_frames_have_the_types_of_the_columns(made: Path) -> None:
     polars = pytest.importorskip("polars", reason="data frames NOT CHECKED: no polars in this interpreter")
     runs = api.load(made)
@@ -163,6 +153,7 @@ def test_polars_frames_have_the_types_of_the_columns(made: Path) -> None:
     assert runs.where(size="66B").to_polars("phases").schema["seconds"] == polars.Float64
 
 
+@pytest.mark.slow
 def test_the_example_runs_and_tells_what_the_report_tells() -> None:
     pytest.importorskip("pandas", reason="the example is NOT RUN: no pandas in this interpreter")
     done = subprocess.run(
@@ -188,20 +179,16 @@ def cells(text: str) -> list[tuple[str, str]]:
     return list(zip(parts[1::2], parts[2::2], strict=True))
 
 
-def test_a_cell_of_words_is_words_alone() -> None:
-    found = cells(NOTEBOOK.read_text(encoding="utf-8"))
-    words = [body for heading, body in found if heading.endswith("[markdown]")]
-    assert len(words) >= 5 and {heading for heading, _ in found} == {"# %%", "# %% [markdown]"}
-    assert all(line.startswith("#") for body in words for line in body.strip().splitlines())
-
-
 def test_the_notebook_runs_cell_by_cell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """As a notebook's kernel does: one name space, and each cell's last expression is what it shows."""
     pytest.importorskip("pandas", reason="the notebook is NOT RUN: no pandas in this interpreter")
     monkeypatch.chdir(ROOT)
+    found = cells(NOTEBOOK.read_text(encoding="utf-8"))
+    words = [body for heading, body in found if heading == "# %% [markdown]"]
+    assert all(line.startswith("#") for body in words for line in body.strip().splitlines())
     names: dict[str, Any] = {}
     shown = []
-    for heading, body in cells(NOTEBOOK.read_text(encoding="utf-8")):
+    for heading, body in found:
         if heading != "# %%":
             continue
         tree = ast.parse(body)

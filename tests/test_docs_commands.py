@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import Result
 
-from suite.cli.app import app
 from tests.cli.test_examples import unknown_options
 from tests.cli.test_help import commands
+from tests.command import suite
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted(path for path in (ROOT / "docs").rglob("*.md") if "results" not in path.parts)]
@@ -40,30 +40,26 @@ class Shown(NamedTuple):
     """A command as a page shows it."""
 
     page: str
-    line: int
     words: tuple[str, ...]
     in_block: bool
 
     def __str__(self) -> str:
-        return f"{self.page}:{self.line}"
+        """How a test is called: no edit of the page elsewhere changes it."""
+        return f"{self.page}: {' '.join(self.words).replace(DIGEST, 'DIGEST')}"
 
 
 def shown() -> Iterator[Shown]:
     """Commands in blocks, and in running text where they are more than a name."""
     for page in PAGES:
-        inside, text = False, page.read_text()
-        joined = re.sub(r"\\\n\s*", lambda match: "\0" + " ", text)
-        number = 0
-        for line in joined.splitlines():
-            number += 1
+        inside = False
+        for line in re.sub(r"\\\n\s*", " ", page.read_text()).splitlines():
             inside ^= line.lstrip().startswith("```")
             is_block = bool(re.match(r"\s*suite [a-z]", line)) and (inside or line.startswith("    "))
             found = [line.strip()] if is_block else re.findall(r"`(suite [a-z][^`]*)`", line)
             for command in found:
-                words = words_of(command.replace("\0", ""))
+                words = words_of(command)
                 if len(words) > 1 and words[0] != "X":  # any command
-                    yield Shown(str(page.relative_to(ROOT)), number, tuple(words), is_block)
-            number += line.count("\0")
+                    yield Shown(str(page.relative_to(ROOT)), tuple(words), is_block)
 
 
 def words_of(command: str) -> list[str]:
@@ -78,7 +74,8 @@ def name_of(words: tuple[str, ...]) -> str | None:
     return next((" ".join(words[:count]) for count in (2, 1) if " ".join(words[:count]) in known), None)
 
 
-COMMANDS = list(shown())
+#: each once for a page, as a block's where it is in one
+COMMANDS = list({(each.page, each.words): each for each in sorted(shown(), key=lambda each: each.in_block)}.values())
 
 
 def is_whole(words: tuple[str, ...]) -> bool:
@@ -119,12 +116,12 @@ def test_a_command_of_the_docs_can_be_planned(each: Shown, tmp_path: Path, monke
             refusals.append(done.stderr)
         pytest.fail("\n".join(refusals))
     else:
-        done = plan(*words) if each.words[0] == "submit" else CliRunner().invoke(app, words)
+        done = plan(*words) if each.words[0] == "submit" else suite(*words)
         assert done.exit_code == 0, done.stderr
 
 
 def plan(*words: str) -> Result:
-    return CliRunner().invoke(app, [*words, *([] if "--dry-run" in words else ["--dry-run"])], catch_exceptions=False)
+    return suite(*words, *([] if "--dry-run" in words else ["--dry-run"]))
 
 
 def test_the_pages_show_enough_for_this_to_mean_something() -> None:

@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from docs_site import reference
 from docs_site.links import LEFT_OUT, anchors, github_anchor, links, within_the_site
 from docs_site.reference import PAGES
-from suite.cli.app import app
+from tests.command import suite
 from tests.test_docs_commands import words_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -100,6 +99,7 @@ def tutorial() -> list[list[str]]:
     return [words_of(line) for line in lines]
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_tutorial_do_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One after the other, with a worker that tells events without a stack in the place of the engines. What `suite
     doctor` says is its own tests' business."""
@@ -110,11 +110,11 @@ def test_the_commands_of_the_tutorial_do_what_it_says(tmp_path: Path, monkeypatc
     for words in tutorial():
         if words[0] == "run":
             command = [sys.executable, str(ROOT / "tests" / "scripted_suite.py"), *words]
-            ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100)
+            ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
             assert ended.returncode == 0, (words, ended.stderr[-2000:])
             done["run"] = ended.stdout
         elif words[0] not in ("--version", "doctor"):
-            shown = CliRunner().invoke(app, words)
+            shown = suite(*words)
             assert shown.exit_code == 0, (words, shown.output[-2000:])
             done[words[0]] = shown.stdout
     assert len(list((tmp_path / "runs").glob("*/record.json"))) == 6
@@ -123,10 +123,11 @@ def test_the_commands_of_the_tutorial_do_what_it_says(tmp_path: Path, monkeypatc
     assert set(done) == {"sizes", "run", "report", "verify", "plan", "site"}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="pip install '.[docs]' has MkDocs")
 def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "out")]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110)
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr[-4000:]
     loads = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=\"(https?:)?//[^\"]*\"")
     for page in (tmp_path / "out").rglob("*.html"):

@@ -1,6 +1,6 @@
-"""docs/architecture.md, "to add X, touch Y": a toy phase and toy fields, added to a copy of the suite as it says.
+"""docs/architecture.md, "to add X, touch Y": a toy phase, toy fields and a toy engine, in a copy of the suite.
 
-Each test edits only the files that the table names and then uses the copy through its public seams.
+Only the files that the table names are edited. Then the copy runs them on a real rank and tells of them.
 """
 
 from __future__ import annotations
@@ -11,161 +11,142 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 OLD_RUNS = ROOT / "docs" / "results" / "cpu" / "runs"
-
-
-class Copy:
-    """A copy of the suite that can be edited and used."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        for name in ("suite", "manifests"):
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-
-    def edit(self, path: str, before: str, after: str) -> None:
-        text = (self.folder / path).read_text(encoding="utf-8")
-        assert text.count(before) == 1, f"{path} has {before!r} {text.count(before)} times"
-        (self.folder / path).write_text(text.replace(before, after), encoding="utf-8")
-
-    def run(self, *arguments: str) -> str:
-        """Standard output of Python in the copy; the tests' own modules are importable too."""
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(self.folder), str(ROOT)]), "COLUMNS": "200"}
-        done = subprocess.run(
-            [sys.executable, *arguments], cwd=self.folder, env=environment, capture_output=True, text=True, timeout=100
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-
-@pytest.fixture
-def copy(tmp_path: Path) -> Copy:
-    return Copy(tmp_path / "checkout")
-
-
 TOY_PHASE = (
     '{"name": "spread", "label": "toy spread", "colour": "#D55E00", "tokens": ["response_tokens"], "optional": true}'
 )
-WITH_THE_PHASE = """
-import sys
-from pathlib import Path
-from suite.bundle.derive import derive
-from suite.bundle.store import Bundle
-from suite.conduct.running.progress import LiveView
-from suite.report.reading import read_entries
-from suite.report.text.output import write
-from suite.worker.phases import check_phase
-from tests import synthetic
-
-check_phase("spread")
-synthetic.SHARES = {"spread": 0.05, **synthetic.SHARES}
-bundle = Bundle(synthetic.make_bundle(Path(sys.argv[1])))
-bundle.write_record(derive(bundle))
-write(read_entries([Path(sys.argv[1])]).entries, Path(sys.argv[2]), None, [])
-"""
-
-
-def test_a_phase_is_a_line_of_its_declaration_and_the_code_that_does_it(copy: Copy, tmp_path: Path) -> None:
-    copy.edit("suite/worker/phases.json", '  "phases": [\n', f'  "phases": [\n    {TOY_PHASE},\n')
-    copy.edit(
+TOY_LINE = '"toy": {"driver": "suite.backends.toy:Toy", "worker": "suite.worker.engines.toy.engine:ToyEngine"},'
+TURNS = (
+    'turns: Annotated[int, Declared("--turns", "turns of a sample", written="when set", feature="turns of {}")] = 1\n'
+)
+FUSED = 'fused: Annotated[bool, Declared("--fused", "fuse it", "switch", label="fused", written="when set")] = False\n'
+TIMED = '        with recorder.phase("spread"):\n            pass\n'
+#: file, text in it, and what is written in front of that
+EDITS = [
+    ("suite/worker/phases.json", '    {"name": "sync"', f"    {TOY_PHASE},\n"),
+    (
         "suite/worker/loop.py",
-        '        with recorder.phase("generate"):\n',
-        '        with recorder.phase("spread"):\n            pass\n        with recorder.phase("generate"):\n',
-    )
-    runs, report = tmp_path / "runs", tmp_path / "report.md"
-    copy.run("-c", WITH_THE_PHASE, str(runs), str(report))
-    (path,) = runs.glob("*/record.json")
-    phase = json.loads(path.read_text())["phases"]["spread"]
-    assert phase["seconds"] == pytest.approx(0.05) and phase["share"] == pytest.approx(0.05)
-    assert phase["tokens_per_second"] == pytest.approx(32 / 0.05)
-    text = report.read_text()
-    heading = next(line for line in text.splitlines() if "spread" in line and line.startswith("|"))
-    assert heading.index("spread") < heading.index("generate"), "phases stand in the order of an iteration"
-    assert "toy spread" in (tmp_path / "report-assets" / "phases.svg").read_text()
-    assert copy.run("-m", "suite", "verify", str(next(OLD_RUNS.iterdir()))).splitlines()[0].endswith("equal")
+        "        generated = self._gen",
+        TIMED,
+    ),
+    ("suite/worker/backends.json", '    "deepspeed": {', f"    {TOY_LINE}\n"),
+    ("suite/spec/workload.py", "    note: str | None = None\n    source: str | None = None\n", f"    {TURNS}"),
+    ("suite/spec/layout.py", "    offload_optimizer: Annotated[", f"    {FUSED}"),
+]
+#: files that are new: an engine that has both fields, and tells which values reached it
+TOY = {
+    "suite/backends/toy.py": """
+from suite.backends.base import own_worker_argv
+from suite.spec.layout import Layout
+from suite_example_backend.driver import Example
 
 
-PLAN = ("-m", "suite", "run", "--backend", "deepspeed", "--size", "1M", "--repeats", "1", "--dry-run", "--json")
-
-
-def planned(copy: Copy, *options: str) -> tuple[str, dict]:
-    """Run id and manifest of the one run that is planned."""
-    script = (
-        "import sys, json; import suite.conduct.planning.machine as machine; "
-        "machine.stack_versions = lambda python, packages: dict.fromkeys(packages, '0'); "
-        "import suite.conduct.running.display as display; rows = display.plan_rows; "
-        "display.plan_rows = lambda runs, *found: ["
-        "{**row, 'manifest': manifest.model_dump(mode='json', by_alias=True)} "
-        "for row, (manifest, _) in zip(rows(runs, *found), runs)]; "
-        "from suite.cli.main import main; main()"
-    )
-    (row,) = json.loads(copy.run("-c", script, *PLAN[2:], *options))["runs"]
-    return row["run"], row["manifest"]
-
-
-def test_a_workload_field_is_its_declaration_and_whoever_honours_it(copy: Copy) -> None:
-    usual, _ = planned(copy)
-    copy.edit(
-        "suite/spec/workload.py",
-        "    note: str | None = None\n    source: str | None = None\n\n    @model_validator",
-        '    turns: Annotated[int, Declared("--turns", "turns of a sample", written="when set", feature="turns")] = 1\n'
-        "    note: str | None = None\n    source: str | None = None\n\n    @model_validator",
-    )
-    assert planned(copy)[0] == usual, "a manifest without the field keeps its hash"
-    refused = subprocess.run(
-        [sys.executable, *PLAN, "--turns", "3"],
-        cwd=copy.folder,
-        env={**os.environ, "PYTHONPATH": str(copy.folder)},
-        capture_output=True,
-        text=True,
-    )
-    assert refused.returncode == 2 and "the deepspeed backend has no turns" in refused.stderr
-    copy.edit("suite/backends/deepspeed.py", '("lora_rank", "critic",', '("lora_rank", "critic", "turns",')
-    run, manifest = planned(copy, "--turns", "3")
-    assert run != usual and manifest["workload"]["turns"] == 3
-    assert "turns" not in planned(copy)[1]["workload"]
-
-
-def test_a_layout_field_is_its_declaration_and_the_backends_that_have_it(copy: Copy) -> None:
-    usual, _ = planned(copy)
-    copy.edit(
-        "suite/spec/layout.py",
-        "    offload_optimizer: Annotated[",
-        "    fused: Annotated[\n"
-        '        bool, Declared("--fused", "fuse it", "switch", label="fused", written="when set")\n'
-        "    ] = False\n"
-        "    offload_optimizer: Annotated[",
-    )
-    copy.edit("suite/backends/deepspeed.py", '("zero_stage", "recompute",', '("zero_stage", "fused", "recompute",')
-    assert planned(copy)[0] == usual, "a manifest without the field keeps its hash"
-    run, manifest = planned(copy, "--fused")
-    assert run != usual and manifest["layout"]["fused"] is True
-    assert "fused" in copy.run("-m", "suite", "run", "--help")
-
-
-TOY_DRIVER = """
-from suite.backends.deepspeed import DeepSpeed
-
-
-class Toy(DeepSpeed):
+class Toy(Example):
     name = "toy"
     summary = "a toy engine"
-    packages = ("packaging",)
-"""
-TOY_LINE = '"toy": {"driver": "suite.backends.toy:Toy", "worker": "suite.worker.engines.toy.engine:ToyEngine"},'
+    packages = ("torch",)
+    settings = ("fused",)
+    extra_work = ("turns",)
+
+    def layout(self, size, workload, request):
+        return super().layout(size, workload, request).model_copy(update={"fused": bool(request.fused)})
+
+    def worker_argv(self, manifest_path, bundle_path):
+        return own_worker_argv(manifest_path, bundle_path)
+""",
+    "suite/worker/engines/toy/__init__.py": "",
+    "suite/worker/engines/toy/engine.py": """
+from suite_example_backend.engine import BigramEngine
 
 
-def test_an_engine_is_its_driver_its_folder_in_the_worker_and_a_line(copy: Copy) -> None:
-    copy.edit("suite/worker/backends.json", '  "engines": {\n', f'  "engines": {{\n    {TOY_LINE}\n')
-    (copy.folder / "suite/backends/toy.py").write_text(TOY_DRIVER)
-    engine = copy.folder / "suite/worker/engines/toy"
-    engine.mkdir()
-    (engine / "__init__.py").write_text("")
-    (engine / "engine.py").write_text("class ToyEngine:\n    pass\n")
-    listed = {entry["name"]: entry["summary"] for entry in json.loads(copy.run("-m", "suite", "backends", "--json"))}
-    assert listed["toy"] == "a toy engine" and "megatron" in listed
-    code = "from suite.worker.engines import engine_class; print(engine_class('toy', 'cpu').__name__)"
-    assert copy.run("-c", code).strip() == "ToyEngine"
+class ToyEngine(BigramEngine):
+    def __init__(self, manifest, world):
+        super().__init__(manifest, world)
+        self.notes = (f"{manifest['workload'].get('turns')} turns, fused: {manifest['layout'].get('fused')}",)
+""",
+}
+RUN = "run --size 1M --device cpu --ranks 1 --repeats 1 --warmup 1 --iterations 2 --oversubscribe --json --backend"
+
+
+def suite(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command of a copy, or of this checkout."""
+    paths = os.pathsep.join(map(str, (checkout, ROOT / "tests" / "example_backend")))
+    environment = {**os.environ, "PYTHONPATH": paths, "COLUMNS": "200"}
+    command = (sys.executable, "-m", "suite", *arguments)
+    return subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout in which everything was added."""
+    folder = tmp_path_factory.mktemp("copy") / "checkout"
+    for name in ("suite", "manifests"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for path, before, added in EDITS:
+        text = (folder / path).read_text(encoding="utf-8")
+        assert text.count(before) == 1, f"{path} has {before!r} {text.count(before)} times"
+        (folder / path).write_text(text.replace(before, added + before), encoding="utf-8")
+    for path, text in TOY.items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def measured(copy: Path) -> Path:
+    """A bundle of the toy engine, with a value of its own for each toy field."""
+    done = suite(copy, *RUN.split(), "toy", "--turns", "3", "--fused", "--runs", str(copy / "runs"))
+    assert done.returncode == 0, done.stderr
+    (run,) = json.loads(done.stdout)["measured"]
+    return copy / "runs" / run
+
+
+def record_of(bundle: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((bundle / "record.json").read_text())
+    return found
+
+
+@pytest.mark.ranks
+def test_a_phase_is_a_line_of_its_declaration_and_the_code_that_does_it(copy: Path, measured: Path) -> None:
+    record = record_of(measured)
+    events = [json.loads(line) for line in (measured / "events" / "rank-0.jsonl").read_text().splitlines()]
+    timed = [event["phase"] for event in events if event["kind"] == "phase"]
+    assert timed == ["spread", "generate", "score", "reference", "reward", "train"] * 3
+    phase, response_tokens = record["phases"]["spread"], record["counts"]["response_tokens"]
+    assert phase["tokens_per_second"] == pytest.approx(response_tokens / phase["seconds"])
+    done = suite(copy, "report", str(measured), "-o", str(copy / "report.md"), "--with-suspect")
+    assert done.returncode == 0, done.stderr
+    report = (copy / "report.md").read_text()
+    heading = next(line for line in report.splitlines() if line.startswith("|") and "spread" in line)
+    assert heading.index("spread") < heading.index("generate"), "phases stand in the order of an iteration"
+    assert "toy spread" in (copy / "report-assets" / "phases.svg").read_text()
+    assert suite(copy, "verify", str(measured), str(next(OLD_RUNS.glob("*/")))).returncode == 0, "old runs stay equal"
+
+
+@pytest.mark.ranks
+def test_fields_and_an_engine_are_their_lines_and_reach_its_folder_in_the_worker(copy: Path, measured: Path) -> None:
+    assert "3 turns, fused: True" in record_of(measured)["environment"]["worker"]["notes"]
+    manifest = json.loads((measured / "manifest.json").read_text())
+    assert (manifest["workload"]["turns"], manifest["layout"]["fused"]) == (3, True)
+    assert "fused" in record_of(measured)["run"]["layout"]
+    assert suite(copy, "verify", str(measured)).returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("field", "words"), [(("--turns", "3"), "has no turns of 3"), (("--fused",), "--fused means nothing to deepspeed")]
+)
+def test_a_field_is_refused_by_backends_that_do_not_have_it(field: tuple[str, ...], words: str, copy: Path) -> None:
+    refused = suite(copy, *RUN.split(), "deepspeed", *field, "--dry-run")
+    assert refused.returncode == 2 and words in refused.stderr
+
+
+@pytest.mark.slow
+def test_a_manifest_without_the_fields_keeps_its_hash(copy: Path) -> None:
+    planned = [json.loads(suite(root, *RUN.split(), "deepspeed", "--dry-run").stdout)["runs"] for root in (ROOT, copy)]
+    assert planned[0][0]["run"] == planned[1][0]["run"]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.lanes import size
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "suite"
@@ -33,6 +37,7 @@ FLOORS = {
     "export": 3,
     "cli": 4,
     "api": 4,
+    "testing": 4,
     "__main__": 5,
 }
 TRAINING = {
@@ -53,11 +58,17 @@ STACK = TRAINING | {"pynvml", "vllm", "ray"} | TRAINERS
 HEAVY = TRAINING | {"numpy", "scipy", "matplotlib", "pydantic", "docker", "kubernetes", "jinja2", "yaml", "requests"}
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse((ROOT / path).read_text(encoding="utf-8"))
+
+
+@cache
 def imported_modules(path: Path) -> set[str]:
     """Every module that a file imports, inside functions too, as dotted absolute names."""
     package = path.with_suffix("").parts[:-1]
     found = set()
-    for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -73,6 +84,15 @@ def own_parts(path: Path) -> set[str]:
     """The parts of suite (``spec``, ``stats`` ...) that a file imports, its own left out."""
     parts = {name.split(".")[1] for name in imported_modules(path) if name.startswith("suite.")}
     return parts - {part_of(path)}
+
+
+def circle_in(uses: dict[str, set[str]]) -> list[str] | None:
+    """Parts of which each imports the next, the first of them again at the end; None where there is no circle."""
+    try:
+        graphlib.TopologicalSorter(uses).prepare()
+    except graphlib.CycleError as error:
+        return list(error.args[1])
+    return None
 
 
 def part_of(path: Path) -> str:
@@ -97,13 +117,16 @@ class TestLayers:
         wrong = {path: parts for path, parts in above.items() if parts}
         assert not wrong, f"modules that import from above them: {wrong}; floors: {FLOORS}; nobody imports the worker"
 
-    def test_parts_on_one_floor_do_not_import_each_other_in_a_circle(self) -> None:
+    def test_parts_do_not_import_each_other_in_a_circle_of_any_length(self) -> None:
         uses: dict[str, set[str]] = {part: set() for part in FLOORS}
         for path in DRIVER_MODULES:
             if part_of(path) in uses:
                 uses[part_of(path)] |= own_parts(path)
-        circles = {tuple(sorted((part, other))) for part in uses for other in uses[part] if part in uses.get(other, ())}
-        assert not circles, f"these parts import each other: {sorted(circles)}"
+        assert circle_in(uses) is None, "these parts import each other, the first the last"
+
+    def test_a_circle_of_three_is_found(self) -> None:
+        assert circle_in({"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": set()}) is not None
+        assert circle_in({"a": {"b", "c"}, "b": {"c"}, "c": set()}) is None
 
     def test_only_the_worker_imports_a_training_stack(self) -> None:
         assert not [str(path) for path in DRIVER_MODULES if top_level(path) & TRAINING]
@@ -190,7 +213,7 @@ MODE = re.compile(r"[rwaxbt+]+")
 
 def opens_files(path: Path) -> bool:
     """Whether a module opens a file by something else than ``suite.spec.foreign``."""
-    for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if not isinstance(node, ast.Call):
             continue
         called, first = node.func, node.args[0] if node.args else None
@@ -218,14 +241,15 @@ def test_a_module_is_short_enough_to_have_one_job() -> None:
     assert not long, f"modules of more than {LONGEST_MODULE_LINES} lines, to be split by job: {long}"
 
 
-def test_marks_by_which_make_chooses_files_stand_in_the_files_themselves() -> None:
-    """`make test` has pytest read only the files that a mark is written in."""
-    marks = re.compile(r"\bmark\.(?:alone|daemon|ranks|trainers)\b")
-    tests = ROOT / "tests"
-    elsewhere = [
-        path for path in tests.rglob("*.py") if not path.name.startswith("test_") and marks.search(path.read_text())
+def test_no_room_is_larger_than_its_budget() -> None:
+    found = size.sizes()
+    over = [
+        f"{' + '.join(one.rooms)}: {one.lines:,} lines of {one.budget:,}" for one in found if one.lines > one.budget
     ]
-    assert not elsewhere, f"mark the tests in their own files, not through {elsewhere}"
+    assert not over, f"take something away, or say in docs/development.md why a room has to grow: {over}"
+    named = [room for one in found for room in one.rooms]
+    rooms = {part_of(path) for path in MODULES} - {"__init__", "__main__"} | set(size.FOLDERS)
+    assert sorted(named) == sorted(rooms), "each room stands in one row of the budgets"
 
 
 # written in two halves, so that this file passes its own test

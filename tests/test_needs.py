@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests import bare
+from tests.lanes import hidden
 from tests.needs import compose_problem, require_programs, skip_outside_ci, started_or_skipped
 
 
@@ -97,7 +98,7 @@ def test_the_bare_path_has_all_but_the_hidden_programs(tmp_path: Path, monkeypat
         write(both / name, "exit 0")
     write(plain / "bash", "exit 1")
     monkeypatch.setenv("PATH", f"{both}:{tmp_path}/none::{plain}:{both}")
-    first, *rest = bare.bare_path(links).split(":")
+    first, *rest = hidden.bare_path(links).split(":")
     assert sorted(os.listdir(first)) == ["bash", "google"]
     assert rest == [f"{tmp_path}/none", "", str(plain)]
 
@@ -118,5 +119,6 @@ SKIPPED = "import pytest\ndef test_one(): pytest.skip('here: no Slurm')\n"
 def test_a_bare_run_that_proves_nothing_fails(body: str, problem: str | None, tmp_path: Path) -> None:
     file = tmp_path / "test_it.py"
     file.write_text(body)
-    problems = bare.run_tests("bare", os.environ["PATH"], ("no Slurm",), [str(file), f"--rootdir={tmp_path}"])
+    argv = [sys.executable, "-m", "pytest", str(file), f"--rootdir={tmp_path}"]
+    problems = hidden.run_tests(argv, os.environ["PATH"], ("no Slurm",))
     assert (problems == []) if problem is None else any(problem in one for one in problems), problems

@@ -87,21 +87,17 @@ class TestLocks:
 
 
 class TestMake:
-    def test_help_lists_every_target(self) -> None:
+    def test_help_lists_every_target_and_pages_name_no_other(self) -> None:
         listed = set(re.findall(r"^  make ([a-z-]+)", make("help"), flags=re.MULTILINE))
         (phony,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
         assert listed == set(phony.split())
-
-    @pytest.mark.parametrize("page", ["README.md", "docs/development.md", "CHANGELOG.md"])
-    def test_every_target_that_a_page_names_is_there(self, page: str) -> None:
-        listed = set(re.findall(r"^  make ([a-z-]+)", make("help"), flags=re.MULTILINE))
-        named = set(re.findall(r"(?:`|^)make ([a-z-]+)", (ROOT / page).read_text(), flags=re.MULTILINE))
-        assert named
-        assert named <= listed
+        for page in ("README.md", "docs/development.md", "CHANGELOG.md"):
+            named = set(re.findall(r"(?:`|^)make ([a-z-]+)", (ROOT / page).read_text(), flags=re.MULTILINE))
+            assert named and not named - listed, page
 
     def test_every_install_is_from_a_lock_or_from_this_checkout(self) -> None:
         recipes = make("-B", "-n", "bench").splitlines()
-        installs = [shlex.split(line) for line in recipes if " pip install " in line]
+        installs = [shlex.split(line.partition("||")[0]) for line in recipes if " pip install " in line]
         sources = [" ".join(words[-2:]) for words in installs]
         assert sources == ["-r requirements/driver.lock", "-r requirements/cpu.lock", "-e ."]
         assert "--require-hashes" in installs[0]
@@ -125,7 +121,7 @@ class TestMake:
     def test_ci_installs_python_packages_through_make_alone(self) -> None:
         script = (ROOT / ".ci/run").read_text()
         assert os.access(ROOT / ".ci/run", os.X_OK)
-        assert re.search(r"\bmake test$|\bmake test ", script, re.MULTILINE) and "make test-bare" in script
+        assert "make test-all" in script
         assert not re.search(r"\bpip3?\b", script)
 
 

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import time
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
-from benchmarks import loop_worker
+from benchmarks import loop_worker, rank_end
 from benchmarks.__main__ import page
-from benchmarks.loop_worker import Meter
+from benchmarks.loop_worker import Meter, take_turns
 from benchmarks.ranks import run_ranks, run_script
 from benchmarks.verdict import Interval, Row, at_most, median, trimmed_mean, within
 from suite.worker import recorder as recorder_module
 from suite.worker.recorder import NullRecorder
 from suite.worker.world import World
 from tests.worker.tiny import tiny_manifest
-
-SHORT, LONG = 0.01, 0.3  # seconds
 
 
 class TestVerdict:
@@ -63,47 +63,90 @@ def test_the_page_names_every_limit_that_is_not_met() -> None:
     assert "some, 2 cores" in text
 
 
-class TestMeter:
-    @pytest.fixture
-    def meter(self, monkeypatch: pytest.MonkeyPatch) -> Meter:
-        for name in ("synchronise", "barrier"):
-            monkeypatch.setattr(recorder_module, name, getattr(recorder_module, name))  # put back behind the test
-            monkeypatch.setattr(loop_worker, name, lambda world: time.sleep(LONG))
-        return Meter(Slow())
+class Clock:
+    """Told time, which only passes where somebody takes it."""
 
-    def test_only_the_recorders_own_time_is_counted(self, meter: Meter) -> None:
-        """Neither the work of a phase nor the wait at its end."""
-        with meter.phase("score"):
-            time.sleep(LONG)
-        assert 2 * SHORT <= meter.take() < LONG
-        assert meter.take() == 0.0
+    def __init__(self) -> None:
+        self.now = 0.0
 
-    def test_every_call_is_counted(self, meter: Meter) -> None:
-        meter.finish({}, {})
-        assert SHORT <= meter.take() < LONG
+    def perf_counter(self) -> float:
+        return self.now
+
+    def take(self, seconds: float) -> None:
+        self.now += seconds
 
 
 class Slow(NullRecorder):
-    """Takes its time before and behind each phase, where it also waits, and at the end of an iteration."""
+    """Takes a second before and two behind each phase, where it also waits, and four at the end of an iteration."""
 
     world = World(0, 1, 0, 1, torch.device("cpu"))
 
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        time.sleep(SHORT)
+        self._clock.take(1)
         yield
         recorder_module.synchronise(self.world)
-        time.sleep(SHORT)
+        self._clock.take(2)
 
     def finish(self, *arguments: object, **optional: object) -> None:
-        time.sleep(SHORT)
+        self._clock.take(4)
+
+
+def test_the_meter_counts_every_call_of_the_recorder_but_neither_a_phases_work_nor_a_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+    for name in ("synchronise", "barrier"):
+        monkeypatch.setattr(recorder_module, name, getattr(recorder_module, name))  # put back behind the test
+        monkeypatch.setattr(loop_worker, name, lambda world: clock.take(50))
+    monkeypatch.setattr(loop_worker, "time", clock)
+    meter = Meter(Slow(clock))
+    with meter.phase("score"):
+        clock.take(100)
+    assert (meter.take(), meter.take()) == (1 + 2, 0)
+    meter.finish({}, {})
+    assert meter.take() == 4
+
+
+def test_every_second_turn_is_backwards() -> None:
+    order: list[str] = []
+    recorders = {name: SimpleNamespace(name=name, take=lambda: 0.5) for name in ("probed", "edges", "bare")}
+    bench = SimpleNamespace(
+        **recorders, world=SimpleNamespace(world_size=2), seconds=lambda recorder: order.append(recorder.name)
+    )
+    told = take_turns(bench, 2)
+    assert order == ["probed", "edges", "bare", "bare", "edges", "probed"]
+    assert {name: len(seconds) for name, seconds in told["seconds"].items()} == {"on": 2, "edges": 2, "bare": 2}
+    assert told["direct"] == [0.5, 0.5]
 
 
 @pytest.mark.ranks
-def test_iterations_take_turns_and_the_recorder_takes_little_of_them() -> None:
-    told = run_ranks("overhead", tiny_manifest(), 5)
-    assert {name: len(seconds) for name, seconds in told["seconds"].items()} == {"on": 5, "edges": 5}
-    assert all(0 < own < whole for own, whole in zip(told["direct"], told["seconds"]["on"], strict=True))
+def test_a_real_rank_tells_the_seconds_of_every_turn_and_of_the_recorder() -> None:
+    told = run_ranks("overhead", tiny_manifest(), 3)
+    assert {name: len(seconds) for name, seconds in told["seconds"].items()} == {"on": 3, "edges": 3}
+    assert len(told["direct"]) == 3 and min(told["direct"]) > 0
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_rank_closes_its_log_leaves_the_others_and_ends_its_process(
+    fails: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[object] = []
+
+    def main() -> Any:
+        if fails:
+            raise ArithmeticError("no more memory")
+        return SimpleNamespace(close=lambda: told.append("closed"))
+
+    monkeypatch.setattr(rank_end, "leave", lambda: told.append("left"))
+    monkeypatch.setattr(rank_end, "leave_process", sys.exit)
+    with pytest.raises(SystemExit) as ended:
+        rank_end.end_with(main)
+    assert (ended.value.code, told) == ((1, []) if fails else (0, ["closed", "left"]))
+    assert ("no more memory" in capsys.readouterr().err) == fails
 
 
 def test_a_rank_that_fails_tells_its_last_lines() -> None:

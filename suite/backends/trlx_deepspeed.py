@@ -28,7 +28,7 @@ class _Accelerate:
     packages: tuple[str, ...] = _PACKAGES
     environment = "trlx"
     installation = (
-        '`make trlx` makes an interpreter of its own for it (docs/backends.md, section "Installing it"), '
+        '`make trlx` makes an interpreter of its own for it (docs/trainers/trlx.md, section "Installing it"), '
         "or build its image with `suite images build trlx` and measure with --launcher docker"
     )
 

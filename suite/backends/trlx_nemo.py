@@ -30,7 +30,7 @@ class TrlxNemo:
     settings: tuple[str, ...] = ("tensor", "pipeline", "sequence_parallel", "recompute")
     installation = (
         "NeMo 1.17 needs Python 3.8 and a build of apex, so do not install it here but use its image: "
-        "`suite images build nemo`, then --launcher docker (docs/backends.md, section trlx-nemo)"
+        "`suite images build nemo`, then --launcher docker (docs/trainers/trlx.md, section trlx-nemo)"
     )
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:

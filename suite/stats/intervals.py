@@ -110,8 +110,8 @@ def pooled_rate(runs: Sequence[RunSeconds], prior: Prior | None = None) -> Inter
     and the noise of its iterations, so their spread contains both levels, and the t quantile pays for the few runs:
     R - 1 degrees of freedom, or with a ``prior`` those of the moderated variance (``suite.stats.moderated``). A
     bootstrap that draws runs with replacement sees only (R - 1) / R of the variance between runs and has no such
-    quantile: with 3 runs its nominal 95 % cover about 75 to 80 % (tests show it). With one run: ``rate_interval``,
-    which is too narrow for what another run would give.
+    quantile: with 3 runs its nominal 95 % cover about 75 to 80 %. With one run: ``rate_interval``, which is too narrow
+    for what another run would give.
 
     Raises ValueError without runs.
     """

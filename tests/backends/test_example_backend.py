@@ -1,4 +1,4 @@
-"""A backend of another package, really installed: listed, examined, measured and verified like the suite's own."""
+"""A backend of another package, really installed: it keeps the contract and is measured like the suite's own."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from suite import testing
+from suite.backends.deepspeed import DeepSpeed
+from suite.testing import BackendContract
 from tests.needs import require_environment
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "tests" / "example_backend"
@@ -28,38 +33,87 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def suite(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(site)}
+def python(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": f"{site}{os.pathsep}{ROOT}"}
     return subprocess.run(
-        [sys.executable, "-m", "suite", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True
+        [sys.executable, "-m", *arguments], cwd=PACKAGE, env=environment, capture_output=True, text=True
     )
 
 
-def test_it_is_listed_with_its_versions(site: Path) -> None:
-    found = {entry["name"]: entry for entry in json.loads(suite(site, "backends", "--json").stdout)}
-    assert found["example-torch"]["kind"] == "engine"
-    assert found["example-torch"]["packages"]["suite-example-backend"] == "1.0"
-    assert "deepspeed" in found, "the suite's own stay"
-
-
-def test_what_it_refuses_is_told_in_its_own_words(site: Path) -> None:
-    said = suite(site, "run", "--backend", "example-torch", "--size", "1M", "--precision", "bf16", "--device", "cpu")
-    assert said.returncode == 2
-    assert "example-torch can run nothing of this: the toy computes in fp32, not in bf16" in said.stderr
+@pytest.mark.slow
+def test_its_own_tests_pass_where_it_is_installed(site: Path) -> None:
+    done = python(site, "pytest", "-q", "-p", "no:cacheprovider", "-m", "not ranks", "contract.py")
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.ranks
-def test_two_ranks_of_it_are_measured_and_verified(site: Path, tmp_path: Path) -> None:
-    asked = ("--backend", "example-torch", "--size", "1M", "--ranks", "2", "--repeats", "1", "--iterations", "3")
-    done = suite(site, "run", *asked, "--device", "cpu", "--runs", str(tmp_path), "--json", "--oversubscribe")
-    assert done.returncode == 0, done.stderr
-    (run,) = json.loads(done.stdout)["measured"]
-    record = json.loads((tmp_path / run / "record.json").read_text())
-    assert (record["run"]["backend"], record["run"]["ranks"]) == ("example-torch", 2)
-    assert record["counts"]["response_tokens"] == 2 * 4 * 8
-    assert record["environment"]["worker"]["notes"][-1] == "a toy: its figures say nothing of any stack"
-    assert record["environment"]["worker"]["packages"]["suite-example-backend"] == "1.0"
-    assert suite(site, "verify", str(tmp_path / run)).returncode == 0
+def test_two_ranks_of_it_are_measured_and_verified_by_its_own_tests(site: Path) -> None:
+    done = python(site, "pytest", "-q", "-p", "no:cacheprovider", "-m", "ranks", "contract.py")
+    assert done.returncode == 0, done.stdout
+    assert "1 passed, 1 skipped" in done.stdout
+
+
+class Keeping(DeepSpeed):
+    """A driver that keeps the contract."""
+
+    name = "toy"
+    packages: tuple[str, ...] = ("pytest",)
+
+
+def refuse_without_words(*given: Any) -> Any:
+    raise ValueError("")
+
+
+BROKEN: list[tuple[str, dict[str, Any]]] = [
+    ("test_it_is_registered_once_under_its_own_name", {"name": "another"}),
+    ("test_it_says_what_it_is_in_one_line", {"kind": "toy"}),
+    ("test_it_says_what_it_is_in_one_line", {"summary": "two\nlines"}),
+    ("test_its_packages_are_found_with_their_versions", {"packages": ()}),
+    ("test_its_packages_are_found_with_their_versions", {"packages": ("no-such-package",)}),
+    ("test_its_settings_are_layout_choices", {"settings": ("zero",)}),
+    ("test_a_request_is_laid_out_on_its_devices_or_refused_in_words", {"layout": refuse_without_words}),
+    ("test_a_request_is_laid_out_on_its_devices_or_refused_in_words", {"errors": lambda *given: ["two\nlines"]}),
+    ("test_the_run_of_this_contract_is_not_refused", {"errors": lambda *given: ["not today"]}),
+    ("test_the_run_of_this_contract_is_not_refused", {"stack_errors": lambda *given: ["too old"]}),
+    (
+        "test_a_rank_starts_as_a_module_with_manifest_and_bundle",
+        {"worker_argv": lambda *given: ("suite.worker", *given)},
+    ),
+    ("test_a_rank_starts_as_a_module_with_manifest_and_bundle", {"worker_argv": lambda *given: ("-m", "suite.worker")}),
+]
+
+
+class Contract(BackendContract):
+    backend = "toy"
+
+
+def kept(monkeypatch: pytest.MonkeyPatch, kind: type[Any], name: str) -> None:
+    """Raises AssertionError where a driver of this class does not keep that part of the contract."""
+    point = EntryPoint(name="toy", value="toy:Toy", group="suite.backends")
+    monkeypatch.setattr(EntryPoint, "load", lambda self: kind)
+    monkeypatch.setattr(testing, "entry_points", lambda group: [point])
+    monkeypatch.setattr(testing, "find_backend", lambda name: kind())
+    monkeypatch.setattr(Contract, "interpreter", lambda self: sys.executable)
+    devices = {"nodes": 1, "devices": 2} if "request" in name else {}
+    getattr(Contract(), name)(**devices)
+
+
+@pytest.mark.parametrize(("name", "change"), BROKEN, ids=[f"{name} {[*change]}" for name, change in BROKEN])
+def test_the_contract_finds_what_a_driver_does_not_keep(
+    name: str, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept(monkeypatch, Keeping, name)
+    methods = {name: staticmethod(value) if callable(value) else value for name, value in change.items()}
+    with pytest.raises(AssertionError):
+        kept(monkeypatch, type("Broken", (Keeping,), methods), name)
+
+
+def test_the_contract_finds_a_driver_that_takes_the_name_of_a_backend_of_the_suite(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(testing, "own_backends", lambda: {"toy": Keeping()})
+    with pytest.raises(AssertionError, match="the suite has a backend of that name"):
+        kept(monkeypatch, Keeping, "test_it_is_registered_once_under_its_own_name")
 
 
 @pytest.fixture
@@ -87,7 +141,7 @@ def left_behind() -> set[str]:
 @pytest.mark.trainers
 def test_ranks_follow_a_trainer_on_ray(site: Path, tmp_path: Path, ray_python: str) -> None:
     before = left_behind()
-    done = suite(site, *asked_of_ray(ray_python, tmp_path, "--iterations", "3"))
+    done = python(site, "suite", *asked_of_ray(ray_python, tmp_path, "--iterations", "3"))
     assert done.returncode == 0, done.stderr
     (run,) = json.loads(done.stdout)["measured"]
     record = json.loads((tmp_path / run / "record.json").read_text())
@@ -100,7 +154,7 @@ def test_ranks_follow_a_trainer_on_ray(site: Path, tmp_path: Path, ray_python: s
     assert kinds[0] == kinds[1], "the second rank did what the first one did"
     assert record["memory"]["peak_resident_bytes"] > 100 << 20, "Ray's processes, not the rank's own"
     assert record["memory"]["peak_allocated_bytes"] is None, "nobody knows it"
-    assert suite(site, "verify", str(tmp_path / run)).returncode == 0
+    assert python(site, "suite", "verify", str(tmp_path / run)).returncode == 0
     assert left_behind() <= before
 
 
@@ -111,22 +165,31 @@ def test_nothing_of_ray_stays_behind_a_killed_launcher(site: Path, tmp_path: Pat
     environment = {**os.environ, "PYTHONPATH": str(site)}
     argv = [sys.executable, "-m", "suite", *asked_of_ray(ray_python, tmp_path, "--iterations", "100000")]
     launcher = subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def iterates() -> bool:
+        assert launcher.poll() is None
+        return any('"kind":"iteration"' in path.read_text() for path in tmp_path.glob("*/events/rank-1.jsonl"))
+
     try:
-        deadline = time.monotonic() + 120
-        while not any('"kind":"iteration"' in path.read_text() for path in tmp_path.glob("*/events/rank-1.jsonl")):
-            assert launcher.poll() is None and time.monotonic() < deadline, "it never came to its first iteration"
-            time.sleep(0.1)
+        wait_until(iterates)
         assert left_behind() - before, "Ray runs"
     finally:
         launcher.send_signal(signal.SIGKILL)
         launcher.wait()
-    deadline = time.monotonic() + 20
-    while left_behind() - before:
-        assert time.monotonic() < deadline, left_behind() - before
-        time.sleep(0.2)
+    wait_until(lambda: left_behind() <= before, told=lambda: left_behind() - before)
 
 
-def test_an_interpreter_without_ray_is_told_before_the_run(site: Path, tmp_path: Path) -> None:
-    said = suite(site, *asked_of_ray(sys.executable, tmp_path))
-    assert said.returncode == 2
-    assert "example-ray needs ray" in said.stderr
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (
+            "run --backend example-torch --size 1M --device cpu --precision bf16",
+            "example-torch can run nothing of this: the toy computes in fp32, not in bf16",
+        ),
+        (f"run --backend example-ray --size 1M --device cpu --python verl={sys.executable}", "example-ray needs ray"),
+    ],
+)
+def test_what_it_refuses_is_told_before_the_run(asked: str, words: str, site: Path) -> None:
+    said = python(site, "suite", *asked.split())
+    assert said.returncode == 2 and words in said.stderr

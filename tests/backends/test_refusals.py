@@ -1,27 +1,209 @@
-"""A model that a backend cannot build is refused with what measures it instead."""
+"""What each backend refuses before anything runs: each reason is one line, and names the way out."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from suite.backends.base import LayoutRequest
-from suite.backends.registry import find_backend
-from suite.spec.catalogue import find_workload
-from suite.spec.manifest import Measure
-from suite.spec.shape import Shape
+from suite.backends.base import unknown_work
+from suite.backends.registry import backends, find_backend
+from suite.spec.catalogue import find_size, find_workload
+from suite.spec.layout import Layout, LayoutRequest
+from suite.spec.presets import find_preset
+from suite.spec.resolve import layout_errors
+from tests.backends.asked import CPU, CUDA, layout_of, refusals, size_of, work_of
 
-OPT = Shape(
-    name="mine", architecture="opt", layers=2, hidden=64, ffn=256, heads=4, kv_heads=4, vocab=256, positions=2048
+TRLX = ("trlx-deepspeed", "trlx-ddp")
+OWN_IMAGE = ("nemo-rl", "skyrl", "areal")
+OF_GPT2 = ("openrlhf", "trl-grpo", "trl-ppo", "trlx-nemo")
+SPLIT = {"placement": "split", "generation_ranks": 1}
+HYDRA = {"trainable_layers": 1, "reference": "hydra"}
+OPT = {"architecture": "opt", "kv_heads": 4, "heads": 4}
+FP16 = {"precision": "fp16"}
+UNEVEN = {"lengths": "lognormal:mean=4,sigma=0.6,cap=8"}
+ALL_UNEVEN = {**UNEVEN, "prompt_lengths": "lognormal:mean=4,sigma=0.6,cap=8"}
+THREE = {"devices_per_node": 3, "tensor": 3, "data": 1, "sequence_parallel": True}
+TOKEN_BELOW = {"reward": {"kind": "token-below", "threshold": 5}}
+CRITIC = {"critic": {"layers": 1, "hidden": 32, "ffn": 64, "heads": 2}}
+#: backend, what it is asked for, and words of the reason
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("deepspeed", {"layout": {"tensor": 2, "data": 1}}, "data parallel only"),
+    ("deepspeed", {"measure": FP16}, "fp16"),
+    ("deepspeed", {"size": {"name": "1M-moe"}}, "no expert parallelism"),
+    ("deepspeed", {"size": OPT}, "--backend trlx-deepspeed measures it, and `suite plan --shape` predicts it"),
+    ("deepspeed", {"size": {"hidden": 66, "head_width": 16}}, "hidden 66 to be divisible by its"),
+    ("deepspeed", {"size": {"architecture": "gpt2"}}, "as many key-value heads as heads"),
+    ("megatron", {"layout": {"zero_stage": 2}}, "belong to the deepspeed backend"),
+    ("megatron", {"layout": {"distributed_optimizer": True, "offload_optimizer": True}}, "CPU"),
+    ("megatron", {"work": HYDRA}, "full reference"),
+    ("megatron", {"size": OPT}, "--backend trlx-deepspeed measures it, and `suite plan --shape` predicts it"),
+    ("megatron", {"size": {"architecture": "gpt2"}}, "as many key-value heads as heads"),
+    ("megatron", {"size": {"name": "1M-moe"}, "layout": {"tensor": 2, "data": 1}}, "with --ep and leave --tp at 1"),
+    ("megatron", {"size": {"name": "1M-moe"}, "layout": {"kernels": "native"}}, "models without experts alone"),
+    ("megatron", {"layout": {"kernels": "native", "packing": True}}, "use --kernels torch"),
+    ("megatron", {"kernels": "native"}, "on CUDA devices alone"),
+    ("megatron", {"kernels": "native", "measure": {"device": "cuda"}}, "no fp32"),
+    ("openrlhf", {"zero_stage": 1}, "ZeRO stage 2 or 3"),
+    ("openrlhf", {"generation": "hf"}, "vLLM alone"),
+    ("openrlhf", SPLIT, "critic has devices of its own"),
+    ("openrlhf", {"work": {"trainable_layers": 1}}, "trains all layers"),
+    ("openrlhf", {"work": HYDRA}, "full copy"),
+    ("openrlhf", {"work": {"lora_rank": 2}}, "no LoRA adapters"),
+    ("openrlhf", {"offload_optimizer": True}, "nothing to offload"),
+    ("openrlhf", {"measure": FP16}, "--precision bf16"),
+    ("openrlhf", {"measure": {"device": "cuda"}}, "--precision bf16"),
+    ("openrlhf", {"size": {"heads": 8, "kv_heads": 8}}, "heads of width"),
+    (
+        "trl-grpo",
+        {"work": {"algorithm": "rloo"}},
+        "runs grpo, and workload cpu asks for rloo: --algorithm grpo",
+    ),
+    ("trl-rloo", {"work": {"algorithm": "ppo", "group": 1}}, "trl-rloo runs rloo, and workload cpu asks for ppo"),
+    ("trl-grpo", {"work": {"trainable_layers": 1}}, "leave out --trainable-layers"),
+    ("trl-grpo", {"work": HYDRA}, "full copy"),
+    ("trl-grpo", {"work": UNEVEN}, "the trl-grpo backend has no responses of uneven length, which workload cpu asks"),
+    ("trl-grpo", {"layout": {"zero_stage": 1}}, "ZeRO stages 0, 2 and 3"),
+    ("trl-grpo", {"layout": {"tensor": 2, "data": 1}}, "data parallel only"),
+    ("trl-grpo", {"measure": {"device": "cuda", **FP16}}, "measure fp32 and bf16"),
+    ("trl-rloo", {"size": OPT}, "the trl backends build gpt2, llama, qwen2, qwen3 models, and 1M-llama is of the opt"),
+    ("trl-ppo", {"size": {"name": "1M-moe"}}, "1M-moe is of the qwen3_moe family"),
+    ("trl-ppo", {"work": HYDRA}, "no hydra reference"),
+    ("trl-ppo", {"work": {"trainable_layers": 1}}, "trains every layer"),
+    ("trl-ppo", {"measure": FP16}, "fp16 is untested"),
+    ("trl-ppo", {"work": {"algorithm": "grpo", "group": 2}}, "algorithm grpo"),
+    ("trlx-deepspeed", {"layout": {"tensor": 2, "data": 1}}, "data parallel only"),
+    ("trlx-deepspeed", {"measure": FP16}, "fp16 is not trained on a CPU"),
+    ("trlx-deepspeed", {"work": {"trainable_layers": 0, "reference": "hydra"}}, "train at least one layer"),
+    ("trlx-deepspeed", {"size": {"kv_heads": 1}}, "key-value heads"),
+    ("trlx-deepspeed", {"work": ALL_UNEVEN}, "uneven length"),
+    ("trlx-ddp", {"size": {"vocab": 3}}, "3 tokens for itself"),
+    *((backend, {"size": {"name": "8M-qwen2"}}, "8M-qwen2 is of the qwen2 family") for backend in TRLX),
+    *((backend, {"size": {"name": "1M-moe"}}, "1M-moe is of the qwen3_moe family") for backend in TRLX),
+    *((backend, {"size": {"name": "1M-llama"}}, "defaults of norm_epsilon; 1M-llama has") for backend in TRLX),
+    *((backend, {"size": {"name": "Llama-3.1-8B"}}, "norm_epsilon, rope_theta, rope_scaling") for backend in TRLX),
+    ("trlx-nemo", {"layout": {"pipeline": 2, "data": 1}}, "leave --pp out"),
+    ("trlx-nemo", {"layout": {"zero_stage": 2}}, "belong to the DeepSpeed backends"),
+    ("trlx-nemo", {"work": {"prompt_tokens": 256, "new_tokens": 256}, "layout": THREE}, "--no-sequence-parallel"),
+    ("trlx-nemo", {"work": {"trainable_layers": 0}}, "--trainable-layers 1"),
+    ("trlx-nemo", {"work": {"new_tokens": 1}}, "force at least 2 tokens"),
+    ("trlx-nemo", {"work": HYDRA}, "--reference full"),
+    ("trlx-nemo", {"work": TOKEN_BELOW}, "token-below"),
+    ("trlx-nemo", {"work": {"prompt_tokens": 256, "new_tokens": 1792}}, "2056 positions a sample, more than the 2048"),
+    ("trlx-nemo", {"measure": {"device": "cpu"}}, "--device cuda"),
+    ("trlx-nemo", {"measure": FP16}, "--precision bf16"),
+    ("trlx-nemo", {"size": {"architecture": "llama"}}, "llama family"),
+    ("trlx-nemo", {"size": {"tied_embeddings": False}}, "not tied"),
+    ("trlx-nemo", {"size": {"kv_heads": 4}}, "has 4"),
+    ("verl", {"work": {"algorithm": "rloo", "group": 2}}, "runs ppo and grpo"),
+    ("verl", {"work": {"trainable_layers": 1}}, "leave out --trainable-layers"),
+    ("verl", {"work": HYDRA}, "a full copy: --reference full"),
+    ("verl", {"work": TOKEN_BELOW}, "a constant or pseudo reward"),
+    ("verl", {"work": {"algorithm": "grpo", "group": 8, "rollouts": 8, "optimizer_steps": 4}}, "do not divide into 4"),
+    ("verl", {"work": UNEVEN}, "uneven length"),
+    ("verl", {"layout": {"tensor": 2, "data": 1}}, "data parallel only"),
+    ("verl", {"size": OPT}, "builds llama, qwen2"),
+    ("skyrl", {"size": {"architecture": "qwen2"}}, "of the qwen2 family"),
+    *((name, {"size": {"architecture": "gpt2", "kv_heads": 1}}, "key-value heads") for name in OF_GPT2),
+    *((name, {"size": {"vocab": 2}}, "tokens for itself") for name in ("openrlhf", "verl")),
+    *((name, {"layout": {"tensor": 2, "data": 1}}, "must be 1") for name in ("openrlhf", "trl-ppo")),
+]
+#: of each of the backends that run in images of their own
+NOT_MAPPED: list[tuple[dict[str, Any], str]] = [
+    ({"work": {"algorithm": "ppo", "group": 1}}, "--algorithm grpo"),
+    ({"work": {"ppo_epochs": 2}}, "once, not 2 times"),
+    ({"work": {"trainable_layers": 1}}, "leave out --trainable-layers"),
+    ({"work": HYDRA}, "--reference full"),
+    ({"work": TOKEN_BELOW}, "not token-below"),
+    ({"work": {"rollouts": 8, "optimizer_steps": 3}}, "8 prompts do not divide into 3 optimizer steps"),
+    ({"size": {"name": "1M"}}, "is of the gpt2 family"),
+    ({"measure": {"device": "cpu"}}, "use --device cuda"),
+    ({"measure": {"precision": "fp32"}}, "use --precision bf16"),
+    ({"layout": {"nodes": 2, "devices_per_node": 1}}, "use --nodes 1"),
+    ({"layout": {"tensor": 2, "data": 1}}, "must be 1"),
+]
+CASES = [*REFUSED, *((backend, asked, words) for backend in OWN_IMAGE for asked, words in NOT_MAPPED)]
+
+
+@pytest.mark.parametrize(("backend", "asked", "words"), CASES)
+def test_what_a_stack_cannot_do_is_said_in_one_line_with_the_way_out(
+    backend: str, asked: dict[str, Any], words: str
+) -> None:
+    found = refusals(backend, **asked)
+    assert any(words in reason for reason in found), found
+    assert not any("\n" in reason for reason in found)
+
+
+@pytest.mark.parametrize(
+    ("backend", "asked"),
+    [
+        *((backend, {}) for backend in sorted(backends())),
+        *((engine, {"work": {**ALL_UNEVEN, "algorithm": "grpo", "group": 2}}) for engine in ("deepspeed", "megatron")),
+        *(("deepspeed", {"size": {"architecture": family}}) for family in ("qwen2", "qwen3")),
+        ("deepspeed", {"work": HYDRA}),
+        ("deepspeed", SPLIT),
+        ("megatron", {"kernels": "native", "measure": {"device": "cuda", "precision": "bf16"}}),
+        ("megatron", SPLIT),
+        ("trlx-deepspeed", {"size": {**OPT, "heads": 4}}),
+        ("trlx-deepspeed", {"size": {"name": "deepseek-llm-7b"}, "measure": {"device": "cuda", "precision": "bf16"}}),
+        ("trlx-ddp", {"size": {"vocab": 4}}),
+        ("trl-ppo", {"work": CRITIC}),
+        *(("openrlhf", {"work": {"algorithm": name}}) for name in ("grpo", "rloo", "reinforce++")),
+        ("openrlhf", {"work": {**ALL_UNEVEN, **CRITIC}}),
+        ("openrlhf", {**SPLIT, "staleness": 1}),
+        ("openrlhf", {"measure": {"precision": "bf16"}}),
+        ("verl", {"work": {"algorithm": "grpo", "group": 4}}),
+        ("nemo-rl", {"size": {"architecture": "qwen2"}}),
+        ("areal", {"size": {"architecture": "qwen2"}}),
+    ],
 )
-CPU = Measure(device="cpu", precision="fp32", warmup=1, iterations=1)
+def test_what_it_can_do_is_not_refused(backend: str, asked: dict[str, Any]) -> None:
+    assert refusals(backend, **asked) == []
 
 
-@pytest.mark.parametrize("name", ["deepspeed", "megatron"])
-def test_an_engine_names_the_backend_that_builds_the_family_and_that_one_takes_it(name: str) -> None:
-    workload = find_workload("cpu")
-    driver = find_backend(name)
-    errors = driver.errors(OPT, workload, driver.layout(OPT, workload, LayoutRequest(devices_per_node=1)), CPU)
-    (error,) = [error for error in errors if "family" in error]
-    assert "--backend trlx-deepspeed" in error and "suite plan --shape" in error
-    trlx = find_backend("trlx-deepspeed")
-    assert not trlx.errors(OPT, workload, trlx.layout(OPT, workload, LayoutRequest(devices_per_node=1)), CPU)
+@pytest.mark.parametrize(
+    ("backend", "asked", "words"),
+    [
+        ("deepspeed", {"zero_stage": 2, "gather_for_generation": True}, "under ZeRO stage 3 only"),
+        ("trl-grpo", {"engine": "ddp", "zero_stage": 2}, "--zero: DeepSpeed's, so not for --engine ddp"),
+        ("trl-grpo", {"engine": "fsdp2", "offload_optimizer": True}, "--offload-optimizer: DeepSpeed's"),
+        ("trl-grpo", {"engine": "fsdp2", "gather_for_generation": True}, "--gather-for-generation: DeepSpeed's"),
+        ("trl-ppo", {"engine": "fsdp2"}, "deepspeed or ddp"),
+        ("trl-ppo", {"engine": "ddp", "zero_stage": 2}, "DeepSpeed's"),
+        ("verl", {"generation": "hf"}, "generates with vLLM"),
+        ("megatron", {"size": find_size("1M-moe"), "ranks": 4, "expert": 3}, "not divisible by 3"),
+    ],
+)
+def test_a_layout_that_an_engine_does_not_have_is_refused(backend: str, asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        layout_of(backend, **asked)
+
+
+def test_megatron_refuses_one_expert_a_token() -> None:
+    size = size_of("megatron", name="1M-moe")
+    one = size.model_validate({**size.model_dump(), "experts": {**size.model_dump()["experts"], "per_token": 1}})
+    layout = Layout(devices_per_node=1, data=1)
+    errors = find_backend("megatron").errors(one, work_of("megatron"), layout, CPU)
+    assert any("no router that gives the one expert" in error for error in errors)
+
+
+def test_more_trainable_layers_than_layers_and_heads_that_do_not_divide_are_told_by_the_rules_for_all() -> None:
+    split = Layout(devices_per_node=3, tensor=3, data=1)
+    errors = layout_errors(find_size("13B"), work_of("trlx-nemo", trainable_layers=41), split)
+    assert any("40 heads" in error for error in errors) and any("41 trainable layers" in error for error in errors)
+
+
+@pytest.mark.parametrize("preset", ["trainers-ppo", "trainers-ppo-critic", "trainers-ppo-1.3b"])
+def test_every_backend_of_the_comparison_can_do_its_work(preset: str) -> None:
+    found = find_preset(preset)
+    (point,) = found.points
+    size, work, measure = find_size(point.size), found.work_of(point), CUDA if found.precision == "bf16" else CPU
+    for name in set(found.backends).intersection(backends()):
+        driver = find_backend(name)
+        made = driver.layout(size, work, LayoutRequest(devices_per_node=point.devices_per_node))
+        assert driver.errors(size, work, made, measure) + unknown_work(driver, work) == []
+        assert layout_errors(size, work, made) == []
+
+
+def test_a_critic_of_its_own_is_no_news_to_trls_ppo() -> None:
+    assert not unknown_work(find_backend("trl-ppo"), find_workload("ds-chat-step3")), "its critic is the value model"

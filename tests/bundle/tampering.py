@@ -10,9 +10,9 @@ from typing import Any
 
 from suite.bundle.derive import derive
 from suite.bundle.store import Bundle
+from tests.synthetic import Event, as_lines
 
 RUNS = Path(__file__).resolve().parents[2] / "docs/results/cpu/runs"
-Event = dict[str, Any]
 
 
 def shipped(row: str, repeat: int = 1) -> str:
@@ -32,7 +32,7 @@ def events_of(path: Path, writer: int | str) -> list[Event]:
 
 
 def write_events(path: Path, writer: int | str, events: list[Event]) -> None:
-    _file(path, writer).write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    _file(path, writer).write_text(as_lines(events))
 
 
 def change(path: Path, edit: Callable[[Event], object], ranks: tuple[int, ...] | None = None) -> None:

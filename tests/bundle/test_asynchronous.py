@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,34 +15,22 @@ from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle
 from suite.bundle.verify import verify
 from suite.spec.layout import Layout
-from suite.spec.manifest import Manifest
-from tests.synthetic import (
-    driver_events,
-    facts_of,
-    make_bundle,
-    period_of,
-    rank_events,
-    synthetic_manifest,
-    write_bundle,
-)
+from tests.bundle.recorded import of_kind, ranks_of
+from tests.bundle.tampering import change
+from tests.synthetic import driver_events, period_of, synthetic_manifest, write_bundle
 
 AHEAD = Layout(devices_per_node=3, data=2, placement="split", generation_ranks=1, staleness=2)
+IN_TURN = AHEAD.model_copy(update={"staleness": 0})
 Event = dict[str, Any]
 Edit = Callable[[Event], object]
 
 
-def asked(layout: Layout = AHEAD) -> Manifest:
-    return synthetic_manifest(backend="openrlhf", kind="trainer", layout=layout)
-
-
 def bundle(root: Path, edit: Edit | None = None, layout: Layout = AHEAD, rank: int = 0) -> Bundle:
     """A run of 2 s a period; every iteration event of ``rank`` is edited before it is written."""
-    manifest = asked(layout)
-    facts = {**facts_of(manifest), "derivation": 3}
-    ranks = {each: rank_events(manifest, each, _seconds, facts=facts) for each in range(3)}
-    for event in ranks[rank]:
-        if edit is not None and event["kind"] == "iteration":
-            edit(event)
+    manifest = synthetic_manifest(backend="openrlhf", kind="trainer", layout=layout)
+    ranks = ranks_of(manifest, _seconds, rules=3)
+    for event in of_kind(ranks[rank], "iteration") if edit else ():
+        edit(event)
     return Bundle(write_bundle(root, manifest, ranks, driver_events(manifest, "ok")))
 
 
@@ -62,10 +49,6 @@ def mixed(event: Event) -> None:
         event["asynchronous"]["staleness"] = {"0": 4, "1": 7, "2": 1}
 
 
-def without(name: str) -> Edit:
-    return lambda event: event["asynchronous"].pop(name)
-
-
 def telling(**fields: Any) -> Edit:
     return lambda event: event["asynchronous"].update(fields)
 
@@ -74,19 +57,13 @@ def roles(**ranks: int) -> Edit:
     return telling(roles={name: {"ranks": count, "busy_seconds": 0.5} for name, count in ranks.items()})
 
 
-def test_a_period_is_an_iteration_and_what_was_consumed_in_it_the_work(tmp_path: Path) -> None:
+def test_a_period_is_an_iteration_and_its_phases_are_those_of_the_side_that_trains(tmp_path: Path) -> None:
     record = recorded(tmp_path)
     assert record.status == "ok", record.failure
-    seconds = record.iterations.seconds[2:]
-    assert record.throughput.samples_per_second.value == pytest.approx(12 * len(seconds) / sum(seconds))
-    assert record.throughput.samples_per_second.low < record.throughput.samples_per_second.value
-    assert record.throughput.tokens_per_second_per_device.value == pytest.approx(
-        record.throughput.tokens_per_second.value / 3
-    )
-
-
-def test_phases_are_seconds_of_the_side_that_trains_and_shares_of_nothing(tmp_path: Path) -> None:
-    phases = recorded(tmp_path).phases
+    seconds, rates, phases = record.iterations.seconds[2:], record.throughput, record.phases
+    assert rates.samples_per_second.value == pytest.approx(12 * len(seconds) / sum(seconds)), "what was consumed"
+    assert rates.samples_per_second.low < rates.samples_per_second.value
+    assert rates.tokens_per_second_per_device.value == pytest.approx(rates.tokens_per_second.value / 3)
     assert phases.train.seconds == pytest.approx(0.6 * 2.01, rel=0.01)
     assert {phase.share for phase in (phases.generate, phases.train, phases.sync, phases.other)} == {None}
     assert phases.generate.tokens_per_second is None, "what is waited for is no rate of generation"
@@ -124,15 +101,12 @@ def test_roles_apart_share_the_side_that_trains(tmp_path: Path) -> None:
 def test_staleness_is_a_share_of_the_consumed_samples_and_its_greatest(tmp_path: Path) -> None:
     record = recorded(tmp_path / "even")
     assert (record.staleness, record.overlap.staleness) == (1, {"1": 1.0})
-    record = recorded(tmp_path / "mixed", mixed)
+    made = bundle(tmp_path / "mixed", mixed)
+    record = derive(made)
     assert record.staleness == 2
     assert record.overlap.staleness == pytest.approx({"0": 4 / 24, "1": 19 / 24, "2": 1 / 24})
-
-
-def test_a_bundle_of_periods_verifies_and_an_honest_one_has_no_finding(tmp_path: Path) -> None:
-    made = bundle(tmp_path, mixed)
-    made.write_record(derive(made))
-    assert verify(made).status == "equal"
+    made.write_record(record)
+    assert verify(made).status == "equal", "an honest bundle of periods has no finding"
 
 
 @pytest.mark.parametrize(
@@ -161,9 +135,11 @@ def test_what_was_not_asked_for_has_no_rate(tmp_path: Path, edit: Edit, says: st
 
 
 def test_ranks_that_tell_other_periods_have_no_rate_and_those_that_tell_the_same_have(tmp_path: Path) -> None:
+    asked = bundle(tmp_path).manifest()
+
     def same(event: Event) -> None:
         first = _seconds(event["iteration"], 0)
-        event["asynchronous"] = period_of(asked(), event["iteration"], first)
+        event["asynchronous"] = period_of(asked, event["iteration"], first)
 
     assert recorded(tmp_path / "same", same, rank=2).throughput is not None
 
@@ -178,16 +154,14 @@ def test_ranks_that_tell_other_periods_have_no_rate_and_those_that_tell_the_same
 
 def test_a_synchronous_layout_cannot_hide_an_asynchronous_run(tmp_path: Path) -> None:
     told = {"publication": 2, "staleness": {"1": 12}, "roles": {"generation": {"ranks": 1, "busy_seconds": 1.0}}}
-    in_turn = Layout(devices_per_node=3, data=2, placement="split", generation_ranks=1)
-    record = recorded(tmp_path, lambda event: event.update(asynchronous=told), layout=in_turn)
+    record = recorded(tmp_path, lambda event: event.update(asynchronous=told), layout=IN_TURN)
     assert record.throughput is None
     assert any("a staleness of 0" in note for note in record.notes)
 
 
 def test_a_trainer_that_generates_in_turn_on_devices_of_its_own_has_phases_of_one_whole(tmp_path: Path) -> None:
     """Every rank of a led trainer tells all phases; nothing overlaps."""
-    in_turn = Layout(devices_per_node=3, data=2, placement="split", generation_ranks=1)
-    record = recorded(tmp_path, layout=in_turn)
+    record = recorded(tmp_path, layout=IN_TURN)
     assert record.phases.generate.share == pytest.approx(0.5)
     assert record.phases.generate.tokens_per_second is not None
     assert record.overlap.generation_busy_seconds == pytest.approx(record.phases.generate.seconds, rel=1e-3)
@@ -204,55 +178,58 @@ def finding(tmp_path: Path, edit: Edit) -> dict[str, str]:
     return {one.name: one.text for one in result.findings}
 
 
-def test_a_role_that_worked_longer_than_there_was_time_is_found(tmp_path: Path) -> None:
-    def busier(event: Event) -> None:
-        event["asynchronous"]["roles"]["training"]["busy_seconds"] = 2 * event["seconds"] + 0.1
+def test_a_role_may_work_all_the_time(tmp_path: Path) -> None:
+    def busy(event: Event) -> None:
+        event["asynchronous"]["roles"]["training"]["busy_seconds"] = 2 * event["seconds"]
 
-    found = finding(tmp_path, busier)
-    assert found.keys() == {"role-times"}
-    assert "training worked for" in found["role-times"]
-    assert "2 ranks had" in found["role-times"]
+    made = bundle(tmp_path, busy)
+    assert verify(made).findings == ()
+
+
+def busier(event: Event) -> None:
+    event["asynchronous"]["roles"]["training"]["busy_seconds"] = 2 * event["seconds"] + 0.1
+
+
+def published(number: Callable[[int], int]) -> Edit:
+    return lambda event: event["asynchronous"].update(publication=number(event["iteration"]))
 
 
 @pytest.mark.parametrize(
-    ("publication", "says"),
+    ("edit", "name", "says"),
     [
-        (lambda event: 1, "ends with publication 1, the one before with 1"),
-        (lambda event: 2 + 2 * event["iteration"], "ends with publication 4, the one before with 2"),
-        (lambda event: 99 - event["iteration"], "the one before with 99"),
-        (lambda event: event["iteration"], "iteration 0 ends with no publication"),
+        (busier, "role-times", ("training worked for", "2 ranks had")),
+        (published(lambda _: 1), "periods", ("ends with publication 1, the one before with 1",)),
+        (published(lambda iteration: 2 + 2 * iteration), "periods", ("publication 4, the one before with 2",)),
+        (published(lambda iteration: 99 - iteration), "periods", ("the one before with 99",)),
+        (published(lambda iteration: iteration), "periods", ("iteration 0 ends with no publication",)),
     ],
-    ids=["none", "two at once", "backwards", "before the first"],
+    ids=["a role that worked longer than there was", "none", "two at once", "backwards", "before the first"],
 )
-def test_a_period_that_is_none_is_found(tmp_path: Path, publication: Callable[[Event], int], says: str) -> None:
-    found = finding(tmp_path, lambda event: event["asynchronous"].update(publication=publication(event)))
-    assert found.keys() == {"periods"}
-    assert says in found["periods"]
+def test_a_period_that_is_none_is_found(tmp_path: Path, edit: Edit, name: str, says: tuple[str, ...]) -> None:
+    found = finding(tmp_path, edit)
+    assert found.keys() == {name}
+    assert all(words in found[name] for words in says)
 
 
 def test_a_period_that_does_not_end_with_a_publication_is_found(tmp_path: Path) -> None:
+    def swap(event: Event) -> None:
+        if event.get("phase") in ("sync", "train"):
+            event["phase"] = {"sync": "train", "train": "sync"}[event["phase"]]
+
     made = bundle(tmp_path)
-    for file in (made.path / "events").glob("rank-*.jsonl"):
-        events = [json.loads(line) for line in file.read_text().splitlines()]
-        for event in events:
-            if event.get("phase") in ("sync", "train"):
-                event["phase"] = {"sync": "train", "train": "sync"}[event["phase"]]
-        file.write_text("".join(f"{json.dumps(event)}\n" for event in events))
-    made.write_record(derive(made))
+    change(made.path, swap)
     assert [(one.name, "ends with train" in one.text) for one in verify(made).findings] == [("periods", True)]
 
 
 def test_time_between_periods_in_which_generation_goes_on_is_found(tmp_path: Path) -> None:
+    def shorten(event: Event) -> None:
+        if event["kind"] == "iteration":
+            event["seconds"] -= 0.2
+        elif event["kind"] == "phase":
+            event["seconds"] *= 0.8
+
     made = bundle(tmp_path)
-    for file in (made.path / "events").glob("rank-*.jsonl"):
-        events = [json.loads(line) for line in file.read_text().splitlines()]
-        for event in events:
-            if event["kind"] == "iteration":
-                event["seconds"] -= 0.2
-            elif event["kind"] == "phase":
-                event["seconds"] *= 0.8
-        file.write_text("".join(f"{json.dumps(event)}\n" for event in events))
-    made.write_record(derive(made))
+    change(made.path, shorten)
     assert "event-times" in {one.name for one in verify(made).findings}
 
 
@@ -304,7 +281,7 @@ ROLES = st.dictionaries(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 1 << 60), HISTOGRAM, ROLES), min_size=3, max_size=3))
 def test_any_periods_that_are_taken_give_a_record(tmp_path_factory: Any, told: list[tuple]) -> None:
     def edit(event: Event) -> None:
@@ -314,9 +291,3 @@ def test_any_periods_that_are_taken_give_a_record(tmp_path_factory: Any, told: l
     made = bundle(tmp_path_factory.mktemp("any"), edit)
     made.write_record(derive(made))
     assert verify(made).status in ("equal", "inconsistent")
-
-
-def test_a_colocated_run_tells_none_of_it(tmp_path: Path) -> None:
-    record = json.loads(derive(Bundle(make_bundle(tmp_path))).model_dump_json())
-    assert record["overlap"] is None
-    assert record["phases"]["train"]["share"] == pytest.approx(0.25)

@@ -60,26 +60,15 @@ def test_a_run_is_made_where_a_process_of_the_same_number_was_killed(tmp_path: P
     assert bundle.manifest() == manifest and names(tmp_path) == {manifest.run.id}
 
 
-def test_a_draft_that_is_not_locked_yet_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [".a-run", ".a-run.12a", "a-run.12", ".a-run.12.x", ".backup.2024"])
+def test_what_only_looks_like_a_draft_one_that_is_not_locked_yet_and_a_link_stay(tmp_path: Path, name: str) -> None:
+    (tmp_path / name / "mine").mkdir(parents=True)
+    old(tmp_path / name)
     draft = draft_of(tmp_path / "a-run")
     draft.mkdir()
+    (tmp_path / ".a-run.1").symlink_to(tmp_path / name)
     clear_drafts(tmp_path, ("a-run",))
-    assert draft.is_dir()
-
-
-@pytest.mark.parametrize("name", [".a-run", ".a-run.12a", "a-run.12", ".a-run.12.x", ".backup.2024"])
-def test_what_only_looks_like_a_draft_stays(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).mkdir()
-    old(tmp_path / name)
-    clear_drafts(tmp_path, ("a-run",))
-    assert names(tmp_path) == {name}
-
-
-def test_a_link_is_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "precious").mkdir()
-    (tmp_path / ".a-run.1").symlink_to(tmp_path / "precious")
-    clear_drafts(tmp_path, ("a-run",))
-    assert (tmp_path / "precious").is_dir()
+    assert draft.is_dir() and (tmp_path / name / "mine").is_dir()
 
 
 def test_what_a_killed_process_was_removing_goes_with_the_next_that_is_removed(tmp_path: Path) -> None:

@@ -96,18 +96,12 @@ def test_a_file_more_less_or_by_another_name_changes_the_digest(path: Path) -> N
     assert len(set(found)) == 4
 
 
-def test_the_folder_s_name_and_the_times_of_files_change_nothing(path: Path) -> None:
-    before = digest_of(Bundle(path))
-    os.utime(path / "manifest.json", (1, 1))
-    path.rename(path.with_name("other"))
-    assert digest_of(Bundle(path.with_name("other"))) == before
-
-
-def test_drafts_are_no_evidence(path: Path) -> None:
+def test_the_folder_s_name_the_times_of_files_and_drafts_change_nothing(path: Path) -> None:
     before = evidence_of(Bundle(path))
+    os.utime(path / "manifest.json", (1, 1))
     (path / ".record.json.17").write_text("{")
-    assert evidence_of(Bundle(path)) == before
-    assert before.files == 7
+    path.rename(path.with_name("other"))
+    assert evidence_of(Bundle(path.with_name("other"))) == before and before.files == 7
 
 
 def test_links_pipes_and_names_that_a_list_cannot_hold_are_damage(path: Path) -> None:
@@ -135,13 +129,11 @@ def test_links_pipes_and_names_that_a_list_cannot_hold_are_damage(path: Path) ->
         digest_of(Bundle(path / "none"))
 
 
-def test_a_folder_in_folders_without_end_is_damage(path: Path) -> None:
+def test_what_is_too_deep_or_too_much_is_told_and_not_read(path: Path) -> None:
     (path / "logs" / "/".join("a" * 12)).mkdir(parents=True)
     with pytest.raises(DamagedBundle, match="folders deep"):
         digest_of(Bundle(path))
-
-
-def test_more_than_is_hashed_is_told_and_not_read(path: Path) -> None:
+    shutil.rmtree(path / "logs" / "a")
     with (path / "logs" / "rank-0.log").open("r+b") as file:
         file.truncate(1 << 40)
     with pytest.raises(TooMuchEvidence, match="more than the"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,34 +32,40 @@ def test_a_run_goes_with_its_tags_and_leaves_the_others(tmp_path: Path) -> None:
     assert names(tmp_path / ".tags") == [f"{kept.name}.json"]
 
 
-def test_a_run_that_is_going_on_is_refused_at_both_times(tmp_path: Path) -> None:
-    path = make_bundle(tmp_path)
-    one = removable(path)
+@contextmanager
+def going_on(path: Path) -> Iterator[str]:
     with Bundle(path).hold():
-        with pytest.raises(UsageError, match="is being run"):
-            removable(path)
-        with pytest.raises(UsageError, match="is being run"):
-            remove(one)
-    assert path.is_dir()
+        yield "is being run"
 
 
-def test_a_run_that_a_cluster_has_is_refused_at_both_times(tmp_path: Path) -> None:
+@contextmanager
+def submitted(path: Path) -> Iterator[str]:
+    (path.parent / SUBMITTED).mkdir()
+    (path.parent / SUBMITTED / f"{path.name}.json").write_text("{}")
+    yield "was submitted to a cluster"
+
+
+@pytest.mark.parametrize("busy", [going_on, submitted])
+def test_a_run_that_somebody_is_at_is_refused_at_both_times(tmp_path: Path, busy: Callable) -> None:
     path = make_bundle(tmp_path)
     one = removable(path)
-    (tmp_path / SUBMITTED).mkdir()
-    (tmp_path / SUBMITTED / f"{path.name}.json").write_text("{}")
-    with pytest.raises(UsageError, match="was submitted to a cluster"):
-        removable(path)
-    with pytest.raises(UsageError, match="was submitted to a cluster"):
-        remove(one)
+    with busy(path) as says:
+        with pytest.raises(UsageError, match=says):
+            removable(path)
+        with pytest.raises(UsageError, match=says):
+            remove(one)
     assert path.is_dir() and names(path)
 
 
-def test_a_damaged_bundle_can_be_removed(tmp_path: Path) -> None:
+def test_a_damaged_bundle_can_be_removed_and_takes_nothing_outside_of_it_along(tmp_path: Path) -> None:
     path = make_bundle(tmp_path / "runs")
     (path / "manifest.json").write_text("{")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").write_text("mine")
+    os.symlink(tmp_path / "mine", path / "logs" / "link")
     remove(removable(path))
     assert names(tmp_path / "runs") == []
+    assert (tmp_path / "mine" / "file").read_text() == "mine"
 
 
 @pytest.mark.parametrize("place", ["results", "nothing", "file", "link"])
@@ -68,15 +76,6 @@ def test_what_is_no_bundle_is_left_alone(place: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         removable(tmp_path / place)
     assert bundle.is_dir() and (tmp_path / "file").read_text() == "mine"
-
-
-def test_a_link_within_a_bundle_takes_nothing_outside_of_it_along(tmp_path: Path) -> None:
-    path = make_bundle(tmp_path / "runs")
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "file").write_text("mine")
-    os.symlink(tmp_path / "mine", path / "logs" / "link")
-    remove(removable(path))
-    assert (tmp_path / "mine" / "file").read_text() == "mine"
 
 
 def test_a_run_that_was_moved_meanwhile_is_told(tmp_path: Path) -> None:

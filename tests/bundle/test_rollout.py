@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,27 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suite.bundle.derive import derive
 from suite.bundle.files import DamagedBundle
 from suite.bundle.record import Record
 from suite.bundle.rollout import _percentile, realised_lengths
-from suite.bundle.store import Bundle
-from suite.bundle.verify import verify
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest, SampleLengths
-from tests.synthetic import (
-    LLAMA,
-    ROLLOUT,
-    SYNC_SHARE,
-    Event,
-    driver_events,
-    facts_of,
-    grpo_workload,
-    make_bundle,
-    rank_events,
-    synthetic_manifest,
-    write_bundle,
-)
+from tests.bundle.recorded import of_kind, ranks_of, recorded
+from tests.synthetic import LLAMA, ROLLOUT, SYNC_SHARE, Event, grpo_workload, synthetic_manifest
 
 ENGINE = Layout(devices_per_node=2, data=2, generation="vllm", engine_sleep=True)
 
@@ -41,26 +26,14 @@ def uneven_manifest(layout: Layout = ENGINE, **changes: Any) -> Manifest:
 
 
 def derived(
-    tmp_path: Path, manifest: Manifest, change: Callable[[int, list[Event]], object] | None = None, rules: int = 2
+    tmp_path: Path, manifest: Manifest, change: Callable[[int, Event], object] | None = None, rules: int = 2
 ) -> Record:
-    """The record of ranks that tell of their generation, after ``change`` of each rank's events; as stored too."""
-    facts = facts_of(manifest) | ({"derivation": rules} if rules > 1 else {})
-    ranks = {
-        rank: rank_events(manifest, rank, lambda iteration, _: 1.0, facts=facts, rollout=ROLLOUT, staleness=0)
-        for rank in range(manifest.layout.ranks)
-    }
+    """The record of ranks that tell of their generation, after ``change`` of each rank's iterations."""
+    ranks = ranks_of(manifest, rules=rules, rollout=ROLLOUT, staleness=0)
     for rank, events in ranks.items():
-        if change:
-            change(rank, events)
-    bundle = Bundle(write_bundle(tmp_path, manifest, ranks, driver_events(manifest, "ok")))
-    record = derive(bundle)
-    bundle.write_record(record)
-    assert verify(bundle).differences == ()
-    return record
-
-
-def iterations(events: list[Event]) -> list[Event]:
-    return [event for event in events if event["kind"] == "iteration"]
+        for event in of_kind(events, "iteration") if change else ():
+            change(rank, event)
+    return recorded(tmp_path, manifest, ranks)
 
 
 def test_the_lengths_are_those_of_the_manifest(tmp_path: Path) -> None:
@@ -100,9 +73,8 @@ def test_padding_is_a_share_of_all_positions_that_train(tmp_path: Path) -> None:
 
 
 def test_padding_may_differ_between_iterations_and_its_mean_is_told(tmp_path: Path) -> None:
-    def change(rank: int, events: list[Event]) -> None:
-        for event in iterations(events):
-            event["counts"] = {**event["counts"], "padded_tokens": 100 + event["iteration"] % 2}
+    def change(rank: int, event: Event) -> None:
+        event["counts"] = {**event["counts"], "padded_tokens": 100 + event["iteration"] % 2}
 
     record = derived(tmp_path / "uneven", uneven_manifest(), change)
     assert record.counts and record.counts.padded_tokens == 100, "of 100.5, to the even one"
@@ -111,9 +83,9 @@ def test_padding_may_differ_between_iterations_and_its_mean_is_told(tmp_path: Pa
 
 
 def test_ranks_that_tell_different_padding_of_one_iteration_have_no_rate(tmp_path: Path) -> None:
-    def change(rank: int, events: list[Event]) -> None:
-        event = iterations(events)[4]
-        event["counts"] = {**event["counts"], "padded_tokens": 100 + rank}
+    def change(rank: int, event: Event) -> None:
+        if event["iteration"] == 4:
+            event["counts"] = {**event["counts"], "padded_tokens": 100 + rank}
 
     record = derived(tmp_path, uneven_manifest(), change)
     assert record.counts is None
@@ -124,6 +96,8 @@ def test_slots_are_idle_from_a_samples_end_to_that_of_the_longest_of_its_replica
     manifest = uneven_manifest(lengths={"kind": "list", "listed": [2, 4, 6, 8]}, group=2, rollouts=2)
     record = derived(tmp_path / "two", manifest)
     assert record.rollout and record.rollout.idle_slot_share == pytest.approx(1 - 20 / (2 * 4 + 2 * 8))
+    untold = recorded(tmp_path / "untold", manifest, ranks_of(manifest, rules=2)).rollout
+    assert untold and untold.idle_slot_share == record.rollout.idle_slot_share, "which no rank has to tell"
     split = Layout(devices_per_node=3, data=2, placement="split", generation_ranks=1)
     manifest = uneven_manifest(split, lengths={"kind": "list", "listed": [2, 4, 6, 8]}, group=2, rollouts=4)
     record = derived(tmp_path / "one", manifest)
@@ -131,44 +105,31 @@ def test_slots_are_idle_from_a_samples_end_to_that_of_the_longest_of_its_replica
 
 
 def test_figures_of_generation_are_means_over_ranks_and_counted_iterations(tmp_path: Path) -> None:
-    def change(rank: int, events: list[Event]) -> None:
-        for event in iterations(events):
-            event["rollout"] = {
-                **ROLLOUT,
-                "idle_slot_seconds": 1.0 + rank + 100 * (event["iteration"] < 2),
-                "logprob_difference_max": 0.1 * (1 + rank) if event["iteration"] == 4 else 0.05,
-                "other_engines_figure": -3,
-            }
+    def change(rank: int, event: Event) -> None:
+        event["rollout"] = {
+            "idle_slot_seconds": 1.0 + rank + 100 * (event["iteration"] < 2),
+            "logprob_difference_mean": 0.01,
+            "logprob_difference_max": 0.1 * (1 + rank) if event["iteration"] == 4 else 0.05,
+            "effective_sample_size": 1.0000001,
+            "other_engines_figure": -3,
+        }
 
     record = derived(tmp_path, uneven_manifest(), change)
     assert record.rollout is not None
     assert record.rollout.idle_slot_seconds == pytest.approx(1.5), "the warm-up does not count"
     assert record.rollout.logprob_difference_max == pytest.approx(0.2)
     assert record.rollout.logprob_difference_mean == pytest.approx(0.01)
-    assert record.rollout.effective_sample_size == pytest.approx(0.98)
+    assert record.rollout.effective_sample_size == 1.0, "it is never above one by rounding"
 
 
-def test_an_effective_sample_size_is_never_above_one_by_rounding(tmp_path: Path) -> None:
-    def change(rank: int, events: list[Event]) -> None:
-        for event in iterations(events):
-            event["rollout"]["effective_sample_size"] = 1.0000001
-
-    rollout = derived(tmp_path, uneven_manifest(), change).rollout
-    assert rollout and rollout.effective_sample_size == 1.0
-
-
-def test_sync_is_a_phase_without_tokens(tmp_path: Path) -> None:
-    record = derived(tmp_path, uneven_manifest())
-    assert record.phases and record.phases.sync and record.phases.reference is None
+def test_sync_is_a_phase_without_tokens_and_rates_count_real_ones(tmp_path: Path) -> None:
+    record = derived(tmp_path, uneven_manifest(algorithm="grpo:kl_coefficient=0.25"))
+    assert record.algorithm == "grpo:kl_coefficient=0.25", "told with the options that are not its defaults"
+    assert record.phases and record.phases.sync
     assert (record.phases.sync.share, record.phases.sync.tokens_per_second) == (pytest.approx(SYNC_SHARE), None)
     assert record.phase_intervals and list(record.phase_intervals)[:2] == ["sync", "generate"]
-    assert record.counts and record.phases.generate
+    assert record.counts and record.phases.generate and record.throughput
     assert record.phases.generate.tokens_per_second == pytest.approx(record.counts.response_tokens / 0.5)
-
-
-def test_rates_count_real_tokens(tmp_path: Path) -> None:
-    record = derived(tmp_path, uneven_manifest())
-    assert record.throughput and record.counts
     real = record.counts.prompt_tokens + record.counts.response_tokens
     assert record.throughput.tokens_per_second.value == pytest.approx(real)
     assert real < 16 * 32
@@ -183,26 +144,9 @@ def test_what_was_told_of_generation_before_these_figures_is_not_in_the_record(t
     assert (record.lengths, record.padding, record.algorithm, record.staleness) == (None, None, None, 0)
 
 
-def test_the_algorithm_is_told_with_the_options_that_are_not_its_defaults(tmp_path: Path) -> None:
-    manifest = uneven_manifest(algorithm="grpo:kl_coefficient=0.25")
-    assert derived(tmp_path, manifest).algorithm == "grpo:kl_coefficient=0.25"
-
-
-def test_an_even_record_without_the_new_fields_is_still_what_its_events_give(tmp_path: Path) -> None:
-    path = make_bundle(tmp_path)
-    bundle = Bundle(path)
-    bundle.write_record(derive(bundle))
-    stored = json.loads((path / "record.json").read_text())
-    for name in ("algorithm", "lengths", "padding", "rollout", "staleness"):
-        assert stored.pop(name) is None
-    (path / "record.json").write_text(json.dumps(stored))
-    assert verify(bundle).differences == ()
-
-
 def test_the_staleness_is_that_of_the_counted_iterations(tmp_path: Path) -> None:
-    def change(rank: int, events: list[Event]) -> None:
-        for event in iterations(events):
-            event["staleness"] = min(1, event["iteration"])
+    def change(rank: int, event: Event) -> None:
+        event["staleness"] = min(1, event["iteration"])
 
     split = Layout(devices_per_node=3, data=2, placement="split", generation_ranks=1)
     record = derived(tmp_path / "split", uneven_manifest(split, rollouts=8), change)
@@ -215,8 +159,8 @@ def test_the_staleness_is_that_of_the_counted_iterations(tmp_path: Path) -> None
 
 
 def test_ranks_that_tell_different_staleness_are_damage(tmp_path: Path) -> None:
-    def change(rank: int, events: list[Event]) -> None:
-        iterations(events)[3]["staleness"] = rank
+    def change(rank: int, event: Event) -> None:
+        event["staleness"] = rank * (event["iteration"] == 3)
 
     with pytest.raises(DamagedBundle, match="staleness is 1 on rank 1 in iteration 3, but 0 on rank 0"):
         derived(tmp_path, uneven_manifest(), change)
@@ -237,8 +181,8 @@ def test_ranks_that_tell_different_staleness_are_damage(tmp_path: Path) -> None:
     ],
 )
 def test_a_figure_of_generation_that_cannot_be_is_named(tmp_path: Path, field: str, value: Any) -> None:
-    def change(rank: int, events: list[Event]) -> None:
-        iterations(events)[2]["rollout"][field] = value
+    def change(rank: int, event: Event) -> None:
+        event["rollout"][field] = value
 
     with pytest.raises(DamagedBundle, match=r"rank-0\.jsonl line .*: iteration event: rollout is ") as caught:
         derived(tmp_path, uneven_manifest(), change)
@@ -247,9 +191,8 @@ def test_a_figure_of_generation_that_cannot_be_is_named(tmp_path: Path, field: s
 
 @pytest.mark.parametrize("name", ["samples", "prompt_tokens", "response_tokens", "trained_tokens"])
 def test_counts_that_are_not_the_manifests_lengths_give_no_rate(tmp_path: Path, name: str) -> None:
-    def change(rank: int, events: list[Event]) -> None:
-        for event in iterations(events):
-            event["counts"] = {**event["counts"], name: event["counts"][name] + 1}
+    def change(rank: int, event: Event) -> None:
+        event["counts"] = {**event["counts"], name: event["counts"][name] + 1}
 
     record = derived(tmp_path, uneven_manifest(), change)
     assert (record.counts, record.throughput, record.padding) == (None, None, None)

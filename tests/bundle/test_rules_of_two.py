@@ -6,39 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from suite.bundle.derive import derive
 from suite.bundle.record import Record
-from suite.bundle.store import Bundle
-from suite.bundle.verify import verify
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest
 from suite.stats.intervals import RunSeconds, by_lag_one, mean_interval, rate_interval
 from suite.theory.flops import iteration_flops
-from tests.synthetic import SHARES, Event, driver_events, facts_of, rank_events, synthetic_manifest, write_bundle
+from tests.bundle import recorded as of_ranks
+from tests.bundle.recorded import GPU, TWO_RANKS, Ranks, of_kind, recorded
+from tests.synthetic import SHARES, synthetic_manifest
 
-TWO_RANKS = Layout(devices_per_node=2, data=2)
-GPU = "NVIDIA A100-SXM4-80GB"
 SECONDS = (9.0, 9.0, 1.0, 1.2, 0.9, 1.1, 1.3, 1.0, 0.8, 1.1)
 
 
-def ranks_of(manifest: Manifest, rules: int = 2, name: str | None = None) -> dict[int, list[Event]]:
-    facts = facts_of(manifest, name) | ({} if rules == 1 else {"derivation": rules})
-    return {
-        rank: rank_events(manifest, rank, lambda iteration, _: SECONDS[iteration], facts=facts)
-        for rank in range(manifest.layout.ranks)
-    }
-
-
-def iterations_of(ranks: dict[int, list[Event]], rank: int = 0) -> list[Event]:
-    return [event for event in ranks[rank] if event["kind"] == "iteration"]
-
-
-def derived(tmp_path: Path, manifest: Manifest, ranks: dict[int, list[Event]]) -> Record:
-    bundle = Bundle(write_bundle(tmp_path, manifest, ranks, driver_events(manifest, "ok")))
-    record = derive(bundle)
-    bundle.write_record(record)
-    assert verify(bundle).differences == ()
-    return record
+def ranks_of(manifest: Manifest, rules: int = 2) -> Ranks:
+    name = GPU if manifest.measure.device == "cuda" else None
+    return of_ranks.ranks_of(manifest, lambda iteration, _: SECONDS[iteration], rules=rules, device_name=name)
 
 
 def gpu_manifest(**changes: object) -> Manifest:
@@ -47,9 +29,9 @@ def gpu_manifest(**changes: object) -> Manifest:
 
 def test_an_older_bundle_has_none_of_the_figures_whatever_its_events_hold(tmp_path: Path) -> None:
     manifest = gpu_manifest()
-    ranks = ranks_of(manifest, rules=1, name=GPU)
-    iterations_of(ranks)[5]["skipped_steps"] = 1
-    record = derived(tmp_path, manifest, ranks)
+    ranks = ranks_of(manifest, rules=1)
+    of_kind(ranks[0], "iteration")[5]["skipped_steps"] = 1
+    record = recorded(tmp_path, manifest, ranks)
     assert (record.phase_intervals, record.waits, record.void_iterations) == (None, None, None)
     assert record.compute and record.compute.hfu
     assert (record.compute.hfu_causal, record.compute.hardware_flops_causal) == (None, None)
@@ -58,7 +40,7 @@ def test_an_older_bundle_has_none_of_the_figures_whatever_its_events_hold(tmp_pa
 
 def test_a_phase_has_the_interval_of_its_own_iterations(tmp_path: Path) -> None:
     manifest = synthetic_manifest()
-    record = derived(tmp_path, manifest, ranks_of(manifest))
+    record = recorded(tmp_path, manifest, ranks_of(manifest))
     assert record.phases and record.phases.train and record.phase_intervals
     train = record.phase_intervals["train"]
     expected = mean_interval([SHARES["train"] * seconds for seconds in SECONDS[2:]], by_lag_one)
@@ -67,40 +49,35 @@ def test_a_phase_has_the_interval_of_its_own_iterations(tmp_path: Path) -> None:
     reward = record.phase_intervals["reward"]
     assert (reward.value, reward.low, reward.high) == (0.0, None, None), "no time was taken, so nothing bounds it"
     assert "other" in record.phase_intervals
+    assert record.waits is None, "one rank waits for nobody"
 
 
 def test_waits_are_of_the_longest_waiting_rank_and_of_all_ranks_in_counted_iterations(tmp_path: Path) -> None:
     manifest = synthetic_manifest(layout=TWO_RANKS, warmup=1, iterations=2)
     ranks = ranks_of(manifest)
     for rank, seconds in ((0, (9.0, 0.3, 0.0)), (1, (9.0, 0.0, 0.1))):
-        for event in ranks[rank]:
-            if event["kind"] == "phase" and event["phase"] == "train":
+        for event in of_kind(ranks[rank], "phase"):
+            if event["phase"] == "train":
                 event["wait_seconds"] = seconds[event["iteration"]]
-    waits = derived(tmp_path, manifest, ranks).waits
+    waits = recorded(tmp_path, manifest, ranks).waits
     assert waits is not None
     assert waits["train"].longest_seconds == pytest.approx((0.3 + 0.1) / 2)
     assert waits["train"].mean_seconds == pytest.approx((0.3 + 0.1) / 4)
     assert waits["generate"].longest_seconds == 0
 
 
-def test_one_rank_waits_for_nobody(tmp_path: Path) -> None:
-    manifest = synthetic_manifest()
-    assert derived(tmp_path, manifest, ranks_of(manifest)).waits is None
-
-
 def test_an_iteration_with_a_skipped_step_on_any_rank_counts_nowhere(tmp_path: Path) -> None:
     manifest = synthetic_manifest(layout=TWO_RANKS)
     ranks = ranks_of(manifest)
-    for event in (*iterations_of(ranks, 0), *iterations_of(ranks, 1)):
+    first, second = (of_kind(ranks[rank], "iteration") for rank in (0, 1))
+    for event in (*first, *second):
         event["skipped_steps"] = 0
-    iterations_of(ranks)[0]["skipped_steps"] = 5
-    iterations_of(ranks, 0)[4]["skipped_steps"] = 2
-    iterations_of(ranks, 1)[4]["skipped_steps"] = 1
-    iterations_of(ranks, 1)[9]["skipped_steps"] = 1
-    for event in ranks[0]:
-        if event["kind"] == "memory" and event["iteration"] == 4:
+    first[0]["skipped_steps"], first[4]["skipped_steps"] = 5, 2
+    second[4]["skipped_steps"] = second[9]["skipped_steps"] = 1
+    for event in of_kind(ranks[0], "memory"):
+        if event["iteration"] == 4:
             event["peak_allocated_bytes"] = 1 << 40
-    record = derived(tmp_path, manifest, ranks)
+    record = recorded(tmp_path, manifest, ranks)
     left = (1.0, 1.2, 1.1, 1.3, 1.0, 0.8)
     assert record.void_iterations == (4, 9)
     assert (record.steady_state.iterations, len(record.iterations.seconds)) == (6, 10)
@@ -110,18 +87,17 @@ def test_an_iteration_with_a_skipped_step_on_any_rank_counts_nowhere(tmp_path: P
     assert record.throughput.samples_per_second.low == expected.low
     assert record.phases.train.seconds == pytest.approx(SHARES["train"] * sum(left) / 6)
     assert record.memory.peak_allocated_bytes == 512 << 20
-    (note,) = record.notes
-    assert note == (
-        "2 of 8 iterations after the warm-up skipped 3 optimizer steps (overflow at the loss scale) and do not count"
+    assert record.notes == (
+        "2 of 8 iterations after the warm-up skipped 3 optimizer steps (overflow at the loss scale) and do not count",
     )
 
 
 def test_a_run_of_void_iterations_has_no_rate_and_says_why(tmp_path: Path) -> None:
     manifest = synthetic_manifest()
     ranks = ranks_of(manifest)
-    for event in iterations_of(ranks):
+    for event in of_kind(ranks[0], "iteration"):
         event["skipped_steps"] = 1
-    record = derived(tmp_path, manifest, ranks)
+    record = recorded(tmp_path, manifest, ranks)
     assert record.status == "ok"
     assert (record.throughput, record.phases, record.steady_state.iterations) == (None, None, 0)
     assert record.void_iterations == tuple(range(2, 10))
@@ -130,24 +106,21 @@ def test_a_run_of_void_iterations_has_no_rate_and_says_why(tmp_path: Path) -> No
 
 def test_without_skipped_steps_nothing_is_void_and_untold_ones_are_unknown(tmp_path: Path) -> None:
     manifest = synthetic_manifest()
-    assert derived(tmp_path / "untold", manifest, ranks_of(manifest)).void_iterations is None
+    record = recorded(tmp_path / "untold", manifest, ranks_of(manifest))
+    assert record.void_iterations is None
     ranks = ranks_of(manifest)
-    iterations_of(ranks)[3]["skipped_steps"] = 0
-    assert derived(tmp_path / "told", manifest, ranks).void_iterations == ()
-
-
-@pytest.mark.parametrize("void", [(0,), (10,), (3, 3)])
-def test_void_iterations_outside_of_the_window_or_told_twice_are_no_record(tmp_path: Path, void: tuple) -> None:
-    manifest = synthetic_manifest()
-    body = derived(tmp_path, manifest, ranks_of(manifest)).model_dump(by_alias=True)
-    body["steady_state"]["iterations"] -= len(void)
-    with pytest.raises(ValueError, match="void iterations are not among"):
-        Record.model_validate({**body, "void_iterations": void})
+    of_kind(ranks[0], "iteration")[3]["skipped_steps"] = 0
+    assert recorded(tmp_path / "told", manifest, ranks).void_iterations == ()
+    body = record.model_dump(by_alias=True)
+    for void in ((0,), (10,), (3, 3)):
+        steady = {**body["steady_state"], "iterations": body["steady_state"]["iterations"] - len(void)}
+        with pytest.raises(ValueError, match="void iterations are not among"):
+            Record.model_validate({**body, "steady_state": steady, "void_iterations": void})
 
 
 def test_hfu_is_given_with_full_and_with_causal_attention(tmp_path: Path) -> None:
     manifest = gpu_manifest(recompute="full")
-    compute = derived(tmp_path, manifest, ranks_of(manifest, name=GPU)).compute
+    compute = recorded(tmp_path, manifest, ranks_of(manifest)).compute
     samples = manifest.work.global_rollouts
     causal = iteration_flops(manifest.size, manifest.workload, samples, recompute=True, attention="causal")
     assert compute and compute.hfu and compute.hfu_causal and compute.hardware_flops
@@ -157,11 +130,16 @@ def test_hfu_is_given_with_full_and_with_causal_attention(tmp_path: Path) -> Non
 
 
 def with_counters(
-    ranks: dict[int, list[Event]], skipped: int | None = None, missing: tuple[int, str] | None = None, step: float = 1.0
-) -> dict[int, list[Event]]:
+    manifest: Manifest,
+    skipped: int | None = None,
+    missing: tuple[int, str] | None = None,
+    step: float = 1.0,
+    rules: int = 2,
+) -> Ranks:
     """Each iteration uses 100 J, and 7 J pass before the next one begins."""
-    for rank in ranks:
-        for event in iterations_of(ranks, rank):
+    ranks = ranks_of(manifest, rules)
+    for rank, events in ranks.items():
+        for event in of_kind(events, "iteration"):
             begin = 1e6 + step * 107.0 * event["iteration"]
             event["device"] = {"energy_joules": 99.0, "samples": 9, "energy_counter_begin_joules": begin}
             event["device"]["energy_counter_end_joules"] = begin + 100.0
@@ -173,39 +151,30 @@ def with_counters(
 
 
 @pytest.mark.parametrize(
-    ("skipped", "missing", "joules"),
+    ("told", "iterations", "joules"),
     [
-        (None, None, 2 * (8 * 107 - 7)),
-        (4, None, 2 * (2 * 107 - 7 + 5 * 107 - 7)),
-        (None, (5, "end"), 2 * (8 * 107 - 7)),
+        ({}, 8, 2 * (8 * 107 - 7)),
+        ({"skipped": 4}, 7, 2 * (2 * 107 - 7 + 5 * 107 - 7)),
+        ({"missing": (5, "end")}, 8, 2 * (8 * 107 - 7)),
+        ({"rules": 1}, 8, 2 * 8 * 99.0),
     ],
-    ids=["one stretch", "two stretches beside a void iteration", "readings within a stretch do not matter"],
+    ids=["one stretch", "two beside a void iteration", "readings within a stretch do not matter", "an older bundle"],
 )
 def test_energy_telescopes_over_each_stretch_of_counted_iterations(
-    tmp_path: Path, skipped: int | None, missing: tuple | None, joules: float
+    tmp_path: Path, told: dict, iterations: int, joules: float
 ) -> None:
     manifest = gpu_manifest()
-    ranks = with_counters(ranks_of(manifest), skipped, missing)
-    energy = derived(tmp_path, manifest, ranks).energy
+    energy = recorded(tmp_path, manifest, with_counters(manifest, **told)).energy
     assert energy and energy.joules == pytest.approx(joules)
-    iterations = 8 if skipped is None else 7
     assert energy.joules_per_sample == pytest.approx(joules / (iterations * manifest.work.global_rollouts))
 
 
 @pytest.mark.parametrize(
-    ("missing", "step", "says"),
-    [((2, "begin"), 1.0, "1 of 4 readings"), (None, -1.0, "an energy counter went back")],
+    ("told", "says"),
+    [({"missing": (2, "begin")}, "1 of 4 readings"), ({"step": -1.0}, "an energy counter went back")],
 )
-def test_a_counter_without_its_ends_gives_no_energy(
-    tmp_path: Path, missing: tuple | None, step: float, says: str
-) -> None:
+def test_a_counter_without_its_ends_gives_no_energy(tmp_path: Path, told: dict, says: str) -> None:
     manifest = gpu_manifest()
-    energy = derived(tmp_path, manifest, with_counters(ranks_of(manifest), missing=missing, step=step)).energy
+    energy = recorded(tmp_path, manifest, with_counters(manifest, **told)).energy
     assert energy and energy.joules is None and not energy.valid
     assert any(says in reason for reason in energy.reasons)
-
-
-def test_the_energy_of_an_older_bundle_is_still_that_of_its_iterations(tmp_path: Path) -> None:
-    manifest = gpu_manifest()
-    energy = derived(tmp_path, manifest, with_counters(ranks_of(manifest, rules=1))).energy
-    assert energy and energy.joules == pytest.approx(2 * 8 * 99.0)

@@ -13,16 +13,15 @@ from jsonschema import Draft202012Validator
 
 from suite.bundle.derive import derive
 from suite.bundle.files import DamagedBundle
-from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.schemas import made
 from suite.bundle.store import Bundle, OtherSchema, find_bundles
-from suite.cli.app import app
 from suite.launch.cluster.submission import read_submission, write_submission
 from suite.spec.base import UsageError
 from suite.spec.layout import Layout
 from suite.spec.schema_files import FOLDER, schema, schema_names
 from suite.spec.version import suite_version
 from tests.bundle.archive.planted import a_submission
+from tests.command import suite
 from tests.synthetic import grpo_workload, make_bundle, synthetic_manifest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,56 +127,41 @@ def test_a_later_version_may_add_fields_to_a_record_but_not_to_a_manifest() -> N
     assert wrong("record", {**record, "later": 1}) == [] and wrong("manifest", {**manifest, "later": 1})
 
 
-class TestNewerForms:
-    """Each is refused with the schema that it is of and the version of the suite that would not read it."""
-
-    WHY = f"this version, suite {suite_version()}, reads "
-
-    def test_a_manifest(self) -> None:
-        body = json.loads((SHIPPED[0].path / "manifest.json").read_text())
-        with pytest.raises(DamagedBundle) as refused:
-            parse_manifest(json.dumps({**body, "schema": "suite/manifest/2", "later": 1}), "manifest.json")
-        assert "of the schema 'suite/manifest/2'" in str(refused.value)
-        assert f"{self.WHY}suite/manifest/1: install a newer one" in str(refused.value)
-
-    def test_a_manifest_of_something_else_is_none_that_a_newer_one_would_read(self) -> None:
-        with pytest.raises(DamagedBundle, match=r"reads suite/manifest/1$"):
-            parse_manifest('{"schema": "other/manifest/2"}', "manifest.json")
-
-    def test_events(self, tmp_path: Path) -> None:
-        path = make_bundle(tmp_path, synthetic_manifest())
-        file = path / "events/rank-0.jsonl"
-        file.write_text(file.read_text().replace("suite/events/1", "suite/events/2"))
-        with pytest.raises(
-            DamagedBundle, match=rf"written by suite '.*'; {self.WHY}suite/events/1: install a newer one"
-        ):
-            Bundle(path).events()
-
-    def test_a_record(self, tmp_path: Path) -> None:
-        path = make_bundle(tmp_path, synthetic_manifest())
-        (path / "record.json").write_text('{"schema": "suite/record/2"}')
-        with pytest.raises(OtherSchema, match=f"{self.WHY}suite/record/1: install a newer one"):
-            Bundle(path).record()
-
-    def test_a_submission(self, tmp_path: Path) -> None:
-        path = write_submission(tmp_path, a_submission(synthetic_manifest()))
-        path.write_text(path.read_text().replace("suite/submission/1", "suite/submission/2"))
-        with pytest.raises(UsageError, match=f"{self.WHY}suite/submission/1: install a newer one"):
-            read_submission(path)
+def read_as(schema_name: str, newer: str, root: Path) -> None:
+    """Read a document of a run that says it is of another schema."""
+    if schema_name == "submission":
+        path = write_submission(root, a_submission(synthetic_manifest()))
+        path.write_text(path.read_text().replace("suite/submission/1", newer))
+        read_submission(path)
+    path = make_bundle(root, synthetic_manifest())
+    Bundle(path).write_record(derive(Bundle(path)))
+    file = path / {"manifest": "manifest.json", "record": "record.json"}.get(schema_name, "events/rank-0.jsonl")
+    file.write_text(file.read_text().replace(f"suite/{schema_name}/1", newer))
+    {"manifest": Bundle(path).manifest, "record": Bundle(path).record}.get(schema_name, Bundle(path).events)()
 
 
-def test_the_command_prints_what_is_published(capsys: pytest.CaptureFixture[str]) -> None:
-    def called(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            app(list(arguments))
-        told = capsys.readouterr()
-        return int(ended.value.code or 0), told.out, told.err
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [("manifest", DamagedBundle), ("events", DamagedBundle), ("record", OtherSchema), ("submission", UsageError)],
+)
+def test_a_newer_form_is_refused_with_its_schema_and_the_version_that_does_not_read_it(
+    name: str, error: type[Exception], tmp_path: Path
+) -> None:
+    with pytest.raises(error) as refused:
+        read_as(name, f"suite/{name}/2", tmp_path)
+    assert f"suite/{name}/2" in str(refused.value)
+    assert f"this version, suite {suite_version()}, reads suite/{name}/1: install a newer one" in str(refused.value)
 
-    code, out, _ = called("schema", "record")
-    assert code == 0 and json.loads(out) == schema("record")
-    code, out, _ = called("schema")
-    assert code == 0 and [line.split()[0] for line in out.splitlines()] == schema_names()
-    code, out, _ = called("schema", "--json")
-    assert code == 0 and {each["name"]: each["id"] for each in json.loads(out)}["events"] == "urn:suite:events:1"
-    code, _, err = called("schema", "recod")
-    assert code == 2 and "did you mean 'record'" in err
+
+def test_a_manifest_of_something_else_is_none_that_a_newer_one_would_read(tmp_path: Path) -> None:
+    with pytest.raises(DamagedBundle, match=r"reads suite/manifest/1$"):
+        read_as("manifest", "other/manifest/2", tmp_path)
+
+
+def test_the_command_prints_what_is_published() -> None:
+    assert json.loads(suite("schema", "record").stdout) == schema("record")
+    assert [line.split()[0] for line in suite("schema").stdout.splitlines()] == schema_names()
+    listed = json.loads(suite("schema", "--json").stdout)
+    assert {each["name"]: each["id"] for each in listed}["events"] == "urn:suite:events:1"
+    refused = suite("schema", "recod")
+    assert refused.exit_code == 2 and "did you mean 'record'" in refused.stderr

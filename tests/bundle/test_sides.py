@@ -7,43 +7,44 @@ from typing import Any
 
 import pytest
 
-from suite.bundle.derive import derive
 from suite.bundle.record import Record
-from suite.bundle.store import Bundle
 from suite.spec.catalogue import find_device
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest
 from suite.theory.bandwidth import decode_bytes
-from tests.synthetic import MIB, driver_events, facts_of, make_bundle, rank_events, synthetic_manifest, write_bundle
+from tests.bundle.recorded import numbered, of_kind, ranks_of, record_of
+from tests.synthetic import (
+    MIB,
+    Event,
+    driver_events,
+    facts_of,
+    make_bundle,
+    rank_events,
+    synthetic_manifest,
+    write_bundle,
+)
 
 SPLIT = Layout(devices_per_node=3, data=2, placement="split", generation_ranks=1)
 H100 = "NVIDIA H100 80GB HBM3"
-Event = dict[str, Any]
 
 
 def generation_events(manifest: Manifest, seconds: float, samples: int | None = None, **options: Any) -> list[Event]:
     """Rank 2: half of each iteration it generates, the rest it waits."""
     events = rank_events(manifest, 2, lambda i, r: seconds, memory_bytes=64 * MIB, **options)
     kept = [event for event in events if event.get("phase") in (None, "setup", "generate")]
-    for event in kept:
-        if event["kind"] == "iteration":
-            nothing = dict.fromkeys(("trained_tokens", "optimizer_steps", "trainable_parameters"), 0)
-            event["counts"] = {**event["counts"], **nothing}
-            if samples is not None:
-                event["counts"]["samples"] = samples
-    return [{**event, "seq": seq} for seq, event in enumerate(kept)]
+    nothing = dict.fromkeys(("trained_tokens", "optimizer_steps", "trainable_parameters"), 0)
+    for event in of_kind(kept, "iteration"):
+        event["counts"] = {**event["counts"], **nothing, "samples": samples or event["counts"]["samples"]}
+    return numbered(kept)
 
 
 def split_record(root: Path, manifest: Manifest | None = None, status: str = "ok", **generation: Any) -> Record:
     manifest = manifest or synthetic_manifest(layout=SPLIT)
     facts = {**facts_of(manifest, H100 if manifest.measure.device == "cuda" else None), "derivation": 2}
-    completed = generation.pop("trained", None)
-    ranks = {
-        rank: rank_events(manifest, rank, lambda i, r: 2.0, facts=facts, completed=completed, ended=status == "ok")
-        for rank in (0, 1)
-    }
-    ranks[2] = generation_events(manifest, 3.0, facts=facts, ended=status == "ok", **generation)
-    return derive(Bundle(write_bundle(root, manifest, ranks, driver_events(manifest, status))))
+    told: dict[str, Any] = {"facts": facts, "ended": status == "ok"}
+    ranks = ranks_of(manifest, 2.0, completed=generation.pop("trained", None), **told)
+    ranks[2] = generation_events(manifest, 3.0, **told, **generation)
+    return record_of(write_bundle(root, manifest, ranks, driver_events(manifest, status)))
 
 
 def test_the_training_side_makes_the_iterations_and_all_devices_the_rate(tmp_path: Path) -> None:
@@ -73,7 +74,7 @@ def test_each_side_has_its_own_time_and_memory(tmp_path: Path) -> None:
 
 
 def test_a_colocated_run_has_no_sides(tmp_path: Path) -> None:
-    record = derive(Bundle(make_bundle(tmp_path)))
+    record = record_of(make_bundle(tmp_path))
     assert record.overlap is None
     assert record.phases.generate.tokens_per_second is not None
 

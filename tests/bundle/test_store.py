@@ -25,26 +25,16 @@ def test_a_new_bundle_holds_its_manifest_and_nothing_else(tmp_path):
     assert (bundle.environment(), bundle.record(), bundle.running()) == (None, None, False)
 
 
-def test_nothing_is_overwritten(tmp_path):
+def test_nothing_is_overwritten_and_of_two_drivers_that_make_the_same_run_at_once_one_does(tmp_path, monkeypatch):
     bundle = Bundle.create(tmp_path, synthetic_manifest())
     (bundle.path / "logs" / "rank-0.log").write_text("kept")
     with pytest.raises(UsageError, match="exists; nothing is overwritten"):
         Bundle.create(tmp_path, synthetic_manifest())
-    assert (bundle.path / "logs" / "rank-0.log").read_text() == "kept"
-
-
-def test_of_two_drivers_that_make_the_same_run_at_once_one_does(tmp_path, monkeypatch):
-    bundle = Bundle.create(tmp_path, synthetic_manifest())
     monkeypatch.setattr(os.path, "lexists", lambda path: False)  # it looked a moment too early
     with pytest.raises(AlreadyThere):
         Bundle.create(tmp_path, synthetic_manifest())
+    assert (bundle.path / "logs" / "rank-0.log").read_text() == "kept"
     assert list(tmp_path.iterdir()) == [bundle.path]
-
-
-def test_a_root_that_is_a_file_is_refused_in_one_line(tmp_path):
-    (tmp_path / "runs").write_text("")
-    with pytest.raises(UsageError, match=r"cannot write .*file exists"):
-        Bundle.create(tmp_path / "runs", synthetic_manifest())
 
 
 @contextmanager
@@ -59,10 +49,13 @@ def ordinary_user():
         os.seteuid(was)
 
 
-def test_an_unwritable_root_is_refused_in_one_line(tmp_path):
+def test_a_root_that_is_a_file_or_cannot_be_written_to_is_refused_in_one_line(tmp_path):
+    (tmp_path / "runs").write_text("")
+    with pytest.raises(UsageError, match=r"cannot write .*file exists"):
+        Bundle.create(tmp_path / "runs", synthetic_manifest())
     tmp_path.chmod(0o500)
     with ordinary_user(), pytest.raises(UsageError, match="permission denied"):
-        Bundle.create(tmp_path / "runs", synthetic_manifest())
+        Bundle.create(tmp_path / "more", synthetic_manifest())
 
 
 def test_a_full_disk_leaves_no_half_bundle_behind(tmp_path, monkeypatch):
@@ -84,33 +77,19 @@ def test_a_run_id_that_is_no_folder_name_is_refused(tmp_path, run_id):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_driver_events_are_numbered_and_continue_behind_a_torn_line(tmp_path):
+def test_driver_events_are_on_disk_when_written_and_continue_behind_a_torn_line(tmp_path):
     bundle = Bundle.create(tmp_path, synthetic_manifest())
     with bundle.driver_events() as log:
         log.write("launch", schema="suite/events/1", launcher="local", ranks=1, pid=1)
+        assert len(bundle.events().driver) == 1
     path = bundle.path / "events" / "driver.jsonl"
     path.write_text(path.read_text() + '{"kind": "en')
     with bundle.driver_events() as log:
         log.write("end", status="ok", exit_codes={"0": 0}, elapsed_seconds=1.0)
     events = bundle.events()
-    assert [(event["seq"], event["kind"], event["rank"]) for event in events.driver] == [
-        (0, "launch", None),
-        (1, "end", None),
-    ]
+    told = [(event["seq"], event["kind"], event["rank"]) for event in events.driver]
+    assert told == [(0, "launch", None), (1, "end", None)]
     assert events.notes == ()
-
-
-def test_an_event_is_on_disk_when_write_returns(tmp_path):
-    bundle = Bundle.create(tmp_path, synthetic_manifest())
-    with bundle.driver_events() as log:
-        log.write("launch", schema="suite/events/1", launcher="local", ranks=1, pid=1)
-        assert len(bundle.events().driver) == 1
-
-
-def test_the_environment_is_stored_and_read(tmp_path):
-    bundle = Bundle.create(tmp_path, synthetic_manifest())
-    bundle.write_environment({"host": "a", "job": {"argv": ["x"]}})
-    assert bundle.environment() == {"host": "a", "job": {"argv": ["x"]}}
 
 
 def test_a_run_is_held_by_one_process_and_freed_by_its_death(tmp_path):
@@ -136,18 +115,14 @@ def test_a_run_is_held_by_one_process_and_freed_by_its_death(tmp_path):
     assert not bundle.running()
 
 
-def test_a_record_is_read_as_it_was_written(tmp_path):
+def test_environment_and_record_are_read_as_they_were_written(tmp_path):
     bundle = Bundle(make_bundle(tmp_path))
+    bundle.write_environment({"host": "a", "job": {"argv": ["x"]}})
     record = derive(bundle)
     bundle.write_record(record)
-    assert bundle.record() == record
-    assert sorted(path.name for path in bundle.path.iterdir()) == [
-        "environment.json",
-        "events",
-        "logs",
-        "manifest.json",
-        "record.json",
-    ]
+    assert (bundle.environment(), bundle.record()) == ({"host": "a", "job": {"argv": ["x"]}}, record)
+    names = ["environment.json", "events", "logs", "manifest.json", "record.json"]
+    assert sorted(path.name for path in bundle.path.iterdir()) == names
 
 
 def test_a_record_of_another_version_is_told_apart_from_a_damaged_one(tmp_path):
@@ -161,35 +136,31 @@ def test_a_record_of_another_version_is_told_apart_from_a_damaged_one(tmp_path):
     assert not isinstance(caught.value, OtherSchema)
 
 
-def test_bundles_are_found_below_their_roots_once_and_by_id(tmp_path):
+def test_bundles_are_found_below_their_roots_once_and_by_id_and_in_the_attic_when_it_is_named(tmp_path):
     second = make_bundle(tmp_path / "b", synthetic_manifest(repeat=2))
     first = make_bundle(tmp_path / "b" / "deeper", synthetic_manifest(repeat=1))
-    make_bundle(tmp_path / "b" / ATTIC, synthetic_manifest(repeat=3))
+    put_aside = make_bundle(tmp_path / "b" / ATTIC, synthetic_manifest(repeat=3))
     make_bundle(tmp_path / "b" / ".draft", synthetic_manifest(repeat=4))
-    found = find_bundles([tmp_path / "b", second])
-    assert [bundle.path for bundle in found] == [first, second]
+    (tmp_path / "b" / "loop").symlink_to(tmp_path / "b")
+    assert [bundle.path for bundle in find_bundles([tmp_path / "b", second])] == [first, second]
+    for named in (put_aside, put_aside.parent):
+        assert [bundle.path for bundle in find_bundles([named])] == [put_aside]
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "link").symlink_to(tmp_path / "b")
+    assert find_bundles([tmp_path / "links"]) == []
 
 
-def test_a_bundle_in_the_attic_is_found_when_it_is_named(tmp_path):
-    path = make_bundle(tmp_path / ATTIC)
-    assert [bundle.path for bundle in find_bundles([path])] == [path]
-    assert [bundle.path for bundle in find_bundles([tmp_path / ATTIC])] == [path]
-
-
-def test_a_bundle_that_lost_its_manifest_is_still_found(tmp_path):
+def test_a_bundle_that_lost_its_manifest_is_still_found_and_a_changed_manifest_is_damage(tmp_path):
     path = make_bundle(tmp_path)
+    body = json.loads((path / "manifest.json").read_text())
+    body["measure"]["warmup"] = 1
+    (path / "manifest.json").write_text(json.dumps(body))
+    with pytest.raises(DamagedBundle, match="was changed after it was made"):
+        Bundle(path).manifest()
     (path / "manifest.json").unlink()
     (bundle,) = find_bundles([tmp_path])
     with pytest.raises(DamagedBundle, match=r"manifest\.json is missing"):
         bundle.manifest()
-
-
-def test_links_to_other_folders_are_not_followed(tmp_path):
-    make_bundle(tmp_path / "elsewhere")
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "link").symlink_to(tmp_path / "elsewhere")
-    (tmp_path / "runs" / "loop").symlink_to(tmp_path / "runs")
-    assert find_bundles([tmp_path / "runs"]) == []
 
 
 @pytest.mark.parametrize("name", ["missing", "file.txt", "x" * 5000])
@@ -197,15 +168,6 @@ def test_a_path_that_is_no_folder_is_bad_usage(tmp_path, name):
     (tmp_path / "file.txt").write_text("")
     with pytest.raises(UsageError, match=r"cannot read|not a folder"):
         find_bundles([tmp_path / name])
-
-
-def test_a_changed_manifest_is_damage(tmp_path):
-    path = make_bundle(tmp_path)
-    body = json.loads((path / "manifest.json").read_text())
-    body["measure"]["warmup"] = 1
-    (path / "manifest.json").write_text(json.dumps(body))
-    with pytest.raises(DamagedBundle, match="was changed after it was made"):
-        Bundle(path).manifest()
 
 
 def test_the_store_loads_no_statistics_and_no_torch():

@@ -28,12 +28,16 @@ def test_tags_change_no_byte_of_a_bundle_and_no_digest(tmp_path: Path) -> None:
     assert [bundle.path for bundle in find_bundles([tmp_path])] == [path]
 
 
-def test_tags_are_taken_again_and_the_last_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_the_last_tags_and_those_of_a_run_that_is_gone_leave_nothing_behind(tmp_path: Path) -> None:
     path = make_bundle(tmp_path)
     change_tags(path, ["a", "b"], [])
     assert change_tags(path, ["c"], ["a"]) == ("b", "c")
     assert change_tags(path, [], ["b", "c", "never-there"]) == ()
     assert not (tmp_path / FOLDER).exists()
+    change_tags(path, ["a"], [])
+    forget_tags(path)
+    forget_tags(path)
+    assert tags_of(path) == () and not (tmp_path / FOLDER).exists()
 
 
 def test_tags_of_many_bundles_are_found_by_the_paths_that_were_given(
@@ -59,15 +63,11 @@ def test_tags_given_at_one_time_are_all_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tag", ["", "a b", "../x", "a/b", "\x1b[31m", "x" * 65, "-a", "=1+1"])
-def test_what_is_no_word_is_no_tag(tag: str, tmp_path: Path) -> None:
+def test_what_is_no_word_is_no_tag_and_a_run_has_no_more_than_somebody_reads(tag: str, tmp_path: Path) -> None:
     path = make_bundle(tmp_path)
     with pytest.raises(UsageError, match="is no tag"):
         change_tags(path, [tag], [])
     assert not (tmp_path / FOLDER).exists()
-
-
-def test_a_run_has_no_more_tags_than_somebody_reads(tmp_path: Path) -> None:
-    path = make_bundle(tmp_path)
     with pytest.raises(UsageError, match="51 tags, more than the 50"):
         change_tags(path, [f"t{number}" for number in range(51)], [])
     assert tags_of(path) == ()
@@ -76,12 +76,9 @@ def test_a_run_has_no_more_tags_than_somebody_reads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        "{",
-        "[]",
-        '{"schema": "suite/tags/1"}',
+        *("{", "[]", '{"schema": "suite/tags/1"}', "[" * 60_000),
         json.dumps({"schema": "suite/tags/2", "tags": []}),
         json.dumps({"schema": "suite/tags/1", "tags": ["\x1b[31m"]}),
-        "[" * 60_000,
     ],
 )
 def test_a_file_that_holds_no_tags_is_told_and_passed_over(content: str, tmp_path: Path) -> None:
@@ -101,11 +98,3 @@ def test_a_link_in_the_place_of_tags_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "runs" / FOLDER).mkdir()
     os.symlink(secret, tmp_path / "runs" / FOLDER / f"{path.name}.json")
     assert tags_by_path([path])[0] == {}
-
-
-def test_tags_of_a_run_that_is_gone_can_be_forgotten(tmp_path: Path) -> None:
-    path = make_bundle(tmp_path)
-    change_tags(path, ["a"], [])
-    forget_tags(path)
-    forget_tags(path)
-    assert tags_of(path) == () and not (tmp_path / FOLDER).exists()

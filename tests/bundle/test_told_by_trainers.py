@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from suite.bundle.derive import derive
 from suite.bundle.files import DamagedBundle
 from suite.bundle.store import Bundle
 from suite.bundle.verify import verify
+from suite.spec.layout import Layout
 from tests.bundle.tampering import Event, change
 from tests.synthetic import facts_of, make_bundle, synthetic_manifest
 
@@ -27,10 +29,8 @@ def told(event: Event) -> None:
 
 
 def bundle(root: Path, ranks: int = 1) -> Path:
-    manifest = synthetic_manifest(backend="nemo-rl", kind="trainer", iterations=4)
-    if ranks > 1:
-        layout = manifest.layout.model_copy(update={"devices_per_node": ranks, "data": ranks})
-        manifest = synthetic_manifest(backend="nemo-rl", kind="trainer", iterations=4, layout=layout)
+    layout = Layout(devices_per_node=ranks, data=ranks)
+    manifest = synthetic_manifest(backend="nemo-rl", kind="trainer", iterations=4, layout=layout)
     return make_bundle(root, manifest, [1.0, 1.1, 1.2, 1.0, 1.3, 1.1], facts={**facts_of(manifest), "derivation": 3})
 
 
@@ -55,40 +55,24 @@ def test_ranks_that_tell_the_same_log_are_no_copies_of_each_other(tmp_path: Path
     assert "copied-rank" not in {finding.name for finding in verify(Bundle(path)).findings}
 
 
-@pytest.mark.parametrize("name", ["samples", "prompt_tokens", "response_tokens"])
-def test_what_a_rate_is_made_of_is_never_null(tmp_path: Path, name: str) -> None:
-    def silent(event: Event) -> None:
-        told(event)
-        if event["kind"] == "iteration":
-            event["counts"][name] = None
-
-    with pytest.raises(DamagedBundle, match="counts is"):
-        change(bundle(tmp_path), silent)
+def count(name: str, value: object) -> Callable[[Event], object]:
+    return lambda event: event["kind"] == "iteration" and event["counts"].update({name: value})
 
 
-def test_the_suites_own_counts_are_never_null(tmp_path: Path) -> None:
-    def silent(event: Event) -> None:
-        if event["kind"] == "iteration":
-            event["counts"]["optimizer_steps"] = None
-
-    with pytest.raises(DamagedBundle, match="counts"):
-        change(bundle(tmp_path), silent)
-
-
-def test_a_source_that_nobody_knows_damages_the_bundle(tmp_path: Path) -> None:
-    def strange(event: Event) -> None:
-        if event["kind"] == "phase":
-            event["source"] = "guess"
-
-    with pytest.raises(DamagedBundle, match="source is 'guess', must be one of trainer"):
-        change(bundle(tmp_path), strange)
-
-
-def test_a_left_out_count_is_no_null(tmp_path: Path) -> None:
-    def short(event: Event) -> None:
-        told(event)
-        if event["kind"] == "iteration":
-            del event["counts"]["padded_tokens"]
-
-    with pytest.raises(DamagedBundle, match="counts"):
-        change(bundle(tmp_path), short)
+@pytest.mark.parametrize(
+    ("edits", "says"),
+    [
+        ((told, count("samples", None)), "counts is"),
+        ((told, count("prompt_tokens", None)), "counts is"),
+        ((told, count("response_tokens", None)), "counts is"),
+        ((count("optimizer_steps", None),), "counts is"),
+        ((told, lambda event: event.get("counts", {}).pop("padded_tokens", None)), "counts is"),
+        ((lambda event: event["kind"] == "phase" and event.update(source="guess"),), "must be one of trainer"),
+    ],
+    ids=["samples", "prompts", "responses", "a count of the suite's own", "a count that is left out", "the source"],
+)
+def test_what_a_rate_is_made_of_what_the_suite_counts_and_who_told_it_are_never_open(
+    tmp_path: Path, edits: tuple[Callable[[Event], object], ...], says: str
+) -> None:
+    with pytest.raises(DamagedBundle, match=says):
+        change(bundle(tmp_path), lambda event: [edit(event) for edit in edits])

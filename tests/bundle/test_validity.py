@@ -8,16 +8,13 @@ from typing import Any
 
 import pytest
 
-from suite.bundle.derive import derive
-from suite.bundle.record import Record
 from suite.bundle.store import Bundle
 from suite.bundle.verify import verify
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest
-from tests.synthetic import Event, driver_events, facts_of, rank_events, synthetic_manifest, write_bundle
+from tests.bundle.recorded import GPU, TWO_RANKS, Ranks, of_kind, ranks_of, recorded
+from tests.synthetic import driver_events, synthetic_manifest, write_bundle
 
-TWO_RANKS = Layout(devices_per_node=2, data=2)
-GPU = "NVIDIA A100-SXM4-80GB"
 #: Changes the noise of one rank's iteration.
 Change = Callable[[dict[str, Any]], object]
 
@@ -50,15 +47,14 @@ def quiet(rank: int, seconds: float) -> dict[str, Any]:
     return noise
 
 
-def ranks_of(
+def noisy_ranks(
     manifest: Manifest, change: Change | None = None, rules: int = 3, device: dict[str, Any] | None = None
-) -> dict[int, list[Event]]:
+) -> Ranks:
     """``change``: of the noise of every rank and counted iteration."""
-    facts = facts_of(manifest, GPU if manifest.measure.device == "cuda" else None) | {"derivation": rules}
-    ranks = {}
-    for rank in range(manifest.layout.ranks):
-        ranks[rank] = rank_events(manifest, rank, lambda iteration, _: 1.0, facts=facts, device=device)
-        for event in iterations_of(ranks, rank):
+    name = GPU if manifest.measure.device == "cuda" else None
+    ranks = ranks_of(manifest, rules=rules, device_name=name, device=device)
+    for rank, events in ranks.items():
+        for event in of_kind(events, "iteration"):
             event["noise"] = quiet(rank, event["seconds"])
             if manifest.layout.ranks == 2 and rank == 0:
                 event["noise"]["host"]["busy_seconds"] = 2.01 * event["seconds"]
@@ -67,21 +63,18 @@ def ranks_of(
     return ranks
 
 
-def iterations_of(ranks: dict[int, list[Event]], rank: int) -> list[Event]:
-    return [event for event in ranks[rank] if event["kind"] == "iteration"]
+def set_host(ranks: Ranks, **figures: float) -> Ranks:
+    for event in of_kind(ranks[0], "iteration"):
+        event["noise"]["host"].update(figures)
+    return ranks
 
 
-def derived(tmp_path: Path, manifest: Manifest, ranks: dict[int, list[Event]], status: str = "equal") -> Record:
-    """``status``: of the bundle, once the record is with it."""
-    bundle = Bundle(write_bundle(tmp_path, manifest, ranks, driver_events(manifest, "ok")))
-    record = derive(bundle)
-    bundle.write_record(record)
-    assert verify(bundle).status == status
-    return record
+def on_host(**figures: float) -> Change:
+    return lambda noise: noise["host"].update(figures) if "host" in noise else None
 
 
-def doubts(tmp_path: Path, manifest: Manifest, ranks: dict[int, list[Event]], status: str = "suspect") -> str:
-    validity = derived(tmp_path, manifest, ranks).validity
+def doubts(tmp_path: Path, manifest: Manifest, ranks: Ranks, status: str = "suspect") -> str:
+    validity = recorded(tmp_path, manifest, ranks, verifies="equal").validity
     assert validity is not None and validity.status == status, validity
     return "; ".join(validity.reasons)
 
@@ -89,7 +82,7 @@ def doubts(tmp_path: Path, manifest: Manifest, ranks: dict[int, list[Event]], st
 @pytest.mark.parametrize("layout", [None, TWO_RANKS])
 def test_a_quiet_run_is_valid_and_its_noise_is_summed_up(tmp_path: Path, layout: Layout | None) -> None:
     manifest = synthetic_manifest(layout=layout)
-    record = derived(tmp_path, manifest, ranks_of(manifest))
+    record = recorded(tmp_path, manifest, noisy_ranks(manifest))
     assert record.validity is not None and (record.validity.status, record.validity.reasons) == ("valid", ())
     noise = record.noise
     assert noise is not None and noise.cpu_share and noise.cpu_wait_share and noise.others_cpus
@@ -99,39 +92,30 @@ def test_a_quiet_run_is_valid_and_its_noise_is_summed_up(tmp_path: Path, layout:
     assert noise.stragglers == ()
 
 
-def test_an_older_bundle_has_neither_whatever_its_events_hold(tmp_path: Path) -> None:
+def test_an_older_bundle_has_neither_and_what_is_not_known_is_no_reason(
+    tmp_path: Path,
+) -> None:
     manifest = synthetic_manifest()
-    record = derived(tmp_path, manifest, ranks_of(manifest, rules=2))
+    record = recorded(tmp_path / "older", manifest, noisy_ranks(manifest, rules=2))
     assert (record.noise, record.validity) == (None, None)
-
-
-def test_what_is_not_known_is_no_reason(tmp_path: Path) -> None:
-    manifest = synthetic_manifest()
-    ranks = ranks_of(manifest)
-    for event in iterations_of(ranks, 0):
-        event["noise"] = dict.fromkeys(event["noise"])
-    record = derived(tmp_path, manifest, ranks)
+    unknown = noisy_ranks(manifest, lambda noise: noise.update(dict.fromkeys(noise)))
+    record = recorded(tmp_path / "unknown", manifest, unknown)
     assert record.validity is not None and record.validity.status == "valid"
     assert record.noise is not None and record.noise.cpu_share is None
 
 
 def test_a_worst_rank_is_named(tmp_path: Path) -> None:
     manifest = synthetic_manifest(layout=TWO_RANKS)
-    ranks = ranks_of(manifest)
-    for event in iterations_of(ranks, 1):
+    ranks = noisy_ranks(manifest)
+    for event in of_kind(ranks[1], "iteration"):
         event["noise"].update(cpu_wait_seconds=0.1, thread_cpu_seconds=0.85)
-    for event in iterations_of(ranks, 0):
-        event["noise"]["host"]["busy_seconds"] = 2.05
-    record = derived(tmp_path, manifest, ranks)
+    set_host(ranks, busy_seconds=2.05)
+    record = recorded(tmp_path, manifest, ranks)
     assert record.noise is not None and record.noise.cpu_wait_share and record.noise.cpu_share
     assert (record.noise.cpu_wait_share.rank, record.noise.cpu_share.rank) == (1, 1)
     assert record.noise.cpu_wait_share.worst == pytest.approx(0.1 / 1.001)
     assert record.validity is not None
     assert record.validity.reasons == ("rank 1 waited for a CPU 9.99 % of the time",)
-
-
-def set_host(**figures: float) -> Change:
-    return lambda noise: noise.get("host", {}).update(figures) if "host" in noise else None
 
 
 @pytest.mark.parametrize(
@@ -141,11 +125,11 @@ def set_host(**figures: float) -> Change:
         (lambda noise: noise.update(involuntary_switches=300), "rank 0 lost its CPU 303 times per CPU second"),
         (lambda noise: noise.update(major_faults=12), "rank 0 had 12 page faults a second that wait for a disk"),
         (lambda noise: noise.update(throttled_seconds=0.2), "a limit on CPU time held rank 0 back for 20 % of"),
-        (set_host(steal_seconds=0.06), "the hypervisor of rank 0's host gave 5.17 % of the CPU time to other"),
-        (set_host(memory_pressure_seconds=0.3), "tasks of rank 0's host waited for memory 30 % of the time"),
+        (on_host(steal_seconds=0.06), "the hypervisor of rank 0's host gave 5.17 % of the CPU time to other"),
+        (on_host(memory_pressure_seconds=0.3), "tasks of rank 0's host waited for memory 30 % of the time"),
         (
             lambda noise: (
-                noise.update(cpu_wait_seconds=None, thread_cpu_seconds=0.9) or set_host(busy_seconds=1.9)(noise)
+                noise.update(cpu_wait_seconds=None, thread_cpu_seconds=0.9) or on_host(busy_seconds=1.9)(noise)
             ),
             "rank 0 had its CPU for 89.9 % of the time while others ran",
         ),
@@ -153,84 +137,77 @@ def set_host(**figures: float) -> Change:
 )
 def test_what_disturbs_a_run_makes_it_suspect(tmp_path: Path, change: Change, reason: str) -> None:
     manifest = synthetic_manifest()
-    ranks = ranks_of(manifest, lambda noise: set_host(busy_seconds=1.1)(noise) or change(noise))
+    ranks = noisy_ranks(manifest, lambda noise: on_host(busy_seconds=1.1)(noise) or change(noise))
     assert reason in doubts(tmp_path, manifest, ranks)
 
 
 def test_others_count_where_the_run_needs_their_cpus_and_on_free_ones_if_they_are_many(tmp_path: Path) -> None:
     one, two = synthetic_manifest(), synthetic_manifest(layout=TWO_RANKS)
-    assert doubts(tmp_path / "a", one, ranks_of(one, set_host(busy_seconds=1.4)), "valid") == ""
+    assert doubts(tmp_path / "a", one, noisy_ranks(one, on_host(busy_seconds=1.4)), "valid") == ""
     told = "others used 1.00 of the 2 CPUs of rank 0, and shared caches and memory with the run"
-    assert doubts(tmp_path / "d", one, ranks_of(one, set_host(busy_seconds=1.99))) == told
+    assert doubts(tmp_path / "d", one, noisy_ranks(one, on_host(busy_seconds=1.99))) == told
 
     def starved(noise: dict[str, Any]) -> None:
         noise.update(cpu_seconds=0.7, thread_cpu_seconds=0.7)
-        set_host(busy_seconds=2.0)(noise)
+        on_host(busy_seconds=2.0)(noise)
 
     told = "others used 1.30 of the 2 CPUs of rank 0, of which the run needs 1"
-    assert told in doubts(tmp_path / "b", one, ranks_of(one, starved))
+    assert told in doubts(tmp_path / "b", one, noisy_ranks(one, starved))
     told = "others used 0.60 of the 2 CPUs of rank 0, of which the run needs 2"
-    assert told in doubts(tmp_path / "c", two, ranks_of(two, starved))
-
-
-def test_more_threads_than_cpus_are_the_runs_own_doing(tmp_path: Path) -> None:
-    manifest = synthetic_manifest(layout=Layout(devices_per_node=4, data=4))
-    change = lambda noise: noise.update(cpu_seconds=0.5, thread_cpu_seconds=0.5, cpu_wait_seconds=0.4)  # noqa: E731
-    ranks = ranks_of(manifest, change)
-    for event in iterations_of(ranks, 0):
-        event["noise"]["host"]["busy_seconds"] = 2.0
-    assert doubts(tmp_path, manifest, ranks, "valid") == ""
+    assert told in doubts(tmp_path / "c", two, noisy_ranks(two, starved))
 
 
 def test_where_nobody_else_worked_a_run_lost_its_cpus_to_its_own_threads(tmp_path: Path) -> None:
-    manifest = synthetic_manifest(layout=TWO_RANKS)
+    four = synthetic_manifest(layout=Layout(devices_per_node=4, data=4))
+    change = {"cpu_seconds": 0.5, "thread_cpu_seconds": 0.5, "cpu_wait_seconds": 0.4}
+    ranks = set_host(noisy_ranks(four, lambda noise: noise.update(change)), busy_seconds=2.0)
+    assert doubts(tmp_path / "more threads than CPUs", four, ranks, "valid") == ""
+    two = synthetic_manifest(layout=TWO_RANKS)
     change = {"cpu_wait_seconds": 0.05, "thread_cpu_seconds": 0.9, "involuntary_switches": 300}
-    ranks = ranks_of(manifest, lambda noise: noise.update(change))
-    assert doubts(tmp_path / "a", manifest, ranks, "valid") == ""
-    for event in iterations_of(ranks, 0):
-        event["noise"]["host"]["busy_seconds"] = 2.05
-    assert "rank 0 waited for a CPU 5 % of the time" in doubts(tmp_path / "b", manifest, ranks)
+    ranks = noisy_ranks(two, lambda noise: noise.update(change))
+    assert doubts(tmp_path / "a", two, ranks, "valid") == ""
+    assert "rank 0 waited for a CPU 5 % of the time" in doubts(tmp_path / "b", two, set_host(ranks, busy_seconds=2.05))
 
 
 def test_clocks_that_step_and_heat_are_reasons_and_a_power_cap_is_none(tmp_path: Path) -> None:
     manifest = synthetic_manifest(device="cuda", precision="bf16")
     device = {"sm_clock_mhz_mean": 1410.0, "temperature_max": 71, "throttle_reasons": ["sw_power_cap"], "samples": 9}
-    capped = ranks_of(manifest, device=device)
+    capped = noisy_ranks(manifest, device=device)
     assert doubts(tmp_path / "a", manifest, capped, "valid") == ""
-    hot = ranks_of(manifest, device={**device, "throttle_reasons": ["hw_thermal_slowdown", "sw_power_cap"]})
-    iterations_of(hot, 0)[5]["device"]["sm_clock_mhz_mean"] = 1200.0
-    iterations_of(hot, 0)[6]["device"]["other_processes"] = 2
+    hot = noisy_ranks(manifest, device={**device, "throttle_reasons": ["hw_thermal_slowdown", "sw_power_cap"]})
+    of_kind(hot[0], "iteration")[5]["device"]["sm_clock_mhz_mean"] = 1200.0
+    of_kind(hot[0], "iteration")[6]["device"]["other_processes"] = 2
     found = doubts(tmp_path / "b", manifest, hot)
     assert "clocks were held down by hw_thermal_slowdown" in found and "sw_power_cap" not in found
     assert "the clock of rank 0's GPU stepped between 1200 and 1410 MHz" in found
     assert "others computed" not in found, "one of the iterations told it, which is not all"
-    for event in iterations_of(hot, 0):
+    for event in of_kind(hot[0], "iteration"):
         event["device"]["other_processes"] = 2
     assert "others computed on the GPU of rank 0, 2 processes at most" in doubts(tmp_path / "c", manifest, hot)
 
 
-def wait(ranks: dict[int, list[Event]], rank: int, seconds: Callable[[int], float]) -> None:
+def wait(ranks: Ranks, rank: int, seconds: Callable[[int], float]) -> None:
     """How long ``rank`` waits at the end of training, by iteration."""
-    for event in ranks[rank]:
-        if event["kind"] == "phase" and event["phase"] == "train":
+    for event in of_kind(ranks[rank], "phase"):
+        if event["phase"] == "train":
             event["wait_seconds"] = seconds(event["iteration"])
             event["seconds"] -= event["wait_seconds"]
 
 
 def test_a_rank_that_comes_late_once_makes_a_run_suspect_and_one_that_always_does_is_told(tmp_path: Path) -> None:
     manifest = synthetic_manifest(layout=TWO_RANKS)
-    once = ranks_of(manifest)
+    once = noisy_ranks(manifest)
     wait(once, 0, lambda iteration: 0.2 if iteration == 4 else 0.01)
-    record = derived(tmp_path / "a", manifest, once)
+    record = recorded(tmp_path / "a", manifest, once)
     assert record.validity is not None and record.noise is not None
     assert record.validity.reasons == (
         "ranks waited 0.19 s longer than usual in 1 of 8 iterations, longest for rank 1 in iteration 4",
     )
     (straggler,) = record.noise.stragglers
     assert (straggler.rank, straggler.iterations, straggler.seconds) == (1, 1, pytest.approx(0.2))
-    always = ranks_of(manifest)
+    always = noisy_ranks(manifest)
     wait(always, 1, lambda iteration: 0.2)
-    record = derived(tmp_path / "b", manifest, always)
+    record = recorded(tmp_path / "b", manifest, always)
     assert record.noise is not None and record.validity is not None
     assert [(each.rank, each.iterations) for each in record.noise.stragglers] == [(0, 8)]
     assert record.validity.status == "valid"
@@ -238,7 +215,7 @@ def test_a_rank_that_comes_late_once_makes_a_run_suspect_and_one_that_always_doe
 
 def test_time_that_passes_between_iterations_once_is_a_reason(tmp_path: Path) -> None:
     manifest = synthetic_manifest()
-    ranks = ranks_of(manifest)
+    ranks = noisy_ranks(manifest)
     for event in ranks[0]:
         event["time"] += 0.2 * event["seq"] / len(ranks[0])  # the usual, which every iteration has
         if event.get("iteration") is not None and event["iteration"] >= 6:
@@ -253,21 +230,21 @@ def test_time_that_passes_between_iterations_once_is_a_reason(tmp_path: Path) ->
         (lambda noise: noise.update(cpu_seconds=3.0), r"tells 3 CPU seconds of its process in 1 s of iteration 2"),
         (lambda noise: noise.update(cpu_wait_seconds=0.2), "tells 1.18 seconds of one thread on a CPU or waiting"),
         (lambda noise: noise.update(seconds=0.5), "tells 0.5 s around the 1 s of iteration 2"),
-        (set_host(busy_seconds=2.5), "tells 2.5 CPU seconds of its host in 1 s"),
+        (on_host(busy_seconds=2.5), "tells 2.5 CPU seconds of its host in 1 s"),
     ],
 )
 def test_what_no_machine_can_do_is_invalid(tmp_path: Path, change: Change, reason: str) -> None:
     manifest = synthetic_manifest()
-    found = doubts(tmp_path, manifest, ranks_of(manifest, change), "invalid")
+    found = doubts(tmp_path, manifest, noisy_ranks(manifest, change), "invalid")
     assert found.startswith("rank 0 " + reason)
 
 
 def test_work_that_is_no_one_number_is_invalid(tmp_path: Path) -> None:
     manifest = synthetic_manifest()
-    ranks = ranks_of(manifest)
-    event = iterations_of(ranks, 0)[5]
+    ranks = noisy_ranks(manifest)
+    event = of_kind(ranks[0], "iteration")[5]
     event["counts"] = {**event["counts"], "trained_tokens": 1}
-    validity = derived(tmp_path, manifest, ranks, "inconsistent").validity
+    validity = recorded(tmp_path, manifest, ranks, verifies="inconsistent").validity
     assert validity is not None and validity.status == "invalid"
     assert validity.reasons[0].startswith("the work is not one number: trained_tokens is 1")
 
@@ -277,7 +254,7 @@ def test_a_crowded_run_may_be_late_between_its_iterations_but_not_by_half(
     tmp_path: Path, busy: float, factor: float, found: bool
 ) -> None:
     manifest = synthetic_manifest()
-    ranks = ranks_of(manifest, lambda noise: noise["host"].update(busy_seconds=busy))
+    ranks = noisy_ranks(manifest, lambda noise: noise["host"].update(busy_seconds=busy))
     late = 0.0
     for event in ranks[0]:
         late += 0.2 * (event["kind"] == "iteration")

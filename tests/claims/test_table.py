@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -21,12 +20,11 @@ def test_a_pipe_or_a_device_keeps_nobody_waiting(tmp_path: Path) -> None:
             read_table(tmp_path / name)
 
 
-def test_a_line_that_is_almost_a_rule_takes_no_time() -> None:
-    line = "-" + " " * 9990 + "x|"
-    began = time.process_time()
+def test_a_line_that_is_almost_a_rule_is_none() -> None:
+    """However long it is: a pattern that backtracks would not end here."""
+    line = "-" + " " * 99_990 + "x|"
     with pytest.raises(UsageError, match="holds no table"):
-        parse_table("\n".join(["a|b", *[line] * 200]), "table.md", markdown=True)
-    assert time.process_time() - began < 1.0
+        parse_table("\n".join(["a|b", *[line] * 20]), "table.md", markdown=True)
 
 
 @pytest.mark.parametrize(
@@ -62,6 +60,6 @@ def test_a_number_that_no_machine_has_stops_no_check(number: str) -> None:
 
 
 def test_metrics_without_end_fill_no_memory() -> None:
-    lines = [f"c{number},m{number},1" for number in range(50_000)]
+    lines = [f"c{number},m{number},1" for number in range(20_000)]
     with pytest.raises(UsageError, match="cells"):
         parse_table("\n".join(["config_id,metric,value", *lines]), "table.csv", markdown=False)

@@ -12,7 +12,7 @@ import pytest
 
 from suite.bundle.derive import derive
 from suite.bundle.store import Bundle
-from suite.cli.app import app
+from tests.command import suite
 from tests.synthetic import make_bundle, synthetic_manifest
 
 
@@ -27,20 +27,13 @@ def add_runs(root: Path, runs: int, seconds: float, first: int = 1, spread: floa
     return root
 
 
-@pytest.fixture
-def compare(capsys: pytest.CaptureFixture[str]) -> Any:
+def compare(*arguments: Any) -> tuple[int, str, str]:
     """Exit code, standard output and standard error of a comparison."""
-
-    def run(*arguments: Any) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            app(["compare", *map(str, arguments)], prog_name="suite")
-        told = capsys.readouterr()
-        return int(ended.value.code or 0), told.out, told.err
-
-    return run
+    done = suite("compare", *arguments)
+    return done.exit_code, done.stdout, done.stderr
 
 
-def test_a_loss_is_found_and_fails_the_gate(tmp_path: Path, compare: Any) -> None:
+def test_a_loss_is_found_and_fails_the_gate(tmp_path: Path) -> None:
     before, after = add_runs(tmp_path / "before", 4, 1.0), add_runs(tmp_path / "after", 4, 1.2)
     code, out, _ = compare(before, after, "--gate", "0.95")
     assert code == 3 and "1 of 1 row is below the gate of 0.95" in out and out.endswith("gate 0.95: not met\n")
@@ -49,7 +42,7 @@ def test_a_loss_is_found_and_fails_the_gate(tmp_path: Path, compare: Any) -> Non
     assert compare(before, after)[0] == 0
 
 
-def test_the_json_holds_everything(tmp_path: Path, compare: Any) -> None:
+def test_the_json_holds_everything(tmp_path: Path) -> None:
     before, after = add_runs(tmp_path / "before", 4, 1.0), add_runs(tmp_path / "after", 4, 1.2)
     code, out, _ = compare(before, after, "--gate", "0.95", "--json")
     told = json.loads(out)
@@ -64,7 +57,7 @@ def test_the_json_holds_everything(tmp_path: Path, compare: Any) -> None:
     assert json.loads(compare(before, after, "--json")[1])["gate"] is None
 
 
-def test_a_gate_fails_on_what_vanished_unless_it_may_be_missing(tmp_path: Path, compare: Any) -> None:
+def test_a_gate_fails_on_what_vanished_unless_it_may_be_missing(tmp_path: Path) -> None:
     before = add_runs(tmp_path / "before", 3, 1.0)
     add_runs(before, 3, 1.0, backend="megatron")
     after = add_runs(tmp_path / "after", 3, 1.0)
@@ -74,7 +67,7 @@ def test_a_gate_fails_on_what_vanished_unless_it_may_be_missing(tmp_path: Path, 
     assert code == 0 and "allowed by --allow-missing" in out
 
 
-def test_a_gate_fails_on_damaged_and_changed_bundles(tmp_path: Path, compare: Any) -> None:
+def test_a_gate_fails_on_damaged_and_changed_bundles(tmp_path: Path) -> None:
     before, after = add_runs(tmp_path / "before", 3, 1.0), add_runs(tmp_path / "after", 4, 1.0)
     first, second, *_ = sorted(path for path in after.iterdir() if path.is_dir())
     (first / "manifest.json").write_text("{")
@@ -89,7 +82,7 @@ def test_a_gate_fails_on_damaged_and_changed_bundles(tmp_path: Path, compare: An
     assert compare(before, after, "--gate", "0.9", "--allow-missing")[0] == 0
 
 
-def test_a_folder_of_copies_proves_nothing(tmp_path: Path, compare: Any) -> None:
+def test_a_folder_of_copies_proves_nothing(tmp_path: Path) -> None:
     before = add_runs(tmp_path / "before", 3, 1.0)
     shutil.copytree(before, tmp_path / "after")
     code, out, _ = compare(before, tmp_path / "after", "--gate", "0.95")
@@ -102,7 +95,7 @@ def test_a_folder_of_copies_proves_nothing(tmp_path: Path, compare: Any) -> None
     assert code == 3 and "too few runs" in out and "copies and prove nothing" in out
 
 
-def test_undecided_rows_fail_a_strict_gate(tmp_path: Path, compare: Any) -> None:
+def test_undecided_rows_fail_a_strict_gate(tmp_path: Path) -> None:
     before = add_runs(tmp_path / "before", 3, 1.0, spread=0.1)
     after = add_runs(tmp_path / "after", 3, 1.0, spread=0.1)
     code, out, _ = compare(before, after, "--gate", "0.95")
@@ -111,7 +104,7 @@ def test_undecided_rows_fail_a_strict_gate(tmp_path: Path, compare: Any) -> None
     assert code == 3 and "which fails with --strict" in out and "runs a side would likely decide it" in out
 
 
-def test_a_row_in_two_ways_is_told_apart_by_naming_bundles(tmp_path: Path, compare: Any) -> None:
+def test_a_row_in_two_ways_is_told_apart_by_naming_bundles(tmp_path: Path) -> None:
     before = add_runs(tmp_path / "before", 3, 1.0)
     add_runs(before, 3, 1.0, iterations=20)
     after = add_runs(tmp_path / "after", 3, 1.0, iterations=12)
@@ -129,25 +122,7 @@ def test_a_row_in_two_ways_is_told_apart_by_naming_bundles(tmp_path: Path, compa
     assert code == 0 and "2 rows compared" in out and "across settings: iterations 8 -> 12" in out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("somewhere",), "two sides"),
-        (("--before", "somewhere"), "two sides"),
-        ((".", ".", "--strict"), "give --gate too"),
-        ((".", ".", "--allow-missing"), "give --gate too"),
-        ((".", ".", "--gate", "0"), "above 0"),
-        ((".", ".", "--gate", "nan"), "--gate is a number up to"),
-        ((".", ".", "--gate", "much"), "gate"),
-        (("nowhere", "nowhere"), "nowhere"),
-    ],
-)
-def test_a_mistake_is_one_line_and_exit_2(arguments: tuple[str, ...], words: str, compare: Any) -> None:
-    code, out, err = compare(*arguments)
-    assert code == 2 and words in err and "Traceback" not in err and not out
-
-
-def test_sides_without_a_common_row_are_bad_input_that_names_the_difference(tmp_path: Path, compare: Any) -> None:
+def test_sides_without_a_common_row_are_bad_input_that_names_the_difference(tmp_path: Path) -> None:
     before, after = add_runs(tmp_path / "before", 2, 1.0), add_runs(tmp_path / "after", 2, 1.0, backend="megatron")
     code, _, err = compare(before, after, "--gate", "0.9")
     assert code == 2 and "backend deepspeed / megatron" in err

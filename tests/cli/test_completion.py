@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from suite.backends.registry import backends
+from suite.cli.app import app
+from suite.launch.cluster.submission import submission_path
 from suite.spec.catalogue import devices, ladders, sizes, workloads
 from suite.spec.presets import presets
 
-ROOT = Path(__file__).resolve().parents[2]
 
-
-def offered(line: str, cwd: Path) -> list[str]:
+def offered(line: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What bash is given for a command line whose last word is being typed."""
-    words = line.split(" ")
-    environment = {
-        **os.environ,
-        "_SUITE_COMPLETE": "complete_bash",
-        "COMP_WORDS": line,
-        "COMP_CWORD": str(len(words) - 1),
-        "PYTHONPATH": str(ROOT),
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "suite"], cwd=cwd, env=environment, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0 and not done.stderr, done.stderr
+    monkeypatch.setenv("_SUITE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(line.split(" ")) - 1))
+    done = CliRunner().invoke(app, [], prog_name="suite")
+    assert done.exit_code == 0 and not done.stderr, done.stderr
     return done.stdout.split()
 
 
@@ -51,19 +42,21 @@ def offered(line: str, cwd: Path) -> list[str]:
         ("suite images lo", ["lock"]),
     ],
 )
-def test_names_are_offered_and_no_files(line: str, names: list[str], tmp_path: Path) -> None:
+def test_names_are_offered_and_no_files(
+    line: str, names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a-file.txt").touch()
-    assert offered(line, tmp_path) == names
+    monkeypatch.chdir(tmp_path)
+    assert offered(line, monkeypatch) == names
 
 
-def test_runs_that_were_submitted_are_offered_once(tmp_path: Path) -> None:
-    from suite.launch.cluster.submission import submission_path
-
+def test_runs_that_were_submitted_are_offered_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     for name in ("deepspeed-1M-n1-abc-1", "deepspeed-1M-n1-abc-2", "megatron-1M-n1-abc-1"):
         path = submission_path(tmp_path / "results", name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("{}")
     found = ["deepspeed-1M-n1-abc-1", "deepspeed-1M-n1-abc-2"]
-    assert offered("suite collect --runs results deep", tmp_path) == found
-    assert offered(f"suite collect --runs results {found[0]} deep", tmp_path) == found[1:]
-    assert offered("suite collect deep", tmp_path) == []
+    assert offered("suite collect --runs results deep", monkeypatch) == found
+    assert offered(f"suite collect --runs results {found[0]} deep", monkeypatch) == found[1:]
+    assert offered("suite collect deep", monkeypatch) == []

@@ -8,28 +8,28 @@ import pytest
 
 from suite.backends.base import unknown_work
 from suite.backends.registry import find_backend
-from suite.cli.app import app
 from suite.cli.options.fields import LayoutOptions, WorkloadOptions, layout_choices, workload_changes
 from suite.cli.options.work import Work
 from suite.spec.catalogue import find_workload
 from suite.spec.fields import declared
 from suite.spec.layout import Layout, LayoutChoices
 from suite.spec.workload import Workload
+from tests.command import suite
 
 PLAN = ("run", "--size", "1M", "--backend", "deepspeed", "--repeats", "1", "--dry-run", "--json")
+UNEVEN = "lognormal:mean=6,sigma=0.6,cap=8"
 
 
 @pytest.fixture(autouse=True)
 def _any_stack(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = "suite.conduct.planning.machine"
-    monkeypatch.setattr(f"{machine}.stack_versions", lambda python, packages: dict.fromkeys(packages, "0"))
+    versions = lambda python, packages: dict.fromkeys(packages, "5.19.0")  # noqa: E731
+    monkeypatch.setattr("suite.conduct.planning.machine.stack_versions", versions)
 
 
-def planned(capsys: pytest.CaptureFixture[str], *options: str) -> list[dict]:
-    with pytest.raises(SystemExit) as ended:
-        app((*PLAN, *options), prog_name="suite")
-    assert ended.value.code == 0
-    return json.loads(capsys.readouterr().out)["runs"]
+def planned(*options: str) -> list[dict]:
+    done = suite(*PLAN, *options)
+    assert done.exit_code == 0, done.stderr
+    return json.loads(done.stdout)["runs"]
 
 
 def test_nothing_given_changes_nothing() -> None:
@@ -42,75 +42,52 @@ def test_every_declared_option_is_one_of_the_commands() -> None:
     assert names <= set(vars(Work()))
 
 
-def test_the_work_is_set_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    (usual,), (changed,) = planned(capsys), planned(capsys, "--rollouts", "6", "--micro-batch", "3")
+def test_the_work_is_set_from_the_command_line() -> None:
+    (usual,), (changed,) = planned(), planned("--rollouts", "6", "--micro-batch", "3")
     assert (usual["samples"], changed["samples"]) == (4, 6)
     assert usual["run"] != changed["run"]
+    (same,) = planned("--prompt-tokens", str(find_workload("cpu").prompt_tokens))
+    assert usual["run"] == same["run"], "a value that the workload has anyway"
 
 
-def test_a_value_that_the_workload_has_anyway_is_the_same_run(capsys: pytest.CaptureFixture[str]) -> None:
-    own = find_workload("cpu")
-    (usual,), (same,) = planned(capsys), planned(capsys, "--prompt-tokens", str(own.prompt_tokens))
-    assert usual["run"] == same["run"]
-
-
-def test_values_to_compare_are_crossed_and_switches_are_switched(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = planned(capsys, "--zero", "1", "--zero", "2", "--recompute", "--ranks", "1")
+def test_values_to_compare_are_crossed_and_switches_are_switched() -> None:
+    rows = planned("--zero", "1", "--zero", "2", "--recompute", "--ranks", "1")
     assert [row["layout"] for row in rows] == ["zero1 recompute", "zero2 recompute"]
 
 
-def test_the_old_name_of_the_hang_timeout_still_works(capsys: pytest.CaptureFixture[str]) -> None:
-    assert planned(capsys, "--silence", "5m") == planned(capsys, "--hang-timeout", "5m")
+def test_the_old_name_of_the_hang_timeout_still_works() -> None:
+    assert planned("--silence", "5m") == planned("--hang-timeout", "5m")
 
 
-UNEVEN = "lognormal:mean=6,sigma=0.6,cap=8"
-
-
-def refused(capsys: pytest.CaptureFixture[str], *options: str) -> str:
-    with pytest.raises(SystemExit) as ended:
-        app((*PLAN, *options), prog_name="suite")
-    assert ended.value.code == 2
-    shown = capsys.readouterr()
-    assert shown.out == "" and shown.err.count("\n") == 1, "one line"
-    return shown.err
-
-
-def test_another_algorithm_with_uneven_lengths_is_planned(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machine = "suite.conduct.planning.machine"
-    monkeypatch.setattr(f"{machine}.stack_versions", lambda python, packages: dict.fromkeys(packages, "5.19.0"))
+def test_another_algorithm_with_uneven_lengths_is_planned() -> None:
     options = ("--workload", "cpu", "--algorithm", "grpo", "--lengths", UNEVEN)
-    (usual,), (grpo,), (again,) = planned(capsys), planned(capsys, *options), planned(capsys, *options)
-    (capped,) = planned(capsys, *options, "--lengths", UNEVEN + ",at-cap=0.1")
+    (usual,), (grpo,), (again,) = planned(), planned(*options), planned(*options)
+    (capped,) = planned(*options, "--lengths", UNEVEN + ",at-cap=0.1")
     assert usual["run"] != grpo["run"] == again["run"] != capped["run"]
-    assert "3 rollouts do not divide into groups of 2" in refused(
-        capsys, "--algorithm", "grpo", "--rollouts", "3", "--group", "2"
-    )
-    words = refused(capsys, "--lengths", "lognormal:mean=6,sigma=0.6,cap=800")
-    assert "exceed the 128 positions of 1M" in words and "--lengths (at most 800)" in words
+
+
+TOO_LONG = "lognormal:mean=6,sigma=0.6,cap=800"
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         (("--lengths", "garbage"), "error: 'garbage' is no distribution of lengths; write fixed:512"),
+        (("--lengths", TOO_LONG), "exceed the 128 positions of 1M"),
+        (("--lengths", TOO_LONG), "--lengths (at most 800)"),
         (("--prompt-lengths", "list:/nowhere"), "error: there is no file '/nowhere' with lengths"),
         (("--lengths", "lognormal:mean=9,sigma=1,cap=8"), "error: lengths of mean 9 cannot be at most 8 each"),
         (("--lengths", UNEVEN, "--new-tokens", "9"), "new_tokens 9 is not the longest of lengths, lognormal:"),
         (("--algorithm", "nope"), "error: there is no algorithm 'nope'; known are ppo, "),
         (("--algorithm", "grpo:foo=1"), "error: grpo has no option 'foo'; its options are "),
-        (
-            ("--algorithm", "grpo", "--group", "1"),
-            "error: grpo compares the samples of a prompt: --group is at least 2",
-        ),
+        (("--algorithm", "grpo", "--group", "1"), "grpo compares the samples of a prompt: --group is at least 2"),
+        (("--algorithm", "grpo", "--rollouts", "3", "--group", "2"), "3 rollouts do not divide into groups of 2"),
         (("--group", "0"), "--group"),
     ],
 )
-def test_work_that_cannot_be_is_refused_in_one_line(
-    capsys: pytest.CaptureFixture[str], options: tuple[str, ...], words: str
-) -> None:
-    assert words in refused(capsys, *options)
+def test_work_that_cannot_be_is_refused_in_one_line(options: tuple[str, ...], words: str) -> None:
+    done = suite(*PLAN, *options)
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1) and words in done.stderr
 
 
 @pytest.mark.parametrize("backend", ["trlx-deepspeed", "trlx-ddp", "trlx-nemo"])

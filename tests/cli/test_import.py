@@ -8,18 +8,13 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from typer.testing import CliRunner, Result
 
 from suite import api
 from suite.bundle.imported.record import MARK, Told
-from suite.cli.app import app
 from suite.spec.schema_files import schema
 from tests.bundle.imported.made import imported, nemo_console, verl_console
+from tests.command import suite
 from tests.synthetic import make_bundle, synthetic_manifest
-
-
-def suite(*arguments: object) -> Result:
-    return CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=False)
 
 
 @pytest.fixture
@@ -58,11 +53,7 @@ def test_a_log_becomes_a_folder_that_says_what_it_is(log: Path, tmp_path: Path) 
         jsonschema.Draft202012Validator(schema(name)).validate(json.loads((folder / file).read_text()))
     again = suite("import", log, *GIVEN, "--runs", tmp_path / "runs")
     assert again.exit_code == 2 and "was imported with the same words before" in again.stderr
-
-
-def test_the_same_log_with_other_words_is_another_import(log: Path, tmp_path: Path) -> None:
-    suite("import", log, *GIVEN, "--runs", tmp_path / "runs")
-    assert suite("import", log, *GIVEN, "--note", "b", "--runs", tmp_path / "runs").exit_code == 0
+    assert suite("import", log, *GIVEN, "--note", "b", "--runs", tmp_path / "runs").exit_code == 0, "other words"
     assert len(list((tmp_path / "runs").glob("imported-*"))) == 2
 
 
@@ -129,6 +120,7 @@ def test_a_report_shows_it_apart_and_ranks_nothing_with_it(both: Path, tmp_path:
     assert len(told["rows"]) == len(measured["rows"])
 
 
+@pytest.mark.slow
 def test_the_mark_is_in_the_terminal_the_markdown_and_the_page(both: Path, tmp_path: Path) -> None:
     done = suite("report", both, "-o", tmp_path / "report.md", "--html", tmp_path / "report.html")
     assert done.exit_code == 0, done.stderr
@@ -137,14 +129,6 @@ def test_the_mark_is_in_the_terminal_the_markdown_and_the_page(both: Path, tmp_p
     part = text.partition("## Imported, not measured here")[2].partition("\n## ")[0]
     assert f"each {MARK}" in part and "Qwen/Qwen3-8B" in part and "640" in part and r"a \| note" in part
     assert "Imported, not measured here" in (tmp_path / "report.html").read_text()
-
-
-def test_a_folder_of_imports_alone_is_reported(tmp_path: Path) -> None:
-    imported(tmp_path / "runs")
-    done = suite("report", tmp_path / "runs", "-o", tmp_path / "report.md", "--html", tmp_path / "report.html")
-    assert done.exit_code == 0, done.stderr
-    assert MARK in (tmp_path / "report.md").read_text()
-    assert json.loads(suite("report", tmp_path / "runs", "--json").stdout)["rows"] == []
 
 
 def test_compare_does_not_take_it(both: Path, tmp_path: Path) -> None:
@@ -189,17 +173,13 @@ def test_export_has_a_table_of_it_and_says_so_in_every_other(both: Path, tmp_pat
     assert samples and all(f'mark="{MARK}"' in line for line in samples)
 
 
-def test_the_interface_keeps_it_apart(both: Path) -> None:
-    runs = api.load(both)
-    assert len(runs) == 3
-    (row,) = runs.rows("imported")
-    assert row["mark"] == MARK and row["model"] == "Qwen/Qwen3-8B"
-
-
 def test_runs_lists_it_as_imported_and_it_can_be_chosen_tagged_and_removed(both: Path) -> None:
     def listed(*arguments: object) -> list[dict]:
         return json.loads(suite("runs", "list", both, *arguments, "--json").stdout)["runs"]
 
+    found = api.load(both)
+    (row,) = found.rows("imported")
+    assert len(found) == 3 and row["mark"] == MARK and row["model"] == "Qwen/Qwen3-8B"
     (one,) = listed("--status", "imported")
     assert one["state"] == "imported" and one["mark"] == MARK and one["valid"] is False
     assert (
@@ -233,11 +213,13 @@ def test_it_travels_in_an_archive_without_identity(tmp_path: Path) -> None:
     assert json.loads(suite("report", archive, "--json").stdout)["imported"][0]["path"].startswith(str(archive))
 
 
-def test_an_archive_of_one_import_opens_too(tmp_path: Path) -> None:
+def test_a_folder_or_an_archive_of_imports_alone_is_reported(tmp_path: Path) -> None:
     folder = imported(tmp_path / "runs")
     archive = tmp_path / "one.suite.zip"
     assert suite("pack", folder.path, "-o", archive, "--keep-identity").exit_code == 0
-    assert MARK in suite("report", archive).stdout
+    for place in (tmp_path / "runs", archive):
+        assert MARK in suite("report", place, "--html", tmp_path / "report.html").stdout
+        assert json.loads(suite("report", place, "--json").stdout)["rows"] == []
 
 
 def test_a_newer_import_is_refused_with_the_reason(both: Path) -> None:

@@ -7,17 +7,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
+from click.testing import Result
 
-from suite.cli.app import app
 from suite.launch.cluster.submission import submissions
+from tests.command import suite
 from tests.launch.kubernetes.runs import IMAGE, VARIANTS
 
 RUN = ("--backend", "megatron", "--size", "66B", "--nodes", "4", "--gpus-per-node", "8", "--repeats", "1")
-
-
-def suite(*arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
 def render(runs: Path, *more: str, image: str = IMAGE) -> Result:

@@ -1,4 +1,4 @@
-"""Where runs are started, as a user says it: options shared by commands, and one line for every mistake."""
+"""Where runs are started, as a user says it: options that all commands share."""
 
 from __future__ import annotations
 
@@ -8,54 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suite.cli.app import app
 from suite.cli.options.launchers import Where
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.local import LocalLauncher
 from suite.spec.base import UsageError
 from suite.spec.typed import size
-
-RUN = ("run", "--device", "cpu", "--size", "1M", "--dry-run")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ((*RUN, "--launcher", "dokcer"), "did you mean 'docker'"),
-        ((*RUN, "--image", "x"), "--image means nothing to the local launcher"),
-        ((*RUN, "--shm-size", "1g"), "--shm-size means nothing to the local launcher"),
-        ((*RUN, "--gpu-ids", "0"), "--device cpu leaves no use for --gpu-ids"),
-        ((*RUN, "--device", "auto", "--gpu-ids", "first"), "'first' is no GPU id"),
-        ((*RUN, "--device", "auto", "--gpu-ids", "7"), "there is no GPU 7; this host shows none to this process"),
-        ((*RUN, "--gpus", "1"), "--gpus means nothing to the local launcher"),
-        ((*RUN, "--start", "fokr"), "--start is auto, fork or spawn, not 'fokr', did you mean 'fork'?"),
-        ((*RUN, "--launcher", "docker", "--start", "fork"), "--start means nothing to the docker launcher"),
-        (("rerun", "nowhere", "--launcher", "docker"), "nowhere does not exist"),
-        ((*RUN, "--launcher", "docker", "--shm-size", "big"), "'big' is no size"),
-        ((*RUN, "--launcher", "docker", "--ulimit", "memlok=1"), "no limit 'memlok'"),
-        ((*RUN, "--launcher", "docker", "--ulimit", "memlock=much"), "ulimits.memlock"),
-        ((*RUN, "--launcher", "docker", "--cpuset", "all"), "no set of CPUs"),
-        ((*RUN, "--launcher", "docker", "--env", "NO_SUCH_VARIABLE"), "--env NO_SUCH_VARIABLE"),
-        ((*RUN, "--launcher", "docker", "--pull", "perhaps"), "pull"),
-        ((*RUN, "--launcher", "docker", "--gpus", "2", "--gpu-ids", "0"), "not both"),
-        ((*RUN, "--launcher", "docker", "--gpus", "2"), "--device cpu leaves no use for --gpus"),
-        ((*RUN, "--launcher", "docker"), "no container runtime answers at unix:///nowhere/docker.sock"),
-    ],
-)
-def test_a_mistake_is_one_line_and_exit_2(
-    arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
-    with pytest.raises(SystemExit) as ended:
-        app(arguments, prog_name="suite")
-    printed = capsys.readouterr()
-    assert ended.value.code == 2, printed
-    assert (
-        printed.err.startswith("error: ")
-        and words in printed.err
-        and printed.err.count("\n") == 1
-        and printed.out == ""
-    )
+from tests.command import suite
 
 
 def test_what_is_typed_becomes_the_containers_settings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,9 +36,7 @@ def test_what_is_typed_becomes_the_containers_settings(monkeypatch: pytest.Monke
     assert Where(launcher="docker").settings() == DockerSettings(), "an option's default is the setting's"
 
 
-def test_the_local_launcher_takes_its_interpreter_and_no_container_runtime(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_local_launcher_takes_its_interpreter_and_no_container_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     machine, launcher = Where(python=["/x/python"]).open("cpu", ("megatron",))
     assert isinstance(launcher, LocalLauncher) and machine.python == "/x/python"
@@ -108,16 +64,6 @@ def test_any_text_is_a_size_or_a_clear_error(text: str) -> None:
         assert "is no size" in str(error)
 
 
-@pytest.mark.parametrize("command", ["run", "rerun"])
-def test_every_command_that_starts_runs_offers_the_same(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        app([command, "--help"], prog_name="suite")
-    printed = capsys.readouterr().out
-    for option in ("--launcher", "--python", "--image", "--gpus", "--gpu-ids", "--ulimit", "--copy-back", "--env"):
-        assert f"{option} " in printed or f"{option}\n" in printed
-
-
 def test_results_of_the_dry_run_need_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit) as ended:
-        app([*RUN, "--runs", str(tmp_path / "none")], prog_name="suite")
-    assert ended.value.code == 0 and not (tmp_path / "none").exists()
+    done = suite("run", "--device", "cpu", "--size", "1M", "--dry-run", "--runs", tmp_path / "none")
+    assert done.exit_code == 0 and not (tmp_path / "none").exists()

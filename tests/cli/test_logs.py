@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from suite.bundle.derive import derive
 from suite.bundle.store import Bundle
-from suite.cli.app import app
 from suite.conduct.cluster import logs as reading
 from suite.launch.cluster.submission import FOLDER, Submission, write_submission
 from suite.launch.slurm import client
 from suite.launch.slurm.client import QueueEntry
+from tests.command import suite
 from tests.launch.slurm.jobs import job, manifest
 from tests.synthetic import driver_events, make_bundle, rank_events, write_bundle
 
@@ -27,10 +26,6 @@ OUTPUT = (
     b"0: ::suite:: {}\n",
     b"slurmstepd: error: trouble\n",
 )
-
-
-def suite(*arguments: str, answer: str | None = None) -> Result:
-    return CliRunner().invoke(app, arguments, catch_exceptions=False, input=answer)
 
 
 @pytest.fixture
@@ -46,11 +41,15 @@ def submitted(tmp_path: Path) -> Submission:
     return submission
 
 
-def queue(monkeypatch: pytest.MonkeyPatch, *states: str) -> None:
+def queue(monkeypatch: pytest.MonkeyPatch, *states: str | Callable[[], str]) -> None:
     """What squeue says, look by look; the last again and again."""
     left = list(states)
-    entry = lambda state: QueueEntry("7", state, 100.0, None, "n[1-2]", "None")  # noqa: E731
-    monkeypatch.setattr(client, "find", lambda job: entry(left.pop(0) if len(left) > 1 else left[0]))
+
+    def find(job: str) -> QueueEntry:
+        state = left.pop(0) if len(left) > 1 else left[0]
+        return QueueEntry("7", state if isinstance(state, str) else state(), 100.0, None, "n[1-2]", "None")
+
+    monkeypatch.setattr(client, "find", find)
 
 
 class TestLogs:
@@ -58,14 +57,14 @@ class TestLogs:
         bundle = make_bundle(tmp_path)
         for rank in (10, 2):
             (bundle / "logs" / f"rank-{rank}.log").write_bytes(b"1\n2\n\x1b[2Jrank %d\n" % rank)
-        done = suite("logs", bundle.name, "--runs", str(tmp_path), "-n", "2")
+        done = suite("logs", bundle.name, "--runs", tmp_path, "-n", "2")
         assert done.stdout.splitlines() == ["rank-2 | 2", "rank-2 | rank 2", "rank-10 | 2", "rank-10 | rank 10"]
         alone = suite("logs", str(bundle), "--only", "rank-10", "-n", "1")
         assert alone.stdout == "rank 10\n"
 
     def test_a_run_that_slurm_has(self, tmp_path: Path, submitted: Submission, monkeypatch: pytest.MonkeyPatch) -> None:
         queue(monkeypatch, "RUNNING")
-        done = suite("logs", submitted.run_id, "--runs", str(tmp_path))
+        done = suite("logs", submitted.run_id, "--runs", tmp_path)
         assert done.exit_code == 0, done.output
         assert done.stdout.splitlines() == [
             "node-0 | first red",
@@ -73,30 +72,28 @@ class TestLogs:
             "slurm | slurmstepd: error: trouble",
         ]
         assert "RUNNING job 7" in done.stderr
-        none = suite("logs", submitted.run_id, "--runs", str(tmp_path), "--only", "node-7")
+        none = suite("logs", submitted.run_id, "--runs", tmp_path, "--only", "node-7")
         assert (none.exit_code, "it has node-0, node-1, slurm" in none.stderr) == (2, True)
 
     def test_what_comes_is_followed_until_the_run_is_over(
         self, tmp_path: Path, submitted: Submission, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        queue(monkeypatch, "RUNNING", "RUNNING", "COMPLETED")
-        monkeypatch.setattr(reading.follow_log, "__defaults__", (0.05,))
         path = Path(f"{submitted.scheduler['output']}-7.out")
 
-        def write() -> None:
+        def write_third() -> str:
             with path.open("ab") as file:
                 file.write(b"0: third\n")
+            return "RUNNING"
 
-        writer = threading.Timer(0.02, write)
-        writer.start()
-        done = suite("logs", submitted.run_id, "--runs", str(tmp_path), "--follow", "--only", "node-0")
-        writer.join()
+        queue(monkeypatch, "RUNNING", write_third, "COMPLETED")
+        monkeypatch.setattr(reading.follow_log, "__defaults__", (0.0,))
+        done = suite("logs", submitted.run_id, "--runs", tmp_path, "--follow", "--only", "node-0")
         assert done.stdout.splitlines() == ["first red", "third"]
         assert [line.split()[0] for line in done.stderr.splitlines()] == ["RUNNING", "COMPLETED"]
 
     def test_a_run_that_nobody_knows_is_one_line_with_the_nearest(self, tmp_path: Path) -> None:
         bundle = make_bundle(tmp_path)
-        done = suite("logs", f"{bundle.name[:-1]}9", "--runs", str(tmp_path))
+        done = suite("logs", f"{bundle.name[:-1]}9", "--runs", tmp_path)
         assert done.exit_code == 2 and len(done.stderr.splitlines()) == 1
         assert f"did you mean '{bundle.name}'" in done.stderr
 
@@ -114,42 +111,46 @@ class TestClean:
     def test_outputs_of_collected_runs_go_and_bundles_stay(self, tmp_path: Path, submitted: Submission) -> None:
         bundle = self.collected(tmp_path, submitted)
         before = {path: path.read_bytes() for path in bundle.rglob("*") if path.is_file()}
-        listed = suite("clean", "--runs", str(tmp_path), "--dry-run")
+        listed = suite("clean", "--runs", tmp_path, "--dry-run")
         assert f"{submitted.run_id}: 2 files" in listed.stdout
-        refused = suite("clean", "--runs", str(tmp_path))
+        refused = suite("clean", "--runs", tmp_path)
         assert (refused.exit_code, "--yes removes without asking" in refused.stderr) == (2, True)
         assert len(list((tmp_path / FOLDER).iterdir())) == 2
-        done = suite("clean", "--runs", str(tmp_path), "--yes")
+        done = suite("clean", "--runs", tmp_path, "--yes")
         assert done.exit_code == 0 and "removed" in done.stdout
         assert list((tmp_path / FOLDER).iterdir()) == []
         assert {path: path.read_bytes() for path in bundle.rglob("*") if path.is_file()} == before
 
-    def test_what_was_not_collected_stays(self, tmp_path: Path, submitted: Submission) -> None:
-        done = suite("clean", "--runs", str(tmp_path), "--yes")
-        assert "stays, not collected" in done.stderr and "nothing to remove" in done.stdout
+    @pytest.mark.parametrize(
+        ("state", "words"),
+        [
+            ("not collected", "stays, not collected"),
+            ("submitted again", "submitted again since"),
+            ("damaged", "cannot be trusted"),
+        ],
+    )
+    def test_what_is_still_needed_stays(self, tmp_path: Path, submitted: Submission, state: str, words: str) -> None:
+        if state != "not collected":
+            bundle = self.collected(tmp_path, submitted)
+        if state == "submitted again":
+            write_submission(tmp_path, submitted.model_copy(update={"submitted": time.time() + 9e8}))
+        if state == "damaged":
+            (bundle / "manifest.json").write_text("{}")
+        done = suite("clean", "--runs", tmp_path, "--yes")
+        assert words in done.stderr and "nothing to remove" in done.stdout
         assert len(list((tmp_path / FOLDER).iterdir())) == 2
-
-    def test_a_run_that_was_submitted_again_stays(self, tmp_path: Path, submitted: Submission) -> None:
-        self.collected(tmp_path, submitted)
-        write_submission(tmp_path, submitted.model_copy(update={"submitted": time.time() + 9e8}))
-        assert "submitted again since" in suite("clean", "--runs", str(tmp_path), "--yes").stderr
-
-    def test_a_damaged_bundle_keeps_what_it_was_made_from(self, tmp_path: Path, submitted: Submission) -> None:
-        bundle = self.collected(tmp_path, submitted)
-        (bundle / "manifest.json").write_text("{}")
-        assert "cannot be trusted" in suite("clean", "--runs", str(tmp_path), "--yes").stderr
 
     def test_young_runs_may_stay(self, tmp_path: Path, submitted: Submission) -> None:
         self.collected(tmp_path, submitted)
-        done = suite("clean", "--runs", str(tmp_path), "--yes", "--older-than", "80000h", "--json")
+        done = suite("clean", "--runs", tmp_path, "--yes", "--older-than", "80000h", "--json")
         body = json.loads(done.stdout)
         assert (body["kept"], body["removed"]) == ({submitted.run_id: "too young"}, False)
 
 
 def test_a_collected_run_is_not_said_to_be_cancelled(tmp_path: Path, submitted: Submission) -> None:
     TestClean().collected(tmp_path, submitted)
-    done = suite("cancel", submitted.run_id, "--runs", str(tmp_path))
+    done = suite("cancel", submitted.run_id, "--runs", tmp_path)
     assert done.exit_code == 0
     assert done.stdout == f"{submitted.run_id}: nothing to cancel: collected\n"
-    body = json.loads(suite("cancel", submitted.run_id, "--runs", str(tmp_path), "--json").stdout)
+    body = json.loads(suite("cancel", submitted.run_id, "--runs", tmp_path, "--json").stdout)
     assert body == {"cancelled": [], "over": [submitted.run_id]}

@@ -1,40 +1,37 @@
 """`suite plan` as a user types it."""
 
 import json
-import os
-import pty
 import re
-import subprocess
-import sys
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
 from suite.planner.parameters import load_parameters
+from suite.report.formatting import width
+from tests.command import suite
 from tests.fitting.rows import PUBLISHED, write_rows
-from tests.forked_suite import forked_suite
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def plan(*arguments):
-    return forked_suite("plan", *arguments)
+    return suite("plan", *arguments)
+
+
+def body_of(*arguments):
+    return json.loads(plan(*arguments, "--json").stdout)
+
+
+H100 = ("--size", "13B", "--device", "H100", "--devices", "8", "--backend", "deepspeed")
 
 
 def test_the_answer_is_one_screen_with_layouts_memory_and_misses():
     done = plan("--size", "66B", "--device", "A100-80GB", "--devices", "32", "--backend", "megatron", "--price", "2")
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert "tp8 pp4" in done.stdout
     assert re.search(r"misses by \d+\.\d GiB per device: [a-z ]+ take", done.stdout)
     assert "per 1000" in done.stdout
     assert len(done.stdout.splitlines()) < 40
 
 
-H100 = ("--size", "13B", "--device", "H100", "--devices", "8", "--backend", "deepspeed")
-
-
-def test_the_output_says_which_work_it_plans():
+def test_the_output_says_which_work_and_which_device_it_plans():
     shown = plan(*H100).stdout
     (line,) = [line for line in shown.splitlines() if line.startswith("one iteration: ")]
     for words in (
@@ -42,12 +39,7 @@ def test_the_output_says_which_work_it_plans():
         *("micro batch at most 4", "all layers train", "full reference", "no separate critic"),
     ):
         assert words in line
-    chat = plan(*H100, "--workload", "ds-chat-step3").stdout
-    assert "a separate critic of 24 layers" in chat
-
-
-def test_h100_is_the_sxm_one_and_the_plan_says_so():
-    shown = plan(*H100).stdout
+    assert "a separate critic of 24 layers" in plan(*H100, "--workload", "ds-chat-step3").stdout
     assert "13B on H100-SXM-80GB" in shown
     assert "note: H100 is taken for H100-SXM-80GB; others are H100-PCIe-80GB, H100-NVL-94GB" in shown
 
@@ -55,10 +47,9 @@ def test_h100_is_the_sxm_one_and_the_plan_says_so():
 def test_every_row_has_its_range_and_tight_rows_are_marked():
     band = load_parameters().ppo
     asked = ("--size", "2.7B", "--device", "V100-SXM2-32GB", "--devices", "8", "--backend", "megatron")
-    body = json.loads(plan(*asked, "--json").stdout)["plans"][0]
+    best, second, *_ = body_of(*asked)["plans"][0]["options"]
     shown = plan(*asked).stdout
-    best = body["options"][0]
-    assert best["tight"] and not body["options"][1]["tight"]
+    assert best["tight"] and not second["tight"]
     low, high = (best["samples_per_second"] * share for share in (band.low, band.high))
     (row,) = [line for line in shown.splitlines() if line.startswith("1 ") and "|" not in line]
     assert f"{low:.3g} to {high:.3g}" in row and f"{best['memory_bytes'] / 2**30:.1f}!" in row
@@ -68,7 +59,7 @@ def test_every_row_has_its_range_and_tight_rows_are_marked():
 def test_layouts_with_one_prediction_are_one_row_that_names_the_other():
     # with so many rollouts generation is the fullest phase, where ZeRO-1 and ZeRO-2 hold the same
     asked = ("--size", "1.3B", *H100[2:], "--rollouts", "128")
-    options = json.loads(plan(*asked, "--json").stdout)["plans"][0]["options"]
+    options = body_of(*asked)["plans"][0]["options"]
     assert len(options) == 8
     predictions = {(one["seconds"], one["memory_bytes"], one["host_memory_bytes"]) for one in options}
     assert len(predictions) == 8, "ZeRO-1 and 2 with offload differ in host memory alone"
@@ -78,29 +69,30 @@ def test_layouts_with_one_prediction_are_one_row_that_names_the_other():
 
 
 def test_fewest_devices_by_offload_name_the_host_memory():
-    done = plan("--size", "13B", "--device", "H100-SXM-80GB", "--backend", "deepspeed", "--min-devices")
-    parameters = 12_853_386_240
-    least = 20 * parameters / 2**30
+    asked = ("--size", "13B", "--device", "H100-SXM-80GB", "--min-devices")
+    shown = plan(*asked, "--backend", "deepspeed").stdout
+    least = 20 * 12_853_386_240 / 2**30
     found = re.search(
-        r"fewest devices: 1, by offload: .* takes at least (\d+) GiB of host memory .* the fewest are (\d+)",
-        done.stdout,
+        r"fewest devices: 1, by offload: .* takes at least (\d+) GiB of host memory .* the fewest are (\d+)", shown
     )
-    assert found and least <= int(found[1]) < 1.01 * least
-    assert (
-        plan("--size", "13B", "--device", "H100-SXM-80GB", "--backend", "trlx-nemo", "--min-devices").stdout.count(
-            "offload"
-        )
-        == 0
-    )
-    assert int(found[2]) > 1
+    assert found and least <= int(found[1]) < 1.01 * least and int(found[2]) > 1
+    assert "offload" not in plan(*asked, "--backend", "trlx-nemo").stdout
 
 
-@pytest.mark.parametrize("columns", [72, 80, 100, 120, 121])
+@pytest.mark.parametrize("columns", [72, 80, 100, 121])
 @pytest.mark.parametrize(
-    "arguments", [H100, (*H100[:2], "--min-devices", "--price", "2"), (*H100[:2], "--scale", "8..16")]
+    "arguments",
+    [
+        H100,
+        (*H100[:2], "--min-devices", "--price", "2"),
+        (*H100[:2], "--scale", "8..16"),
+        ("--size", "1.3B", "--target", "5 samples/s", "--device", "H100", "--device", "A100-80GB", "--simulate"),
+    ],
+    ids=["layouts", "fewest", "scale", "target"],
 )
-def test_no_line_is_longer_than_the_terminal(columns, arguments):
-    shown = on_terminal(columns, *arguments)
+def test_no_line_is_longer_than_the_terminal(columns, arguments, monkeypatch):
+    monkeypatch.setattr(width, "terminal_columns", lambda: columns)
+    shown = plan(*arguments).stdout
     assert "samples/s" in shown
     assert not [line for line in shown.splitlines() if len(line) > columns]
 
@@ -113,25 +105,8 @@ def test_a_mark_means_one_part_in_all_charts():
     assert len(meanings) >= 8 and all(len(parts) == 1 for parts in meanings.values())
 
 
-def on_terminal(columns, *arguments):
-    """What a terminal of so many columns shows."""
-    leader, follower = pty.openpty()
-    environment = {**os.environ, "COLUMNS": str(columns)}
-    command = [sys.executable, "-m", "suite", "plan", *arguments]
-    with subprocess.Popen(command, stdout=follower, stderr=follower, cwd=ROOT, env=environment) as process:
-        os.close(follower)
-        chunks = []
-        with suppress(OSError):  # the terminal's end
-            while chunk := os.read(leader, 65536):
-                chunks.append(chunk)
-        os.close(leader)
-    assert process.returncode == 0
-    return b"".join(chunks).decode().replace("\r\n", "\n")
-
-
 def test_json_holds_the_same_plan():
-    done = plan("--size", "13B", "--devices", "8", "--json", "--min-devices", "--max-batch")
-    plans = json.loads(done.stdout)["plans"]
+    plans = body_of("--size", "13B", "--devices", "8", "--min-devices", "--max-batch")["plans"]
     assert [entry["backend"] for entry in plans] == ["deepspeed", "megatron"]
     for entry in plans:
         assert entry["options"][0]["fits"]
@@ -141,35 +116,35 @@ def test_json_holds_the_same_plan():
 
 def test_nothing_that_fits_ends_with_three_and_names_the_nearest():
     done = plan("--size", "66B", "--device", "RTX-4090", "--devices", "8", "--backend", "megatron")
-    assert done.returncode == 3
+    assert done.exit_code == 3
     assert "nothing fits; nearest is" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_check_prints_its_table_and_its_json(tmp_path):
-    done = plan("--check", str(PUBLISHED), "--svg", str(tmp_path / "chart.svg"))
-    assert done.returncode == 0, done.stderr
+    done = plan("--check", PUBLISHED, "--svg", tmp_path / "chart.svg")
+    assert done.exit_code == 0, done.stderr
     assert "llm-foundry" in done.stdout
     assert (tmp_path / "chart.svg").read_text().startswith("<svg")
-    body = json.loads(plan("--check", str(PUBLISHED), "--json").stdout)
+    body = body_of("--check", PUBLISHED)
     assert set(body) >= {"overall", "sources"}
     assert body["overall"]["step_time"]["rows"] > 400
 
 
 def test_several_files_can_be_checked(tmp_path):
     first, second = write_rows(tmp_path / "a.csv"), write_rows(tmp_path / "b.csv", {"source_id": "other"})
-    body = json.loads(plan("--json", "--check", str(first), str(second)).stdout)
-    assert set(body["sources"]) == {"somebody", "other"}
+    assert set(body_of("--check", first, second)["sources"]) == {"somebody", "other"}
 
 
 def test_a_scaling_curve_names_the_binding_limit():
     done = plan("--size", "6.7B", "--backend", "megatron", "--scale", "8..64")
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert len(re.findall(r"^weak ", done.stdout, re.MULTILINE)) == 4
 
 
 def test_the_chart_of_memory_is_written(tmp_path):
-    done = plan("--size", "1.3B", "--devices", "8", "--backend", "deepspeed", "--svg", str(tmp_path / "memory.svg"))
-    assert done.returncode == 0, done.stderr
+    done = plan("--size", "1.3B", "--devices", "8", "--backend", "deepspeed", "--svg", tmp_path / "memory.svg")
+    assert done.exit_code == 0, done.stderr
     assert "optimizer states" in (tmp_path / "memory.svg").read_text()
 
 
@@ -186,43 +161,56 @@ def test_the_chart_of_memory_is_written(tmp_path):
         (("--size", "13B", "--lengths", "normal:3"), "is no distribution of lengths"),
         (("--size", "13B", "--devices", "0"), "1 to 16384"),
         (("--size", "13B", "--objective", "speed"), "throughput"),
+        (("--size", "13B", "--top", "0"), "--top is at least 1"),
         (("--size", "13B", "--scaling", "odd"), "scaling"),
         (("--size", "13B", "--price", "nan"), "--price"),
         (("--check", "no-such-file.csv"), "no file or folder"),
         (("--size", "13B", "--calibrate", "no-such-folder"), "no-such-folder"),
         (("rows.csv", "--size", "13B"), "--check"),
         (("--size", "13B", "--scale", "x..y"), "--scale"),
+        (("--size", "13B", "--target", "fast"), "--target is a rate such as '50 samples/s'"),
+        (("--size", "13B", "--target", "0 samples/s"), "--target is a rate"),
+        (("--size", "13B", "--target", "5", "--deadline", "24h"), "give one of them"),
+        (("--size", "13B", "--deadline", "24h"), "--deadline needs --iterations"),
+        (("--size", "13B", "--deadline", "soon", "--iterations", "5"), "--deadline is a time such as 24h"),
+        (("--size", "13B", "--iterations", "5"), "until --deadline, which is not given"),
+        (("--size", "13B", "--target", "5", "--objective", "cost"), "no price is known"),
+        (("--size", "13B", "--target", "5", "--min-devices"), "leave out --placement, --target and --preset"),
+        (("--size", "13B", "--target", "5", "--devices", "0"), "--devices is 1 to 16384"),
+        (("--size", "13B", "--target", "5", "--device", "H1000"), "there is no device 'H1000'"),
+        (("--size", "13B", *H100[2:], "--target", "1", "--trace", "/nowhere/a.json"), "/nowhere/a.json cannot be"),
+        (("--size", "13B", "--placement", "beside"), "--placement is auto, colocated or split"),
+        (("--size", "13B", "--placement", "split", "--generation", "hf"), "--generation vllm, or --placement"),
+        (("--size", "13B", "--staleness", "2"), "--staleness is 0 to 1"),
+        (("--preset", "ladder", "--target", "5"), "preset ladder has several sizes"),
     ],
 )
 def test_a_mistake_is_one_line_and_ends_with_two(arguments, words, tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "falcon", "hidden_size": 64}')
-    done = plan(*(str(tmp_path / "config.json") if word == "FALCON" else word for word in arguments))
-    assert done.returncode == 2
+    done = plan(*(tmp_path / "config.json" if word == "FALCON" else word for word in arguments))
+    assert done.exit_code == 2
     assert words in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 2048,
+    "intermediate_size": 8192,
+    "num_hidden_layers": 16,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+    "rms_norm_eps": 1e-5,
+}
+
+
 def test_a_config_json_with_grpo_uneven_lengths_and_vllm_is_planned(tmp_path):
-    (tmp_path / "config.json").write_text(
-        json.dumps(
-            {
-                "model_type": "llama",
-                "hidden_size": 2048,
-                "intermediate_size": 8192,
-                "num_hidden_layers": 16,
-                "num_attention_heads": 32,
-                "num_key_value_heads": 8,
-                "vocab_size": 128256,
-                "max_position_embeddings": 8192,
-                "rms_norm_eps": 1e-5,
-            }
-        )
-    )
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     work = ("--algorithm", "grpo", "--lengths", "lognormal:mean=512,sigma=0.6,cap=4096")
-    asked = ("--shape", str(tmp_path / "config.json"), "--device", "H100", "--backend", "deepspeed", "--rollouts", "32")
-    done = plan(*asked, *work, "--generation", "vllm", "--packing", "--json")
-    assert done.returncode == 0, done.stderr
-    (found,) = json.loads(done.stdout)["plans"]
+    asked = ("--shape", tmp_path / "config.json", "--device", "H100", "--backend", "deepspeed", "--rollouts", "32")
+    (found,) = body_of(*asked, *work, "--generation", "vllm", "--packing")["plans"]
     phases = found["options"][0]["phases"]
     assert phases["sync"] > 0 and "reference" not in phases and found["rate_band"] is None
     assert found["work"]["algorithm"]["name"] == "grpo" and found["options"][0]["layout"]["generation"] == "vllm"

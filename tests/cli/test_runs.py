@@ -7,28 +7,28 @@ import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import Result
 
 from suite.bundle.cache import lines as lines_module
 from suite.bundle.cache import records as records_module
 from suite.bundle.cache import signature
 from suite.bundle.store import Bundle
 from suite.bundle.tags import tags_of
-from suite.cli.app import app
 from suite.report import listing as listing_module
 from suite.report.formatting import width
 from suite.spec.base import UsageError
 from suite.spec.moments import moment_of
+from tests.command import suite
 from tests.export.made import HOSTILE
 from tests.synthetic import BEGAN, HOUR, facts_of, grpo_workload, make_bundle, synthetic_manifest
 
 
-def suite(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["runs", *map(str, arguments)], catch_exceptions=False)
+def runs(*arguments: object) -> Result:
+    return suite("runs", *arguments)
 
 
 def listed(*arguments: object) -> list[dict]:
-    done = suite("list", *arguments, "--json")
+    done = runs("list", *arguments, "--json")
     assert done.exit_code == 0, done.stderr
     return json.loads(done.stdout)["runs"]
 
@@ -54,11 +54,11 @@ def results(tmp_path: Path) -> Path:
 
 
 def test_every_run_is_listed_newest_first(results: Path) -> None:
-    runs = listed(results)
-    assert [run["run"][-2:] for run in runs] == ["r5", "r4", "r3", "r2", "r1"]
-    assert [run["state"] for run in runs] == ["interrupted", "failed: oom_device", "ok", "ok", "ok"]
-    assert [run["valid"] for run in runs] == [False, False, True, True, True]
-    assert set(runs[0]) == set(runs[-1])
+    found = listed(results)
+    assert [run["run"][-2:] for run in found] == ["r5", "r4", "r3", "r2", "r1"]
+    assert [run["state"] for run in found] == ["interrupted", "failed: oom_device", "ok", "ok", "ok"]
+    assert [run["valid"] for run in found] == [False, False, True, True, True]
+    assert set(found[0]) == set(found[-1])
 
 
 @pytest.mark.parametrize(
@@ -94,12 +94,12 @@ def test_runs_are_chosen_and_ordered(options: list[str], repeats: str, results: 
 
 
 def test_a_folder_in_the_place_of_a_command_is_listed(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    direct = suite(results, "--status", "ok")
+    direct = runs(results, "--status", "ok")
     assert direct.exit_code == 0
-    assert direct.stdout == suite("list", results, "--status", "ok").stdout
-    assert suite("--status", "ok", results).stdout == direct.stdout
+    assert direct.stdout == runs("list", results, "--status", "ok").stdout
+    assert runs("--status", "ok", results).stdout == direct.stdout
     monkeypatch.chdir(results.parent)
-    assert suite().stdout == suite("list", "runs").stdout != ""
+    assert runs().stdout == runs("list", "runs").stdout != ""
 
 
 def test_a_run_that_is_going_on_and_a_damaged_one_are_listed_as_such(results: Path) -> None:
@@ -119,31 +119,31 @@ def test_what_is_asked_wrongly_is_one_line(results: Path) -> None:
         (["--sort", "speed"], "there is no order 'speed'"),
         (["--since", "yesterday"], "how long ago as 24h or 7d"),
     ):
-        done = suite("list", results, *options)
+        done = runs("list", results, *options)
         assert done.exit_code == 2 and problem in done.stderr and len(done.stderr.splitlines()) == 1
 
 
 def test_tags_are_given_shown_chosen_by_and_taken(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = ids(results)[:2]
-    done = suite("tag", first, results / second, "--add", "keep", "--add", "v2", "--runs", results)
+    done = runs("tag", first, results / second, "--add", "keep", "--add", "v2", "--runs", results)
     assert done.exit_code == 0 and f"{first}: keep v2" in done.stdout
     assert ids(results, "--tag", "keep", "--tag", "v2") == [first, second]
-    suite("tag", first, "--remove", "v2", "--runs", results)
+    runs("tag", first, "--remove", "v2", "--runs", results)
     assert ids(results, "--tag", "v2") == [second]
-    assert json.loads(suite("tag", first, "--runs", results, "--json").stdout) == [{"run": first, "tags": ["keep"]}]
-    assert "keep v2" in suite("list", results).stdout
-    both = suite("tag", first, "--add", "x", "--remove", "x", "--runs", results)
+    assert json.loads(runs("tag", first, "--runs", results, "--json").stdout) == [{"run": first, "tags": ["keep"]}]
+    assert "keep v2" in runs("list", results).stdout
+    both = runs("tag", first, "--add", "x", "--remove", "x", "--runs", results)
     assert both.exit_code == 2 and tags_of(results / first) == ("keep",)
 
 
 def test_runs_are_removed_with_yes_and_not_without_an_answer(results: Path) -> None:
     first, second, *rest = ids(results)
-    refused = suite("remove", first, second, "--runs", results)
+    refused = runs("remove", first, second, "--runs", results)
     assert refused.exit_code == 2 and "nothing was removed" in refused.stderr
-    told = json.loads(suite("remove", first, "--runs", results, "--json").stdout)
+    told = json.loads(runs("remove", first, "--runs", results, "--json").stdout)
     assert told["removed"] is False and told["bytes"] > 0
     assert len(ids(results)) == 5
-    done = suite("remove", first, results / second, "--runs", results, "--yes")
+    done = runs("remove", first, results / second, "--runs", results, "--yes")
     assert done.exit_code == 0 and "removed 2 runs" in done.stdout
     assert ids(results) == rest
 
@@ -151,9 +151,9 @@ def test_runs_are_removed_with_yes_and_not_without_an_answer(results: Path) -> N
 def test_nothing_is_removed_where_one_run_cannot_be(results: Path) -> None:
     first, second, *_ = ids(results)
     with Bundle(results / second).hold():
-        done = suite("remove", first, second, "--runs", results, "--yes")
+        done = runs("remove", first, second, "--runs", results, "--yes")
     assert done.exit_code == 2 and "is being run" in done.stderr
-    missing = suite("remove", first, "no-such-run", "--runs", results, "--yes")
+    missing = runs("remove", first, "no-such-run", "--runs", results, "--yes")
     assert missing.exit_code == 2 and "no run no-such-run" in missing.stderr
     assert len(ids(results)) == 5
 
@@ -165,7 +165,7 @@ def test_a_list_fits_the_terminal_and_says_what_it_leaves_out(
     from suite.report.text import runs as text
 
     monkeypatch.setattr(text, "terminal_columns", lambda: columns)
-    lines = suite("list", results).stdout.splitlines()
+    lines = runs("list", results).stdout.splitlines()
     assert max(map(len, lines)) <= columns
     assert lines[0].startswith("run ") and "state" in lines[0] and "started" in lines[0]
     left_out = next((line for line in lines if line.startswith("not shown")), "")
@@ -179,7 +179,7 @@ def test_hostile_texts_do_nothing_to_a_terminal(results: Path) -> None:
     facts = facts_of(manifest)
     facts["cpu"]["model"] = HOSTILE
     make_bundle(results, manifest, facts=facts)
-    out = suite("list", results, "--device", "hyperlink").stdout
+    out = runs("list", results, "--device", "hyperlink").stdout
     assert "HYPERLINK" in out
     assert all(line.isprintable() for line in out.splitlines())
 
@@ -241,16 +241,14 @@ def test_a_list_from_what_is_kept_is_the_list_of_what_is_there(results: Path, mo
         ("1h", BEGAN - HOUR),
         ("2d", BEGAN - 48 * HOUR),
         ("90m", BEGAN - 1.5 * HOUR),
+        ("12", BEGAN - 12),
     ],
 )
 def test_times_are_read_as_utc_or_as_so_long_ago(text: str, seconds: float) -> None:
     assert moment_of("--since", text, BEGAN) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "d", "12", "99999-01-01", "2023-13-01", "x" * 1000, "999999d"])
+@pytest.mark.parametrize("text", ["", "d", "99999-01-01", "2023-13-01", "x" * 1000, "999999d"])
 def test_what_is_no_time_is_refused_in_one_line(text: str) -> None:
-    if text == "12":
-        assert moment_of("--since", text, BEGAN) == BEGAN - 12
-        return
     with pytest.raises(UsageError, match="--since is a day"):
         moment_of("--since", text, BEGAN)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
+from click.testing import Result
 
-from suite.cli.app import app
+from tests.command import suite
 
 SMALL = ("--backend", "deepspeed", "--size", "1M", "--device", "cpu", "--repeats", "1")
 STACK = ("--stack", "torch=1", "--stack", "deepspeed=1", "--stack", "transformers=1")
@@ -42,10 +42,6 @@ def write(home: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
-
-
-def suite(*arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
 def render(*more: str) -> Result:

@@ -6,17 +6,17 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from suite.bundle.record import Record
 from suite.bundle.store import Bundle, find_bundles
 from suite.launch.cluster.submission import Submission, read_submission, submissions, write_submission
 from tests.slurm import Slurm
 from tests.synthetic import make_bundle
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.daemon
 
@@ -64,17 +64,15 @@ def submitted(suite: Suite, runs: Path, *options: str, scripted: bool = True) ->
     return list(submissions(runs))
 
 
-def brought_home(suite: Suite, runs: Path, exit_code: int = 0) -> Record:
+def brought_home(suite: Suite, runs: Path, exit_code: int = 0) -> Any:
     """The record of the one run of a folder, once it is over."""
     done = suite("collect", "--wait", "--runs", str(runs))
     assert done.returncode == exit_code, done.stdout + done.stderr
     # Slurm calls a job over while its nodes still end it and tidy up
-    wait_for(lambda: " ".join(map(str, (runs / "scratch").glob("suite.*"))) or "nothing left", "nothing left", 60)
+    wait_until(lambda: not list((runs / "scratch").glob("suite.*")))
     (bundle,) = find_bundles([runs])
-    record = bundle.record()
-    assert record is not None
     assert suite("verify", str(bundle.path)).returncode == 0
-    return record
+    return bundle.record()
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +120,6 @@ def test_a_rank_that_is_killed_under_torchrun_is_named_and_not_those_that_follow
     submitted(suite, tmp_path, *script(at={"iteration": 1, "rank": 3, "do": "signal", "others": "hang"}))
     record = brought_home(suite, tmp_path, exit_code=1)
     assert record.status == "failed"
-    assert record.failure is not None
     assert (record.failure.kind, record.failure.evidence) == ("rank_lost", ("rank 3 ended by SIGKILL",))
 
 
@@ -130,7 +127,6 @@ def test_a_rank_that_is_killed_under_torchrun_is_named_and_not_those_that_follow
 def test_a_torchrun_that_is_killed_is_named_and_leaves_nothing(suite: Suite, scratch: Path, tmp_path: Path) -> None:
     submitted(suite, tmp_path, *script(at={"iteration": 1, "rank": 2, "do": "parent"}))
     record = brought_home(suite, tmp_path, exit_code=1)
-    assert record.failure is not None
     assert (record.failure.kind, record.failure.evidence[0]) == ("rank_lost", "node-1 ended by SIGKILL")
     assert not any("SUITE_SCRIPT" in line for line in record.failure.evidence)
     for log in (tmp_path / record.run.id / "logs").iterdir():
@@ -142,7 +138,6 @@ def test_a_rank_that_fails_says_why(suite: Suite, tmp_path: Path) -> None:
     trouble = script(at={"iteration": 1, "rank": 1, "do": "oom", "others": "hang"})
     submitted(suite, tmp_path, *BY_SLURM, *trouble)
     record = brought_home(suite, tmp_path, exit_code=1)
-    assert record.failure is not None
     assert (record.failure.kind, record.failure.phase) == ("oom_device", "train")
     assert "rank 1: " in record.failure.evidence[0]
 
@@ -150,38 +145,27 @@ def test_a_rank_that_fails_says_why(suite: Suite, tmp_path: Path) -> None:
 def test_a_rank_that_slurm_started_and_lost_is_named(suite: Suite, tmp_path: Path) -> None:
     submitted(suite, tmp_path, *BY_SLURM, *script(at={"iteration": 1, "rank": 2, "do": "signal", "others": "hang"}))
     record = brought_home(suite, tmp_path, exit_code=1)
-    assert record.failure is not None
     assert (record.failure.kind, record.failure.evidence[0]) == ("rank_lost", "rank 2 ended by SIGKILL")
 
 
 def test_an_interpreter_that_the_nodes_lack_is_a_matter_of_configuration(suite: Suite, tmp_path: Path) -> None:
-    nowhere = (
-        "--python",
-        "/nowhere/python",
-        "--stack",
-        "torch=1",
-        "--stack",
-        "deepspeed=1",
-        "--stack",
-        "transformers=1",
-    )
+    nowhere = ("--python", "/nowhere/python", "--stack", "torch=1", "--stack", "deepspeed=1")
+    nowhere += ("--stack", "transformers=1")
     submitted(suite, tmp_path, *BY_SLURM, *nowhere)
     record = brought_home(suite, tmp_path, exit_code=1)
-    assert record.failure is not None
     assert record.failure.kind == "config"
     assert "/nowhere/python" in record.failure.evidence[0]
 
 
 def test_a_cancelled_run_is_a_bundle_that_says_interrupted(suite: Suite, tmp_path: Path) -> None:
     (submission,) = submitted(suite, tmp_path, *BY_SLURM, *script(at={"iteration": 1, "do": "hang"}))
-    wait_for(lambda: suite("status", "--json", "--runs", str(tmp_path)).stdout, '"RUNNING"')
+    wait_until(lambda: '"RUNNING"' in suite("status", "--json", "--runs", str(tmp_path)).stdout)
     refused = suite("collect", submission.run_id, "--runs", str(tmp_path))
     assert refused.returncode == 2
     assert "is not over" in refused.stderr
     assert suite("cancel", submission.run_id, "--runs", str(tmp_path)).returncode == 0
     record = brought_home(suite, tmp_path, exit_code=1)
     assert record.status == "interrupted"
-    assert record.failure is not None
     assert record.failure.kind == "interrupted"
     assert "CANCELLED" in record.failure.evidence[0]
 
@@ -293,13 +277,5 @@ def test_a_job_id_that_nobody_knows_and_no_output_is_one_line(suite: Suite, slur
 def test_a_run_that_slurm_ended_at_its_time_limit_timed_out(suite: Suite, late: Path) -> None:
     record = brought_home(suite, late, exit_code=1)
     assert record.status == "failed"
-    assert record.failure is not None
     assert record.failure.kind == "timeout"
     assert any("DUE TO TIME LIMIT" in line for line in record.failure.evidence)
-
-
-def wait_for(look: Callable[[], str], word: str, seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while word not in (seen := look()):
-        assert time.monotonic() < deadline, f"never {word}: {seen}"
-        time.sleep(0.2)

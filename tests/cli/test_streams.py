@@ -13,9 +13,7 @@ SHAPE = "name: Größe\nlayers: 2\nhidden: 64\nffn: 256\nheads: 4\nkv_heads: 4\n
 
 def shell(words: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
     script = f"{sys.executable} {ROOT}/tests/scripted_suite.py {words}"
-    return subprocess.run(
-        ["bash", "-c", script], cwd=ROOT, env={**os.environ, **environment}, capture_output=True, timeout=60
-    )
+    return subprocess.run(["bash", "-c", script], cwd=ROOT, env={**os.environ, **environment}, capture_output=True)
 
 
 def test_a_run_with_closed_streams_is_a_run_like_any_other(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,13 @@ import pytest
 
 from suite.bundle.derive import derive
 from suite.bundle.store import Bundle
-from suite.cli.app import app
 from suite.conduct.running.progress import PlainView
 from suite.launch.cluster.submission import Submission, write_submission
 from suite.launch.job import Job
 from suite.launch.slurm import client
 from suite.spec.manifest import manifest_hash
 from suite.spec.terminal import plain
+from tests.command import suite
 from tests.fitting.rows import ROW, write_rows
 from tests.synthetic import make_bundle, synthetic_manifest
 
@@ -48,15 +49,13 @@ def planted(value: Any, path: tuple[Any, ...]) -> Any:
     return changed
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+def run(*arguments: object) -> str:
     """What a command prints, on both streams; nothing of it is more than shown."""
-    with pytest.raises(SystemExit) as ended:
-        app([str(each) for each in arguments], prog_name="suite")
-    assert ended.value.code in (0, 1, 2, 3)
-    told = capsys.readouterr()
-    for char in told.out + told.err:
-        assert char == "\n" or char.isprintable(), (arguments, ascii(char), told)
-    return told.out + told.err
+    done = suite(*arguments)
+    assert done.exit_code in (0, 1, 2, 3)
+    for char in done.output:
+        assert char == "\n" or char.isprintable(), (arguments, ascii(char), done.output)
+    return done.output
 
 
 @pytest.fixture(scope="module")
@@ -97,32 +96,31 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_of_a_bundle(folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_of_a_bundle(folder: Path, tmp_path: Path) -> None:
     bundles = folder / "bundles"
     assert len(list(bundles.iterdir())) > 60
-    assert "evil" in run(capsys, "verify", bundles)
-    assert "evil" in run(capsys, "report", bundles, "-o", tmp_path / "report.md")
-    run(capsys, "compare", folder / "first", bundles)
-    run(capsys, "compare", bundles, folder / "first", "--phases")
+    assert "evil" in run("verify", bundles)
+    assert "evil" in run("report", bundles, "-o", tmp_path / "report.md")
+    run("compare", folder / "first", bundles)
+    run("compare", bundles, folder / "first", "--phases")
     for path in sorted(bundles.iterdir()):
-        run(capsys, "verify", path)
+        run("verify", path)
 
 
-def test_of_a_manifest_that_is_to_run_again(folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_of_a_manifest_that_is_to_run_again(folder: Path, tmp_path: Path) -> None:
     body = json.loads(next((folder / "first").glob("*/manifest.json")).read_text())
     told = ""
     for leaf in leaves(body):
         changed = planted(body, leaf)
         file = tmp_path / "manifest.json"
         file.write_text(json.dumps({**changed, "hash": manifest_hash(changed)}))
-        told += run(capsys, "rerun", file, "--yes", "--runs", tmp_path / "runs")
+        told += run("rerun", file, "--yes", "--runs", tmp_path / "runs")
         assert not (tmp_path / "runs").exists()
     assert "evil" in told
 
 
 def test_of_a_run_that_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
-    import sys
-
     manifest = synthetic_manifest()
     size = manifest.size.model_copy(update={"name": f"1M{EVIL}"})
     PlainView(sys.stdout).run_started(manifest.model_copy(update={"size": size}), 1.0)
@@ -131,9 +129,7 @@ def test_of_a_run_that_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert "evil" in told and all(char == "\n" or char.isprintable() for char in told)
 
 
-def test_of_a_submission_and_of_what_a_cluster_answers(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_submission_and_of_what_a_cluster_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = synthetic_manifest()
     job = Job(name=manifest.run.id, argv=("python",), ranks_per_node=1)
     facts = {"name": "a", "index": None, "job": "7", "output": "/nowhere/a", "starter": "torchrun"}
@@ -143,18 +139,18 @@ def test_of_a_submission_and_of_what_a_cluster_answers(
     body = json.loads(write_submission(tmp_path, whole).read_text())
     entry = client.QueueEntry("7", f"PENDING{EVIL}", 1.0, 2.0, f"n{EVIL}", f"Priority{EVIL}")
     monkeypatch.setattr(client, "find", lambda job: entry)
-    told = run(capsys, "status", "--runs", tmp_path)
+    told = run("status", "--runs", tmp_path)
     assert "evil" in told
     for number, leaf in enumerate(leaves(body)):
         root = tmp_path / f"{number}"
         (root / ".submitted").mkdir(parents=True)
         (root / ".submitted" / f"{manifest.run.id}.json").write_text(json.dumps(planted(body, leaf)))
         for command in ("status", "collect", "cancel"):
-            told += run(capsys, command, "--runs", root)
+            told += run(command, "--runs", root)
     assert told.count("evil") > 10
 
 
-def test_of_tables(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_of_tables(tmp_path: Path) -> None:
     header = "model,gpu,gpus,params (B),tokens/s,tokens/s/gpu,tflops/gpu,mfu"
     cells = ["x", "A100-80GB", "8", "7", "9000", "3000", "140", "45"]
     told = ""
@@ -164,9 +160,9 @@ def test_of_tables(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
             header.replace(",", f"{EVIL},", 1) + f"\n{','.join(cells)}\n",
         ):
             (tmp_path / "table.csv").write_text(text)
-            told += run(capsys, "claims", "check", tmp_path / "table.csv")
+            told += run("claims", "check", tmp_path / "table.csv")
     write_rows(tmp_path / "rows.csv", *({name: f"{value}{EVIL}"} for name, value in ROW.items()))
-    told += run(capsys, "plan", "--check", tmp_path / "rows.csv")
+    told += run("plan", "--check", tmp_path / "rows.csv")
     assert "evil" in told
 
 

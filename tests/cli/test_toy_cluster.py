@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import Result
 
 import suite.cli
 from suite.bundle.store import Bundle
@@ -19,6 +19,7 @@ from suite.launch.cluster.scheduler import Gathered
 from suite.launch.cluster.submission import Submission, submissions
 from suite.spec.base import UsageError
 from tests import toy_cluster
+from tests.command import suite as in_process
 
 STACK = ("--stack", "torch=1", "--stack", "deepspeed=1", "--stack", "transformers=1")
 SMALL = ("--backend", "deepspeed", "--size", "1M", "--device", "cpu", "--gpus-per-node", "2", "--repeats", "1", *STACK)
@@ -35,13 +36,12 @@ def call(monkeypatch: pytest.MonkeyPatch) -> Call:
         importlib.import_module(f"suite.cli.{name}")
         monkeypatch.delitem(sys.modules, f"suite.cli.{name}")
         monkeypatch.delattr(suite.cli, name)
-    app = importlib.import_module("suite.cli.app").app
-    return lambda *arguments: CliRunner().invoke(app, arguments, catch_exceptions=False)
+    return in_process
 
 
 def submit(call: Call, runs: Path, *more: str) -> str:
     """Submit one run; its id."""
-    done = call("submit", "toy", *SMALL, *more, "--runs", str(runs), "--json")
+    done = call("submit", "toy", *SMALL, *more, "--runs", runs, "--json")
     assert done.exit_code == 0, done.output
     (run_id,) = json.loads(done.stdout)["runs"]
     return str(run_id)
@@ -58,25 +58,25 @@ def test_its_options_and_words_are_in_the_help(call: Call) -> None:
 
 def test_runs_are_rendered_to_the_terminal_and_into_a_folder(call: Call, tmp_path: Path) -> None:
     runs, folder = tmp_path / "runs", tmp_path / "files"
-    printed = call("render", "toy", *SMALL, "--lane", "fast", "--runs", str(runs)).stdout
+    printed = call("render", "toy", *SMALL, "--lane", "fast", "--runs", runs).stdout
     assert printed.startswith("run deepspeed-1M-n2-") and printed.endswith(" in fast\n")
     assert not runs.exists()
-    done = call("render", "toy", *SMALL, "--runs", str(runs), "-o", str(folder))
+    done = call("render", "toy", *SMALL, "--runs", runs, "-o", str(folder))
     (path,) = folder.iterdir()
     assert done.stdout == f"toy-submit {path}\n" and path.suffix == ".toy"
     assert [each.launcher for each in submissions(runs)] == ["toy"]
 
 
 def test_a_run_is_submitted_looked_at_and_collected(call: Call, tmp_path: Path) -> None:
-    done = call("submit", "toy", *SMALL, "--lane", "fast", "--runs", str(tmp_path))
+    done = call("submit", "toy", *SMALL, "--lane", "fast", "--runs", tmp_path)
     (submission,) = submissions(tmp_path)
     run_id = submission.run_id
     assert done.exit_code == 0 and done.stdout.startswith(f"{run_id}: toy job fast-0\n")
-    assert call("status", "--runs", str(tmp_path)).stdout == f"{run_id}  RUNNING  in lane fast\n"
-    again = call("submit", "toy", *SMALL, "--lane", "fast", "--runs", str(tmp_path))
+    assert call("status", "--runs", tmp_path).stdout == f"{run_id}  RUNNING  in lane fast\n"
+    again = call("submit", "toy", *SMALL, "--lane", "fast", "--runs", tmp_path)
     assert f"under way, so not submitted: {run_id}" in again.stdout and list(toy_cluster.JOBS) == ["fast-0"]
     toy_cluster.JOBS["fast-0"] = "over"
-    collected = call("collect", "--runs", str(tmp_path))
+    collected = call("collect", "--runs", tmp_path)
     assert collected.exit_code == 0 and run_id in collected.stdout
     record = Bundle(tmp_path / run_id).record()
     assert record is not None and (record.status, record.run.launcher, record.run.ranks) == ("ok", "toy", 2)
@@ -85,8 +85,8 @@ def test_a_run_is_submitted_looked_at_and_collected(call: Call, tmp_path: Path) 
 
 def test_a_run_is_cancelled_and_its_bundle_says_interrupted(call: Call, tmp_path: Path) -> None:
     run_id = submit(call, tmp_path)
-    assert run_id in call("cancel", "--all", "--runs", str(tmp_path)).stdout
-    collected = call("collect", run_id, "--runs", str(tmp_path), "--json")
+    assert run_id in call("cancel", "--all", "--runs", tmp_path).stdout
+    collected = call("collect", run_id, "--runs", tmp_path, "--json")
     assert collected.exit_code == 1
     assert json.loads(collected.stdout)["collected"][run_id]["status"] == "interrupted"
 
@@ -100,23 +100,20 @@ def test_a_run_that_the_cluster_never_took_is_told_by_the_exit_code(
     run_id = submit(call, tmp_path)
     toy_cluster.JOBS.clear()
     monkeypatch.setattr(toy_cluster.ToyScheduler, "gather", gather)
-    collected = call("collect", "--runs", str(tmp_path))
+    collected = call("collect", "--runs", tmp_path)
     assert collected.exit_code == 1
     assert collected.stderr == f"{run_id}: not collected: nothing of it came back\n"
 
 
 def test_what_is_refused_is_one_line_and_leaves_nothing(call: Call, tmp_path: Path) -> None:
     toy_cluster.JOBS.update(a="running", b="running")
-    full = call("submit", "toy", *SMALL, "--runs", str(tmp_path / "runs"))
+    full = call("submit", "toy", *SMALL, "--runs", tmp_path / "runs")
     assert (full.exit_code, full.stderr) == (2, "error: the toy cluster is full: cancel a run first\n")
-    wrong = call("submit", "toy", *SMALL, "--lane", "left", "--runs", str(tmp_path / "runs"))
-    assert (wrong.exit_code, wrong.stderr) == (2, "error: --lane is fast or slow, not 'left'\n")
-    assert not (tmp_path / "runs").exists()
-
-
-def test_a_launcher_that_is_not_registered_is_named_with_those_that_are() -> None:
     with pytest.raises(UsageError, match=r"no cluster launcher 'slrum', did you mean 'slurm'\? \(there are: slurm, ku"):
         find_launcher("slrum")
+    wrong = call("submit", "toy", *SMALL, "--lane", "left", "--runs", tmp_path / "runs")
+    assert (wrong.exit_code, wrong.stderr) == (2, "error: --lane is fast or slow, not 'left'\n")
+    assert not (tmp_path / "runs").exists()
 
 
 def test_the_launchers_are_imported_without_what_is_heavy() -> None:
@@ -133,8 +130,8 @@ def test_the_launchers_are_imported_without_what_is_heavy() -> None:
 def test_a_runs_manifest_is_submitted_again_by_its_name_alone(call: Call, tmp_path: Path) -> None:
     run_id = submit(call, tmp_path, "--env", "NCCL_ALGO=Tree")
     toy_cluster.JOBS.update(dict.fromkeys(toy_cluster.JOBS, "over"))
-    call("collect", "--runs", str(tmp_path))
-    again = ("submit", "toy", "--manifest", str(tmp_path / run_id), "--repeats", "1", *STACK, "--runs", str(tmp_path))
+    call("collect", "--runs", tmp_path)
+    again = ("submit", "toy", "--manifest", str(tmp_path / run_id), "--repeats", "1", *STACK, "--runs", tmp_path)
     wrong = call(*again)
     assert wrong.exit_code == 2 and "needs again" not in wrong.stdout and "--env NCCL_ALGO=Tree" in wrong.stderr
     extra = call(*again, "--size", "3M")
@@ -157,14 +154,14 @@ def test_a_row_of_a_cluster_is_rerun_on_it_and_judged(
     assert rerun.CLUSTER_LAUNCHERS is CLUSTER_LAUNCHERS
     run_id = submit(call, tmp_path, "--lane", "fast")
     toy_cluster.JOBS["fast-0"] = "over"
-    call("collect", "--runs", str(tmp_path))
+    call("collect", "--runs", tmp_path)
     monkeypatch.setattr(toy_cluster, "RUNNING", "over")
-    ask = ("rerun", str(tmp_path / run_id), "--launcher", "toy", "--repeats", "1", "--runs", str(tmp_path))
+    ask = ("rerun", str(tmp_path / run_id), "--launcher", "toy", "--repeats", "1", "--runs", tmp_path)
     refused = call(*ask, "--", "--lane", "left", *STACK)
     assert refused.exit_code == 2 and "--lane is fast or slow" in refused.stderr
     unknown = call(*ask, "--", "--wrong", *STACK)
     assert unknown.exit_code == 2 and "No such option" in unknown.stderr
-    local = call("rerun", str(tmp_path / run_id), "--runs", str(tmp_path), "--", "--lane", "fast")
+    local = call("rerun", str(tmp_path / run_id), "--runs", tmp_path, "--", "--lane", "fast")
     assert local.exit_code == 2 and "--lane: what follows -- is for a cluster" in local.stderr
     done = call(*ask, "--json", "--", "--lane", "fast", *STACK)
     assert done.exit_code == 0, done.output

@@ -17,6 +17,8 @@ from suite.spec.images import find_image
 from suite.spec.version import suite_version
 from tests.needs import require_compose
 
+pytestmark = pytest.mark.daemon
+
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "compose.yaml").read_text()
 BENCHES = tuple(re.findall(r"^  (bench-\S+):$", TEXT, flags=re.MULTILINE))

@@ -6,51 +6,32 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import Result
 
 from suite.bundle.tags import change_tags
-from suite.cli.app import app
-from tests.export.made import results
+from tests.command import suite
 from tests.synthetic import make_bundle, synthetic_manifest
 
 
 def export(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["export", *map(str, arguments)], catch_exceptions=False)
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return results(tmp_path_factory.mktemp("results"))
-
-
-def test_runs_become_a_row_each_and_the_rows_are_told(made: Path, tmp_path: Path) -> None:
-    done = export(made, "-o", tmp_path / "out" / "runs.csv")
-    assert done.exit_code == 0
-    assert "6 runs" in done.stdout
-    assert len((tmp_path / "out" / "runs.csv").read_text().splitlines()) == 7
+    return suite("export", *arguments)
 
 
 def test_json_says_what_was_written(made: Path, tmp_path: Path) -> None:
-    file = tmp_path / "phases.jsonl"
+    file = tmp_path / "out" / "phases.jsonl"
     told = json.loads(export(made, "-o", file, "--table", "phases", "--json").stdout)
-    assert told["schema"] == "suite/export/1" and told["table"] == "phases" and told["runs"] == 6
+    assert (told["schema"], told["table"], told["runs"]) == ("suite/export/1", "phases", 6)
     assert told["rows"] == len(file.read_text().splitlines()) > 6
 
 
-def test_what_is_left_out_is_told(tmp_path: Path) -> None:
-    make_bundle(tmp_path / "runs", synthetic_manifest())
+def test_tags_are_exported_and_what_is_left_out_is_told(tmp_path: Path) -> None:
+    change_tags(make_bundle(tmp_path / "runs", synthetic_manifest()), ["baseline"], [])
     damaged = make_bundle(tmp_path / "runs", synthetic_manifest(repeat=2))
     (damaged / "manifest.json").write_text("{")
-    done = export(tmp_path / "runs", "-o", tmp_path / "runs.csv")
-    assert done.exit_code == 0 and "left out, damaged" in done.stderr
-    assert len((tmp_path / "runs.csv").read_text().splitlines()) == 2
-
-
-def test_tags_are_exported(tmp_path: Path) -> None:
-    bundle = make_bundle(tmp_path / "runs", synthetic_manifest())
-    change_tags(bundle, ["baseline"], [])
-    export(tmp_path / "runs", "-o", tmp_path / "runs.jsonl")
-    assert json.loads((tmp_path / "runs.jsonl").read_text())["tags"] == ["baseline"]
+    done = export(tmp_path / "runs", "-o", tmp_path / "runs.jsonl")
+    assert done.exit_code == 0 and "left out, damaged" in done.stderr and "1 run" in done.stdout
+    (row,) = (tmp_path / "runs.jsonl").read_text().splitlines()
+    assert json.loads(row)["tags"] == ["baseline"]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from suite.report.formatting.escape import visible
 from suite.report.reading import read_entries
 from suite.spec import optional
 from suite.spec.base import UsageError
-from tests.export.made import HOSTILE, results
+from tests.export.made import HOSTILE, missing
 
 RUNS = TABLES["runs"]
 #: How spreadsheets begin formulas; tabs and line ends never come first, or at all.
@@ -31,8 +31,8 @@ FORMULAS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
-    return list(rows_of(RUNS, read_entries([results(tmp_path_factory.mktemp("results"))]).entries))
+def rows(made: Path) -> list[Row]:
+    return list(rows_of(RUNS, read_entries([made]).entries))
 
 
 def rows_in(folder: Path, name: str) -> list[Row]:
@@ -58,12 +58,12 @@ def value_of(kind: str, field: str) -> Any:
 
 
 @pytest.mark.parametrize("name", sorted(TABLES))
-def test_csv_reads_back_as_the_rows(name: str, tmp_path: Path) -> None:
+def test_csv_reads_back_as_the_rows(name: str, made: Path) -> None:
     table = TABLES[name]
-    made = rows_in(results(tmp_path), name)
-    found = parsed("".join(csv_format.lines(table, made)))
+    written = rows_in(made, name)
+    found = parsed("".join(csv_format.lines(table, written)))
     kinds = {column.name: column.kind for column in table.columns}
-    assert [{key: value_of(kinds[key], field) for key, field in row.items()} for row in found] == made
+    assert [{key: value_of(kinds[key], field) for key, field in row.items()} for row in found] == written
 
 
 def test_no_field_of_csv_is_a_formula_and_no_text_is_divided_by_another_separator(rows: list[Row]) -> None:
@@ -93,40 +93,37 @@ def test_json_lines_are_rows_in_the_order_of_the_columns(rows: list[Row]) -> Non
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".prom"])
-def test_the_same_results_give_the_same_bytes(suffix: str, tmp_path: Path) -> None:
-    folder = results(tmp_path / "runs")
+def test_the_same_results_give_the_same_bytes(suffix: str, made: Path, tmp_path: Path) -> None:
+    entries = read_entries([made]).entries
     files = [tmp_path / f"{number}{suffix}" for number in (1, 2)]
-    for file in files:
-        entries = read_entries([folder]).entries
-        write(file, RUNS, rows_of(RUNS, entries[:: 1 if file is files[0] else -1]))
+    for file, order in zip(files, (entries, entries[::-1]), strict=True):
+        write(file, RUNS, rows_of(RUNS, order))
     assert files[0].read_bytes() == files[1].read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["runs", *(file.name for file in files)])
+    assert sorted(tmp_path.iterdir()) == files
 
 
-def test_openmetrics_is_what_its_own_parser_takes(tmp_path: Path) -> None:
+def test_openmetrics_is_what_its_own_parser_takes(made: Path) -> None:
     parser = pytest.importorskip(
         "prometheus_client.openmetrics.parser",
         reason="OpenMetrics NOT CHECKED: no prometheus-client in this interpreter",
     )
+
+    def families(name: str) -> dict[str, Any]:
+        text = "".join(openmetrics.lines(TABLES[name], rows_in(made, name)))
+        return {family.name: family for family in parser.text_string_to_metric_families(text)}
+
     figure = {"runs": "samples_per_second", "imported": "step_seconds"}
-    for table in TABLES.values():
-        made = rows_in(results(tmp_path / table.name), table.name)
-        families = {
-            family.name: family
-            for family in parser.text_string_to_metric_families("".join(openmetrics.lines(table, made)))
-        }
-        column = figure.get(table.name, "seconds")
-        figures = families[f"suite_{table.noun}_{column}"]
-        known = [row for row in made if row[column] is not None]
-        assert [sample.value for sample in figures.samples] == [row[column] for row in known]
-        key = "id" if table.name == "imported" else "run"
-        assert [sample.labels[key] for sample in figures.samples] == [row[key] for row in known]
-    made = rows_in(tmp_path / "runs", "runs")
-    text = "".join(openmetrics.lines(RUNS, made))
-    states = {family.name: family for family in parser.text_string_to_metric_families(text)}["suite_run_status"]
+    for name, table in TABLES.items():
+        column, key = figure.get(name, "seconds"), "id" if name == "imported" else "run"
+        figures = families(name)[f"suite_{table.noun}_{column}"]
+        known = [row for row in rows_in(made, name) if row[column] is not None]
+        assert [(sample.labels[key], sample.value) for sample in figures.samples] == [
+            (row[key], row[column]) for row in known
+        ]
+    states = families("runs")["suite_run_status"]
     assert states.type == "stateset"
     is_on = [sample.labels["suite_run_status"] for sample in states.samples if sample.value == 1]
-    assert is_on == [row["status"] for row in made]
+    assert is_on == [row["status"] for row in rows_in(made, "runs")]
     assert "failed" in is_on and "interrupted" in is_on
 
 
@@ -134,20 +131,19 @@ def test_openmetrics_ends_as_it_must_without_any_row() -> None:
     assert list(openmetrics.lines(RUNS, [])) == ["# EOF\n"]
 
 
-def test_parquet_has_the_rows_their_types_and_what_they_mean(tmp_path: Path, rows: list[Row]) -> None:
+def test_parquet_has_the_rows_their_types_and_what_they_mean(made: Path, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="Parquet NOT CHECKED: no pyarrow in this interpreter")
-    for table in TABLES.values():
-        made = rows_in(results(tmp_path / table.name), table.name)
-        write(tmp_path / "file.parquet", table, made)
-        found = parquet.read_table(tmp_path / "file.parquet")
-        assert found.to_pylist() == made
+    files = [tmp_path / "first.parquet", tmp_path / "again.parquet"]
+    for name, table in TABLES.items():
+        rows = rows_in(made, name)
+        for file in files:
+            write(file, table, rows)
+        assert files[0].read_bytes() == files[1].read_bytes()
+        found = parquet.read_table(files[0])
+        assert found.to_pylist() == rows
         assert found.schema.metadata[b"schema"] == b"suite/export/1"
-        key = {"imported": "id"}.get(table.name, "run")
-        meaning = next(column.meaning for column in table.columns if column.name == key)
-        assert found.schema.field(key).metadata[b"description"] == meaning.encode()
-        first = (tmp_path / "file.parquet").read_bytes()
-        write(tmp_path / "file.parquet", table, made)
-        assert (tmp_path / "file.parquet").read_bytes() == first
+        for column in table.columns:
+            assert found.schema.field(column.name).metadata[b"description"] == column.meaning.encode()
 
 
 def test_pandas_reads_what_was_written(tmp_path: Path, rows: list[Row]) -> None:
@@ -165,6 +161,7 @@ def test_pandas_reads_what_was_written(tmp_path: Path, rows: list[Row]) -> None:
     assert ["=1+1", "CUDA out of memory"] in evidence
 
 
+@pytest.mark.packages
 def test_polars_reads_what_was_written(tmp_path: Path, rows: list[Row]) -> None:
     polars = pytest.importorskip("polars", reason="CSV with polars NOT CHECKED: no polars in this interpreter")
     write(tmp_path / "runs.csv", RUNS, rows)
@@ -177,9 +174,6 @@ def test_polars_reads_what_was_written(tmp_path: Path, rows: list[Row]) -> None:
 def test_without_the_package_it_is_one_line_that_names_the_extra(
     tmp_path: Path, rows: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing(name: str) -> Any:
-        raise ModuleNotFoundError(f"No module named {name!r}", name=name.partition(".")[0])
-
     monkeypatch.setattr(optional, "import_module", missing)
     with pytest.raises(UsageError, match=r"^pyarrow is not installed: pip install 'suite\[data\]' brings it$"):
         write(tmp_path / "new" / "runs.parquet", RUNS, rows)

@@ -18,12 +18,7 @@ from suite.export.tables import TABLES, Row, rows_of
 from suite.report.reading import read_entries
 from suite.spec import optional
 from suite.spec.base import UsageError
-from tests.export.made import results
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return results(tmp_path_factory.mktemp("results"))
+from tests.export.made import missing
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +26,7 @@ def rows(made: Path) -> dict[str, Row]:
     return {row["run"]: row for row in rows_of(TABLES["runs"], read_entries([made]).entries)}
 
 
+@pytest.mark.packages
 def test_tensorboard_reads_scalars_and_hyperparameters(made: Path, rows: dict[str, Row], tmp_path: Path) -> None:
     event_accumulator = pytest.importorskip(
         "tensorboard.backend.event_processing.event_accumulator", reason="TensorBoard NOT CHECKED: not installed"
@@ -60,6 +56,7 @@ def test_tensorboard_reads_scalars_and_hyperparameters(made: Path, rows: dict[st
     assert files[0] == files[1] and len(files[0]) == len(rows)
 
 
+@pytest.mark.packages
 def test_mlflow_reads_runs_metrics_and_parameters(
     made: Path, rows: dict[str, Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +99,7 @@ def wandb_records(data: bytes) -> Iterator[Any]:
             whole = b""
 
 
+@pytest.mark.packages
 def test_wandb_keeps_each_run_offline_with_its_settings_and_figures(
     made: Path, rows: dict[str, Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,9 +133,6 @@ def test_wandb_keeps_each_run_offline_with_its_settings_and_figures(
 def test_without_the_tool_it_is_one_line_and_no_folder(
     tool: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing(name: str) -> None:
-        raise ModuleNotFoundError(f"No module named {name!r}", name=name.partition(".")[0])
-
     monkeypatch.setattr(optional, "import_module", missing)
     with pytest.raises(UsageError, match=rf"^{tool} is not installed: pip install 'suite\[{tool}\]' brings it$"):
         export_to(tool, [made], tmp_path / "out")

@@ -16,14 +16,13 @@ from functools import partial
 from importlib.metadata import distribution
 from random import Random
 
-import docker
-
 from tests import containers as scripted
 from tests.container_runtime import DATA
 from tests.faults import containers
 from tests.faults.containers import EVENTS, MEASURE, SCRIPT, START_SECONDS, Site, goes_on
 from tests.faults.judging import check_output, lost_of, told
 from tests.faults.scene import ROOT, Scene, signal_name
+from tests.faults.signals import interrupted
 from tests.faults.tries import Fault, Missed, Verdict, Wrong
 from tests.needs import compose_problem
 
@@ -88,27 +87,16 @@ def _build(site: Site) -> None:
     context = io.BytesIO()
     lock = (ROOT / "requirements" / "images" / "driver.lock").read_text()
     with tarfile.open(fileobj=context, mode="w") as tar:
-        _add(tar, "Dockerfile", DOCKERFILE.format(base=scripted.IMAGE).encode())
-        _add(tar, "bin/suite", COMMAND.encode(), 0o755)
+        scripted.add_file(tar, "Dockerfile", DOCKERFILE.format(base=scripted.IMAGE).encode())
+        scripted.add_file(tar, "bin/suite", COMMAND.encode(), 0o755)
         for name in ("scripted_suite.py", "scripted_worker.py"):
-            _add(tar, f"tests/{name}", (ROOT / "tests" / name).read_bytes())
+            scripted.add_file(tar, f"tests/{name}", (ROOT / "tests" / name).read_bytes())
         for name in sorted(set(re.findall(r"^([a-z0-9-]+)==", lock, flags=re.MULTILINE)) - DRAWING):
             found = distribution(name)
             for path in found.files or ():
                 if not path.parts[0].startswith("..") and path.suffix != ".pyc":
                     tar.add(str(found.locate_file(path)), f"site/{path}", recursive=False)
-    context.seek(0)
-    api = docker.APIClient(base_url=site.runtime.host, version="auto")
-    lines = api.build(fileobj=context, custom_context=True, tag=IMAGE, rm=True, decode=True)
-    errors = [line["error"] for line in lines if "error" in line]
-    if errors:
-        raise RuntimeError(errors[0])
-
-
-def _add(tar: tarfile.TarFile, name: str, data: bytes, mode: int = 0o644) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode = len(data), mode
-    tar.addfile(entry, io.BytesIO(data))
+    scripted.build_from(site.runtime, context.getvalue(), IMAGE)
 
 
 def client_signal(number: signal.Signals, site: ComposeSite, scene: Scene, random: Random) -> Verdict:
@@ -122,12 +110,7 @@ def client_signal(number: signal.Signals, site: ComposeSite, scene: Scene, rando
     code = scene.ended(client)
     check_output(scene)
     site.wait_until_gone()
-    record = scene.record()
-    if record is not None and record.status not in ("interrupted", "ok"):
-        raise Wrong(f"{moment}: {signal_name(code)}, the run is {told(record)}: {scene.output()[-300:]}")
-    lost = lost_of(before, record)
-    goes_on(site, scene)
-    return Verdict(f"{moment}: {signal_name(code)}, {told(record).split(',')[0]}", lost, "the same command")
+    return interrupted(scene, f"{moment}: {signal_name(code)}", before, partial(goes_on, site, scene))
 
 
 def client_killed(site: ComposeSite, scene: Scene, random: Random) -> Verdict:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -19,9 +18,9 @@ import psutil
 from suite.launch.docker.session import RUN_LABEL
 from tests.container_runtime import DATA, Runtime, made_base_image, require_runtime, started_runtime
 from tests.containers import WORKER, made_scripted_image, scripted_suite
-from tests.faults.judging import check_output, lost_of, told
-from tests.faults.scene import Scene, signal_name
-from tests.faults.signals import stopped
+from tests.faults.judging import brought_back, check_output, whole_again
+from tests.faults.scene import Scene
+from tests.faults.signals import signalled, stopped
 from tests.faults.tries import Fault, Missed, Verdict, Wrong
 
 ITERATIONS = 30
@@ -98,34 +97,14 @@ def started(data: Path = DATA / "data") -> Iterator[Site]:
 
 
 def goes_on(site: Site, scene: Scene, *options: str, iterations: int = ITERATIONS) -> None:
-    code = scene.run(site.command(scene, *options))
-    if code != 0:
-        raise Wrong(f"the command after it ends with exit code {code}: {scene.output()[-500:]}")
-    record = scene.record()
-    if record is None or record.status != "ok" or len(record.iterations.seconds) != iterations:
-        raise Wrong(f"after it the run is {told(record)}")
-    scene.check_bundles()
+    if site.runtime.process is None or not site.runtime.answers():
+        site.restore()
+    whole_again(scene, site.command(scene, *options), iterations=iterations)
 
 
 def driver_signal(number: signal.Signals, site: Site, scene: Scene, random: Random) -> Verdict:
-    driver = scene.start(site.command(scene))
-    moment = scene.wait_for_any_moment(random, driver, EVENTS, START_SECONDS)
-    before = scene.finished()
-    if driver.poll() is not None:
-        raise Missed("the run was over")
-    driver.send_signal(number)
-    code = scene.ended(driver)
-    if code not in (-number, 0) and (number == signal.SIGKILL or code != 130):
-        raise Wrong(f"{moment}: the driver ended with {signal_name(code)}: {scene.output()[-300:]}")
-    check_output(scene)
-    if number != signal.SIGKILL and (left := site.left()):
-        raise Wrong(f"{moment}: the driver left {left}")
-    record = scene.record()
-    lost = lost_of(before, record)
-    if record is not None and record.status not in ("interrupted", "ok"):
-        raise Wrong(f"{moment}: the run is {told(record)}")
-    goes_on(site, scene)
-    return Verdict(f"{moment}: {told(record).split(',')[0]}", lost, "the same command")
+    command, again = site.command(scene), partial(goes_on, site, scene)
+    return signalled(number, scene, random, command, again, EVENTS, START_SECONDS, site.left)
 
 
 def after(
@@ -139,22 +118,8 @@ def after(
     options: tuple[str, ...] = (),
     iterations: int = ITERATIONS,
 ) -> Verdict:
-    check_output(scene)
-    record = scene.record()
-    if code == 0 and record is not None and record.status == "ok":
-        raise Missed("all work was done")
-    failure = record.failure if record is not None else None
-    if code not in (1, 2, 130) or record is None or failure is None or failure.kind not in kinds:
-        raise Wrong(f"{moment}: exit code {code}, the run is {told(record)}: {scene.output()[-300:]}")
-    if not re.search(words, "\n".join(failure.evidence)):
-        raise Wrong(f"{moment}: nothing of {words!r} in {failure.evidence}")
-    lost = lost_of(before, record)
-    again = () if record.status == "interrupted" else ("--retry-failed",)
-    site_is_back = site.runtime.process is not None and site.runtime.answers()
-    if not site_is_back:
-        site.restore()
-    goes_on(site, scene, *again, *options, iterations=iterations)
-    return Verdict(f"{moment}: {failure.kind}", lost, "--retry-failed" if again else "the same command")
+    again = partial(goes_on, site, scene, *options, iterations=iterations)
+    return brought_back(scene, moment, before, code, kinds, again, iterations, words)
 
 
 def rank_signal(number: signal.Signals, kinds: tuple[str, ...], site: Site, scene: Scene, random: Random) -> Verdict:
@@ -202,57 +167,34 @@ def container_paused(site: Site, scene: Scene, random: Random) -> Verdict:
     return Verdict(f"{moment}: went on after {seconds:.1f} s")
 
 
-def runtime_killed(site: Site, scene: Scene, random: Random) -> Verdict:
-    """dockerd and its containerd are killed and started again within seconds; it is set to keep its containers."""
-    driver = scene.start(site.command(scene))
-    moment = scene.wait_for_moment(random, driver, EVENTS)
-    before = scene.finished()
-    _kill(site.runtime)
-    seconds = random.uniform(0, 3)
-    time.sleep(seconds)
-    site.start_again()
-    return back_again(site, scene, f"{moment}, away for {seconds:.1f} s", before, scene.ended(driver))
-
-
-def runtime_restarted(site: Site, scene: Scene, random: Random) -> Verdict:
-    """dockerd is stopped and started again as an administrator does."""
+def runtime_away(how: str, site: Site, scene: Scene, random: Random) -> Verdict:
+    """dockerd and its containerd are `killed`, or `paused` as on a machine that swaps, or dockerd is `stopped` as by an
+    administrator; back within seconds, it keeps its containers."""
     driver = scene.start(site.command(scene))
     moment = scene.wait_for_any_moment(random, driver, EVENTS, START_SECONDS)
-    before = scene.finished()
-    site.runtime.stop()
-    time.sleep(random.uniform(0, 2))
-    site.start_again()
-    return back_again(site, scene, moment, before, scene.ended(driver))
-
-
-def runtime_stopped(site: Site, scene: Scene, random: Random) -> Verdict:
-    """dockerd and its containerd do not answer for a while, as on a machine that swaps."""
-    driver = scene.start(site.command(scene))
-    moment = scene.wait_for_any_moment(random, driver, EVENTS, START_SECONDS)
-    before, seconds = scene.finished(), random.uniform(0.2, 15)
-    assert site.runtime.process is not None
-    both = (site.runtime.process.pid, *_containerd(site.runtime))
+    before, seconds = scene.finished(), random.uniform(0.2, 15 if how == "paused" else 3)
+    dockerd = site.runtime.process
+    assert dockerd is not None
+    both = (dockerd.pid, *_containerd(site.runtime))
+    if how == "stopped":
+        site.runtime.stop()
+    else:
+        _signal(both, signal.SIGSTOP if how == "paused" else signal.SIGKILL)
     try:
-        for pid in both:
-            os.kill(pid, signal.SIGSTOP)
         time.sleep(seconds)
     finally:
-        for pid in both:
-            os.kill(pid, signal.SIGCONT)
-    return back_again(site, scene, f"{moment}, for {seconds:.1f} s", before, scene.ended(driver))
-
-
-def back_again(site: Site, scene: Scene, moment: str, before: int, code: int) -> Verdict:
-    """The run went on without its runtime, was lost, or was never started."""
-    record = scene.record()
-    if code == 0 and record is not None and record.status == "ok":
-        scene.check_bundles()
-        return Verdict(f"{moment}: the run went on", lost_of(before, record))
-    if record is None and code == 2:
+        if how == "paused":
+            _signal(both, signal.SIGCONT)
+        elif how == "killed":
+            dockerd.wait()
+    site.start_again()
+    code = scene.ended(driver)
+    moment = f"{moment}, away for {seconds:.1f} s"
+    if scene.record() is None and code == 2:
         check_output(scene)
         goes_on(site, scene)
         return Verdict(f"{moment}: no run was started", 0, "the same command")
-    return after(site, scene, moment, before, code, ("rank_lost", "interrupted"))
+    return after(site, scene, moment, before, code, ("ok", "rank_lost", "interrupted"))
 
 
 def driver_stopped(site: Site, scene: Scene, random: Random) -> Verdict:
@@ -279,14 +221,10 @@ def _containerd(runtime: Runtime) -> list[int]:
     return []
 
 
-def _kill(runtime: Runtime) -> None:
-    for pid in _containerd(runtime):
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
         with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    assert runtime.process is not None
-    runtime.process.kill()
-    runtime.process.wait()
-    runtime.process = None
+            os.kill(pid, number)
 
 
 INTERRUPTED = "what was measured is kept, the run is done again by the same command"
@@ -308,9 +246,9 @@ _MAKERS = (
     ("SIGINT of the container", partial(container_signal, "INT", ("rank_lost", "interrupted")), LOST),
     ("memory of the container", container_memory, LOST),
     ("container paused", container_paused, UNMOVED),
-    ("SIGKILL of dockerd and containerd", runtime_killed, KEPT),
-    ("SIGSTOP of dockerd and containerd", runtime_stopped, KEPT),
-    ("dockerd restarted", runtime_restarted, KEPT),
+    ("SIGKILL of dockerd and containerd", partial(runtime_away, "killed"), KEPT),
+    ("SIGSTOP of dockerd and containerd", partial(runtime_away, "paused"), KEPT),
+    ("dockerd restarted", partial(runtime_away, "stopped"), KEPT),
     ("flood on a rank's output", flood, UNMOVED),
 )
 

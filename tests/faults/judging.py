@@ -11,7 +11,7 @@ import psutil
 
 from suite.bundle.record import Record
 from suite.bundle.store import find_bundles
-from tests.faults.scene import Scene, suite_command
+from tests.faults.scene import Command, Scene, suite_command
 from tests.faults.tries import Missed, Verdict, Wrong
 
 #: judges a run once its driver has ended. Raises Missed and Wrong.
@@ -62,12 +62,51 @@ def told(record: Record | None) -> str:
     return f"{record.status} with {len(record.iterations.seconds)} iterations{why}"
 
 
-def goes_on(scene: Scene, *options: str, iterations: int = ITERATIONS) -> None:
+def whole_again(scene: Scene, *commands: Command, iterations: int = ITERATIONS) -> Record:
+    """These commands bring home whatever is left to do, whole. Raises Wrong."""
+    for each in commands:
+        if (code := scene.run(each)) != 0:
+            raise Wrong(f"the command after it ends with exit code {code}: {scene.output()[-500:]}")
+        check_output(scene)
+    return check_ok(scene, iterations)
+
+
+def goes_on(scene: Scene, *options: str) -> None:
     """The same command measures what is left. Raises Wrong."""
-    code = scene.run(command(scene, *options))
-    if code != 0:
-        raise Wrong(f"the command after it ends with exit code {code}: {scene.output()[-500:]}")
-    check_ok(scene, iterations)
+    whole_again(scene, command(scene, *options))
+
+
+def brought_back(
+    scene: Scene,
+    moment: str,
+    before: int,
+    code: int,
+    kinds: tuple[str, ...],
+    again: Callable[..., object],
+    iterations: int,
+    words: str = "",
+) -> Verdict:
+    """Of a run that may have ended by a fault: its record says so, and ``again``, with options, makes it anew.
+
+    ``code``: of the command that brought it home. ``kinds``: of failure; ``ok`` among them: the run may have gone on.
+    """
+    check_output(scene)
+    record = scene.record()
+    lost = lost_of(before, record)
+    if record is not None and record.status == "ok" and code == 0 and len(record.iterations.seconds) == iterations:
+        if "ok" in kinds:
+            scene.check_bundles()
+            return Verdict(f"{moment}: the run went on", lost)
+        raise Missed("all work was done")
+    failure = record.failure if record is not None else None
+    if code not in (1, 2, 130) or record is None or failure is None or failure.kind not in kinds:
+        raise Wrong(f"{moment}: exit code {code}, the run is {told(record)}: {scene.output()[-300:]}")
+    if not re.search(words, "\n".join(failure.evidence)):
+        raise Wrong(f"{moment}: nothing of {words!r} in {failure.evidence}")
+    scene.check_bundles()
+    options = () if record.status == "interrupted" else ("--retry-failed",)
+    again(*options)
+    return Verdict(f"{moment}: {failure.kind}", lost, "--retry-failed" if options else "the same command")
 
 
 def fails(moment: str, before: int, kinds: tuple[str, ...], words: str) -> Check:

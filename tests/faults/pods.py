@@ -6,7 +6,6 @@ What makes pods of Jobs is a stand-in (tests/kubernetes_server/controllers.py), 
 from __future__ import annotations
 
 import json
-import re
 import signal
 import subprocess
 import time
@@ -24,8 +23,8 @@ import urllib3
 from kubernetes import client, config
 
 from suite.launch.kubernetes.client import Cluster
-from tests.faults.judging import check_output, told
-from tests.faults.scene import Scene, signal_name, suite_command
+from tests.faults.judging import brought_back, check_ok, check_output
+from tests.faults.scene import Scene, away, iterations_told, moment_of, signal_name, suite_command
 from tests.faults.tries import Fault, Missed, Verdict, Wrong
 from tests.kubernetes_server import node as nodes
 from tests.kubernetes_server import server as servers
@@ -43,9 +42,8 @@ SHORTER = ("--timeout", "60s")
 SCRIPT = {"seconds": 0.2, "sleep": True, "measured": True}
 WORK = "stand-in worker, 2 pods"
 OURS = "app.kubernetes.io/name=suite"
-#: of a whole `suite submit` or `suite collect --wait`; until the ranks work
-WAIT_SECONDS, WORK_SECONDS = 300.0, 120.0
-_EVENT = re.compile(rb"::suite:: (\{.*\})")
+#: of a whole `suite submit` or `suite collect --wait`
+WAIT_SECONDS = 300.0
 
 
 class Service(NamedTuple):
@@ -134,16 +132,8 @@ class Site:
         return parent
 
     def finished(self) -> int:
-        """Iterations that both ranks have printed the end of, by the node's own files."""
-        counts = [0, 0]
-        for path in (path for pod in self._logs() - self.old_logs for path in pod.glob("*/*.log")):
-            with suppress(OSError):
-                for line in path.read_bytes().split(b"\n")[:-1]:
-                    found = _EVENT.search(line)
-                    with suppress(ValueError, KeyError, IndexError, TypeError):
-                        event = json.loads(found[1]) if found else {}
-                        counts[event["rank"]] += event["kind"] == "iteration"
-        return min(counts)
+        """By the node's own files."""
+        return iterations_told(path for pod in self._logs() - self.old_logs for path in pod.glob("*/*.log"))
 
     def _logs(self) -> frozenset[Path]:
         return frozenset(self.node.logs.glob(f"{self.namespace}_*"))
@@ -168,12 +158,7 @@ def collect(scene: Scene) -> list[str]:
 
 def wait_for_moment(scene: Scene, site: Site, random: Random) -> str:
     """Some moment while the ranks work: from the first iteration on, to the last but one."""
-    number, end = random.randrange(1, ITERATIONS - 1), time.monotonic() + WORK_SECONDS
-    while site.finished() < number:
-        if time.monotonic() > end:
-            raise Wrong(f"the run does not get there: {site.jobs()} {site.pods()} {scene.output()[-400:]}")
-        time.sleep(0.05)
-    return f"after {number} of {ITERATIONS} iterations"
+    return moment_of(random, ITERATIONS, site.finished, lambda: f"{site.jobs()} {site.pods()} {scene.output()[-400:]}")
 
 
 def brought_on(scene: Scene, moment: str, *options: str, may_lack: bool = False) -> None:
@@ -189,30 +174,15 @@ def brought_on(scene: Scene, moment: str, *options: str, may_lack: bool = False)
 def goes_on(scene: Scene, moment: str, *options: str) -> None:
     """They bring the run home whole. Raises Wrong."""
     brought_on(scene, moment, *options)
-    record = scene.record()
-    if record is None or record.status != "ok" or len(record.iterations.seconds) != ITERATIONS:
-        raise Wrong(f"{moment}: after it the run is {told(record)}")
-    scene.check_bundles()
+    check_ok(scene, ITERATIONS)
 
 
 def after(
     scene: Scene, before: int, moment: str, code: int, kinds: tuple[str, ...], options: tuple[str, ...] = ()
 ) -> Verdict:
-    """``kinds``: of failure; ``ok`` among them: the run may have gone on. ``options``: of its command."""
-    check_output(scene)
-    record = scene.record()
-    lost = max(0, before - (len(record.iterations.seconds) if record is not None else 0))
-    if record is not None and record.status == "ok" and code == 0 and len(record.iterations.seconds) == ITERATIONS:
-        if "ok" in kinds:
-            scene.check_bundles()
-            return Verdict(f"{moment}: the run went on", lost)
-        raise Missed("all work was done")
-    if code != 1 or record is None or record.failure is None or record.failure.kind not in kinds:
-        raise Wrong(f"{moment}: exit code {code}, the run is {told(record)}: {scene.output()[-300:]}")
-    scene.check_bundles()
-    again = () if record.status == "interrupted" else ("--retry-failed",)
-    goes_on(scene, moment, *again, *options)
-    return Verdict(f"{moment}: {record.failure.kind}", lost, "--retry-failed" if again else "the same command")
+    """``options``: of its command."""
+    again = partial(goes_on, scene, moment, *options)
+    return brought_back(scene, moment, before, code, kinds, again, ITERATIONS)
 
 
 def process_signal(
@@ -261,20 +231,10 @@ def service_signal(
     moment = wait_for_moment(scene, site, random)
     before, seconds, service = site.finished(), random.uniform(0, 5), find(site)
     assert service.process is not None
-    _away(service.process, number, seconds)
+    away(service.process, number, seconds)
     if number != signal.SIGSTOP:
         service.start()
     return after(scene, before, f"{moment}, away for {seconds:.1f} s", scene.ended(driver, WAIT_SECONDS), kinds)
-
-
-def _away(program: subprocess.Popen, number: signal.Signals, seconds: float) -> None:
-    """Ended, or stopped for so long."""
-    program.send_signal(number)
-    if number != signal.SIGSTOP:
-        program.wait()
-    time.sleep(seconds)
-    if number == signal.SIGSTOP:
-        program.send_signal(signal.SIGCONT)
 
 
 def driver_signal(number: signal.Signals, site: Site, scene: Scene, random: Random) -> Verdict:

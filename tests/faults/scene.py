@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from random import Random
@@ -37,6 +38,7 @@ DAEMONS = (
     *("kubelet", "kube-apiserver", "etcd"),
 )
 Command = Sequence[str]
+_EVENT = re.compile(rb"::suite:: (\{.*\})")
 #: what verify finds of times that do not fit
 OF_TIMES = {"run-times", "event-times", "phase-times", "rank-times"}
 
@@ -253,6 +255,40 @@ def scripted_command(*arguments: str) -> list[str]:
 
 def whole_lines(path: Path) -> list[bytes]:
     return path.read_bytes().split(b"\n")[:-1]
+
+
+def iterations_told(paths: Iterable[Path]) -> int:
+    """Iterations that both ranks have printed the end of, in any of these files."""
+    counts = [0, 0]
+    for path in paths:
+        with suppress(OSError):
+            for line in whole_lines(path):
+                found = _EVENT.search(line)
+                with suppress(ValueError, KeyError, IndexError, TypeError):
+                    event = json.loads(found[1]) if found else {}
+                    counts[event["rank"]] += event["kind"] == "iteration"
+    return min(counts)
+
+
+def moment_of(random: Random, iterations: int, finished: Callable[[], int], state: Callable[[], object]) -> str:
+    """Some moment of a job while its ranks work: from the first iteration on, to the last but one. Raises Wrong."""
+    number, end = random.randrange(1, iterations - 1), time.monotonic() + END_SECONDS
+    while finished() < number:
+        if time.monotonic() > end:
+            raise Wrong(f"the job does not get there: {state()}")
+        time.sleep(0.05)
+    time.sleep(random.uniform(0, 0.1))
+    return f"after {number} of {iterations} iterations"
+
+
+def away(program: subprocess.Popen, number: signal.Signals, seconds: float) -> None:
+    """Ended, or stopped for so long."""
+    program.send_signal(number)
+    if number != signal.SIGSTOP:
+        program.wait()
+    time.sleep(seconds)
+    if number == signal.SIGSTOP:
+        program.send_signal(signal.SIGCONT)
 
 
 def signal_name(code: int) -> str:

@@ -15,8 +15,8 @@ from threading import Timer
 
 import psutil
 
-from tests.faults.judging import check_output, told
-from tests.faults.scene import MARK, Scene, scripted_command, signal_name, whole_lines
+from tests.faults.judging import brought_back, check_output, whole_again
+from tests.faults.scene import MARK, Scene, away, iterations_told, moment_of, scripted_command, signal_name
 from tests.faults.tries import Fault, Missed, Verdict, Wrong
 from tests.slurm import CONTROLLER, NODES, Slurm, node_daemon, require_slurm, started_slurm, wait_until_idle
 
@@ -95,27 +95,15 @@ def handed_over(scene: Scene, *options: str) -> None:
 
 
 def finished(scene: Scene) -> int:
-    """Iterations that both ranks have printed the end of."""
-    counts = [0, 0]
-    for path in (scene.runs / ".submitted").glob("*.out"):
-        for line in whole_lines(path):
-            found = re.search(rb"::suite:: (\{.*\})", line)
-            with suppress(ValueError, AttributeError, KeyError, IndexError, TypeError):
-                event = json.loads(found[1])  # type: ignore[index]
-                counts[event["rank"]] += event["kind"] == "iteration"
-    return min(counts)
+    return iterations_told((scene.runs / ".submitted").glob("*.out"))
 
 
 def wait_for_moment(scene: Scene, site: Site, random: Random) -> str:
-    """Some moment while the job works: from the first iteration on, to the last but one."""
-    number, end = random.randrange(ITERATIONS - 1), time.monotonic() + 60
-    while finished(scene) < number or not list((scene.runs / ".submitted").glob("*.out")):
-        if time.monotonic() > end:
-            printed = [path.read_text(errors="replace")[-300:] for path in (scene.runs / ".submitted").glob("*.out")]
-            raise Wrong(f"the job does not get there: {site.slurm.call('squeue').stdout} {site.all_jobs()} {printed}")
-        time.sleep(0.05)
-    time.sleep(random.uniform(0, 0.1))
-    return f"after {number} of {ITERATIONS} iterations"
+    def state() -> str:
+        printed = [path.read_text(errors="replace")[-300:] for path in (scene.runs / ".submitted").glob("*.out")]
+        return f"{site.slurm.call('squeue').stdout} {site.all_jobs()} {printed}"
+
+    return moment_of(random, ITERATIONS, lambda: finished(scene), state)
 
 
 def processes(scene: Scene, words: str) -> list[psutil.Process]:
@@ -132,27 +120,13 @@ def processes(scene: Scene, words: str) -> list[psutil.Process]:
 
 def brought_home(site: Site, scene: Scene, before: int, moment: str, kinds: tuple[str, ...]) -> Verdict:
     """Collected with what it measured, by its cause, and done again by the same command once that is asked for."""
+
+    def again(*options: str) -> None:
+        site.resume()
+        whole_again(scene, submit(scene, *BY_SLURM, *options), collect(scene), iterations=ITERATIONS)
+
     code = scene.ended(scene.start(collect(scene)), COLLECT_SECONDS)
-    check_output(scene)
-    record = scene.record()
-    if record is None:
-        raise Wrong(f"{moment}: nothing was collected: {scene.output()[-400:]}")
-    lost = max(0, before - len(record.iterations.seconds))
-    if record.status == "ok" and code == 0 and len(record.iterations.seconds) == ITERATIONS:
-        if "ok" in kinds:
-            scene.check_bundles()
-            return Verdict(f"{moment}: the run went on", lost)
-        raise Missed("all work was done")
-    if record.failure is None or record.failure.kind not in kinds:
-        raise Wrong(f"{moment}: exit code {code}, the run is {told(record)}")
-    scene.check_bundles()
-    again = () if record.status == "interrupted" else ("--retry-failed",)
-    what = told(record)
-    site.resume()
-    handed_over(scene, *BY_SLURM, *again)
-    if (code := scene.ended(scene.start(collect(scene)), COLLECT_SECONDS)) != 0:
-        raise Wrong(f"{moment}: {what}; after it: exit code {code}: {scene.output()[-400:]}")
-    return Verdict(f"{moment}: {record.failure.kind}", lost, "--retry-failed" if again else "the same command")
+    return brought_back(scene, moment, before, code, kinds, again, ITERATIONS)
 
 
 def rank_signal(number: signal.Signals, kinds: tuple[str, ...], site: Site, scene: Scene, random: Random) -> Verdict:
@@ -188,12 +162,8 @@ def daemon_ended(number: signal.Signals, command: tuple[str, ...], site: Site, s
     """While the job works; started again within seconds."""
     handed_over(scene, *BY_SLURM)
     moment = wait_for_moment(scene, site, random)
-    before = finished(scene)
-    daemon = site.slurm.daemons[command]
-    daemon.send_signal(number)
-    daemon.wait()
-    seconds = random.uniform(0, 3)
-    time.sleep(seconds)
+    before, seconds = finished(scene), random.uniform(0, 3)
+    away(site.slurm.daemons[command], number, seconds)
     site.slurm.start(command)
     return brought_home(site, scene, before, f"{moment}, away for {seconds:.1f} s", ("ok", "rank_lost", "interrupted"))
 
@@ -234,13 +204,10 @@ def submitter_killed(number: signal.Signals, site: Site, scene: Scene, random: R
     if not was_over and code not in (0, 130, -number):
         raise Wrong(f"{seconds:.2f} s: the driver ended with {signal_name(code)}: {scene.output()[-300:]}")
     check_output(scene)
-    handed_over(scene, *BY_SLURM)
-    if (code := scene.ended(scene.start(collect(scene)), COLLECT_SECONDS)) != 0:
-        raise Wrong(f"{seconds:.2f} s: collect ends with {code}: {scene.output()[-400:]}")
+    whole_again(scene, submit(scene, *BY_SLURM), collect(scene), iterations=ITERATIONS)
     jobs = {job: state for job, state in site.all_jobs().items() if job not in known}
     if len(jobs) != 1:
         raise Wrong(f"{seconds:.2f} s: {len(jobs)} jobs for one run: {jobs}")
-    scene.check_bundles()
     return Verdict(f"{seconds:.2f} s after its start", 0, "the same command")
 
 
@@ -253,12 +220,7 @@ def collector_killed(site: Site, scene: Scene, random: Random) -> Verdict:
     driver.kill()
     scene.ended(driver)
     check_output(scene)
-    if (code := scene.ended(scene.start(collect(scene)), COLLECT_SECONDS)) != 0:
-        raise Wrong(f"{seconds:.2f} s: collect ends with {code}: {scene.output()[-400:]}")
-    record = scene.record()
-    if record is None or record.status != "ok" or len(record.iterations.seconds) != ITERATIONS:
-        raise Wrong(f"{seconds:.2f} s: the run is {told(record)}")
-    scene.check_bundles()
+    whole_again(scene, collect(scene), iterations=ITERATIONS)
     return Verdict(f"{seconds:.2f} s after its start", 0, "the same command")
 
 
@@ -273,14 +235,16 @@ def started() -> Iterator[Site]:
 LOST = "collected as failed, with its cause and what was measured; --retry-failed does it again"
 KEPT = "the job goes on, or is collected as lost and done again"
 _MAKERS = (
-    ("SIGKILL of a rank", partial(rank_signal, signal.SIGKILL, ("rank_lost",)), LOST),
-    ("SIGTERM of a rank", partial(rank_signal, signal.SIGTERM, ("rank_lost",)), LOST),
-    ("SIGINT of a rank", partial(rank_signal, signal.SIGINT, ("rank_lost", "interrupted")), LOST),
-    ("SIGSTOP of a rank", partial(rank_signal, signal.SIGSTOP, ("hang", "timeout", "rank_lost")), LOST),
-    ("SIGKILL of torchrun", partial(torchrun_signal, signal.SIGKILL, ("rank_lost",)), LOST),
-    ("SIGTERM of torchrun", partial(torchrun_signal, signal.SIGTERM, ("rank_lost", "interrupted")), LOST),
-    ("SIGINT of torchrun", partial(torchrun_signal, signal.SIGINT, ("rank_lost", "interrupted")), LOST),
-    ("SIGSTOP of torchrun", partial(torchrun_signal, signal.SIGSTOP, ("hang", "timeout", "rank_lost")), LOST),
+    *(
+        (f"{number.name} of {name}", partial(make, number, kinds), LOST)
+        for name, make in (("a rank", rank_signal), ("torchrun", torchrun_signal))
+        for number, kinds in (
+            (signal.SIGKILL, ("rank_lost",)),
+            (signal.SIGTERM, ("rank_lost", "interrupted") if make is torchrun_signal else ("rank_lost",)),
+            (signal.SIGINT, ("rank_lost", "interrupted")),
+            (signal.SIGSTOP, ("hang", "timeout", "rank_lost")),
+        )
+    ),
     *(
         (f"{number.name} of {command[0]}", partial(daemon_ended, number, command), KEPT)
         for number in (signal.SIGKILL, signal.SIGTERM)

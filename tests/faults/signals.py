@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 
@@ -31,8 +32,22 @@ Driver = subprocess.Popen
 
 
 def driver_signal(number: signal.Signals, scene: Scene, random: Random) -> Verdict:
-    driver = scene.start(command(scene))
-    moment = scene.wait_for_any_moment(random, driver, EVENTS, START_SECONDS)
+    return signalled(number, scene, random, command(scene), lambda: goes_on(scene), EVENTS, START_SECONDS)
+
+
+def signalled(
+    number: signal.Signals,
+    scene: Scene,
+    random: Random,
+    command: Command,
+    again: Callable[[], object],
+    events: int,
+    start_seconds: float,
+    left: Callable[[], list[str]] = list,
+) -> Verdict:
+    """A driver by its command, whose rank 0 writes so many events; one that can leaves nothing of ``left``."""
+    driver = scene.start(command)
+    moment = scene.wait_for_any_moment(random, driver, events, start_seconds)
     before = scene.finished()
     if driver.poll() is not None:
         raise Missed("the run was over")
@@ -41,11 +56,18 @@ def driver_signal(number: signal.Signals, scene: Scene, random: Random) -> Verdi
     if code not in (-number, 0) and (number == signal.SIGKILL or code != 130):
         raise Wrong(f"{moment}: the driver ended with {signal_name(code)}: {scene.output()[-300:]}")
     check_output(scene)
+    if number != signal.SIGKILL and (found := left()):
+        raise Wrong(f"{moment}: the driver left {found}")
+    return interrupted(scene, moment, before, again)
+
+
+def interrupted(scene: Scene, moment: str, before: int, again: Callable[[], object]) -> Verdict:
+    """A run whose driver was ended is told as interrupted, or was whole already."""
     record = scene.record()
     lost = lost_of(before, record)
     if record is not None and record.status not in ("interrupted", "ok"):
         raise Wrong(f"{moment}: the run is {told(record)}")
-    goes_on(scene)
+    again()
     return Verdict(f"{moment}: {told(record).split(',')[0]}", lost, "the same command")
 
 

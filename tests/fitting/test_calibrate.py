@@ -49,6 +49,13 @@ def learnt(folder):
     return calibrated(ASKED, folder).parameters
 
 
+def with_and_without(root, ceilings):
+    """The constants that runs teach which did not measure their device, and which did."""
+    finished(root / "without")
+    finished(root / "with", ceilings=ceilings)
+    return learnt(root / "without").values, learnt(root / "with").values
+
+
 def spread(parameters, phase):
     known = parameters.learnt or before(parameters, ASKED.hardware)
     place = known.names.index(f"phase {phase}")
@@ -80,15 +87,12 @@ def test_many_configurations_move_more_and_narrow_more_than_one(tmp_path):
         finished(tmp_path / "many", size, data)
     one, many = (learnt(tmp_path / name) for name in ("one", "many"))
     assert (one.learnt.configurations, many.learnt.configurations) == (1, 4)
+    for repeat in (2, 3):
+        finished(tmp_path / "one", repeat=repeat)
+    again = learnt(tmp_path / "one").learnt
+    assert (again.configurations, again.runs) == (1, 3), "repeats of one manifest are one configuration"
     assert abs(distance(many, made) - np.log(LONGER)) < abs(distance(one, made) - np.log(LONGER))
     assert spread(many, "train") < spread(one, "train") < spread(ASKED.parameters, "train")
-
-
-def test_repeats_of_one_manifest_are_one_configuration(tmp_path):
-    for repeat in (1, 2, 3):
-        finished(tmp_path, repeat=repeat)
-    known = learnt(tmp_path).learnt
-    assert (known.configurations, known.runs) == (1, 3)
 
 
 def test_a_plan_says_what_was_learnt_and_its_range_narrows(tmp_path):
@@ -99,30 +103,22 @@ def test_a_plan_says_what_was_learnt_and_its_range_narrows(tmp_path):
     for plan, count in zip(plans, (1, 4), strict=True):
         assert plan.calibrated == count
         assert any(f"calibrated on your runs (runs: {count}" in note for note in plan.notes)
+    for plan in (*plans, ASKED.plan([1])):
         assert all(option.low < option.samples_per_second < option.high for option in plan.options)
     wide, narrow = (plan.options[0].high / plan.options[0].low for plan in plans)
     assert 1 < narrow < wide
 
 
-def test_a_plan_that_nothing_taught_has_a_range_too():
-    plan = question(find_size("1.3B"), WORK, "H100-SXM-80GB", "megatron").plan([1])
-    assert all(option.low < option.samples_per_second < option.high for option in plan.options)
-
-
 def test_measured_ceilings_move_shares_of_the_peak_most_of_the_way(tmp_path):
-    finished(tmp_path / "none")
-    finished(tmp_path / "measured", ceilings={"matmul_flops": 800e12, "copy_bytes_per_second": 3e12})
-    without, measured = (learnt(tmp_path / name).values for name in ("none", "measured"))
+    without, measured = with_and_without(tmp_path, {"matmul_flops": 800e12, "copy_bytes_per_second": 3e12})
     for name, share in (("matrix_hopper", 800 / 989.5), ("memory_bandwidth", 3 / 3.35)):
         assert without[name] < measured[name] < share
 
 
 @pytest.mark.parametrize(("dtype", "counts"), [("bfloat16", True), ("float16", True), ("float32", False)])
 def test_a_measured_product_is_compared_with_the_peak_of_its_own_dtype(tmp_path, dtype, counts):
-    finished(tmp_path / "none")
-    finished(tmp_path / "measured", ceilings={"matmul_flops": 800e12, "matmul_dtype": dtype})
-    without, measured = (learnt(tmp_path / name).values["matrix_hopper"] for name in ("none", "measured"))
-    assert (measured > 1.01 * without) == counts
+    without, measured = with_and_without(tmp_path, {"matmul_flops": 800e12, "matmul_dtype": dtype})
+    assert (measured["matrix_hopper"] > 1.01 * without["matrix_hopper"]) == counts
 
 
 def test_moving_a_constant_moves_what_depends_on_it_alone():

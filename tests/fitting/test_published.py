@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from suite.fitting import published
 from suite.fitting.check import run_check
 from suite.fitting.entries import number
 from suite.fitting.published import csv_files, measured, read_published
@@ -68,59 +69,7 @@ def test_values_come_in_seconds_tokens_per_second_and_gib(text, unit, value):
     assert measured(text, unit) == (value and pytest.approx(value, rel=1e-3))
 
 
-def test_a_count_may_have_its_thousands_set_apart():
-    assert number("16,384") == 16384
-    assert number("16,38") is None
-
-
-@pytest.mark.parametrize("text", ["", "n/a", "-3", "0", "nan", "inf", "16/8", "1 (5)", "<=1024", "1e300"])
-def test_what_is_no_plain_positive_number_is_unknown(text):
-    assert number(text) is None
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"gpu_model": "TPU v5p"}, "not in the catalogue"),
-        ({"layers": ""}, "layers not given"),
-        ({"hidden": "-1"}, "hidden not given"),
-        ({"ep": "8"}, ""),
-        ({"task": "GRPO"}, "not training"),
-        ({"tp": "3"}, "does not divide"),
-        ({"value": "nan"}, "no step time"),
-        ({"global_batch_seqs": ""}, "global_batch_seqs"),
-        ({"precision": "fp32"}, "not modelled"),
-        ({"kv_heads": "64"}, "contradict"),
-    ],
-)
-def test_what_cannot_be_used_has_its_reason(tmp_path, change, words):
-    header = {**ROW, "ep": ""}
-    path = tmp_path / "a.csv"
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, header)
-        writer.writeheader()
-        writer.writerow({**header, **change})
-    collection = read_published([path])
-    assert not collection.entries
-    assert words in collection.left_out[0].reason
-
-
-def test_missing_columns_are_unknown_cells(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("config_id,metric,value\nx,step_time,3\n")
-    assert "not given" in read_published([path]).left_out[0].reason
-
-
-def test_a_file_in_another_format_and_a_missing_one_are_told(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("a,b\n1,2\n")
-    with pytest.raises(UsageError, match="published format"):
-        read_published([path])
-    with pytest.raises(UsageError, match="no file or folder"):
-        csv_files([tmp_path / "none"])
-
-
-def test_what_is_no_table_is_told_and_not_read_without_end(tmp_path):
+def test_what_is_no_table_is_told_and_not_read_without_end(tmp_path, monkeypatch):
     (tmp_path / "header.csv").write_text(",".join(["config_id", "metric", "value", "x" * 140_000]))
     with pytest.raises(UsageError, match="its header cannot be read"):
         read_published([tmp_path / "header.csv"])
@@ -136,9 +85,9 @@ def test_what_is_no_table_is_told_and_not_read_without_end(tmp_path):
     (tmp_path / "endless").rename(tmp_path / "endless.csv")
     with pytest.raises(UsageError, match=r"endless\.csv is a symbolic link"):
         csv_files([tmp_path])
-    row = "a,step_time,3\n"
-    (tmp_path / "long.csv").write_text("config_id,metric,value\n" + row * 60_000)
-    with pytest.raises(UsageError, match="more than 100000 rows in all"):
+    monkeypatch.setattr(published, "_MOST_ROWS", 10)
+    (tmp_path / "long.csv").write_text("config_id,metric,value\n" + "a,step_time,3\n" * 6)
+    with pytest.raises(UsageError, match="more than 10 rows in all"):
         read_published([tmp_path / "long.csv"] * 2)
 
 
@@ -148,12 +97,53 @@ def test_what_a_table_calls_its_source_moves_no_cursor(tmp_path):
     assert any("owned" in line for line in lines) and all(line.isprintable() for line in lines)
 
 
+NUMBERS = {"16,384": 16384, "16,38": None}
+NO_NUMBERS = ("", "n/a", "-3", "0", "nan", "inf", "16/8", "1 (5)", "<=1024", "1e300")
+
+
+@pytest.mark.parametrize(("text", "value"), [*NUMBERS.items(), *((text, None) for text in NO_NUMBERS)])
+def test_what_is_no_plain_positive_number_is_unknown(text, value):
+    assert number(text) == value
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"gpu_model": "TPU v5p"}, "not in the catalogue"),
+        ({"layers": ""}, "layers not given"),
+        ({"hidden": "-1"}, "hidden not given"),
+        ({"task": "GRPO"}, "not training"),
+        ({"tp": "3"}, "does not divide"),
+        ({"value": "nan"}, "no step time"),
+        ({"global_batch_seqs": ""}, "global_batch_seqs"),
+        ({"precision": "fp32"}, "not modelled"),
+        ({"kv_heads": "64"}, "contradict"),
+    ],
+)
+def test_what_cannot_be_used_has_its_reason(tmp_path, change, words):
+    collection = read_published([write_rows(tmp_path / "a.csv", change)])
+    assert not collection.entries and words in collection.left_out[0].reason
+
+
+def test_missing_columns_are_unknown_cells_and_files_in_another_format_and_missing_ones_are_told(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("config_id,metric,value\nx,step_time,3\n")
+    assert "not given" in read_published([path]).left_out[0].reason
+    path.write_text("config_id,metric,value,ep,layers\nx,step_time,3,8,2\n")
+    assert not read_published([path]).entries, "expert parallelism is not modelled there"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(UsageError, match="published format"):
+        read_published([path])
+    with pytest.raises(UsageError, match="no file or folder"):
+        csv_files([tmp_path / "none"])
+
+
 CELLS = st.sampled_from(
     ["", "0", "-1", "nan", "inf", "1e308", "1e-308", "x", "3.5", "64", "8", "1e11", "LoRA", "full", "fits"]
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from(sorted(ROW)), CELLS, max_size=6), min_size=1, max_size=4))
 def test_no_cell_can_stop_a_check_or_make_it_print_what_is_no_json(tmp_path, changes):
     path = write_rows(tmp_path / "a.csv", *[{**change, "config_id": f"c{i}"} for i, change in enumerate(changes)])

@@ -81,22 +81,17 @@ def read_environment(data: bytes) -> None:
     with_file("environment.json", data, act)
 
 
+_JOB = {"argv": ["python"], "env": {"OMP_NUM_THREADS": "1"}, "nodes": 1, "ranks_per_node": 2}
 ENVIRONMENT = {
     "launcher": "docker",
     "suite_version": "1.0",
     "git_commit": "0" * 40,
-    "job": {
-        "argv": ["python"],
-        "env": {"OMP_NUM_THREADS": "1"},
-        "nodes": 1,
-        "ranks_per_node": 2,
-        "limits": {"run_seconds": 3600.0},
-    },
+    "runs_at_once": 1,
+    "job": {**_JOB, "limits": {"run_seconds": 3600.0}},
     "host": {"name": "a", "cpu": "Some CPU", "cores": 2, "memory_bytes": 1 << 33, "kernel": "6.0"},
     "engine": {"name": "docker", "version": "28", "remote": False},
     "image": {"id": "sha256:" + "0" * 64, "reference": "suite-engines:1", "digest": None},
     "container": {"user": "0:0", "shm_bytes": 1 << 34, "ulimits": {"stack": 1 << 26}},
-    "runs_at_once": 1,
 }
 
 

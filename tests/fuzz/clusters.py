@@ -98,13 +98,17 @@ def read_slurm(data: bytes) -> None:
         client._call = call
 
 
+_INDEX = {"batch.kubernetes.io/job-completion-index": "0"}
+_SPAN = {"startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T01:00:00Z"}
+_KILLED = {"terminated": {"reason": "OOMKilled", "exitCode": 137, **_SPAN}}
+_UNPLACED = {"reason": "Unschedulable", "message": "0/3 nodes: Insufficient nvidia.com/gpu"}
 POD = {
     "kind": "Pod",
     "metadata": {
         "name": "suite-a-0-xyz",
         "creationTimestamp": "2026-01-01T00:00:00Z",
-        "labels": {"batch.kubernetes.io/job-completion-index": "0", "training.kubeflow.org/replica-type": "worker"},
-        "annotations": {"batch.kubernetes.io/job-completion-index": "0"},
+        "labels": {**_INDEX, "training.kubeflow.org/replica-type": "worker"},
+        "annotations": _INDEX,
         "ownerReferences": [{"kind": "PyTorchJob"}],
     },
     "spec": {"nodeName": "n1", "containers": [{"name": "ranks"}]},
@@ -113,51 +117,28 @@ POD = {
         "reason": "Evicted",
         "message": "The node was low on resource: memory.",
         "conditions": [
-            {
-                "type": "PodScheduled",
-                "status": "False",
-                "reason": "Unschedulable",
-                "message": "0/3 nodes: Insufficient nvidia.com/gpu",
-            },
+            {"type": "PodScheduled", "status": "False", **_UNPLACED},
             {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"},
         ],
         "initContainerStatuses": [
-            {"name": "init", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no"}}}
+            {"name": "init", "state": {"waiting": {"reason": "ImagePullBackOff", "message": ""}}}
         ],
         "containerStatuses": [
-            {
-                "name": "ranks",
-                "state": {
-                    "terminated": {
-                        "reason": "OOMKilled",
-                        "exitCode": 137,
-                        "startedAt": "2026-01-01T00:00:00Z",
-                        "finishedAt": "2026-01-01T01:00:00Z",
-                    }
-                },
-                "lastState": {"terminated": {"reason": "Error", "exitCode": 1}},
-            }
+            {"name": "ranks", "state": _KILLED, "lastState": {"terminated": {"reason": "Error", "exitCode": 1}}}
         ],
     },
 }
+_LATE = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "too long"}
 RUNS = [
-    {
-        "kind": "Job",
-        "status": {
-            "conditions": [{"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "too long"}]
-        },
-    },
+    {"kind": "Job", "status": {"conditions": [_LATE]}},
     {"kind": "RayJob", "status": {"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED", "message": "done"}},
     {"kind": "Job", "status": {"state": {"phase": "Aborted", "reason": "PodFailed", "message": "one of them"}}},
 ]
 
 
 def make_kubernetes(random: Random) -> bytes:
-    body = {
-        "pods": [POD, POD],
-        "run": random.choice(RUNS),
-        "warnings": ["FailedScheduling: Insufficient nvidia.com/gpu"],
-    }
+    warnings = ["FailedScheduling: Insufficient nvidia.com/gpu"]
+    body = {"pods": [POD, POD], "run": random.choice(RUNS), "warnings": warnings}
     return mutate.json_bytes(mutate.tree(body, random, 6))
 
 

@@ -73,53 +73,21 @@ def read_config(data: bytes) -> None:
 
 
 YAMLS = [yaml.safe_dump(shape.model_dump(mode="json")).encode() for shape in (GPT, LLAMA)]
+_SCALING = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+
+
+def config(kind: str, hidden: int, **more: Any) -> dict[str, Any]:
+    """As `config.json` of most families has them."""
+    sizes = {"num_attention_heads": 32, "num_hidden_layers": 32, "vocab_size": 32000, "num_key_value_heads": 8}
+    return {"model_type": kind, "hidden_size": hidden, "intermediate_size": 11008, **sizes, **more}
+
+
 CONFIGS: list[Any] = [
-    {
-        "model_type": "llama",
-        "hidden_size": 4096,
-        "num_attention_heads": 32,
-        "num_hidden_layers": 32,
-        "vocab_size": 32000,
-        "intermediate_size": 11008,
-        "num_key_value_heads": 8,
-        "rms_norm_eps": 1e-5,
-        "max_position_embeddings": 8192,
-        "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
-    },
+    config("llama", 4096, rms_norm_eps=1e-5, max_position_embeddings=8192, rope_scaling=_SCALING),
     {"model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 12, "vocab_size": 50257, "n_positions": 1024},
-    {
-        "model_type": "opt",
-        "hidden_size": 768,
-        "num_attention_heads": 12,
-        "num_hidden_layers": 12,
-        "vocab_size": 50272,
-        "ffn_dim": 3072,
-        "max_position_embeddings": 2048,
-        "word_embed_proj_dim": 768,
-        "do_layer_norm_before": True,
-    },
-    {
-        "model_type": "mixtral",
-        "hidden_size": 4096,
-        "num_attention_heads": 32,
-        "num_hidden_layers": 32,
-        "vocab_size": 32000,
-        "intermediate_size": 14336,
-        "num_key_value_heads": 8,
-        "num_local_experts": 8,
-        "num_experts_per_tok": 2,
-    },
-    {
-        "model_type": "qwen3",
-        "hidden_size": 2048,
-        "num_attention_heads": 16,
-        "num_hidden_layers": 28,
-        "vocab_size": 151936,
-        "intermediate_size": 6144,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "rope_theta": 1000000,
-    },
+    config("opt", 768, ffn_dim=3072, max_position_embeddings=2048, word_embed_proj_dim=768),
+    config("mixtral", 4096, num_local_experts=8, num_experts_per_tok=2),
+    config("qwen3", 2048, head_dim=128, rope_theta=1000000),
 ]
 
 
@@ -139,21 +107,14 @@ def no_files(body: Any, random: Random) -> Any:
     return json.loads(json.dumps(body).replace("list:", "list "))
 
 
+_OF_GRPO = {"algorithm": "grpo:kl_coefficient=0.001", "group": 4, "lengths": "lognormal:mean=10,sigma=0.6,cap=24"}
 WORKLOADS = [
     {
-        "workload": SMOKE.model_dump(mode="json"),
+        "workload": workload.model_dump(mode="json"),
         "layout": TWO_RANKS.model_dump(mode="json"),
-        "changes": {"rollouts": 8, "micro_batch": 2},
-    },
-    {
-        "workload": grpo_workload().model_dump(mode="json"),
-        "layout": TWO_RANKS.model_dump(mode="json"),
-        "changes": {
-            "algorithm": "grpo:kl_coefficient=0.001",
-            "group": 4,
-            "lengths": "lognormal:mean=10,sigma=0.6,cap=24",
-        },
-    },
+        "changes": changes,
+    }
+    for workload, changes in ((SMOKE, {"rollouts": 8, "micro_batch": 2}), (grpo_workload(), _OF_GRPO))
 ]
 
 

@@ -9,101 +9,54 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+_WHOLE = (
+    0,
+    1,
+    2,
+    3,
+    7,
+    64,
+    255,
+    256,
+    65535,
+    65536,
+    1 << 20,
+    1 << 24,
+    1 << 31,
+    1 << 32,
+    1 << 48,
+    1 << 53,
+    1 << 63,
+    1 << 64,
+)
+_HUGE = (10**18, 10**30, 10**308, 10**400, -(10**400), 10**4200)
+_PARTS = (-0.0, 0.5, 0.1, 1e-9, 1e-300, 5e-324, 1e300, 1.7976931348623157e308, -1e308, 1e17, 1e16 + 2)
+_WORDS = (
+    "a 0 1 -1 1e400 nan inf null true 1e9 0x10 1_000 ../../etc/passwd /dev/zero /dev/stdin list:/etc/passwd ~root $(id) "
+    "`id` ${HOME} %s%n {0} =cmd() <script> | \\ ' \""
+)
+_TEXTS = ("", " ", "\n", "\0", "\x1b[2J", "\u202e", "\ufeff", "\ud800", "\U0001f600", "é" * 100, "a" * 10_000)
+_NESTS = (
+    [],
+    {},
+    [None],
+    [[]],
+    {"": None},
+    {"a": {"a": {"a": {}}}},
+    [0] * 1000,
+    {"kind": "constant"},
+    [[[[[[[[[[]]]]]]]]]],
+)
 #: Values that broke programs before: of every type, at every edge.
 VALUES: tuple[Any, ...] = (
-    *(None, True, False, 0, 1, -1, 2, 3, 7, 64, 65, 127, 128, 255, 256, 65535, 65536, 1 << 20, (1 << 20) + 1, 1 << 24),
-    *(
-        (1 << 31) - 1,
-        1 << 31,
-        (1 << 32) - 1,
-        1 << 48,
-        (1 << 48) + 1,
-        (1 << 53) + 1,
-        (1 << 63) - 1,
-        1 << 63,
-        1 << 64,
-        10**18,
-    ),
-    *(10**30, 10**308, 10**400, -(10**400), -(1 << 63), 10**4200),
-    *(0.0, -0.0, 0.5, 1.0, 1e-9, 1e-300, 5e-324, 1e300, 1.7976931348623157e308, -1e308, 1e17, 1e16 + 2, 0.1),
-    *(float("nan"), float("inf"), float("-inf")),
-    *(
-        "",
-        " ",
-        "\n",
-        "\0",
-        "a",
-        "0",
-        "1",
-        "-1",
-        "1e400",
-        "nan",
-        "inf",
-        "null",
-        "true",
-        "9" * 400,
-        "9" * 5000,
-        "1e9",
-        "0x10",
-        "1_000",
-    ),
-    *(
-        "../../etc/passwd",
-        "/dev/zero",
-        "/dev/stdin",
-        "list:/etc/passwd",
-        "~root",
-        "$(id)",
-        "`id`",
-        "${HOME}",
-        "%s%n",
-        "{0}",
-    ),
-    *(
-        "\x1b[2J",
-        "\u202e",
-        "\ufeff",
-        "\ud800",
-        "\U0001f600",
-        "é" * 100,
-        "a" * 10_000,
-        "=cmd()",
-        "<script>",
-        "|",
-        "\\",
-        "'",
-        '"',
-    ),
-    *(
-        [],
-        {},
-        [None],
-        [[]],
-        {"": None},
-        {"a": {"a": {"a": {}}}},
-        [0] * 1000,
-        {"kind": "constant"},
-        [[[[[[[[[[]]]]]]]]]],
-    ),
+    *(None, True, False, float("nan"), float("inf"), float("-inf"), *_HUGE, *_PARTS),
+    *(sign * whole + more for whole in _WHOLE for sign in (1, -1) for more in (-1, 0, 1)),
+    *("9" * 400, "9" * 5000, *_WORDS.split(), *_TEXTS, *_NESTS),
 )
-BYTES = (
-    b"\0",
-    b"\xff",
-    b"\xfe\xff",
-    b"\xed\xa0\x80",
-    b"\xef\xbb\xbf",
-    b"\x1b[2J",
-    b"\n",
-    b"\r\n",
-    b'"',
-    b"{",
-    b"[",
-    b",",
-    b"|",
-    b"\t",
-    b"-",
-    b"9" * 400,
-)
+#: characters that end, quote or hide
+STRANGE = (0, 9, 10, 13, 27, 34, 44, 47, 58, 92, 124, 127, 160, 0x202E, 0xD800, 0xFEFF, 0x1F600)
+_BYTES = "00 ff feff eda080 efbbbf 1b5b324a 0a 0d0a 22 7b 5b 2c 7c 09 2d"
+BYTES = (*map(bytes.fromhex, _BYTES.split()), b"9" * 400)
 
 
 def json_bytes(value: Any) -> bytes:
@@ -147,9 +100,8 @@ def _change(holder: Any, key: Any, random: Random, places: list[tuple[Any, Any]]
         if len(str(other.get(name) if isinstance(other, dict) else "")) < 10_000 and _has(other, name):
             holder[key] = copy.deepcopy(other[name])
     elif kind < 0.88 and isinstance(holder, dict):
-        holder[random.choice(("", "schema", "kind", "name", "extra", "__class__", "\x1b[2J", "a" * 300))] = (
-            random.choice(VALUES)
-        )
+        name = random.choice(("", "schema", "kind", "name", "extra", "__class__", "\x1b[2J", "a" * 300))
+        holder[name] = random.choice(VALUES)
     elif kind < 0.94 and isinstance(holder, list) and len(holder) < 5000:
         holder.insert(key, copy.deepcopy(holder[key]))
     elif isinstance(holder, list) and len(holder) > 1:
@@ -167,18 +119,8 @@ def _near(value: Any, random: Random) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
-        return random.choice(
-            (
-                value + 1,
-                value - 1,
-                -value,
-                value * 2,
-                value * 10**6,
-                value * 10**12,
-                value // 2,
-                float(max(-(10**300), min(value, 10**300))),
-            )
-        )
+        near = (value + 1, value - 1, -value, value * 2, value * 10**6, value * 10**12, value // 2)
+        return random.choice((*near, float(max(-(10**300), min(value, 10**300)))))
     if isinstance(value, float):
         return random.choice((-value, value * 1e9, value * 1e-9, value + 1, str(value), 0.0))
     if isinstance(value, str):
@@ -191,23 +133,16 @@ def text(value: str, random: Random) -> str:
     for _ in range(random.randint(1, 3)):
         at, end = sorted((random.randint(0, len(value)), random.randint(0, len(value))))
         end = min(end, at + 20)
-        piece = random.choice(VALUES)
-        value = random.choice(
-            (
-                value[:at] + value[end:],
-                value[:at] + str(piece)[:500] + value[at:],
-                value[:at] + str(piece)[:500] + value[end:],
-                value[:at] + value[at:end] * random.choice((2, 3, 50)) + value[end:],
-                value[:at]
-                + chr(
-                    random.choice(
-                        (0, 9, 10, 13, 27, 34, 44, 47, 58, 92, 124, 127, 160, 0x202E, 0xD800, 0xFEFF, 0x1F600)
-                    )
-                )
-                + value[at:],
-                value.upper() if random.random() < 0.5 else value[::-1],
-            )
+        piece, strange = str(random.choice(VALUES))[:500], chr(random.choice(STRANGE))
+        before, middle, after = value[:at], value[at:end], value[end:]
+        ways = (
+            before + after,
+            before + piece + middle + after,
+            before + piece + after,
+            before + strange + middle + after,
         )
+        again = before + middle * random.choice((2, 3, 50)) + after
+        value = random.choice((*ways, again, value.upper() if random.random() < 0.5 else value[::-1]))
     return value
 
 

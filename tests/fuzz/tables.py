@@ -50,13 +50,8 @@ def cells_changed(data: bytes, random: Random, markdown: bool = False) -> bytes:
         row = random.choice(rows)
         if row:
             at = random.randrange(len(row))
-            row[at] = random.choice(
-                (
-                    mutate.text(row[at], random),
-                    str(random.choice(mutate.VALUES))[:1000],
-                    str(10.0 ** random.randint(-320, 308)),
-                )
-            )
+            near, strange = mutate.text(row[at], random), str(random.choice(mutate.VALUES))[:1000]
+            row[at] = random.choice((near, strange, str(10.0 ** random.randint(-320, 308))))
     out = io.StringIO()
     csv.writer(out).writerows(rows)
     text = out.getvalue().encode(errors="replace")

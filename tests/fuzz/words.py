@@ -18,16 +18,8 @@ from tests.fuzz import mutate
 DURATIONS = ("90", "90s", "20m", "1h30m", "1.5h", "100h20m10s")
 SIZES = ("16g", "512m", "1.5GiB", "64 gb", "1024", "2TiB")
 WORDS = (
-    "3%",
-    "2.5 %",
-    "8..1024",
-    "all",
-    "4",
-    "16Gi",
-    "500m",
-    "2e3",
+    *("3%", "2.5 %", "8..1024", "all", "4", "16Gi", "500m", "2e3", "fixed:512"),
     "lognormal:mean=512,sigma=0.6,cap=4096,at-cap=0.1",
-    "fixed:512",
 )
 
 

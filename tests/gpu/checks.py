@@ -27,7 +27,7 @@ USUAL_DEVICE = "A100-SXM-80GB"
 Device = Literal["cpu", "cuda"]
 
 
-def manifest_of(backend: str, iterations: int = 2, **changes: Any) -> Manifest:
+def gpu_manifest(backend: str, iterations: int = 2, **changes: Any) -> Manifest:
     """One CUDA rank of SIZE in bf16, but for what is given."""
     given: dict[str, Any] = {"device": "cuda", "precision": "bf16", "workload": WORKLOAD, **changes}
     return one_manifest(backend, given.pop("size", SIZE), 1, iterations, **given)
@@ -48,7 +48,7 @@ def agreement_manifest(backend: str, device: Device, vocabulary: int = VOCABULAR
     work: dict[str, Any] = {"prompt_tokens": PROMPT_TOKENS, "new_tokens": NEW_TOKENS, "rollouts": ROWS}
     work.update(micro_batch=ROWS // 2, optimizer={"learning_rate": 1e-4})
     layout: dict[str, Any] = {"zero_stage": (2,)} if backend == "deepspeed" else {"distributed_optimizer": False}
-    return manifest_of(backend, size=shape, device=device, workload=work, layout=layout)
+    return gpu_manifest(backend, size=shape, device=device, workload=work, layout=layout)
 
 
 def run_check(name: str, manifest: Manifest, variables: Mapping[str, str] | None = None) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from suite.worker.world import World, join, leave
 from tests.worker.engines.batches import even_batch, loss_of
 
 STEPS, ROWS, PROMPT_TOKENS, NEW_TOKENS = 4, 8, 8, 24
-#: the shape whose weights are carried from one engine to the other: that of megatron/test_layouts.py, wider
+#: the shape whose weights are carried from one engine to the other
 HIDDEN, LAYERS = 256, 4
 #: a loss scale that overflows fp16 in the first step, as a power of two
 OVERFLOWING_SCALE_POWER = 40
@@ -128,7 +128,7 @@ def _uuids(device: torch.device) -> dict[str, str]:
 
 def agreement(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, Any]:
     """Optimizer steps of both engines in the manifest's precision, and of DeepSpeed in fp32, from equal weights."""
-    from tests.worker.engines.megatron import test_layouts
+    from tests.worker.engines.megatron.families import load_checkpoint, weights_of
 
     whole = {**manifest["layout"], "zero_stage": 0}  # nothing to shard, and what Megatron takes
     in_fp32 = {**manifest["measure"], "precision": "fp32"}
@@ -140,11 +140,7 @@ def agreement(manifest: dict[str, Any], folder: Path, world: World) -> dict[str,
             parameter.copy_(rounded[name])
     # Last, because on a CPU Megatron's patches change torch for the whole process.
     megatron = _engine({**manifest, "layout": whole}, world, "megatron")
-    with torch.no_grad(), mock.patch.multiple(test_layouts, HIDDEN=HIDDEN, LAYERS=LAYERS):
-        test_layouts.copy_weights(deepspeed._policy, megatron._model)
-        for name, parameter in megatron._model.named_parameters():
-            if name.startswith("value_head"):
-                parameter.copy_(rounded[name])
+    load_checkpoint(megatron._model, manifest["size"], weights_of(deepspeed._policy))
     megatron._optimizer.reload_model_params()
     return {
         name: _steps(engine, manifest, world)

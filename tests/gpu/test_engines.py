@@ -8,7 +8,7 @@ import pytest
 
 from suite.spec.manifest import Manifest
 from tests.gpu import judge
-from tests.gpu.checks import agreement_manifest, manifest_of, predicted_states, run_check, run_together
+from tests.gpu.checks import agreement_manifest, gpu_manifest, predicted_states, run_check, run_together
 from tests.gpu.rank import STEPS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(180)]
@@ -31,7 +31,7 @@ def test_compiled_kernels_change_no_result(device: dict[str, Any]) -> None:
 
 
 def test_a_packed_row_is_one_kernel_whose_results_are_those_of_each_sample_alone(device: dict[str, Any]) -> None:
-    told = run_check("packed", manifest_of("deepspeed"))
+    told = run_check("packed", gpu_manifest("deepspeed"))
     assert "variable-length" in told["kernel"]
     assert len(told["distances"]) == 4 and max(told["distances"]) < 2e-2  # a few roundings of bf16
 
@@ -45,7 +45,7 @@ def held(device: dict[str, Any]) -> dict[tuple[str, bool], dict[str, Any]]:
 
 
 def offloading(backend: str, offloaded: bool) -> Manifest:
-    return manifest_of(backend, layout={"offload_optimizer": offloaded})
+    return gpu_manifest(backend, layout={"offload_optimizer": offloaded})
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -59,7 +59,7 @@ def test_an_offloaded_optimizer_leaves_the_device_as_predicted(
 @pytest.fixture(scope="module")
 def skipped(device: dict[str, Any]) -> dict[str, list[Any]]:
     """Skipped optimizer steps by iteration, from a loss scale that overflows."""
-    manifests = [manifest_of(backend, precision="fp16") for backend in BACKENDS]
+    manifests = [gpu_manifest(backend, precision="fp16") for backend in BACKENDS]
     results = run_together([("overflow", manifest) for manifest in manifests])
     return {backend: told["skipped_steps"] for backend, told in zip(BACKENDS, results, strict=True)}
 

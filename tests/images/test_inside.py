@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from docker.errors import APIError
 
 from suite.images.inside import copy_out, look_inside
 from suite.spec.base import UsageError
@@ -17,8 +18,8 @@ from suite.spec.base import UsageError
 class Runtime:
     """Gives these pieces, whatever is asked for."""
 
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self.pieces = pieces
+    def __init__(self, pieces: Iterable[bytes], refusal: Exception | None = None) -> None:
+        self.pieces, self.refusal = pieces, refusal
         self.removed: list[str] = []
 
     def create_host_config(self, **asked: Any) -> dict[str, Any]:
@@ -27,7 +28,9 @@ class Runtime:
     def create_container(self, image: str, **asked: Any) -> dict[str, str]:
         return {"Id": "made"}
 
-    def start(self, container: str) -> None: ...
+    def start(self, container: str) -> None:
+        if self.refusal is not None:
+            raise self.refusal
 
     def wait(self, container: str, timeout: int) -> dict[str, int]:
         return {"StatusCode": 0}
@@ -80,4 +83,19 @@ def test_an_image_that_talks_without_end_is_not_listened_to() -> None:
     runtime = Runtime(ENDLESS)
     with pytest.raises(UsageError, match="what image tells of itself has more than"):
         look_inside(runtime, "image")
+    assert runtime.removed == ["made"]
+
+
+def test_an_image_without_the_suite_is_told_by_what_it_lacks_and_what_to_do() -> None:
+    refused = (
+        "failed to create task for container: OCI runtime create failed: runc create failed: "
+        'unable to start container process: exec: "/opt/suite/bin/python": stat /opt/suite/bin/python: no such file or '
+        "directory: unknown"
+    )
+    error = APIError("400 Client Error for http+docker://localhost/start: Bad Request", explanation=refused)
+    runtime = Runtime((), error)
+    words = r'debian:12 cannot be run: exec: "/opt/suite/bin/python".*suite images build'
+    with pytest.raises(UsageError, match=words) as told:
+        look_inside(runtime, "debian:12")
+    assert "400 Client Error" not in str(told.value)
     assert runtime.removed == ["made"]

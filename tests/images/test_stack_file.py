@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from suite.cli.app import app
 from suite.conduct.cluster.image_file import file_digest
 from suite.conduct.cluster.machine import ClusterMachine, cluster_machine
 from suite.images.stack_file import StackFile, beside, of_image, of_interpreter, read_stack
 from suite.spec.base import UsageError
+from tests.command import suite
 from tests.images.test_inside import Runtime
 
 #: what the image of trlx's NeMo trainer has, as its own interpreters would answer; torch is NVIDIA's own build
@@ -34,12 +34,6 @@ class Answering(Runtime):
 
     def inspect_image(self, image: str) -> dict[str, str]:
         return {"Id": "sha256:" + "1" * 64}
-
-
-def run(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        app(arguments, prog_name="suite")
-    return int(ended.value.code or 0)
 
 
 @pytest.fixture
@@ -121,22 +115,20 @@ def test_an_image_without_a_stack_is_refused() -> None:
         of_image(Answering(None), "foreign:1", None)  # type: ignore[arg-type]
 
 
-def test_the_command_prints_it_or_writes_it_beside_the_file(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("images", "stack", "--python", sys.executable) == 0
-    printed = StackFile.model_validate_json(capsys.readouterr().out)
+def test_the_command_prints_it_or_writes_it_beside_the_file(image: Path) -> None:
+    done = suite("images", "stack", "--python", sys.executable)
+    printed = StackFile.model_validate_json(done.stdout)
     assert printed.file is None and "pytest" in printed.packages
-    assert run("images", "stack", "--python", sys.executable, "--file", str(image)) == 0
-    assert re.search(rf"wrote {image}\.stack\.json: \d+ packages", capsys.readouterr().out)
+    done = suite("images", "stack", "--python", sys.executable, "--file", image)
+    assert re.search(rf"wrote {image}\.stack\.json: \d+ packages", done.output)
     assert read_stack(beside(image)).file == file_digest(image)
 
 
-def test_a_submission_of_a_trainer_needs_nothing_typed(
-    image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_submission_of_a_trainer_needs_nothing_typed(image: Path, tmp_path: Path) -> None:
     command = ("submit", "slurm", "--preset", "trlx-ds-chat", "--backend", "trlx-nemo", "--size", "1.3B-trlx")
-    rest = ("--image", str(image), "--dry-run", "--runs", str(tmp_path / "runs"))
-    assert run(*command, *rest) == 2
-    assert "give --stack torch=VERSION" in capsys.readouterr().err
+    rest = ("--image", image, "--dry-run", "--runs", tmp_path / "runs")
+    done = suite(*command, *rest)
+    assert done.exit_code == 2 and "give --stack torch=VERSION" in done.stderr
     write(image)
-    assert run(*command, *rest) == 0
-    assert "would be sent" in capsys.readouterr().out
+    done = suite(*command, *rest)
+    assert done.exit_code == 0 and "would be sent" in done.stdout

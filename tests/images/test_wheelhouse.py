@@ -79,35 +79,30 @@ def test_a_second_call_builds_deepspeed_no_more(project: Project, monkeypatch: p
     pip = ScriptedPip(monkeypatch, WHEELS)
     wheelhouse.fill_wheelhouse(project, ENGINES)
     built = sum(call[0] == "wheel" for call in pip.calls)
+    hashed = {Path(call[-1]).name for call in pip.calls if "--require-hashes" in call}
+    assert hashed == {"driver.lock", "uv.lock", "sbom.lock"}, "the driver and the tools"
     wheelhouse.fill_wheelhouse(project, ENGINES)
     assert built == sum(call[0] == "wheel" for call in pip.calls) == 1
 
 
-def test_the_driver_and_the_tools_are_fetched_by_their_hashes(
-    project: Project, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        (
+            {"download": ("torch-2.13.0-cp311-cp311-linux_x86_64.whl", WHEELS["download"][1])},
+            *("", "no CPU build of torch; point pip at one"),
+        ),
+        ({"wheel": ()}, "", r"no wheel of deepspeed 0\.19\.8"),
+        (
+            {"download": (), "wheel": ()},
+            "Looking around\nERROR: No matching distribution found for uv==0\n\n",
+            "pip download cannot fill the wheelhouse: ERROR: No matching distribution",
+        ),
+    ],
+)
+def test_what_is_missing_is_told_in_one_line(
+    project: Project, monkeypatch: pytest.MonkeyPatch, changes: dict[str, tuple[str, ...]], error: str, words: str
 ) -> None:
-    pip = ScriptedPip(monkeypatch, WHEELS)
-    wheelhouse.fill_wheelhouse(project, ENGINES)
-    hashed = {Path(call[-1]).name for call in pip.calls if "--require-hashes" in call}
-    assert hashed == {"driver.lock", "uv.lock", "sbom.lock"}
-
-
-def test_a_cuda_build_of_torch_is_refused_with_the_way_to_the_other(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wheels = {**WHEELS, "download": ("torch-2.13.0-cp311-cp311-linux_x86_64.whl", WHEELS["download"][1])}
-    ScriptedPip(monkeypatch, wheels)
-    with pytest.raises(UsageError, match="no CPU build of torch; point pip at one"):
-        wheelhouse.fill_wheelhouse(project, ENGINES)
-
-
-def test_what_pip_could_not_do_is_its_last_line(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    ScriptedPip(monkeypatch, {}, error="Looking around\nERROR: No matching distribution found for uv==0\n\n")
-    with pytest.raises(UsageError, match="pip download cannot fill the wheelhouse: ERROR: No matching distribution"):
-        wheelhouse.fill_wheelhouse(project, ENGINES)
-
-
-def test_a_wheel_that_is_missing_is_named(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    ScriptedPip(monkeypatch, {**WHEELS, "wheel": ()})
-    with pytest.raises(UsageError, match=r"no wheel of deepspeed 0\.19\.8"):
+    ScriptedPip(monkeypatch, {**WHEELS, **changes}, error)
+    with pytest.raises(UsageError, match=words):
         wheelhouse.fill_wheelhouse(project, ENGINES)

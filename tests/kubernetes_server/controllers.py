@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
 
+from kubernetes.client import CoreV1Api
+
 from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.kubernetes.client import Cluster, Refused
 
@@ -22,7 +24,7 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 TICK_SECONDS = 0.2
 
 
-def pod_of_job(job: dict[str, Any], index: int) -> dict[str, Any]:
+def _pod_of(job: dict[str, Any], index: int) -> dict[str, Any]:
     """The pod of one completion of an Indexed Job: with its number, its name in the network and its owner."""
     name = job["metadata"]["name"]
     template = copy.deepcopy(job["spec"]["template"])
@@ -33,30 +35,14 @@ def pod_of_job(job: dict[str, Any], index: int) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", **template}
 
 
-def waited_seconds(job: dict[str, Any]) -> float:
-    """How long a Job has been there."""
-    return time.time() - datetime.fromisoformat(job["metadata"]["creationTimestamp"]).timestamp()
-
-
-def set_end(cluster: Cluster, job: dict[str, Any], kind: str, reason: str, message: str) -> None:
-    """Say in a Job's status that it is over."""
-    condition = {"type": kind, "status": "True", "reason": reason, "message": message}
-    cluster.patch("Job", f"{job['metadata']['name']}/status", {"status": {"conditions": [condition]}})
-
-
-def delete_owned(cluster: Cluster, uid: str, kinds: tuple[str, ...]) -> None:
-    """Delete what a Job owns."""
-    for kind in kinds:
-        for body in cluster.find(kind):
-            if any(owner["uid"] == uid for owner in body["metadata"].get("ownerReferences", ())):
-                cluster.delete(kind, body["metadata"]["name"])
-
-
 class Controllers:
-    """Play the controllers of one namespace until told to stop. ``node``: the name of the node that takes all pods."""
+    """Play the controllers of one namespace until told to stop.
 
-    def __init__(self, cluster: Cluster, node: str) -> None:
-        self._cluster, self._node = cluster, node
+    ``node``: the name of the node that takes all pods; with none they wait, and ``waits`` says why.
+    """
+
+    def __init__(self, cluster: Cluster, node: str | None, waits: str = "") -> None:
+        self._cluster, self._node, self._waits = cluster, node, waits
         self._jobs: dict[str, dict[str, Any]] = {}
         self._stopped = threading.Event()
         self._trouble: list[BaseException] = []
@@ -85,7 +71,10 @@ class Controllers:
     def _look_round(self) -> None:
         jobs = {job["metadata"]["uid"]: job for job in self._cluster.find("Job")}
         for uid in set(self._jobs) - set(jobs):
-            delete_owned(self._cluster, uid, ("Pod", "ConfigMap", "Service"))
+            for kind in ("Pod", "ConfigMap", "Service"):
+                for body in self._cluster.find(kind):
+                    if _is_owned(body, uid):
+                        self._cluster.delete(kind, body["metadata"]["name"])
             del self._jobs[uid]
         for uid, job in jobs.items():
             if uid not in self._jobs:
@@ -93,16 +82,36 @@ class Controllers:
             if not job.get("status", {}).get("conditions"):
                 self._go_on(job)
             self._jobs[uid] = job
+        self._place_readers()
 
     def _begin(self, job: dict[str, Any]) -> None:
         for index in range(job["spec"]["completions"]):
-            body = pod_of_job(job, index)
-            body["spec"]["nodeName"] = self._node
+            body = _pod_of(job, index)
+            if self._node is not None:
+                body["spec"]["nodeName"] = self._node
             try:
                 self._cluster.create(body)
+                if self._node is None:
+                    self._leave_waiting(body["metadata"]["name"])
             except Refused as error:
                 if error.status != 409:  # made when the server's answer was lost
                     raise
+
+    def _leave_waiting(self, pod: str) -> None:
+        why = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": self._waits}
+        self._cluster.patch("Pod", f"{pod}/status", {"status": {"phase": "Pending", "conditions": [why]}})
+        about = {"kind": "Pod", "name": pod, "namespace": self._cluster.namespace}
+        event = {"reason": "FailedScheduling", "message": self._waits, "type": "Warning", "involvedObject": about}
+        # it stays when the pod is gone
+        self._cluster.create({"apiVersion": "v1", "kind": "Event", "metadata": {"name": f"{pod}-waits"}, **event})
+
+    def _place_readers(self) -> None:
+        """Pods that bring home what is on a claim have no Job."""
+        for body in self._cluster.find("Pod", labelSelector="suite/role=reader"):
+            if not body["spec"].get("nodeName") and self._node is not None:
+                binding = {"metadata": body["metadata"], "target": {"kind": "Node", "name": self._node}}
+                core = CoreV1Api(self._cluster._api)
+                core.create_namespaced_binding(self._cluster.namespace, binding, _preload_content=False)
 
     def _go_on(self, job: dict[str, Any]) -> None:
         uid, nodes = job["metadata"]["uid"], job["spec"]["completions"]
@@ -112,19 +121,25 @@ class Controllers:
             self._end(job, "Failed", "PodFailurePolicy", "a pod failed or was deleted")
         elif phases.count("Succeeded") == nodes:
             self._end(job, "Complete", "", "")
-        elif waited_seconds(job) > job["spec"]["activeDeadlineSeconds"]:
+        elif _seconds_of(job) > job["spec"]["activeDeadlineSeconds"]:
             self._end(job, "Failed", "DeadlineExceeded", "Job was active longer than specified deadline")
 
     def _end(self, job: dict[str, Any], kind: str, reason: str, message: str) -> None:
         """What still runs of a failed Job is deleted, and its logs with it."""
         try:
-            set_end(self._cluster, job, kind, reason, message)
+            condition = {"type": kind, "status": "True", "reason": reason, "message": message}
+            self._cluster.patch("Job", f"{job['metadata']['name']}/status", {"status": {"conditions": [condition]}})
         except Refused as error:
             if error.status != 404:  # deleted meanwhile
                 raise
         for pod in self._cluster.find("Pod"):
             if _is_owned(pod, job["metadata"]["uid"]) and pod["status"].get("phase") in ("Pending", "Running"):
                 self._cluster.delete("Pod", pod["metadata"]["name"])
+
+
+def _seconds_of(job: dict[str, Any]) -> float:
+    """How long a Job has been there."""
+    return time.time() - datetime.fromisoformat(job["metadata"]["creationTimestamp"]).timestamp()
 
 
 def _is_owned(body: dict[str, Any], uid: str) -> bool:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import Result
 from kubernetes import client, config
-from typer.testing import CliRunner, Result
 
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle
 from suite.bundle.verify import verify
-from suite.cli.app import app
 from suite.conduct.cluster import standing as clusters
 from suite.launch.kubernetes import scheduler
 from suite.launch.kubernetes.client import Cluster, connect
+from tests.command import suite
 from tests.kubernetes_server.server import Server
 
 WORK = ("--backend", "deepspeed", "--size", "1M", "--workload", "cpu", "--repeats", "1", "--warmup", "1")
@@ -38,7 +37,7 @@ class Field:
         return connect()
 
     def suite(self, *arguments: str) -> Result:
-        return CliRunner().invoke(app, [*arguments, "--runs", str(self.runs)], catch_exceptions=False)
+        return suite(*arguments, "--runs", self.runs)
 
     def command(self, *more: str, script: dict[str, Any] | None = None, iterations: int = 5) -> list[str]:
         scripted = ["--env", f"SUITE_SCRIPT={json.dumps(script)}"] if script else []
@@ -71,10 +70,3 @@ def quick_looks(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.1) -> None:
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, seconds)
     monkeypatch.setattr(clusters.wait_until_over, "__defaults__", (seconds,))
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

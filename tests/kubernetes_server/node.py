@@ -31,7 +31,7 @@ NAME = "127.0.0.1"
 VARIABLE = "SUITE_TEST_KUBELET"
 PROGRAMS = ("kubelet", "pause")
 PLUGINS = Path("/usr/lib/cni")
-START_SECONDS, END_SECONDS = 60.0, 60.0
+START_SECONDS, END_SECONDS = 120.0, 120.0
 #: what every node of the machine holds while it lives
 LOCK = Path("/run/suite-test-nodes.lock")
 GROUPS = Path("/sys/fs/cgroup")
@@ -70,7 +70,7 @@ def missing() -> list[str]:
     """What a node would need and this machine lacks; empty where one can be started."""
     lacks = [name for name in ("containerd", "ctr", "runc", "ip", "iptables") if shutil.which(name) is None]
     lacks += [f"{PLUGINS / name}" for name in ("bridge", "host-local", "loopback") if not (PLUGINS / name).exists()]
-    lacks += [f"{_built(name)} (make test-kubelet builds it)" for name in PROGRAMS if not _built(name).is_file()]
+    lacks += [f"{_built(name)} (make test-all builds it)" for name in PROGRAMS if not _built(name).is_file()]
     return [*lacks, *(["root"] if os.geteuid() != 0 else [])]
 
 

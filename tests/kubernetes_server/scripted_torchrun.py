@@ -18,7 +18,7 @@ PYTHON = "/opt/environment/bin/python"
 WORKER = "/opt/scripted_worker.py"
 
 
-def rank_commands(command: list[str], python: str, worker: str) -> list[tuple[list[str], dict[str, str]]]:
+def rank_commands(command: list[str]) -> list[tuple[list[str], dict[str, str]]]:
     """Command and own variables of each rank that torchrun's ``command`` would start on its node."""
     options = dict(word[2:].split("=", 1) for word in command if word.startswith("--") and "=" in word)
     per_node, node, nodes = int(options["nproc_per_node"]), int(options["node_rank"]), int(options["nnodes"])
@@ -26,7 +26,7 @@ def rank_commands(command: list[str], python: str, worker: str) -> list[tuple[li
     variables = {"WORLD_SIZE": str(nodes * per_node), "LOCAL_WORLD_SIZE": str(per_node), "MASTER_ADDR": "127.0.0.1"}
     return [
         (
-            [python, worker, *arguments],
+            [PYTHON, WORKER, *arguments],
             {**variables, "MASTER_PORT": "1", "RANK": str(node * per_node + local), "LOCAL_RANK": str(local)},
         )
         for local in range(per_node)
@@ -61,7 +61,7 @@ def main(command: list[str]) -> int:
 
     signal.signal(signal.SIGTERM, told)
     signal.signal(signal.SIGINT, told)
-    commands = rank_commands(command, PYTHON, WORKER)
+    commands = rank_commands(command)
     for argv, variables in commands:
         ranks.append(subprocess.Popen(argv, env={**os.environ, **variables}))
     while True:

@@ -72,7 +72,7 @@ def missing() -> list[str]:
     """What a server would need and this machine lacks; empty where one can be started."""
     lacks = [program for program in ("etcd", "openssl") if shutil.which(program) is None]
     if not program_path().is_file():
-        lacks.append(f"{program_path()} (make test-kubernetes builds it)")
+        lacks.append(f"{program_path()} (make test-all builds it)")
     return lacks
 
 
@@ -98,20 +98,6 @@ def started_server() -> Iterator[Server]:
             store.kill()
             store.wait()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def make_certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1 that nobody vouches for, and its key."""
-    key, certificate = folder / "kubelet.key", folder / "kubelet.crt"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"),
-            *("-keyout", str(key), "-out", str(certificate)),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return certificate, key
 
 
 def _make_keys(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The script that builds programs of Kubernetes makes each once for what it is made from. The compiler is played."""
+"""The script that builds programs of Kubernetes makes each once for all checkouts. The compiler is played."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ import pytest
 from tests.kubernetes_server.server import ROOT
 
 BUILD = ROOT / "tests" / "kubernetes_server" / "build"
-#: writes what it is told to make, and counts
+#: writes what it is told to make, and counts; dies in the middle of it where it is told to
 GO = """#!/bin/sh
 [ "$1" = build ] || { echo "go version $VERSION"; exit; }
 while [ $# -gt 0 ]; do [ "$1" != -o ] || made=$2; shift; done
-echo "made with $VERSION" >"$made"; chmod +x "$made"; echo >>"$COUNT"
+echo >>"$COUNT"
+printf 'made with ' >"$made"
+[ -z "$KILLED" ] || kill -9 $$
+echo "$VERSION" >>"$made"; chmod +x "$made"
 """
 
 
@@ -23,17 +26,30 @@ class Compiler:
     """Its version, and how often it was called."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.version = folder, "1"
+        self.folder, self.version, self.killed = folder, "1", ""
+        self.cache = folder / "cache"
         (folder / "go").write_text(GO)
         (folder / "go").chmod(0o755)
 
-    def build(self, *programs: str) -> int:
+    def build(self, *programs: str, checkout: str = "built") -> int:
         own = {
             "PATH": f"{self.folder}:{os.environ['PATH']}",
             "VERSION": self.version,
+            "KILLED": self.killed,
             "COUNT": str(self.folder / "count"),
+            "SUITE_TEST_CACHE": str(self.cache),
         }
-        return subprocess.run([str(BUILD), str(self.folder / "built"), *programs], env={**os.environ, **own}).returncode
+        command = [str(BUILD), str(self.folder / checkout), *programs]
+        return subprocess.run(command, env={**os.environ, **own}).returncode
+
+    def built(self, checkout: str = "built") -> str:
+        program = self.folder / checkout / "pause"
+        assert os.access(program, os.X_OK)
+        return program.read_text()
+
+    def kept(self) -> Path:
+        (program,) = self.cache.glob("kubernetes/*/pause")
+        return program
 
     def count(self) -> int:
         return len((self.folder / "count").read_text())
@@ -45,18 +61,66 @@ def compiler(tmp_path: Path) -> Compiler:
 
 
 def test_a_program_is_made_once_and_again_by_another_compiler(compiler: Compiler) -> None:
-    for version, count in (("1", 1), ("1", 1), ("2", 2)):
+    for version, count in (("1", 1), ("1", 1), ("2", 2), ("1", 2)):
         compiler.version = version
         assert compiler.build("pause") == 0
         assert compiler.count() == count
-    assert (compiler.folder / "built" / "pause").read_text() == "made with 2\n"
+        assert compiler.built() == f"made with {version}\n"
 
 
 def test_one_whose_origin_is_not_known_is_made_again(compiler: Compiler) -> None:
+    compiler.cache = Path("/dev/null")
     assert compiler.build("pause") == 0
     (compiler.folder / "built" / "pause.made-from").unlink()
     assert compiler.build("pause") == 0
     assert compiler.count() == 2
+
+
+def test_another_checkout_takes_what_was_made_before(compiler: Compiler) -> None:
+    for checkout in ("first", "second"):
+        assert compiler.build("pause", checkout=checkout) == 0
+        assert compiler.built(checkout) == "made with 1\n"
+    assert compiler.count() == 1
+    compiler.kept().write_text("changed")
+    assert compiler.built("second") == "made with 1\n", "its own copy"
+
+
+def test_what_a_checkout_had_before_it_was_kept_is_kept(compiler: Compiler) -> None:
+    cache, compiler.cache = compiler.cache, Path("/dev/null")
+    assert compiler.build("pause") == 0
+    compiler.cache = cache
+    assert compiler.build("pause") == 0
+    assert compiler.build("pause", checkout="second") == 0
+    assert compiler.count() == 1
+
+
+@pytest.mark.parametrize("damage", ["changed", "cut", "without its digest"])
+def test_a_damaged_one_is_made_again_and_kept_whole(compiler: Compiler, damage: str) -> None:
+    assert compiler.build("pause", checkout="first") == 0
+    kept = compiler.kept()
+    if damage == "without its digest":
+        kept.with_name("pause.sha256").unlink()
+    else:
+        kept.write_text("" if damage == "cut" else "made with 3\n")
+    for checkout in ("second", "third"):
+        assert compiler.build("pause", checkout=checkout) == 0
+        assert compiler.built(checkout) == "made with 1\n"
+    assert compiler.count() == 2
+
+
+def test_a_build_that_is_killed_leaves_nothing_that_is_taken(compiler: Compiler) -> None:
+    compiler.killed = "yes"
+    assert compiler.build("pause") != 0
+    assert not list(compiler.cache.glob("kubernetes/*/*"))
+    compiler.killed = ""
+    assert compiler.build("pause") == 0
+    assert compiler.built() == "made with 1\n"
+
+
+def test_a_folder_that_cannot_be_written_is_done_without(compiler: Compiler) -> None:
+    compiler.cache = Path("/dev/null")
+    assert compiler.build("pause") == compiler.build("pause") == 0
+    assert compiler.count() == 1
 
 
 def test_a_program_that_there_is_not_is_bad_usage(compiler: Compiler) -> None:

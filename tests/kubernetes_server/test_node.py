@@ -43,17 +43,6 @@ def test_a_bridge_that_another_node_is_about_to_give_its_address_is_left_alone(m
         subprocess.run(("ip", "link", "delete", first), check=True)
 
 
-def test_a_subnet_in_which_the_machine_has_an_address_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node, "SUBNETS", [199])
-    with_address = ("172.30.199.7/32", "dev", "lo")
-    subprocess.run(("ip", "addr", "add", *with_address), check=True)
-    try:
-        with pytest.raises(RuntimeError, match="all subnets are taken"):
-            node._make_bridge()
-    finally:
-        subprocess.run(("ip", "addr", "delete", *with_address), check=True)
-
-
 def test_logs_of_pods_are_seen_by_their_own_node_alone(tmp_path: Path) -> None:
     for name in ("one", "other"):
         (tmp_path / name).mkdir()

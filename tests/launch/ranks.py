@@ -5,16 +5,24 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from suite.launch import supervise
 from suite.launch.job import Job, JobLimits
 from suite.launch.local import LocalLauncher
 from suite.launch.outcome import Outcome, RunFolder
 from suite.launch.supervise import Patience
 
-QUICK = Patience(grace_seconds=0.3, dump_seconds=0.6, end_seconds=0.5, kill_seconds=5.0, helper_seconds=0.1)
+#: ranks that are to end by themselves, or of SIGTERM, have long enough for it on a busy machine
+QUICK = Patience(grace_seconds=0.3, dump_seconds=3.0, end_seconds=60.0, kill_seconds=60.0, helper_seconds=0.1)
+#: for ranks that do not listen
+STERN = Patience(grace_seconds=0.3, dump_seconds=0.3, end_seconds=0.3, kill_seconds=60.0, helper_seconds=0.1)
 
 REPOSITORY = Path(__file__).parents[2]
 #: whether ranks of a test that does not say are forked
@@ -49,7 +57,29 @@ def event(kind, **fields):
         print("::suite:: " + text, flush=True)
 def fail(kind, *evidence):
     event("failure", failure=kind, phase="train", iteration=3, evidence=list(evidence))
+def meet(kind):
+    # tells an event and waits until all ranks have told it
+    event(kind, phase="train", iteration=3)
+    for other in range(int(os.environ["WORLD_SIZE"])):
+        file = os.path.join(os.environ["EVENTS"], "rank-%d.jsonl" % other)
+        while not os.path.exists(file) or '"' + kind + '"' not in open(file).read():
+            time.sleep(0.02)
 """
+
+
+class Clock:
+    """The driver's clock, which goes on by so many seconds when an event of a kind comes."""
+
+    time = staticmethod(time.time)
+
+    def __init__(self, passing: Mapping[str, float]) -> None:
+        self.passing, self.ahead = passing, 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.ahead
+
+    def take(self, event: dict[str, Any]) -> None:
+        self.ahead += self.passing.get(event["kind"], 0.0)
 
 
 @dataclass
@@ -96,15 +126,29 @@ def make_job(folder: RunFolder, script: str, ranks: int = 1, forked: bool | None
     return Job(
         name="test",
         ranks_per_node=ranks,
-        limits=JobLimits(**{"run_seconds": 30.0, "silence_seconds": 30.0, **limits}),
+        limits=JobLimits(**{"run_seconds": 1000.0, "silence_seconds": 100.0, **limits}),
         **how,
     )
 
 
 def run(
-    root: Path, script: str, ranks: int = 1, patience: Patience = QUICK, forked: bool | None = None, **limits: Any
+    root: Path,
+    script: str,
+    ranks: int = 1,
+    patience: Patience = QUICK,
+    forked: bool | None = None,
+    passing: Mapping[str, float] | None = None,
+    **limits: Any,
 ) -> Ran:
-    ran = Ran(make_folder(root))
+    """``passing``: how many seconds pass for the driver with an event of a kind, so that no test waits for a limit."""
+    ran, clock = Ran(make_folder(root)), Clock(passing or {})
     job = make_job(ran.folder, script, ranks, forked, **limits)
-    ran.outcome = LocalLauncher(patience).run(job, ran.folder, ran.events.append)
+
+    def on_event(event: dict[str, Any]) -> None:
+        ran.events.append(event)
+        clock.take(event)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(supervise, "time", clock)
+        ran.outcome = LocalLauncher(patience).run(job, ran.folder, on_event)
     return ran

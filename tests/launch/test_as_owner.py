@@ -26,9 +26,6 @@ def test_root_becomes_the_owner_and_has_a_name_without_a_passwd_entry(tmp_path: 
     os.chown(tmp_path, 12345, 23456)
     done = run_as_owner(str(tmp_path), "/usr/bin/env", "python3", "-c", WHO)
     assert json.loads(done.stdout) == [12345, 23456, [], "uid-12345"]
-
-
-def test_the_exit_code_is_the_programs(tmp_path: Path) -> None:
     assert run_as_owner(str(tmp_path), "sh", "-c", "exit 7").returncode == 7
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import signal
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
-from suite.launch.classify import RankEnd, Report, RunEnd, classify
+from suite.launch.classify import RankEnd, Report, RunEnd, classify, how
 from suite.launch.next_step import NEXT_STEPS, next_step
 from suite.launch.oom_kills import OomKills
 from suite.launch.outcome import Failure, FailureKind
@@ -27,8 +27,7 @@ REAL_LINES = [
     ("oom_host", "terminate called after throwing an instance of 'std::bad_alloc'"),
     (
         "oom_host",
-        "RuntimeError: [enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: "
-        "you tried to allocate 400000000000 bytes. Error code 12 (Cannot allocate memory)",
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you tried",
     ),
     ("oom_host", "OSError: [Errno 12] Cannot allocate memory"),
     ("oom_host", "cannot allocate memory for thread-local data: ABORT"),
@@ -43,8 +42,7 @@ REAL_LINES = [
     ("driver_mismatch", "RuntimeError: CUDA error: CUDA driver version is insufficient for CUDA runtime version"),
     (
         "port_taken",
-        "RuntimeError: The server socket has failed to listen on any local network address. port: 15001, useIpv6: no, "
-        "code: -98, name: EADDRINUSE, message: address already in use",
+        "RuntimeError: The server socket has failed to listen on any local network address. port: 15001, ...",
     ),
     ("port_taken", "torch.distributed.DistNetworkError: port: 15001, code: -98, name: EADDRINUSE"),
     ("port_taken", "OSError: [Errno 98] Address already in use"),
@@ -69,28 +67,20 @@ REAL_LINES = [
     ("config", "python3: error while loading shared libraries: libpython3.8.so.1.0: cannot open shared object file"),
     (
         "nccl_timeout",
-        "[rank1]:[E1121 02:00:00 ProcessGroupNCCL.cpp:629] [Rank 1] Watchdog caught collective operation timeout: "
-        "WorkNCCL(SeqNum=12, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600029 milliseconds",
+        "[rank1]:[E1121 ProcessGroupNCCL.cpp:629] [Rank 1] Watchdog caught collective operation timeout: ...",
     ),
     ("nccl_timeout", "[Rank 1] Some NCCL operations have failed or timed out. Due to the asynchronous nature of CUDA"),
     ("hang", "RuntimeError: [unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete"),
     (
         "rank_lost",
-        "[rank0]: RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:26795. "
-        "This is typically caused by a remote worker crashing.",
+        "[rank0]: RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:26795.",
     ),
-    (
-        "rank_lost",
-        "RuntimeError: [gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:15578: Connection reset by peer.",
-    ),
+    ("rank_lost", "RuntimeError: [gloo/tcp/pair.cc:537] Read error [127.0.0.1]:15578: Connection reset by peer."),
     ("rank_lost", "RuntimeError: Application timeout caused pair closure"),
     ("rank_lost", "RuntimeError: [gloo/transport/tcp/pair.cc:598] writev [127.0.0.1]:2211: Broken pipe"),
     ("rank_lost", "DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server"),
     ("rank_lost", "misc/socket.cc:58 NCCL WARN Net : Connection closed by remote peer node1<41234>"),
-    (
-        "rank_lost",
-        "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
-    ),
+    ("rank_lost", "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting"),
     ("rank_lost", "RuntimeError: NCCL communicator was aborted on rank 0."),
     ("rank_lost", "RuntimeError: Gloo connectFullMesh failed with [gloo/transport/tcp/pair.cc:144] no error"),
 ]
@@ -112,25 +102,30 @@ def test_a_line_of_a_failed_rank_is_recognised_and_kept_as_proof(kind, line):
 
 
 def test_every_pattern_is_exercised_by_a_real_line():
-    used = {
-        strongest([line], (pattern,), False) is not None and pattern for _, line in REAL_LINES for pattern in PATTERNS
-    }
-    assert used - {False} == set(PATTERNS)
+    for pattern in PATTERNS:
+        assert any(strongest([line], (pattern,), False) for _, line in REAL_LINES), pattern
 
 
-def test_a_missing_module_after_the_start_event_is_no_proof_of_a_wrong_configuration():
-    failure = classify(RunEnd((a_rank(log=("ModuleNotFoundError: No module named 'x'",), started=True),)))
-    assert failure.kind == "unknown"
+TOO_OLD = "UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11040)"
+CLOSED = "RuntimeError: Connection closed by peer [::1]:5"
+WATCHDOG = "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3)"
 
 
-def test_a_warning_is_no_proof():
-    log = ("UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11040)",)
-    assert classify(RunEnd((a_rank(log=log),))).kind == "unknown"
-
-
-def test_a_cause_in_the_log_counts_before_the_closed_connections_around_it():
-    log = ("Connection closed by peer", "RuntimeError: CUDA error: out of memory", "OSError: No space left on device")
-    assert classify(RunEnd((a_rank(log=log),))).kind == "oom_device"
+@pytest.mark.parametrize(
+    ("kind", "rank"),
+    [
+        ("unknown", {"log": ["ModuleNotFoundError: No module named 'x'"]}),
+        ("unknown", {"log": [TOO_OLD]}),
+        ("oom_device", {"log": [CLOSED, "RuntimeError: CUDA error: out of memory", "No space left on device"]}),
+        ("nccl_timeout", {"log": [WATCHDOG], "code": -signal.SIGABRT}),
+        ("rank_lost", {"log": [WATCHDOG], "code": -signal.SIGTERM}),
+        ("unknown", {"code": None, "at": None}),
+        ("unknown", {"code": 0}),
+    ],
+    ids=["import after the start", "a warning", "cause and consequence", "abort", "lost", "nobody knows", "ended well"],
+)
+def test_a_rank_that_said_nothing_is_judged_by_its_log_and_its_end(kind: str, rank: dict[str, Any]) -> None:
+    assert classify(RunEnd((a_rank(**rank),))).kind == kind
 
 
 def test_another_launcher_adds_its_own_texts():
@@ -140,12 +135,41 @@ def test_another_launcher_adds_its_own_texts():
     assert classify(end).kind == "unknown"
 
 
-def test_of_two_ranks_that_ran_out_of_memory_the_first_is_named():
-    ranks = (
-        a_rank(0, reports=[a_report("oom_device", 12.0, "late")]),
-        a_rank(1, reports=[a_report("oom_device", 11.0, "early")]),
-    )
-    assert classify(RunEnd(ranks)).evidence == ("rank 1: early",)
+@pytest.mark.parametrize(
+    ("first", "second", "kind", "evidence"),
+    [
+        (
+            a_rank(0, reports=[a_report("oom_device", 12.0, "late")]),
+            a_rank(1, reports=[a_report("oom_device", 11.0, "early")]),
+            *("oom_device", ("rank 1: early",)),
+        ),
+        (
+            a_rank(0, reports=[a_report("nccl_timeout", 610.0, "Watchdog")]),
+            a_rank(1, code=-signal.SIGKILL, at=611.0),
+            *("rank_lost", ("rank 1 ended by SIGKILL",)),
+        ),
+        (
+            a_rank(0, reports=[a_report("unknown", 10.0, CLOSED)]),
+            a_rank(1, reports=[a_report("unknown", 10.1, "ValueError: shapes differ")]),
+            *("unknown", ("rank 1: ValueError: shapes differ",)),
+        ),
+        (
+            a_rank(0, reports=[a_report("rank_lost", 9.0, "Connection closed by peer")]),
+            a_rank(1, code=3, log=("bye",)),
+            *("unknown", ("rank 1 ended with exit code 3", "rank 1: bye")),
+        ),
+        (
+            a_rank(0, code=-signal.SIGSEGV, log=("last line",)),
+            a_rank(1, at=None),
+            *("rank_lost", ("rank 0 ended by SIGSEGV", "rank 0: last line")),
+        ),
+    ],
+    ids=["the earlier", "killed before a time-out", "an exception", "gone without a word", "a fault of memory"],
+)
+def test_of_two_ranks_the_cause_is_named_whatever_came_first(first, second, kind, evidence):
+    for ranks in ((first, second), (second, first)):
+        failure = classify(RunEnd(ranks, oom_kills=OomKills(0, "a counter")))
+        assert (failure.kind, failure.evidence) == (kind, evidence)
 
 
 def test_the_kernels_out_of_memory_kill_is_told_from_another_kill():
@@ -154,63 +178,30 @@ def test_the_kernels_out_of_memory_kill_is_told_from_another_kill():
     assert killed.kind == "oom_host"
     assert killed.evidence[0] == "rank 1 ended by SIGKILL"
     assert killed.evidence[1] == "the kernel's count of out-of-memory kills (a counter) rose by 1"
-    assert classify(RunEnd(ranks, oom_kills=OomKills(0, "a counter"))).kind == "rank_lost"
-    assert classify(RunEnd(ranks)).kind == "rank_lost"
-
-
-def test_a_segmentation_fault_is_not_blamed_on_memory():
-    failure = classify(RunEnd((a_rank(code=-signal.SIGSEGV, log=("last line",)),), oom_kills=OomKills(1, "a counter")))
-    assert failure.kind == "rank_lost"
-    assert failure.evidence == ("rank 0 ended by SIGSEGV", "rank 0: last line")
-
-
-def test_an_abort_of_the_nccl_watchdog_is_its_time_out():
-    log = ("[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3)",)
-    assert classify(RunEnd((a_rank(code=-signal.SIGABRT, log=log),))).kind == "nccl_timeout"
-
-
-def test_a_lost_rank_explains_its_neighbours_nccl_time_out():
-    ranks = (a_rank(0, reports=[a_report("nccl_timeout", 610.0, "Watchdog")]), a_rank(1, code=-signal.SIGKILL, at=11.0))
-    assert classify(RunEnd(ranks)).kind == "rank_lost"
-
-
-def test_an_exception_on_one_rank_explains_the_closed_connection_on_another_whatever_the_order():
-    ranks = (
-        a_rank(0, reports=[a_report("unknown", 10.0, "RuntimeError: Connection closed by peer [::1]:5")]),
-        a_rank(1, reports=[a_report("unknown", 10.1, "ValueError: shapes differ")]),
-    )
-    assert classify(RunEnd(ranks)).evidence == ("rank 1: ValueError: shapes differ",)
-
-
-def test_a_rank_that_left_without_a_word_explains_the_closed_connection_on_another():
-    ranks = (
-        a_rank(0, reports=[a_report("rank_lost", 10.1, "Connection closed by peer")]),
-        a_rank(1, code=3, log=("bye",)),
-    )
-    failure = classify(RunEnd(ranks))
-    assert failure.kind == "unknown"
-    assert failure.evidence == ("rank 1 ended with exit code 3", "rank 1: bye")
+    for end in (RunEnd(ranks, oom_kills=OomKills(0, "a counter")), RunEnd(ranks)):
+        assert classify(end).kind == "rank_lost"
+    assert classify(RunEnd((a_rank(code=-signal.SIGSEGV),), oom_kills=OomKills(1, "a"))).kind == "rank_lost"
 
 
 def test_a_worker_that_could_not_name_the_kind_is_helped_by_its_own_lines():
     ranks = (a_rank(reports=[a_report("unknown", 10.0, "OSError: [Errno 28] No space left on device")]),)
-    failure = classify(RunEnd(ranks))
+    failure = classify(RunEnd(ranks, phase="score", iteration=7))
     assert (failure.kind, failure.phase, failure.iteration) == ("disk_full", "train", 2)
 
 
-def test_what_ranks_say_once_the_driver_ends_them_is_its_own_doing():
+def test_what_ranks_say_once_the_driver_ends_them_is_its_own_doing_and_what_came_before_explains_it():
     verdict = Failure(kind="timeout", evidence=("too long",))
-    ranks = (
-        a_rank(0, code=-signal.SIGTERM, at=None, reports=[a_report("interrupted", 21.0, "SIGTERM")]),
-        a_rank(1, code=-signal.SIGKILL, at=None),
-    )
-    assert classify(RunEnd(ranks, verdict=verdict, stopped_at=20.0)) == verdict
+    killed = a_rank(1, code=-signal.SIGKILL, at=None)
+    for time, told in ((21.0, "timeout"), (20.0, "oom_device")):
+        ranks = (a_rank(0, at=None, reports=[a_report("oom_device", time, "CUDA out of memory")]), killed)
+        assert classify(RunEnd(ranks, verdict=verdict, stopped_at=20.0)).kind == told
+        assert classify(RunEnd(ranks, verdict=verdict, proven=True, stopped_at=20.0)) == verdict
 
 
-def test_a_failure_that_came_before_the_silence_explains_it():
-    ranks = (a_rank(0, at=None), a_rank(1, at=None, reports=[a_report("oom_device", 5.0, "CUDA out of memory")]))
-    end = RunEnd(ranks, verdict=Failure(kind="hang"), stopped_at=20.0)
-    assert classify(end).kind == "oom_device"
+def test_of_what_one_rank_tells_at_one_moment_the_first_word_counts_and_a_good_end_is_told_as_such():
+    reports = [a_report("oom_device", 1.0, word) for word in ("first", "second")]
+    assert classify(RunEnd((a_rank(reports=reports),))).evidence == ("rank 0: first",)
+    assert (how(0), how(1), how(-9)) == ("with exit code 0", "with exit code 1", "by SIGKILL")
 
 
 def test_where_a_rank_does_not_say_the_last_phase_of_rank_0_stands():
@@ -224,12 +215,7 @@ def test_a_rank_that_the_kernel_ended_over_the_size_of_a_file_is_told_which_limi
     assert failure.evidence[0] == "rank 0 ended by SIGXFSZ" and "ulimit -f" in failure.evidence[1]
 
 
-def test_a_run_of_which_nothing_is_known_is_unknown():
-    assert classify(RunEnd((a_rank(code=None, at=None),))).kind == "unknown"
-
-
 def test_each_failure_kind_has_one_sentence_of_advice():
     assert set(NEXT_STEPS) == set(get_args(FailureKind))
     for kind in get_args(FailureKind):
-        assert next_step(kind).endswith(".")
-        assert "\n" not in next_step(kind)
+        assert next_step(kind).endswith(".") and "\n" not in next_step(kind)

@@ -35,30 +35,14 @@ def indices(text: str) -> list[int]:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("2,3", [2, 3]),
-        ("3,2", [3, 2]),
-        (" 1 , 0", [1, 0]),
-        ("GPU-9a0b,GPU-1a2b", [3, 0]),
-        ("GPU-9,GPU-1c", [3, 1]),
-        ("GPU-1", []),
-        ("GPU-2e,0", [2, 0]),
-        ("0,GPU-77,1", [0]),
-        ("0,4,1", [0]),
-        ("2,-1,3", [2]),
-        ("0,,1", [0]),
-        ("-1", []),
-        ("", []),
-        ("NoDevFiles", []),
-        ("0,1,0", []),
-        ("0,GPU-1a2b", []),
+        *(("2,3", [2, 3]), ("3,2", [3, 2]), (" 1 , 0", [1, 0]), ("GPU-9a0b,GPU-1a2b", [3, 0]), ("GPU-1", [])),
+        *(("GPU-9,GPU-1c", [3, 1]), ("GPU-2e,0", [2, 0]), ("0,GPU-77,1", [0]), ("0,4,1", [0]), ("2,-1,3", [2])),
+        *(("0,,1", [0]), ("-1", []), ("", []), ("NoDevFiles", []), ("0,1,0", []), ("0,GPU-1a2b", [])),
     ],
 )
 def test_the_variable_is_read_as_cuda_reads_it(text: str, shown: list[int]) -> None:
     assert indices(text) == shown
-
-
-def test_without_the_variable_all_are_shown() -> None:
-    assert visible_gpus(GPUS, {}) == GPUS
+    assert visible_gpus(GPUS, {}) == GPUS, "without it all are shown"
 
 
 def test_of_slices_a_process_gets_one_of_which_nothing_is_guessed() -> None:
@@ -72,10 +56,6 @@ def test_whatever_the_variable_holds_no_gpu_is_shown_twice(text: str) -> None:
     assert len({gpu.uuid for gpu in shown}) == len(shown)
 
 
-def test_gpus_are_named_by_index_or_uuid_in_the_users_order() -> None:
-    assert named_gpus(GPUS, ("3", "GPU-1a2b")) == (GPUS[3], GPUS[0])
-
-
 @pytest.mark.parametrize(
     ("names", "words"),
     [
@@ -84,7 +64,8 @@ def test_gpus_are_named_by_index_or_uuid_in_the_users_order() -> None:
         (("0", "GPU-1a2b"), "named twice in 0,GPU-1a2b"),
     ],
 )
-def test_a_gpu_that_is_not_there_is_refused_in_one_line(names: tuple[str, ...], words: str) -> None:
+def test_gpus_are_named_by_index_or_uuid_and_one_that_is_not_there_is_refused(names: tuple, words: str) -> None:
+    assert named_gpus(GPUS, ("3", "GPU-1a2b")) == (GPUS[3], GPUS[0])
     with pytest.raises(UsageError, match=re.escape(words)):
         named_gpus(GPUS, names)
 
@@ -160,6 +141,9 @@ def test_ranks_see_the_first_of_the_chosen_gpus_by_their_names(tmp_path: Path) -
 def test_a_run_on_the_cpu_gets_no_gpus(tmp_path: Path) -> None:
     site = LocalLauncher(gpus=UUIDS).site(synthetic_manifest(), tmp_path, "python")
     assert (site.devices, site.env) == (None, {})
+    job = make_job(make_folder(tmp_path), "")
+    assert "CUDA_VISIBLE_DEVICES" not in rank_variables(job, 0, 1)
+    assert rank_variables(job.model_copy(update={"devices": ()}), 0, 1)["CUDA_VISIBLE_DEVICES"] == ""
 
 
 def test_devices_without_a_driver_that_answers_are_told_in_a_container(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pynvml
 import pytest
 
-from suite.cli.app import app
 from suite.cli.options.launchers import Where
 from suite.conduct.planning import machine as planning
 from suite.launch import idle
@@ -18,6 +17,7 @@ from suite.launch.idle import require_idle_cpus, require_idle_gpus
 from suite.launch.local import LocalLauncher
 from suite.launch.probe import LocalDevice
 from suite.spec.base import UsageError
+from tests.command import suite
 
 GIB = 1 << 30
 UUIDS = ("GPU-a", "GPU-b")
@@ -47,6 +47,10 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return second
 
 
+def process(pid: int, memory: int | None) -> SimpleNamespace:
+    return SimpleNamespace(pid=pid, usedGpuMemory=memory)
+
+
 def test_free_gpus_are_no_reason_to_wait(answers: dict[str, Any]) -> None:
     require_idle_gpus(UUIDS)
     require_idle_gpus(("MIG-unknown",))
@@ -55,11 +59,8 @@ def test_free_gpus_are_no_reason_to_wait(answers: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (
-            {"processes": [SimpleNamespace(pid=1, usedGpuMemory=40 * GIB)]},
-            r"GPU 1 is used by process 1 \(.+\) with 40\.0 GiB; wait",
-        ),
-        ({"processes": [SimpleNamespace(pid=1 << 30, usedGpuMemory=None)]}, rf"by process {1 << 30};"),
+        ({"processes": [process(1, 40 * GIB)]}, r"GPU 1 is used by process 1 \(.+\) with 40\.0 GiB; wait"),
+        ({"processes": [process(1 << 30, None)]}, rf"by process {1 << 30};"),
         ({"used": 9 * GIB}, r"somebody who is not shown, with 9\.0 GiB"),
         ({"busy": 80}, "somebody who is not shown, 80 % of the time"),
     ],
@@ -83,18 +84,19 @@ def test_a_cpu_that_works_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("planned", [True, False])
 def test_a_run_is_refused_before_anything_is_made_and_a_plan_is_not(
-    answers: dict[str, Any], planned: bool, tmp_path: Any, monkeypatch: Any, capsys: Any
+    answers: dict[str, Any], planned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gpus = tuple(LocalDevice(index=0, uuid=uuid, name="NVIDIA H100 80GB HBM3", memory_bytes=80 * GIB) for uuid in UUIDS)
+    gpus = tuple(
+        LocalDevice(index=index, uuid=uuid, name="NVIDIA H100 80GB HBM3", memory_bytes=80 * GIB)
+        for index, uuid in enumerate(UUIDS)
+    )
     monkeypatch.setattr(planning, "local_devices", lambda: gpus)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     answers["busy"] = 99
-    arguments = ("run", "--size", "125M", "--backend", "deepspeed", "--require-idle", "--runs", str(tmp_path / "runs"))
-    with pytest.raises(SystemExit) as ended:
-        app((*arguments, *(["--dry-run"] if planned else [])), prog_name="suite")
-    printed = capsys.readouterr()
-    assert ended.value.code == (0 if planned else 2), printed
-    assert ("--require-idle: GPU 1 is used by somebody" in printed.err) == (not planned)
+    what = ("--size", "125M", "--backend", "deepspeed", "--require-idle", "--runs", tmp_path / "runs")
+    done = suite("run", *what, *(["--dry-run"] if planned else []))
+    assert done.exit_code == (0 if planned else 2), done.output
+    assert ("--require-idle: GPU 1 is used by somebody" in done.stderr) == (not planned)
     assert not (tmp_path / "runs").exists()
 
 
@@ -104,9 +106,8 @@ class Host:
     def __init__(self, proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.proc, self.ticks, self.waited = proc, os.sysconf("SC_CLK_TCK"), 0.0
         monkeypatch.setattr(idle, "usable_cpus", lambda: (0, 1))
-        stand_in = SimpleNamespace(
-            sleep=self._sleep, perf_counter=lambda: self.waited, process_time=lambda: self.waited / 4
-        )
+        clocks = {"perf_counter": lambda: self.waited, "process_time": lambda: self.waited / 4}
+        stand_in = SimpleNamespace(sleep=self._sleep, **clocks)
         monkeypatch.setattr(idle, "time", stand_in)
         self.shares = {"gzip": 1.0, "make": 0.3, "idler": 0.01}
         self.tell()
@@ -127,25 +128,23 @@ class Host:
         self.tell()
 
 
+@pytest.mark.parametrize(
+    ("shares", "told", "disturbed"),
+    [
+        ({"gzip": 1.0, "make": 0.3, "idler": 0.01}, "1.3 of 2 CPUs (gzip 1.0, make 0.3), load 3.4", ("cpu", "cuda")),
+        ({"gzip": 0.6}, "0.6 of 2 CPUs (gzip 0.6), load 3.4", ("cpu",)),
+        ({"gzip": 0.2}, None, ()),
+    ],
+)
 def test_others_on_the_cpus_are_measured_and_named_by_their_programs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shares: dict[str, float], told: str | None, disturbed: tuple
 ) -> None:
-    Host(tmp_path, monkeypatch)
-    use = idle.others_on_cpus(tmp_path)
-    assert use is not None and use.text == "others use 1.3 of 2 CPUs (gzip 1.0, make 0.3), load 3.4"
-    assert use.disturbs("cpu") and use.disturbs("cuda")
-
-
-def test_little_is_no_disturbance_and_less_of_one_beside_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little is no disturbance, and less of one beside GPUs."""
     host = Host(tmp_path, monkeypatch)
-    host.shares = {"gzip": 0.2}
+    host.shares = shares
     use = idle.others_on_cpus(tmp_path)
-    assert use is not None and not use.disturbs("cpu")
-    host.shares = {"gzip": 0.6}
-    host.waited = 0.0
-    host.tell()
-    use = idle.others_on_cpus(tmp_path)
-    assert use is not None and use.disturbs("cpu") and not use.disturbs("cuda")
+    assert use is not None and (told is None or use.text == f"others use {told}")
+    assert tuple(device for device in ("cpu", "cuda") if use.disturbs(device)) == disturbed
 
 
 def test_nobody_waits_to_see_that_a_host_is_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

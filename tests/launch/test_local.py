@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import resource
+import selectors
 import signal
-import sys
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from suite.launch import supervise
 from suite.launch.job import Job, Mount
-from suite.launch.local import LocalLauncher, rank_variables
-from suite.launch.logs import FIRST_BYTES, LAST_BYTES, MOST_BYTES
-from suite.launch.outcome import Outcome
+from suite.launch.local import LocalLauncher
+from suite.launch.logs import FIRST_BYTES, LAST_BYTES, LOOK_SECONDS, MOST_BYTES
 from suite.launch.supervise import Patience
 from suite.spec.base import UsageError
-from suite.spec.layout import Layout
+from suite.spec.bounds import MOST_SECONDS
 from tests.launch import ranks
-from tests.launch.ranks import QUICK, Ran, make_folder, make_job, run
-from tests.synthetic import synthetic_manifest
-
-SCRIPTED = Path(__file__).parents[1] / "scripted_worker.py"
+from tests.launch.ranks import QUICK, STERN, Ran, make_folder, make_job, run
 
 OK = """
 event("start", world_size=int(os.environ["WORLD_SIZE"]))
@@ -34,6 +28,8 @@ print("hello from", rank)
 print("and an error", file=sys.stderr)
 event("end", status="ok")
 """
+WAIT = 'event("start")\ntime.sleep(600)'
+DEAF = f"signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{WAIT}"
 
 
 @pytest.fixture(autouse=True, params=[False, True], ids=["spawned", "forked"])
@@ -51,15 +47,9 @@ def no_process_is_left():
     assert {child.pid for child in psutil.Process().children(recursive=True)} - before == set()
 
 
-def gone(pid: int, within_seconds: float = 0.0) -> bool:
-    """Whether the process has ended (a zombie has), waiting for it a while."""
-    try:
-        psutil.Process(pid).wait(within_seconds)
-    except psutil.NoSuchProcess:
-        return True
-    except psutil.TimeoutExpired:
-        return False
-    return True
+def gone(pid: int) -> bool:
+    """Whether the process has ended (a zombie has)."""
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def failure_of(ran: Ran):
@@ -92,41 +82,25 @@ assert int(os.environ["MASTER_PORT"]) > 0
     assert ran.log(1).strip() == b'[["1", "2", "1", "2", "0", "127.0.0.1"], true, true]'
 
 
-def test_visible_devices_are_those_of_the_job(tmp_path):
-    job = make_job(make_folder(tmp_path), "")
-    assert "CUDA_VISIBLE_DEVICES" not in rank_variables(job, 0, 1)
-    assert rank_variables(job.model_copy(update={"devices": ()}), 0, 1)["CUDA_VISIBLE_DEVICES"] == ""
-    assert rank_variables(job.model_copy(update={"devices": ("3", "1")}), 0, 1)["CUDA_VISIBLE_DEVICES"] == "3,1"
-
-
 def test_a_rank_that_exits_badly_ends_the_run_and_is_named_with_its_last_lines(tmp_path):
-    ran = run(tmp_path, 'print("the reason", flush=True)\nsys.exit(7) if rank == 1 else time.sleep(60)', ranks=2)
+    ran = run(tmp_path, 'print("the reason", flush=True)\nsys.exit(7) if rank == 1 else time.sleep(600)', ranks=2)
     failure = failure_of(ran)
     assert failure.kind == "unknown"
     assert failure.evidence == ("rank 1 ended with exit code 7", "rank 1: the reason")
     assert ran.outcome.exit_codes == {0: -signal.SIGTERM, 1: 7}
-    assert ran.outcome.elapsed_seconds < 5
 
 
-@pytest.mark.alone
-def test_a_killed_rank_is_lost_and_its_neighbours_complaint_is_not_the_cause(tmp_path):
-    ran = run(
-        tmp_path,
-        """
-event("start")
-event("phase", phase="train", iteration=3)
-other = os.path.join(os.environ["EVENTS"], "rank-%d.jsonl" % (1 - rank))
-while not os.path.exists(other) or '"phase"' not in open(other).read():
-    time.sleep(0.02)
+def test_a_killed_rank_is_lost_and_its_neighbours_complaint_is_not_the_cause(tmp_path, monkeypatch):
+    monkeypatch.setattr(supervise, "oom_kills", lambda: None)  # others on this machine may run out of memory meanwhile
+    script = """
+meet("phase")
 if rank == 1:
     os.kill(os.getpid(), signal.SIGKILL)
 time.sleep(0.2)
 fail("unknown", "RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:26795.")
 sys.exit(1)
-""",
-        ranks=2,
-        patience=Patience(),
-    )
+"""
+    ran = run(tmp_path, script, ranks=2, patience=Patience(grace_seconds=60))
     failure = failure_of(ran)
     assert (failure.kind, failure.phase, failure.iteration) == ("rank_lost", "train", 3)
     assert failure.evidence[0] == "rank 1 ended by SIGKILL"
@@ -134,121 +108,87 @@ sys.exit(1)
 
 
 def test_the_word_of_the_rank_that_raised_counts_and_not_the_ranks_that_follow(tmp_path):
-    ran = run(
-        tmp_path,
-        """
+    script = """
 if rank == 1:
     fail("oom_device", "CUDA out of memory. Tried to allocate 2.00 GiB")
     sys.exit(1)
 time.sleep(0.2)
 fail("rank_lost", "Connection closed by peer [127.0.0.1]:26795")
 sys.exit(1)
-""",
-        ranks=2,
-    )
-    failure = failure_of(ran)
+"""
+    failure = failure_of(run(tmp_path, script, ranks=2, patience=Patience(grace_seconds=60)))
     assert (failure.kind, failure.phase, failure.iteration) == ("oom_device", "train", 3)
     assert failure.evidence == ("rank 1: CUDA out of memory. Tried to allocate 2.00 GiB",)
 
 
 def test_a_silent_run_is_a_hang_with_the_last_phase_and_the_stacks_of_all_ranks(tmp_path):
-    ran = run(
-        tmp_path,
-        """
+    script = """
 import faulthandler
 faulthandler.register(signal.SIGUSR1, all_threads=True)
-event("start")
-event("phase", phase="generate", iteration=4)
 def stuck_in_a_collective():
-    time.sleep(60)
+    meet("phase")
+    event("iteration")
+    time.sleep(600)
 stuck_in_a_collective()
-""",
-        ranks=2,
-        silence_seconds=1.2,
-    )
-    failure = failure_of(ran)
-    assert (failure.kind, failure.phase, failure.iteration) == ("hang", "generate", 4)
-    assert "the last it reported was phase generate of iteration 4" in failure.evidence[0]
+"""
+    failure = failure_of(run(tmp_path, script, ranks=2, passing={"iteration": 200}))
+    assert (failure.kind, failure.phase, failure.iteration) == ("hang", "train", 3)
+    assert "the last it reported was phase train of iteration 3" in failure.evidence[0]
     for rank in (0, 1):
         assert any(line.startswith(f"rank {rank}: ") and "stuck_in_a_collective" in line for line in failure.evidence)
 
 
 def test_silent_ranks_without_a_handler_are_not_asked_and_those_that_ignore_sigterm_are_killed(tmp_path):
-    ran = run(tmp_path, "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(60)", silence_seconds=1.0)
+    ran = run(tmp_path, DEAF, patience=STERN, passing={"start": 200})
     assert failure_of(ran).kind == "hang"
     assert ran.outcome.exit_codes == {0: -signal.SIGKILL}
 
 
-def test_events_keep_a_run_from_being_silent(tmp_path):
-    ran = run(
-        tmp_path,
-        'for index in range(12):\n    event("iteration", iteration=index)\n    time.sleep(0.15)',
-        silence_seconds=1.2,
-    )
-    assert ran.outcome.status == "ok"
+@pytest.mark.parametrize("kind", ["iteration", "progress"])
+def test_events_keep_a_run_from_being_silent_for_as_long_as_they_come(tmp_path, kind):
+    assert run(tmp_path, f'for _ in range(9):\n    event("{kind}")', passing={kind: 80}).outcome.status == "ok"
 
 
-def scripted(root: Path, script: dict[str, Any], iterations: int) -> Outcome:
-    """Two ranks of the scripted worker under a limit of a second of silence."""
-    manifest = synthetic_manifest(layout=Layout(devices_per_node=2, data=2), warmup=1, iterations=iterations)
-    (root / "manifest.json").write_text(manifest.model_dump_json(by_alias=True))
-    folder = make_folder(root)
-    job = make_job(folder, "", ranks=2, silence_seconds=1.0).model_copy(
-        update={
-            "argv": (sys.executable, str(SCRIPTED), str(root / "manifest.json"), "--bundle", str(root)),
-            "env": {"SUITE_SCRIPT": json.dumps(script)},
-        }
-    )
-    outcome = LocalLauncher(QUICK).run(job, folder, lambda event: None)
-    assert outcome is not None
-    return outcome
-
-
-def test_a_phase_that_is_longer_than_the_limit_of_silence_is_no_hang_while_its_work_goes_on(tmp_path):
-    slow = {"seconds": [3.0, 0.01], "sleep": True, "beat": 0.2}
-    assert scripted(tmp_path, slow, iterations=1).status == "ok"
-
-
-def test_a_phase_that_stops_beating_is_a_hang_in_that_phase(tmp_path):
-    stuck = {"sleep": True, "beat": 0.2, "at": {"iteration": 1, "phase": "score", "do": "hang", "beats": 2}}
-    failure = scripted(tmp_path, stuck, iterations=1).failure
-    assert (failure.kind, failure.phase, failure.iteration) == ("hang", "score", 1)
-
-
-def test_a_run_over_its_time_is_ended(tmp_path):
-    ran = run(tmp_path, 'event("start")\ntime.sleep(60)', ranks=2, run_seconds=0.6)
-    failure = failure_of(ran)
-    assert failure.kind == "timeout"
-    assert failure.evidence == ("the run took longer than its limit of 0.6 s",)
-    assert ran.outcome.elapsed_seconds < 3
-
-
-@pytest.mark.parametrize("detach", ["False", "True"])
-def test_a_grandchild_left_behind_is_ended_also_in_a_session_of_its_own(tmp_path, detach):
-    ran = run(
-        tmp_path,
-        f"""
-child = subprocess.Popen([sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"], start_new_session={detach})
-print(child.pid, flush=True)
-os._exit(0)
-""",
-    )
-    assert ran.outcome.status == "ok"
-    assert gone(int(ran.log().split()[0]))
-
-
-def test_a_failed_run_takes_its_grandchildren_along(tmp_path):
-    ran = run(
-        tmp_path,
-        """
-child = subprocess.Popen([sys.executable, "-I", "-S", "-c",
-    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"])
-print(child.pid, flush=True)
-time.sleep(60)
-""",
-        run_seconds=1.0,
-    )
+def test_a_run_over_its_time_is_ended_whatever_it_reports(tmp_path):
+    ran = run(tmp_path, WAIT, ranks=2, run_seconds=90, passing={"start": 91})
     assert failure_of(ran).kind == "timeout"
+    assert failure_of(ran).evidence == ("the run took longer than its limit of 90 s",)
+
+
+@pytest.mark.parametrize("seconds", [3_600_000.0, float(MOST_SECONDS)])
+def test_a_limit_of_thousands_of_hours_is_waited_for_like_any_other(tmp_path, seconds):
+    """It is longer than the timers of an operating system can hold."""
+    assert run(tmp_path, OK, run_seconds=seconds, silence_seconds=seconds).outcome.status == "ok"
+
+
+def test_the_driver_asks_to_be_woken_by_what_happens_and_by_the_next_limit_alone(tmp_path, monkeypatch):
+    waits = []
+
+    class Selector(selectors.DefaultSelector):
+        def select(self, timeout=None):
+            waits.append(timeout)
+            return super().select(timeout)
+
+    monkeypatch.setattr(supervise.selectors, "DefaultSelector", Selector)
+    clock = ranks.Clock({})
+    clock.monotonic = lambda: 0.0  # no time passes
+    monkeypatch.setattr(ranks, "Clock", lambda passing: clock)
+    assert run(tmp_path, OK, ranks=2).outcome.status == "ok"
+    assert min(waits[-3:]) == LOOK_SECONDS
+
+
+@pytest.mark.parametrize("how", ["left behind", "in a session of its own", "deaf when the run is ended"])
+def test_grandchildren_end_with_the_run(tmp_path, how):
+    deaf, detached = how.startswith("deaf"), "own" in how
+    child = f"import signal, time; {'signal.signal(15, signal.SIG_IGN); ' * deaf}time.sleep(600)"
+    script = f"""
+child = subprocess.Popen([sys.executable, "-I", "-S", "-c", {child!r}], start_new_session={detached})
+print(child.pid, flush=True)
+event("start")
+{"time.sleep(600)" if deaf else "os._exit(0)"}
+"""
+    ran = run(tmp_path, script, passing={"start": 2000 * deaf})
+    assert ran.outcome.status == ("failed" if deaf else "ok")
     assert gone(int(ran.log().split()[0]))
 
 
@@ -287,34 +227,18 @@ def test_output_in_the_pipe_when_the_rank_ends_is_not_lost(tmp_path):
     assert ran.log() == b"z" * 60000 + b"\nlast words"
 
 
-def test_garbage_behind_the_prefix_is_kept_in_the_log_and_disturbs_nothing(tmp_path):
-    ran = run(
-        tmp_path,
-        """
-print("::suite:: {not json", flush=True)
-print('::suite:: {"kind": "phase", "phase": 5, "iteration": []}', flush=True)
-print("::suite:: " + "[" * 100000, flush=True)
-sys.exit(3)
-""",
-    )
-    assert failure_of(ran).phase is None
-    assert ran.log() == b"::suite:: {not json\n::suite:: " + b"[" * 100000 + b"\n"
-
-
 @pytest.mark.parametrize(("ranks", "said"), [(1, "logs/rank-0.log has reached"), (2, "logs/rank-1.log has reached")])
 def test_a_limit_on_the_size_of_files_is_named(tmp_path, ranks, said):
     """Rank 0 prints through the driver, others into their logs themselves, where their last words find no place."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
     try:
-        ran = run(tmp_path, f'if rank == {ranks - 1}: print("x" * 20000, flush=True)\ntime.sleep(20)', ranks=ranks)
+        ran = run(tmp_path, f'if rank == {ranks - 1}: print("x" * 20000, flush=True)\ntime.sleep(600)', ranks=ranks)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     failure = failure_of(ran)
     assert failure.kind == "config"
-    assert failure.evidence[0].startswith(f"{said} the 8192 bytes")
-    assert "ulimit -f" in failure.evidence[0]
-    assert ran.outcome.elapsed_seconds < 10
+    assert failure.evidence[0].startswith(f"{said} the 8192 bytes") and "ulimit -f" in failure.evidence[0]
 
 
 def test_a_rank_that_leaves_a_pipe_in_the_place_of_its_files_keeps_nobody_waiting(tmp_path):
@@ -337,31 +261,14 @@ sys.exit(3)
     )
 
 
-@pytest.mark.parametrize("phase", ['"\\\\ud800"', '"x" * 900000'])
-def test_what_a_rank_calls_its_phase_is_cut_to_what_can_be_written_down(tmp_path, phase):
-    script = f"""
-phase = {phase}
-print('::suite:: {{"kind": "phase", "phase": "' + phase + '", "iteration": -5}}', flush=True)
-sys.exit(3)
-"""
-    failure = failure_of(run(tmp_path, script))
-    assert failure.iteration is None
-    assert failure.phase == ("?" if "ud800" in phase else "x" * 80)
-
-
 def test_a_full_disk_under_the_log_ends_the_run_as_disk_full(tmp_path, monkeypatch):
-    folder = make_folder(tmp_path)
     monkeypatch.setattr(supervise, "open_log", lambda path, name: os.open("/dev/full", os.O_WRONLY))
-    outcome = LocalLauncher().run(
-        make_job(folder, 'print("x", flush=True)\ntime.sleep(60)'), folder, lambda event: None
-    )
-    assert outcome.failure.kind == "disk_full"
-    assert "No space left on device" in outcome.failure.evidence[0]
+    failure = failure_of(run(tmp_path, f'print("x", flush=True)\n{WAIT}'))
+    assert failure.kind == "disk_full" and "No space left on device" in failure.evidence[0]
 
 
 def test_a_rank_beyond_its_memory_limit_is_out_of_host_memory(tmp_path):
-    ran = run(tmp_path, 'time.sleep(0.2)\nevent("start")\nbytearray(1 << 30)', memory_bytes=500 << 20)
-    failure = failure_of(ran)
+    failure = failure_of(run(tmp_path, 'event("start")\nbytearray(1 << 30)', memory_bytes=500 << 20))
     assert failure.kind == "oom_host"
     assert failure.evidence == ("rank 0: MemoryError", "rank 0 ended with exit code 1")
 
@@ -379,7 +286,7 @@ def test_an_exception_of_the_listener_leaves_no_process_and_is_raised(tmp_path):
         raise RuntimeError("the display broke")
 
     with pytest.raises(RuntimeError, match="the display broke"):
-        LocalLauncher().run(make_job(folder, 'event("start")\ntime.sleep(60)', ranks=2), folder, broken)
+        LocalLauncher().run(make_job(folder, WAIT, ranks=2), folder, broken)
 
 
 def test_a_second_request_to_stop_kills_ranks_that_do_not_listen_to_the_first(tmp_path):
@@ -389,16 +296,14 @@ def test_a_second_request_to_stop_kills_ranks_that_do_not_listen_to_the_first(tm
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGTERM)
 
-    job = make_job(folder, 'signal.signal(signal.SIGTERM, signal.SIG_IGN)\nevent("start")\ntime.sleep(60)')
-    outcome = LocalLauncher(Patience(end_seconds=30.0)).run(job, folder, stop_twice)
+    outcome = LocalLauncher(Patience(end_seconds=1000.0)).run(make_job(folder, DEAF), folder, stop_twice)
     assert outcome.status == "interrupted"
     assert outcome.exit_codes == {0: -signal.SIGKILL}
-    assert outcome.elapsed_seconds < 20
 
 
 def test_without_pidfd_the_exits_are_seen_all_the_same(tmp_path, monkeypatch):
     monkeypatch.delattr(os, "pidfd_open")
-    ran = run(tmp_path, "sys.exit(4) if rank == 1 else time.sleep(60)", ranks=2)
+    ran = run(tmp_path, "sys.exit(4) if rank == 1 else time.sleep(600)", ranks=2)
     assert ran.outcome.exit_codes == {0: -signal.SIGTERM, 1: 4}
 
 
@@ -421,12 +326,10 @@ def test_a_job_that_cannot_be_run_here_is_refused_in_one_line(tmp_path, change, 
 
 def test_signal_handlers_and_descriptors_are_as_before(tmp_path):
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
-    run_folder = tmp_path / "first"
-    run_folder.mkdir()
-    run(run_folder, OK, ranks=2)
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    second = tmp_path / "second"
-    second.mkdir()
-    run(second, "sys.exit(1)", ranks=2)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    counts = []
+    for name, script in (("first", OK), ("second", "sys.exit(1)")):
+        (tmp_path / name).mkdir()
+        run(tmp_path / name, script, ranks=2)
+        counts.append(len(list(Path("/proc/self/fd").iterdir())))
+    assert counts[0] == counts[1]
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == handlers

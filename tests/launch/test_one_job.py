@@ -233,12 +233,15 @@ def by_slurm(asked: Asked, queue: SlurmSettings) -> Seen:
     )
     job = make_job(manifest, site)
     script = batch_script([SlurmRun(manifest, job)], queue, Path("/here/runs"))
-    options = dict(_option(line) for line in script.splitlines() if line.startswith("#SBATCH"))
+    words = [
+        shlex.split(line.removeprefix("#SBATCH "))[0] for line in script.splitlines() if line.startswith("#SBATCH")
+    ]
+    options = dict(word.partition("=")[::2] for word in words)
     step = shlex.split(script.partition("command=(\n")[2].partition("\n)\n")[0])
     line = step[-1].partition("exec 8>&2 2>/dev/null\n")[2].partition("\ncode=$?\n")[0]
     assert line.endswith(" 2>&8 8>&-"), "the ranks' errors are shown, the shell's are not"
     task = shlex.split(line.removesuffix(" 2>&8 8>&-").replace(" \\\n", " "))
-    before, _, inside = _partition(task, "env")
+    before, inside = task[: task.index("env")], task[task.index("env") + 1 :]
     _check_container(queue, step, before, job)
     count = next((index for index, word in enumerate(inside) if "=" not in word), 0)
     env = dict(word.split("=", 1) for word in inside[:count])
@@ -279,14 +282,3 @@ def _torchrun(command: Any) -> dict[str, Any]:
     count = next(index for index in range(3, len(words)) if not words[index].startswith("--"))
     options = dict(word.removeprefix("--").split("=", 1) for word in words[3:count])
     return {**options, "argv": [words[0], *words[count:]]}
-
-
-def _option(line: str) -> tuple[str, str]:
-    (word,) = shlex.split(line.removeprefix("#SBATCH "))
-    name, _, value = word.partition("=")
-    return name, value
-
-
-def _partition(words: list[str], word: str) -> tuple[list[str], str, list[str]]:
-    index = words.index(word)
-    return words[:index], word, words[index + 1 :]

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
-from suite.cli.app import app
 from suite.conduct.planning.machine import Machine
 from suite.conduct.planning.plan import Plan
 from suite.launch.image_paths import PYTHON, RUNS
 from suite.launch.local import LocalLauncher
 from suite.launch.outcome import Launcher
+from tests.command import suite
 from tests.launch.test_one_job import Asked, expected, gpus, on_this_host
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,6 +78,6 @@ def planned(name: str, profile: str, options: Sequence[str], monkeypatch: pytest
     assert (program, command) == ("suite", "run")
     usual = {"gpu": "1.3B", "cpu": "8M"}
     size = (LLAMAS if name in ASKED else usual)[profile]
-    done = CliRunner().invoke(app, ["run", *words, "--size", size, *ASKED.get(name, ()), *options])
-    assert isinstance(done.exception, Planned), done.output
-    return done.exception.args
+    with pytest.raises(Planned) as planned:
+        suite("run", *words, "--size", size, *ASKED.get(name, ()), *options)
+    return planned.value.args

@@ -1,10 +1,14 @@
+"""The kernel's count of out-of-memory kills, of the nearest group that counts."""
+
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest
 
 from suite.launch.oom_kills import OomKills, oom_kills
 
-MACHINE = "oom_kill in /proc/vmstat, of the whole machine"
+MACHINE = OomKills(7, "oom_kill in /proc/vmstat, of the whole machine")
 GROUP = "oom_kill in memory.events of the run's control group"
 
 
@@ -26,19 +30,12 @@ def write_events(folder: Path, count: int) -> None:
     (folder / "memory.events").write_text(f"low 0\nhigh 0\nmax 12\noom 9\noom_kill {count}\noom_group_kill 0\n")
 
 
-def test_the_machines_count_is_taken_where_no_group_counts(machine):
-    assert counted(machine) == OomKills(7, MACHINE)
-
-
-def test_what_neighbours_lost_is_not_counted_where_the_own_group_counts(machine):
-    write_events(machine / "groups" / "a" / "b", 2)
-    write_events(machine / "groups" / "a", 6)
-    assert counted(machine) == OomKills(2, GROUP)
-
-
-def test_the_nearest_group_that_counts_is_taken(machine):
+def test_the_nearest_group_that_counts_is_taken_and_the_machines_count_where_none_does(machine):
+    assert counted(machine) == MACHINE
     write_events(machine / "groups" / "a", 6)
     assert counted(machine) == OomKills(6, GROUP)
+    write_events(machine / "groups" / "a" / "b", 2)
+    assert counted(machine) == OomKills(2, GROUP), "what neighbours lost is not counted"
 
 
 def test_a_container_sees_its_own_group_as_the_root(machine):
@@ -52,16 +49,13 @@ def test_a_group_that_cannot_be_seen_is_not_looked_for(machine, told):
     (machine / "proc" / "self" / "cgroup").write_text(told)
     write_events(machine / "groups" / "a" / "b", 2)
     write_events(machine, 4)
-    assert counted(machine) == OomKills(7, MACHINE)
+    assert counted(machine) == MACHINE
 
 
 @pytest.mark.parametrize("events", ["", "oom_kill\n", "oom_kill many\n", "oom_kill 1 2\n", "low 1\n"])
 def test_a_counter_that_cannot_be_read_is_none(machine, events):
     (machine / "groups" / "a" / "b" / "memory.events").write_text(events)
-    assert counted(machine) == OomKills(7, MACHINE)
-
-
-def test_where_nobody_counts_nothing_is_known(machine):
+    assert counted(machine) == MACHINE
     (machine / "proc" / "vmstat").unlink()
     assert counted(machine) is None
     assert oom_kills(machine / "none", machine / "none") is None

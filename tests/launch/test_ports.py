@@ -11,10 +11,7 @@ import pytest
 from suite.launch import ports as of_driver
 from suite.worker import ports as of_worker
 
-
-@pytest.fixture(params=[of_driver, of_worker], ids=["driver", "worker"])
-def ports(request: pytest.FixtureRequest) -> ModuleType:
-    return request.param  # type: ignore[no-any-return]
+pytestmark = pytest.mark.parametrize("ports", [of_driver, of_worker], ids=["driver", "worker"])
 
 
 def test_no_connection_that_goes_out_takes_it(ports: ModuleType) -> None:

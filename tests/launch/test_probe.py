@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import sys
+from types import SimpleNamespace
 
 import pydantic
 import pynvml
@@ -16,18 +16,13 @@ from suite.spec.base import UsageError
 CONTAINER = "1f" * 32
 
 
-def test_versions_are_those_of_the_interpreter_asked_and_none_where_it_lacks_a_package():
-    versions = stack_versions(sys.executable, ("pydantic", "surely-not-installed"))
-    assert versions == {"pydantic": pydantic.VERSION, "surely-not-installed": None}
-    assert versions["pydantic"] == importlib.metadata.version("pydantic")
-
-
-def test_a_stack_that_lies_on_the_python_path_is_found_as_the_ranks_find_it(tmp_path, monkeypatch):
+def test_versions_are_those_that_ranks_of_the_interpreter_find_and_none_where_it_lacks_a_package(tmp_path, monkeypatch):
     info = tmp_path / "carried_stack-1.2.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: carried-stack\nVersion: 1.2\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    assert stack_versions(sys.executable, ("carried-stack",)) == {"carried-stack": "1.2"}
+    versions = stack_versions(sys.executable, ("pydantic", "surely-not-installed", "carried-stack"))
+    assert versions == {"pydantic": pydantic.VERSION, "surely-not-installed": None, "carried-stack": "1.2"}
 
 
 @pytest.mark.parametrize(
@@ -38,7 +33,7 @@ def test_a_stack_that_lies_on_the_python_path_is_found_as_the_ranks_find_it(tmp_
         ("#!/bin/sh\nexit 1\n", "is no Python 3.8 or newer"),
         ("#!/bin/sh\necho hello\n", "is no Python 3.8 or newer"),
         ("#!/bin/sh\necho 1\n", "is no Python 3.8 or newer"),
-        ("#!/bin/sh\nexec sleep 60\n", "did not answer in 0.3 s"),
+        ("#!/bin/sh\nexec sleep 600\n", "did not answer in 0.3 s"),
     ],
 )
 def test_what_is_no_interpreter_is_refused_in_one_line(tmp_path, monkeypatch, text, complaint):
@@ -60,52 +55,40 @@ def test_host_facts_are_plausible():
     assert facts["python"] == ".".join(map(str, sys.version_info[:3]))
 
 
-def test_a_container_is_known_by_its_host_name_file():
-    mount = (
-        f"612 590 254:1 /var/lib/docker/containers/{CONTAINER}/hostname /etc/hostname rw,relatime - ext4 /dev/vda1 rw\n"
-    )
-    assert id_in_mounts(mount) == CONTAINER
-
-
-def test_a_host_of_containers_is_not_taken_for_one():
-    mount = f"88 29 0:44 / /var/lib/docker/containers/{CONTAINER}/mounts/shm rw - tmpfs shm rw\n"
-    assert id_in_mounts(mount) is None
+def test_a_container_is_known_by_its_host_name_file_and_a_host_of_containers_is_none():
+    folder = f"/var/lib/docker/containers/{CONTAINER}"
+    inside = f"612 590 254:1 {folder}/hostname /etc/hostname rw,relatime - ext4 /dev/vda1 rw\n"
+    assert id_in_mounts(inside) == CONTAINER
+    assert id_in_mounts(f"88 29 0:44 / {folder}/mounts/shm rw - tmpfs shm rw\n") is None
     assert id_in_mounts("") is None
 
 
-class _Memory:
-    total = 80 << 30
+def no_memory_of_the_second(handle: int) -> SimpleNamespace:
+    if handle == 1:
+        raise pynvml.NVMLError_NotSupported
+    return SimpleNamespace(total=80 << 30)
 
 
-@pytest.fixture
-def two_gpus(monkeypatch):
-    """The binding's calls as a machine with a driver answers them; older bindings gave bytes."""
-    shut = []
-    monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
-    monkeypatch.setattr(pynvml, "nvmlShutdown", lambda: shut.append(True))
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 2)
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda index: index)
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetName", lambda handle: "NVIDIA H100 80GB HBM3")
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetUUID", lambda handle: b"GPU-%d" % handle)
-    monkeypatch.setattr(pynvml, "nvmlSystemGetDriverVersion", lambda: b"550.54.15")
-
-    def memory(handle: int) -> _Memory:
-        if handle == 1:
-            raise pynvml.NVMLError_NotSupported
-        return _Memory()
-
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", memory)
-    yield
-    assert shut
-
-
-def test_devices_are_listed_as_the_driver_names_them_and_unknown_memory_stays_unknown(two_gpus):
-    name = "NVIDIA H100 80GB HBM3"
+def test_devices_are_listed_as_the_driver_names_them_and_unknown_memory_stays_unknown(monkeypatch):
+    """By the binding's calls as a machine with a driver answers them; older bindings gave bytes."""
+    name, shut = "NVIDIA H100 80GB HBM3", []
+    calls = {
+        "Init": lambda: None,
+        "Shutdown": lambda: shut.append(True),
+        "DeviceGetCount": lambda: 2,
+        "DeviceGetHandleByIndex": lambda index: index,
+        "DeviceGetName": lambda handle: name,
+        "DeviceGetUUID": lambda handle: b"GPU-%d" % handle,
+        "DeviceGetMemoryInfo": no_memory_of_the_second,
+        "SystemGetDriverVersion": lambda: b"550.54.15",
+    }
+    for called, call in calls.items():
+        monkeypatch.setattr(pynvml, f"nvml{called}", call)
     assert local_devices() == (
         LocalDevice(index=0, uuid="GPU-0", name=name, memory_bytes=80 << 30),
         LocalDevice(index=1, uuid="GPU-1", name=name, memory_bytes=None),
     )
-    assert driver_version() == "550.54.15"
+    assert driver_version() == "550.54.15" and shut
 
 
 def test_without_a_driver_there_are_no_devices(monkeypatch):

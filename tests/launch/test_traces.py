@@ -11,34 +11,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suite.launch.traces import LONGEST_LINE, TAIL_BYTES, log_size, log_tail, read_reports, stack_lines
+from suite.launch.traces import (
+    LONGEST_LINE,
+    TAIL_BYTES,
+    log_size,
+    log_tail,
+    parse_reports,
+    printable_lines,
+    read_reports,
+    stack_lines,
+)
+
+
+def reported(**fields: object) -> bytes:
+    return json.dumps({"kind": "failure", "time": 5.5, "failure": "hang", "evidence": ["x"], **fields}).encode()
 
 
 def test_failures_are_read_around_torn_and_foreign_lines(tmp_path):
     file = tmp_path / "rank-0.jsonl"
-    failure = {
-        "kind": "failure",
-        "time": 5.5,
-        "failure": "disk_full",
-        "phase": "train",
-        "iteration": 1,
-        "evidence": ["x"],
-    }
-    file.write_text(
-        "\n".join(
-            ["null", "[]", '{"start"', json.dumps({"kind": "start"}), json.dumps(failure), '{"kind": "failure", "ti']
-        )
-    )
+    lines = [b"null", b"[]", b'{"start"', b'["start"]', b'{"kind": "start"}', reported(phase="train", iteration=1)]
+    file.write_bytes(b"\n".join([*lines, b"[" * 9999 + b'"failure"', b'{"kind": "failure", "ti']))
     found = read_reports(file)
-    assert found.started
-    assert len(found.reports) == 1
-    assert found.reports[0].time == 5.5
-    assert found.reports[0].failure.model_dump() == {
-        "kind": "disk_full",
-        "phase": "train",
-        "iteration": 1,
-        "evidence": ("x",),
-    }
+    ((time, failure),) = found.reports
+    assert (found.started, time) == (True, 5.5)
+    assert failure.model_dump() == {"kind": "hang", "phase": "train", "iteration": 1, "evidence": ("x",)}
 
 
 def test_a_rank_without_an_event_file_told_nothing(tmp_path):
@@ -53,21 +49,25 @@ JSON = st.recursive(
 )
 
 
-@given(JSON, JSON, JSON, JSON, JSON)
-def test_a_failure_event_of_any_content_is_taken_without_trust(
-    tmp_path_factory, kind, time, phase, iteration, evidence
-):
-    file = tmp_path_factory.mktemp("events") / "rank-0.jsonl"
-    event = {
-        "kind": "failure",
-        "failure": kind,
-        "time": time,
-        "phase": phase,
-        "iteration": iteration,
-        "evidence": evidence,
-    }
-    file.write_text(json.dumps(event) + "\n")
-    assert len(read_reports(file).reports) == 1
+@given(st.fixed_dictionaries(dict.fromkeys(("failure", "time", "phase", "iteration", "evidence"), JSON)))
+def test_a_failure_event_of_any_content_is_taken_without_trust(fields):
+    assert len(parse_reports([reported(**fields)]).reports) == 1
+
+
+@pytest.mark.parametrize(
+    ("told", "taken"),
+    [
+        ({"time": 10**400, "phase": "\ud800", "evidence": ["a\udfff"]}, (0.0, "?", None, ("a?",))),
+        ({"time": "5", "phase": 5, "iteration": -1, "evidence": "x"}, (0.0, None, None, ())),
+        ({"iteration": 1 << 31, "evidence": ["x"] * 41}, (5.5, None, None, ("x",) * 40)),
+        ({"iteration": 0, "phase": "p" * 81, "evidence": [["x"]]}, (5.5, "p" * 80, 0, ("['x']",))),
+        ({"iteration": True, "evidence": ["x" * 501]}, (5.5, None, None, ("x" * 500,))),
+    ],
+    ids=["no float and no text", "other types", "beyond all bounds", "too long a name", "a truth"],
+)
+def test_what_nobody_can_use_of_a_failure_is_left_out(told, taken):
+    ((time, failure),) = parse_reports([reported(**told)]).reports
+    assert (time, failure.phase, failure.iteration, failure.evidence) == taken
 
 
 def test_the_tail_of_a_huge_log_is_short_and_its_lines_are_cut(tmp_path):
@@ -76,25 +76,14 @@ def test_the_tail_of_a_huge_log_is_short_and_its_lines_are_cut(tmp_path):
     lines = log_tail(log)
     assert lines == ("x" * LONGEST_LINE, "\N{REPLACEMENT CHARACTER} last")
     assert log_tail(log, log_size(log) - 6) == ("last",)
+    assert printable_lines(b"\n  \na \n") == ("a",)
 
 
 def test_of_a_dump_the_running_thread_is_kept():
-    dump = (
-        "Thread 0x1 (most recent call first):",
-        "  File a",
-        "Current thread 0x2 (most recent call first):",
-        "  File b",
-    )
+    dump = ("Thread 0x1 (most recent call first):", "  File a", "Current thread 0x2 (most recent call first):", "  b")
     assert stack_lines(dump, 10) == dump[2:]
+    assert stack_lines(dump, 1) == dump[2:3]
     assert stack_lines(dump[:2], 1) == dump[:1]
-
-
-def test_what_no_float_and_no_file_can_hold_is_read_all_the_same(tmp_path):
-    file = tmp_path / "rank-0.jsonl"
-    failure = {"kind": "failure", "time": 10**400, "failure": "hang", "phase": "\ud800", "evidence": ["a\udfff"]}
-    file.write_text(json.dumps(failure))
-    (report,) = read_reports(file).reports
-    assert (report.time, report.failure.phase, report.failure.evidence) == (0.0, "?", ("a?",))
 
 
 @pytest.mark.parametrize("trap", ["link", "pipe", "folder"])
@@ -111,23 +100,20 @@ def test_what_is_no_file_is_told_and_not_read(tmp_path, trap):
 
 
 def test_of_files_of_any_size_a_bounded_part_is_read(tmp_path):
-    failure = json.dumps({"kind": "failure", "time": 1.0, "failure": "hang", "evidence": []}).encode()
     for name in ("rank-0.jsonl", "rank-0.log"):
         with (tmp_path / name).open("wb") as file:
             file.write(b'{"kind": "start"}\n')
             file.seek(6 << 30)
-            file.write(b"\n" + failure + b"\n")
+            file.write(b"\n" + reported() + b"\n")
     tracemalloc.start()
     found = read_reports(tmp_path / "rank-0.jsonl")
     assert (found.started, [report.failure.kind for report in found.reports]) == (True, ["hang"])
-    assert log_tail(tmp_path / "rank-0.log")[-1] == failure.decode()
+    assert log_tail(tmp_path / "rank-0.log")[-1] == reported().decode()
     assert tracemalloc.get_traced_memory()[1] < 32 << 20
     tracemalloc.stop()
 
 
-def test_a_flood_of_reports_is_not_taken_whole(tmp_path):
-    file = tmp_path / "rank-0.jsonl"
-    file.write_bytes(b'{"kind": "failure", "evidence": [[[]]], "iteration": -1}\n' * 10_000)
-    reports = read_reports(file).reports
-    assert len(reports) == 100
-    assert reports[0].failure.iteration is None
+def test_a_flood_of_reports_is_not_taken_whole():
+    assert len(parse_reports([reported(evidence=[[[]]])] * 10_000).reports) == 100
+    assert parse_reports([b'"start"'] * 10_000 + [reported()]).reports == ()
+    assert parse_reports([b'"start"'] * 9_999 + [reported()])[:2] == (False, parse_reports([reported()]).reports)

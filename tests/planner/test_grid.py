@@ -22,10 +22,6 @@ def table(most: int | None) -> list[str]:
     return list(grid_lines(columns, most))
 
 
-def test_without_a_width_each_row_is_one_line() -> None:
-    assert len(table(None)) == 1 + len(NAMES)
-
-
 @pytest.mark.parametrize("most", range(60, 140, 7))
 def test_no_line_is_longer_and_no_word_is_lost(most: int) -> None:
     lines = table(most)
@@ -45,11 +41,3 @@ def test_both_outer_columns_are_broken_before_a_range_is_left_out() -> None:
 def test_a_last_column_of_figures_is_whole_and_to_the_right() -> None:
     lines = list(grid_lines([Column("a", ["one two three four five six"], left=True), Column("n", ["1,234,567"])], 30))
     assert lines[0].endswith("        n") and lines[1].endswith(" 1,234,567") and max(map(len, lines)) <= 30
-
-
-def test_one_column_alone_is_broken() -> None:
-    assert list(grid_lines([Column("what", ["one two three four five"], left=True)], 16)) == [
-        "what",
-        "one two three",
-        "  four five",
-    ]

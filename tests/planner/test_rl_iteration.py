@@ -1,75 +1,15 @@
 """Phases of a modern RL iteration: limits that follow from physics, placements, candidates of all kinds at once."""
 
-from dataclasses import replace
-from time import perf_counter
-
 import numpy as np
 import pytest
 
 from suite.planner.formulas import generation as engine
-from suite.planner.hardware import published_hardware
-from suite.planner.jobs import Jobs
-from suite.planner.parameters import load_parameters
-from suite.planner.rl_iteration import KINDS, LIMITS, PHASES, Generation, RLWork, band, predict
-from suite.planner.rl_parameters import RL_NAMES, load_rl_parameters
-from suite.planner.stacks import traits
-
-LLAMA = {"layers": 32, "hidden": 4096, "ffn": 14336, "heads": 32, "kv_heads": 8, "vocab": 128256, "gated": 1}
-PARAMETERS, RL = load_parameters(), load_rl_parameters()
-
-
-def jobs(count=1, **changes):
-    hardware = published_hardware("H100-SXM", 80)
-    row = {
-        **LLAMA,
-        **hardware.columns(),
-        **traits("NeMo-RL Megatron").columns(),
-        "sequence": 1200.0,
-        "attended": 1300.0,
-        "global_batch": 512,
-        "micro_batch": 3.2,
-        "devices": 16,
-        "tensor": 1,
-        "pipeline": 2,
-        "chunks": 1,
-        "context": 1,
-        "zero_stage": 1,
-        "sequence_parallel": 0,
-        "recompute": 3,
-        "precision": 0,
-        "low_rank": 0,
-        "packed": 0,
-        "head_share": 1,
-        "trained_share": 1,
-        "offload_optimizer": 0,
-        "tables": 2,
-    }
-    return Jobs.of([{**row, **changes}] * count)
-
-
-def work(count=1, job=None, gen=None, **changes):
-    generation = {
-        "devices": 16,
-        "tensor": 1,
-        "samples": 2048,
-        "prompt": 130,
-        "response": 1060,
-        "longest": 3964,
-        **(gen or {}),
-    }
-    return RLWork(
-        jobs=jobs(count, **(job or {})),
-        generation=Generation(**generation),
-        **{"steps": 4, "weights": 8.03e9, **changes},
-    )
-
-
-def seconds(**changes):
-    return predict(work(**changes), PARAMETERS, RL)
+from suite.planner.rl_iteration import KINDS, LIMITS, PHASES, band
+from tests.planner.rl_work import rl_seconds
 
 
 def test_an_iteration_of_phases_one_after_the_other_is_their_sum():
-    found = seconds()
+    found = rl_seconds()
     assert set(found.phases) == set(PHASES)
     assert found.seconds == pytest.approx(sum(found.phases.values()))
     assert found.fits.all()
@@ -78,7 +18,7 @@ def test_an_iteration_of_phases_one_after_the_other_is_their_sum():
 
 def test_one_step_off_waits_for_the_slower_side_and_hides_the_tail():
     half = {"job": {"devices": 8}, "gen": {"devices": 8}, "colocated": 0}
-    waiting, off = (seconds(**half, staleness=stale) for stale in (0, 1))
+    waiting, off = (rl_seconds(**half, staleness=stale) for stale in (0, 1))
     assert off.seconds < waiting.seconds
     learn = sum(off.phases[name] for name in ("scoring", "critic", "training", "host"))
     assert off.seconds >= learn
@@ -86,20 +26,20 @@ def test_one_step_off_waits_for_the_slower_side_and_hides_the_tail():
 
 
 def test_more_generating_devices_shorten_generation_and_nothing_else():
-    few, many = (seconds(gen={"devices": count}, colocated=0) for count in (4, 16))
+    few, many = (rl_seconds(gen={"devices": count}, colocated=0) for count in (4, 16))
     assert many.phases["generation"] < few.phases["generation"]
     assert many.phases["training"] == few.phases["training"]
 
 
 def test_decoding_is_never_faster_than_reading_the_weights_once_a_step():
-    found = seconds(gen={"samples": 16, "response": 1000, "longest": 1000, "spread": 0.0})
+    found = rl_seconds(gen={"samples": 16, "response": 1000, "longest": 1000, "spread": 0.0})
     assert found.phases["generation"][0] > 1000 * 2 * 7.5e9 / 3.35e12
 
 
 def test_a_pool_too_small_for_all_samples_makes_them_wait():
-    roomy, tight = (seconds(gen={"pool_share": share, "devices": 2}) for share in (0.9, 0.27))
+    roomy, tight = (rl_seconds(gen={"pool_share": share, "devices": 2}) for share in (0.9, 0.27))
     assert tight.phases["generation"] > roomy.phases["generation"]
-    none = seconds(gen={"pool_share": 0.1})
+    none = rl_seconds(gen={"pool_share": 0.1})
     assert not none.fits.any()
 
 
@@ -123,23 +63,23 @@ def test_the_longest_of_more_samples_is_longer_and_stops_at_the_cap():
 
 def test_a_mixture_reads_the_experts_that_its_tokens_meet_and_trains_on_its_own():
     mixture = {"experts": 128, "experts_per_token": 8, "ffn": 768, "hidden": 2048, "layers": 48, "expert_parallel": 8}
-    found = seconds(job={**mixture, "pipeline": 1}, weights=30e9)
-    dense = seconds(job={"hidden": 2048, "layers": 48, "ffn": 768 * 128, "pipeline": 1}, weights=30e9)
+    found = rl_seconds(job={**mixture, "pipeline": 1}, weights=30e9)
+    dense = rl_seconds(job={"hidden": 2048, "layers": 48, "ffn": 768 * 128, "pipeline": 1}, weights=30e9)
     assert found.phases["training"] < dense.phases["training"] / 2
-    alone = seconds(job={**mixture, "pipeline": 1, "expert_parallel": 1}, weights=30e9)
+    alone = rl_seconds(job={**mixture, "pipeline": 1, "expert_parallel": 1}, weights=30e9)
     assert found.memory["training"] < alone.memory["training"]
 
 
 def test_adapters_save_memory_fp8_saves_time_and_a_critic_costs():
-    plain, adapters = seconds(), seconds(job={"low_rank": 1})
+    plain, adapters = rl_seconds(), rl_seconds(job={"low_rank": 1})
     assert adapters.memory["training"] < plain.memory["training"]
-    assert seconds(gen={"weight_bytes": 1.0}).phases["generation"] < plain.phases["generation"]
-    assert seconds(critic=1.0).phases["critic"] > plain.phases["training"]
+    assert rl_seconds(gen={"weight_bytes": 1.0}).phases["generation"] < plain.phases["generation"]
+    assert rl_seconds(critic=1.0).phases["critic"] > plain.phases["training"]
 
 
 def test_an_engine_across_the_network_waits_for_its_part_of_the_weights_and_less_with_more_ranks():
     def sync(devices, tensor):
-        found = seconds(gen={"devices": devices, "tensor": tensor}, job={"devices": 4}, colocated=0.0)
+        found = rl_seconds(gen={"devices": devices, "tensor": tensor}, job={"devices": 4}, colocated=0.0)
         return found.phases["sync"][0]
 
     whole = 2 * 8.03e9
@@ -153,16 +93,3 @@ def test_every_kind_has_a_band_around_its_prediction():
         assert 0 < low < high
     with pytest.raises(KeyError):
         band("weather")
-
-
-def test_every_parameter_ships():
-    assert set(RL.values) == set(RL_NAMES)
-
-
-def test_a_hundred_thousand_candidates_take_about_a_second():
-    many = work()
-    repeated = replace(many, jobs=many.jobs.take(np.zeros(100_000, dtype=int)))
-    start = perf_counter()
-    found = predict(repeated, PARAMETERS, RL)
-    assert perf_counter() - start < 4
-    assert len(found.seconds) == 100_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from suite.bundle.amounts import Peaks
@@ -264,13 +265,30 @@ def failed(
     return _entry(made, {"status": status, "failure": told, "environment": _environment(made, None)})
 
 
-def no_environment() -> Environment:
-    """Of a run that died before it told where it ran."""
-    return Environment(worker=None, driver=None)
+def repeats(count: int, first: int = 1, **asked: Any) -> list[Entry]:
+    """Runs from repeat ``first`` on: other repeats have other noise."""
+    return [entry(repeat=repeat, **asked) for repeat in range(first, first + count)]
 
 
-def repeats(count: int, **asked: Any) -> list[Entry]:
-    return [entry(repeat=repeat, **asked) for repeat in range(1, count + 1)]
+def recorded(entry: Entry, **fields: Any) -> Entry:
+    """The same run, whose record says this instead."""
+    return replace(entry, record=entry.record.model_copy(update=fields))
+
+
+def started(entry: Entry, **fields: Any) -> Entry:
+    """The same run, started otherwise: its launcher, its time."""
+    return recorded(entry, run=entry.record.run.model_copy(update=fields))
+
+
+def driven(entry: Entry, launcher: str | None = "local", **facts: Any) -> Entry:
+    """The same run by this launcher, of which its driver tells this."""
+    environment = entry.record.environment.model_copy(update={"driver": facts or None})
+    return started(recorded(entry, environment=environment), launcher=launcher)
+
+
+def undescribed(entry: Entry) -> Entry:
+    """The same run, which died before it told where it ran."""
+    return recorded(entry, environment=Environment(worker=None, driver=None))
 
 
 def matrix(
@@ -373,18 +391,9 @@ def _phases(shares: dict[str, float], mean: float, asynchronous: bool) -> Phases
 
 
 def _counts(made: Manifest) -> Counts:
-    counts = counts_of(made)
     total = parameter_count(made.size).with_value_head
-    return Counts(
-        samples=counts["samples"],
-        prompt_tokens=counts["prompt_tokens"],
-        response_tokens=counts["response_tokens"],
-        padded_tokens=counts["padded_tokens"],
-        trained_tokens=counts["trained_tokens"],
-        optimizer_steps=1,
-        trainable_parameters=total,
-        total_parameters=total,
-    )
+    told = {"optimizer_steps": 1, "trainable_parameters": total, "total_parameters": total}
+    return Counts.model_validate({**counts_of(made), **told})
 
 
 def _throughput(made: Manifest, seconds: tuple[float, ...]) -> Throughput:
@@ -437,15 +446,12 @@ def _by_phase(made: Manifest, train: Peaks) -> dict[str, Peaks]:
 
 
 def _compute(made: Manifest) -> Compute:
-    on_gpu = made.measure.device == "cuda"
+    known = {"mfu": 0.38, "hfu": 0.41, "mbu": 0.22, "peak_flops": 989e12}
     return Compute(
         model_flops=1e12,
         hardware_flops=1.1e12,
-        mfu=0.38 if on_gpu else None,
-        hfu=0.41 if on_gpu else None,
-        mbu=0.22 if on_gpu else None,
-        peak_flops=989e12 if on_gpu else None,
         convention="matrix products, non-causal attention",
+        **(known if made.measure.device == "cuda" else dict.fromkeys(known)),
     )
 
 

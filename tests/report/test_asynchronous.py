@@ -15,16 +15,16 @@ from suite.report.text.markdown import render
 from suite.spec.base import UsageError
 from suite.spec.layout import Layout
 from tests.report import entries as made
+from tests.report.reports import PERIOD
 
 SPLIT = {"devices_per_node": 2, "data": 1, "zero_stage": 2, "placement": "split", "generation_ranks": 1}
-PERIOD = {"sync": 0.06, "generate": 0.1, "score": 0.15, "train": 0.65, "other": 0.04}
 TRAINER: dict[str, Any] = {"backend": "openrlhf", "kind": "trainer", "ranks": 2, "shares": PERIOD}
 
 
 def ahead(count: int = 5, rate: float = 7.0, bound: int = 1, busy: float = 0.8, **more: Any) -> list[Entry]:
     layout = Layout(**SPLIT, staleness=bound)
-    overlap = made.steady(16 / rate, 2, busy)
-    return made.repeats(count, rate=rate, layout=layout, overlap=overlap, staleness=1, **TRAINER, **more)
+    told = {"overlap": made.steady(16 / rate, 2, busy), "staleness": 1, **more}
+    return made.repeats(count, rate=rate, layout=layout, **told, **TRAINER)
 
 
 def in_turn(count: int = 5, rate: float = 5.0) -> list[Entry]:
@@ -76,9 +76,8 @@ def test_the_summary_tells_rankings_of_both_orders_apart() -> None:
     assert "(asynchronous) openrlhf" in summary
 
 
-def test_what_a_row_tells_is_pooled_over_its_runs() -> None:
-    one, other = ahead(1, busy=0.8), [made.entry(repeat=2, **_asked(0.6))]
-    told = row_of(build([*one, *other])).asynchronous
+def test_what_a_row_tells_is_pooled_over_its_runs_and_is_nothing_where_one_tells_nothing() -> None:
+    told = row_of(build([*ahead(1, busy=0.8), *ahead(1, busy=0.6, first=2)])).asynchronous
     assert told.bound == 1
     assert dict(told.staleness) == pytest.approx({0: 0.1, 1: 0.9})
     generation, training = told.roles
@@ -88,29 +87,8 @@ def test_what_a_row_tells_is_pooled_over_its_runs() -> None:
     assert generation.idle_share.value == pytest.approx(0.3)
     assert generation.idle_share.low == pytest.approx(1 - generation.busy_share.high)
     assert training.busy_share.value == pytest.approx(0.9)
-
-
-def _asked(busy: float) -> dict[str, Any]:
-    layout = Layout(**SPLIT, staleness=1)
-    return {"rate": 7.0, "layout": layout, "overlap": made.steady(16 / 7, 2, busy), "staleness": 1, **TRAINER}
-
-
-def test_a_row_of_which_a_run_tells_nothing_says_nothing() -> None:
-    entries = [*ahead(1), made.entry(repeat=2, **{**_asked(0.8), "overlap": None})]
-    assert row_of(build(entries)).asynchronous is None
-    assert "## Asynchronous trainers" not in render(build(entries), {})
-
-
-def test_the_table_has_period_rate_staleness_and_every_role() -> None:
-    text = render(build(ahead()), {}).split("## Asynchronous trainers\n", 1)[1].split("\n## ", 1)[0]
-    assert "0: 10 %, 1: 90 %" in text
-    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| R1")]
-    (first, *roles) = cells
-    assert float(first[5].split()[0]) == pytest.approx(8 * 2 / 7, rel=0.02)
-    assert [(one[2], one[3], float(one[5].split()[0])) for one in roles] == [
-        ("generation", "1", 80.0),
-        ("training", "1", 90.0),
-    ]
+    silent = build([*ahead(1), *ahead(1, first=2, overlap=None)])
+    assert row_of(silent).asynchronous is None and "## Asynchronous trainers" not in render(silent, {})
 
 
 def test_no_share_is_shown_or_drawn_of_phases_that_others_work_beside() -> None:
@@ -125,12 +103,6 @@ def test_no_share_is_shown_or_drawn_of_phases_that_others_work_beside() -> None:
     phases = render(model, {}).split("## Phases\n", 1)[1].split("\n## ", 1)[0]
     assert "%)" not in phases
     assert "without shares" in phases
-
-
-def test_a_synchronous_trainer_on_devices_of_its_own_generates_in_turn() -> None:
-    generation = render(build(in_turn()), {}).split("## Generation and weight sync\n", 1)[1]
-    assert "on 1 rank of its own, in turn" in generation
-    assert "overlap" not in generation.split("\n## ", 1)[0]
 
 
 def test_a_curve_of_asynchronous_rows_has_no_eta_of_phases() -> None:

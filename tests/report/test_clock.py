@@ -15,36 +15,19 @@ SKYRL = made.repeats(5, rate=30, device="cuda", kind="trainer", backend="skyrl",
 
 def test_they_are_in_no_ranking_with_rows_that_the_suite_timed_nor_with_another_trainers() -> None:
     model = build([*SUITES, *NEMO_RL, *SKYRL])
-
     assert model.ranking.groups == () and model.beside == ()
-    assert {row.backend: row.setting.clock for row in model.rows} == {
-        "trl-grpo": SUITE_CLOCK,
-        "nemo-rl": "nemo-rl's log",
-        "skyrl": "skyrl's log",
-    }
-
-
-def test_rows_of_one_trainers_log_are_ranked_among_themselves_under_a_heading_that_says_so() -> None:
-    other = made.manifest(device="cuda", kind="trainer", backend="nemo-rl").layout.model_copy(
-        update={"recompute": "full"}
-    )
-    slower = made.repeats(5, rate=20, device="cuda", kind="trainer", backend="nemo-rl", facts=FACTS, layout=other)
-    text = render(build([*SUITES, *NEMO_RL, *slower]), ())
-
-    assert len(build([*SUITES, *NEMO_RL, *slower]).ranking.groups) == 1
-    assert "timed by `nemo-rl's log` and not by the suite" in text
-
-
-def test_no_engine_stands_beside_them() -> None:
+    clocks = {"trl-grpo": SUITE_CLOCK, "nemo-rl": "nemo-rl's log", "skyrl": "skyrl's log"}
+    assert {row.backend: row.setting.clock for row in model.rows} == clocks
     engines = made.repeats(5, rate=20, device="cuda")
-
-    assert build([*engines, *NEMO_RL]).beside == ()
-    assert build([*engines, *SUITES]).beside != ()
+    assert build([*engines, *NEMO_RL]).beside == () and build([*engines, *SUITES]).beside != ()
 
 
-def test_caveats_name_the_rows_and_the_experimental_backends() -> None:
-    caveats = build([*SUITES, *NEMO_RL]).caveats
-
-    assert any("(nemo-rl): seconds and counts are those of the trainer's own log" in line for line in caveats)
-    assert any(line.startswith("nemo-rl is experimental (never run)") for line in caveats)
-    assert not any("trl-grpo" in line for line in caveats)
+def test_rows_of_one_trainers_log_are_ranked_among_themselves_and_caveats_name_them() -> None:
+    recomputed = NEMO_RL[0].manifest.layout.model_copy(update={"recompute": "full"})
+    slower = made.repeats(5, rate=20, device="cuda", kind="trainer", backend="nemo-rl", facts=FACTS, layout=recomputed)
+    model = build([*SUITES, *NEMO_RL, *slower])
+    assert len(model.ranking.groups) == 1
+    assert "timed by `nemo-rl's log` and not by the suite" in render(model, ())
+    assert any("(nemo-rl): seconds and counts are those of the trainer's own log" in line for line in model.caveats)
+    assert any(line.startswith("nemo-rl is experimental (never run)") for line in model.caveats)
+    assert not any("trl-grpo" in line for line in model.caveats)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from suite.bundle.noise_model import Validity
 from suite.report.compare import compare_entries
 from suite.report.comparing.gate import hold_to
 from suite.report.comparing.model import ComparedRow, FolderComparison
@@ -18,35 +19,20 @@ from suite.report.comparing.verdicts import judge_together
 from suite.report.facts.entry import Entry
 from suite.spec.base import UsageError
 from suite.spec.layout import Layout
-from suite.spec.resolve import make_manifest
 from suite.stats.intervals import RunSeconds
 from tests.report import entries as made
 
 SIZES = ("1M", "3M", "8M", "25M")
+GRPO = made.workload(algorithm="grpo", group=4)
 
 
 def side(runs: int, first: int = 1, **asked: Any) -> list[Entry]:
-    """Runs from repeat ``first`` on: other repeats have other noise."""
-    return [made.entry(repeat=repeat, **asked) for repeat in range(first, first + runs)]
+    return made.repeats(runs, first, **asked)
 
 
-def measured_otherwise(entry: Entry, **measure: Any) -> Entry:
-    """The same run under another seed or number of threads."""
-    body = entry.manifest
-    manifest = make_manifest(
-        plan=body.run.plan,
-        repeat=body.run.repeat,
-        backend=body.backend,
-        size=body.size,
-        workload=body.workload,
-        layout=body.layout,
-        measure=body.measure.model_copy(update=measure),
-        limits=body.limits,
-        stack=body.stack,
-        track=body.track,
-    )
-    run = entry.record.run.model_copy(update={"id": manifest.run.id, "manifest_hash": manifest.hash})
-    return Entry(manifest, entry.record.model_copy(update={"run": run}), entry.path)
+def compared(before: list[Entry], after: list[Entry]) -> ComparedRow:
+    (row,) = compare_entries(before, after).rows
+    return row
 
 
 def lacks(result: FolderComparison) -> list[tuple[str, str | None]]:
@@ -57,39 +43,26 @@ def noisy(source: random.Random, runs: int, rate: float, spread: float) -> tuple
     return tuple(RunSeconds(1.0, (math.exp(source.gauss(-math.log(rate), spread)),)) for _ in range(runs))
 
 
-def in_image(entries: list[Entry], digest: str | None) -> list[Entry]:
-    """The same runs, in containers of one image, which a registry has or has not."""
-    driver = {"image": {"id": "sha256:" + "4" * 64, "digest": digest}}
-    found = []
-    for one in entries:
-        environment = one.record.environment.model_copy(update={"driver": driver})
-        run = one.record.run.model_copy(update={"launcher": "docker"})
-        found.append(
-            Entry(one.manifest, one.record.model_copy(update={"run": run, "environment": environment}), one.path)
-        )
-    return found
-
-
 def test_an_image_that_was_pushed_meanwhile_is_the_same_on_both_sides() -> None:
-    pushed = "registry/suite-engines@sha256:" + "5" * 64
-    result = compare_entries(in_image(side(3), None), in_image(side(3, 11), pushed))
-    assert result.surroundings.equal and len(result.rows) == 1
+    def in_image(one: Entry, digest: str | None) -> Entry:
+        return made.driven(one, "docker", image={"id": "sha256:" + "4" * 64, "digest": digest})
+
+    before = [in_image(one, None) for one in side(3)]
+    after = [in_image(one, "registry/suite-engines@sha256:" + "5" * 64) for one in side(3, 11)]
+    assert compared(before, after) and compare_entries(before, after).surroundings.equal
 
 
 class TestTogether:
-    @pytest.mark.parametrize(
-        ("runs", "spreads"),
-        [(3, (0.03, 0.03)), (3, (0.02, 0.05)), (3, (0.01, 0.1)), (5, (0.02, 0.05))],
-        ids=["3 runs", "3 runs of unlike rows", "3 runs of very unlike rows", "5 runs of unlike rows"],
-    )
+    @pytest.mark.slow
+    @pytest.mark.parametrize("spreads", [(0.03, 0.03), (0.01, 0.1)], ids=["alike", "very unlike"])
     def test_equal_sides_of_16_rows_show_a_difference_in_at_most_one_case_in_twenty(
-        self, runs: int, spreads: tuple[float, float]
+        self, spreads: tuple[float, float]
     ) -> None:
         source = random.Random(21)
         trials, rows, false, alone = 400, 16, 0, 0
         for _ in range(trials):
             found = [math.exp(source.uniform(*map(math.log, spreads))) for _ in range(rows)]
-            sides = [(noisy(source, runs, 1.0, one), noisy(source, runs, 1.0, one)) for one in found]
+            sides = [(noisy(source, 3, 1.0, one), noisy(source, 3, 1.0, one)) for one in found]
             judged = judge_together(sides, [None] * rows, [""] * rows)
             false += any(judged.family.positive)
             alone += any(one.probability <= 0.05 for one in judged.each)
@@ -116,11 +89,11 @@ class TestTogether:
         assert {row.verdict for row in result.rows} >= {"slower", "faster"}
 
     def test_rows_that_are_open_say_how_many_runs_would_decide(self) -> None:
-        (row,) = compare_entries(side(3, spread=0.05), side(3, 11, spread=0.05)).rows
+        row = compared(side(3, spread=0.05), side(3, 11, spread=0.05))
         assert not row.decided and row.runs_needed > 3
-        (row,) = compare_entries(side(3, spread=0.002), side(3, 11, spread=0.002, rate=10)).rows
+        row = compared(side(3, spread=0.002), side(3, 11, spread=0.002, rate=10))
         assert row.verdict == "slower" and row.runs_needed is None
-        (row,) = compare_entries(side(1), side(3, 11)).rows
+        row = compared(side(1), side(3, 11))
         assert row.runs_needed is None and "at least 2 a side" in row.reason
 
 
@@ -130,7 +103,7 @@ class TestPhases:
         whole = sum(slower.values())
         shares = {name: share / whole for name, share in slower.items()}
         before, after = side(5, rate=20, spread=0.003), side(5, 11, rate=20 / whole, spread=0.003, shares=shares)
-        (row,) = compare_entries(before, after).rows
+        row = compared(before, after)
         phases = {phase.name: phase for phase in row.phases}
         assert row.verdict == "slower"
         assert phases["train"].verdict == "slower" and phases["train"].share_of_change == pytest.approx(1, abs=0.1)
@@ -140,19 +113,16 @@ class TestPhases:
         assert sum(phase.share_of_change for phase in row.phases) == pytest.approx(1)
 
     def test_without_a_change_of_the_whole_no_phase_has_a_share_of_it(self) -> None:
-        (row,) = compare_entries(side(4), side(4, 11)).rows
+        row = compared(side(4), side(4, 11))
         assert {phase.share_of_change for phase in row.phases} == {None}
 
-    def test_more_memory_is_more_even_where_every_run_has_the_same_peak(self) -> None:
-        (row,) = compare_entries(side(3), side(3, 11, peak_factor=1.8)).rows
-        assert row.memory.verdict == "more" and row.memory.of == "resident"
-        assert row.memory.ratio == pytest.approx(1.8 / 1.6, rel=1e-6)
-        (row,) = compare_entries(side(3), side(3, 11)).rows
-        assert row.memory.verdict == "not distinguishable" and row.memory.ratio == 1
+    @pytest.mark.parametrize(("factor", "verdict"), [(1.8, "more"), (1.6, "not distinguishable")])
+    def test_more_memory_is_more_even_where_every_run_has_the_same_peak(self, factor: float, verdict: str) -> None:
+        memory = compared(side(3), side(3, 11, peak_factor=factor)).memory
+        assert (memory.verdict, memory.of, memory.ratio) == (verdict, "resident", pytest.approx(factor / 1.6, rel=1e-6))
 
     def test_a_phase_of_one_side_alone_has_no_ratio(self) -> None:
-        shares = {**made.SHARES, "sync": 0.05}
-        (row,) = compare_entries(side(3), side(3, 11, shares=shares)).rows
+        row = compared(side(3), side(3, 11, shares={**made.SHARES, "sync": 0.05}))
         sync = next(phase for phase in row.phases if phase.name == "sync")
         assert (sync.before_seconds, sync.ratio, sync.verdict) == (None, None, None)
 
@@ -173,21 +143,16 @@ class TestSurroundings:
             ({"variables": {"OMP_NUM_THREADS": "2"}}, "across settings", {"OMP_NUM_THREADS"}),
             ({"host": "bench-2"}, "on another host of the same kind", {"host"}),
             ({"ceilings": {"matmul_flops": 4.0e10}}, "across states of the machine", {"measured matrix product"}),
+            ({"idle": {"load": 12.0, "cpus": 2}}, "across", {"load per CPU at the start"}),
+            ({"idle": {"load": 0.8, "cpus": 2}}, "like with like", set()),
         ],
-        ids=["CPU", "torch", "kernel and memory", "threads", "variables", "host", "clocks"],
+        ids=["CPU", "torch", "kernel and memory", "threads", "variables", "host", "clocks", "load", "little load"],
     )
     def test_what_differs_names_the_comparison(self, facts: dict[str, Any], label: str, names: set[str]) -> None:
-        around = compare_entries(side(3), side(3, 11, facts={**made.CPU_FACTS, **facts})).surroundings
+        quiet = {**made.CPU_FACTS, "idle": {"load": 0.3, "cpus": 2}}
+        around = compare_entries(side(3, facts=quiet), side(3, 11, facts={**quiet, **facts})).surroundings
         assert around.label.startswith(label) and names <= {one.name for one in around.differences}
         assert all(one.before != one.after and one.rows for one in around.differences)
-
-    def test_a_machine_under_load_is_told_from_a_quiet_one(self) -> None:
-        quiet, busy = ({**made.CPU_FACTS, "idle": {"load": load, "cpus": 2}} for load in (0.3, 12.0))
-        around = compare_entries(side(3, facts=quiet), side(3, 11, facts=busy)).surroundings
-        (one,) = around.differences
-        assert (one.name, one.before, one.after) == ("load per CPU at the start", ("0.15",), ("6.0",))
-        calmer = {**made.CPU_FACTS, "idle": {"load": 0.8, "cpus": 2}}
-        assert compare_entries(side(3, facts=quiet), side(3, 11, facts=calmer)).surroundings.equal
 
     def test_a_difference_of_some_rows_is_told_with_these_rows(self) -> None:
         other = {**made.CPU_FACTS, "kernel": "6.9"}
@@ -199,8 +164,7 @@ class TestSurroundings:
         around = compare_entries(side(3), side(3, 11, iterations=8)).surroundings
         assert around.label == "across settings"
         assert [(one.name, one.before, one.after) for one in around.differences] == [("iterations", ("6",), ("8",))]
-        reseeded = [measured_otherwise(one, seed=7) for one in side(3, 11)]
-        assert compare_entries(side(3), reseeded).surroundings.label == "across seeds"
+        assert compare_entries(side(3), side(3, 11, seed=7)).surroundings.label == "across seeds"
 
 
 class TestPairing:
@@ -223,20 +187,30 @@ class TestPairing:
         assert len(result.rows) == 1 and lacks(result) == [("no partner", "before")]
 
     def test_seeds_pair_with_their_own(self) -> None:
-        before, after = side(3), side(3, 11)
-        before += [measured_otherwise(one, seed=7) for one in side(3, 4)]
-        after += [measured_otherwise(one, seed=7) for one in side(3, 14, rate=10)]
-        result = compare_entries(before, after)
+        before = [*side(3), *side(3, 4, seed=7)]
+        result = compare_entries(before, [*side(3, 11), *side(3, 14, rate=10, seed=7)])
         assert sorted(row.verdict for row in result.rows) == ["not distinguishable", "slower"]
         assert result.surroundings.equal
 
-    def test_sides_that_share_no_row_say_what_keeps_the_nearest_apart(self) -> None:
-        with pytest.raises(UsageError, match=r"nearest are deepspeed 1M .*backend deepspeed / megatron"):
-            compare_entries(side(1), side(1, backend="megatron"))
-        with pytest.raises(UsageError, match=r"track equal-config / tuned$"):
-            compare_entries([*side(1), *side(1, size="8M")], side(1, track="tuned"))
-        with pytest.raises(UsageError, match="no run of the second side has a rate"):
-            compare_entries(side(1), [made.failed()])
+    @pytest.mark.parametrize(
+        ("before", "after", "told"),
+        [
+            (side(1), side(1, backend="megatron"), r"nearest are deepspeed 1M .*backend deepspeed / megatron"),
+            ([*side(1), *side(1, size="8M")], side(1, track="tuned"), r"track equal-config / tuned$"),
+            (side(1), [made.failed()], "no run of the second side has a rate"),
+            (side(1), side(1, work=made.workload(ppo_epochs=2)), "ppo_epochs 1 / 2"),
+            (
+                side(1),
+                side(1, work=GRPO),
+                r"of equal backend, layout and work: deepspeed 1M zero2 on .*: PPO .* / GRPO",
+            ),
+        ],
+    )
+    def test_sides_that_share_no_row_say_what_keeps_the_nearest_apart(
+        self, before: list[Entry], after: list[Entry], told: str
+    ) -> None:
+        with pytest.raises(UsageError, match=told):
+            compare_entries(before, after)
 
     def test_a_row_without_partner_names_its_nearest(self) -> None:
         layout = Layout(nodes=1, devices_per_node=1, data=1, zero_stage=3)
@@ -265,10 +239,9 @@ class TestLacking:
         assert (row.verdict, row.low, row.probability) == ("not distinguishable", None, None)
 
     def test_runs_that_doubt_themselves_are_told_with_their_reasons(self) -> None:
+        doubts = Validity.model_validate({"status": "suspect", "reasons": ("load 12 on 2 CPUs",)})
         after = side(3, 11)
-        for one in after[:2]:
-            vars(one.record)["validity"] = SimpleNamespace(status="suspect", reasons=("load 12 on 2 CPUs",))
-        result = compare_entries(side(3), after)
+        result = compare_entries(side(3), [*(made.recorded(one, validity=doubts) for one in after[:2]), after[2]])
         assert [(one.lack, one.detail) for one in result.unjudged] == [
             ("one run", "one run with a rate; at least 2 a side tell the spread between runs"),
             ("suspect", "2 of 3 runs: load 12 on 2 CPUs"),
@@ -281,31 +254,21 @@ class TestLacking:
         assert lacks(result) == [("copies", None)] and "3 runs on both sides" in row.reason
         assert (row.verdict, row.equivalent, row.probability) == ("not distinguishable", None, None)
         one = made.entry(repeat=11, rate=10)
-        twins = [one, self.renamed(one, 12), self.renamed(one, 13)]
-        result = compare_entries(runs, twins)
+        twins = [made.started(one, id=f"copy-{repeat}", repeat=repeat, started=1e9 + repeat) for repeat in (12, 13)]
+        result = compare_entries(runs, [one, *twins])
         assert lacks(result) == [("copies", None)] and "2 runs with the seconds of another" in result.rows[0].reason
         assert {phase.verdict for phase in result.rows[0].phases} == {None}
 
-    @staticmethod
-    def renamed(entry: Entry, repeat: int) -> Entry:
-        run = entry.record.run.model_copy(update={"id": f"copy-{repeat}", "repeat": repeat, "started": 1e9 + repeat})
-        return Entry(entry.manifest, entry.record.model_copy(update={"run": run}), f"runs/copy-{repeat}")
-
     def test_runs_of_equal_length_prove_nothing(self) -> None:
         def exact(rate: float, first: int) -> list[Entry]:
-            found = []
-            for place, one in enumerate(side(3, first, iterations=3)):
-                mean = 8 / rate
-                seconds = (
-                    1.0,
-                    1.0,
-                    *(mean * factor for factor in ((0.5, 1, 1.5), (1, 0.5, 1.5), (1.5, 1, 0.5))[place]),
-                )
-                state = one.record.iterations.model_copy(update={"seconds": seconds})
-                found.append(Entry(one.manifest, one.record.model_copy(update={"iterations": state}), one.path))
-            return found
+            """Runs of three iterations in another order each."""
+            orders = [(1.0, 1.0, *(factor * 8 / rate for factor in one)) for one in ((0.5, 1, 1.5), (1, 0.5, 1.5))]
+            return [
+                made.recorded(one, iterations=one.record.iterations.model_copy(update={"seconds": seconds}))
+                for one, seconds in zip(side(2, first, iterations=3), orders, strict=True)
+            ]
 
-        (row,) = compare_entries(exact(20, 1), exact(19, 11)).rows
+        row = compared(exact(20, 1), exact(19, 11))
         assert row.verdict == "not distinguishable" and "no spread" in row.reason
 
 
@@ -359,15 +322,15 @@ class TestGate:
         with pytest.raises(UsageError, match="above 0"):
             hold_to(compare_entries(side(2), side(2, 11)), gate)
 
+    @pytest.mark.slow
     def test_rows_at_the_gate_fail_it_in_at_most_one_case_in_twenty(self) -> None:
         source = random.Random(31)
-        trials = 200
-        missed = sum(not hold_to(comparison(source, 16, 5, 0.95), 0.95)[1].passed for _ in range(trials))
+        missed = sum(not hold_to(comparison(source, 16, 5, 0.95), 0.95)[1].passed for _ in range(200))
         # 200 cases at 5 % are 18 or fewer in 99 of 100 simulations
         assert missed <= 18
 
     def test_the_chance_to_catch_a_loss_is_what_the_guide_says(self) -> None:
-        """Ten runs a side at 5 % noise, a gate of 0.95 and a true loss of 10 %: see docs/regression-gates.md."""
+        """Twelve runs a side at 5 % noise, a gate of 0.95 and a true loss of 10 %: see docs/regression-gates.md."""
         source = random.Random(32)
         trials = 400
         caught = sum(not hold_to(comparison(source, 1, 12, 0.9), 0.95)[1].passed for _ in range(trials))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -14,28 +13,25 @@ from suite.report.comparing.model import Unjudged
 from suite.report.facts.entry import Entry
 from suite.report.text.comparison import MOST_LINES, _ratio, print_comparison
 from tests.report import entries as made
+from tests.report.conftest import Columns
 from tests.report.test_comparing import side
 
 Printed = Callable[..., list[str]]
 
 
 @pytest.fixture
-def columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Printed:
+def printed(columns: Columns) -> Printed:
     """Lines of a comparison on a terminal of so many columns; None: into a pipe."""
 
-    def printed(
-        count: int | None, before: Sequence[Entry], after: Sequence[Entry], gate: float | None = None, **how: bool
+    def lines(
+        count: int | None, before: Sequence[Entry], after: Sequence[Entry], gate: float | None = None
     ) -> list[str]:
-        monkeypatch.setenv("COLUMNS", str(count or 20))
-        monkeypatch.setattr(sys.stdout, "isatty", lambda: count is not None)
         result, outcome = compare_entries(before, after), None
         if gate is not None:
-            result, outcome = hold_to(result, gate, **how)
-        print_comparison(result, outcome)
-        plain = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)
-        return [line.rstrip() for line in plain.splitlines() if line.strip()]
+            result, outcome = hold_to(result, gate)
+        return columns(count, lambda: print_comparison(result, outcome))
 
-    return printed
+    return lines
 
 
 def both_matrices(facts: dict | None = None) -> tuple[list[Entry], list[Entry]]:
@@ -49,11 +45,11 @@ def both_matrices(facts: dict | None = None) -> tuple[list[Entry], list[Entry]]:
 
 
 @pytest.mark.parametrize("width", [80, 100])
-def test_a_comparison_with_everything_in_it_fits_the_terminal(width: int, columns: Printed) -> None:
+def test_a_comparison_with_everything_in_it_fits_the_terminal(width: int, printed: Printed) -> None:
     other = {**made.CPU_FACTS, "cpu": {"model": "Another CPU with a long name 9000", "cores": 4, "threads": 8}}
     before, after = both_matrices(other)
     after += [*side(2, size="25M"), made.failed(size="3M", ranks=2)]
-    lines = columns(width, [*before, *side(2, size="3M", ranks=2)], after, 0.95)
+    lines = printed(width, [*before, *side(2, size="3M", ranks=2)], after, 0.95)
     assert max(map(len, lines)) <= width and "…" not in "\n".join(lines)
     text = " ".join(lines)
     assert lines[0].startswith("across machines: CPU Example CPU 3000 -> Another CPU")
@@ -67,10 +63,10 @@ def test_a_comparison_with_everything_in_it_fits_the_terminal(width: int, column
 @pytest.mark.parametrize(
     ("rate", "runs", "short"), [(20, 3, "equal"), (10, 3, "slower"), (10, 1, "not tested"), (19.7, 5, "slower =")]
 )
-def test_abbreviated_verdicts_are_explained(rate: float, runs: int, short: str, columns: Printed) -> None:
+def test_abbreviated_verdicts_are_explained(rate: float, runs: int, short: str, printed: Printed) -> None:
     before = side(runs, rate=20, spread=0.002)
     after = side(runs, 11, rate=rate, spread=0.002)
-    narrow, wide = columns(80, before, after), columns(160, before, after)
+    narrow, wide = printed(80, before, after), printed(160, before, after)
     (row,) = [line for line in narrow if line.split()[:2] == ["1M", "1"]]
     assert row.endswith(short) and max(map(len, narrow)) <= 80
     explained = {"equal": "equal within 5%", "untested": "see below why", "slower =": "=: equal within 5%"}
@@ -83,21 +79,15 @@ def test_bounds_that_say_nothing_are_not_written_out(ratio: float, text: str) ->
     assert _ratio(1.0, ratio, ratio) == f"1.000 [{text}, {text}]"
 
 
-def test_rows_that_look_alike_are_told_apart(columns: Printed) -> None:
-    lines = columns(80, [*side(3), *side(3, iterations=20)], [*side(3, 11), *side(3, 11, iterations=20)])
-    assert max(map(len, lines)) <= 80
-    assert [sum(f"iterations={count}" in line for line in lines) > 0 for count in (6, 20)] == [True, True]
+def test_rows_that_look_alike_are_told_apart(printed: Printed) -> None:
+    lines = printed(80, [*side(3), *side(3, iterations=20)], [*side(3, 11), *side(3, 11, iterations=20)])
+    text = " ".join(lines)
+    assert max(map(len, lines)) <= 80 and "iterations=6" in text and "iterations=20" in text
 
 
-def test_equal_environments_are_one_line(columns: Printed) -> None:
-    lines = columns(80, side(3), side(3, 11))
-    assert lines[0] == "like with like"
-    assert [line for line in lines if line.startswith("environment: equal in all")]
-
-
-def test_in_a_pipe_no_line_is_broken(columns: Printed) -> None:
-    before, after = both_matrices()
-    lines = columns(None, before, after)
+def test_in_a_pipe_no_line_is_broken(printed: Printed) -> None:
+    lines = printed(None, *both_matrices())
+    assert lines[0] == "like with like" and any(line.startswith("environment: equal in all") for line in lines)
     assert any(len(line) > 120 for line in lines)
     assert not any(line.startswith("not shown at") for line in lines)
 
@@ -112,13 +102,13 @@ def test_many_bundles_in_trouble_are_counted_and_only_some_are_listed(capsys: py
     assert len(lines) == 1 + MOST_LINES + 1 and "43 more" in lines[-1]
 
 
-def test_undecided_rows_say_how_many_runs_would_decide(columns: Printed) -> None:
-    text = " ".join(columns(None, side(3, spread=0.08), side(3, 11, spread=0.08), 0.97))
+def test_undecided_rows_say_how_many_runs_would_decide(printed: Printed) -> None:
+    text = " ".join(printed(None, side(3, spread=0.08), side(3, 11, spread=0.08), 0.97))
     assert re.search(r"could differ or be equal within 5%; \d+ runs a side would likely decide it", text)
     assert re.search(r"1 of 1 row could be on either side of the gate of 0.97, which passes without --strict", text)
     assert text.endswith("gate 0.97: met")
 
 
-def test_names_cannot_move_the_cursor(columns: Printed) -> None:
+def test_names_cannot_move_the_cursor(printed: Printed) -> None:
     evil = {"backend": "a\x1b]0;owned\x07"}
-    assert "\x07" not in "".join(columns(None, side(2, **evil), side(2, 11, **evil)))
+    assert "\x07" not in "".join(printed(None, side(2, **evil), side(2, 11, **evil)))

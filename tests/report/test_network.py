@@ -45,11 +45,6 @@ def caveats(*entries: Entry) -> tuple[str, ...]:
 
 
 class TestFigures:
-    def test_a_report_of_runs_without_measurements_has_no_such_section(self) -> None:
-        model = build(made.matrix(sizes=("1M",)))
-        assert model.networks == ()
-        assert "## Network" not in render(model, {})
-
     def test_lines_are_medians_over_the_runs_of_equal_ranks_and_nodes(self) -> None:
         entries = [run(repeat=1), run(repeat=2, rates={"across_nodes": 35e9}), run(repeat=3, backend="megatron")]
         within, across = build([*entries, made.entry()]).networks
@@ -61,12 +56,9 @@ class TestFigures:
         assert across.catalogue_bytes_per_second == 50e9, "a card of 400 Gb/s for each device"
 
     def test_a_cpu_has_measurements_alone_and_is_not_judged(self) -> None:
-        facts = {**made.CPU_FACTS, "network": made.network({"within_node": 1.5e9})}
-        model = build([made.entry(ranks=2, facts=facts)])
-        assert model.caveats == ()
-        text = render(model, {}).split("## Network")[1].split("## ")[0]
-        assert "| R1   |     2 |     1 | within a node |    1 |       1.50 |" in text
-        assert "atalogue" not in text
+        model = build([made.entry(ranks=2, facts={**made.CPU_FACTS, "network": made.network({"within_node": 1.5e9})})])
+        (line,) = model.networks
+        assert (line.measured.all_reduce, line.catalogue_bytes_per_second, model.caveats) == (1.5e9, None, ())
 
     def test_the_machine_names_its_links_and_adapters(self) -> None:
         (machine,) = build([run(gpus=[gpu()] * 7 + [gpu(active=17)]), made.failed(device="cuda")]).machines
@@ -86,14 +78,40 @@ class TestSlowNetworks:
             f"50.0 GB/s of a device in its maker's own systems; 8 adapters of the first node are active: {LOGS}"
         )
 
-    def test_fewer_adapters_than_the_makers_systems_have_are_not_held_against_the_network(self) -> None:
-        assert caveats(run(adapters=(HDR,), rates={"across_nodes": 5e9})) == ()
-        (line,) = caveats(run(adapters=(HDR,), rates={"across_nodes": 1e9}))
-        assert "16 % of the 6.25 GB/s of a device's share of its node's adapters; 1 adapter" in line
-
-    def test_no_adapter_means_tcp(self) -> None:
-        (line,) = caveats(run(adapters=(), rates={"across_nodes": 1e9}))
-        assert line.endswith("the ranks see no active InfiniBand or RoCE adapter, so messages go over TCP")
+    @pytest.mark.parametrize(
+        ("asked", "told"),
+        [
+            ({"adapters": (HDR,), "rates": {"across_nodes": 5e9}}, None),
+            (
+                {"adapters": (HDR,), "rates": {"across_nodes": 1e9}},
+                "16 % of the 6.25 GB/s of a device's share of its node's adapters; 1 adapter",
+            ),
+            (
+                {"adapters": (), "rates": {"across_nodes": 1e9}},
+                "the ranks see no active InfiniBand or RoCE adapter, so messages go over TCP",
+            ),
+            (
+                {"rates": {"within_node": 200e9}, "gpus": [gpu(active=9, to_ranks=9)] * 8},
+                "44 % of the 450 GB/s of the links, one direction; 9 of 18 NVLinks of a device are up",
+            ),
+            (
+                {"rates": {"within_node": 200e9}, "variables": {"NCCL_P2P_DISABLE": "1"}},
+                "NCCL_P2P_DISABLE is set",
+            ),
+            ({"ranks": 2, "rates": {"within_node": 100e9}}, "the network within a node is slow"),
+            ({"ranks": 2, "rates": {"within_node": 100e9}, "gpus": [gpu(to_ranks=4)] * 2}, None),
+            ({"ranks": 2, "rates": {"within_node": 100e9}, "gpus": []}, None),
+        ],
+        ids=[
+            *("few adapters", "few and slow", "no adapter", "links down", "links off"),
+            *("slow links", "links to others", "links unknown"),
+        ],
+    )
+    def test_a_slow_network_is_told_with_its_cause_and_not_for_what_the_run_could_not_use(
+        self, asked: dict[str, Any], told: str | None
+    ) -> None:
+        found = caveats(run(**asked))
+        assert len(found) == (told is not None) and all(told in line for line in found)
 
     @pytest.mark.parametrize("variables", [{"NCCL_IB_DISABLE": "1"}, {"NCCL_NET": "Socket"}])
     def test_a_switched_off_adapter_is_told_even_where_the_rate_is_fine(self, variables: dict[str, str]) -> None:
@@ -102,19 +120,6 @@ class TestSlowNetworks:
         assert line.endswith(" is set, so messages go over TCP")
         assert caveats(run(variables=variables, adapters=())) == ()
         assert caveats(run(variables={"NCCL_IB_DISABLE": "0"})) == ()
-
-    def test_links_that_are_down_or_turned_off_are_told(self) -> None:
-        slow = {"within_node": 200e9}
-        (line,) = caveats(run(rates=slow, gpus=[gpu(active=9, to_ranks=9)] * 8))
-        assert line.endswith("44 % of the 450 GB/s of the links, one direction; 9 of 18 NVLinks of a device are up")
-        (line,) = caveats(run(rates=slow, variables={"NCCL_P2P_DISABLE": "1"}))
-        assert line.endswith("NCCL_P2P_DISABLE is set")
-
-    def test_links_that_lead_to_devices_of_other_runs_are_not_held_against_the_network(self) -> None:
-        slow = {"within_node": 100e9}
-        assert len(caveats(run(2, rates=slow))) == 1
-        assert caveats(run(2, rates=slow, gpus=[gpu(to_ranks=4)] * 2)) == ()
-        assert caveats(run(2, rates=slow, gpus=[])) == (), "where the links lead is not known"
 
     def test_an_unknown_device_is_judged_by_its_adapters_alone(self) -> None:
         unknown = {"name": "Some Accelerator 9000", "memory_bytes": 80 << 30, "count": 8}
@@ -149,8 +154,7 @@ SHAPELESS = {
 @pytest.mark.parametrize("told", HOSTILE, ids=range(len(HOSTILE)))
 def test_facts_that_are_no_measurement_show_nothing(told: Any) -> None:
     model = build([run(facts={**made.GPU_FACTS, "network": told, "topology": told, "variables": told})])
-    assert (model.networks, model.caveats) == ((), ())
-    assert "## Network" not in render(model, {})
+    assert (model.networks, model.caveats) == ((), ()) and "## Network" not in render(model, {})
 
 
 @pytest.mark.parametrize(

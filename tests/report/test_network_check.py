@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from suite.cli.app import app
 from suite.cli.options.handing_over import HandingOver, tell_network
 from suite.conduct.cluster.smoke import smoke_plan, smoke_root
 from suite.launch.cluster.launcher import NodeSetup
-from suite.launch.ports import free_port
 from suite.report.facts.network_check import CONVENTION, network_checks
 from suite.spec.layout import Layout
 from tests import toy_cluster
+from tests.command import suite
 from tests.conduct.cluster.test_smoke import Waiting
 from tests.report import entries as made
 from tests.report.test_network import run
 from tests.synthetic import facts_of, synthetic_manifest
-from tests.worker.test_network import PROBE
-from tests.worker.tiny import ROOT, clean_environment
 
 STACKS = {"deepspeed": {"torch": "2.13.0", "deepspeed": "0.18.0", "transformers": "4.57.0"}}
 
@@ -74,59 +67,23 @@ def test_facts_that_nobody_could_have_measured_are_left_out(network: Any) -> Non
     assert str(check).isprintable() and check.ranks is None
 
 
-def measured_by_gloo() -> dict[str, Any]:
-    """The facts of two real ranks on this machine."""
-    port = free_port()
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROBE],
-            cwd=ROOT,
-            env={
-                **clean_environment(),
-                "RANK": str(rank),
-                "LOCAL_RANK": str(rank),
-                "WORLD_SIZE": "2",
-                "LOCAL_WORLD_SIZE": "2",
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(port),
-                "PYTHONPATH": str(ROOT),
-            },
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        told = [json.loads(process.communicate(timeout=60)[0]) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    return told[0][-1]
-
-
-@pytest.mark.ranks
-def test_two_real_ranks_are_told_by_submit_and_by_collect(
+def test_it_is_told_by_submit_and_by_collect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Gloo is real; the cluster that hands its figures over is a toy."""
-    network = measured_by_gloo()
-    (measured,) = [one for one in network["measurements"] if one["pattern"] == "all_reduce"]
+    """On a toy cluster, whose run tells these figures of two ranks."""
+    network = {**made.network({"within_node": 2e9}), "backend": "gloo"}
     monkeypatch.setattr(toy_cluster, "JOBS", {})
     monkeypatch.setattr("tests.synthetic.facts_of", lambda manifest: {**facts_of(manifest), "network": network})
     for module in ("suite.conduct.cluster.standing", "suite.conduct.cluster.collect"):
         monkeypatch.setattr(f"{module}.find_scheduler", lambda name: toy_cluster.ToyScheduler(), raising=False)
-    first = smoke_plan(
-        [synthetic_manifest(layout=Layout(nodes=1, devices_per_node=2, data=2))], STACKS, {"deepspeed": None}, tmp_path
-    )
+    manifest = synthetic_manifest(layout=Layout(nodes=1, devices_per_node=2, data=2))
+    first = smoke_plan([manifest], STACKS, {"deepspeed": None}, tmp_path)
     handing = HandingOver(Waiting(toy_cluster.ToyOptions("fast"), NodeSetup(python="python")), False, False)
     assert handing.smoke(first, tmp_path)
-    said = capsys.readouterr().out
-    assert "network within a node, 2 ranks by gloo: all-reduce " in said and "64 KiB " in said
-    ((told,),) = handing.first["network"].values()
-    assert told["sizes"] == [[one["bytes"], one["bus_bytes_per_second"]] for one in measured["sizes"]]
-    for one in measured["sizes"]:
-        assert one["bus_bytes_per_second"] == pytest.approx(one["bytes"] / one["seconds"])  # 2(n-1)/n of two is one
+    told = "network within a node, gloo: all-reduce 2.00 GB/s"
+    assert told in capsys.readouterr().out
+    ((check,),) = handing.first["network"].values()
+    assert check["sizes"] == [[1 << 20, 2e9 / 1024], [1 << 30, 2e9]]
     shutil.rmtree(smoke_root(tmp_path) / first[0].run.id)
-    done = CliRunner().invoke(app, ["collect", "--runs", str(smoke_root(tmp_path))], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    assert "network within a node, 2 ranks by gloo: all-reduce " in done.output
+    done = suite("collect", "--runs", smoke_root(tmp_path))
+    assert done.exit_code == 0 and told in done.output

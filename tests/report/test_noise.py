@@ -1,3 +1,5 @@
+"""Variances that rows share, rows of two modes, and seeds."""
+
 from __future__ import annotations
 
 import pytest
@@ -47,26 +49,16 @@ def test_a_row_with_a_slow_run_is_told_as_two_modes() -> None:
 
 
 def test_rows_that_differ_in_their_seed_alone_do_not_compete() -> None:
-    both = [
-        one
-        for seed in (1, 2)
-        for backend in ("deepspeed", "megatron")
-        for one in made.repeats(3, backend=backend, seed=seed)
-    ]
-    model = build(both)
+    both = [made.repeats(3, backend=backend, seed=seed) for seed in (1, 2) for backend in ("deepspeed", "megatron")]
+    model = build([one for each in both for one in each])
     assert sorted(group.seed for group in model.ranking.groups) == [1, 2]
     for group in model.ranking.groups:
-        assert {place.row.backend for place in group.places} == {"deepspeed", "megatron"}
-        assert {place.row.seed for place in group.places} == {group.seed}
+        assert [{place.row.backend for place in group.places}, {place.row.seed for place in group.places}] == [
+            {"deepspeed", "megatron"},
+            {group.seed},
+        ]
     assert "Seeds: rows that differ in their seed alone" in render(model, {})
-
-
-def test_one_backend_with_two_seeds_is_not_ranked_against_itself() -> None:
-    model = build([*made.repeats(3, seed=1), *made.repeats(3, seed=2)])
-    assert model.ranking.groups == ()
-    assert len(model.ranking.apart) == 2
-
-
-def test_two_backends_with_a_seed_each_did_equal_work() -> None:
-    (group,) = build([*made.repeats(3, seed=1), *made.repeats(3, seed=2, backend="megatron")]).ranking.groups
-    assert group.seed is None
+    alone = build([*both[0], *both[2]]).ranking
+    assert alone.groups == () and len(alone.apart) == 2, "one backend is not ranked against itself"
+    (group,) = build([*both[0], *both[3]]).ranking.groups
+    assert group.seed is None, "two backends with a seed each did equal work"

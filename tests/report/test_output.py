@@ -1,3 +1,5 @@
+"""Files that a report writes: the same for the same runs, whole or as they were."""
+
 from __future__ import annotations
 
 import json
@@ -21,70 +23,55 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_the_same_entries_give_the_same_bytes_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.slow
+def test_the_same_entries_give_the_same_bytes_in_any_order_process_zone_and_settings_of_matplotlib(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SUITE_CACHE", "off")
-    entries = made.matrix(sizes=("1M", "8M"), runs=2)
-    write(entries, tmp_path / "a" / "report.md")
-    write(entries[::-1], tmp_path / "b" / "report.md")
-    assert contents(tmp_path / "a") == contents(tmp_path / "b")
-
-
-def test_bytes_depend_on_neither_the_process_nor_the_users_matplotlib_settings(tmp_path: Path) -> None:
     write(made.matrix(sizes=("1M",), runs=1), tmp_path / "a" / "report.md")
     (tmp_path / "matplotlibrc").write_text("font.size: 30\naxes.facecolor: black\nsvg.fonttype: none\n")
     code = (
         "from pathlib import Path; from suite.report.text.output import write; from tests.report import entries; "
-        f"write(entries.matrix(sizes=('1M',), runs=1), Path({str(tmp_path / 'b' / 'report.md')!r}))"
+        f"write(entries.matrix(sizes=('1M',), runs=1)[::-1], Path({str(tmp_path / 'b' / 'report.md')!r}))"
     )
-    environment = {
-        **os.environ,
-        "PYTHONHASHSEED": "7",
-        "TZ": "Asia/Tokyo",
-        "SUITE_CACHE": "off",
-        "MATPLOTLIBRC": str(tmp_path / "matplotlibrc"),
-    }
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    settings = {"PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo", "MATPLOTLIBRC": str(tmp_path / "matplotlibrc")}
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, **settings})
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
 
-def test_every_file_that_is_told_is_there_and_linked(tmp_path: Path) -> None:
-    written = write(made.matrix(sizes=("1M", "8M"), runs=1), tmp_path / "my report.md", title="Mine")
+@pytest.mark.slow
+def test_every_file_that_is_told_is_there_and_linked_and_older_pictures_without_data_go(tmp_path: Path) -> None:
+    written = write(made.matrix(sizes=("1M",), runs=1), tmp_path / "my report.md", title="Mine")
     assert set(contents(tmp_path)) == {str(path.relative_to(tmp_path)) for path in written.paths}
     assert [path.stem for path in written.assets] == list(NAMES)
     text = written.path.read_text()
     assert text.startswith("# Mine\n")
     assert all(f"(my%20report-assets/{name}.svg)" in text for name in NAMES)
+    (tmp_path / "my report-assets" / "own.svg").write_text("not ours")
+    write([made.failed()], tmp_path / "my report.md")
+    assert set(contents(tmp_path)) == {"my report.md", "my report-assets/own.svg"}
 
 
-def test_pictures_of_an_earlier_report_without_data_now_are_removed(tmp_path: Path) -> None:
-    write(made.matrix(sizes=("1M",), runs=1), tmp_path / "report.md")
-    (tmp_path / "report-assets" / "own.svg").write_text("not ours")
-    write([made.failed()], tmp_path / "report.md")
-    assert set(contents(tmp_path)) == {"report.md", "report-assets/own.svg"}
-
-
-def test_a_report_that_cannot_be_written_is_one_line_and_the_old_one_stays(tmp_path: Path) -> None:
+def test_what_is_no_file_of_its_own_is_not_replaced_by_a_report(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(UsageError, match="cannot write"):
-        write([made.entry()], tmp_path / "file" / "report.md")
     (tmp_path / "folder.md").mkdir()
-    with pytest.raises(UsageError, match="it is a folder"):
-        write([], tmp_path / "folder.md")
-
-
-def test_a_pipe_or_a_device_is_not_replaced_by_a_report(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(os.devnull)
-    for name in ("pipe", "link"):
-        with pytest.raises(UsageError, match="it is no regular file"):
-            write([made.entry()], tmp_path / name)
+    for name, told in (
+        ("file/report.md", "cannot write"),
+        ("folder.md", "it is a folder"),
+        ("pipe", "it is no regular file"),
+        ("link", "it is no regular file"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            write([made.failed()], tmp_path / name)
     assert (tmp_path / "pipe").is_fifo() and (tmp_path / "link").is_symlink()
 
 
 def test_a_failure_in_the_middle_leaves_the_old_text_and_no_drafts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write([made.entry()], tmp_path / "report.md")
+    write([made.failed()], tmp_path / "report.md")
     before = contents(tmp_path)
 
     def full(*_: object) -> str:
@@ -92,7 +79,7 @@ def test_a_failure_in_the_middle_leaves_the_old_text_and_no_drafts(
 
     monkeypatch.setattr(output, "render", full)
     with pytest.raises(UsageError, match="No space left on device"):
-        write(made.matrix(sizes=("1M",), runs=1), tmp_path / "report.md")
+        write([made.failed(size="3M")], tmp_path / "report.md")
     assert contents(tmp_path) == before
 
 

@@ -7,61 +7,33 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from html.parser import HTMLParser
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
-from typer.testing import CliRunner
 
-from suite.cli.app import app
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel, build
 from suite.report.page import content, output, traces
-from suite.report.page.output import page_of, write_page
+from suite.report.page.output import page_of
 from suite.report.page.shell import HERE, in_script, render
 from suite.report.reading import read_entries
 from suite.report.text.markdown import render as markdown
 from suite.report.text.output import as_json
 from suite.spec.layout import Layout
+from tests.command import suite
 from tests.report import entries as made
-from tests.report import test_markdown
-from tests.report.test_markdown import EVIL, families, mixed, trainers, troubled
+from tests.report import reports
+from tests.report.parsed import Parsed
+from tests.report.reports import EVIL, families, mixed, trainers, troubled
 from tests.synthetic import facts_of, make_bundle, synthetic_manifest
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = sorted(path.parent for path in (ROOT / "docs" / "results").glob("*/report.md"))
 #: What no HTML attribute or text may become: an end of a script, a handler, a picture, a hidden turn of the text.
 HOSTILE = f"{EVIL}</script><img src=x onerror=pwned=1>\u2028\u202egpj.exe\"'--><svg onload=pwned=1>&lt;b&gt;"
-
-
-class Parsed(HTMLParser):
-    """Every element with its attributes, and the text of scripts and styles."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.inline: list[tuple[str, dict[str, str | None], str]] = []
-        self.text: list[str] = []
-        self._open: tuple[str, dict[str, str | None]] | None = None
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        self._open = (tag, dict(attrs)) if tag in ("script", "style") else None
-
-    def handle_data(self, data: str) -> None:
-        if self._open:
-            self.inline.append((*self._open, data))
-        else:
-            self.text.append(data)
-
-    def handle_endtag(self, tag: str) -> None:
-        self._open = None
-
-    def data(self, name: str) -> Any:
-        return next(json.loads(text) for _, attributes, text in self.inline if attributes.get("id") == f"data-{name}")
 
 
 def page_text(entries: Sequence[Entry], path: Path = Path("page.html"), **asked: Any) -> tuple[ReportModel, Parsed]:
@@ -92,10 +64,10 @@ REPORTS = {"mixed": mixed, "troubled": troubled, "families": families, "trainers
 
 class TestEveryFigureIsThatOfTheMarkdown:
     @pytest.mark.parametrize("name", REPORTS)
-    def test_every_table_has_the_same_cells(self, name: str) -> None:
-        entries = REPORTS[name]()
-        model, page = page_text(entries)
-        expected = list(markdown_tables(markdown(model, {})))
+    def test_every_table_has_the_same_cells_and_every_sentence_is_there(self, name: str) -> None:
+        model, page = page_text(REPORTS[name]())
+        text = markdown(model, {})
+        expected = list(markdown_tables(text))
         shown = page.data("tables")[:-1]
         assert len(shown) == len(expected) > 3
         for table, (titles, *rows) in zip(shown, expected, strict=True):
@@ -104,25 +76,19 @@ class TestEveryFigureIsThatOfTheMarkdown:
             for row in rows[1:]:
                 filled.append({at: cell or filled[-1][at] for at, cell in enumerate(row)})
             assert [dict(enumerate(row)) for row in table["rows"]] == filled
-
-    @pytest.mark.parametrize("name", REPORTS)
-    def test_every_sentence_is_there(self, name: str) -> None:
-        entries = REPORTS[name]()
-        model, page = page_text(entries)
         said = " ".join(" ".join(page.text).split())
-        for token in MarkdownIt("commonmark").enable("table").parse(markdown(model, {})):
+        in_tables = json.dumps(page.data("tables"), ensure_ascii=False)
+        for token in MarkdownIt("commonmark").enable("table").parse(text):
             if token.type == "inline" and token.level <= 5 and "|" not in token.content:
                 words = "".join(" " if one.type == "softbreak" else one.content for one in token.children or ())
-                in_tables = json.dumps(page.data("tables"), ensure_ascii=False)
                 assert " ".join(words.split()) in said or json.dumps(words, ensure_ascii=False)[1:-1] in in_tables
 
     @pytest.mark.parametrize("name", REPORTS)
     def test_what_is_drawn_is_the_models_and_what_is_written_is_in_the_markdown(self, name: str) -> None:
-        entries = REPORTS[name]()
-        model, page = page_text(entries)
+        model, page = page_text(REPORTS[name]())
         text = markdown(model, {}).replace("\\", "")
-        drawn = page.data("report")["rows"]
-        for row, told in zip(as_json(model)["rows"], drawn, strict=True):
+        report = page.data("report")
+        for row, told in zip(as_json(model)["rows"], report["rows"], strict=True):
             figures = told["figures"]
             for key, field in (("samples", "samples_per_second"), ("tokens", "tokens_per_second")):
                 assert (figures.get(key) or [None] * 3)[:3] == list((row[field] or dict.fromkeys("vlh")).values())
@@ -134,14 +100,13 @@ class TestEveryFigureIsThatOfTheMarkdown:
                 written += [one[3] for one in told["phases"]]
             missing = [one for one in written if one not in text]
             assert not missing, f"{told['name']} shows what the Markdown does not: {missing}"
-        report = page.data("report")
         ratios = [part[5] for pair in report["ratios"] for part in pair["parts"]]
         etas = [point["eta"][3] for curve in report["curves"] for point in curve["points"]]
         assert not [one for one in (*ratios, *etas) if one not in text]
 
     @pytest.mark.parametrize("folder", PUBLISHED, ids=lambda path: path.name)
     def test_the_published_reports_have_the_same_tables(self, folder: Path) -> None:
-        """Their Markdown alone: deriving all of their runs takes longer than a test should."""
+        """Their Markdown alone, which another test holds against their runs."""
         document = content.read((folder / "report.md").read_text())
         found = [block.table for part in document.parts for block in part.blocks if block.table]
         expected = list(markdown_tables((folder / "report.md").read_text()))
@@ -150,20 +115,14 @@ class TestEveryFigureIsThatOfTheMarkdown:
 
     def test_suspect_rows_are_told_as_the_markdown_tells_them(self) -> None:
         model, page = page_text(troubled())
-        doubts = {row["name"]: row["doubts"] for row in page.data("report")["rows"]}
-        unsteady = {row.name for row in model.rows if row.unsteady_runs}
-        assert {name for name, told in doubts.items() if "unsteady" in told} == unsteady != set()
+        doubts = {row["name"] for row in page.data("report")["rows"] if "unsteady" in row["doubts"]}
+        assert doubts == {row.name for row in model.rows if row.unsteady_runs} != set()
 
 
 class TestNothingOfARunIsRun:
-    @pytest.fixture
-    def hostile(self, monkeypatch: pytest.MonkeyPatch) -> list[Entry]:
-        monkeypatch.setattr(test_markdown, "EVIL", HOSTILE)
-        return test_markdown.hostile()
-
-    def test_hostile_strings_make_no_element_and_no_handler(self, hostile: list[Entry]) -> None:
+    def test_hostile_strings_make_no_element_and_no_handler(self) -> None:
         _, calm = page_text([*made.repeats(2), made.entry(backend="megatron"), made.failed(size="3M")])
-        _, page = page_text(hostile, title=HOSTILE, caveats=[HOSTILE])
+        _, page = page_text(reports.hostile(HOSTILE), title=HOSTILE, caveats=[HOSTILE])
         allowed = {tag for tag, _ in calm.elements} | {"h3", "ul", "li", "code", "pre"}
         assert {tag for tag, _ in page.elements} <= allowed
         assert not {"img", "svg", "iframe"} & {tag for tag, _ in page.elements}
@@ -171,7 +130,8 @@ class TestNothingOfARunIsRun:
         scripts = [attributes.get("type") for tag, attributes, _ in page.inline if tag == "script"]
         assert scripts == [attributes.get("type") for tag, attributes, _ in calm.inline if tag == "script"]
 
-    def test_no_text_is_turned_or_hidden(self, hostile: list[Entry]) -> None:
+    def test_no_text_is_turned_or_hidden(self) -> None:
+        hostile = reports.hostile(HOSTILE)
         text = render(page_of(build(hostile, title=HOSTILE, caveats=[HOSTILE]), hostile, Path("page.html")))
         text = text[: text.index("<script>")]
         assert not re.search("[\u2028\u2029\u202a-\u202e\u2066-\u2069\u200b]", text)
@@ -186,7 +146,7 @@ class TestNothingOfARunIsRun:
             ('r"><img>', "../r%22%3E%3Cimg%3E/"),
             ("no-utf8-\udcff", "../no-utf8-%FF/"),
         ):
-            entries = [Entry(entry.manifest, entry.record, path, None) for entry in made.repeats(1)]
+            entries = [replace(made.entry(), path=path)]
             _, page = page_text(entries, Path("out/page.html"))
             assert page.data("tables")[-1]["links"]["hrefs"] == [expected]
 
@@ -211,11 +171,9 @@ class TestOneFile:
 
     def test_it_loads_nothing(self) -> None:
         _, page = page_text(mixed())
-        for tag, attributes in page.elements:
-            assert tag not in ("img", "iframe", "object", "embed", "base", "form")
-            for name in ("src", "href", "action", "style"):
-                value = attributes.get(name) or "#"
-                assert value.startswith(("#", "./", "../", "data:,")), (tag, name, value)
+        assert not {tag for tag, _ in page.elements} & {"img", "iframe", "object", "embed", "base", "form"}
+        links = [attributes.get(name) for _, attributes in page.elements for name in ("src", "href", "action", "style")]
+        assert all(link.startswith(("#", "./", "../", "data:,")) for link in links if link)
 
     def test_own_scripts_build_no_code_and_no_html_from_text(self) -> None:
         for path in (HERE / "script").glob("*.js"):
@@ -232,12 +190,10 @@ class TestOneFile:
                 assert hashlib.sha256(data).hexdigest() == one[f"{kind}_sha256"], one["name"]
             assert one["integrity"].startswith("sha512-")
 
-    def test_the_same_runs_give_the_same_bytes(self, tmp_path: Path) -> None:
+    def test_the_same_runs_give_the_same_bytes(self) -> None:
         entries = mixed()
-        first, second = (write_page(build(order), order, tmp_path / "page.html") for order in (entries, entries[::-1]))
-        assert first.size_bytes == second.size_bytes == (tmp_path / "page.html").stat().st_size
-        texts = [render(page_of(build(order), order, Path("page.html"))) for order in (entries, entries[::-1])]
-        assert texts[0] == texts[1]
+        first, second = (render(page_of(build(order), order, Path("page.html"))) for order in (entries, entries[::-1]))
+        assert first == second
 
     def test_a_report_of_failures_alone_is_a_page_too(self) -> None:
         _, page = page_text([made.failed(), made.failed(repeat=2, evidence=["CUDA out of memory", "second line"])])
@@ -251,44 +207,37 @@ def _uneven(seconds: Sequence[float], repeat: int) -> Callable[[int, int], float
 
 
 class TestTraces:
-    def entries(self, folder: Path, ranks: int = 2, repeats: int = 2) -> list[Entry]:
+    @staticmethod
+    def entries(folder: Path, ranks: int = 2, repeats: int = 2) -> list[Entry]:
         layout = Layout(devices_per_node=ranks, data=ranks, zero_stage=2)
         seconds = [1.0, 1.0, 4.0, 1.0, 2.0, 3.0, 5.0, 6.0, 7.0, 8.0]
         for repeat in range(1, repeats + 1):
             make_bundle(folder, synthetic_manifest(layout=layout, repeat=repeat), _uneven(seconds, repeat))
         return read_entries([folder]).entries
 
-    def test_the_median_of_the_counted_iterations_is_drawn(self, tmp_path: Path) -> None:
+    def test_the_median_of_the_counted_iterations_is_drawn_with_phases_that_follow_each_other(
+        self, tmp_path: Path
+    ) -> None:
         entries = self.entries(tmp_path)
         record = entries[0].record
         found, left_out = traces.traces_of(build(entries).rows, entries)
-        assert [trace.run for trace in found] == sorted(entry.record.run.id for entry in entries)
-        assert not left_out
+        assert [trace.run for trace in found] == sorted(entry.record.run.id for entry in entries) and not left_out
         counted = sorted(record.iterations.seconds[record.steady_state.warmup :])
         assert found[0].seconds in (counted[(len(counted) - 1) // 2], counted[len(counted) // 2])
-
-    def test_phases_of_a_rank_follow_each_other_within_the_iteration(self, tmp_path: Path) -> None:
-        entries = self.entries(tmp_path)
-        (trace, *_), _ = traces.traces_of(build(entries).rows, entries)
-        for rank in trace.shown:
+        for rank in found[0].shown:
             ends = [bar.start + bar.work + bar.wait for bar in rank.bars]
             assert all(end <= after.start + 1e-9 for end, after in zip(ends, rank.bars[1:], strict=False))
-            assert ends[-1] <= trace.seconds * 1.001
+            assert ends[-1] <= found[0].seconds * 1.001
             assert set(rank.held) <= {bar.phase for bar in rank.bars} and rank.held
 
-    def test_of_many_ranks_those_that_work_most_and_least_are_shown(
+    def test_of_many_ranks_and_runs_some_are_shown_and_the_rest_is_counted(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(traces, "MOST_RANKS", 4)
-        entries = self.entries(tmp_path, ranks=8, repeats=1)
-        (trace,), _ = traces.traces_of(build(entries).rows, entries)
-        assert trace.ranks == 8 and len(trace.shown) <= 4
-
-    def test_runs_beyond_the_limit_are_counted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(traces, "MOST_RUNS", 1)
-        entries = self.entries(tmp_path)
-        found, left_out = traces.traces_of(build(entries).rows, entries)
-        assert len(found) == 1 and "1 more" in left_out
+        entries = self.entries(tmp_path, ranks=8)
+        (trace,), left_out = traces.traces_of(build(entries).rows, entries)
+        assert trace.ranks == 8 and len(trace.shown) <= 4 and "1 more" in left_out
 
     def test_runs_whose_bundle_is_elsewhere_have_none(self) -> None:
         entries = made.repeats(2)
@@ -296,14 +245,14 @@ class TestTraces:
 
 
 class TestCommand:
-    def test_it_writes_the_page_and_says_how_large_it_is(self, tmp_path: Path) -> None:
+    def test_page_and_markdown_go_together_and_the_size_is_said(self, tmp_path: Path) -> None:
         make_bundle(tmp_path / "runs", synthetic_manifest())
-        done = CliRunner().invoke(
-            app, ["report", str(tmp_path / "runs"), "--html", str(tmp_path / "out" / "page.html")]
-        )
-        assert done.exit_code == 0, done.output
-        assert re.search(r"page\.html \(0\.\d+ MiB\)", done.stdout.replace("\n", ""))
+        made_alone = suite("report", tmp_path / "runs", "--html", tmp_path / "out" / "page.html")
+        assert made_alone.exit_code == 0, made_alone.output
+        assert re.search(r"page\.html \(0\.\d+ MiB\)", made_alone.stdout.replace("\n", ""))
         assert [path.name for path in (tmp_path / "out").iterdir()] == ["page.html"]
+        assert suite("report", tmp_path / "runs", "-o", tmp_path / "r.md", "--html", tmp_path / "r.html").exit_code == 0
+        assert {"r.md", "r.html"} <= {path.name for path in tmp_path.iterdir()}
 
     def test_a_page_that_would_be_too_large_is_cut_and_says_so(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -312,33 +261,26 @@ class TestCommand:
             make_bundle(tmp_path / "runs", synthetic_manifest(repeat=repeat), float(repeat))
         entries = read_entries([tmp_path / "runs"]).entries
         whole = output.write_page(build(entries), entries, tmp_path / "whole.html")
-        assert whole.cut == ""
+        assert whole.cut == "" and whole.size_bytes == (tmp_path / "whole.html").stat().st_size
         monkeypatch.setattr(output, "MOST_BYTES", whole.size_bytes - 1)
         monkeypatch.setattr(output, "MOST_LISTED", 2)
-        arguments = ["report", str(tmp_path / "runs"), "--html", str(tmp_path / "page.html")]
-        done = CliRunner().invoke(app, arguments)
+        done = suite("report", tmp_path / "runs", "--html", tmp_path / "page.html")
         assert done.exit_code == 0 and "all but the first 2 of 3 runs were left out" in done.stdout.replace("\n", " ")
         text = (tmp_path / "page.html").read_text()
         page = Parsed(text)
         assert len(text.encode()) < whole.size_bytes and "all but the first 2 of 3 runs" in text
         assert page.data("report")["traces"] == [] and len(page.data("tables")[-1]["rows"]) == 2
         monkeypatch.setattr(output, "MOST_BYTES", 1 << 10)
-        done = CliRunner().invoke(app, [*arguments[:-1], str(tmp_path / "none.html")])
+        done = suite("report", tmp_path / "runs", "--html", tmp_path / "none.html")
         assert done.exit_code == 2 and "report fewer folders" in done.stderr.replace("\n", " ")
         assert not (tmp_path / "none.html").exists()
-
-    def test_page_and_markdown_go_together(self, tmp_path: Path) -> None:
-        make_bundle(tmp_path / "runs", synthetic_manifest())
-        arguments = ["report", str(tmp_path / "runs"), "-o", str(tmp_path / "r.md"), "--html", str(tmp_path / "r.html")]
-        assert CliRunner().invoke(app, arguments).exit_code == 0
-        assert {"r.md", "r.html"} <= {path.name for path in tmp_path.iterdir()}
 
     @pytest.mark.parametrize("bad", ["a-folder", "a-file/page.html"])
     def test_where_nothing_can_be_written_it_says_so(self, tmp_path: Path, bad: str) -> None:
         make_bundle(tmp_path / "runs", synthetic_manifest())
         (tmp_path / "a-folder").mkdir()
         (tmp_path / "a-file").write_text("")
-        done = CliRunner().invoke(app, ["report", str(tmp_path / "runs"), "--html", str(tmp_path / bad)])
+        done = suite("report", tmp_path / "runs", "--html", tmp_path / bad)
         assert done.exit_code == 2 and "cannot write" in done.output
 
     def test_the_device_is_told_beside_rows_of_two_machines(self, tmp_path: Path) -> None:

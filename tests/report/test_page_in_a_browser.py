@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,40 +13,35 @@ from suite.report.facts.model import build
 from suite.report.page.output import write_page
 from suite.report.reading import read_entries
 from suite.spec.layout import Layout
-from tests.browser import Tab, browser
+from tests.browser import Tab
 from tests.report import entries as made
-from tests.report import test_markdown
+from tests.report import reports
+from tests.report.conftest import is_whole, violations
 from tests.report.test_page import HOSTILE
 from tests.synthetic import make_bundle, synthetic_manifest
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.browser
 
-AXE = Path(__file__).parent / "vendor" / "axe.min.js"
-#: Of axe: all of WCAG 2.2 A and AA and more; in the dark what colours can change alone.
-_RULES = {
-    "light": "['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']",
-    "dark": "['color-contrast', 'link-in-text-block']",
-}
-_EVERY_MENU = "document.querySelectorAll('details').forEach(one => (one.open = true))"
-
-
-@pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
-    with browser(tmp_path_factory.mktemp("browser")) as opened:
-        yield opened
+CARD = "document.querySelector('.card:not([hidden])')"
+#: What nobody has scrolled to is drawn as before printing.
+DRAW = "window.dispatchEvent(new Event('beforeprint'))"
+ROWS = f"({DRAW}, document.querySelector('#part-throughput tbody').children.length)"
+RUNS = "document.querySelectorAll('#runs tbody tr').length"
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Bundles with events on one and two ranks of two backends, and runs that failed."""
     folder = tmp_path_factory.mktemp("page")
-    for backend, seconds in (("deepspeed", 1.0), ("megatron", 1.3)):
-        for ranks in (1, 2):
-            sharded = {"zero_stage": 2} if backend == "deepspeed" else {"distributed_optimizer": True}
+    for backend, seconds, sharded in (
+        ("deepspeed", 1.0, {"zero_stage": 2}),
+        ("megatron", 1.3, {"distributed_optimizer": True}),
+    ):
+        for ranks, repeat in ((1, 1), (1, 2), (2, 1), (2, 2)):
             layout = Layout(devices_per_node=ranks, data=ranks, **sharded)
-            for repeat in (1, 2):
-                manifest = synthetic_manifest(backend=backend, layout=layout, repeat=repeat)
-                make_bundle(folder / "runs", manifest, _noisy(seconds / ranks**0.8, 3 * ranks + repeat))
+            manifest = synthetic_manifest(backend=backend, layout=layout, repeat=repeat)
+            make_bundle(folder / "runs", manifest, _noisy(seconds / ranks**0.8, 3 * ranks + repeat))
     failed = {"failure": "oom_device", "phase": "train", "iteration": 1, "evidence": ["CUDA out of memory", "and more"]}
     doomed = synthetic_manifest(layout=Layout(devices_per_node=4, data=4))
     make_bundle(folder / "runs", doomed, status="failed", failure=failed, completed=1)
@@ -59,26 +54,16 @@ def _noisy(seconds: float, run: int) -> Callable[[int, int], float]:
     return lambda at, rank: seconds * (1 + 0.01 * (run * at * at % 7)) * (1 - 0.001 * rank)
 
 
-def drawn(tab: Tab) -> None:
-    """Every picture and table, though nobody has scrolled to it: as before printing."""
-    tab.value("window.dispatchEvent(new Event('beforeprint'))")
+def opened(tab: Tab, page: Path, width: int = 1280, theme: str = "light") -> None:
+    """With every picture and table."""
+    tab.look(width, 900, theme)
+    tab.open(page)
+    tab.value(DRAW)
     tab.settle()
 
 
-def violations(tab: Tab, theme: str, within: str = "document") -> list[str]:
-    """Of axe's rules: each with the first places, and what to do about it. All that can be opened is open."""
-    if tab.value("typeof axe") == "undefined":
-        tab.value(AXE.read_text())
-    tab.value(_EVERY_MENU)
-    place = "node => `${node.html} ${node.failureSummary}`"
-    told = f"one => `${{one.id}}: ${{one.nodes.slice(0, 3).map({place}).join('; ')}}`"
-    run = f"axe.run({within}, {{runOnly: {_RULES[theme]}}}).then(done => done.violations.map({told}))"
-    return tab.value(run)
-
-
 def test_axe_finds_what_was_planted(tab: Tab, page: Path) -> None:
-    tab.look(1280, 900, "dark")
-    tab.open(page)
+    opened(tab, page, theme="dark")
     planted = (
         "const bad = document.createElement('p'); bad.id = 'planted'; bad.style.color = '#222'; bad.append('unseen')"
     )
@@ -90,29 +75,14 @@ def test_axe_finds_what_was_planted(tab: Tab, page: Path) -> None:
 
 @pytest.mark.parametrize("width", [360, 1280, 2560])
 def test_it_is_whole_and_has_no_violation(tab: Tab, page: Path, width: int) -> None:
-    tab.look(width, 900, "light")
-    tab.open(page)
-    drawn(tab)
-    pictures = tab.value("document.querySelectorAll('.plot-box svg').length")
-    assert pictures == tab.value("document.querySelectorAll('.plot-box').length") == 7
+    opened(tab, page, width)
+    for pictures in (".plot-box", ".plot-box svg"):
+        tab.has(f"document.querySelectorAll('{pictures}').length", 7)
     for theme in ("light", "dark"):
-        tab.look(width, 900, theme)
-        assert tab.value("document.documentElement.scrollWidth") <= width
-        is_dark = tab.value("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).every(one => one < 60)")
-        assert is_dark == (theme == "dark")
-        assert tab.troubles() == []
-        assert violations(tab, theme) == []
+        is_whole(tab, width, theme)
 
 
 def test_everything_is_done_with_the_keyboard(tab: Tab, page: Path) -> None:
-    tab.look(1280, 900, "light")
-    tab.open(page)
-    tab.press("Tab")
-    assert tab.value("document.activeElement.className") == "skip"
-    rows = "document.querySelector('#part-throughput tbody').children.length"
-    drawn(tab)
-    assert tab.value(rows) == 5
-
     def tab_to(selector: str) -> None:
         for _ in range(150):
             if tab.value(f"document.activeElement.matches({selector!r})"):
@@ -120,61 +90,57 @@ def test_everything_is_done_with_the_keyboard(tab: Tab, page: Path) -> None:
             tab.press("Tab")
         raise AssertionError(f"Tab never came to {selector}")
 
-    tab_to("#selection summary")
-    tab.press("Enter")
+    opened(tab, page)
     tab.press("Tab")
-    tab.press(" ")
-    tab.settle()
-    drawn(tab)
-    assert tab.value("document.querySelector('#selection details').open")
-    assert tab.value(rows) < 5
+    tab.has("document.activeElement.className", "skip")
+    tab.has(ROWS, 5)
+    tab_to("#selection summary")
+    for key in ("Enter", "Tab", " "):
+        tab.press(key)
+    tab.until("document.querySelector('#selection details').open")
+    tab.until(f"{ROWS} < 5")
     tab.press("Escape")
-    assert not tab.value("document.querySelector('#selection details').open")
-    assert tab.value("document.activeElement.localName") == "summary"
+    tab.until("!document.querySelector('#selection details').open")
+    tab.has("document.activeElement.localName", "summary")
 
     tab_to("#any-figure .plot-box")
     tab.press("ArrowDown")
     tab.press("ArrowDown")
-    told = tab.value("document.querySelector('.card:not([hidden])').innerText")
-    assert "R2" in told and "samples/s" in told
-    assert "R2" in tab.value("document.querySelector('[aria-live]').textContent")
+    tab.until(f"{CARD} && {CARD}.innerText.includes('R2') && {CARD}.innerText.includes('samples/s')")
+    tab.until("document.querySelector('[aria-live]').textContent.includes('R2')")
     tab.value("scrollTo(0, 0)")
     tab.look(1280, 300, "light")
     tab.press("End")
-    tab.settle()
-    assert tab.value("scrollY > 0 && !document.querySelector('.card').hidden"), "the card stays while the page scrolls"
+    tab.until("scrollY > 0")
+    assert tab.value(f"Boolean({CARD})"), "the card stays while the page scrolls"
     tab.press("Escape")
-    assert tab.value("document.querySelector('.card').hidden")
+    tab.until(f"!{CARD}")
 
     tab_to("#part-throughput th button")
     tab.press("Enter")
-    assert tab.value("document.querySelector('#part-throughput th').getAttribute('aria-sort')") == "ascending"
+    tab.has("document.querySelector('#part-throughput th').getAttribute('aria-sort')", "ascending")
     assert tab.troubles() == []
 
 
 def test_theme_and_words_can_be_chosen(tab: Tab, page: Path) -> None:
-    tab.look(1280, 900, "light")
-    tab.open(page)
+    opened(tab, page)
     ground = "getComputedStyle(document.body).backgroundColor"
     light = tab.value(ground)
     tab.value("document.querySelector('input[value=dark]').click()")
-    assert tab.value(ground) != light
+    tab.until(f"{ground} !== {light!r}")
     tab.value("document.querySelector('input[value=system]').click()")
-    assert tab.value(ground) == light
-    drawn(tab)
+    tab.has(ground, light)
     tab.value("document.querySelector('#runs input').focus()")
     tab.type("oom failed nothing-has-this")
-    assert tab.value("document.querySelectorAll('#runs tbody tr').length") == 0
+    tab.has(RUNS, 0)
     tab.value(
         "const box = document.querySelector('#runs input'); box.value = 'failed'; box.dispatchEvent(new Event('input'))"
     )
-    assert tab.value("document.querySelectorAll('#runs tbody tr').length") == 1
+    tab.has(RUNS, 1)
 
 
 def test_a_mark_below_the_pointer_is_told(tab: Tab, page: Path) -> None:
-    tab.look(1280, 900, "light")
-    tab.open(page)
-    drawn(tab)
+    opened(tab, page)
     tab.value("document.querySelector('[data-chart=iteration]').scrollIntoView({block: 'center'})")
     tab.settle()
     x, y = tab.value(
@@ -182,21 +148,16 @@ def test_a_mark_below_the_pointer_is_told(tab: Tab, page: Path) -> None:
         " return [box.left + box.width / 2, box.top + box.height / 2]; })()"
     )
     tab.point(x, y)
-    assert "works" in tab.value("document.querySelector('.card:not([hidden])').innerText")
+    tab.until(f"{CARD} && {CARD}.innerText.includes('works')")
 
 
 def test_pictures_and_figures_can_be_saved(tab: Tab, page: Path, tmp_path: Path) -> None:
-    tab.look(1280, 900, "dark")
-    tab.open(page)
-    drawn(tab)
+    opened(tab, page, theme="dark")
     tab.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
     for name in ("CSV", "SVG", "PNG"):
         buttons = "[...document.querySelectorAll('#any-figure .actions button')]"
         tab.value(f"{buttons}.find(one => one.innerText === '{name}').click()")
-    for _ in range(200):
-        if {path.suffix for path in tmp_path.iterdir()} == {".csv", ".svg", ".png"}:
-            break
-        tab.settle()
+    wait_until(lambda: {path.name for path in tmp_path.iterdir()} == {"figure.csv", "figure.svg", "figure.png"})
     svg = (tmp_path / "figure.svg").read_text()
     root = ElementTree.fromstring(svg)
     assert root.tag.endswith("svg") and "var(" not in svg and "<style" not in svg
@@ -211,21 +172,17 @@ def test_pictures_and_figures_can_be_saved(tab: Tab, page: Path, tmp_path: Path)
 def test_it_prints_without_its_controls(tab: Tab, page: Path) -> None:
     tab.open(page)
     tab.look(1000, 900, "dark", media="print")
-    seen = "getComputedStyle(document.querySelector('{}')).display"
     for hidden in ("#selection", ".contents", ".toolbar", ".actions"):
-        assert tab.value(seen.format(hidden)) == "none"
-    assert tab.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        tab.has(f"getComputedStyle(document.querySelector('{hidden}')).display", "none")
+    tab.has("getComputedStyle(document.body).backgroundColor", "rgb(255, 255, 255)")
     assert len(tab.call("Page.printToPDF", printBackground=True)["data"]) > 40_000
 
 
-def test_nothing_that_a_run_wrote_is_run(tab: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(test_markdown, "EVIL", HOSTILE)
-    entries = [*test_markdown.hostile(), *made.repeats(2, size="3M")]
+def test_nothing_that_a_run_wrote_is_run(tab: Tab, tmp_path: Path) -> None:
+    entries = [*reports.hostile(HOSTILE), *made.repeats(2, size="3M")]
     written = write_page(build(entries, title=HOSTILE, caveats=[HOSTILE]), entries, tmp_path / "page.html")
-    tab.look(1280, 900, "light")
-    tab.open(written.path)
-    drawn(tab)
+    opened(tab, written.path)
+    tab.until("document.body.innerText.includes('onerror=pwned=1')")
     assert tab.value("typeof pwned") == "undefined"
     assert tab.value("document.querySelectorAll('img, iframe, object, [onerror], [onload]').length") == 0
-    assert tab.value("document.body.innerText.includes('onerror=pwned=1')")
     assert tab.troubles() == []

@@ -1,3 +1,5 @@
+"""Scaling curves: which rows are one, and their efficiencies."""
+
 from __future__ import annotations
 
 import pytest
@@ -15,28 +17,33 @@ def scalings(*runs: list[Entry]) -> Scalings:
     return build([one for each in runs for one in each]).scaling
 
 
-def test_eta_is_the_rate_per_rank_over_that_of_the_fewest_ranks() -> None:
-    (curve,) = scalings(made.repeats(3, rate=10, spread=0), made.repeats(3, rate=16, ranks=2, spread=0)).curves
-    assert (curve.kind, curve.base.ranks, curve.largest.row.ranks) == ("weak", 1, 2)
-    assert curve.largest.eta.value == pytest.approx(0.8)
-    assert curve.largest.speedup.value == pytest.approx(1.6)
-    assert dict(curve.largest.phase_eta)["train"].value == pytest.approx(0.8)
+@pytest.mark.parametrize("kind", ["weak", "strong"])
+def test_eta_is_the_rate_per_rank_over_that_of_the_fewest_ranks(kind: str) -> None:
+    work = made.workload(scaling=kind)
+    one, two = (made.repeats(3, rate=rate, ranks=ranks, work=work) for ranks, rate in ((1, 10), (2, 16)))
+    (curve,) = scalings(one, two).curves
+    assert (curve.kind, curve.base.ranks, curve.largest.row.ranks) == (kind, 1, 2)
+    assert (curve.largest.eta.value, curve.largest.speedup.value) == pytest.approx((0.8, 1.6), rel=0.02)
+    train = dict(curve.largest.phase_eta)["train"]
+    assert train.low < train.value < train.high and train.value == pytest.approx(curve.largest.eta.value)
+    assert train.low == pytest.approx(curve.largest.eta.low, rel=0.01), "every phase is the same share of every run"
 
 
-def test_strong_scaling_has_the_same_eta_for_the_same_rates_and_its_own_curve() -> None:
-    weak = made.repeats(1, rate=10, spread=0) + made.repeats(1, rate=16, ranks=2, spread=0)
-    strong = made.repeats(1, rate=10, work=STRONG, spread=0) + made.repeats(1, rate=16, ranks=2, work=STRONG, spread=0)
-    found = scalings(weak, strong)
-    assert [curve.kind for curve in found.curves] == ["weak", "strong"]
-    for curve in found.curves:
-        assert curve.largest.eta.value == pytest.approx(0.8)
-        assert dict(curve.largest.phase_eta)["train"].value == pytest.approx(0.8)
+def test_weak_and_strong_rows_are_curves_of_their_own_on_one_base_of_one_rank() -> None:
+    found = scalings(made.repeats(1), made.repeats(1, ranks=2), made.repeats(1, ranks=2, work=STRONG))
+    assert [(curve.kind, curve.base.ranks, curve.largest.row.scaling) for curve in found.curves] == [
+        ("weak", 1, "weak"),
+        ("strong", 1, "strong"),
+    ]
+    assert not found.alone
+    without = scalings(made.repeats(1, ranks=2), made.repeats(1, ranks=4, work=STRONG))
+    assert not without.curves and len(without.alone) == 2
 
 
-def test_eta_above_one_is_flagged_and_kept() -> None:
-    (curve,) = scalings(made.repeats(3, rate=10), made.repeats(3, rate=23, ranks=2)).curves
-    assert curve.largest.above_one
-    assert curve.largest.eta.value > 1
+def test_eta_above_one_is_flagged_and_kept_and_one_run_alone_gives_no_interval_of_phases() -> None:
+    (curve,) = scalings(made.repeats(1, rate=10), made.repeats(1, rate=23, ranks=2)).curves
+    assert curve.largest.above_one and curve.largest.eta.value > 1
+    assert {eta.low for _, eta in curve.largest.phase_eta} == {None}
 
 
 def test_every_curve_has_one_base_the_fewest_ranks() -> None:
@@ -71,33 +78,10 @@ def test_unlike_runs_share_no_curve(changed: dict) -> None:
     assert len(found.alone) == 2
 
 
-def test_one_rank_is_the_base_of_both_the_weak_and_the_strong_curve() -> None:
-    found = scalings(made.repeats(1), made.repeats(1, ranks=2), made.repeats(1, ranks=2, work=STRONG))
-    assert [(curve.kind, curve.base.ranks, curve.largest.row.scaling) for curve in found.curves] == [
-        ("weak", 1, "weak"),
-        ("strong", 1, "strong"),
-    ]
-    assert not found.alone
-
-
-def test_weak_and_strong_points_share_no_curve_without_one_rank() -> None:
-    found = scalings(made.repeats(1, ranks=2), made.repeats(1, ranks=4, work=STRONG))
-    assert not found.curves and len(found.alone) == 2
-
-
 def test_two_layouts_of_one_strategy_on_as_many_ranks_are_both_kept() -> None:
     wide = Layout(nodes=2, devices_per_node=1, data=2, zero_stage=2)
     found = scalings(made.repeats(1), made.repeats(1, ranks=2), made.repeats(1, ranks=2, layout=wide))
     assert [point.row.nodes for point in found.curves[0].points] == [1, 2]
-
-
-def test_each_phases_eta_has_an_interval_that_one_run_alone_cannot_give() -> None:
-    (curve,) = scalings(made.repeats(3, rate=10), made.repeats(3, rate=16, ranks=2)).curves
-    (whole, train) = curve.largest.eta, dict(curve.largest.phase_eta)["train"]
-    assert train.low < train.value < train.high
-    assert train.low == pytest.approx(whole.low, rel=0.01), "every phase is the same share of every run"
-    (alone,) = scalings(made.repeats(1, rate=10), made.repeats(1, rate=16, ranks=2)).curves
-    assert {eta.low for _, eta in alone.largest.phase_eta} == {None}
 
 
 def test_a_phase_that_took_no_time_or_is_not_told_has_no_eta() -> None:

@@ -1,3 +1,5 @@
+"""The list of sections."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -39,9 +41,7 @@ def test_a_section_that_is_put_into_the_list_is_in_the_report_and_changes_nothin
 
 
 def test_a_section_without_figures_leaves_no_heading_and_no_picture() -> None:
-    plots = {"slowest": "slowest.svg"}
-    for entries in ([made.failed()], []):
-        assert TOY.markdown(build(entries), plots) == []
+    assert TOY.markdown(build([made.failed()]), {"slowest": "slowest.svg"}) == []
     assert TOY.markdown(build([made.entry()]), {})[1] == "The phase that takes longest.", "a plot that was not drawn"
 
 

@@ -1,7 +1,6 @@
 """The data files load whole, and names are found or refused with the nearest ones."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 import yaml
@@ -34,17 +33,12 @@ def test_every_entry_of_every_data_file_loads_with_a_source():
         assert device.source, device.name
 
 
-def test_the_ladders_name_known_sizes_and_every_size_is_on_one():
+def test_the_ladders_name_known_sizes_rise_and_every_size_is_on_one():
     assert set(ladders()) == {"cpu", "cpu-llama", "cpu-qwen", "gpu-one", "true", "trlx", "modern", "published-7b"}
-    named = {size for members in ladders().values() for size in members}
-    assert named == set(sizes())
+    assert {size for members in ladders().values() for size in members} == set(sizes())
     for ladder, members in ladders().items():
         assert tuple(sizes(ladder)) == members == find_ladder(ladder.upper())
         assert ladder_note(ladder)
-
-
-def test_ladders_rise():
-    for ladder in ladders():
         held = [parameter_count(shape).total for shape in sizes(ladder).values()]
         assert held == sorted(held), ladder
 
@@ -88,11 +82,9 @@ def test_a_name_near_nothing_still_says_where_the_names_are():
 
 
 def test_what_a_caller_does_to_a_listing_stays_with_the_caller():
-    sizes().clear()
-    ladders().clear()
-    workloads().clear()
-    devices().clear()
-    assert sizes() and ladders() and workloads() and devices()
+    for listing in (sizes, ladders, workloads, devices):
+        listing().clear()
+        assert listing()
 
 
 def test_the_benchmark_workload_is_the_scripts():
@@ -130,18 +122,15 @@ def test_the_scripts_settings_fit_its_shapes():
         assert find_size(name).heads % entry["tensor"] == 0
 
 
-@pytest.mark.parametrize("inside", [True, False])
-def test_the_data_is_found_beside_the_package_and_inside_it(tmp_path, monkeypatch, inside):
-    package = tmp_path / "suite"
-    package.mkdir()
-    place = package / "manifests" if inside else tmp_path / "manifests"
-    shutil.copytree(data_root(), place)
-    monkeypatch.setattr(catalogue, "_PACKAGE", package)
-    assert data_root.__wrapped__() == place
-
-
-def test_missing_data_is_one_clear_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(catalogue, "_PACKAGE", Path(tmp_path / "suite"))
+@pytest.mark.parametrize("place", ["suite/manifests", "manifests"])
+def test_the_data_is_found_inside_the_package_and_beside_it_and_missing_data_is_one_clear_line(
+    tmp_path, monkeypatch, place
+):
+    (tmp_path / "suite").mkdir()
+    shutil.copytree(data_root(), tmp_path / place)
+    monkeypatch.setattr(catalogue, "_PACKAGE", tmp_path / "suite")
+    assert data_root.__wrapped__() == tmp_path / place
+    monkeypatch.setattr(catalogue, "_PACKAGE", tmp_path / "none" / "suite")
     with pytest.raises(UsageError, match="install suite again"):
         data_root.__wrapped__()
 
@@ -198,18 +187,10 @@ def test_device_figures_are_in_bytes_and_flops_and_in_the_order_hardware_has_the
         assert device.peak_flops.get("bf16", device.peak_flops["fp16"]) == device.peak_flops["fp16"]
 
 
-@pytest.mark.parametrize(
-    ("name", "bf16"), [("A100-SXM-80GB", 312e12), ("H100-SXM-80GB", 989.5e12), ("H20-96GB", 148e12), ("B200", 2250e12)]
-)
-def test_peaks_are_dense(name, bf16):
-    assert devices()[name].peak_flops["bf16"] == bf16
-
-
-def test_a_device_without_bf16_has_no_bf16_peak():
+def test_peaks_are_dense_and_a_die_is_half_of_its_module():
+    peaks = {"A100-SXM-80GB": 312e12, "H100-SXM-80GB": 989.5e12, "H20-96GB": 148e12, "B200": 2250e12}
+    assert {name: devices()[name].peak_flops["bf16"] for name in peaks} == peaks
     assert "bf16" not in devices()["V100-SXM2-32GB"].peak_flops
-
-
-def test_a_die_is_half_of_its_module():
     die, module = devices()["MI250X"], devices()["MI250X-module"]
     assert 2 * die.memory_bytes == module.memory_bytes
     assert 2 * die.memory_bytes_per_second == module.memory_bytes_per_second

@@ -44,6 +44,7 @@ def refused(path):
     return str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", FAMILIES, ids=lambda config: config["model_type"])
 @pytest.mark.parametrize("tied", [True, False, None])
 def test_the_shape_holds_the_parameters_of_the_model_that_transformers_builds(tmp_path, config, tied):
@@ -239,7 +240,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(config=st.sampled_from(FAMILIES), data=st.data())
 def test_any_value_of_any_key_gives_a_shape_or_a_refusal(tmp_path, config, data):
     keys = [*config, "tie_word_embeddings", "head_dim", "n_inner", "word_embed_proj_dim", "mlp_bias"]

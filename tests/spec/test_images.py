@@ -40,11 +40,8 @@ def test_labels_answer_for_what_the_backends_of_an_image_check(image) -> None:
     assert checked - from_base <= set(image.packages)
 
 
-def test_every_backend_of_the_suite_has_an_image() -> None:
+def test_every_backend_has_an_image_and_the_usual_one_is_not_upstreams_own() -> None:
     assert [name for name in backends() if not images_of(name)] == []
-
-
-def test_the_usual_image_of_a_backend_is_the_newest_stack_and_not_upstreams_own() -> None:
     assert [image.name for image in images_of("trlx-deepspeed")] == ["trlx", "trlx-upstream"]
     assert images_of("nothing") == ()
 

@@ -46,8 +46,5 @@ def test_a_preset_is_found_in_any_case_and_a_misspelt_one_names_the_nearest() ->
     with pytest.raises(UsageError, match=r"no preset 'laddr', did you mean 'ladder'\?; known are trlx-ds-chat") as told:
         find_preset("laddr")
     assert "\n" not in str(told.value)
-
-
-def test_what_a_caller_does_to_the_listing_stays_with_the_caller() -> None:
     presets().clear()
-    assert presets()
+    assert presets(), "what a caller does to the listing stays with the caller"

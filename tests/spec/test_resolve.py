@@ -8,9 +8,10 @@ from pydantic import ValidationError
 from suite.spec.base import UsageError, canonical_json
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import Layout
-from suite.spec.manifest import Backend, Limits, Manifest, Measure, work_hash
+from suite.spec.manifest import Manifest, Work, manifest_hash, work_hash
 from suite.spec.resolve import layout_errors, make_manifest, resolve_work
 from suite.spec.workload import Workload
+from tests.synthetic import synthetic_manifest
 
 
 def workload(**changes):
@@ -18,19 +19,8 @@ def workload(**changes):
     return Workload(**{**body, **changes})
 
 
-def manifest(**changes):
-    body = {
-        "plan": "p",
-        "repeat": 1,
-        "backend": Backend(name="deepspeed", kind="engine"),
-        "size": find_size("1M"),
-        "workload": find_workload("cpu"),
-        "layout": Layout(devices_per_node=2, data=2, zero_stage=2),
-        "measure": Measure(device="cpu", precision="fp32"),
-        "limits": Limits(),
-        "stack": {"torch": "2.13.0"},
-    }
-    return make_manifest(**{**body, **changes})
+def manifest(zero_stage=2, **changes):
+    return synthetic_manifest(layout=Layout(devices_per_node=2, data=2, zero_stage=zero_stage), **changes)
 
 
 @given(
@@ -54,20 +44,10 @@ def test_the_work_of_all_replicas_is_the_workload_and_micro_batches_fill_each_st
 @pytest.mark.parametrize(
     ("size", "changes", "layout", "reason"),
     [
-        (
-            "3M",
-            {},
-            {"tensor": 4},
-            "3M has 6 heads (6 key-value), not divisible by tensor parallel 4: choose a divisor of 6 with --tp",
-        ),
+        ("3M", {}, {"tensor": 4}, "3M has 6 heads (6 key-value), not divisible by tensor parallel 4: choose a divisor"),
         ("8M", {}, {"pipeline": 3}, "8M has 8 layers, not divisible by pipeline parallel 3"),
         ("1M", {"new_tokens": 113}, {}, "129 tokens per sample exceed the 128 positions of 1M"),
-        (
-            "1M",
-            {"trainable_layers": 3},
-            {},
-            "3 trainable layers exceed the 2 layers of 1M: choose at most 2 with --trainable-layers",
-        ),
+        ("1M", {"trainable_layers": 3}, {}, "3 trainable layers exceed the 2 layers of 1M: choose at most 2 with --tr"),
         ("1M", {"rollouts": 3, "scaling": "strong"}, {"data": 2}, "3 rollouts are not divisible by data parallel 2"),
         ("1M", {"new_tokens": 15}, {"tensor": 2, "sequence_parallel": True}, "31 tokens per sample are not divisible"),
     ],
@@ -100,10 +80,17 @@ def test_the_run_is_outside_the_hash_and_inside_the_run_id():
     assert first.hash == second.hash
     assert first.run.id == f"deepspeed-1M-n2-{first.hash[:8]}-r1"
     assert second.run.id.endswith("-r2")
+    fields = ("backend", "size", "workload", "layout", "measure", "limits", "stack")
+    same = {name: getattr(first, name) for name in fields}
+    there, again, other = (
+        make_manifest(plan="plan", repeat=1, image=f"sha256:{number}", **same) for number in (1, 1, 2)
+    )
+    assert first.hash == there.hash == other.hash, "an image is no part of it"
+    assert there.run.id == again.run.id and len({first.run.id, there.run.id, other.run.id}) == 3
 
 
 def test_another_layout_is_another_manifest_of_the_same_work():
-    zero2, zero3 = manifest(), manifest(layout=Layout(devices_per_node=2, data=2, zero_stage=3))
+    zero2, zero3 = manifest(), manifest(zero_stage=3)
     assert zero2.hash != zero3.hash
     assert zero2.work_hash == zero3.work_hash
 
@@ -118,13 +105,10 @@ def test_equal_work_does_not_depend_on_names_or_on_the_word_for_its_scaling():
 
 
 @given(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5)))
-def test_canonical_json_does_not_depend_on_the_order_of_keys(data):
+def test_canonical_json_does_not_depend_on_the_order_of_keys_and_has_no_nan(data):
     assert canonical_json(dict(reversed(data.items()))) == canonical_json(data)
-
-
-def test_canonical_json_has_no_nan():
     with pytest.raises(ValueError):
-        canonical_json({"a": float("nan")})
+        canonical_json({**data, "a": float("nan")})
 
 
 def test_a_hydra_reference_needs_to_know_how_many_layers_train():
@@ -133,9 +117,23 @@ def test_a_hydra_reference_needs_to_know_how_many_layers_train():
     assert workload(reference="hydra", trainable_layers=1).reference == "hydra"
 
 
-def test_a_run_in_an_image_has_an_id_of_its_own_for_each_image_and_the_same_manifest():
-    plain = manifest()
-    there, again, other = (manifest(image=f"sha256:{number}") for number in (1, 1, 2))
-    assert plain.hash == there.hash == other.hash
-    assert there.run.id == again.run.id
-    assert len({plain.run.id, there.run.id, other.run.id}) == 3
+EVEN = {"global_rollouts": 2, "replica_rollouts": 2, "replica_batch": 2, "micro_batch": 1}
+
+
+@pytest.mark.parametrize(("prompt", "response"), [([1], [1, 2]), ([1, 2], [1, 2, 3]), ([1, 2], [1, 0]), ([], [])])
+def test_lengths_of_other_samples_or_of_nothing_are_refused(prompt, response):
+    assert Work.model_validate({**EVEN, "lengths": {"prompt": [1, 2], "response": [3, 4]}})
+    with pytest.raises(ValidationError, match="lengths are those of 2 samples"):
+        Work.model_validate({**EVEN, "lengths": {"prompt": prompt, "response": response}})
+
+
+@pytest.mark.parametrize("uneven", [True, False])
+def test_a_manifest_has_lengths_where_its_workload_is_uneven_and_nowhere_else(uneven):
+    load = find_workload("cpu").changed({"lengths": "lognormal:mean=16,sigma=0.6,cap=32"} if uneven else {})
+    made = synthetic_manifest(size=find_size("1M"), workload=load)
+    body = made.model_dump(mode="json", by_alias=True)
+    samples = body["work"]["global_rollouts"]
+    assert Manifest.model_validate(body) == made
+    body["work"]["lengths"] = None if uneven else {"prompt": [1] * samples, "response": [1] * samples}
+    with pytest.raises(ValidationError, match="the work of an uneven workload, and of no other"):
+        Manifest.model_validate({**body, "hash": manifest_hash(body)})

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from itertools import combinations, pairwise
 
 import numpy
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from suite.stats.changes import LEAST_VALUES, LEVEL, find_changes, without_outliers
 from suite.stats.changes import _places_tried as places_tried
@@ -21,61 +22,53 @@ def places(values: numpy.ndarray, **asked: float) -> list[int]:
     return [change.place for change in find_changes(list(values), **asked).changes]
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("changes", [1, 2, 3])
+def partitions(bounds: list[int], changes: int) -> list[list[int]]:
+    """Every way to put so many changes between these bounds, one by one."""
+    free = sorted(set(range(1, bounds[-1])) - set(bounds))
+    every = [sorted([*bounds, *inner]) for inner in combinations(free, changes)]
+    return [cuts for cuts in every if all(high - low >= LEAST_VALUES for low, high in pairwise(cuts))]
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 1 << 32), st.integers(1, 3))
 def test_no_other_partition_leaves_less(seed: int, changes: int) -> None:
     rng = numpy.random.default_rng(seed)
-    values, weights = rng.normal(0, 1, 12), rng.uniform(0.5, 2, 12)
-    series = Stretches(values, weights, 0.0)
-    every = [
-        (0, *inner, 12)
-        for inner in combinations(range(1, 12), changes)
-        if all(high - low >= LEAST_VALUES for low, high in pairwise((0, *inner, 12)))
-    ]
-    best = min(every, key=series.left)
-    assert series.partition(changes) == list(best)
-    assert len(every) == math.comb(12 - (changes + 1) * (LEAST_VALUES - 1) - 1, changes)
+    series = Stretches(rng.normal(0, 1, 12), rng.uniform(0.5, 2, 12), 0.0)
+    assert series.partition(changes) == min(partitions([0, 12], changes), key=series.left)
 
 
-def test_every_way_of_some_changes_is_counted() -> None:
-    def counted(lengths: tuple[int, ...], changes: int) -> int:
-        bounds = numpy.cumsum([0, *lengths])
-        free = sorted(set(range(1, bounds[-1])) - set(bounds))
-        every = (sorted({*bounds, *inner}) for inner in combinations(free, changes))
-        return sum(all(high - low >= LEAST_VALUES for low, high in pairwise(cuts)) for cuts in every)
-
-    for lengths in ((9,), (4, 7), (3, 5, 6)):
-        assert [places_tried(lengths, one) for one in (1, 2, 3)] == [counted(lengths, one) for one in (1, 2, 3)]
+@given(st.lists(st.integers(LEAST_VALUES, 7), min_size=1, max_size=3), st.integers(1, 3))
+def test_every_way_of_some_changes_is_counted(lengths: list[int], changes: int) -> None:
+    bounds = [sum(lengths[:count]) for count in range(len(lengths) + 1)]
+    assert places_tried(lengths, changes) == len(partitions(bounds, changes))
 
 
 def test_a_step_is_found_with_its_size_and_its_place() -> None:
     values = noise(1, 20)
     values[13:] -= 0.10
-    (change,) = find_changes(list(values)).changes
+    history = find_changes(list(values))
+    (change,) = history.changes
     low, high = change.interval()
+    assert change.error == pytest.approx(history.noise * (1 / change.place + 1 / (20 - change.place)) ** 0.5)
     assert change.first <= 13 <= change.last and change.last - change.first <= 2
     assert low < -0.09 and high > -0.11 and high - low < 0.03
     assert change.probability < 1e-6
 
 
-def test_a_loss_shows_with_its_second_point_and_not_with_its_first() -> None:
-    values = noise(2, 12)
-    values[10:] -= 0.08
-    assert places(values) == [10]
-    assert places(values[:11]) == []
-
-
-def test_what_comes_and_goes_is_two_changes() -> None:
-    values = noise(3, 40)
-    values[20:23] -= 0.06
-    assert places(values) == [20, 23]
-
-
-def test_many_changes_are_all_found() -> None:
-    values = noise(4, 60)
-    for number, place in enumerate((10, 20, 30, 40, 50)):
-        values[place:] += 0.07 * (-1) ** number
-    assert places(values) == [10, 20, 30, 40, 50]
+@pytest.mark.parametrize(
+    ("count", "steps"),
+    [
+        (12, {10: -0.08}),
+        (40, {20: -0.06, 23: 0.06}),
+        (60, {10: 0.07, 20: -0.07, 30: 0.07, 40: -0.07, 50: 0.07}),
+    ],
+    ids=["a loss with its second point", "what comes and goes", "many"],
+)
+def test_all_steps_are_found(count: int, steps: dict[int, float]) -> None:
+    values = noise(2, count)
+    for place, size in steps.items():
+        values[place:] += size
+    assert places(values) == list(steps)
 
 
 def test_one_value_far_out_is_no_level() -> None:
@@ -83,6 +76,7 @@ def test_one_value_far_out_is_no_level() -> None:
         values = noise(5, 20)
         values[place] -= 0.5
         assert places(values) == []
+    assert places(numpy.append(noise(2, 10), -0.08)) == [], "nor is the last of few"
 
 
 def test_only_single_values_are_put_to_their_neighbours() -> None:
@@ -116,15 +110,6 @@ def test_weights_that_are_none_are_refused() -> None:
     for weights in ([1.0], [1.0, 0.0], [1.0, -1.0]):
         with pytest.raises(ValueError, match="weight above 0"):
             find_changes([1.0, 2.0], weights)
-
-
-def test_a_factor_on_all_values_changes_nothing_but_sizes() -> None:
-    values = noise(7, 30)
-    values[12:] += 0.05
-    one, other = (find_changes(list(values * factor)).changes[0] for factor in (1, 1000))
-    assert (one.place, one.first, one.last) == (other.place, other.first, other.last)
-    assert other.difference == pytest.approx(1000 * one.difference)
-    assert other.probability == pytest.approx(one.probability)
 
 
 @pytest.mark.parametrize("count", [8, 30])

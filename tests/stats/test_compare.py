@@ -1,3 +1,5 @@
+"""Rates compared: verdicts and intervals keep their levels, for one pair and for the best of several."""
+
 from __future__ import annotations
 
 import math
@@ -8,90 +10,73 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.stats.compare import compare, ratio_interval, welch
-from suite.stats.intervals import RunSeconds
 from suite.stats.moderated import Prior
+from tests.stats.runs import noisy_runs, runs_at
+
+NEAR = (1.01, 1.0101, 1.0099), (1.0, 1.0001, 0.9999)
+Rates = tuple[float, ...]
 
 
-def runs_at(*rates: float) -> list[RunSeconds]:
-    return [RunSeconds(1.0, (1 / rate, 1 / rate)) for rate in rates]
-
-
-def noisy_runs(source: random.Random, count: int, rate: float, spread: float) -> list[RunSeconds]:
-    return runs_at(*(rate * math.exp(source.gauss(0, spread)) for _ in range(count)))
-
-
-def test_a_clear_difference_is_faster_one_way_and_slower_the_other():
-    fast, slow = runs_at(2.0, 2.01, 1.99), runs_at(1.0, 1.01, 0.99)
-    assert compare(fast, slow).verdict == "faster"
-    assert compare(slow, fast).verdict == "slower"
-    assert compare(fast, slow).ratio.value == pytest.approx(2.0, rel=1e-3)
-
-
-def test_noise_larger_than_the_difference_is_neither_a_win_nor_equality():
-    comparison = compare(runs_at(1.0, 1.3, 0.8), runs_at(1.05, 1.4, 0.7))
-    assert comparison.verdict == "not distinguishable"
-    assert comparison.equivalent is False
-
-
-def test_rates_within_the_margin_are_equivalent_and_may_still_be_faster():
-    comparison = compare(runs_at(1.01, 1.0101, 1.0099), runs_at(1.0, 1.0001, 0.9999), margin=0.05)
-    assert comparison.equivalent is True
-    assert comparison.verdict == "faster"
-    assert compare(runs_at(1.01, 1.0101, 1.0099), runs_at(1.0, 1.0001, 0.9999), margin=0.005).equivalent is False
+@pytest.mark.parametrize(
+    ("a", "b", "margin", "verdict", "equivalent"),
+    [
+        ((2.0, 2.01, 1.99), (1.0, 1.01, 0.99), 0.05, "faster", False),
+        ((1.0, 1.01, 0.99), (2.0, 2.01, 1.99), 0.05, "slower", False),
+        ((1.0, 1.3, 0.8), (1.05, 1.4, 0.7), 0.05, "not distinguishable", False),
+        (*NEAR, 0.05, "faster", True),
+        (*NEAR, 0.005, "faster", False),
+        ((1.0, 1.0), (1.0, 1.0), 0.05, "not distinguishable", True),
+        ((1.001, 1.001), (1.0, 1.0), 0.05, "not distinguishable", True),
+        ((2.0, 2.0), (1.0, 1.0), 0.05, "faster", False),
+    ],
+    ids=["far", "far below", "noise", "within the margin", "beyond it", "equal", "equal by few runs", "no spread"],
+)
+def test_a_difference_and_an_equivalence_are_told_apart(
+    a: Rates, b: Rates, margin: float, verdict: str, equivalent: bool
+) -> None:
+    comparison = compare(runs_at(*a), runs_at(*b), margin=margin)
+    assert (comparison.verdict, comparison.equivalent) == (verdict, equivalent)
+    assert comparison.ratio.value == pytest.approx(math.prod(a) ** (1 / len(a)) / math.prod(b) ** (1 / len(b)))
 
 
 @pytest.mark.parametrize(("left", "right"), [(1, 3), (3, 1), (1, 1)])
-def test_one_run_on_a_side_gives_a_ratio_without_bounds_and_no_verdict(left, right):
+def test_one_run_on_a_side_gives_a_ratio_without_bounds_and_no_verdict(left: int, right: int) -> None:
     comparison = compare(runs_at(*[2.0] * left), runs_at(*[1.0] * right))
     assert comparison.ratio.value == pytest.approx(2.0)
     assert comparison.ratio.low is None and comparison.ratio.high is None
-    assert comparison.verdict == "not distinguishable"
-    assert comparison.equivalent is None
+    assert (comparison.verdict, comparison.equivalent) == ("not distinguishable", None)
     assert "at least 2" in comparison.reasons[0]
 
 
-def test_runs_without_any_spread_are_compared():
-    assert compare(runs_at(1.0, 1.0), runs_at(1.0, 1.0)).verdict == "not distinguishable"
-    assert compare(runs_at(1.0, 1.0), runs_at(1.0, 1.0)).equivalent is True
-    assert compare(runs_at(2.0, 2.0), runs_at(1.0, 1.0)).verdict == "faster"
-
-
-def test_welch_agrees_with_scipy():
-    stats = pytest.importorskip("scipy.stats")
-    a, b = (2.0, 2.2, 1.9, 2.05), (1.0, 1.4, 0.9)
-    expected = stats.ttest_ind([math.log(x) for x in a], [math.log(x) for x in b], equal_var=False)
-    found = welch(runs_at(*a), runs_at(*b))
-    assert found.mean / found.error == pytest.approx(expected.statistic)
-    assert found.degrees == pytest.approx(expected.df)
+def test_welch_agrees_with_scipy() -> None:
+    """scipy.stats.ttest_ind of scipy 1.17 on the logarithms, with equal_var=False."""
+    found = welch(runs_at(2.0, 2.2, 1.9, 2.05), runs_at(1.0, 1.4, 0.9))
     low, high = found.interval()
-    bounds = expected.confidence_interval(0.95)
-    assert (math.log(low), math.log(high)) == pytest.approx((bounds.low, bounds.high))
+    assert (found.mean / found.error, found.degrees) == pytest.approx((4.633483355449017, 2.2107067294690936))
+    assert (math.log(low), math.log(high)) == pytest.approx((0.09579443111074148, 1.1707801983704642))
 
 
 rates = st.lists(st.floats(min_value=0.1, max_value=100), min_size=2, max_size=5)
 
 
 @given(rates, rates)
-def test_swapping_the_sides_inverts_the_ratio(a, b):
+def test_swapping_the_sides_inverts_the_ratio(a: list[float], b: list[float]) -> None:
     there, back = ratio_interval(runs_at(*a), runs_at(*b)), ratio_interval(runs_at(*b), runs_at(*a))
     assert there.value == pytest.approx(1 / back.value)
     assert math.log(there.low) == pytest.approx(-math.log(back.high), abs=1e-9)
     assert there.low <= there.value <= there.high
 
 
-def test_the_ratio_covers_the_truth_with_three_runs_on_each_side():
-    source = random.Random(11)
-    trials = 2000
-    hits = 0
+def test_the_ratio_covers_the_truth_with_three_runs_on_each_side() -> None:
+    source, trials, hits = random.Random(11), 2000, 0
     for _ in range(trials):
         ratio = ratio_interval(noisy_runs(source, 3, 3.0, 0.05), noisy_runs(source, 3, 2.0, 0.02))
         hits += ratio.low <= 1.5 <= ratio.high
     assert 0.93 <= hits / trials <= 0.985
 
 
-def test_a_difference_at_the_margin_is_called_equivalent_at_most_once_in_twenty():
-    source = random.Random(12)
-    trials = 2000
+def test_a_difference_at_the_margin_is_called_equivalent_at_most_once_in_twenty() -> None:
+    source, trials = random.Random(12), 2000
     called = sum(
         compare(noisy_runs(source, 5, 1.05, 0.02), noisy_runs(source, 5, 1.0, 0.02), margin=0.05).equivalent
         for _ in range(trials)
@@ -100,7 +85,7 @@ def test_a_difference_at_the_margin_is_called_equivalent_at_most_once_in_twenty(
 
 
 @pytest.mark.parametrize(("sides", "runs"), [(2, 3), (3, 5), (6, 5), (10, 3)])
-def test_among_equal_sides_the_best_beats_another_at_most_once_in_twenty_groups(sides: int, runs: int):
+def test_among_equal_sides_the_best_beats_another_at_most_once_in_twenty_groups(sides: int, runs: int) -> None:
     """The best is chosen by its rate: with six sides, pairs judged one by one would differ in three groups of ten."""
     source = random.Random(13)
     trials, together, alone = 400, 0, 0
@@ -114,7 +99,23 @@ def test_among_equal_sides_the_best_beats_another_at_most_once_in_twenty_groups(
     assert sides < 6 or alone / trials > 0.2
 
 
-def test_more_sides_widen_the_interval_as_all_their_pairs_do_and_less_with_a_prior():
+def test_runs_that_share_the_noise_of_their_round_are_told_apart_too_seldom_never_too_often() -> None:
+    source, trials, false = random.Random(14), 1000, 0
+    for _ in range(trials):
+        rounds = [math.exp(source.gauss(0, 0.05)) for _ in range(5)]
+        first, second = (runs_at(*(common * math.exp(source.gauss(0, 0.03)) for common in rounds)) for _ in range(2))
+        false += compare(first, second).verdict != "not distinguishable"
+    assert false / trials <= 0.05
+
+
+@given(rates, rates, st.integers(2, 20))
+def test_more_pairs_widen_the_interval_and_leave_the_ratio(a: list[float], b: list[float], pairs: int) -> None:
+    one, many = (ratio_interval(runs_at(*a), runs_at(*b), pairs=count) for count in (1, pairs))
+    assert one == ratio_interval(runs_at(*a), runs_at(*b)) and many.value == one.value
+    assert many.low < one.low < one.high < many.high
+
+
+def test_more_sides_widen_the_interval_as_all_their_pairs_do_and_less_with_a_prior() -> None:
     a, b = runs_at(1.0, 1.02, 0.98), runs_at(1.1, 1.12, 1.08)
     assert ratio_interval(a, b, sides=4) == ratio_interval(a, b, pairs=6)
     prior = Prior(variance=4e-4, degrees=20.0, most=60.0)
@@ -123,7 +124,7 @@ def test_more_sides_widen_the_interval_as_all_their_pairs_do_and_less_with_a_pri
     assert ratio_interval(a, b, sides=4).high > by_range.high
 
 
-def test_a_prior_tells_a_difference_that_few_runs_do_not():
+def test_a_prior_tells_a_difference_that_few_runs_do_not() -> None:
     a, b = runs_at(1.04, 1.06, 1.02), runs_at(1.0, 1.02, 0.98)
     prior = Prior(variance=4e-4, degrees=30.0, most=60.0)
     assert compare(a, b).verdict == "not distinguishable"
@@ -131,31 +132,12 @@ def test_a_prior_tells_a_difference_that_few_runs_do_not():
     assert welch(a, b, prior).degrees == 60.0, "no more than all runs of the plan together"
 
 
-def test_equal_figures_of_a_few_runs_are_no_proof():
-    assert compare(runs_at(1.001, 1.001), runs_at(1.0, 1.0)).verdict == "not distinguishable"
-    low, high = (lambda ratio: (ratio.low, ratio.high))(ratio_interval(runs_at(*[2.0] * 5), runs_at(*[1.0] * 5)))
-    assert 1.99 < low < 2.0 < high < 2.01
+def test_equal_runs_leave_a_thousandth_of_noise() -> None:
+    ratio = ratio_interval(runs_at(*[2.0] * 5), runs_at(*[1.0] * 5))
+    assert 1.99 < ratio.low < 2.0 < ratio.high < 2.01
 
 
-def test_more_pairs_widen_the_interval_and_leave_the_ratio():
-    a, b = runs_at(1.0, 1.1, 0.9), runs_at(2.0, 2.1, 1.9)
-    one, many = ratio_interval(a, b), ratio_interval(a, b, pairs=10)
-    assert many.value == one.value
-    assert many.low < one.low < one.high < many.high
-    assert ratio_interval(a, b, pairs=1) == one
-
-
-def test_runs_that_share_the_noise_of_their_round_are_told_apart_too_seldom_never_too_often():
-    source = random.Random(14)
-    trials, false = 1000, 0
-    for _ in range(trials):
-        rounds = [math.exp(source.gauss(0, 0.05)) for _ in range(5)]
-        first, second = (runs_at(*(common * math.exp(source.gauss(0, 0.03)) for common in rounds)) for _ in range(2))
-        false += compare(first, second).verdict != "not distinguishable"
-    assert false / trials <= 0.05
-
-
-def test_a_margin_of_nothing_and_a_side_without_runs_are_refused():
+def test_a_margin_of_nothing_and_a_side_without_runs_are_refused() -> None:
     with pytest.raises(ValueError, match="margin"):
         compare(runs_at(1.0, 1.0), runs_at(1.0, 1.0), margin=0.0)
     with pytest.raises(ValueError, match="at least one run"):

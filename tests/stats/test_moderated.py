@@ -1,3 +1,5 @@
+"""What rows of a plan share of their variance, and which of their runs were slow."""
+
 from __future__ import annotations
 
 import math
@@ -51,19 +53,18 @@ def test_rows_of_one_run_are_no_rows_of_the_prior():
     assert moderate([*found, [0.5], []]) == moderate(found)
 
 
-def test_a_spread_is_drawn_to_the_priors_by_degrees():
-    values, prior = (0.0, 0.02, 0.04), Prior(variance=1e-4, degrees=6.0, most=50.0)
-    assert spread(values) == Spread(pytest.approx(4e-4), 2.0)
-    assert spread(values, prior) == Spread(pytest.approx((2 * 4e-4 + 6 * 1e-4) / 8), 8.0)
-
-
-def test_a_row_that_is_far_noisier_than_the_others_is_left_to_itself():
-    values, prior = (0.0, 0.2, 0.4), Prior(variance=1e-4, degrees=6.0, most=50.0)
-    assert spread(values, prior) == spread(values)
-
-
-def test_no_row_has_more_degrees_than_all_runs_together():
-    assert spread((0.0, 0.01, 0.02), Prior(variance=1e-4, degrees=500.0, most=32.0)).degrees == 32.0
+@pytest.mark.parametrize(
+    ("values", "prior", "variance", "degrees"),
+    [
+        ((0.0, 0.02, 0.04), None, 4e-4, 2.0),
+        ((0.0, 0.02, 0.04), Prior(variance=1e-4, degrees=6.0, most=50.0), (2 * 4e-4 + 6 * 1e-4) / 8, 8.0),
+        ((0.0, 0.2, 0.4), Prior(variance=1e-4, degrees=6.0, most=50.0), 0.04, 2.0),
+        ((0.0, 0.02, 0.04), Prior(variance=4e-4, degrees=500.0, most=32.0), 4e-4, 32.0),
+    ],
+    ids=["alone", "drawn by degrees", "far noisier and left to itself", "no more degrees than all runs"],
+)
+def test_a_spread_is_drawn_to_the_priors(values, prior, variance, degrees):
+    assert spread(values, prior) == Spread(pytest.approx(variance), degrees)
 
 
 @given(st.integers(2, 6), st.one_of(st.none(), st.just(Prior(variance=1e-12, degrees=9.0, most=40.0))))
@@ -71,23 +72,26 @@ def test_equal_values_do_not_prove_that_there_is_no_noise(count, prior):
     assert spread([0.7] * count, prior).variance == LEAST_SPREAD**2
 
 
-def test_a_run_far_below_the_others_is_slow_and_one_above_is_not():
-    calm = (0.0, 0.004, -0.003, 0.006, 0.001)
-    assert slow_runs(calm) == ()
-    assert slow_runs((*calm[:2], -0.3, *calm[3:])) == (2,)
-    assert slow_runs((*calm[:2], 0.3, *calm[3:])) == ()
+CALM = (0.0, 0.004, -0.003, 0.006, 0.001)
+SHARED = Prior(variance=4e-4, degrees=10.0, most=60.0)
 
 
-def test_half_of_the_runs_are_no_exception():
-    assert slow_runs((0.0, 0.001, -0.3, -0.301)) == ()
-    assert slow_runs((0.0, 0.001, 0.002, -0.3, -0.301)) == (3, 4)
-    assert slow_runs((0.0, -0.3)) == ()
-
-
-def test_a_prior_tells_what_three_runs_alone_cannot():
-    values = (0.0, 0.03, -0.2)
-    assert slow_runs(values) == ()
-    assert slow_runs(values, Prior(variance=4e-4, degrees=10.0, most=60.0)) == (2,)
+@pytest.mark.parametrize(
+    ("values", "prior", "slow"),
+    [
+        (CALM, None, ()),
+        ((*CALM[:2], -0.3, *CALM[3:]), None, (2,)),
+        ((*CALM[:2], 0.3, *CALM[3:]), None, ()),
+        ((0.0, 0.001, -0.3, -0.301), None, ()),
+        ((0.0, 0.001, 0.002, -0.3, -0.301), None, (3, 4)),
+        ((0.0, -0.3), None, ()),
+        ((0.0, 0.03, -0.2), None, ()),
+        ((0.0, 0.03, -0.2), SHARED, (2,)),
+    ],
+    ids=["calm", "below", "above", "half of them", "two of five", "of two", "of three", "of three by a prior"],
+)
+def test_a_run_far_below_most_others_is_slow(values, prior, slow):
+    assert slow_runs(values, prior) == slow
 
 
 def test_rows_with_slow_runs_are_left_out_of_what_the_others_share():

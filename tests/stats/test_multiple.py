@@ -1,6 +1,6 @@
-from __future__ import annotations
+"""Many tests at once hold their level together."""
 
-import random
+from __future__ import annotations
 
 import pytest
 from hypothesis import given
@@ -30,20 +30,17 @@ def test_a_test_alone_keeps_its_level() -> None:
 @given(probabilities)
 def test_an_interval_leaves_its_value_out_exactly_where_its_test_is_positive(found: list[float]) -> None:
     family = together(found)
-    assert all(
-        (one <= family.each) == positive for one, positive in zip(found, family.positive, strict=True)
-    ) or not any(family.positive)
-    if not any(family.positive):
-        assert family.each == LEVEL / len(found) and min(found) > family.each
+    if any(family.positive):
+        assert family.positive == tuple(one <= family.each for one in found)
+    else:
+        assert family.each == LEVEL / len(found) < min(found)
 
 
-@given(probabilities, st.randoms())
-def test_the_order_of_the_tests_does_not_matter(found: list[float], source: random.Random) -> None:
-    shuffled = found[:]
-    source.shuffle(shuffled)
-    assert dict(zip(shuffled, together(shuffled).positive, strict=True)) == dict(
-        zip(found, together(found).positive, strict=True)
-    )
+@given(probabilities)
+def test_the_order_of_the_tests_does_not_matter(found: list[float]) -> None:
+    positive = dict(zip(found, together(found).positive, strict=True))
+    ordered = sorted(found)
+    assert dict(zip(ordered, together(ordered).positive, strict=True)) == positive
 
 
 @given(probabilities)
@@ -54,9 +51,9 @@ def test_what_bonferroni_finds_is_found_and_what_is_above_the_level_is_not(found
 
 
 def test_tails_agree_with_students_t() -> None:
-    stats = pytest.importorskip("scipy.stats")
-    assert two_sided(-0.3, 0.1, 6.5) == pytest.approx(2 * stats.t.sf(3, 6.5))
-    assert one_sided(-0.3, 0.1, 6.5) == pytest.approx(stats.t.sf(-3, 6.5))
+    """scipy.stats.t.sf of scipy 1.17."""
+    assert two_sided(-0.3, 0.1, 6.5) == pytest.approx(0.021786639199196784)
+    assert one_sided(-0.3, 0.1, 6.5) == pytest.approx(0.9891066804004016)
 
 
 @pytest.mark.parametrize("found", [[-0.1], [1.1], [float("nan")]])

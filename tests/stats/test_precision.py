@@ -10,16 +10,12 @@ import pytest
 from benchmarks.stopping import NOISE, rule_of, verdicts, widths
 from suite.stats.intervals import RunSeconds
 from suite.stats.precision import CONFIRMING_ALONE, CONFIRMING_RUNS, Sampled, judge
-from suite.stats.split import Cost, best_iterations
+from suite.stats.split import Cost, RowSpread, best_iterations
 
 
-def runs_of(count: int, noise: float, seed: int = 1, rate: float = 1.0) -> tuple[RunSeconds, ...]:
+def row(count: int, noise: float, seed: int = 1, **fields: object) -> Sampled:
     rng = random.Random(seed)
-    return tuple(RunSeconds(1.0, (math.exp(rng.gauss(0, noise)) / rate,)) for _ in range(count))
-
-
-def row(count: int, noise: float, **fields: object) -> Sampled:
-    runs = runs_of(count, noise, **{name: fields.pop(name) for name in ("seed", "rate") if name in fields})
+    runs = tuple(RunSeconds(1.0, (math.exp(rng.gauss(0, noise)),)) for _ in range(count))
     return Sampled(runs, count, 1, **fields)
 
 
@@ -59,7 +55,8 @@ def test_the_runs_that_will_do_are_foreseen() -> None:
 
 
 def test_a_row_out_of_reach_is_told_at_the_first_look_and_one_that_may_get_there_goes_on() -> None:
-    assert judge([row(3, 0.3)], rule_of(precision=0.01, most=30))[0].state == "out of reach"
+    far = judge([row(3, 0.3)], rule_of(precision=0.01, most=30))[0]
+    assert far.state == "out of reach" and far.more_runs > 1000
     assert judge([row(3, 0.03)], rule_of(precision=0.03, most=30))[0].state == "more"
     last = judge([row(30, 0.1)], rule_of(precision=0.03, most=30))[0]
     assert last.state in ("at the most", "out of reach") and last.more_runs > 0
@@ -89,34 +86,29 @@ def test_equal_runs_give_an_equal_answer_whatever_came_before() -> None:
     assert judge(rows, asked) == judge([Sampled(**vars(one)) for one in rows], asked)
 
 
-class TestIterations:
-    @staticmethod
-    def rows(within: float, between: float, count: int = 200, iterations: int = 10) -> list[RunSeconds]:
-        rng = random.Random(3)
-        return [
-            RunSeconds(
-                1.0,
-                tuple(math.exp(level + rng.gauss(0, within)) for _ in range(iterations)),
-            )
-            for level in (rng.gauss(0, between) for _ in range(count))
-        ]
+def varied(within: float, between: float) -> list[RunSeconds]:
+    """200 runs of ten iterations."""
+    rng = random.Random(3)
+    levels = [rng.gauss(0, between) for _ in range(200)]
+    return [RunSeconds(1.0, tuple(math.exp(level + rng.gauss(0, within)) for _ in range(10))) for level in levels]
 
-    def test_the_best_number_is_that_of_the_formula(self) -> None:
-        runs = self.rows(within=0.1, between=0.05)
-        best = best_iterations([(runs, Cost(start_seconds=10, iteration_seconds=0.5))], 1, 1000)
-        assert best == pytest.approx(math.sqrt(10 * 0.1**2 / (0.5 * 0.05**2)), rel=0.3)
 
-    def test_it_is_the_cheapest_for_a_given_width(self) -> None:
-        cost, within, between = Cost(4.0, 0.2), 0.08**2, 0.04**2
+def test_the_best_number_of_iterations_is_the_cheapest_for_a_given_width() -> None:
+    cost, within, between = Cost(start_seconds=10, iteration_seconds=0.5), 0.1, 0.05
+    cheapest = min(range(1, 200), key=lambda count: cost.run_seconds(count) * (between**2 + within**2 / count))
+    best = best_iterations([(varied(within, between), cost)], 1, 1000)
+    assert best == pytest.approx(cheapest, rel=0.3)
 
-        def seconds(iterations: int) -> float:
-            return cost.run_seconds(iterations) * (between + within / iterations)
 
-        best = min(range(1, 200), key=seconds)
-        assert best == pytest.approx(math.sqrt(4.0 * within / (0.2 * between)), abs=1)
+def test_runs_of_more_iterations_vary_by_less() -> None:
+    """Of the first 0.05, 0.01 is between runs of two iterations; four more runs of eight have 0.01 + 0.04 / 4."""
+    known = RowSpread(count=4, runs=0.05, degrees=3, within=0.08, iterations=2)
+    assert known.between == pytest.approx(0.01)
+    assert known.after(4, 8) == pytest.approx((4 * 0.05 + 4 * 0.02) / 8)
 
-    def test_it_stays_within_its_bounds(self) -> None:
-        cost = Cost(start_seconds=100, iteration_seconds=0.01)
-        assert best_iterations([(self.rows(0.2, 0.0), cost)], 5, 32) == 32
-        assert best_iterations([(self.rows(0.001, 0.3), Cost(0.1, 5.0))], 5, 32) == 5
-        assert best_iterations([((RunSeconds(1.0, (1.0,)),) * 3, cost)], 5, 32) is None, "one iteration tells nothing"
+
+def test_the_number_of_iterations_stays_within_its_bounds() -> None:
+    cost = Cost(start_seconds=100, iteration_seconds=0.01)
+    assert best_iterations([(varied(0.2, 0.0), cost)], 5, 32) == 32
+    assert best_iterations([(varied(0.001, 0.3), Cost(0.1, 5.0))], 5, 32) == 5
+    assert best_iterations([((RunSeconds(1.0, (1.0,)),) * 3, cost)], 5, 32) is None, "one iteration tells nothing"

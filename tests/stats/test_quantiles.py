@@ -1,3 +1,5 @@
+"""Quantiles against printed tables."""
+
 from __future__ import annotations
 
 import pytest

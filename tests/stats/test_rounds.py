@@ -9,7 +9,7 @@ from benchmarks.stopping import rule_of
 from suite.stats.compare import compare
 from suite.stats.intervals import RunSeconds, log_rates
 from suite.stats.moderated import moderate
-from suite.stats.precision import Sampled, judge
+from suite.stats.precision import Outlook, Sampled, judge
 from suite.stats.rounds import APART_SECONDS, InTurns, Turn, compare_in_turns, fastest, find_rounds, paired, partners
 
 #: Log seconds that the machine adds in each round.
@@ -93,20 +93,15 @@ def test_rows_with_too_few_rounds_in_common_are_independent() -> None:
     [
         row(1, list(ROUNDS), plan="another"),
         row(1, list(ROUNDS), start=APART_SECONDS + 600),
+        row(1, list(ROUNDS), start=600),
         InTurns(row(1, list(ROUNDS)).runs, (None,) * 5),
         InTurns(row(1, list(ROUNDS)).runs, tuple(Turn("plan", number) for number in range(1, 6))),
     ],
-    ids=["another plan", "hours later", "no turns", "no times"],
+    ids=["another plan", "hours later", "after all of the first", "no turns", "no times"],
 )
 def test_what_was_not_made_in_turns_has_no_partner(other: InTurns) -> None:
     assert partners(row(0, list(ROUNDS)), row(1, list(ROUNDS))) == [(index, index) for index in range(5)]
     assert partners(row(0, list(ROUNDS)), other) == []
-
-
-def test_runs_of_one_row_after_all_of_the_other_are_no_rounds() -> None:
-    first = InTurns(row(0, [0.0] * 3).runs, tuple(Turn("plan", number, 10.0 * number) for number in (1, 2, 3)))
-    after = InTurns(first.runs, tuple(Turn("plan", number, 100 + 10.0 * number) for number in (1, 2, 3)))
-    assert partners(first, after) == []
 
 
 def test_slow_runs_of_one_row_are_not_taken_for_rounds() -> None:
@@ -119,20 +114,23 @@ def test_slow_runs_of_one_row_are_not_taken_for_rounds() -> None:
     assert find_rounds(in_pairs(turned), None) is None
 
 
+def judged(rows: list[InTurns], in_turns: bool) -> tuple[Outlook, ...]:
+    """Pairs of rows by a rule that asks for differences, with their turns or without."""
+    sampled = [
+        Sampled(one.runs, 5, 1, index // 2, turns=one.turns if in_turns else ()) for index, one in enumerate(rows)
+    ]
+    return judge(sampled, rule_of(difference=0.05))
+
+
 def test_a_difference_is_judged_within_rounds() -> None:
     rows = rows_of(ROUNDS, faster=0.10)
-    sampled = [Sampled(one.runs, 5, 1, index // 2, turns=one.turns) for index, one in enumerate(rows)]
-    outlook = judge(sampled, rule_of(difference=0.05))[1]
+    outlook = judged(rows, in_turns=True)[1]
     assert outlook.state == "reached" and outlook.comparison
     assert (outlook.comparison.verdict, outlook.comparison.paired_rounds) == ("slower", 5)
-    alone = [Sampled(one.runs, 5, 1, index // 2) for index, one in enumerate(rows)]
-    assert judge(alone, rule_of(difference=0.05))[1].state != "reached"
+    assert judged(rows, in_turns=False)[1].state != "reached"
 
 
 def test_rounds_foretell_how_many_more_it_takes() -> None:
     rows = rows_of(ROUNDS, noise=0.06)
-    sampled = [Sampled(one.runs, 5, 1, index // 2, turns=one.turns) for index, one in enumerate(rows)]
-    within = [outlook.more_runs or 0 for outlook in judge(sampled, rule_of(difference=0.05))]
-    alone = [Sampled(one.runs, 5, 1, index // 2) for index, one in enumerate(rows)]
-    apart = [outlook.more_runs or 0 for outlook in judge(alone, rule_of(difference=0.05))]
-    assert 0 < max(within) < max(apart)
+    within, apart = (max(one.more_runs or 0 for one in judged(rows, in_turns)) for in_turns in (True, False))
+    assert 0 < within < apart

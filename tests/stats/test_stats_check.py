@@ -19,6 +19,7 @@ PLANS = 40
 TITLES = [title for title in stats_check.PARTS if not title.endswith("stopped")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", TITLES)
 def test_what_is_promised_holds_in_a_small_simulation(title: str) -> None:
     lines = [line for line in stats_check.PARTS[title](PLANS) if line.bounds]

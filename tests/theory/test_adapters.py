@@ -96,11 +96,6 @@ def test_the_memory_floor_holds_the_critic_with_its_optimizer() -> None:
     assert both["optimizer"] - alone["optimizer"] == 12 * difference
 
 
-def test_workloads_without_either_are_written_as_they_always_were() -> None:
-    assert not {"lora_rank", "critic"} & set(find_workload("trlx-ds-chat").model_dump())
-    assert {"critic"} == {"lora_rank", "critic"} & set(CHAT.model_dump())
-
-
 @pytest.mark.parametrize(
     "changes",
     [{"lora_rank": 8, "trainable_layers": 2}, {"lora_rank": 0}, {"critic": {**CHAT.critic.model_dump(), "heads": 3}}],
@@ -108,3 +103,8 @@ def test_workloads_without_either_are_written_as_they_always_were() -> None:
 def test_what_makes_no_sense_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         changed(**changes)
+
+
+def test_workloads_without_either_are_written_as_they_always_were() -> None:
+    assert not {"lora_rank", "critic"} & set(find_workload("trlx-ds-chat").model_dump())
+    assert {"critic"} == {"lora_rank", "critic"} & set(CHAT.model_dump())

@@ -30,29 +30,14 @@ def test_reads_add_up_step_by_step(size, data, rollouts):
     assert decode_bytes(size, workload, work(rollouts), layout(), "bf16") == expected
 
 
-def test_one_new_token_needs_no_decode_step():
-    workload = find_workload("cpu").model_copy(update={"new_tokens": 1})
-    assert decode_bytes(find_size("1M"), workload, work(), layout(), "bf16") == 0
-
-
-def test_every_step_of_a_large_model_reads_about_its_weights():
-    size, workload = find_size("66B"), find_workload("trlx-ds-chat")
-    read = decode_bytes(size, workload, work(1), layout(), "bf16")
-    assert 1 < read / (255 * 2 * parameter_count(size).total) < 1.02
-
-
-def test_fp32_reads_twice_as_much_and_tensor_parallelism_halves_it():
+def test_fp32_reads_twice_as_much_tensor_parallelism_halves_it_and_zero_changes_nothing():
     size, workload = find_size("1.3B"), find_workload("trlx-ds-chat")
     whole = decode_bytes(size, workload, work(), layout(), "bf16")
     assert decode_bytes(size, workload, work(), layout(), "fp32") == 2 * whole
     half = decode_bytes(size, workload, work(), layout(tensor=2), "bf16")
     assert 0 <= 2 * half - whole <= 255 * 4
-
-
-def test_zero_stages_do_not_change_what_is_read():
-    size, workload = find_size("1.3B"), find_workload("trlx-ds-chat")
-    reads = {decode_bytes(size, workload, work(), layout(data=4, zero_stage=stage), "bf16") for stage in range(4)}
-    assert len(reads) == 1
+    stages = (layout(data=4, zero_stage=stage) for stage in range(4))
+    assert {decode_bytes(size, workload, work(), each, "bf16") for each in stages} == {whole}
 
 
 @given(lengths=sample_lengths(12), rows=st.sampled_from([1, 3, 4, 12]))
@@ -76,9 +61,9 @@ def test_distinct_experts_are_expected_as_a_simulation_finds_them():
     for count, per_token, tokens in ((8, 2, 3), (128, 8, 16), (4, 2, 1)):
         found = [
             len({expert for _ in range(tokens) for expert in generator.sample(range(count), per_token)})
-            for _ in range(4000)
+            for _ in range(1000)
         ]
-        assert float(experts_touched(count, per_token, tokens)) == pytest.approx(sum(found) / 4000, rel=0.01)
+        assert float(experts_touched(count, per_token, tokens)) == pytest.approx(sum(found) / 1000, rel=0.02)
 
 
 @given(count=st.integers(2, 300), data=st.data())

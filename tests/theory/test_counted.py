@@ -59,6 +59,7 @@ class Sample:
         self.forward().logsumexp(-1).sum().backward()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trainable", [None, 1], ids=["everything", "last layer"])
 @pytest.mark.parametrize("name", SHAPES)
 def test_every_phase_computes_what_the_theory_counts(name, trainable):

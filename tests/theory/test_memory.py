@@ -50,19 +50,17 @@ def zero_cells():
             yield int(float(parameters)), int(stage), int(degree), float(gigabytes)
 
 
-@pytest.mark.parametrize(("parameters", "stage", "degree", "gigabytes"), list(zero_cells()))
-def test_model_states_are_those_of_the_zero_paper(parameters, stage, degree, gigabytes):
+def states_of(parameters, each, precision):
     whole = Stage(first=True, last=True, layers=1, trainable_layers=1, trainable=parameters, frozen=0, reference=0)
-    held = states(whole, layout(data=degree, zero_stage=stage), "fp16")
-    total = held.weights + held.gradients + held.optimizer
-    assert total / 1e9 == pytest.approx(gigabytes, rel=0.005, abs=0.005)
+    held = states(whole, each, precision)
+    return held.weights + held.gradients + held.optimizer
 
 
-def test_mixed_precision_and_fp32_both_hold_sixteen_bytes_per_trained_parameter():
-    whole = Stage(first=True, last=True, layers=1, trainable_layers=1, trainable=1000, frozen=0, reference=0)
-    for precision in PRECISIONS:
-        held = states(whole, layout(), precision)
-        assert held.weights + held.gradients + held.optimizer == 16_000
+def test_model_states_are_those_of_the_zero_paper_and_sixteen_bytes_a_parameter_on_one_rank():
+    for parameters, stage, degree, gigabytes in zero_cells():
+        held = states_of(parameters, layout(data=degree, zero_stage=stage), "fp16")
+        assert held / 1e9 == pytest.approx(gigabytes, rel=0.005, abs=0.005), (parameters, stage, degree)
+    assert {states_of(1000, layout(), precision) for precision in PRECISIONS} == {16_000}
 
 
 @given(size=shapes(), data=st.data())
@@ -86,14 +84,6 @@ def test_stages_add_up_to_the_model_and_the_copy_of_a_tied_embedding(size, data)
     assert sum(part.trainable + part.frozen for part in parts) == count.with_value_head + copy
     assert sum(part.reference for part in parts) == count.total + copy
     assert sum(part.layers for part in parts) == size.layers
-
-
-def test_a_hydra_reference_keeps_only_the_branch_and_the_final_norm():
-    size = find_size("8M")
-    workload = find_workload("cpu").model_copy(update={"trainable_layers": 3, "reference": "hydra"})
-    (whole,) = stages(size, workload, layout())
-    count = parameter_count(size)
-    assert whole.reference == 3 * count.per_layer + count.final_norm
 
 
 @given(size=shapes(), data=st.data(), micro=st.sampled_from([1, 4, 16]), precision=st.sampled_from(PRECISIONS))
@@ -171,21 +161,16 @@ def test_more_tensor_or_data_parallel_never_raises_the_floor(size, data, precisi
 
 
 @given(size=shapes(), data=st.data(), precision=st.sampled_from(PRECISIONS))
-def test_each_zero_stage_lowers_the_floor_or_leaves_it(size, data, precision):
-    workload = data.draw(workloads(size.layers))
-    floors = [
-        memory_floor(size, workload, work(), layout(data=4, zero_stage=stage), precision).bytes for stage in range(4)
-    ]
-    assert floors == sorted(floors, reverse=True)
-
-
-@given(size=shapes(), data=st.data(), precision=st.sampled_from(PRECISIONS))
-def test_freezing_and_hydra_lower_the_floor(size, data, precision):
+def test_each_zero_stage_freezing_and_a_hydra_reference_lower_the_floor_or_leave_it(size, data, precision):
     whole = data.draw(workloads(size.layers)).model_copy(update={"trainable_layers": None, "reference": "full"})
     frozen = whole.model_copy(update={"trainable_layers": data.draw(st.integers(0, size.layers))})
     hydra = frozen.model_copy(update={"reference": "hydra"})
-    floors = [memory_floor(size, workload, work(), layout(), precision).bytes for workload in (whole, frozen, hydra)]
-    assert floors == sorted(floors, reverse=True)
+    ways = [(each, layout()) for each in (whole, frozen, hydra)]
+    for each in (ways, [(frozen, layout(data=4, zero_stage=stage)) for stage in range(4)]):
+        floors = [memory_floor(size, workload, work(), where, precision).bytes for workload, where in each]
+        assert floors == sorted(floors, reverse=True)
+    (held,), count = stages(size, hydra, layout()), parameter_count(size)
+    assert held.reference == frozen.trainable_layers * count.per_layer + count.final_norm
 
 
 @given(size=shapes(), data=st.data())

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suite.worker.affinity import as_list, bind, choose, cores_of, near, read_list
+from suite.worker.affinity import as_list, bind, choose, near, read_list
 from tests.worker.tiny import ROOT
 
 ADDRESSES = ("0000:17:00.0", "0000:65:00.0", "0000:ca:00.0", "0000:e3:00.0")
@@ -62,16 +62,11 @@ def test_ranks_at_one_socket_divide_its_cores_and_keep_the_threads_of_a_core_tog
         {12, 13, 14, 15, 28, 29, 30, 31},
     ]
 
-
-def test_a_rank_alone_at_its_socket_has_all_of_it(node: str) -> None:
-    assert shares(node, SOCKETS[0] | SOCKETS[1], ranks=3)[2] == SOCKETS[1]
+    assert shares(node, SOCKETS[0] | SOCKETS[1], ranks=3)[2] == SOCKETS[1], "alone at its socket"
 
 
-def test_the_numa_node_and_who_told_it_are_known(node: str) -> None:
+def test_the_kernel_tells_where_a_gpu_is_and_where_it_hides_the_device_its_driver(node: str) -> None:
     assert near(PretendedGpu(ADDRESSES[3]), node) == (SOCKETS[1], 1, "the kernel")
-
-
-def test_where_the_kernel_hides_the_device_its_driver_is_asked(node: str) -> None:
     assert near(PretendedGpu("0000:00:00.0", [4, 5]), node) == ({4, 5}, None, "NVML")
     assert near(PretendedGpu(None), node).cpus == frozenset()
 
@@ -90,13 +85,11 @@ def test_nobody_leaves_what_is_allowed_and_nobody_is_left_without(
         assert found[0][0] | found[1][0] == allowed & SOCKETS[0]
 
 
-def test_a_container_whose_cpus_are_all_elsewhere_is_left_alone(node: str) -> None:
+def test_a_container_whose_cpus_are_elsewhere_is_left_alone_and_too_few_cores_are_shared(node: str) -> None:
     cpus, ranks, how = choose([SOCKETS[0]], 0, SOCKETS[1], node)
     assert (cpus, ranks) == (SOCKETS[1], 1)
     assert how.startswith("left alone: no CPU near the GPU")
-
-
-def test_fewer_cores_than_ranks_are_shared(node: str) -> None:
+    # fewer cores than ranks are shared
     assert choose([SOCKETS[0]] * 2, 1, frozenset({3, 19, 30}), node)[:2] == ({3, 19}, 2)
 
 
@@ -107,10 +100,6 @@ def test_lists_of_the_kernel_are_read(tmp_path: Path, text: str, numbers: set[in
     assert read_list(str(path)) == numbers
     if numbers:
         assert as_list(frozenset(numbers)) == text
-
-
-def test_a_machine_that_does_not_list_its_cores_has_one_for_each_cpu() -> None:
-    assert cores_of(frozenset({2, 1}), "/nowhere") == [{1}, {2}]
 
 
 def test_a_process_is_really_bound_with_the_threads_it_has(tmp_path: Path) -> None:

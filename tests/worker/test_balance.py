@@ -1,16 +1,28 @@
-"""Samples dealt to replicas by length: nearly equal tokens, and the same work in all."""
+"""Samples dealt to replicas by length: nearly equal tokens, and the same work in all.
+
+Run as a script this file is one rank: ``python -m tests.worker.test_balance MANIFESTS OUT``.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.worker.balance import deal
-from tests.worker.tiny import run_program, tiny_manifest
+from suite.worker.engines.base import Engine, LossFunction
+from suite.worker.loop import Loop
+from suite.worker.recorder import NullRecorder
+from suite.worker.samples import Samples, join_responses
+from suite.worker.world import World
+from tests.worker.tiny import be_rank, run_program, tiny_body, tiny_manifest
 
 LENGTHS = {"kind": "lognormal", "mean": 4.0, "sigma": 0.8, "cap": 8}
 WORK = {
@@ -42,16 +54,86 @@ def test_lengths_as_they_are_drawn_are_dealt_nearly_equally() -> None:
     assert max(tokens) - min(tokens) <= 1
 
 
+class TinyEngine(Engine):
+    """A model whose responses follow from the prompt and the sample's length alone, trained by plain gradient steps."""
+
+    device = torch.device("cpu")
+    replica_leader = True
+    total_parameters = trainable_parameters = 1
+
+    def __init__(self, manifest: dict[str, Any]) -> None:
+        torch.manual_seed(0)
+        self._vocab, self._micro = manifest["size"]["vocab"], manifest["work"]["micro_batch"]
+        self.model = torch.nn.Embedding(self._vocab, self._vocab)  # the next token's logits by the one before
+        self.data_parallel_rank, self.data_parallel_size = dist.get_rank(), dist.get_world_size()
+        self.scored: list[list[int]] = []
+        self.steps: list[list[int]] = []
+
+    def generate(self, prompts: Samples) -> Samples:
+        tokens = torch.zeros(len(prompts), max(prompts.lengths), dtype=torch.int64)
+        for row, (prompt, response) in enumerate(zip(prompts.prompt_lengths, prompts.response_lengths, strict=True)):
+            own = prompts.tokens[row, :prompt]
+            tokens[row, :prompt] = own
+            tokens[row, prompt : prompt + response] = (own.sum() + 7 * torch.arange(response)) % self._vocab
+        return Samples(tokens, prompts.prompt_lengths, prompts.response_lengths)
+
+    def score(self, samples: Samples) -> tuple[torch.Tensor, None]:
+        self.scored = [samples.tokens[row, :length].tolist() for row, length in enumerate(samples.lengths)]
+        with torch.no_grad():
+            parts = [self._logprobs(micro) for micro, _ in samples.micro_batches(self._micro)]
+        return join_responses(parts, samples.longest_response), None
+
+    def reference(self, samples: Samples) -> torch.Tensor:
+        return self.score(samples)[0] - 0.25 * samples.mask()
+
+    def train(self, samples: Samples, batch: dict[str, torch.Tensor], loss_fn: LossFunction) -> dict[str, float]:
+        self.steps.append(samples.lengths)
+        micros = len(samples) // self._micro
+        padded = 0
+        self.model.zero_grad()
+        for micro, rows in samples.micro_batches(self._micro, batch):
+            padded += micro.tokens.numel() - micro.real_tokens
+            loss, _ = loss_fn(self._logprobs(micro), None, rows)
+            (loss / micros / self.data_parallel_size).backward()
+        for parameter in self.model.parameters():
+            dist.all_reduce(parameter.grad)
+            parameter.data -= 0.1 * parameter.grad
+        return {"padded_tokens": float(padded)}
+
+    def _logprobs(self, samples: Samples) -> torch.Tensor:
+        logprobs = self.model(samples.tokens).log_softmax(-1)
+        of_tokens = logprobs[:, :-1].gather(2, samples.tokens[:, 1:, None]).squeeze(2)
+        return of_tokens.gather(1, samples.response_positions() - 1) * samples.mask()
+
+
+def told_of(manifest: dict[str, Any]) -> dict[str, Any]:
+    engine = TinyEngine(manifest)
+    counts, stats = Loop(engine, manifest).run_iteration(0, NullRecorder())
+    weights = torch.cat([parameter.detach().flatten() for parameter in engine.model.parameters()])
+    return {
+        "counts": counts,
+        "reward": stats["reward"],
+        "kl": stats["kl"],
+        "samples": engine.scored,
+        "steps": engine.steps,
+        "weights": weights.tolist(),
+    }
+
+
+def rank_program(world: World) -> None:
+    found = {name: told_of(manifest) for name, manifest in json.loads(Path(sys.argv[1]).read_text()).items()}
+    Path(sys.argv[2], f"rank-{world.rank}.json").write_text(json.dumps(found))
+
+
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What two ranks did, by name of the manifest."""
     folder = tmp_path_factory.mktemp("balance")
     cases: dict[str, Any] = {}
     for name, balance, steps in (("plain", False, 1), ("balanced", True, 1), ("steps", True, 2)):
-        made = tiny_manifest(2, workload={**WORK, "optimizer_steps": steps}, layout={"balance": balance})
-        cases[name] = made.model_dump(mode="json", by_alias=True)
+        cases[name] = tiny_body(2, workload={**WORK, "optimizer_steps": steps}, layout={"balance": balance})
     (folder / "manifests.json").write_text(json.dumps(cases))
-    run_program(["tests.worker.balanced_rank", str(folder / "manifests.json"), str(folder)], 2, folder)
+    run_program(["tests.worker.test_balance", str(folder / "manifests.json"), str(folder)], 2, folder)
     return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(2)]
 
 
@@ -60,6 +142,7 @@ def tokens(rank: dict[str, Any], name: str) -> int:
 
 
 @pytest.mark.ranks
+@pytest.mark.timeout(400)
 def test_the_samples_in_all_stay_the_same_and_their_tokens_are_shared_evenly(ranks: list[dict[str, Any]]) -> None:
     plain, balanced = (
         sorted(sample for rank in ranks for sample in rank[name]["samples"]) for name in ("plain", "balanced")
@@ -70,6 +153,7 @@ def test_the_samples_in_all_stay_the_same_and_their_tokens_are_shared_evenly(ran
 
 
 @pytest.mark.ranks
+@pytest.mark.timeout(400)
 def test_balance_changes_neither_counts_nor_scores_nor_the_step_but_pads_less(ranks: list[dict[str, Any]]) -> None:
     plain, balanced = (ranks[0][name] for name in ("plain", "balanced"))
     assert balanced["counts"].pop("padded_tokens") < plain["counts"].pop("padded_tokens")
@@ -82,6 +166,7 @@ def test_balance_changes_neither_counts_nor_scores_nor_the_step_but_pads_less(ra
 
 
 @pytest.mark.ranks
+@pytest.mark.timeout(400)
 def test_steps_of_a_balanced_batch_are_equal_in_samples_and_lie_by_length(ranks: list[dict[str, Any]]) -> None:
     steps = [rank["steps"]["steps"] for rank in ranks]
     assert [[len(step) for step in own] for own in steps] == [[4, 4], [4, 4]]
@@ -89,3 +174,7 @@ def test_steps_of_a_balanced_batch_are_equal_in_samples_and_lie_by_length(ranks:
         assert all(step == sorted(step, reverse=True) for step in own)
     for one, other in zip(*steps, strict=True):
         assert abs(sum(one) - sum(other)) <= 3, "the replicas' steps are alike"
+
+
+if __name__ == "__main__":
+    be_rank(rank_program)

@@ -65,8 +65,8 @@ def process(pid: int, size: int | None) -> SimpleNamespace:
     return SimpleNamespace(pid=pid, usedGpuMemory=size)
 
 
-def test_a_free_gpu_is_disturbed_by_nothing_though_its_clock_rests() -> None:
-    assert gpu_idle(gpu()) == {
+def test_a_free_gpu_is_disturbed_by_nothing_though_its_clock_rests_and_this_process_is_there() -> None:
+    assert gpu_idle(gpu(ComputeRunningProcesses=[process(os.getpid(), GIB)])) == {
         "processes": [],
         "used_bytes": GIB // 2,
         "total_bytes": 80 * GIB,
@@ -100,10 +100,6 @@ def test_what_would_be_measured_too_is_told_and_refused_where_a_free_gpu_is_want
         require_idle(facts, WANTED)
     assert words in str(caught.value)
     assert failure_kind(caught.value, "setup") == "gpu_unavailable"
-
-
-def test_this_process_is_none_of_the_others() -> None:
-    assert gpu_idle(gpu(ComputeRunningProcesses=[process(os.getpid(), GIB)]))["processes"] == []
 
 
 def test_what_the_library_does_not_tell_is_null_and_disturbs_nobody() -> None:

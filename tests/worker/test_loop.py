@@ -13,7 +13,6 @@ import torch
 import torch.distributed as dist
 
 from suite.bundle.event_fields import FIELDS, wrong_field
-from suite.spec.manifest import Manifest
 from suite.worker import session
 from suite.worker.algorithms import build_algorithm
 from suite.worker.engines.base import Engine, LossFunction
@@ -26,7 +25,7 @@ from suite.worker.rank import ConfigError, RankIdentity
 from suite.worker.recorder import NullRecorder, Recorder
 from suite.worker.samples import Samples
 from suite.worker.world import World
-from tests.worker.tiny import tiny_manifest
+from tests.worker.tiny import tiny_body
 
 WORK = {"ppo_epochs": 2, "optimizer_steps": 2, "rollouts": 8}
 
@@ -73,15 +72,16 @@ class ScriptedEngine(Engine):
         return {**{name: float(value) for name, value in parts.items()}, "loss": self._loss, **self._stats}
 
 
+def iterate(engine: ScriptedEngine, manifest: dict[str, Any], kept: NullRecorder | None = None) -> Any:
+    """Counts and statistics of one iteration."""
+    return Loop(engine, manifest).run_iteration(0, kept or NullRecorder())
+
+
 @pytest.fixture(scope="module", autouse=True)
 def one_rank() -> Iterator[None]:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     yield
     dist.destroy_process_group()
-
-
-def parsed(manifest: Manifest) -> dict[str, Any]:
-    return json.loads(manifest.model_dump_json(by_alias=True))
 
 
 def recorder(folder: Path) -> Recorder:
@@ -94,15 +94,10 @@ def events_in(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "events" / "rank-0.jsonl").read_text().splitlines()]
 
 
-def test_phases_come_in_order_with_every_epoch_and_optimizer_step() -> None:
+def test_phases_come_in_order_and_every_epoch_trains_each_sample_once_in_another_order() -> None:
     engine = ScriptedEngine()
-    Loop(engine, parsed(tiny_manifest(workload=WORK))).run_iteration(0, NullRecorder())
+    iterate(engine, tiny_body(workload=WORK))
     assert engine.calls == ["generate", "score", "reference", "train", "train", "train", "train"]
-
-
-def test_every_epoch_trains_each_sample_once_in_another_order() -> None:
-    engine = ScriptedEngine()
-    Loop(engine, parsed(tiny_manifest(workload=WORK))).run_iteration(0, NullRecorder())
     values = [batch["values"][:, 0].tolist() for batch in engine.trained]
     first, second = values[0] + values[1], values[2] + values[3]
     assert sorted(first) == sorted(second)
@@ -111,8 +106,8 @@ def test_every_epoch_trains_each_sample_once_in_another_order() -> None:
 
 
 def test_counts_are_the_manifests_and_parameters_the_engines() -> None:
-    manifest = tiny_manifest(workload=WORK)
-    counts, _ = Loop(ScriptedEngine(), parsed(manifest)).run_iteration(0, NullRecorder())
+    manifest = tiny_body(workload=WORK)
+    counts, _ = iterate(ScriptedEngine(), manifest)
     assert counts == {
         "samples": 8,
         "prompt_tokens": 64,
@@ -123,7 +118,7 @@ def test_counts_are_the_manifests_and_parameters_the_engines() -> None:
         "trainable_parameters": 60,
         "total_parameters": 100,
     }
-    assert expected_counts(parsed(manifest)["workload"], parsed(manifest)["work"]).items() <= counts.items()
+    assert expected_counts(manifest["workload"], manifest["work"]).items() <= counts.items()
 
 
 UNEVEN = {
@@ -133,13 +128,13 @@ UNEVEN = {
 }
 
 
-def uneven(**workload: Any) -> Manifest:
+def uneven(**workload: Any) -> dict[str, Any]:
     """Eight samples: responses 1 8 3 5 1 8 3 5, prompts 2 4 6 8 2 4 6 8."""
-    return tiny_manifest(workload={**UNEVEN, **workload})
+    return tiny_body(workload={**UNEVEN, **workload})
 
 
 def test_counts_of_uneven_samples_are_of_real_tokens_and_padding_is_the_engines() -> None:
-    counts, _ = Loop(ScriptedEngine(padded_tokens=11.0), parsed(uneven())).run_iteration(0, NullRecorder())
+    counts, _ = iterate(ScriptedEngine(padded_tokens=11.0), uneven())
     assert (counts["samples"], counts["prompt_tokens"], counts["response_tokens"]) == (8, 40, 34)
     assert counts["trained_tokens"] == 2 * 74
     assert counts["padded_tokens"] == 4 * 11, "four optimizer steps"
@@ -147,7 +142,7 @@ def test_counts_of_uneven_samples_are_of_real_tokens_and_padding_is_the_engines(
 
 def test_uneven_samples_are_trained_as_they_were_generated_and_weigh_by_their_tokens() -> None:
     engine = ScriptedEngine()
-    Loop(engine, parsed(uneven())).run_iteration(0, NullRecorder())
+    iterate(engine, uneven())
     for batch in engine.trained:
         mask, weight = batch["mask"], batch["weight"]
         assert mask.shape == weight.shape == batch["advantages"].shape
@@ -159,9 +154,9 @@ def test_uneven_samples_are_trained_as_they_were_generated_and_weigh_by_their_to
 
 
 def test_samples_of_a_group_have_one_prompt_of_one_length() -> None:
-    manifest = parsed(uneven(algorithm="grpo", group=4))
+    manifest = uneven(algorithm="grpo", group=4)
     engine = ScriptedEngine()
-    _, stats = Loop(engine, manifest).run_iteration(0, NullRecorder())
+    _, stats = iterate(engine, manifest)
     assert manifest["work"]["lengths"]["prompt"] == [2] * 4 + [4] * 4
     drawn = draw_prompts(manifest, 0)
     assert all(torch.equal(drawn[0], drawn[row]) for row in range(4)) and not torch.equal(drawn[0], drawn[4])
@@ -169,9 +164,19 @@ def test_samples_of_a_group_have_one_prompt_of_one_length() -> None:
     assert (stats["value_loss"], stats["kl"], stats["clip_share"]) == (None, None, 0.0)
 
 
-def test_prompts_that_come_back_changed_fail_the_run() -> None:
-    with pytest.raises(ConfigError, match="3 of 8 samples do not start with their prompts"):
-        Loop(ScriptedEngine(changed_prompts=3), parsed(uneven())).run_iteration(0, NullRecorder())
+@pytest.mark.parametrize(
+    ("engine", "manifest", "words"),
+    [
+        (ScriptedEngine(changed_prompts=3), uneven(), "3 of 8 samples do not start with their prompts"),
+        (ScriptedEngine(extra_tokens=-1), tiny_body(), "forced"),
+        (ScriptedEngine(extra_tokens=1), tiny_body(), "forced"),
+        # tokens outside the vocabulary are padding
+        (ScriptedEngine(token=128), tiny_body(), "response_tokens 32 wanted, 0 done; padded_tokens 0 wanted, 32 done"),
+    ],
+)
+def test_work_that_is_not_the_manifests_fails_the_run(engine: ScriptedEngine, manifest: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        iterate(engine, manifest)
 
 
 class ScriptedGenerator(Generator):
@@ -204,15 +209,16 @@ class ScriptedGenerator(Generator):
 
 def rollout_of(apart: float, folder: Path) -> tuple[list[str], dict[str, Any]]:
     engine = ScriptedEngine()
-    Loop(engine, parsed(uneven()), ScriptedGenerator(engine, apart)).run_iteration(0, recorder(folder))
+    Loop(engine, uneven(), ScriptedGenerator(engine, apart)).run_iteration(0, recorder(folder))
     event = events_in(folder)[-1]
     assert wrong_field(event, FIELDS["rank"]["iteration"], "") is None
     return engine.calls, event["rollout"]
 
 
 def test_a_generator_is_given_weights_first_and_sleeps_before_scoring(tmp_path: Path) -> None:
-    calls, _ = rollout_of(0.0, tmp_path)
+    calls, found = rollout_of(0.0, tmp_path)
     assert calls[:4] == ["sync", "generate", "sleep", "score"]
+    assert (found["effective_sample_size"], found["logprob_difference_max"]) == (1.0, 0.0), "equal log-probs"
 
 
 def test_idle_slots_and_mismatch_of_log_probs_are_in_the_iterations_event(tmp_path: Path) -> None:
@@ -224,11 +230,6 @@ def test_idle_slots_and_mismatch_of_log_probs_are_in_the_iterations_event(tmp_pa
     weights = [math.exp(apart)] * 8 + [1.0] * 26
     expected = math.fsum(weights) ** 2 / (34 * math.fsum(weight**2 for weight in weights))
     assert found["effective_sample_size"] == pytest.approx(expected)
-
-
-def test_equal_log_probs_are_an_effective_sample_size_of_one(tmp_path: Path) -> None:
-    _, found = rollout_of(0.0, tmp_path)
-    assert (found["effective_sample_size"], found["logprob_difference_max"]) == (1.0, 0.0)
 
 
 @pytest.mark.parametrize("apart", [float("inf"), float("nan"), 1e4])
@@ -243,42 +244,27 @@ def test_log_probs_that_are_no_numbers_or_far_apart_give_null_or_a_number(apart:
 
 def test_statistics_tell_reward_kl_and_losses() -> None:
     workload = {**WORK, "reward": {"kind": "token-below", "threshold": 8}}
-    _, stats = Loop(ScriptedEngine(), parsed(tiny_manifest(workload=workload))).run_iteration(0, NullRecorder())
+    _, stats = iterate(ScriptedEngine(), tiny_body(workload=workload))
     assert stats["reward"] == 1.0
     assert stats["kl"] == pytest.approx(0.5)
     assert stats["loss"] == 0.25
     assert stats["policy_loss"] == pytest.approx(0.0, abs=1e-6)  # whitened advantages at a ratio of one
     assert stats["gradient_norm"] is None
-
-
-def test_a_loss_that_is_no_number_is_null() -> None:
-    engine = ScriptedEngine(loss=float("nan"))
-    _, stats = Loop(engine, parsed(tiny_manifest())).run_iteration(0, NullRecorder())
-    assert stats["loss"] is None
+    _, stats = iterate(ScriptedEngine(loss=float("nan")), tiny_body())
+    assert stats["loss"] is None, "what is no number"
 
 
 def test_advantages_are_whitened_before_training() -> None:
     engine = ScriptedEngine()
-    Loop(engine, parsed(tiny_manifest())).run_iteration(0, NullRecorder())
+    iterate(engine, tiny_body())
     advantages = engine.trained[0]["advantages"]
     assert float(advantages.mean()) == pytest.approx(0.0, abs=1e-5)
     assert float(advantages.std(correction=0)) == pytest.approx(1.0, abs=1e-4)
 
 
-@pytest.mark.parametrize("extra", [-1, 1])
-def test_a_response_of_another_length_fails_the_run(extra: int) -> None:
-    with pytest.raises(ConfigError, match="forced"):
-        Loop(ScriptedEngine(extra_tokens=extra), parsed(tiny_manifest())).run_iteration(0, NullRecorder())
-
-
-def test_tokens_outside_the_vocabulary_are_padding_and_fail_the_run() -> None:
-    with pytest.raises(ConfigError, match=r"response_tokens 32 wanted, 0 done; padded_tokens 0 wanted, 32 done"):
-        Loop(ScriptedEngine(token=128), parsed(tiny_manifest())).run_iteration(0, NullRecorder())
-
-
 def test_prompts_depend_on_seed_and_iteration_and_not_on_the_layout() -> None:
-    one, two = (parsed(tiny_manifest(ranks, workload={"scaling": "strong"})) for ranks in (1, 2))
-    other_seed = parsed(tiny_manifest(measure={"seed": 1}))
+    one, two = (tiny_body(ranks, workload={"scaling": "strong"}) for ranks in (1, 2))
+    other_seed = tiny_body(measure={"seed": 1})
     assert torch.equal(draw_prompts(one, 3), draw_prompts(two, 3))
     assert not torch.equal(draw_prompts(one, 3), draw_prompts(one, 4))
     assert not torch.equal(draw_prompts(one, 3), draw_prompts(other_seed, 3))
@@ -288,7 +274,7 @@ def test_prompts_depend_on_seed_and_iteration_and_not_on_the_layout() -> None:
 def test_an_engine_that_scales_the_loss_in_place_does_not_change_its_statistics() -> None:
     names = ("logprobs", "values", "advantages", "returns", "weight")
     micro = {name: torch.ones(2, 3) for name in names}
-    algorithm = build_algorithm(parsed(tiny_manifest())["workload"])
+    algorithm = build_algorithm(tiny_body()["workload"])
     loss, parts = algorithm.loss(torch.ones(2, 3, requires_grad=True), torch.zeros(2, 3), micro)
     before = float(parts["loss"])
     loss.div_(4)
@@ -296,7 +282,7 @@ def test_an_engine_that_scales_the_loss_in_place_does_not_change_its_statistics(
 
 
 def test_an_iteration_is_recorded_as_the_contract_says(tmp_path: Path) -> None:
-    loop, kept = Loop(ScriptedEngine(), parsed(tiny_manifest())), recorder(tmp_path)
+    loop, kept = Loop(ScriptedEngine(), tiny_body()), recorder(tmp_path)
     for iteration in range(2):
         loop.run_iteration(iteration, kept)
     events = events_in(tmp_path)
@@ -309,47 +295,50 @@ def test_an_iteration_is_recorded_as_the_contract_says(tmp_path: Path) -> None:
 
 def skipped_steps(folder: Path, precision: str, **stats: float) -> Any:
     """What the iteration's event says of them, or "absent"; four optimizer steps."""
-    manifest = parsed(tiny_manifest(workload=WORK))
-    manifest["measure"]["precision"] = precision
-    Loop(ScriptedEngine(**stats), manifest).run_iteration(0, recorder(folder))
+    manifest = tiny_body(workload=WORK, measure={"precision": precision})
+    iterate(ScriptedEngine(**stats), manifest, recorder(folder))
     event = events_in(folder)[-1]
     assert wrong_field(event, FIELDS["rank"]["iteration"], "") is None
     return event.get("skipped_steps", "absent")
 
 
-def test_steps_that_fp16_skipped_are_summed_into_the_iterations_event(tmp_path: Path) -> None:
+def test_steps_that_fp16_skipped_are_summed_into_the_iterations_event_and_others_say_nothing(tmp_path: Path) -> None:
     assert skipped_steps(tmp_path / "some", "fp16", skipped_steps=1.0) == 4
     assert skipped_steps(tmp_path / "none", "fp16", skipped_steps=0.0) == 0
-
-
-def test_other_precisions_and_engines_that_do_not_count_say_nothing_of_skipped_steps(tmp_path: Path) -> None:
     assert skipped_steps(tmp_path / "bf16", "bf16", skipped_steps=0.0) == "absent"
     assert skipped_steps(tmp_path / "silent", "fp16") == "absent"
 
 
-def test_no_iteration_sees_the_peaks_of_the_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_forgets_the_peaks_of_the_set_up_and_watches_its_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world, engine = World(0, 1, 0, 1, torch.device("cpu")), ScriptedEngine()
-    engine.notes = ()
+    engine.notes, engine.models = (), (torch.nn.Linear(1, 1),)
+    score = engine.score
+    monkeypatch.setattr(engine, "score", lambda samples: engine.models[0](torch.ones(1)) is not None and score(samples))
     monkeypatch.setattr(session, "join", lambda *_: world)
     monkeypatch.setattr(session, "leave", lambda: None)
     for measure in ("measure_ceilings", "measure_network"):
         monkeypatch.setattr(session, measure, lambda *_: {})
     monkeypatch.setattr(MemoryProbe, "forget_setup", lambda _: engine.calls.append("forget"))
-    manifest, log = parsed(tiny_manifest()), EventLog(str(tmp_path), 0, mirror=False)
-    session.run(manifest, RankIdentity(0, 1, 0, 1), log, Progress(), lambda _: lambda *_: engine)
+    log = EventLog(str(tmp_path), 0, mirror=False)
+    progress = Progress(log=log, beat_seconds=0.0)
+    session.run(tiny_body(), RankIdentity(0, 1, 0, 1), log, progress, lambda _: lambda *_: engine)
     assert engine.calls[:2] == ["forget", "generate"]
     assert engine.calls.count("forget") == 1
+    beats = [(event["iteration"], event["phase"]) for event in events_in(tmp_path) if event["kind"] == "heartbeat"]
+    assert [beat for beat in beats if beat[1] != "setup"] == [(0, "score"), (1, "score"), (2, "score")]
 
 
 def test_phases_and_waits_fit_into_the_iteration(tmp_path: Path) -> None:
-    Loop(ScriptedEngine(), parsed(tiny_manifest())).run_iteration(0, recorder(tmp_path))
+    Loop(ScriptedEngine(), tiny_body()).run_iteration(0, recorder(tmp_path))
     events = events_in(tmp_path)
     inside = sum(event["seconds"] + event["wait_seconds"] for event in events if event["kind"] == "phase")
     assert 0 < inside <= events[-1]["seconds"]
 
 
 def test_without_a_recorder_the_work_is_the_same(tmp_path: Path) -> None:
-    manifest = parsed(tiny_manifest(workload=WORK))
+    manifest = tiny_body(workload=WORK)
     engines = ScriptedEngine(), ScriptedEngine()
     results = [
         Loop(engine, manifest).run_iteration(5, kept)

@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from suite.launch.ports import free_port
 from suite.worker import network, session
+from suite.worker.events import EventLog
 from suite.worker.network import bus_factor, fitting, scopes
 from suite.worker.progress import Progress
 from suite.worker.rank import RankIdentity
 from suite.worker.world import World
-from tests.worker.tiny import ROOT, clean_environment, tiny_manifest
+from tests.worker.tiny import be_rank, run_program, tiny_body
 
 CPU = torch.device("cpu")
-PROBE = """
-import json, os, torch
-from suite.worker.network import measure_network
-from suite.worker.rank import read_rank
-from suite.worker.world import join, leave
-torch.set_num_threads(1)
-world = join(read_rank(os.environ), "cpu", 60)
-first, again = measure_network(world), measure_network(world)
-torch.distributed.all_reduce(torch.ones(1))
-leave()
-print(json.dumps([first, again]))
-"""
+
+
+def rank_program(world: World) -> None:
+    """The second measurement shows that the first left nothing in the way."""
+    told = [network.measure_network(world) for _ in range(2)]
+    torch.distributed.all_reduce(torch.ones(1))
+    print(json.dumps(told))
 
 
 class TestTeams:
@@ -96,25 +91,10 @@ class TestFigures:
 
 
 @pytest.mark.ranks
-def test_two_nodes_of_two_ranks_measure_all_scopes_and_tell_the_same() -> None:
-    """Real gloo; the second measurement shows that the first left nothing in the way."""
-    port = free_port()
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROBE],
-            cwd=ROOT,
-            env={**clean_environment(), **node_environment(rank, port), "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(4)
-    ]
-    try:
-        told = [json.loads(process.communicate(timeout=60)[0]) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0] * 4
+@pytest.mark.timeout(400)
+def test_two_nodes_of_two_ranks_measure_all_scopes_and_tell_the_same(tmp_path: Path) -> None:
+    program = ["tests.worker.test_network"]
+    told = [json.loads(output.splitlines()[-1]) for output in run_program(program, 4, tmp_path)]
     for facts in told[0]:
         assert (facts["backend"], facts["dtype"]) == ("gloo", "float32")
         measured = facts["measurements"]
@@ -134,32 +114,26 @@ def test_two_nodes_of_two_ranks_measure_all_scopes_and_tell_the_same() -> None:
     assert all(pair == without_clock[0] for pair in without_clock), "all ranks tell the slowest rank's time"
 
 
-def test_a_network_that_fails_fails_the_run_and_the_environment_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_network_that_fails_fails_the_run_and_the_environment_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Process group and network are replaced; what the session does about the failure is real."""
 
     def broken(world: World) -> None:
         raise RuntimeError("connection refused by 10.0.0.7")
 
-    class Log:
-        def __init__(self) -> None:
-            self.events: list[tuple[str, dict[str, Any]]] = []
-
-        def emit(self, kind: str, **fields: Any) -> None:
-            self.events.append((kind, fields))
-
     monkeypatch.setattr(session, "join", lambda *_: World(0, 2, 0, 2, CPU))
     monkeypatch.setattr(session, "measure_network", broken)
-    manifest = json.loads(tiny_manifest(2).model_dump_json(by_alias=True))
-    log: Any = Log()
+    log = EventLog(str(tmp_path), 0, mirror=False)
     with pytest.raises(RuntimeError, match="connection refused"):
-        session.run(manifest, RankIdentity(0, 2, 0, 2), log, Progress(), lambda _: pytest.fail)  # type: ignore[arg-type]
-    ((kind, fields),) = log.events
-    assert kind == "environment"
-    assert fields["facts"]["host"]
-    assert "network" not in fields["facts"]
+        session.run(tiny_body(2), RankIdentity(0, 2, 0, 2), log, Progress(), lambda _: pytest.fail)  # type: ignore[arg-type]
+    log.close()
+    (event,) = map(json.loads, Path(log.path).read_text().splitlines())
+    assert event["kind"] == "environment"
+    assert event["facts"]["host"] and "network" not in event["facts"]
 
 
-def node_environment(rank: int, port: int) -> dict[str, str]:
-    """Torchrun's variables of four ranks on two nodes."""
-    numbers = {"RANK": rank, "WORLD_SIZE": 4, "LOCAL_RANK": rank % 2, "LOCAL_WORLD_SIZE": 2, "MASTER_PORT": port}
-    return {"MASTER_ADDR": "127.0.0.1", **{name: str(number) for name, number in numbers.items()}}
+if __name__ == "__main__":
+    # four ranks on two nodes
+    os.environ.update(LOCAL_RANK=str(int(os.environ["RANK"]) % 2), LOCAL_WORLD_SIZE="2")
+    be_rank(rank_program)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 import weakref
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from suite.worker.progress import Progress
 from suite.worker.recorder import Recorder
 from suite.worker.resident import peak_resident_bytes, reset_peak_resident, resident_bytes
 from suite.worker.world import World
+from tests.waiting import wait_until
 
 ALONE = World(0, 1, 0, 1, torch.device("cpu"))
 BIG = 64 << 20
@@ -100,13 +100,6 @@ class TestFacts:
     def test_the_driver_tells_its_version(self, line: str, version: str | None) -> None:
         assert driver_version(line) == version
 
-    def test_ceilings_are_measured_quickly_and_plausible(self) -> None:
-        began = time.perf_counter()
-        ceilings = measure_ceilings(ALONE, "fp32")
-        assert time.perf_counter() - began < 5
-        assert 1e8 < ceilings["matmul_flops"] < 1e14
-        assert 1e7 < ceilings["copy_bytes_per_second"] < 1e13
-
     @pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
     def test_the_product_is_in_the_runs_own_precision(
         self, monkeypatch: pytest.MonkeyPatch, precision: str, dtype: torch.dtype
@@ -114,7 +107,9 @@ class TestFacts:
         multiplied = []
         product = torch.matmul
         monkeypatch.setattr(torch, "matmul", lambda a, b, out: multiplied.append(a.dtype) or product(a, b, out=out))
-        assert measure_ceilings(ALONE, precision)["matmul_dtype"] == str(dtype).removeprefix("torch.")
+        ceilings = measure_ceilings(ALONE, precision)
+        assert ceilings["matmul_dtype"] == str(dtype).removeprefix("torch.")
+        assert ceilings["matmul_flops"] > 0 and ceilings["copy_bytes_per_second"] > 0
         assert set(multiplied) == {dtype}
 
     def test_the_allocator_is_told_with_what_its_user_asked_of_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,36 +134,29 @@ class TestFacts:
 
 
 class PretendedGpu:
-    """Tells one reading for ever; its energy counter grows by 30 J each time it is read."""
-
-    def __init__(self) -> None:
-        self._joules = 1000.0
-
-    def sample(self) -> Sample:
-        return Sample(250.0, 1500, 2600, 61, 0x4, 97)
-
-    def energy_joules(self) -> float:
-        self._joules += 30.0
-        return self._joules
-
-    def others(self) -> dict[str, int | None]:
-        return {"other_processes": 0, "other_utilisation": None}
-
-
-class MeteredGpu(PretendedGpu):
-    """Its energy counter is what the test sets."""
+    """Tells one reading for ever; its energy counter is what the test sets."""
 
     joules = 5000.0
 
+    def __init__(self) -> None:
+        self.readings = 0
+
+    def sample(self) -> Sample:
+        self.readings += 1
+        return Sample(250.0, 1500, 2600, 61, 0x4, 97)
+
     def energy_joules(self) -> float:
         return self.joules
+
+    def others(self) -> dict[str, int | None]:
+        return {"other_processes": 0, "other_utilisation": None}
 
 
 class TestSampler:
     def test_a_recorders_windows_run_from_each_begin_to_its_stop_and_leave_what_passes_between_to_the_counter(
         self, tmp_path: Path
     ) -> None:
-        gpu, log = MeteredGpu(), EventLog(str(tmp_path), 0, mirror=False)
+        gpu, log = PretendedGpu(), EventLog(str(tmp_path), 0, mirror=False)
         sampler = DeviceSampler(gpu)  # type: ignore[arg-type]
         recorder = Recorder(ALONE, log, MemoryProbe(ALONE.device, 0), sampler, Progress())
         for iteration in range(3):
@@ -204,14 +192,17 @@ class TestSampler:
         assert window["throttle_reasons"] == []
 
     def test_a_window_counts_only_its_own_samples_and_energy(self) -> None:
-        sampler = DeviceSampler(PretendedGpu())  # type: ignore[arg-type]
+        gpu = PretendedGpu()
+        sampler = DeviceSampler(gpu)  # type: ignore[arg-type]
         sampler.start()
+        wait_until(lambda: gpu.readings > 1)
         sampler.open_window()
-        time.sleep(0.35)
+        before = gpu.readings
+        wait_until(lambda: gpu.readings > before + 1)
+        gpu.joules += 30
         first = sampler.close_window()
         sampler.stop()
         sampler.open_window()
-        assert 1 <= first["samples"] <= 4
-        assert first["energy_joules"] == 30.0
-        assert first["power_watts_mean"] == 250.0
+        assert 1 <= first["samples"] <= gpu.readings - before + 1
+        assert (first["energy_joules"], first["power_watts_mean"]) == (30.0, 250.0)
         assert sampler.close_window()["samples"] == 0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -119,7 +120,7 @@ class TestProcess:
 
 
 class ScriptedRay:
-    """Actors that answer at once with what was scripted, and keep what they were sent."""
+    """Keeps what its actors were sent; what it is asked for are the actors, each of which answers what was scripted."""
 
     class exceptions:
         RayError = RuntimeError
@@ -127,49 +128,27 @@ class ScriptedRay:
     def __init__(self) -> None:
         self.sent: list[tuple[int, int]] = []
 
-    def wait(self, references: list[Any], timeout: float) -> tuple[list[Any], list[Any]]:
-        ready = [one for one in references if one.ready()]
-        return ready, [one for one in references if one not in ready]
+    def wait(self, actors: list[Any], timeout: float) -> tuple[list[Any], list[Any]]:
+        return [one for one in actors if one.answers], [one for one in actors if not one.answers]
 
-    def get(self, reference: Any) -> Any:
-        return reference.get()
-
-
-class ScriptedActor:
-    def __init__(self, ray: ScriptedRay, rank: int, *answers: Any) -> None:
-        self._ray, self._rank, self._answers = ray, rank, list(answers)
-        self.output, self.end = self, _End(self)
-
-    def remote(self, seconds: float) -> Any:
-        return _Answer(self)
-
-
-class _End:
-    def __init__(self, actor: ScriptedActor) -> None:
-        self._actor = actor
-
-    def remote(self, number: int) -> None:
-        self._actor._ray.sent.append((self._actor._rank, number))
-        self._actor._answers = [([b"ended\n"], -number)]
-
-
-class _Answer:
-    def __init__(self, actor: ScriptedActor) -> None:
-        self._actor = actor
-
-    def ready(self) -> bool:
-        return bool(self._actor._answers)
-
-    def get(self) -> Any:
-        answer = self._actor._answers.pop(0)
+    def get(self, actor: ScriptedActor) -> Any:
+        answer = actor.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
 
-def follow(ray: ScriptedRay, *actors: ScriptedActor, seconds: float = 60.0) -> list[Ended]:
-    import time
+class ScriptedActor:
+    def __init__(self, ray: ScriptedRay, rank: int, *answers: Any) -> None:
+        self._ray, self._rank, self.answers = ray, rank, list(answers)
+        self.output, self.end = SimpleNamespace(remote=lambda _seconds: self), SimpleNamespace(remote=self._end)
 
+    def _end(self, number: int) -> None:
+        self._ray.sent.append((self._rank, number))
+        self.answers = [([b"ended\n"], -number)]
+
+
+def follow(ray: ScriptedRay, *actors: ScriptedActor, seconds: float = 60.0) -> list[Ended]:
     return ray_ranks._follow(ray, list(actors), WANTED, time.monotonic() + seconds)
 
 
@@ -202,10 +181,6 @@ class TestFollowing:
         ended = follow(ray, ScriptedActor(ray, 0, RuntimeError("the node died")))
         assert ended == [Ended(0, 0, -signal.SIGKILL)]
         assert b"the actor of rank 0 is gone: the node died\n" in capfdbinary.readouterr().out
-
-
-def test_the_command_is_json_in_a_variable() -> None:
-    assert json.loads(ranks_text(job_of()))["argv"] == list(job_of().argv)
 
 
 def test_ray_is_told_the_same_whoever_starts_it() -> None:

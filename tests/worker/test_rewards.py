@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -16,12 +18,17 @@ SAMPLES = Samples(
 )
 
 
-def test_a_constant_reward_reads_no_token() -> None:
-    assert score_samples({"kind": "constant", "value": 0.5}, SAMPLES, 0).tolist() == [0.5, 0.5, 0.5]
-
-
-def test_token_below_is_the_share_of_small_ids_among_real_tokens() -> None:
-    assert score_samples({"kind": "token-below", "threshold": 4}, SAMPLES, 0).tolist() == [1.0, 0.0, 0.5]
+@pytest.mark.parametrize(
+    ("reward", "scores"),
+    [
+        ({"kind": "constant", "value": 0.5}, [0.5, 0.5, 0.5]),
+        ({"kind": "token-below", "threshold": 4}, [1.0, 0.0, 0.5]),
+    ],
+)
+def test_a_constant_reads_no_token_and_token_below_counts_real_ones(
+    reward: dict[str, Any], scores: list[float]
+) -> None:
+    assert score_samples(reward, SAMPLES, 0).tolist() == scores
 
 
 def test_the_pseudo_reward_varies_by_sample_and_is_the_seeds() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from suite.worker.manifest import check_stack, check_world_size, read_manifest
 from suite.worker.rank import ConfigError, RankIdentity, read_rank
-from tests.worker.tiny import rank_environment, start_ranks, tiny_manifest, wait_for, write_manifest
+from tests.worker.tiny import rank_environment, start_ranks, tiny_body, tiny_manifest, wait_for, write_manifest
 
 
 class TestRank:
@@ -56,7 +56,7 @@ class TestManifest:
             read_manifest(str(path))
 
     def test_the_world_must_be_the_layouts(self) -> None:
-        manifest = json.loads(tiny_manifest(2).model_dump_json(by_alias=True))
+        manifest = tiny_body(2)
         check_world_size(manifest, RankIdentity(1, 2, 1, 2))
         with pytest.raises(ConfigError, match=r"2 ranks .* started 1"):
             check_world_size(manifest, RankIdentity(0, 1, 0, 1))
@@ -77,12 +77,8 @@ class TestFailuresBeforeTheStackIsImported:
         assert "torch 0.1 wanted" in failure["evidence"][0]
         assert (end["status"], end["iterations"]) == ("failed", 0)
         assert "Traceback" in run.errors[0]
-
-    def test_standard_output_repeats_the_events_of_rank_0(self, tmp_path: Path) -> None:
-        path = write_manifest(tiny_manifest(stack={"torch": "0.1"}), tmp_path)
-        run = wait_for(start_ranks(path, 1), tmp_path)
         mirrored = [line.removeprefix("::suite:: ") for line in run.outputs[0].splitlines()]
-        assert [json.loads(line) for line in mirrored] == run.events()
+        assert [json.loads(line) for line in mirrored] == run.events(), "rank 0 speaks on standard output"
 
     def test_a_manifest_that_is_not_there_ends_in_one_line(self, tmp_path: Path) -> None:
         run = wait_for(start_ranks(tmp_path / "none.json", 1), tmp_path)

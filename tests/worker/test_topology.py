@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 
@@ -22,63 +24,46 @@ def write(root: Path, files: dict[str, str]) -> Path:
 
 
 class PretendedNvml:
-    """Two GPUs of three links each: one up to the other, one up to a GPU of another job, one down."""
+    """Two GPUs of three links each: one up to the other, one up to a GPU of another job, one down.
+
+    An exception in the place of an answer is raised, None is a function that the binding has not.
+    """
 
     class NVMLError(Exception):
         pass
 
-    _PLACES: ClassVar = {"a": b"00000000:3B:00.0", "b": "00000000:5E:00.0", "other": "00000000:AF:00.0"}
+    def __init__(self, **answers: Any) -> None:
+        places = {"a": b"00000000:3B:00.0", "b": "00000000:5E:00.0", "other": "00000000:AF:00.0"}
 
-    class Pci:
-        def __init__(self, bus_id: Any) -> None:
-            self.busId = bus_id
+        def pci(name: str) -> SimpleNamespace:
+            return SimpleNamespace(busId=places[name])
 
-    def nvmlDeviceGetPciInfo(self, handle: str) -> Pci:
-        return self.Pci(self._PLACES[handle])
+        made = {
+            "PciInfo": pci,
+            "CurrPcieLinkGeneration": 1,
+            "MaxPcieLinkGeneration": 4,
+            "CurrPcieLinkWidth": 8,
+            "MaxPcieLinkWidth": self.NVMLError("not supported"),
+            "NvLinkState": lambda _, link: int(link < 2) if link < 3 else self.NVMLError("invalid argument"),
+            "NvLinkRemoteDeviceType": 0,
+            "NvLinkRemotePciInfo": lambda handle, link: pci("other" if link else {"a": "b", "b": "a"}[handle]),
+            "NvLinkVersion": 3,
+            "P2PStatus": lambda _first, _second, how: 0 if how == 0 else 4,
+            **answers,
+        }
+        for name, answer in made.items():
+            setattr(self, f"nvmlDeviceGet{name}", answer if answer is None else partial(self._ask, answer))
 
-    def nvmlDeviceGetCurrPcieLinkGeneration(self, handle: str) -> int:
-        return 1
-
-    def nvmlDeviceGetMaxPcieLinkGeneration(self, handle: str) -> int:
-        return 4
-
-    def nvmlDeviceGetCurrPcieLinkWidth(self, handle: str) -> int:
-        return 8
-
-    def nvmlDeviceGetMaxPcieLinkWidth(self, handle: str) -> int:
-        raise self.NVMLError("not supported")
-
-    def nvmlDeviceGetNvLinkState(self, handle: str, link: int) -> int:
-        if link > 2:
-            raise self.NVMLError("invalid argument")
-        return int(link < 2)
-
-    def nvmlDeviceGetNvLinkRemoteDeviceType(self, handle: str, link: int) -> int:
-        return 0
-
-    def nvmlDeviceGetNvLinkRemotePciInfo(self, handle: str, link: int) -> Pci:
-        return self.Pci(self._PLACES["other" if link else {"a": "b", "b": "a"}[handle]])
-
-    def nvmlDeviceGetNvLinkVersion(self, handle: str, link: int) -> int:
-        return 3
-
-    def nvmlDeviceGetP2PStatus(self, first: str, second: str, how: int) -> int:
-        return 0 if how == 0 else 4
+    def _ask(self, answer: Any, *arguments: Any) -> Any:
+        told = answer(*arguments) if callable(answer) else answer
+        if isinstance(told, Exception):
+            raise told
+        return told
 
 
-class Switched(PretendedNvml):
-    """All links go to a switch, whose place nobody can ask for."""
-
-    def nvmlDeviceGetNvLinkRemoteDeviceType(self, handle: str, link: int) -> int:
-        return 2
-
-    def nvmlDeviceGetNvLinkRemotePciInfo(self, handle: str, link: int) -> PretendedNvml.Pci:
-        raise self.NVMLError("not supported")
-
-
-class WithoutLinks(PretendedNvml):
-    def nvmlDeviceGetNvLinkState(self, handle: str, link: int) -> int:
-        raise self.NVMLError("not supported")
+UNSUPPORTED = PretendedNvml.NVMLError("not supported")
+#: all links go to a switch, whose place nobody can ask for
+SWITCHED = PretendedNvml(NvLinkRemoteDeviceType=2, NvLinkRemotePciInfo=UNSUPPORTED)
 
 
 class TestGpus:
@@ -96,16 +81,13 @@ class TestGpus:
         assert second["numa_node"] is None
 
     def test_a_switch_reaches_everybody_and_no_links_are_null(self) -> None:
-        (switched,) = describe_gpus(Switched(), ["a"], "/none")
+        (switched,) = describe_gpus(SWITCHED, ["a"], "/none")
         assert switched["nvlinks"]["to_ranks"] == 2
-        (without,) = describe_gpus(WithoutLinks(), ["a"], "/none")
+        (without,) = describe_gpus(PretendedNvml(NvLinkState=UNSUPPORTED), ["a"], "/none")
         assert without["nvlinks"] is None
 
     def test_an_old_pynvml_without_a_function_leaves_its_answer_out(self) -> None:
-        class Old(PretendedNvml):
-            nvmlDeviceGetNvLinkRemoteDeviceType: ClassVar = None
-
-        (told,) = describe_gpus(Old(), ["a"], "/none")
+        (told,) = describe_gpus(PretendedNvml(NvLinkRemoteDeviceType=None), ["a"], "/none")
         assert told["nvlinks"] == {"links": 3, "active": 2, "to_ranks": None, "version": 3}
 
 

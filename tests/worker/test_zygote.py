@@ -35,6 +35,7 @@ def of_kind(events: list[dict[str, Any]], kind: str, *fields: str) -> list[list[
 
 
 @pytest.mark.ranks
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("backend", "ranks"), [pytest.param("deepspeed", 1, marks=pytest.mark.thorough), ("megatron", 2)]
 )

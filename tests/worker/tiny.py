@@ -7,10 +7,13 @@ import os
 import subprocess
 import sys
 import time
+import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from suite.launch.ports import free_port
 from suite.spec.layout import Layout
@@ -20,9 +23,13 @@ from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from tests.worker.forked import fork
 
+if TYPE_CHECKING:
+    from suite.worker.world import World
+
 ROOT = Path(__file__).resolve().parents[2]
 STACK = ("torch", "deepspeed", "transformers")
-RUN_SECONDS = 100.0
+#: four to six times what the longest takes on an idle machine
+RUN_SECONDS = 300.0
 _SHAPE: dict[str, Any] = {
     "name": "tiny",
     "layers": 2,
@@ -61,6 +68,32 @@ def tiny_manifest(
         limits=Limits(run_seconds=300, silence_seconds=silence_seconds),
         stack={name: metadata.version(name) for name in STACK} if stack is None else stack,
     )
+
+
+def tiny_body(ranks: int = 1, **changes: Any) -> dict[str, Any]:
+    """``tiny_manifest`` as a rank reads it, without the versions of any stack unless they are given."""
+    return tiny_manifest(ranks, **{"stack": {}, **changes}).model_dump(mode="json", by_alias=True)
+
+
+def be_rank(program: Callable[[World], object], seconds: float = 120.0) -> NoReturn:
+    """Run ``program`` on the world that this process's environment names, and end the process as the worker does.
+
+    The interpreter's own way out would abort where a thread of gloo still wants it. ``seconds``: of every collective.
+    """
+    import torch
+
+    from suite.worker.__main__ import leave_process
+    from suite.worker.rank import read_rank
+    from suite.worker.world import join, leave
+
+    torch.set_num_threads(1)
+    try:
+        program(join(read_rank(os.environ), "cpu", seconds))
+        leave()
+    except BaseException:  # noqa: BLE001 - printed, and the exit code says it
+        traceback.print_exc()
+        leave_process(1)
+    leave_process(0)
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> Path:
@@ -118,16 +151,22 @@ def run_program(argv: list[str], ranks: int, folder: Path, seconds: float = RUN_
 
 
 def fork_ranks(argv: list[str], ranks: int, folder: Path, seconds: float) -> Finished:
-    """Run ``python -m *argv`` on each rank; who is left after ``seconds`` is killed, and its exit code says so.
+    """Run ``python -m *argv`` on each rank; who is left after ``seconds`` is killed, and its exit code says so."""
+    return join_ranks(start_forked(argv, ranks, folder), folder, seconds)
 
-    What ranks print lies in ``folder``. One rank alone gets none of torchrun's variables.
-    """
+
+def start_forked(argv: list[str], ranks: int, folder: Path) -> list[BaseProcess]:
+    """Fork each rank; what they print lies in ``folder``. One rank alone gets none of torchrun's variables."""
     port = free_port()
-    streams = [(folder / f"rank-{rank}.out", folder / f"rank-{rank}.err") for rank in range(ranks)]
     processes = []
-    for rank, (output, error) in enumerate(streams):
+    for rank in range(ranks):
         environment = {**clean_environment(), **(rank_environment(rank, ranks, port) if ranks > 1 else {})}
-        processes.append(fork(argv, environment, ROOT, output, error))
+        processes.append(fork(argv, environment, ROOT, folder / f"rank-{rank}.out", folder / f"rank-{rank}.err"))
+    return processes
+
+
+def join_ranks(processes: list[BaseProcess], folder: Path, seconds: float = RUN_SECONDS) -> Finished:
+    """Wait for forked ranks; who is left after ``seconds`` is killed, and its exit code says so."""
     end = time.monotonic() + seconds
     for process in processes:
         process.join(max(0.0, end - time.monotonic()))
@@ -135,8 +174,10 @@ def fork_ranks(argv: list[str], ranks: int, folder: Path, seconds: float) -> Fin
         process.kill()
         process.join()
     codes = [-1 if process.exitcode is None else process.exitcode for process in processes]
-    outputs, errors = zip(*((output.read_text(), error.read_text()) for output, error in streams), strict=True)
-    return Finished(codes, list(outputs), list(errors), folder)
+    outputs, errors = (
+        [(folder / f"rank-{rank}.{stream}").read_text() for rank in range(len(processes))] for stream in ("out", "err")
+    )
+    return Finished(codes, outputs, errors, folder)
 
 
 def rank_environment(rank: int, ranks: int, port: int) -> dict[str, str]:

@@ -51,7 +51,7 @@ RUNTIME_PATTERNS: tuple[RuntimePattern, ...] = (
     _cause("gpu_unavailable", r"could not select device driver", NO_RUNTIME),
     _cause("gpu_unavailable", r"[Uu]nknown runtime specified nvidia", NO_RUNTIME),
     _cause("gpu_unavailable", r"CDI device injection failed|unresolvable CDI devices"),
-    _cause("gpu_unavailable", r"nvidia-container-cli: (device error|.*unknown device)"),
+    _cause("gpu_unavailable", r"nvidia-container-cli: (device error|.{0,500}unknown device)"),
     _cause("gpu_unavailable", r"nvidia-container-cli: (initialization|detection|mount) error"),
     _cause("gpu_unavailable", r"error gathering device information while adding custom device \"/dev/nvidia"),
     _cause("oom_host", r"container init was OOM-killed"),

@@ -14,16 +14,12 @@ from suite.bundle.archive.packing import Packing, pack
 from suite.bundle.archive.scrubbing import learn_json, require_free_of_identity, scrub_json
 from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import differences, verify_all
-from suite.cli.app import app
 from suite.launch.cluster.submission import submissions
+from suite.spec.base import UsageError
+from suite.spec.manifest import manifest_hash
 from tests.bundle.archive.planted import FACTS, HOME, TRACES, plant
 from tests.bundle.tampering import change, copied, derive_again, shipped
-
-
-def run(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        app(list(arguments))
-    return int(ended.value.code or 0)
+from tests.command import suite
 
 
 def contents(path: Path) -> dict[str, bytes]:
@@ -55,35 +51,29 @@ def archive(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_planted_facts_are_in_the_folder_in_the_first_place(folder: Path) -> None:
-    everything = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
-    assert set(traces_in(everything.replace(b"{", b" "))) >= set(FACTS.values()) - {FACTS["another user"]}
+def test_planted_facts_are_in_the_folder_and_with_keep_identity_in_the_archive(folder: Path, tmp_path: Path) -> None:
+    pack(folder, tmp_path / "kept.suite.zip", Packing(keep_identity=True))
+    in_folder = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    for everything in (in_folder, b"".join(contents(tmp_path / "kept.suite.zip").values())):
+        assert set(traces_in(everything.replace(b"{", b" "))) >= set(FACTS.values()) - {FACTS["another user"]}
 
 
 def test_no_planted_fact_is_in_the_archive(archive: Path) -> None:
-    found = {name: traces for name, data in contents(archive).items() if (traces := traces_in(data))}
-    assert found == {}
-    assert [name for name in contents(archive) if traces_in(name.encode())] == []
+    found = {name: traces_in(data) + traces_in(name.encode()) for name, data in contents(archive).items()}
+    assert {name: traces for name, traces in found.items() if traces} == {}
     assert [trace for trace in TRACES if trace.lower().encode() in archive.read_bytes().lower()] == []
 
 
-def test_with_keep_identity_all_of_them_are(folder: Path, tmp_path: Path) -> None:
-    pack(folder, tmp_path / "kept.suite.zip", Packing(keep_identity=True))
-    whole = b"".join(contents(tmp_path / "kept.suite.zip").values()).replace(b"{", b" ")
-    assert set(traces_in(whole)) >= set(FACTS.values()) - {FACTS["another user"]}
-
-
-def test_what_was_scrubbed_is_told_by_kind(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("pack", str(folder), "-o", str(tmp_path / "a.suite.zip")) == 0
-    out = capsys.readouterr().out
-    assert "identity: scrubbed " in out
+def test_what_was_scrubbed_is_told_by_kind(folder: Path, tmp_path: Path) -> None:
+    done = suite("pack", folder, "-o", tmp_path / "a.suite.zip")
+    assert done.exit_code == 0 and "identity: scrubbed " in done.stdout
     for kind in ("hosts", "users", "paths", "addresses", "containers", "serials", "secrets"):
-        assert f" {kind} in " in out
-    assert traces_in(out.replace(str(tmp_path), "").encode()) == []
+        assert f" {kind} in " in done.stdout
+    assert traces_in(done.stdout.replace(str(tmp_path), "").encode()) == []
 
 
 def test_records_verify_and_say_what_they_said(folder: Path, archive: Path, tmp_path: Path) -> None:
-    assert run("unpack", str(archive), "-o", str(tmp_path / "out")) == 0
+    assert suite("unpack", archive, "-o", tmp_path / "out").exit_code == 0
     before = {bundle.id: (bundle, result) for bundle, result in verify_all(find_bundles([folder]))}
     after = {bundle.id: (bundle, result) for bundle, result in verify_all(find_bundles([tmp_path / "out/runs"]))}
     assert before.keys() == after.keys() and len(before) == 3
@@ -111,52 +101,42 @@ def test_one_machine_is_still_one_and_two_are_two(archive: Path) -> None:
     assert len(hosts) == 1 and hosts.pop().startswith("scrubbed-host-")
 
 
-def test_the_same_folder_gives_the_same_bytes(folder: Path, archive: Path, tmp_path: Path) -> None:
+def test_the_same_folder_gives_the_same_bytes_and_what_was_scrubbed_is_packed_again_as_it_is(
+    folder: Path, archive: Path, tmp_path: Path
+) -> None:
     for path in folder.rglob("*"):
         path.touch()
     pack(folder, tmp_path / "again.suite.zip", Packing())
     assert (tmp_path / "again.suite.zip").read_bytes() == archive.read_bytes()
+    suite("unpack", archive, "-o", tmp_path / "out")
+    pack(tmp_path / "out/runs", tmp_path / "once-more.suite.zip", Packing())
+    one, two = contents(archive), contents(tmp_path / "once-more.suite.zip")
+    assert json.loads(two.pop("suite-archive.json"))["scrubbed"] == {}
+    assert two == {name: data for name, data in one.items() if name != "suite-archive.json"}
 
 
-def test_what_was_scrubbed_is_packed_again_as_it_is(archive: Path, tmp_path: Path) -> None:
-    run("unpack", str(archive), "-o", str(tmp_path / "out"))
-    pack(tmp_path / "out/runs", tmp_path / "again.suite.zip", Packing())
-    one, two = contents(archive), contents(tmp_path / "again.suite.zip")
-    assert {name: data for name, data in one.items() if name != "suite-archive.json"} == {
-        name: data for name, data in two.items() if name != "suite-archive.json"
-    }
-    assert json.loads(two["suite-archive.json"])["scrubbed"] == {}
-
-
-def with_variable(folder: Path, value: str) -> Path:
+def with_variable(folder: Path, value: str) -> None:
     """A bundle whose manifest tells of a variable, hashed and derived as one that was measured so."""
-    from suite.bundle.derive import derive
-
     path = copied(shipped("deepspeed-3M-n1"), folder)
     manifest = Bundle(path).manifest()
     body = json.loads(manifest.model_dump_json(by_alias=True))
-    from suite.spec.manifest import manifest_hash
-
     body["measure"]["variables"] = {"HF_HOME": value}
     body["hash"] = manifest_hash(body)
     (path / "manifest.json").write_text(json.dumps(body))
     events = (path / "events/rank-0.jsonl").read_text().replace(manifest.hash, body["hash"])
     (path / "events/rank-0.jsonl").write_text(events)
-    Bundle(path).write_record(derive(Bundle(path)))
-    return path
+    derive_again(path)
 
 
-def test_identity_that_a_hash_binds_is_refused_unless_it_may_stay(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_identity_that_a_hash_binds_is_refused_unless_it_may_stay(tmp_path: Path) -> None:
     with_variable(tmp_path / "runs", "/data/acme/models")
     target = tmp_path / "a.suite.zip"
-    assert run("pack", str(tmp_path / "runs"), "-o", str(target)) == 2
-    error = capsys.readouterr().err
-    assert "measure.variables.HF_HOME of its manifest" in error and "--keep" in error and error.count("\n") == 1
+    refused = suite("pack", tmp_path / "runs", "-o", target)
+    assert refused.exit_code == 2 and refused.stderr.count("\n") == 1
+    assert "measure.variables.HF_HOME of its manifest" in refused.stderr and "--keep" in refused.stderr
     assert not target.exists()
-    assert run("pack", str(tmp_path / "runs"), "-o", str(target), "--keep", "/data/acme") == 0
-    assert run("verify", str(target)) == 0
+    assert suite("pack", tmp_path / "runs", "-o", target, "--keep", "/data/acme").exit_code == 0
+    assert suite("verify", target).exit_code == 0
 
 
 def test_a_word_can_be_scrubbed_and_another_can_stay(folder: Path, tmp_path: Path) -> None:
@@ -218,7 +198,7 @@ def test_a_host_named_like_a_part_of_a_runs_id_leaves_the_id(tmp_path: Path) -> 
     done = pack(tmp_path / "runs", tmp_path / "a.suite.zip", Packing())
     assert done.index.runs[0].path == done.index.runs[0].id == path.name
     assert b'"host":"scrubbed-host-' in contents(tmp_path / "a.suite.zip")[f"runs/{path.name}/events/rank-0.jsonl"]
-    assert run("verify", str(tmp_path / "a.suite.zip")) == 0
+    assert suite("verify", tmp_path / "a.suite.zip").exit_code == 0
 
 
 def with_trace(folder: Path, data: bytes) -> Path:
@@ -235,19 +215,17 @@ def test_traces_of_a_profile_are_scrubbed_inside(tmp_path: Path) -> None:
     pack(tmp_path / "runs", tmp_path / "a.suite.zip", Packing())
     inside = gzip.decompress(contents(tmp_path / "a.suite.zip")[f"runs/{path.name}/profile/rank-0-train.json.gz"])
     assert traces_in(inside) == [] and json.loads(inside)["traceEvents"] == []
-    assert run("verify", str(tmp_path / "a.suite.zip")) == 0
+    assert suite("verify", tmp_path / "a.suite.zip").exit_code == 0
 
 
-def test_a_packed_file_that_is_none_cannot_be_scrubbed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_packed_file_that_is_none_cannot_be_scrubbed(tmp_path: Path) -> None:
     with_trace(tmp_path / "runs", b"no such thing")
-    assert run("pack", str(tmp_path / "runs"), "-o", str(tmp_path / "a.suite.zip")) == 2
-    error = capsys.readouterr().err
-    assert "cannot be unpacked" in error and error.count("\n") == 1 and not (tmp_path / "a.suite.zip").exists()
+    refused = suite("pack", tmp_path / "runs", "-o", tmp_path / "a.suite.zip")
+    assert refused.exit_code == 2 and not (tmp_path / "a.suite.zip").exists()
+    assert "cannot be unpacked" in refused.stderr and refused.stderr.count("\n") == 1
 
 
 def test_a_figure_that_scrubbing_would_change_is_refused(folder: Path, tmp_path: Path) -> None:
-    from suite.spec.base import UsageError
-
     with pytest.raises(UsageError, match=r"would change what its events give|binds it"):
         pack(folder, tmp_path / "a.suite.zip", Packing(scrub=("deepspeed",)))
     assert not list(tmp_path.iterdir())

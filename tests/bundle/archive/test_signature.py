@@ -12,10 +12,10 @@ import pytest
 
 from suite.bundle.archive.packing import Packing, pack
 from suite.bundle.archive.signature import check, sign
-from suite.cli.app import app
 from suite.spec.base import UsageError
 from tests.bundle.archive.test_hostile_archives import files_of, zipped
 from tests.bundle.tampering import copied, shipped
+from tests.command import suite
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen here")
 
@@ -47,47 +47,37 @@ def signed(tmp_path: Path, keys: tuple[Path, Path]) -> Path:
     return tmp_path / "a.suite.zip"
 
 
-def run(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as ended:
-        app([str(each) for each in arguments])
-    return int(ended.value.code or 0)
+def test_who_signed_it_is_said(signed: Path, keys: tuple[Path, Path], tmp_path: Path) -> None:
+    ann, eve = keys
+    done = suite("verify", signed)
+    assert done.exit_code == 0 and "signature: signed by ED25519 SHA256:" in done.stdout
+    done = suite("verify", signed, "--allowed-signers", allowed(tmp_path, ann=ann, eve=eve))
+    assert done.exit_code == 0 and "signature: signed by ann@example.org (ED25519 SHA256:" in done.stdout
+    done = suite("verify", signed, "--allowed-signers", allowed(tmp_path, eve=eve))
+    assert done.exit_code == 3 and "signed, but by none of the allowed signers" in done.stdout
 
 
-def test_who_signed_it_is_said(
-    signed: Path, keys: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("verify", signed) == 0
-    assert "signature: signed by ED25519 SHA256:" in capsys.readouterr().out
-    assert run("verify", signed, "--allowed-signers", allowed(tmp_path, ann=keys[0], eve=keys[1])) == 0
-    assert "signature: signed by ann@example.org (ED25519 SHA256:" in capsys.readouterr().out
-    assert run("verify", signed, "--allowed-signers", allowed(tmp_path, eve=keys[1])) == 3
-    assert "signed, but by none of the allowed signers" in capsys.readouterr().out
+def test_an_archive_that_is_not_signed_says_so(signed: Path, keys: tuple[Path, Path], tmp_path: Path) -> None:
+    plain, out = tmp_path / "plain.suite.zip", tmp_path / "out"
+    pack(tmp_path / "runs", plain, Packing())
+    done = suite("verify", plain)
+    assert done.exit_code == 0 and "signature: not signed" in done.stdout
+    signers = ("--allowed-signers", allowed(tmp_path, ann=keys[0]))
+    assert suite("verify", plain, *signers).exit_code == 3
+    assert suite("unpack", plain, "-o", out, *signers).exit_code == 3
+    assert not out.exists()
+    assert suite("unpack", signed, "-o", out, *signers).exit_code == 0
+    assert (out / "runs").is_dir()
 
 
-def test_an_archive_that_is_not_signed_says_so(
-    signed: Path, keys: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pack(tmp_path / "runs", tmp_path / "plain.suite.zip", Packing())
-    assert run("verify", tmp_path / "plain.suite.zip") == 0
-    assert "signature: not signed" in capsys.readouterr().out
-    signers = allowed(tmp_path, ann=keys[0])
-    assert run("verify", tmp_path / "plain.suite.zip", "--allowed-signers", signers) == 3
-    assert run("unpack", tmp_path / "plain.suite.zip", "-o", tmp_path / "out", "--allowed-signers", signers) == 3
-    assert not (tmp_path / "out").exists()
-    assert run("unpack", signed, "-o", tmp_path / "out", "--allowed-signers", signers) == 0
-    assert (tmp_path / "out/runs").is_dir()
-
-
-def test_a_signature_of_another_index_is_bad(
-    signed: Path, keys: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_signature_of_another_index_is_bad(signed: Path, tmp_path: Path) -> None:
     files = files_of(signed.read_bytes())
     index = json.loads(files["suite-archive.json"])
     index["suite_version"] = "9.9"
     signed.write_bytes(zipped({**files, "suite-archive.json": json.dumps(index).encode()}))
-    assert run("verify", signed) == 3
-    assert "BAD SIGNATURE" in capsys.readouterr().out
-    assert run("unpack", signed, "-o", tmp_path / "out") == 3
+    done = suite("verify", signed)
+    assert done.exit_code == 3 and "BAD SIGNATURE" in done.stdout
+    assert suite("unpack", signed, "-o", tmp_path / "out").exit_code == 3
     assert not (tmp_path / "out").exists()
 
 
@@ -105,14 +95,17 @@ def test_a_signature_for_something_else_is_a_bad_one(keys: tuple[Path, Path], tm
     assert check(b"index", sign(b"index", keys[0])).outcome == "signer not checked"
 
 
-def test_mistakes_are_one_line(signed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "no.key").write_text("hello")
-    assert run("pack", tmp_path / "runs", "-o", tmp_path / "b.suite.zip", "--sign", tmp_path / "no.key") == 2
-    assert "cannot sign with" in capsys.readouterr().err and not (tmp_path / "b.suite.zip").exists()
-    assert run("verify", signed, "--allowed-signers", tmp_path / "none") == 2
-    assert "no file of allowed signers" in capsys.readouterr().err
-    assert run("verify", tmp_path / "runs", "--allowed-signers", tmp_path / "no.key") == 2
-    assert "a folder has no signature" in capsys.readouterr().err
+def test_mistakes_are_one_line(signed: Path, tmp_path: Path) -> None:
+    key, target = tmp_path / "no.key", tmp_path / "b.suite.zip"
+    key.write_text("hello")
+    for arguments, says in (
+        (("pack", tmp_path / "runs", "-o", target, "--sign", key), "cannot sign with"),
+        (("verify", signed, "--allowed-signers", tmp_path / "none"), "no file of allowed signers"),
+        (("verify", tmp_path / "runs", "--allowed-signers", key), "a folder has no signature"),
+    ):
+        done = suite(*arguments)
+        assert done.exit_code == 2 and says in done.stderr
+    assert not target.exists()
     with pytest.raises(UsageError, match="is no key"):
         sign(b"index", tmp_path / "nothing")
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
-from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,15 +23,14 @@ from suite.bundle.derive import StillRunning, derive
 from suite.bundle.evidence import evidence_of
 from suite.bundle.files import DamagedBundle
 from suite.bundle.findings import Finding
-from suite.bundle.store import Bundle
+from suite.bundle.store import Bundle, find_bundles
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import build
 from suite.report.reading import read_entries
 from suite.report.text.markdown import render
-from suite.spec.layout import Layout
-from tests.synthetic import grpo_workload, make_bundle, rank_events, synthetic_manifest, write_bundle
+from tests.bundle.recorded import TWO_RANKS, ranks_of
+from tests.synthetic import grpo_workload, make_bundle, synthetic_manifest, write_bundle
 
-TWO_RANKS = Layout(devices_per_node=2, data=2)
 FINDING = Finding(name="rank-times", text="an iteration took 1 s on rank 0 and 2 s on rank 1")
 DERIVATION_3 = {"derivation": 3, "packages": {"torch": "2"}, "ceilings": {"copy_bytes_per_second": 1e22}}
 
@@ -51,11 +50,11 @@ class Count:
         self.derived, self.hashed = 0, 0
         examined, evidence = records.examined, records.evidence_of
 
-        def counted_derive(*args):  # type: ignore[no-untyped-def]
+        def counted_derive(*args: Any) -> Any:
             self.derived += 1
             return examined(*args)
 
-        def counted_evidence(bundle: Bundle):  # type: ignore[no-untyped-def]
+        def counted_evidence(bundle: Bundle) -> Any:
             self.hashed += 1
             return evidence(bundle)
 
@@ -178,39 +177,43 @@ def test_a_changed_record_is_told_every_time(tmp_path: Path, count: Count) -> No
     body["iterations"]["seconds"] = [seconds / 2 for seconds in body["iterations"]["seconds"]]
     (path / "record.json").write_text(json.dumps(body))
     for _ in range(2):
-        found = read(path)
-        assert "iterations.seconds[0]: stored 0.5, derived 1.0 and 9 more" in found.difference
+        assert "iterations.seconds[0]: stored 0.5, derived 1.0 and 9 more" in read(path).difference
     (path / "record.json").unlink()
     assert read(path).difference == ""
 
 
-def test_other_code_derives_again(tmp_path: Path, count: Count, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("module", "name", "value", "again"),
+    [
+        (records, "code_key", lambda: b"another version", 1),
+        (os, "geteuid", lambda: os.getuid() + 1, 1),
+        (records, "code_key", records.code_key, 0),
+    ],
+    ids=["other code", "another user's folder", "nothing else"],
+)
+def test_other_circumstances_derive_again(
+    tmp_path: Path, count: Count, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, value: Any, again: int
+) -> None:
     path = recorded(tmp_path)
     read(path)
     count.since()
-    monkeypatch.setattr(records, "code_key", lambda: b"another version")
+    monkeypatch.setattr(module, name, value)
     read(path)
-    assert count.since() == (1, 1)
+    assert count.since()[0] == again
 
 
 def test_the_key_of_the_code_follows_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for room in (*code.ROOMS, "worker"):
         shutil.copytree(code._PACKAGE / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(code, "_PACKAGE", tmp_path)
-    keys = [code.code_key.__wrapped__()]
-    for changed in (
-        "bundle/rates.py",
-        "theory/memory.py",
-        "spec/manifest.py",
-        "stats/intervals.py",
-        "worker/phases.json",
-    ):
-        assert code.code_key.__wrapped__() == keys[-1]
+    key = code.code_key.__wrapped__
+    keys = [key()]
+    sources = ("bundle/rates.py", "theory/memory.py", "spec/manifest.py", "stats/intervals.py", "worker/phases.json")
+    for changed in (*sources, "bundle/new.py"):
+        assert key() == keys[-1]
         with (tmp_path / changed).open("a") as file:
             file.write("\n")
-        keys.append(code.code_key.__wrapped__())
-    (tmp_path / "bundle" / "new.py").write_text("")
-    keys.append(code.code_key.__wrapped__())
+        keys.append(key())
     assert len(set(keys)) == len(keys)
 
 
@@ -229,33 +232,26 @@ def test_a_link_in_the_bundle_keeps_it_from_being_kept(tmp_path: Path, count: Co
     assert count.since()[0] == 2
 
 
-def test_packed_records_are_what_they_were(tmp_path: Path) -> None:
-    manifest = synthetic_manifest(workload=grpo_workload(), layout=TWO_RANKS)
+def test_records_of_every_kind_are_found_again_as_they_were(tmp_path: Path) -> None:
+    grpo, plain = synthetic_manifest(workload=grpo_workload(), layout=TWO_RANKS), synthetic_manifest()
+    chosen = plain.model_copy(update={"run": plain.run.model_copy(update={"iterations": 9})})
+    odd = DERIVATION_3 | {"text": "\u00b5 \u2028", "number": -0.0}
     made = [
-        make_bundle(tmp_path / "a", manifest, details={"train/forward": 0.1}, staleness=1),
+        make_bundle(tmp_path / "a", grpo, details={"train/forward": 0.1}, staleness=1),
         make_bundle(tmp_path / "b", status="failed", completed=0),
-        make_bundle(
-            tmp_path / "c", device={"temperature": 1}, facts=DERIVATION_3 | {"text": "µ \u2028", "number": -0.0}
-        ),
-        write_bundle(
-            tmp_path / "d", synthetic_manifest(), {0: rank_events(synthetic_manifest(), 0, lambda *_: 1.0)}, []
-        ),
+        make_bundle(tmp_path / "c", device={"temperature": 1}, facts=odd),
+        write_bundle(tmp_path / "d", plain, ranks_of(plain), []),
+        make_bundle(tmp_path / "e", chosen, completed=chosen.measure.warmup + 9),
     ]
     shared = Unpacking()
     for path in made:
         manifest, record = Bundle(path).manifest(), derive(Bundle(path))
         derived = Derived(manifest, record, "0" * 64, (FINDING,), "a difference")
-        found = shared.unpacked(packed(derived), manifest)
-        assert found == derived
-        assert found.record.model_dump_json(by_alias=True) == record.model_dump_json(by_alias=True)
-        assert found.record.model_copy(update={"notes": ("a",)}).notes == ("a",)
-
-
-def test_what_the_rule_chose_for_a_run_is_kept_with_it(tmp_path: Path) -> None:
-    manifest = synthetic_manifest()
-    longer = manifest.model_copy(update={"run": manifest.run.model_copy(update={"iterations": 9})})
-    path = make_bundle(tmp_path, longer, completed=longer.measure.warmup + 9)
-    assert [read(path).manifest.iterations for _ in range(2)] == [9, 9]
+        assert shared.unpacked(packed(derived), manifest) == derived
+        found = [read(path) for _ in range(2)]
+        assert found[0] == found[1] and found[1].manifest == manifest
+        assert found[1].record.model_dump_json(by_alias=True) == record.model_dump_json(by_alias=True)
+        assert found[1].record.model_copy(update={"notes": ("a",)}).notes == ("a",)
 
 
 def damaged_by(change: str, file: Path) -> None:
@@ -328,24 +324,20 @@ def test_what_its_check_says_is_whole_but_is_no_record_is_derived_again(
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
-def test_a_folder_that_others_may_write_to_is_not_used(tmp_path: Path, cache: Path, count: Count, mode: int) -> None:
-    cache.mkdir()
-    cache.chmod(mode)
-    path = recorded(tmp_path)
-    read(path), read(path)
-    assert count.since()[0] == 2
-    assert not list(cache.iterdir())
-
-
-def test_a_file_that_others_may_write_to_is_not_used(tmp_path: Path, cache: Path, count: Count) -> None:
+def test_a_folder_or_a_file_that_others_may_write_to_is_not_used(
+    tmp_path: Path, cache: Path, count: Count, mode: int
+) -> None:
     path = recorded(tmp_path)
     read(path)
     (file,) = cache.iterdir()
     assert (cache.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
-    file.chmod(0o666)
-    count.since()
-    read(path)
-    assert count.since()[0] == 1
+    for place in (cache, file):
+        was = place.stat().st_mode
+        place.chmod(mode)
+        count.since()
+        read(path)
+        assert count.since()[0] == 1
+        place.chmod(was)
 
 
 def test_a_link_in_the_place_of_the_folder_or_the_file_is_not_followed(
@@ -362,15 +354,6 @@ def test_a_link_in_the_place_of_the_folder_or_the_file_is_not_followed(
     assert not (tmp_path / "planted").exists()
 
 
-def test_another_users_folder_is_not_used(tmp_path: Path, count: Count, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = recorded(tmp_path)
-    read(path)
-    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    count.since()
-    read(path)
-    assert count.since()[0] == 1
-
-
 @pytest.mark.parametrize("place", ["off", "/dev/null/cache", "/proc/cache"])
 def test_without_a_place_to_keep_them_records_are_derived(
     tmp_path: Path, count: Count, monkeypatch: pytest.MonkeyPatch, place: str
@@ -383,15 +366,12 @@ def test_without_a_place_to_keep_them_records_are_derived(
 
 def test_the_place_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SUITE_CACHE")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     path = recorded(tmp_path)
-    for variable, value, expected in (
-        ("XDG_CACHE_HOME", str(tmp_path / "xdg"), tmp_path / "xdg" / "suite"),
-        ("XDG_CACHE_HOME", "relative", tmp_path / "home" / ".cache" / "suite"),
-    ):
-        monkeypatch.setenv("HOME", str(tmp_path / "home"))
-        monkeypatch.setenv(variable, value)
+    for value, expected in ((str(tmp_path / "xdg"), "xdg/suite"), ("relative", "home/.cache/suite")):
+        monkeypatch.setenv("XDG_CACHE_HOME", value)
         read(path)
-        assert (expected / database.FILE).is_file()
+        assert (tmp_path / expected / database.FILE).is_file()
 
 
 @pytest.mark.parametrize(("lock", "derived"), [("SHARED", 0), ("EXCLUSIVE", 1)])
@@ -412,71 +392,43 @@ def test_a_cache_that_another_process_holds_is_read_where_it_can_be(
     assert read(path) == expected
 
 
-def test_the_cache_keeps_to_its_size_and_to_what_was_used_last(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cache_keeps_to_its_size_and_to_what_was_used_last(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "MOST_BYTES", 1 << 20)
-    kept = database.Database(_made(cache))
+    cache.mkdir(mode=0o700)
+    kept = database.Database(cache)
     for number in range(100):
-        kept._now = 1_000_000 * (number + 1)
+        kept._now = 10**9 * (number + 1)
         kept.put(b"%d" % number, bytes(30_000))
         kept.flush()
+        assert kept.get(b"0"), "what is read is used"
     assert (cache / database.FILE).stat().st_size <= 1 << 20
-    assert kept.get(b"99") == bytes(30_000)
-    assert kept.get(b"0") is None
+    assert kept.get(b"99") == kept.get(b"0") == bytes(30_000)
+    assert kept.get(b"1") is None
     kept.close()
 
 
-def test_what_is_read_is_used(cache: Path) -> None:
-    kept = database.Database(_made(cache))
-    kept._now = 1
-    kept.put(b"name", b"value")
-    kept.flush()
-    kept._now = 10**9
-    assert kept.get(b"name") == b"value"
-    kept.close()
-    with closing(sqlite3.connect(cache / database.FILE)) as connection:
-        assert connection.execute("SELECT used FROM kept").fetchall() == [(10**9,)]
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(mode=0o700)
-    return folder
-
-
-_READER = """
-import sys
-from pathlib import Path
-from suite.bundle.cache import signature
-from suite.bundle.cache.records import DerivedRecords
-from suite.bundle.store import find_bundles
-signature.SETTLED_SECONDS = -1.0
-for _ in range(3):
-    with DerivedRecords() as records:
-        found = [records.of(bundle) for bundle in find_bundles([Path(sys.argv[1])])]
-print(sum(one.record.throughput.samples_per_second.value for one in found))
-"""
+def rates_of(runs: Path) -> float:
+    """As a process of its own reads them, three times over."""
+    for _ in range(3):
+        with DerivedRecords() as kept:
+            found = [kept.of(bundle) for bundle in find_bundles([runs])]
+    return sum(one.record.throughput.samples_per_second.value for one in found)
 
 
 def test_readers_at_one_time_all_get_what_they_would_alone(tmp_path: Path) -> None:
-    for repeat in range(1, 21):
+    for repeat in range(1, 11):
         make_bundle(tmp_path / "runs", synthetic_manifest(repeat=repeat), seconds=1.0 + repeat / 100)
-    command = [sys.executable, "-c", _READER, str(tmp_path / "runs")]
-    readers = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)]
-    told = [reader.communicate() for reader in readers]
-    assert len({out for out, _ in told}) == 1 and told[0][0]
-    assert not any(errors for _, errors in told)
+    with ProcessPoolExecutor(3, multiprocessing.get_context("fork")) as readers:
+        told = list(readers.map(rates_of, [tmp_path / "runs"] * 3))
+    assert told == [pytest.approx(sum(4 / (1.0 + repeat / 100) for repeat in range(1, 11)))] * 3
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> Iterator[Path]:
+def test_reports_with_and_without_a_cache_are_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = tmp_path / "runs"
     for repeat in (1, 2, 3):
-        recorded(tmp_path / "runs" / str(repeat), seconds=1.0 + repeat / 100)
-    make_bundle(tmp_path / "runs", synthetic_manifest(backend="megatron"), status="failed", completed=3)
-    yield tmp_path / "runs"
+        recorded(runs / str(repeat), seconds=1.0 + repeat / 100)
+    make_bundle(runs, synthetic_manifest(backend="megatron"), status="failed", completed=3)
 
-
-def test_reports_with_and_without_a_cache_are_the_same_bytes(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def report() -> str:
         found = read_entries([runs])
         return render(build(found.entries, "title", found.warnings()), {})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from time import perf_counter
 
 import pytest
 
@@ -15,7 +14,7 @@ from suite.bundle.imported.steps import UnusableLog, read_steps
 from suite.bundle.imported.store import log_facts
 from suite.bundle.imported.timers import NAMES, OWN, WHOLE, WITHIN, Tool
 from suite.worker.trainers.nemo_rl.timers import TIMERS
-from tests.bundle.imported.made import TOLD, VERL_STEP, nemo_console, nemo_tracker, verl_console, verl_tracker
+from tests.bundle.imported.made import TOLD, nemo_console, nemo_tracker, verl_console, verl_tracker
 
 
 def record(text: str, tool: Tool = "verl", told: Told = TOLD, warmup: int = 0) -> ImportedRecord:
@@ -71,15 +70,14 @@ def test_the_warm_up_is_left_out() -> None:
     found = record(text, warmup=1)
     assert found.seconds == (99.0, 10.0, 10.0)
     assert found.step_seconds == 10 and found.steps.first == 2 and found.steps.warmup == 1
+    with pytest.raises(UnusableLog, match="3 steps, and 3 are left out"):
+        record(verl_console(), warmup=3)
 
 
-def test_memory_is_the_largest_that_was_logged() -> None:
-    memory = record(verl_console()).memory
-    assert memory.peak_allocated_bytes == 30.5 * 2**30 and memory.peak_reserved_bytes == 40 * 2**30
-
-
-def test_numbers_of_numpy_are_numbers() -> None:
-    assert record(verl_console(**{"timing_s/step": "np.float64(12.5)"})).step_seconds == 12.5
+def test_memory_is_the_largest_that_was_logged_and_numbers_of_numpy_are_numbers() -> None:
+    found = record(verl_console(**{"timing_s/step": "np.float64(12.5)"}))
+    assert found.step_seconds == 12.5
+    assert found.memory.peak_allocated_bytes == 30.5 * 2**30 and found.memory.peak_reserved_bytes == 40 * 2**30
 
 
 def test_what_is_not_known_or_no_work_is_told() -> None:
@@ -97,15 +95,15 @@ def test_timers_that_overlap_have_no_shares() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "problem"),
-    [({"samples": 32}, "--samples 32 is not"), ({"prompt_tokens": 90.0}, "--prompt-tokens 90 is not")],
+    ("tool", "text", "told", "problem"),
+    [
+        ("nemo-rl", nemo_tracker(), {"samples": 32}, "--samples 32 is not"),
+        ("verl", verl_console(), {"prompt_tokens": 90.0}, "--prompt-tokens 90 is not"),
+    ],
 )
-def test_what_was_told_must_not_contradict_the_log(told: dict, problem: str) -> None:
-    text = verl_console()
-    if "samples" in told:
-        text = nemo_tracker()
+def test_what_was_told_must_not_contradict_the_log(tool: Tool, text: str, told: dict, problem: str) -> None:
     with pytest.raises(UnusableLog, match=problem):
-        record(text, "nemo-rl" if "samples" in told else "verl", TOLD.model_copy(update=told))
+        record(text, tool, TOLD.model_copy(update=told))
 
 
 def test_samples_that_make_no_whole_number_are_not_guessed() -> None:
@@ -139,22 +137,16 @@ def test_a_wrong_log_is_refused_in_one_line(text: str, tool: Tool, problem: str)
     assert "\n" not in str(refused.value) and len(str(refused.value)) < 400
 
 
-def test_a_warm_up_of_everything_is_refused() -> None:
-    with pytest.raises(UnusableLog, match="3 steps, and 3 are left out"):
-        record(verl_console(), warmup=3)
-
-
 @pytest.mark.parametrize(
     "line",
     ["step:1 - " + "timing_s/a" * 90_000, "step:" * 200_000, "step:1" + " - " * 300_000, "\N{BULLET}: " * 200_000],
     ids=["a long name", "many steps", "many parts", "many bullets"],
 )
-def test_a_hostile_line_costs_little(line: str) -> None:
-    began = perf_counter()
+def test_a_hostile_line_ends(line: str) -> None:
+    """With a pattern that goes back over what it read, it would not in hours."""
     for tool in NAMES:
         with pytest.raises(UnusableLog):
             read_steps(f"=== Step 1/1 ===\n{line}\n".encode(), tool)
-    assert perf_counter() - began < 5
 
 
 def test_what_a_log_may_take_of_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,13 +162,6 @@ def test_nemo_rls_timers_are_those_by_which_the_worker_reads_its_log() -> None:
     names = NAMES["nemo-rl"]
     for timer in TIMERS:
         assert names.phase_of(timer.name) == {None: OWN, "whole": WHOLE, "within": WITHIN}.get(timer.phase, timer.phase)
-
-
-def test_a_record_is_the_same_when_it_is_derived_again() -> None:
-    first, second = record(verl_console()), record(verl_console())
-    assert first == second
-    assert json.loads(first.model_dump_json()) == json.loads(second.model_dump_json())
-    assert set(VERL_STEP) > {"timing_s/step"}
 
 
 REAL = Path(__file__).resolve().parents[3] / "docs/results/trainers-grpo/runs/verl-1M-llama-n2-e7a096eb-r1"

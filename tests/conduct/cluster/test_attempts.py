@@ -5,8 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from suite.conduct.cluster.to_do import ToDo, to_do
 from suite.conduct.cluster.turn import turn
 from suite.launch.cluster.launcher import Document, NodeSetup
 from suite.launch.cluster.scheduler import Unanswered
-from suite.launch.cluster.submission import FOLDER, Submission, read_submission, submission_path, write_submission
+from suite.launch.cluster.submission import FOLDER, read_submission, submission_path
 from suite.launch.slurm import client
 from suite.launch.slurm.launcher import SlurmLauncher
 from suite.launch.slurm.options import SlurmOptions
@@ -30,6 +30,7 @@ from suite.spec.manifest import Manifest
 from tests.launch.slurm.jobs import manifest
 from tests.launch.slurm.stand_in import StandIn
 from tests.synthetic import as_lines, make_bundle, rank_events
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -107,15 +108,14 @@ def submit_all(root: Path, gate: Any, answers: Any) -> None:
 
 
 def test_of_six_drivers_that_submit_the_same_runs_one_does(slurm: StandIn, runs: Path) -> None:
-    slurm.say("sleep", "0.1")
     forked = multiprocessing.get_context("fork")
     gate, answers = forked.Barrier(6), forked.Queue()
     drivers = [forked.Process(target=submit_all, args=(runs, gate, answers)) for _ in range(6)]
     for driver in drivers:
         driver.start()
-    told = [answers.get(timeout=60) for _ in drivers]
+    told = [answers.get(timeout=100) for _ in drivers]
     for driver in drivers:
-        driver.join(60)
+        driver.join()
     names = sorted(each.run.id for each in wanted(3))
     assert sorted(map(sorted, (sent for sent, _ in told))) == [[]] * 5 + [names]
     assert sorted(map(sorted, (taken for _, taken in told))) == [[]] + [names] * 5, "the others say who has them"
@@ -131,8 +131,9 @@ def test_of_an_array_only_what_nobody_has_is_sent(slurm: StandIn, runs: Path) ->
     assert [each.manifest.run.repeat for each in sent] == [2, 3] and len(slurm.jobs) == 2
 
 
-def in_child(work: Callable[[], object], after_seconds: float, number: int) -> str:
-    """What a process says that gets a signal so long after it began."""
+def signalled_while_slurm_answers(slurm: StandIn, work: Callable[[], object], number: int) -> str:
+    """What a driver says that gets a signal after Slurm has taken its job and before it has said so."""
+    slurm.say("sleep", "4")
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -146,7 +147,7 @@ def in_child(work: Callable[[], object], after_seconds: float, number: int) -> s
             os.write(writing, said.encode())
             os._exit(0)
     os.close(writing)
-    time.sleep(after_seconds)
+    wait_until(lambda: any(slurm.jobs.values()))
     os.kill(child, number)
     os.waitpid(child, 0)
     with os.fdopen(reading) as answer:
@@ -154,18 +155,16 @@ def in_child(work: Callable[[], object], after_seconds: float, number: int) -> s
 
 
 def test_ctrl_c_while_slurm_answers_waits_for_the_answer(slurm: StandIn, runs: Path) -> None:
-    slurm.say("sleep", "0.8")
     made, document, path = one(runs)
-    assert in_child(lambda: hand_over(made, document, runs), 0.4, signal.SIGINT) == "KeyboardInterrupt"
+    said = signalled_while_slurm_answers(slurm, lambda: hand_over(made, document, runs), signal.SIGINT)
     handed = read_submission(path)
-    assert (handed.scheduler["job"], handed.sending) == ("70", None)
+    assert (said, handed.scheduler["job"], handed.sending) == ("KeyboardInterrupt", "70", None)
     assert left_to_do(runs).under_way == (document.name,)
 
 
 def test_a_driver_that_is_killed_while_slurm_answers_leaves_a_job_that_is_found(slurm: StandIn, runs: Path) -> None:
-    slurm.say("sleep", "0.8")
     made, document, path = one(runs)
-    assert in_child(lambda: hand_over(made, document, runs), 0.4, signal.SIGKILL) == ""
+    assert signalled_while_slurm_answers(slurm, lambda: hand_over(made, document, runs), signal.SIGKILL) == ""
     handed = read_submission(path)
     assert handed.scheduler["job"] is None and handed.sending is not None
     assert left_to_do(runs).under_way == (document.name,)
@@ -178,13 +177,19 @@ def test_a_driver_that_is_killed_while_slurm_answers_leaves_a_job_that_is_found(
 def test_an_answer_that_does_not_come_in_time_is_found_out_later(
     slurm: StandIn, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slurm.say("sleep", "1")
     made, document, _ = one(runs)
-    monkeypatch.setattr(client, "ASK_SECONDS", 0.5)
-    with pytest.raises(Unanswered, match="it may have taken the job all the same"):
-        hand_over(made, document, runs)
-    monkeypatch.undo()
-    monkeypatch.setenv("PATH", f"{slurm.folder}:/usr/bin:/bin")
+    answered = subprocess.run
+
+    def too_late(argv: Any, **given: Any) -> Any:
+        done = answered(argv, **given)
+        if argv[0] != "sbatch" or "--test-only" in argv:
+            return done
+        raise subprocess.TimeoutExpired(argv, given["timeout"])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(client.subprocess, "run", too_late)
+        with pytest.raises(Unanswered, match="it may have taken the job all the same"):
+            hand_over(made, document, runs)
     assert left_to_do(runs).under_way == (document.name,) and len(slurm.jobs) == 1
 
 
@@ -201,7 +206,6 @@ def test_what_a_silent_controller_never_took_is_to_be_done_after_a_while(
     monkeypatch.setattr(SlurmScheduler, "settle_seconds", 0.0)
     assert standing(runs, read_submission(path)).state.word == "not taken"
     slurm.say("refuse", "")
-    monkeypatch.setattr(SlurmScheduler, "settle_seconds", 0.0)
     (again,) = documents(runs, 1)[1]
     (handed,) = hand_over(made, again, runs)
     assert handed.scheduler["job"] == "70" and read_submission(path).sending is None
@@ -266,15 +270,5 @@ def test_only_one_has_its_turn_and_its_folder_goes_when_nothing_is_in_it(runs: P
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join()
     assert inside == [] and not runs.exists()
-
-
-def test_a_submission_that_was_answered_is_written_as_it_always_was(runs: Path) -> None:
-    _, document, path = one(runs)
-    (known,) = document.submissions
-    write_submission(runs, known)
-    assert "sending" not in path.read_text()
-    write_submission(runs, known.model_copy(update={"sending": "ab12"}))
-    assert read_submission(path).sending == "ab12"
-    assert isinstance(Submission.model_validate_json(path.read_text()), Submission)

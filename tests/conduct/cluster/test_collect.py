@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,9 +22,9 @@ from suite.spec.base import UsageError
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest
 from tests.synthetic import as_lines, rank_events, synthetic_manifest
-from tests.timing import within
 
 BEGAN = 1_700_000_000.0
+FORGOTTEN = SchedulerEnd(status=None)
 
 
 def submission(manifest: Manifest) -> Submission:
@@ -39,10 +40,12 @@ def printed(manifest: Manifest, ranks: Sequence[int]) -> list[bytes]:
     return [b"::suite:: " + line for text in texts for line in text.encode().splitlines(keepends=True)]
 
 
-def gathered(manifest: Manifest, end: SchedulerEnd | None = None, **changed: list[bytes]) -> Gathered:
-    """Every node's output, or that which is given for it."""
+def gathered(
+    manifest: Manifest, end: SchedulerEnd | None = None, own: list[bytes] | None = None, **changed: list[bytes]
+) -> Gathered:
+    """Every node's output, or that which is given for it, and the scheduler's own."""
     per_node = manifest.layout.devices_per_node
-    streams = []
+    streams = [] if own is None else [Stream("slurm", own)]
     for node in range(manifest.layout.nodes):
         ranks = tuple(range(node * per_node, (node + 1) * per_node))
         lines = changed.get(f"node_{node}") or printed(manifest, ranks)
@@ -67,12 +70,13 @@ def test_a_run_that_came_back_whole_is_a_bundle_like_any_other(tmp_path: Path, m
     assert (record.status, record.run.launcher, record.run.ranks) == ("ok", "slurm", 4)
     assert (record.run.started, record.run.ended) == (BEGAN, BEGAN + 60)
     assert record.throughput is not None
+    with pytest.raises(UsageError, match="nothing is overwritten"):
+        collect(tmp_path, submission(manifest), gathered(manifest))
 
 
 def test_logs_are_kept_under_the_names_of_their_streams(tmp_path: Path, manifest: Manifest) -> None:
-    back = gathered(manifest, node_1=[b"loading\n", *printed(manifest, (2, 3))])
-    own = Stream("slurm", [b"srun: warning\n"])
-    collected(tmp_path, manifest, Gathered((*back.streams, own), back.end))
+    node_1 = [b"loading\n", *printed(manifest, (2, 3))]
+    collected(tmp_path, manifest, gathered(manifest, own=[b"srun: warning\n"], node_1=node_1))
     logs = tmp_path / manifest.run.id / "logs"
     assert {path.name: path.read_text() for path in logs.iterdir()} == {
         "node-1.log": "loading\n",
@@ -86,24 +90,24 @@ def test_a_node_whose_output_is_lost_makes_a_failed_run_and_not_an_error(tmp_pat
 
 
 def test_a_scheduler_that_has_forgotten_leaves_the_times_to_the_output(tmp_path: Path, manifest: Manifest) -> None:
-    own_events = [
+    own = [
         b'::suite:: {"kind":"batch","time":100}\n',
         b'::suite:: {"kind":"batch_end","exit_code":0,"time":130}\n',
     ]
-    back = gathered(manifest, SchedulerEnd(status=None))
-    record = collected(tmp_path, manifest, Gathered((*back.streams, Stream("slurm", own_events)), back.end))
+    record = collected(tmp_path, manifest, gathered(manifest, FORGOTTEN, own))
     assert (record.status, record.run.started, record.run.ended) == ("ok", 100.0, 130.0)
+
+
+@pytest.mark.parametrize("time", ["1" * 400, "1e999", "NaN", "-5", "true"])
+def test_times_that_no_clock_shows_are_not_taken_from_the_output(tmp_path: Path, manifest: Manifest, time: str) -> None:
+    own = [b'::suite:: {"kind":"batch","time":%s}\n' % time.encode()]
+    record = collected(tmp_path, manifest, gathered(manifest, FORGOTTEN, own))
+    assert (record.status, record.run.started) == ("ok", BEGAN)
 
 
 def test_a_run_that_never_began_is_a_bundle(tmp_path: Path, manifest: Manifest) -> None:
     record = collected(tmp_path, manifest, Gathered((), SchedulerEnd(status="interrupted")))
     assert (record.status, record.run.started) == ("interrupted", BEGAN)
-
-
-def test_what_is_there_is_not_overwritten(tmp_path: Path, manifest: Manifest) -> None:
-    collected(tmp_path, manifest, gathered(manifest))
-    with pytest.raises(UsageError, match="nothing is overwritten"):
-        collect(tmp_path, submission(manifest), gathered(manifest))
 
 
 def test_events_of_another_run_leave_no_bundle(tmp_path: Path, manifest: Manifest) -> None:
@@ -114,25 +118,20 @@ def test_events_of_another_run_leave_no_bundle(tmp_path: Path, manifest: Manifes
     assert not (tmp_path / manifest.run.id).exists()
 
 
-@pytest.mark.alone
-def test_32_ranks_with_ten_thousand_events_are_collected_within_three_seconds(tmp_path: Path) -> None:
-    many = synthetic_manifest(layout=Layout(nodes=4, devices_per_node=8, data=32), warmup=1, iterations=28)
-    back = gathered(many)
-    assert sum(len(list(stream.lines)) for stream in back.streams) > 10_000
-    folders = (tmp_path / str(attempt) for attempt in itertools.count())
-
-    def collect_anew() -> None:
-        assert collect(next(folders), submission(many), back).status == "ok"
-
-    assert within(3.0, collect_anew)
-
-
-@pytest.mark.parametrize("time", ["1" * 400, "1e999", "NaN", "-5", "true"])
-def test_times_that_no_clock_shows_are_not_taken_from_the_output(tmp_path: Path, manifest: Manifest, time: str) -> None:
-    own_events = [b'::suite:: {"kind":"batch","time":%s}\n' % time.encode()]
-    back = gathered(manifest, SchedulerEnd(status=None))
-    record = collected(tmp_path, manifest, Gathered((*back.streams, Stream("slurm", own_events)), back.end))
-    assert (record.status, record.run.started) == ("ok", BEGAN)
+def test_the_work_of_collecting_grows_with_the_events_and_no_faster(tmp_path: Path) -> None:
+    """Counted in calls of functions, for two ranks and for eight of four times as many iterations."""
+    calls_per_event = []
+    for nodes, iterations in ((1, 10), (4, 40)):
+        layout = Layout(nodes=nodes, devices_per_node=2, data=2 * nodes)
+        manifest = synthetic_manifest(layout=layout, iterations=iterations)
+        back, calls = gathered(manifest), itertools.count()
+        sys.setprofile(lambda frame, event, argument, calls=calls: next(calls))
+        try:
+            assert collect(tmp_path, submission(manifest), back).status == "ok"
+        finally:
+            sys.setprofile(None)
+        calls_per_event.append(next(calls) / sum(len(list(stream.lines)) for stream in back.streams))
+    assert calls_per_event[1] < 1.2 * calls_per_event[0]
 
 
 def test_a_rank_that_ends_at_no_time_leaves_a_line_and_no_traceback(tmp_path: Path, manifest: Manifest) -> None:

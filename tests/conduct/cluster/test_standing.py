@@ -77,11 +77,13 @@ def test_a_submission_without_an_answer_is_decided_after_what_its_cluster_may_ta
 ) -> None:
     scheduler = find_scheduler(launcher)
     monkeypatch.setattr(scheduler, "look", lambda submission: SchedulerState(phase="gone", word="Deleted"))
+    sent = {"launcher": launcher, "submitted": 1000.0, "sending": "mark"}
+    unanswered = submission(synthetic_manifest()).model_copy(update=sent)
 
-    def word(ago: float) -> tuple[str, str]:
-        sent = {"launcher": launcher, "submitted": time.time() - ago, "sending": "mark"}
-        state = look(scheduler, submission(synthetic_manifest()).model_copy(update=sent))
+    def word(after: float) -> tuple[str, str]:
+        monkeypatch.setattr(time, "time", lambda: 1000.0 + after)
+        state = look(scheduler, unanswered)
         return state.phase, state.word
 
-    assert word(seconds - 10) == ("pending", "sending")
-    assert word(seconds + 1) == ("gone", "not taken")
+    assert word(seconds - 0.5) == ("pending", "sending")
+    assert word(seconds) == ("gone", "not taken")

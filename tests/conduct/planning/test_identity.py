@@ -41,60 +41,42 @@ def test_the_manner_of_the_start_is_in_the_runs_id_and_not_in_the_manifest() -> 
     assert beside.run.id.endswith("-2-at-once-r1") and "-i" in beside.run.id
 
 
-def test_secrets_and_guards_are_no_part_of_a_measurement() -> None:
+def test_secrets_and_guards_are_no_part_of_a_measurement_and_other_options_values_no_variables() -> None:
     given = {"NCCL_ALGO": "Tree", "HF_TOKEN": "hf_x", "DB_PASSWORD": "x", "SUITE_REQUIRE_IDLE": "1", "A": "1"}
     assert list(measured_with(given).items()) == [("A", "1"), ("NCCL_ALGO", "Tree")]
-
-
-@pytest.mark.parametrize(("name", "option"), [("OMP_NUM_THREADS", "--threads"), ("CUDA_VISIBLE_DEVICES", "--gpu-ids")])
-def test_what_the_manifest_says_otherwise_is_not_taken_as_a_variable(name: str, option: str) -> None:
-    with pytest.raises(UsageError, match=f"{name}: give it by {option}"):
-        measured_with({name: "4"})
+    for name, option in (("OMP_NUM_THREADS", "--threads"), ("CUDA_VISIBLE_DEVICES", "--gpu-ids")):
+        with pytest.raises(UsageError, match=f"{name}: give it by {option}"):
+            measured_with({name: "4"})
 
 
 def test_a_manifest_does_not_give_variables_to_programs_by_itself() -> None:
     """One that somebody else wrote could have them load what it likes."""
     tree = planned(TREE)
     require_same_variables(tree, TREE)
-    with pytest.raises(UsageError, match="its ranks need again: --env NCCL_ALGO=Tree"):
-        require_same_variables(tree, {})
-    with pytest.raises(UsageError, match="--env NCCL_ALGO=Tree"):
-        require_same_variables(tree, {"NCCL_ALGO": "Ring"})
-    with pytest.raises(UsageError, match="measured without --env NCCL_PROTO"):
-        require_same_variables(tree, {**TREE, "NCCL_PROTO": "LL"})
+    for given, words in (
+        ({}, "its ranks need again: --env NCCL_ALGO=Tree"),
+        ({"NCCL_ALGO": "Ring"}, "--env NCCL_ALGO=Tree"),
+        ({**TREE, "NCCL_PROTO": "LL"}, "measured without --env NCCL_PROTO"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            require_same_variables(tree, given)
 
 
-@pytest.fixture
-def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def test_an_image_file_is_known_by_what_it_holds_and_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SUITE_CACHE", str(tmp_path / "cache"))
-    path = tmp_path / "engines.sqsh"
-    path.write_bytes(b"first")
-    return path
-
-
-def test_an_image_file_is_known_by_what_it_holds(image: Path, tmp_path: Path) -> None:
+    image, copy = tmp_path / "engines.sqsh", tmp_path / "copy.sqsh"
+    for path in (image, copy):
+        path.write_bytes(b"first")
     name = content_name(str(image))
-    assert name == f"sha256:{hashlib.sha256(b'first').hexdigest()}"
-    copy = tmp_path / "copy.sqsh"
-    copy.write_bytes(b"first")
-    assert content_name(str(copy)) == name, "wherever it lies"
+    assert name == content_name(str(copy)) == f"sha256:{hashlib.sha256(b'first').hexdigest()}", "wherever it lies"
+    with monkeypatch.context() as patched:
+        patched.setattr(image_file.hashlib, "sha256", lambda: pytest.fail("it is many gigabytes"))
+        assert content_name(str(image)) == name
+        (image_file._place() or image).write_text("no JSON")
+    assert content_name(str(image)) == name, "what was kept is no more than a short cut"
     image.write_bytes(b"built again")
     assert content_name(str(image)) != name
-
-
-def test_an_image_file_is_read_once(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = content_name(str(image))
-    monkeypatch.setattr(image_file.hashlib, "sha256", lambda: pytest.fail("it is many gigabytes"))
-    assert content_name(str(image)) == name
-    (image_file._place() or image).write_text("no JSON")
-    monkeypatch.undo()
-    assert content_name(str(image)) == name, "what was kept is no more than a short cut"
-
-
-def test_a_file_that_is_not_there_has_no_name_and_names_in_registries_are_what_they_are(
-    image: Path, tmp_path: Path
-) -> None:
     with pytest.raises(UsageError, match="no such file or directory; a run is identified by what its image holds"):
         content_name(str(tmp_path / "none.sqsh"))
-    assert content_name("registry.example/suite:1") == "registry.example/suite:1"
-    assert content_name(str(tmp_path)) == str(tmp_path), "an unpacked image"
+    for other in ("registry.example/suite:1", str(tmp_path)):  # in a registry, or unpacked
+        assert content_name(other) == other

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from suite.conduct.planning.machine import Machine, look_at_machine, threads_of_a_full_node
@@ -12,10 +14,8 @@ from suite.theory.memory import memory_floor
 from tests.conduct.requests import STACKS, request, shape
 
 
-def cpu(host_memory_bytes: int | None) -> Machine:
-    return Machine(
-        python="python", device="cpu", max_ranks=2, device_memory_bytes=None, host_memory_bytes=host_memory_bytes
-    )
+def machine(device: str, **changes: Any) -> Machine:
+    return Machine(**{"python": "python", "device": device, "max_ranks": 2, "device_memory_bytes": None, **changes})
 
 
 def test_a_run_that_cannot_fit_a_cpus_memory_is_refused_before_it_takes_the_machine_along() -> None:
@@ -24,53 +24,47 @@ def test_a_run_that_cannot_fit_a_cpus_memory_is_refused_before_it_takes_the_mach
         memory_floor(one.size, one.workload, one.work, one.layout, "fp32").bytes * one.layout.ranks
         for one in plan.manifests
     ]
-    cpu(max(floors)).require_memory(plan.manifests)
+    machine("cpu", host_memory_bytes=max(floors)).require_memory(plan.manifests)
+    machine("cpu", host_memory_bytes=None).require_memory(plan.manifests)  # not known, so nothing is refused
     with pytest.raises(UsageError, match=r"large on 2 ranks needs at least .* GiB of memory, this machine has"):
-        cpu(max(floors) - 1).require_memory(plan.manifests)
+        machine("cpu", host_memory_bytes=max(floors) - 1).require_memory(plan.manifests)
 
 
-def test_where_the_memory_is_not_known_nothing_is_refused() -> None:
-    cpu(None).require_memory(make_plan(request(), STACKS).manifests)
-
-
-def test_this_host_tells_its_memory_for_runs_on_its_cpu() -> None:
-    assert look_at_machine("python", "cpu").host_memory_bytes > 0
+def test_this_host_tells_its_memory_and_one_thread_for_runs_on_its_cpu() -> None:
+    here = look_at_machine("python", "cpu")
+    assert here.host_memory_bytes > 0 and here.threads_per_rank == 1
 
 
 @pytest.mark.parametrize(
-    ("ranks", "threads", "says"),
-    [(3, 1, "3 ranks on 2 cores .* fewer ranks,"), (1, 3, "1 rank of 3 threads each on 2 cores .* ranks or --threads")],
+    ("here", "asked", "says"),
+    [
+        (machine("cpu"), (3, 1), "3 ranks on 2 cores .* fewer ranks,"),
+        (machine("cpu"), (1, 3), "1 rank of 3 threads each on 2 cores .* ranks or --threads"),
+        # what an option takes away is not said to be missing
+        (machine("cuda", max_ranks=1, limited_by="--gpus 1"), (2, 1), "2 ranks need 2 GPUs, --gpus 1 leaves 1$"),
+        (machine("cuda", max_ranks=1), (2, 1), "2 ranks need 2 GPUs, this machine has 1$"),
+    ],
 )
-def test_more_threads_than_a_cpu_has_are_refused_unless_asked_for(ranks: int, threads: int, says: str) -> None:
-    cpu(None).require_room(2, False)
-    cpu(None).require_room(1, False, threads=2)
+def test_more_than_there_is_is_refused_and_on_a_cpu_may_be_asked_for_all_the_same(
+    here: Machine, asked: tuple[int, int], says: str
+) -> None:
+    ranks, threads = asked
+    here.require_room(here.max_ranks, False)
     with pytest.raises(UsageError, match=says):
-        cpu(None).require_room(ranks, False, threads=threads)
-    cpu(None).require_room(ranks, True, threads=threads)
+        here.require_room(ranks, False, threads=threads)
+    if here.device == "cpu":
+        here.require_room(1, False, threads=2)
+        here.require_room(ranks, True, threads=threads)
+
+
+def test_several_nodes_are_refused_with_the_launchers_that_have_them() -> None:
+    with pytest.raises(UsageError, match="32 ranks on 4 nodes need the kubernetes or the slurm launcher"):
+        machine("cuda", max_ranks=64).require_room(32, False, nodes=4)
 
 
 @pytest.mark.parametrize(("cores", "devices", "threads"), [(96, 8, 12), (6, 8, 1), (7, 2, 3), (None, 8, 8), (96, 0, 8)])
 def test_a_rank_on_a_gpu_has_its_share_of_a_full_nodes_cores(cores: int | None, devices: int, threads: int) -> None:
     assert threads_of_a_full_node(cores, devices) == threads
-
-
-def test_a_rank_on_a_cpu_has_one_thread_unless_asked_for() -> None:
-    assert look_at_machine("python", "cpu").threads_per_rank == 1
-
-
-@pytest.mark.parametrize(
-    ("limited_by", "ranks", "says"),
-    [
-        ("--gpus 1", 2, "2 ranks need 2 GPUs, --gpus 1 leaves 1$"),
-        (None, 2, "2 ranks need 2 GPUs, this machine has 1$"),
-    ],
-)
-def test_gpus_that_an_option_takes_away_are_not_said_to_be_missing(
-    limited_by: str | None, ranks: int, says: str
-) -> None:
-    machine = Machine(python="p", device="cuda", max_ranks=1, device_memory_bytes=None, limited_by=limited_by)
-    with pytest.raises(UsageError, match=says):
-        machine.require_room(ranks, False)
 
 
 @pytest.mark.parametrize(
@@ -99,3 +93,14 @@ def test_a_gpu_that_was_asked_for_and_is_not_there_is_told_with_what_to_do(
     assert ("gpu_unavailable" in str(told.value)) is (container is not None)
     assert ("SUITE_DEVICE=cpu" in str(told.value)) is (container is not None)
     assert ("suite doctor" in str(told.value)) is (container is None)
+
+
+def test_a_plan_for_gpus_elsewhere_says_everything_that_is_missing_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = "suite.conduct.planning.machine"
+    monkeypatch.setattr(f"{place}.local_devices", lambda: ())
+    monkeypatch.setattr(f"{place}.stack_versions", lambda python, packages: dict.fromkeys(packages))
+    here = look_at_machine("python", "cuda", planning=True)
+    no_gpu, no_nodes, no_stack = here.lacks(32, 4, ["megatron"])
+    assert (here.max_ranks, here.usual_precision) == (0, "bf16")
+    assert "no NVIDIA" in no_gpu and "slurm" in no_nodes and "megatron-core" in no_stack
+    assert here.found_stacks(["megatron"]) == {"megatron": {}}

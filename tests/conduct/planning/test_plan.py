@@ -21,13 +21,8 @@ def test_the_cross_product_is_complete_and_every_run_is_named_once() -> None:
     rows = Counter((m.backend.name, m.size.name, m.layout.ranks) for m in plan.manifests)
     assert rows == {(b, s, r): 2 for b in ("deepspeed", "megatron") for s in "ab" for r in (1, 2)}
     assert len({manifest.run.id for manifest in plan.manifests}) == 16
-
-
-def test_backends_of_one_row_get_equal_work() -> None:
-    plan = make_plan(request(), STACKS)
-    for ranks in (1, 2):
-        assert len({m.work_hash for m in plan.manifests if m.layout.ranks == ranks}) == 1
-    assert len({m.work_hash for m in plan.manifests}) == 2, "weak scaling: two ranks do twice the work"
+    works = {(m.size.name, m.layout.ranks, m.work_hash) for m in plan.manifests}
+    assert len(works) == 4, "backends of one row get equal work, and two ranks twice that of one"
 
 
 def test_what_is_compared_runs_side_by_side_and_the_second_repeat_runs_backwards() -> None:
@@ -71,7 +66,7 @@ def test_versions_that_cannot_do_the_work_are_refused_before_anything_runs() -> 
     [
         ({"layout": LayoutChoices(tensor=(3,)), "backends": ("megatron",)}, "do not divide into tensor parallel 3"),
         ({"layout": LayoutChoices(pipeline=(2,)), "sizes": (shape(layers=3),), "ranks": (2,)}, "3 layers"),
-        ({"layout": LayoutChoices(tensor=(8,)), "ranks": (8,), "oversize": True}, "4 heads"),
+        ({"layout": LayoutChoices(tensor=(8,)), "ranks": (8,)}, "4 heads"),
         ({"workload": workload(new_tokens=100)}, "108 tokens per sample exceed the 64 positions"),
         ({"workload": workload(trainable_layers=5)}, "5 trainable layers exceed the 2 layers"),
         ({"workload": workload(rollouts=3, optimizer_steps=2)}, "3 rollouts are not divisible"),
@@ -82,7 +77,6 @@ def test_versions_that_cannot_do_the_work_are_refused_before_anything_runs() -> 
     ],
 )
 def test_what_cannot_be_run_is_told_in_one_line(changes: dict, words: str) -> None:
-    changes.pop("oversize", None)
     with pytest.raises(UsageError) as caught:
         make_plan(request(**changes), STACKS)
     assert words in str(caught.value)
@@ -90,7 +84,7 @@ def test_what_cannot_be_run_is_told_in_one_line(changes: dict, words: str) -> No
 
 
 @given(rollouts=st.integers(1, 16), ranks=st.integers(1, 8), micro=st.integers(1, 8), steps=st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40)
 def test_the_work_of_the_replicas_adds_up_to_the_workload(rollouts: int, ranks: int, micro: int, steps: int) -> None:
     wanted = request(
         ranks=(ranks,),

@@ -8,15 +8,18 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from suite.conduct.planning.machine import Machine, look_at_machine
-from suite.conduct.planning.plan import make_joint_plan, make_plan
+from suite.conduct.planning.plan import Plan, make_joint_plan, make_plan
 from suite.conduct.planning.preset import GivenOptions, cross_product, preset_requests, replaced
 from suite.spec.base import UsageError
-from suite.spec.presets import find_preset
+from suite.spec.presets import Preset, find_preset
 
 LADDER, SCRIPT = find_preset("ladder"), find_preset("trlx-ds-chat")
 STACKS = {"deepspeed": {"torch": "2"}, "megatron": {"torch": "2"}, "trlx-nemo": {"torch": "1.14"}}
 LAYOUT = {"zero_stage": (), "tensor": (), "recompute": "none"}
+
+
+def planned(preset: Preset, *backends: str, given: GivenOptions | None = None, **changes: Any) -> Plan:
+    return make_joint_plan(preset_requests(preset, given or GivenOptions(), common(*backends, **changes)), STACKS)
 
 
 def common(*backends: str, **changes: Any) -> dict[str, Any]:
@@ -25,7 +28,7 @@ def common(*backends: str, **changes: Any) -> dict[str, Any]:
 
 
 def test_all_six_sizes_of_the_script_are_one_plan_on_their_own_track() -> None:
-    plan = make_joint_plan(preset_requests(SCRIPT, GivenOptions(), common("trlx-nemo")), STACKS)
+    plan = planned(SCRIPT, "trlx-nemo")
     rows = [
         (m.size.name, m.layout.nodes, m.layout.tensor, m.layout.data, m.work.replica_rollouts) for m in plan.manifests
     ]
@@ -42,9 +45,7 @@ def test_all_six_sizes_of_the_script_are_one_plan_on_their_own_track() -> None:
 
 
 def test_the_ladder_gives_every_backend_the_same_work_at_every_size() -> None:
-    plan = make_joint_plan(
-        preset_requests(LADDER, GivenOptions(), common("deepspeed", "megatron", "trlx-nemo")), STACKS
-    )
+    plan = planned(LADDER, "deepspeed", "megatron", "trlx-nemo")
     assert len(plan.manifests) == 18 and not plan.skipped
     for point in LADDER.points:
         rows = [m for m in plan.manifests if m.size.name == point.size]
@@ -57,7 +58,7 @@ def test_the_ladder_gives_every_backend_the_same_work_at_every_size() -> None:
 
 
 def test_a_preset_on_a_backend_without_tensor_parallelism_leaves_its_degrees_out() -> None:
-    plan = make_joint_plan(preset_requests(SCRIPT, GivenOptions(sizes=("13b-trlx",)), common("deepspeed")), STACKS)
+    plan = planned(SCRIPT, "deepspeed", given=GivenOptions(sizes=("13b-trlx",)))
     assert [(m.layout.tensor, m.work.global_rollouts) for m in plan.manifests] == [(1, 64)]
     assert plan.notes == ()
 
@@ -92,7 +93,7 @@ def test_another_workload_takes_the_place_of_the_presets_work() -> None:
 
 
 def test_deepspeed_chats_step_brings_its_critic_its_adapters_and_its_precision() -> None:
-    plan = make_joint_plan(preset_requests(find_preset("ds-chat-step3"), GivenOptions(), common("deepspeed")), STACKS)
+    plan = planned(find_preset("ds-chat-step3"), "deepspeed")
     rows = [(m.size.name, m.workload.lora_rank, m.layout.zero_stage, m.layout.recompute) for m in plan.manifests]
     assert rows == [
         ("1.3B", None, 2, "none"),
@@ -106,9 +107,8 @@ def test_deepspeed_chats_step_brings_its_critic_its_adapters_and_its_precision()
 
 @pytest.mark.parametrize("backend", ["megatron", "trlx-nemo"])
 def test_a_backend_without_adapters_or_critic_does_not_leave_them_out_silently(backend: str) -> None:
-    requests = preset_requests(find_preset("ds-chat-step3"), GivenOptions(sizes=("13B",)), common(backend))
     with pytest.raises(UsageError, match=f"the {backend} backend has no LoRA adapters.*no separate critic"):
-        make_joint_plan(requests, STACKS)
+        planned(find_preset("ds-chat-step3"), backend, given=GivenOptions(sizes=("13B",)))
 
 
 @pytest.mark.parametrize(
@@ -133,34 +133,6 @@ def test_without_a_preset_the_plan_is_that_of_the_one_request() -> None:
     requests = cross_product(GivenOptions(sizes=("1M",)), common("deepspeed"), "cpu", "bf16")
     assert make_joint_plan(requests, STACKS) == make_plan(requests[0], STACKS)
     assert (requests[0].ranks, requests[0].track, requests[0].workload.name) == ((1,), "equal-config", "cpu")
-
-
-@pytest.fixture
-def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("suite.conduct.planning.machine.local_devices", lambda: ())
-    monkeypatch.setattr(
-        "suite.conduct.planning.machine.stack_versions", lambda python, packages: dict.fromkeys(packages)
-    )
-
-
-@pytest.mark.usefixtures("_no_gpu")
-def test_a_plan_for_gpus_elsewhere_says_everything_that_is_missing_here() -> None:
-    machine = look_at_machine("python", "cuda", planning=True)
-    lacks = machine.lacks(32, 4, ["megatron"])
-    assert (machine.max_ranks, machine.usual_precision) == (0, "bf16")
-    assert [words in line for words, line in zip(("no NVIDIA", "slurm", "megatron-core"), lacks, strict=True)] == [
-        True
-    ] * 3
-    assert machine.found_stacks(["megatron"]) == {"megatron": {}}
-    with pytest.raises(UsageError, match="no NVIDIA driver"):
-        look_at_machine("python", "cuda")
-
-
-def test_several_nodes_are_refused_with_the_launchers_that_have_them() -> None:
-    machine = Machine(python="python", device="cuda", max_ranks=64, device_memory_bytes=None)
-    with pytest.raises(UsageError, match="32 ranks on 4 nodes need the kubernetes or the slurm launcher"):
-        machine.require_room(32, False, nodes=4)
-    machine.require_room(32, False)
 
 
 def test_generation_that_is_asked_for_replaces_a_presets_engine_and_its_sleep() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -15,14 +14,12 @@ from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify
 from suite.conduct.planning.plan import make_plan
 from suite.conduct.planning.request import LayoutChoices, Request
-from suite.conduct.running.ledger import Settings
-from suite.conduct.running.session import run_plan
 from suite.launch.local import LocalLauncher
 from suite.report.reading import read_entries
 from suite.report.text.output import write
 from suite.spec.manifest import Measure
 from tests.conduct.requests import shape, workload
-from tests.conduct.running.test_session import Remembering
+from tests.conduct.sessions import work as run_on
 
 pytestmark = [pytest.mark.ranks, pytest.mark.timeout(400)]
 
@@ -43,8 +40,7 @@ def stacks() -> dict[str, dict[str, str]]:
 
 
 def run(request: Request, root: Path, launcher: LocalLauncher) -> list[Bundle]:
-    plan = make_plan(request, stacks())
-    summary = run_plan(plan, Settings(root=root, python=sys.executable), launcher, Remembering())
+    summary, _ = run_on(make_plan(request, stacks()), root, launcher)
     logs = [path.read_text()[-2000:] for path in sorted(root.glob("*/logs/rank-0.log"))]
     assert not summary.failed, logs
     return find_bundles([root])

@@ -6,8 +6,9 @@ import io
 import json
 import os
 import signal
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,14 +20,15 @@ from suite.bundle.shown_events import is_shown
 from suite.bundle.store import Bundle
 from suite.bundle.verify import verify
 from suite.conduct.planning.plan import Plan, make_plan
-from suite.conduct.running.ledger import Settings
 from suite.conduct.running.progress import LiveView
-from suite.conduct.running.session import Summary, run_plan
-from suite.launch.local import LocalLauncher
+from suite.conduct.running.session import Summary
 from suite.launch.outcome import Failure, Outcome
 from suite.launch.requests import stop_requests
 from tests.conduct.requests import STACKS, request
+from tests.conduct.sessions import work
 from tests.scripted_suite import WORKER
+
+Script = Callable[..., None]
 
 #: Prints these before it is the scripted worker.
 WORKER_WITH = """
@@ -35,12 +37,15 @@ for line in {lines!r}:
     print("::suite:: " + line, flush=True)
 runpy.run_path({worker!r}, run_name="__main__")
 """
-COUNTS = {"samples": 1, "response_tokens": 1}
+
+
+def iteration(prompt_tokens: Any, seconds: float = 1.0) -> dict[str, Any]:
+    counts = {"samples": 1, "response_tokens": 1, "prompt_tokens": prompt_tokens}
+    return {"kind": "iteration", "time": 1.0, "iteration": 0, "seconds": seconds, "counts": counts}
+
+
 NONSENSE = [
-    {"kind": "iteration", "time": 1.0, "iteration": 0, "seconds": 1.0, "counts": {**COUNTS, "prompt_tokens": "many"}},
-    {"kind": "iteration", "time": 1.0, "iteration": 0, "seconds": 1.0, "counts": {**COUNTS, "prompt_tokens": None}},
-    {"kind": "iteration", "time": 1.0, "iteration": 0, "seconds": 1.0, "counts": {**COUNTS, "prompt_tokens": 10**400}},
-    {"kind": "iteration", "time": 1.0, "iteration": 0, "seconds": 5e-324, "counts": {**COUNTS, "prompt_tokens": 1}},
+    *(iteration("many"), iteration(None), iteration(10**400), iteration(1, seconds=5e-324)),
     {"kind": "phase", "phase": ["generate"]},
     {"kind": "start", "time": {}},
     {"kind": "environment", "time": 1.0, "facts": {"a": "\ud800"}},
@@ -53,35 +58,42 @@ def plan() -> Plan:
     return make_plan(request(ranks=(1,), repeats=1, backends=("deepspeed",)), STACKS)
 
 
-def work(
-    plan: Plan, root: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], stream: io.StringIO | None = None
-) -> Summary:
-    script = root.parent / "worker.py"
-    script.write_text(WORKER_WITH.format(lines=lines, worker=WORKER))
-    monkeypatch.setattr("suite.backends.deepspeed.own_worker_argv", lambda m, b: (str(script), m, "--bundle", b))
-    view = LiveView(stream or io.StringIO())
-    return run_plan(plan, Settings(root=root, python=sys.executable), LocalLauncher(), view)
+@pytest.fixture
+def run(plan: Plan, tmp_path: Path, script: Script, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Summary]:
+    """Run the plan; its worker prints these events first, and does as the script says."""
+
+    def call(*events: dict[str, Any], **fields: Any) -> Summary:
+        script(**fields)
+        program = tmp_path / "worker.py"
+        program.write_text(WORKER_WITH.format(lines=list(map(json.dumps, events)), worker=WORKER))
+        monkeypatch.setattr("suite.backends.deepspeed.own_worker_argv", lambda m, b: (str(program), m, "--bundle", b))
+        return work(plan, tmp_path / "runs", view=LiveView(io.StringIO()))[0]
+
+    return call
+
+
+@pytest.fixture
+def bundle(plan: Plan, tmp_path: Path) -> Bundle:
+    return Bundle(tmp_path / "runs" / plan.manifests[0].run.id)
 
 
 def test_events_that_are_none_are_not_shown_and_neither_view_nor_driver_breaks(
-    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Callable[..., Summary], bundle: Bundle
 ) -> None:
-    monkeypatch.setenv("SUITE_SCRIPT", json.dumps({"at": {"iteration": 0, "do": "exit", "phase": "generate"}}))
-    summary = work(plan, tmp_path / "runs", monkeypatch, [json.dumps(event) for event in NONSENSE])
-    assert len(summary.failed) == 1
-    bundle = Bundle(tmp_path / "runs" / plan.manifests[0].run.id)
+    assert len(run(*NONSENSE, at={"iteration": 0, "do": "exit", "phase": "generate"}).failed) == 1
     assert verify(bundle).status == "equal"
     assert bundle.record().failure.evidence[0] == "rank 0 ended with exit code 1"
+    assert not any(map(is_shown, NONSENSE))
 
 
-def test_events_that_are_some_are_shown(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = io.StringIO()
+def test_events_that_are_some_are_shown(
+    run: Callable[..., Summary], bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[dict] = []
     monkeypatch.setattr(LiveView, "event", lambda self, event: seen.append(event))
-    assert work(plan, tmp_path / "runs", monkeypatch, [], stream).measured
-    written = (tmp_path / "runs" / plan.manifests[0].run.id / "events" / "rank-0.jsonl").read_text().splitlines()
+    assert run().measured
+    written = (bundle.path / "events" / "rank-0.jsonl").read_text().splitlines()
     assert seen == [json.loads(line) for line in written]
-    assert not any(map(is_shown, NONSENSE))
 
 
 def test_what_the_driver_writes_of_an_end_is_bounded() -> None:
@@ -95,11 +107,12 @@ def test_what_the_driver_writes_of_an_end_is_bounded() -> None:
 
 @pytest.mark.parametrize("status", ["ok", "interrupted"])
 def test_a_request_to_stop_while_the_record_is_derived_loses_nothing(
-    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str
+    run: Callable[..., Summary], bundle: Bundle, monkeypatch: pytest.MonkeyPatch, status: str
 ) -> None:
     """As a second Ctrl-C does; one that did not stop the run itself still stops the plan."""
+    script = {}
     if status == "interrupted":
-        monkeypatch.setenv("SUITE_SCRIPT", json.dumps({"at": {"iteration": 0, "do": "hang"}}))
+        script = {"at": {"iteration": 0, "do": "hang"}}
         monkeypatch.setattr(LiveView, "event", lambda self, event: os.kill(os.getpid(), signal.SIGINT))
 
     def derive_and_be_stopped(bundle: Bundle, is_over: bool) -> object:
@@ -108,11 +121,10 @@ def test_a_request_to_stop_while_the_record_is_derived_loses_nothing(
 
     monkeypatch.setattr("suite.bundle.derive.derive", derive_and_be_stopped)
     try:
-        work(plan, tmp_path / "runs", monkeypatch, [])
+        run(**script)
         assert status == "interrupted"
     except KeyboardInterrupt:
         assert status == "ok"
-    bundle = Bundle(tmp_path / "runs" / plan.manifests[0].run.id)
     assert bundle.record().status == status
     assert not [path for path in bundle.path.iterdir() if path.name.startswith(".")]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterator
-from functools import partial
+import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,30 +13,18 @@ import pytest
 from suite.bundle.store import Bundle
 from suite.bundle.verify import verify
 from suite.conduct.planning.plan import Plan, make_plan
-from suite.conduct.running.ledger import Settings
 from suite.conduct.running.pursuit import FAILED_IN_A_ROW, Pursuit, compared_with_none
 from suite.conduct.running.reached import Reached, follow, lines
-from suite.conduct.running.session import Summary, run_plan
-from suite.launch.local import LocalLauncher
+from suite.conduct.running.session import Summary
+from suite.launch.job import Job
+from suite.launch.outcome import Failure, Outcome, RunFolder
 from suite.spec.base import UsageError
-from suite.spec.manifest import Run
+from suite.spec.manifest import Manifest, Run
 from suite.spec.stopping import Stopping
 from tests.conduct.requests import STACKS, request
-from tests.conduct.running.test_session import Remembering
-from tests.scripted_suite import WORKER
+from tests.conduct.sessions import Instantly, Remembering, work
 
 LEAST = 3
-
-
-@pytest.fixture(autouse=True)
-def _scripted(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("deepspeed", "megatron"):
-        monkeypatch.setattr(f"suite.backends.{module}.own_worker_argv", lambda m, b: (str(WORKER), m, "--bundle", b))
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    return lambda **fields: monkeypatch.setenv("SUITE_SCRIPT", json.dumps(fields))
 
 
 def rule(**fields: Any) -> Stopping:
@@ -48,98 +35,102 @@ def plan_of(asked: Stopping, **changes: Any) -> Plan:
     return make_plan(request(**{"ranks": (1,), "repeats": asked.least, "stopping": asked, **changes}), STACKS)
 
 
+def noisy(deepspeed: float, megatron: float | None = None, slower: float = 1.0) -> Instantly:
+    """Runs of each backend differ by a log-normal factor of this spread; megatron's are so much slower."""
+    spread = {"deepspeed": deepspeed, "megatron": deepspeed if megatron is None else megatron}
+
+    def seconds(manifest: Manifest) -> float:
+        name = manifest.backend.name
+        factor = random.Random(f"0-{manifest.run.id}").lognormvariate(0, spread[name])
+        return 0.01 * factor * (slower if name == "megatron" else 1.0)
+
+    return Instantly(seconds)
+
+
+class MegatronFails(Instantly):
+    def run(self, job: Job, folder: RunFolder, on_event: object) -> Outcome:
+        if job.name.startswith("deepspeed"):
+            return super().run(job, folder, on_event)
+        return Outcome(status="failed", exit_codes={0: 1}, elapsed_seconds=1.0, failure=Failure(kind="oom_device"))
+
+
 def pursue(
-    plan: Plan, asked: Stopping, root: Path, clock: Iterator[float] | None = None, **settings: Any
+    asked: Stopping, root: Path, launcher: Any, plan: Plan | None = None, **how: Any
 ) -> tuple[Plan, Summary, Reached, Remembering]:
-    seen = Remembering()
-    how = {
-        "settings": Settings(root=root, python=sys.executable, **settings),
-        "launcher": LocalLauncher(),
-        "view": seen,
-    }
-    if clock is not None:
-        how["clock"] = lambda: next(clock)
-    return (*follow(Pursuit(plan.firsts, asked, root, seen), plan, partial(run_plan, **how)), seen)
+    plan, seen = plan or plan_of(asked), Remembering()
+
+    def run(plan: Plan, further: Any) -> Summary:
+        return work(plan, root, launcher, seen, further=further, **how)[0]
+
+    return (*follow(Pursuit(plan.firsts, asked, root, seen), plan, run), seen)
 
 
-def test_rows_take_turns_until_each_interval_is_as_narrow_as_asked(tmp_path: Path, script: Callable[..., None]) -> None:
-    script(run_noise=0.04, of={"megatron": {"run_noise": 0.0}})
+def test_rows_take_turns_until_each_interval_is_as_narrow_as_asked(tmp_path: Path) -> None:
     asked = rule(precision=0.05, most=30)
-    plan, summary, found, seen = pursue(plan_of(asked), asked, tmp_path)
-    noisy, calm = found.rows
+    plan, summary, found, seen = pursue(asked, tmp_path, noisy(0.04, megatron=0.0))
+    wide, calm = found.rows
     assert {row.state for row in found.rows} == {"reached"} and not summary.failed
-    assert calm.attempts < noisy.attempts and noisy.half_width <= 0.05
+    assert calm.attempts < wide.attempts and wide.half_width <= 0.05
     assert seen.ended[:6] == [
         f"{plan.firsts[index].run.id[:-1]}{repeat}"
         for repeat, order in ((1, (0, 1)), (2, (1, 0)), (3, (0, 1)))
         for index in order
     ], "A B, B A, A B"
     assert seen.estimate == len(seen.ended) == found.runs == sum(row.attempts for row in found.rows)
-    assert found.fixed_plan.repeats == noisy.attempts and found.fixed_plan.runs == 2 * noisy.attempts
+    assert found.fixed_plan.repeats == wide.attempts and found.fixed_plan.runs == 2 * wide.attempts
     assert found.fixed_plan.saved_seconds > 0
     manifest = json.loads((tmp_path / plan.firsts[0].run.id / "manifest.json").read_text())
     assert manifest["run"]["stopping"] == asked.model_dump() and "iterations" not in manifest["run"]
-    _, again, same, seen = pursue(plan_of(asked), asked, tmp_path)
+    _, again, same, seen = pursue(asked, tmp_path, noisy(0.04, megatron=0.0))
     assert not seen.ended and len(again.done_before) == found.runs and same == found, "nothing is left to do"
 
 
-def test_a_plan_that_was_cut_off_goes_on_as_if_it_had_not_been(tmp_path: Path, script: Callable[..., None]) -> None:
-    script(run_noise=0.04)
+def test_a_plan_that_was_cut_off_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
     asked = rule(precision=0.06, most=30)
-    _, _, whole, _ = pursue(plan_of(asked), asked, tmp_path / "whole")
+    _, _, whole, _ = pursue(asked, tmp_path / "whole", noisy(0.04))
     ticks = iter(range(0, 10_000, 5))
-    _, summary, cut, _ = pursue(plan_of(asked), asked, tmp_path / "cut", clock=ticks, budget_seconds=60)
+    _, summary, cut, _ = pursue(asked, tmp_path / "cut", noisy(0.04), clock=ticks, budget_seconds=60)
     assert summary.left_by_budget and "budget spent" in {row.state for row in cut.rows}
     assert 0 < cut.runs < whole.runs
-    _, summary, found, _ = pursue(plan_of(asked), asked, tmp_path / "cut")
+    _, summary, found, _ = pursue(asked, tmp_path / "cut", noisy(0.04))
     assert len(summary.done_before) == cut.runs
     assert [(row.attempts, row.half_width) for row in found.rows] == [
         (row.attempts, row.half_width) for row in whole.rows
     ]
 
 
-def test_a_row_that_cannot_get_there_is_told_after_its_least_runs_with_what_it_would_take(
-    tmp_path: Path, script: Callable[..., None]
-) -> None:
-    script(run_noise=0.3, of={"megatron": {"run_noise": 0.0}})
-    asked = rule(precision=0.01)
-    _, _, found, seen = pursue(plan_of(asked), asked, tmp_path)
+def test_a_row_that_cannot_get_there_is_told_after_its_least_runs_with_what_it_would_take(tmp_path: Path) -> None:
+    _, _, found, seen = pursue(rule(precision=0.01), tmp_path, noisy(0.3, megatron=0.0))
     hopeless, calm = found.rows
     assert (hopeless.state, hopeless.attempts, calm.state) == ("out of reach", LEAST, "reached")
     assert hopeless.more_runs > 100 and hopeless.more_seconds > 0
     assert any("out of reach; about" in line and "would do" in line for line in seen.notices)
 
 
-def test_a_row_that_needs_a_bit_too_much_ends_at_the_most_runs(tmp_path: Path, script: Callable[..., None]) -> None:
-    script(run_noise=0.05)
+def test_a_row_that_needs_a_bit_too_much_ends_at_the_most_runs(tmp_path: Path) -> None:
     asked = rule(precision=0.03, most=5)
-    _, _, found, _ = pursue(plan_of(asked, backends=("deepspeed",)), asked, tmp_path)
+    _, _, found, _ = pursue(asked, tmp_path, noisy(0.05), plan_of(asked, backends=("deepspeed",)))
     assert found.rows[0].state in ("at the most", "out of reach") and found.rows[0].attempts <= 5
 
 
-def test_a_row_whose_runs_fail_is_given_up_and_the_others_go_on(tmp_path: Path, script: Callable[..., None]) -> None:
-    script(of={"megatron": {"at": {"iteration": 1, "do": "oom"}}})
-    asked = rule(precision=0.05)
-    _, summary, found, seen = pursue(plan_of(asked), asked, tmp_path)
+def test_a_row_whose_runs_fail_is_given_up_and_the_others_go_on(tmp_path: Path) -> None:
+    launcher = MegatronFails(lambda manifest: 0.01 + manifest.run.repeat * 1e-6)
+    _, summary, found, seen = pursue(rule(precision=0.05), tmp_path, launcher)
     good, bad = found.rows
     assert (good.state, bad.state, bad.attempts, bad.runs) == ("reached", "given up", FAILED_IN_A_ROW, 0)
     assert len(summary.failed) == FAILED_IN_A_ROW and any("2 runs in a row failed" in line for line in seen.notices)
 
 
-def test_two_rows_are_told_apart_as_soon_as_it_is_sure(tmp_path: Path, script: Callable[..., None]) -> None:
-    script(run_noise=0.003, of={"megatron": {"seconds": 0.02}})
-    asked = rule(difference=0.01, most=30)
-    _, _, found, _ = pursue(plan_of(asked), asked, tmp_path)
+def test_two_rows_are_told_apart_as_soon_as_it_is_sure(tmp_path: Path) -> None:
+    _, _, found, _ = pursue(rule(difference=0.01, most=30), tmp_path, noisy(0.003, slower=2.0))
     fast, slow = found.rows
     assert [row.attempts for row in found.rows] == [LEAST, LEAST], "a width of 1 % would take many more"
     assert fast.against is None and slow.against.verdict == "slower" and slow.against.row == fast.name
     assert any("slower than deepspeed" in line for line in lines(found))
 
 
-def test_equal_rows_end_as_equivalent(tmp_path: Path, script: Callable[..., None]) -> None:
-    script(run_noise=0.002)
-    asked = rule(difference=0.05, most=30)
-    _, _, found, _ = pursue(plan_of(asked), asked, tmp_path)
+def test_equal_rows_end_as_equivalent(tmp_path: Path) -> None:
+    _, _, found, _ = pursue(rule(difference=0.05, most=30), tmp_path, noisy(0.002))
     verdicts = [row.against.equivalent for row in found.rows if row.against]
     assert verdicts == [True] and any("equivalent within 5.0 % to" in line for line in lines(found))
 
@@ -154,8 +145,8 @@ def test_later_runs_have_the_iterations_that_spread_and_start_up_ask_for(
     tmp_path: Path, script: Callable[..., None]
 ) -> None:
     script(noise=0.2, setup_seconds=0.1)
-    asked = rule(precision=0.05, most=6, iterations="chosen")
-    plan, _, found, _ = pursue(plan_of(asked), asked, tmp_path)
+    asked = rule(precision=0.05, most=4, iterations="chosen")
+    plan, _, found, _ = pursue(asked, tmp_path, None, plan_of(asked, backends=("deepspeed",)))
     assert {row.iterations for row in found.rows} == {(3, 12)}, "start-up takes far longer than an iteration: the most"
     added = plan.manifests[-1]
     assert (added.measure.iterations, added.run.iterations, added.iterations) == (3, 12, 12)
@@ -174,23 +165,17 @@ def test_a_manifest_without_a_rule_is_written_as_before() -> None:
 
 @pytest.mark.parametrize("counts", [False, True])
 def test_suspect_runs_count_only_where_they_are_asked_for(
-    tmp_path: Path, script: Callable[..., None], monkeypatch: pytest.MonkeyPatch, counts: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counts: bool
 ) -> None:
-    script(run_noise=0.01)
     monkeypatch.setattr("suite.conduct.running.pursuit.is_suspect", lambda record: True)
-    asked = rule(precision=0.1, with_suspect=counts)
-    _, _, found, _ = pursue(plan_of(asked), asked, tmp_path)
+    _, _, found, _ = pursue(rule(precision=0.1, with_suspect=counts), tmp_path, noisy(0.01))
     assert {row.state for row in found.rows} == ({"reached"} if counts else {"given up"})
     assert counts or all("--with-suspect counts them" in row.reason for row in found.rows)
 
 
-def test_before_every_row_has_its_least_runs_none_is_put_off_for_the_budget(
-    tmp_path: Path, script: Callable[..., None]
-) -> None:
-    script(run_noise=0.04, of={"megatron": {"run_noise": 0.0}})
-    asked = rule(precision=0.06, most=30)
-    ticks = iter(range(0, 10_000, 5))
-    _, summary, found, seen = pursue(plan_of(asked), asked, tmp_path, clock=ticks, budget_seconds=30)
+def test_before_every_row_has_its_least_runs_none_is_put_off_for_the_budget(tmp_path: Path) -> None:
+    asked, ticks = rule(precision=0.06, most=30), iter(range(0, 10_000, 5))
+    _, summary, found, seen = pursue(asked, tmp_path, noisy(0.04, megatron=0.0), clock=ticks, budget_seconds=30)
     attempts = [row.attempts for row in found.rows]
     assert summary.left_by_budget and 0 < min(attempts) < LEAST and max(attempts) - min(attempts) <= 1
     assert not [line for line in seen.notices if "come last" in line]

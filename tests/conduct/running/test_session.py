@@ -7,98 +7,60 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from suite.bundle.record import Record
 from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify
 from suite.conduct.planning.plan import Plan, make_plan
-from suite.conduct.running.ledger import Settings
-from suite.conduct.running.session import Summary, run_plan, states
-from suite.launch.local import LocalLauncher
+from suite.conduct.running.session import states
 from suite.spec.base import UsageError
-from suite.spec.manifest import Manifest
+from suite.spec.manifest import Limits, Manifest
+from tests.command import suite
 from tests.conduct.requests import STACKS, request
-from tests.scripted_suite import WORKER
+from tests.conduct.sessions import Remembering, work
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-class Remembering:
-    """A view that remembers."""
-
-    def __init__(self) -> None:
-        self.ended: list[str] = []
-        self.notices: list[str] = []
-        self.kinds: set[str] = set()
-
-    def begin(self, total: int, done: int) -> None:
-        self.total, self.done = total, done
-
-    def planned(self, total: int) -> None:
-        self.estimate = total
-
-    def run_started(self, manifest: Manifest, seconds_left: float | None) -> None:
-        self.left = seconds_left
-
-    def event(self, event: dict) -> None:
-        self.kinds.add(event["kind"])
-
-    def run_ended(self, manifest: Manifest, record: Record) -> None:
-        self.ended.append(manifest.run.id)
-
-    def notice(self, text: str) -> None:
-        self.notices.append(text)
-
-    def end(self) -> None:
-        self.total = 0
+Script = Callable[..., None]
 
 
 @pytest.fixture(autouse=True)
-def _scripted(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("deepspeed", "megatron"):
-        monkeypatch.setattr(f"suite.backends.{module}.own_worker_argv", lambda m, b: (str(WORKER), m, "--bundle", b))
+def _scripted(script: Script) -> None:
+    pass
 
 
-def script(monkeypatch: pytest.MonkeyPatch, **fields: object) -> None:
-    monkeypatch.setenv("SUITE_SCRIPT", json.dumps(fields))
-
-
-def work(plan: Plan, root: Path, **settings: object) -> tuple[Summary, Remembering]:
-    seen = Remembering()
-    return run_plan(plan, Settings(root=root, python=sys.executable, **settings), LocalLauncher(), seen), seen
+def plan_of(**changes: Any) -> Plan:
+    """One run, unless more are asked for."""
+    return make_plan(request(**{"ranks": (1,), "repeats": 1, "backends": ("deepspeed",), **changes}), STACKS)
 
 
 def test_every_run_is_measured_and_a_second_call_does_nothing(tmp_path: Path) -> None:
     plan = make_plan(request(ranks=(1, 2), repeats=1), STACKS)
     summary, seen = work(plan, tmp_path)
-    assert len(summary.measured) == 4 and not summary.failed and seen.kinds >= {"start", "phase", "iteration", "end"}
+    assert len(summary.measured) == 4 and not summary.failed
+    assert {event["kind"] for event in seen.events} >= {"start", "phase", "iteration", "end"}
     bundles = find_bundles([tmp_path])
     assert {bundle.record().status for bundle in bundles} == {"ok"}
     assert {verify(bundle).status for bundle in bundles} == {"equal"}
-    start = time.monotonic()
     again, seen = work(plan, tmp_path)
-    assert len(again.done_before) == 4 and not again.measured and not seen.ended
-    assert time.monotonic() - start < 2
+    assert len(again.done_before) == 4 and not again.measured and not seen.ended and not seen.events
 
 
-def test_a_failed_run_is_a_record_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = make_plan(request(ranks=(1,), repeats=1), STACKS)
-    script(monkeypatch, at={"iteration": 2, "do": "oom"})
+def test_a_failed_run_is_a_record_and_the_rest_goes_on(tmp_path: Path, script: Script) -> None:
+    plan = plan_of(backends=("deepspeed", "megatron"))
+    script(at={"iteration": 2, "do": "oom"})
     summary, _ = work(plan, tmp_path)
     assert len(summary.failed) == 2 and not summary.measured
     record = Bundle(tmp_path / plan.manifests[0].run.id).record()
-    assert (
-        record.status == "failed"
-        and record.failure.kind == "oom_device"
-        and "out of memory" in record.failure.evidence[0]
-    )
-    script(monkeypatch)
+    assert (record.status, record.failure.kind) == ("failed", "oom_device")
+    assert "out of memory" in record.failure.evidence[0]
+    script()
     assert len(work(plan, tmp_path)[0].failed_before) == 2, "a failed run is a result until it is asked for again"
     retried, seen = work(plan, tmp_path, retry_failed=True)
     assert len(retried.measured) == 2 and len(list((tmp_path / "attic").iterdir())) == 2, "nothing is overwritten"
@@ -107,11 +69,11 @@ def test_a_failed_run_is_a_record_and_the_rest_goes_on(tmp_path: Path, monkeypat
 
 @pytest.mark.parametrize("fault", ["", "oom"])
 def test_a_run_that_is_over_and_has_no_record_gets_it_by_the_same_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+    tmp_path: Path, script: Script, fault: str
 ) -> None:
     """A driver that was killed between the end of the run and its record, or found the disk full there."""
-    plan = make_plan(request(ranks=(1,), repeats=1, backends=("deepspeed",)), STACKS)
-    script(monkeypatch, **({"at": {"iteration": 2, "do": fault}} if fault else {}))
+    plan = plan_of()
+    script(**({"at": {"iteration": 2, "do": fault}} if fault else {}))
     work(plan, tmp_path)
     bundle = Bundle(tmp_path / plan.manifests[0].run.id)
     before = bundle.record_text()
@@ -132,7 +94,7 @@ def test_a_folder_that_cannot_be_written_does_not_keep_a_plan_from_being_done(
     def refuse(path: Path, text: str) -> None:
         raise UsageError(f"cannot write {path}")
 
-    plan = make_plan(request(ranks=(1,), repeats=1, backends=("deepspeed",)), STACKS)
+    plan = plan_of()
     work(plan, tmp_path)
     (tmp_path / plan.manifests[0].run.id / "record.json").unlink()
     monkeypatch.setattr("suite.bundle.store.replace_atomically", refuse)
@@ -140,7 +102,7 @@ def test_a_folder_that_cannot_be_written_does_not_keep_a_plan_from_being_done(
 
 
 def test_a_damaged_bundle_is_kept_aside_and_done_again(tmp_path: Path) -> None:
-    plan = make_plan(request(ranks=(1,), repeats=1, backends=("deepspeed",)), STACKS)
+    plan = plan_of()
     work(plan, tmp_path)
     path = tmp_path / plan.manifests[0].run.id
     (path / "manifest.json").write_text('{"schema": "suite/man')
@@ -150,39 +112,27 @@ def test_a_damaged_bundle_is_kept_aside_and_done_again(tmp_path: Path) -> None:
     assert (tmp_path / "attic" / f"{path.name}.1" / "manifest.json").read_text() == '{"schema": "suite/man'
 
 
-def test_a_run_of_another_process_is_left_to_it(tmp_path: Path) -> None:
-    plan = make_plan(request(ranks=(1,), repeats=1, backends=("deepspeed",)), STACKS)
-    bundle = Bundle.create(tmp_path, plan.manifests[0])
-    with bundle.hold():
-        summary, _ = work(plan, tmp_path)
-    assert summary.busy == (bundle.id,) and not summary.measured
-
-
-@pytest.mark.parametrize("moment", ["before it is taken", "as it is taken"])
-def test_a_run_that_another_driver_begins_meanwhile_is_left_to_it_and_the_rest_goes_on(
-    tmp_path: Path, moment: str
-) -> None:
-    plan = make_plan(request(ranks=(1,), repeats=3, backends=("deepspeed",)), STACKS)
+@pytest.mark.parametrize("moment", ["before the plan", "before it is taken", "as it is taken"])
+def test_a_run_of_another_driver_is_left_to_it_and_the_rest_goes_on(tmp_path: Path, moment: str) -> None:
+    plan = plan_of(repeats=3)
     first, second, third = plan.manifests
 
     class Meanwhile(Remembering):
         def run_started(self, manifest: Manifest, seconds_left: float | None) -> None:
-            if manifest == (first if moment == "before it is taken" else second):
+            if (moment, manifest) in (("before it is taken", first), ("as it is taken", second)):
                 others.enter_context(Bundle.begin(tmp_path, second))
 
-    seen = Meanwhile()
     with ExitStack() as others:
-        summary = run_plan(plan, Settings(root=tmp_path, python=sys.executable), LocalLauncher(), seen)
+        if moment == "before the plan":
+            others.enter_context(Bundle.create(tmp_path, second).hold())
+        summary, seen = work(plan, tmp_path, view=Meanwhile())
     assert (summary.measured, summary.busy) == ((first.run.id, third.run.id), (second.run.id,))
     assert seen.notices == [f"{second.run.id} is being run by another process and was left to it"]
 
 
 def test_the_budget_stops_before_a_run_that_would_exceed_it(tmp_path: Path) -> None:
-    plan = make_plan(request(ranks=(1,), repeats=3, backends=("deepspeed",)), STACKS)
     ticks = iter(range(0, 10_000, 40))
-    seen = Remembering()
-    settings = Settings(root=tmp_path, python=sys.executable, budget_seconds=150)
-    summary = run_plan(plan, settings, LocalLauncher(), seen, clock=lambda: next(ticks))
+    summary, seen = work(plan_of(repeats=3), tmp_path, clock=ticks, budget_seconds=150)
     assert len(summary.measured) == 1 and len(summary.left_by_budget) == 2
     assert "budget" in seen.notices[-1]
 
@@ -190,110 +140,85 @@ def test_the_budget_stops_before_a_run_that_would_exceed_it(tmp_path: Path) -> N
 def test_a_results_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("mine")
     with pytest.raises(UsageError, match="cannot write"):
-        work(make_plan(request(ranks=(1,), repeats=1), STACKS), tmp_path / "runs")
+        work(plan_of(), tmp_path / "runs")
     assert (tmp_path / "runs").read_text() == "mine"
 
 
-def drive(root: Path, script: dict, *arguments: str) -> subprocess.Popen:
-    command = [sys.executable, str(ROOT / "tests/scripted_suite.py"), "run", "--size", "1M", "--runs", str(root)]
-    command += ["--backend", "deepspeed", "--device", "cpu", "--repeats", "1", "--ranks", "2", "--iterations", "6"]
-    env = {**os.environ, "SUITE_SCRIPT": json.dumps(script)}
-    return subprocess.Popen(
-        [*command, *arguments], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+HANG = {"at": {"iteration": 4, "do": "hang"}}
 
 
-def wait_for_iteration(root: Path, number: int) -> Bundle:
-    """Wait until both ranks have ended so many iterations and one more."""
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
-        for bundle in find_bundles([root]) if root.exists() else ():
-            events = [path.read_text() for path in (bundle.path / "events").glob("rank-*.jsonl")]
-            if len(events) == 2 and min(text.count('"kind": "iteration"') for text in events) > number:
-                return bundle
-        time.sleep(0.02)
-    raise AssertionError("the run never got there")
+def ranks_in_their_fifth_iteration(root: Path) -> list[int]:
+    """Both ranks' processes once neither does anything any more; empty before."""
+    texts = [path.read_text() for path in sorted(root.glob("*/events/rank-*.jsonl"))]
+    if len(texts) < 2 or min(text.count('"kind": "iteration"') for text in texts) < 4:
+        return []
+    return [json.loads(text.splitlines()[0])["pid"] for text in texts]
 
 
-def ranks_of(bundle: Bundle) -> list[int]:
-    found = []
-    for path in sorted((bundle.path / "events").glob("rank-*.jsonl")):
-        found.append(json.loads(path.read_text().splitlines()[0])["pid"])
-    return found
+def wait_until_gone(pids: list[int]) -> None:
+    def alive() -> list[int]:
+        return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]
+
+    wait_until(lambda: not alive(), told=alive)
 
 
-def all_gone(pids: list[int]) -> bool:
-    end = time.monotonic() + 10
-    while time.monotonic() < end:
-        alive = [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]
-        if not alive:
-            return True
-        time.sleep(0.05)
-    return False
+RUN = ("run", "--size", "1M", "--backend", "deepspeed", "--device", "cpu", "--repeats", "1", "--ranks", "2")
 
 
-SLOW = {"seconds": 0.2, "sleep": True}
-
-
-def test_kill_9_of_the_driver_leaves_an_interrupted_record_and_resume_completes_it(tmp_path: Path) -> None:
-    root = tmp_path / "runs"
-    driver = drive(root, SLOW)
-    bundle = wait_for_iteration(root, 3)
-    ranks = ranks_of(bundle)
-    driver.send_signal(signal.SIGKILL)
-    driver.communicate(timeout=10)
-    assert all_gone(ranks), "no rank outlives its driver"
-    report = subprocess.run(
-        [sys.executable, "-m", "suite", "report", str(root), "--json"], capture_output=True, text=True, cwd=ROOT
-    )
-    assert report.returncode == 0, report.stderr
-    driver = drive(root, {})
-    output = driver.communicate(timeout=60)[0]
-    assert driver.returncode == 0 and "interrupted" in output
-    kept = Bundle(root / "attic" / f"{bundle.id}.1").record()
-    assert kept.status == "interrupted" and len(kept.iterations.seconds) >= 3
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_driver_that_is_stopped_leaves_an_interrupted_record_and_no_rank_and_the_same_command_completes_it(
+    tmp_path: Path, script: Script, number: signal.Signals
+) -> None:
+    runs = tmp_path / "runs"
+    words = (*RUN, "--iterations", "6", "--runs", str(runs))
+    command = [sys.executable, str(ROOT / "tests/scripted_suite.py"), *words]
+    env = {**os.environ, "SUITE_SCRIPT": json.dumps(HANG)}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as driver:
+        ranks = wait_until(lambda: ranks_in_their_fifth_iteration(runs))
+        driver.send_signal(number)
+        output = driver.communicate()[0]
+    assert "Traceback" not in output
+    wait_until_gone(ranks)
+    (bundle,) = find_bundles([runs])
+    if number == signal.SIGINT:
+        assert driver.returncode == 130 and bundle.record().status == "interrupted"
+    assert suite("report", runs, "--json").exit_code == 0
+    done = suite(*words)
+    assert done.exit_code == 0 and "interrupted" in done.output
+    kept = Bundle(runs / "attic" / f"{bundle.id}.1").record()
+    assert (kept.status, len(kept.iterations.seconds)) == ("interrupted", 4), "all that was measured is kept"
     assert Bundle(bundle.path).record().status == "ok"
 
 
-def test_ctrl_c_stops_the_ranks_and_keeps_what_was_measured(tmp_path: Path) -> None:
-    root = tmp_path / "runs"
-    driver = drive(root, SLOW)
-    bundle = wait_for_iteration(root, 3)
-    ranks = ranks_of(bundle)
-    driver.send_signal(signal.SIGINT)
-    output = driver.communicate(timeout=30)[0]
-    assert driver.returncode == 130 and "Traceback" not in output
-    assert all_gone(ranks)
-    assert bundle.record().status == "interrupted" and len(bundle.record().iterations.seconds) >= 3
+def test_kill_9_of_a_rank_fails_its_run_with_proof_and_leaves_nothing_behind(
+    tmp_path: Path, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("suite.launch.supervise.oom_kills", lambda: None)  # what else the machine kills is not ours
+    ranks: list[int] = []
 
+    class Killing(Remembering):
+        def event(self, event: dict[str, Any]) -> None:
+            if event["kind"] == "iteration" and event["iteration"] == 3:
+                ranks.extend(wait_until(lambda: ranks_in_their_fifth_iteration(tmp_path)))
+                os.kill(ranks[1], signal.SIGKILL)
 
-@pytest.mark.alone
-def test_kill_9_of_a_rank_fails_its_run_with_proof_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    root = tmp_path / "runs"
-    driver = drive(root, SLOW)
-    bundle = wait_for_iteration(root, 3)
-    ranks = ranks_of(bundle)
-    os.kill(ranks[1], signal.SIGKILL)
-    output = driver.communicate(timeout=30)[0]
-    assert driver.returncode == 1, output
-    assert all_gone(ranks)
-    record = bundle.record()
+    script(**HANG)
+    plan = plan_of(ranks=(2,), measure=request().measure.model_copy(update={"iterations": 6}))
+    assert work(plan, tmp_path, view=Killing())[0].failed
+    wait_until_gone(ranks)
+    record = find_bundles([tmp_path])[0].record()
     assert record.status == "failed" and record.failure.kind == "rank_lost"
     assert any("rank 1" in line and "SIGKILL" in line for line in record.failure.evidence)
-    assert len(record.iterations.seconds) >= 3, "at most the iteration it was in is lost"
+    assert len(record.iterations.seconds) == 4, "at most the iteration it was in is lost"
 
 
-def test_a_silent_run_is_a_hang(tmp_path: Path) -> None:
-    root = tmp_path / "runs"
-    driver = drive(root, {"at": {"iteration": 3, "do": "hang"}}, "--silence", "1s")
-    output = driver.communicate(timeout=60)[0]
-    assert driver.returncode == 1, output
-    record = find_bundles([root])[0].record()
-    assert record.failure.kind == "hang" and record.failure.evidence
-
-
-def test_a_run_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
-    root = tmp_path / "runs"
-    driver = drive(root, {"seconds": 0.5, "sleep": True}, "--timeout", "2s")
-    assert driver.communicate(timeout=60) and driver.returncode == 1
-    assert find_bundles([root])[0].record().failure.kind == "timeout"
+@pytest.mark.parametrize(
+    ("limit", "kind"), [({"silence_seconds": 1.0}, "hang"), ({"run_seconds": 1.0}, "timeout")], ids=["hang", "timeout"]
+)
+def test_a_run_that_is_silent_or_takes_too_long_is_given_up(
+    tmp_path: Path, script: Script, limit: dict[str, float], kind: str
+) -> None:
+    script(at={"iteration": 1, "do": "hang"})
+    assert work(plan_of(ranks=(2,), limits=Limits(**limit)), tmp_path)[0].failed
+    record = find_bundles([tmp_path])[0].record()
+    assert record.failure.kind == kind and record.failure.evidence

@@ -38,6 +38,7 @@ def submission(repeat: int = 1, submitted: float | None = None) -> Submission:
 
 
 def test_what_is_written_is_read_again_and_may_be_replaced(tmp_path: Path) -> None:
+    assert list(submissions(tmp_path / "nowhere")) == []
     path = write_submission(tmp_path / "runs", submission())
     assert read_submission(path) == submission()
     later = submission(submitted=5.0).with_scheduler(job="13")
@@ -50,10 +51,6 @@ def test_the_oldest_comes_first(tmp_path: Path) -> None:
     for repeat, moment in ((1, 30.0), (2, 10.0), (3, 20.0)):
         write_submission(tmp_path, submission(repeat, moment))
     assert [each.submitted for each in submissions(tmp_path)] == [10.0, 20.0, 30.0]
-
-
-def test_a_folder_from_which_nothing_was_handed_over_has_none(tmp_path: Path) -> None:
-    assert list(submissions(tmp_path / "nowhere")) == []
 
 
 def test_taking_one_back_leaves_nothing_but_what_is_others(tmp_path: Path) -> None:
@@ -76,14 +73,6 @@ def test_a_damaged_one_is_one_line(tmp_path: Path, text: str) -> None:
         read_submission(path)
 
 
-def test_a_pipe_in_its_place_keeps_nobody_waiting(tmp_path: Path) -> None:
-    path = submission_path(tmp_path, "run")
-    path.parent.mkdir()
-    os.mkfifo(path)
-    with pytest.raises(UsageError, match="is not a regular file"):
-        list(submissions(tmp_path))
-
-
 def edited(root: Path, change: Callable[[dict[str, Any]], object]) -> Path:
     """The file of a submission with something else in it."""
     path = write_submission(root, submission())
@@ -97,9 +86,8 @@ def edited(root: Path, change: Callable[[dict[str, Any]], object]) -> Path:
 @pytest.mark.parametrize("where", ["manifest", "job"])
 def test_one_that_is_of_another_run_is_refused_in_printable_words(tmp_path: Path, run_id: str, where: str) -> None:
     def change(body: dict[str, Any]) -> None:
-        (body["manifest"]["run"] if where == "manifest" else body["job"])["id" if where == "manifest" else "name"] = (
-            run_id
-        )
+        part, name = (body["manifest"]["run"], "id") if where == "manifest" else (body["job"], "name")
+        part[name] = run_id
 
     path = edited(tmp_path, change)
     with pytest.raises(UsageError, match="is no submission") as caught:
@@ -124,7 +112,7 @@ def test_its_output_lies_beside_it_wherever_it_says(tmp_path: Path) -> None:
             read_submission(edited(tmp_path, lambda body, place=place: body["engine"].update(output=place)))
 
 
-def test_a_link_and_a_file_without_end_are_not_read(tmp_path: Path) -> None:
+def test_a_link_a_pipe_and_a_file_without_end_are_not_read(tmp_path: Path) -> None:
     path = write_submission(tmp_path, submission())
     with path.open("r+b") as file:
         file.truncate(3 << 30)
@@ -133,6 +121,10 @@ def test_a_link_and_a_file_without_end_are_not_read(tmp_path: Path) -> None:
     path.unlink()
     path.symlink_to("/dev/zero")
     with pytest.raises(UsageError, match="is a symbolic link"):
+        list(submissions(tmp_path))
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(UsageError, match="is not a regular file"):
         list(submissions(tmp_path))
 
 
@@ -143,12 +135,9 @@ def test_its_manifest_has_no_file_read(tmp_path: Path) -> None:
         read_submission(path)
 
 
-def test_an_unknown_run_is_one_line_that_names_the_folder(tmp_path: Path) -> None:
+def test_what_cannot_be_read_or_written_is_one_line_that_names_the_folder(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="run was not submitted from"):
         read_submission(submission_path(tmp_path, "run"))
-
-
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file")
     with pytest.raises(UsageError, match="cannot write"):
         write_submission(tmp_path / "runs", submission())

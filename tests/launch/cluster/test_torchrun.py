@@ -28,60 +28,55 @@ def test_torchrun_starts_the_jobs_own_command_under_its_own_interpreter() -> Non
     )
 
 
-def test_torchrun_reads_its_options_so(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.slow
+def test_torchrun_reads_its_options_so() -> None:
     run = pytest.importorskip("torch.distributed.run")
-    options = run.parse_args(list(torchrun_argv(JOB, MEETING)[3:]))
+    options = run.parse_args(list(torchrun_argv(JOB, MEETING, "/here")[3:]))
     assert (options.nnodes, options.nproc_per_node, options.node_rank, options.max_restarts) == ("4", "8", 2, 0)
     assert (options.rdzv_backend, options.master_addr, options.master_port) == ("static", "10.0.0.1", 29500)
     assert (options.module, options.training_script) == (True, "suite.worker")
+    assert options.log_dir == "/here"
     assert options.training_script_args == ["m.json", "--bundle", "."]
 
 
 def test_a_rank_of_its_own_gets_what_torchrun_would_set() -> None:
     variables = rank_variables(JOB, RankNumbers(rank="17", local_rank="1", node_rank="2"), MEETING)
-    assert variables == {
-        "RANK": "17",
-        "WORLD_SIZE": "32",
-        "LOCAL_RANK": "1",
-        "LOCAL_WORLD_SIZE": "8",
-        "GROUP_RANK": "2",
-        "MASTER_ADDR": "10.0.0.1",
-        "MASTER_PORT": "29500",
-    }
+    numbers = {"RANK": "17", "WORLD_SIZE": "32", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "8", "GROUP_RANK": "2"}
+    assert variables == {**numbers, "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
 
 
-def test_the_table_of_failures_names_ranks_codes_and_the_first() -> None:
-    table = """
+TABLE = """
 torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
-============================================================
 suite.worker FAILED
-------------------------------------------------------------
 Failures:
 [1]:
   time      : 2026-11-21_13:02:00
   rank      : 2 (local_rank: 0)
   exitcode  : -15 (pid: 9322)
-------------------------------------------------------------
 Root Cause (first observed failure):
 [0]:
   time      : 2026-11-21_13:02:00
   rank      : 3 (local_rank: 1)
   exitcode  : -9 (pid: 9323)
-============================================================
 """
-    failed = failed_ranks(table.encode().splitlines(keepends=True))
+
+
+def test_the_table_of_failures_names_ranks_codes_and_the_first() -> None:
+    failed = failed_ranks(TABLE.encode().splitlines(keepends=True))
     assert {rank: (row.exit_code, row.is_first) for rank, row in failed.items()} == {2: (-15, False), 3: (-9, True)}
 
 
-@pytest.mark.parametrize("text", ["", "exitcode  : 1 (pid: 3)", "rank: 3", shlex.join(JOB.argv)])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "exitcode  : 1 (pid: 3)", "rank: 3", shlex.join(JOB.argv)),
+        f"rank : {'9' * 5000} (local_rank: 0)\nexitcode : {'9' * 5000}",
+        f"rank : 1 (local_rank: 0)\nexitcode : {'9' * 5000}",
+    ],
+    ids=["nothing", "no rank", "no table", "a command", "no rank's number", "no code's number"],
+)
 def test_what_is_no_table_tells_nothing(text: str) -> None:
-    assert failed_ranks([text.encode()]) == {}
-
-
-def test_numbers_of_thousands_of_digits_are_no_ranks() -> None:
-    many = b"9" * 5000
-    assert failed_ranks([b"rank : " + many + b" (local_rank: 0)", b"exitcode : " + many]) == {}
-    assert failed_ranks([b"rank : 1 (local_rank: 0)", b"exitcode : " + many]) == {}
+    assert failed_ranks(text.encode().splitlines()) == {}
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import tarfile
+import tempfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suite.launch.docker import copying
@@ -46,15 +48,8 @@ def test_the_ranks_files_come_as_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "events/driver.jsonl",
-        "events/../../rank-0.jsonl",
-        "../events/rank-0.jsonl",
-        "/events/rank-0.jsonl",
-        "events/rank-0.jsonl/x",
-        "logs/rank-0.log",
-        "logs/container.log",
-        "events/rank-0.sh",
-        "events/rank--1.jsonl",
+        *("events/driver.jsonl", "events/../../rank-0.jsonl", "../events/rank-0.jsonl", "/events/rank-0.jsonl"),
+        *("events/rank-0.jsonl/x", "logs/rank-0.log", "logs/container.log", "events/rank-0.sh", "events/rank--1.jsonl"),
         "manifest.json",
     ],
 )
@@ -89,10 +84,9 @@ def test_a_container_cannot_fill_the_disk(tmp_path: Path, monkeypatch: pytest.Mo
         taken(archive(*((f"events/rank-{rank}.jsonl", b"") for rank in range(3))), tmp_path)
 
 
+@settings(max_examples=40)
 @given(st.binary(max_size=2000), st.integers(1, 900))
 def test_any_bytes_give_nothing_or_an_error_that_is_told(data: bytes, piece: int) -> None:
-    import tempfile
-
     with tempfile.TemporaryDirectory() as name:
         try:
             assert taken(data, Path(name), piece=piece) == {}
@@ -102,20 +96,11 @@ def test_any_bytes_give_nothing_or_an_error_that_is_told(data: bytes, piece: int
 
 def test_what_is_put_in_belongs_to_the_runs_user(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{}")
-    put: list[tuple[str, bytes]] = []
-
-    class Api:
-        def put_archive(self, container: str, path: str, data: bytes) -> None:
-            put.append((path, data))
-
-    put_bundle(Api(), "c", "a-run", tmp_path, "12:34")
-    ((path, data),) = put
+    api = Mock()
+    put_bundle(api, "c", "a-run", tmp_path, "12:34")
+    ((_, path, data),) = (call.args for call in api.put_archive.call_args_list)
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
-        entries = {entry.name: (entry.uid, entry.gid, entry.isdir()) for entry in tar}
+        entries = {entry.name.removeprefix("a-run"): (entry.uid, entry.gid, entry.isdir()) for entry in tar}
     assert path == "/work/runs"
-    assert entries == {
-        "a-run": (12, 34, True),
-        "a-run/events": (12, 34, True),
-        "a-run/logs": (12, 34, True),
-        "a-run/manifest.json": (12, 34, False),
-    }
+    folders = dict.fromkeys(("", "/events", "/logs"), (12, 34, True))
+    assert entries == {**folders, "/manifest.json": (12, 34, False)}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -40,6 +41,7 @@ jobs = st.builds(
 accesses = st.sampled_from(["nvidia", "cdi"])
 
 
+@settings(max_examples=40)
 @given(jobs, accesses)
 def test_a_container_may_do_what_its_work_needs_and_no_more(job: Job, access: str) -> None:
     document = container_document(job, DockerSettings(), RuntimeRules("1000:100", access))
@@ -50,13 +52,12 @@ def test_a_container_may_do_what_its_work_needs_and_no_more(job: Job, access: st
     assert host["Tmpfs"] == {"/tmp": "exec,mode=1777"} and host["AutoRemove"] is False
     assert host["LogConfig"]["Type"] == "json-file" and document["Healthcheck"] == {"Test": ["NONE"]}
     json.dumps(document, allow_nan=False)
+    each = job.limits.memory_bytes
+    total = None if each is None else each * job.ranks_per_node
+    assert (host.get("Memory"), host.get("MemorySwap")) == (total, total), "of all ranks together, and no swap"
 
 
-def test_a_runtime_that_labels_containers_lets_them_reach_the_bundle_and_the_gpus() -> None:
-    host = container_document(job(), DockerSettings(), RuntimeRules("1000:100", selinux=True))["HostConfig"]
-    assert host["SecurityOpt"] == ["no-new-privileges", "label=disable"]
-
-
+@settings(max_examples=40)
 @given(jobs, accesses)
 def test_gpus_are_asked_for_by_ids_or_by_count_and_never_by_both(job: Job, access: str) -> None:
     document = container_document(job, DockerSettings(), RuntimeRules("0:0", access))
@@ -80,6 +81,7 @@ def test_gpus_are_asked_for_by_ids_or_by_count_and_never_by_both(job: Job, acces
         assert wanted["Capabilities"] == [["gpu"]] and ("Count" in wanted) != ("DeviceIDs" in wanted)
 
 
+@settings(max_examples=40)
 @given(jobs)
 def test_the_node_reads_the_job_that_was_written(job: Job) -> None:
     document = container_document(job, DockerSettings(), RuntimeRules("0:0"))
@@ -93,49 +95,36 @@ def test_the_node_reads_the_job_that_was_written(job: Job) -> None:
     assert variables.items() >= job.env.items() and "HOME" in variables
 
 
-@given(jobs)
-def test_memory_is_limited_for_all_ranks_together_and_without_swap(job: Job) -> None:
-    host = container_document(job, DockerSettings(), RuntimeRules("0:0"))["HostConfig"]
-    each = job.limits.memory_bytes
-    total = None if each is None else each * job.ranks_per_node
-    assert (host.get("Memory"), host.get("MemorySwap")) == (total, total)
-
-
 def job(**changes: object) -> Job:
     body = {"name": "a-run", "argv": ("python",), "image": "sha256:1", "ranks_per_node": 2, "devices": ("0", "1")}
     return Job.model_validate({**body, **changes})
 
 
+def host_of(rules: RuntimeRules, own: DockerSettings | None = None, **changes: object) -> dict[str, Any]:
+    return container_document(job(**changes), own or DockerSettings(), rules)["HostConfig"]
+
+
 def test_what_the_user_sets_takes_the_place_of_the_usual() -> None:
-    settings = DockerSettings(
-        shm_bytes=1 << 30, ipc="host", ulimits={"memlock": 1 << 23, "nofile": 4096}, cpuset="0-3", network="host"
-    )
-    host = container_document(job(), settings, RuntimeRules("0:0", remapped=True))["HostConfig"]
-    assert (host["ShmSize"], host["IpcMode"], host["CpusetCpus"], host["NetworkMode"]) == (
-        1 << 30,
-        "host",
-        "0-3",
-        "host",
-    )
-    assert {entry["Name"]: entry["Soft"] for entry in host["Ulimits"]} == {
-        "memlock": 1 << 23,
-        "nofile": 4096,
-        "stack": 64 << 20,
-    }
+    ulimits = {"memlock": 1 << 23, "nofile": 4096}
+    own = DockerSettings(shm_bytes=1 << 30, ipc="host", ulimits=ulimits, cpuset="0-3", network="host")
+    host = host_of(RuntimeRules("0:0", remapped=True), own)
+    assert (host["ShmSize"], host["IpcMode"], host["CpusetCpus"]) == (1 << 30, "host", "0-3")
+    assert host["NetworkMode"] == "host"
+    assert {entry["Name"]: entry["Soft"] for entry in host["Ulimits"]} == {**ulimits, "stack": 64 << 20}
     assert host["UsernsMode"] == "host", "results belong to the caller, not to a mapped user"
+
+
+def test_a_runtime_that_labels_containers_lets_them_reach_the_bundle_and_the_gpus() -> None:
+    labelled = host_of(RuntimeRules("1000:100", selinux=True))
+    assert labelled["SecurityOpt"] == ["no-new-privileges", "label=disable"]
 
 
 def test_the_bundle_is_shared_or_takes_a_volume_of_its_own() -> None:
     mounts = (Mount(source="/data/runs/a-run", target="/work/runs/a-run", read_only=False),)
-    labels = {"suite.run": "a-run"}
-    shared = container_document(job(mounts=mounts, labels=labels), DockerSettings(), RuntimeRules("0:0"))
-    assert shared["HostConfig"]["Mounts"] == [
-        {"Type": "bind", "Source": "/data/runs/a-run", "Target": "/work/runs/a-run", "ReadOnly": False}
-    ]
-    copied = container_document(
-        job(mounts=mounts, labels=labels), DockerSettings(), RuntimeRules("0:0", volume="a-run-1")
-    )
-    assert copied["HostConfig"]["Mounts"] == [{"Type": "volume", "Source": "a-run-1", "Target": "/work/runs"}]
+    bound = {"Type": "bind", "Source": "/data/runs/a-run", "Target": "/work/runs/a-run", "ReadOnly": False}
+    volume = {"Type": "volume", "Source": "a-run-1", "Target": "/work/runs"}
+    assert host_of(RuntimeRules("0:0"), mounts=mounts)["Mounts"] == [bound]
+    assert host_of(RuntimeRules("0:0", volume="a-run-1"), mounts=mounts)["Mounts"] == [volume]
 
 
 def test_all_gpus_are_asked_for_in_each_ways_own_words() -> None:
@@ -145,7 +134,7 @@ def test_all_gpus_are_asked_for_in_each_ways_own_words() -> None:
 
 def test_several_nodes_are_sent_to_the_launchers_that_have_them() -> None:
     with pytest.raises(UsageError, match=r"the docker launcher runs one node, not 2; .*Kubernetes or Slurm"):
-        container_document(job(nodes=2), DockerSettings(), RuntimeRules("0:0"))
+        host_of(RuntimeRules("0:0"), nodes=2)
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
+import re
 import stat
 import sys
-import tarfile
 from pathlib import Path
 
-import docker
 import pytest
 
 from suite.launch.docker.connection import Runtime as Connected
@@ -48,8 +46,6 @@ print(json.dumps({
     "init": open("/proc/1/comm").read().strip(), "devices": os.environ["SUITE_DEVICES"],
     "visible": os.environ.get("NVIDIA_VISIBLE_DEVICES"),
     "nvidia": sorted(name for name in os.listdir("/dev") if name[:6] == "nvidia" and name[6:].isdigit()),
-    "memory": [open(path).read().strip() for path in ("/sys/fs/cgroup/memory/memory.limit_in_bytes",
-               "/sys/fs/cgroup/memory.max") if os.path.exists(path)], "hosts": sorted(os.listdir("/sys/class/net")),
 }))
 event("end", status="ok")
 """
@@ -106,20 +102,32 @@ def test_a_limit_that_the_runtime_may_not_raise_comes_with_the_way_round_it(
     assert failure.kind == "config" and "--ulimit memlock=8388608" in failure.evidence[1]
 
 
-def test_a_gpu_that_does_not_exist_is_named_in_the_runtimes_words(connected: Connected, tmp_path: Path) -> None:
-    launched = launcher(connected, ulimits=MEMLOCK)
-    failure = failure_of(run_container(launched, tmp_path, LOOK, devices=("99",)))
-    assert failure.kind == "gpu_unavailable"
-    assert failure.evidence[0] == "nvidia-container-cli: device error: 99: unknown device"
+PHASE = 'event("start")\nevent("phase", phase="train", iteration=1)\n'
+ELSEWHERE = {"source": "/nowhere", "target": "/work/runs/Scripted-1M-n1-r1", "read_only": False}
 
 
-def test_host_memory_out_is_not_taken_for_a_kill(connected: Connected, tmp_path: Path) -> None:
-    script = 'event("start")\nevent("phase", phase="train", iteration=3)\nx = b"x" * (1 << 30)'
-    failure = failure_of(run_container(launcher(connected), tmp_path, script, memory_bytes=200 << 20))
-    assert (failure.kind, failure.phase, failure.iteration) == ("oom_host", "train", 3)
+@pytest.mark.parametrize(
+    ("kind", "words", "script", "settings", "job"),
+    [
+        ("oom_host", "rank 0 ended by SIGKILL|MemoryError", PHASE + 'x = b"x" * (1 << 30)', {}, {"memory_bytes": 200 << 20}),
+        ("disk_full", "No space left", 'open("/dev/shm/x", "wb").write(b"x" * (1 << 24))', {"shm_bytes": 1 << 20}, {}),
+        ("gpu_unavailable", "device error: 99: unknown device", LOOK, {"ulimits": MEMLOCK}, {"devices": ("99",)}),
+        ("image_missing", "o such image", "", {}, {"image": "sha256:" + "0" * 64}),
+        ("config", "--copy-back", "", {}, {"mounts": (ELSEWHERE,)}),
+        ("timeout", "the run took longer than its limit of 0.5 s", "time.sleep(600)", {}, {"run_seconds": 0.5}),
+    ],
+    ids=["memory", "disk", "no such GPU", "no image", "a folder that it does not see", "too long"],
+)
+def test_why_a_container_fails_is_told_in_the_runtimes_words_and_ours(
+    connected: Connected, tmp_path: Path, kind: str, words: str, script: str, settings: dict, job: dict
+) -> None:
+    failure = failure_of(run_container(launcher(connected, **settings), tmp_path, script, **job))
+    assert failure.kind == kind and re.search(words, "\n".join(failure.evidence))
+    if "phase" in script:
+        assert (failure.phase, failure.iteration) == ("train", 1)
 
 
-WAIT = 'event("start", pid=os.getpid())\nevent("phase", phase="train", iteration=1)\ntime.sleep(60)'
+WAIT = f"{PHASE}time.sleep(600)"
 
 
 def container_of(runtime: Runtime) -> str:
@@ -149,34 +157,13 @@ def test_what_others_do_to_a_container_is_a_lost_run_with_its_last_phase(
     assert failure.evidence[0].startswith(evidence)
 
 
-def test_a_run_over_its_time_and_a_silent_one_are_ended_inside(connected: Connected, tmp_path: Path) -> None:
-    (tmp_path / "late").mkdir()
-    (tmp_path / "silent").mkdir()
-    late = failure_of(run_container(launcher(connected), tmp_path / "late", WAIT, run_seconds=0.5))
-    assert (late.kind, late.evidence) == ("timeout", ("the run took longer than its limit of 0.5 s",))
-    hang = "import faulthandler\nfaulthandler.register(signal.SIGUSR1)\n" + WAIT
-    silent = failure_of(run_container(launcher(connected), tmp_path / "silent", hang, silence_seconds=0.7))
-    assert silent.kind == "hang" and any("File" in line for line in silent.evidence), "a hang comes with its stack"
+def test_a_silent_run_is_ended_inside_and_comes_with_its_stack(connected: Connected, tmp_path: Path) -> None:
+    hang = f"import faulthandler\nfaulthandler.register(signal.SIGUSR1)\n{WAIT}"
+    failure = failure_of(run_container(launcher(connected), tmp_path, hang, silence_seconds=5))
+    assert failure.kind == "hang" and any("File" in line for line in failure.evidence)
 
 
-def test_fifty_megabytes_of_output_are_in_the_bundle_to_the_last_byte(connected: Connected, tmp_path: Path) -> None:
-    script = """
-event("start")
-block = bytes(range(256)) * 256
-for _ in range(400):
-    os.write(1, block)
-    os.write(2, block)
-os.write(1, b"\\n")
-event("end", status="ok")
-"""
-    ran = run_container(launcher(connected), tmp_path, script)
-    assert ran.outcome.status == "ok" and [event["kind"] for event in ran.events] == ["start", "end"]
-    block = bytes(range(256)) * 256
-    log = ran.log()
-    assert len(log) == 800 * len(block) + 1 and log.count(block[:255]) >= 800 - 1
-
-
-def test_what_the_container_itself_says_is_logged_byte_for_byte(connected: Connected, tmp_path: Path) -> None:
+def test_all_that_a_container_prints_is_kept_to_the_last_byte(connected: Connected, tmp_path: Path) -> None:
     """The node is taken out of the way: the container prints 50 MB on both streams and ends without an outcome."""
     script = "import os; b = bytes(range(256)) * 256; [os.write(1 + i % 2, b) for i in range(800)]; os._exit(3)"
     launched = launcher(connected)
@@ -187,77 +174,12 @@ def test_what_the_container_itself_says_is_logged_byte_for_byte(connected: Conne
     assert (tmp_path / "logs" / "container.log").stat().st_size == 800 * 65536
 
 
-def test_a_full_disk_inside_is_named_as_such(connected: Connected, runtime: Runtime, tmp_path: Path) -> None:
-    script = 'event("start")\nopen("/dev/shm/x", "wb").write(b"x" * (1 << 24))'
-    failure = failure_of(run_container(launcher(connected, shm_bytes=1 << 20), tmp_path, script))
-    assert failure.kind == "disk_full" and "No space left on device" in failure.evidence[0]
-
-
 def test_an_image_without_the_suite_is_a_matter_of_configuration(
     connected: Connected, base_image: str, tmp_path: Path
 ) -> None:
     failure = failure_of(run_container(launcher(connected, image=base_image), tmp_path, ""))
     assert failure.kind == "config" and "/opt/suite/bin/python" in failure.evidence[0]
     assert "suite images build" in failure.evidence[1]
-
-
-def test_an_image_that_went_between_two_runs_is_missing(connected: Connected, tmp_path: Path) -> None:
-    launched = launcher(connected)
-    job = {"image": "sha256:" + "0" * 64}
-    failure = failure_of(run_container(launched, tmp_path, "", **job))
-    assert failure.kind == "image_missing" and failure.evidence[0].lower().startswith("no such image")
-
-
-def test_a_program_of_another_architecture_is_named_as_such(
-    connected: Connected, runtime: Runtime, tmp_path: Path
-) -> None:
-    """The image claims to be of this host's architecture, and its programs are not."""
-    foreign = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\xb7\x00\x01" + bytes(43)  # of an aarch64 machine
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as tar:
-        for name in ("bin/sh", "opt/suite/bin/python"):
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mode = len(foreign), 0o755
-            tar.addfile(entry, io.BytesIO(foreign))
-    image = "suite-foreign:test"
-    docker.APIClient(base_url=runtime.host, version="auto").import_image_from_data(
-        archive.getvalue(), *image.split(":")
-    )
-    failure = failure_of(run_container(launcher(connected, image=image), tmp_path, ""))
-    assert failure.kind == "config" and "xec format error" in failure.evidence[0]
-    assert "architecture" in failure.evidence[1]
-
-
-def test_a_folder_that_the_runtime_does_not_see_comes_with_the_way_round_it(
-    connected: Connected, tmp_path: Path
-) -> None:
-    launched = launcher(connected)
-    mounts = ({"source": "/nowhere", "target": "/work/runs/Scripted-1M-n1-r1", "read_only": False},)
-    failure = failure_of(run_container(launched, tmp_path, "", mounts=mounts))
-    assert failure.kind == "config" and "--copy-back" in failure.evidence[1]
-
-
-def test_a_bundle_is_copied_where_the_runtime_shares_no_folder(
-    connected: Connected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from dataclasses import replace
-
-    remote = replace(connected, facts=connected.facts.model_copy(update={"remote": True}))
-    monkeypatch.setattr("suite.launch.docker.launcher.os.getuid", lambda: 1234)
-    script = """
-event("start", manifest=open("/work/runs/Scripted-1M-n1-r1/manifest.json").read(), uid=os.getuid())
-print("said by rank", rank)
-if rank == 0:
-    os.symlink("/etc/passwd", os.environ["EVENTS"] + "/rank-7.jsonl")
-open(os.environ["EVENTS"] + "/driver.jsonl", "w").write("forged")
-fail("config", "as told")
-sys.exit(1)
-"""
-    ran = run_container(launcher(remote), tmp_path, script, ranks=2)
-    assert failure_of(ran).kind == "config", "also after a failure"
-    assert ran.events[0]["manifest"] == "{}" and ran.events[0]["uid"] == 1234
-    assert sorted(path.name for path in ran.folder.events_dir.iterdir()) == ["rank-0.jsonl", "rank-1.jsonl"]
-    assert ran.log(1) == b"said by rank 1\n"
 
 
 #: what OpenSSH does for `ssh -L LOCAL:REMOTE HOST cat`, with this machine in the place of the far one

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, get_args
 
 from suite.conduct.cluster.to_do import prepare
@@ -47,7 +46,7 @@ def settings_of(variant: Variant, **changes: Any) -> KubernetesSettings:
     return KubernetesSettings.model_validate({"variant": variant, **needed, **changes})
 
 
-def manifest_of(nodes: int = 2, ranks_per_node: int = 1, device: str = "cpu", **changes: Any) -> Manifest:
+def kubernetes_manifest(nodes: int = 2, ranks_per_node: int = 1, device: str = "cpu", **changes: Any) -> Manifest:
     """A small run on several nodes."""
     ranks = nodes * ranks_per_node
     layout = Layout(nodes=nodes, devices_per_node=ranks_per_node, data=ranks)
@@ -74,7 +73,3 @@ def job_of(**changes: Any) -> Job:
         **changes,
     }
     return Job.model_validate(body)
-
-
-def spool_in(folder: Path) -> Path:
-    return folder / "spool.json"

@@ -6,7 +6,8 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +48,19 @@ def answers() -> Iterator[tuple[Answers, str]]:
         def log_message(self, *arguments: Any) -> None:
             return
 
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield scripted, f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Handler) as url:
+        yield scripted, url
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """The address of a server on loopback."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
 
 
 def kubeconfig(path: Path, url: str, namespace: str | None = None) -> Path:
@@ -100,10 +107,15 @@ def test_a_refusal_is_one_line_with_the_servers_words(
     assert refusal.value.status == status
 
 
-def test_an_answer_that_is_no_status_is_shown_as_it_is(cluster: Cluster, answers: tuple[Answers, str]) -> None:
+def test_what_is_no_status_is_shown_as_it_is_and_a_node_that_cannot_be_asked_has_no_empty_log(
+    cluster: Cluster, answers: tuple[Answers, str]
+) -> None:
     answers[0].status, answers[0].body = 502, b"<html>bad gateway</html>"
     with pytest.raises(Refused, match="bad gateway"):
         cluster.get("Job", "a")
+    answers[0].say(500, "dial tcp 10.0.0.7:10250: i/o timeout")
+    with pytest.raises(Refused, match="i/o timeout"):
+        cluster.log("a", "suite", 5)
 
 
 def test_what_is_not_there_is_none_and_deleting_it_is_fine(cluster: Cluster, answers: tuple[Answers, str]) -> None:
@@ -111,12 +123,6 @@ def test_what_is_not_there_is_none_and_deleting_it_is_fine(cluster: Cluster, ans
     assert cluster.get("Job", "a") is None
     cluster.delete("Job", "a")
     assert cluster.log("a", "suite", 5) == b""
-
-
-def test_a_node_that_cannot_be_asked_for_a_log_is_no_empty_log(cluster: Cluster, answers: tuple[Answers, str]) -> None:
-    answers[0].say(500, "dial tcp 10.0.0.7:10250: i/o timeout")
-    with pytest.raises(Refused, match="i/o timeout"):
-        cluster.log("a", "suite", 5)
 
 
 def test_a_dry_run_says_so_to_the_server(cluster: Cluster, answers: tuple[Answers, str]) -> None:
@@ -132,34 +138,27 @@ def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: py
         connect().find("Job")
 
 
-class TestConnecting:
-    def test_the_context_says_which_namespace(self, cluster: Cluster, tmp_path: Path) -> None:
-        assert cluster.namespace == "benchmarks"
-        assert connect(namespace="other").namespace == "other"
-        kubeconfig(tmp_path / "config", "http://127.0.0.1:9")
-        assert connect().namespace == "default"
+def test_the_context_says_which_namespace(cluster: Cluster, tmp_path: Path) -> None:
+    assert cluster.namespace == "benchmarks"
+    assert connect(namespace="other").namespace == "other"
+    with pytest.raises(UsageError, match="there is no kubeconfig context 'prod'"):
+        connect("prod")
+    kubeconfig(tmp_path / "config", "http://127.0.0.1:9")
+    assert connect().namespace == "default"
 
-    def test_no_cluster_is_configured(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-        with pytest.raises(UsageError, match="no cluster is configured"):
+
+def test_a_kubeconfig_that_is_missing_or_broken_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tmp_path / "config"
+    monkeypatch.setenv("KUBECONFIG", str(config))
+    with pytest.raises(UsageError, match="no cluster is configured"):
+        connect()
+    for text in ("{", "[]", "a: b", "\0", "clusters: 3\ncurrent-context: x\ncontexts: 7"):
+        config.write_text(text)
+        with pytest.raises(UsageError):
             connect()
-
-    def test_an_unknown_context(self, cluster: Cluster) -> None:
-        with pytest.raises(UsageError, match="there is no kubeconfig context 'prod'"):
-            connect("prod")
-
-    def test_a_broken_kubeconfig(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        broken = tmp_path / "config"
-        monkeypatch.setenv("KUBECONFIG", str(broken))
-        for text in ("{", "[]", "a: b", "\0", "clusters: 3\ncurrent-context: x\ncontexts: 7"):
-            broken.write_text(text)
-            with pytest.raises(UsageError):
-                connect()
-
-    def test_the_missing_extra_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(sys.modules, "kubernetes", None)
-        with pytest.raises(UsageError, match=r"suite\[kubernetes\]"):
-            connect()
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+    with pytest.raises(UsageError, match=r"suite\[kubernetes\]"):
+        connect()
 
 
 def test_volcanos_job_is_told_from_that_of_kubernetes() -> None:

@@ -51,22 +51,17 @@ def test_every_line_is_kept_once(watched: Watched) -> None:
         assert watched.keep() == b"".join(LINES[:count])
 
 
-def test_what_the_node_cut_away_since_is_still_there(watched: Watched) -> None:
-    watched.prints(5)
-    watched.keep()
-    watched.prints(9)
-    watched.cluster.cut[POD.name] = 4  # the last line that is kept is still there
-    assert watched.keep() == b"".join(LINES)
-    watched.cluster.cut[POD.name] = 9
-    assert watched.keep() == b"".join(LINES)
-
-
-def test_lines_that_were_cut_before_they_were_seen_are_the_only_ones_missing(watched: Watched) -> None:
+def test_what_the_node_cut_away_is_there_unless_it_was_cut_before_it_was_seen(watched: Watched) -> None:
     watched.prints(3)
     watched.keep()
+    watched.prints(6)
+    watched.cluster.cut[POD.name] = 2  # the last line that is kept is still there
+    assert watched.keep() == b"".join(LINES[:6])
     watched.prints(9)
-    watched.cluster.cut[POD.name] = 6
-    assert watched.keep() == b"".join(LINES[:3] + LINES[6:])
+    watched.cluster.cut[POD.name] = 8
+    assert watched.keep() == b"".join(LINES[:6] + LINES[8:])
+    watched.cluster.cut[POD.name] = 9
+    assert watched.keep() == b"".join(LINES[:6] + LINES[8:])
 
 
 def test_a_pod_that_runs_is_followed_over_the_cuts_of_its_log(watched: Watched) -> None:
@@ -86,33 +81,23 @@ def test_half_a_line_waits_for_its_other_half_or_for_the_end(watched: Watched) -
     assert watched.keep() == b"".join(LINES[:2]) + b"half a line\n"
 
 
-def test_what_a_killed_driver_left_of_a_line_is_read_again(watched: Watched) -> None:
+def test_what_a_killed_driver_left_of_a_line_is_read_again_and_two_do_not_write_it_twice(watched: Watched) -> None:
     watched.prints(4)
     watched.keep()
     ((_, path),) = kept_streams(watched.spool)
     path.write_bytes(path.read_bytes()[:-3])
-    assert watched.keep() == b"".join(LINES[:4])
-
-
-def test_two_drivers_do_not_write_it_twice(watched: Watched) -> None:
-    watched.prints(2)
-    watched.keep()
-    ((_, path),) = kept_streams(watched.spool)
-    watched.prints(4)
     with path.open("ab") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        assert watched.keep() == b"".join(LINES[:2])
+        assert watched.keep() == b"".join(LINES[:4])[:-3]
     assert watched.keep() == b"".join(LINES[:4])
 
 
-def test_a_name_that_is_no_streams_makes_no_file(watched: Watched, tmp_path: Path) -> None:
+def test_a_name_that_is_no_streams_makes_no_file_and_another_attempt_begins_with_nothing(
+    watched: Watched, tmp_path: Path
+) -> None:
     watched.prints(2)
     assert watched.keep(POD._replace(role="../../elsewhere")) is None
     assert not list(tmp_path.rglob("*elsewhere*"))
-
-
-def test_another_attempt_begins_with_nothing(watched: Watched) -> None:
-    watched.prints(2)
     watched.keep()
     forget_kept(watched.spool)
     assert kept_streams(watched.spool) == []

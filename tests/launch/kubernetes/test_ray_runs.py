@@ -7,153 +7,133 @@ from typing import Any
 
 import pytest
 
-from suite.conduct.cluster.collect import collect
-from suite.launch.cluster.submission import Submission
 from suite.launch.kubernetes.read_back import pod_templates
-from suite.launch.kubernetes.scheduler import KubernetesScheduler
+from tests.launch.kubernetes.handed import NODES, Handed, printed, submit
 from tests.launch.kubernetes.memory import MemoryCluster
-from tests.launch.kubernetes.runs import manifest_of, submission_of
-from tests.launch.kubernetes.test_scheduler import printed, scheduler_of, submit
+from tests.launch.kubernetes.runs import kubernetes_manifest, submission_of
 
-NODES = 2
-
-
-@pytest.fixture
-def cluster() -> MemoryCluster:
-    return MemoryCluster()
+TABLE = b"Failures:\nRoot Cause (first observed failure):\n  rank      : 1 (local_rank: 0)\n  exitcode  : -9\n"
+KILLED = {"name": "ray", "state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}
 
 
-def handed_over(cluster: MemoryCluster, root: Path, variant: str) -> Submission:
-    return submit(cluster, submission_of(manifest_of(NODES)), root, variant=variant)
+class RayRun(Handed):
+    """A run by KubeRay, of which another pod speaks for all ranks."""
+
+    submitter = "run-launcher-0-x"
+
+    def add_all_pods(self, submitter: str = "Running", said: bytes = b"", **status: Any) -> None:
+        """As KubeRay makes them, with its own labels, and what the submitter's says. ``status``: of the head's pod."""
+        objects = [self.cluster.objects[kind, name] for kind, name in self.submission.scheduler["objects"]]
+        for role, count, template in pod_templates(objects):
+            for number in range(count):
+                name = f"run-{role.lower()}-{number}-x"
+                kinds = {"head": "head", "workers": "worker"}
+                labels = {"ray.io/node-type": kinds[role]} if role in kinds else {}
+                self.cluster.objects["Pod", name] = {
+                    "metadata": {"name": name, "labels": {**labels, **template["metadata"]["labels"]}},
+                    "spec": template["spec"],
+                    "status": {"phase": submitter if role == "Launcher" else "Running"},
+                }
+        self.cluster.objects["Pod", "run-head-0-x"]["status"].update(status)
+        self.cluster.logs[self.submitter] = said
+
+    def said(self, but: int = 0) -> bytes:
+        """All ranks' events but the last lines of the first alone, if so."""
+        lines = printed(self.submission, 0).splitlines(keepends=True)
+        return b"".join(lines[:-but]) if but else b"".join(lines) + printed(self.submission, 1)
+
+    def end(self, succeeded: bool, **more: str) -> None:
+        kind, name = self.submission.scheduler["objects"][-1]
+        if kind == "RayJob":
+            words = ("Complete", "SUCCEEDED") if succeeded else ("Failed", "FAILED")
+            status: dict[str, Any] = {"jobDeploymentStatus": words[0], "jobStatus": words[1], **more}
+        else:
+            status = {"conditions": [{"type": "Complete" if succeeded else "Failed", "status": "True", **more}]}
+        self.cluster.objects[kind, name]["status"] = status
 
 
-def add_pods(cluster: MemoryCluster, submission: Submission, submitter: str = "Running", **status: Any) -> str:
-    """As KubeRay makes them, with its own labels; the name of the submitter's. ``status``: of the head's pod."""
-    objects = [cluster.objects[kind, name] for kind, name in submission.scheduler["objects"]]
-    for role, count, template in pod_templates(objects):
-        for number in range(count):
-            name = f"run-{role.lower()}-{number}-x"
-            kinds = {"head": "head", "workers": "worker"}
-            labels = {"ray.io/node-type": kinds[role]} if role in kinds else {}
-            cluster.objects["Pod", name] = {
-                "metadata": {"name": name, "labels": {**labels, **template["metadata"]["labels"]}},
-                "spec": template["spec"],
-                "status": {"phase": submitter if role == "Launcher" else "Running"},
-            }
-    cluster.objects["Pod", "run-head-0-x"]["status"].update(status)
-    return "run-launcher-0-x"
-
-
-def end(cluster: MemoryCluster, submission: Submission, succeeded: bool, **more: str) -> None:
-    kind, name = submission.scheduler["objects"][-1]
-    if kind == "RayJob":
-        words = ("Complete", "SUCCEEDED") if succeeded else ("Failed", "FAILED")
-        status: dict[str, Any] = {"jobDeploymentStatus": words[0], "jobStatus": words[1], **more}
-    else:
-        status = {"conditions": [{"type": "Complete" if succeeded else "Failed", "status": "True", **more}]}
-    cluster.objects[kind, name]["status"] = status
-
-
-def gathered(cluster: MemoryCluster, submission: Submission, root: Path) -> Any:
-    return collect(root, submission, scheduler_of(cluster).gather(submission))
+def handed_over(root: Path, variant: str) -> RayRun:
+    cluster = MemoryCluster()
+    return RayRun(cluster, submit(cluster, submission_of(kubernetes_manifest(NODES)), root, variant=variant), root)
 
 
 @pytest.mark.parametrize("variant", ["rayjob", "raycluster"])
 class TestBoth:
-    def test_the_submitters_log_brings_all_ranks_home(
-        self, cluster: MemoryCluster, tmp_path: Path, variant: str
-    ) -> None:
-        handed = handed_over(cluster, tmp_path, variant)
-        name = add_pods(cluster, handed, "Succeeded")
-        cluster.logs[name] = b"2026-11-22 INFO cli.py\n" + printed(handed, 0) + printed(handed, 1)
-        cluster.logs["run-workers-0-x"] = b"Ray runtime started.\n"
-        end(cluster, handed, True)
-        assert scheduler_of(cluster).look(handed).word == "Complete"
-        assert gathered(cluster, handed, tmp_path).status == "ok"
-        logs = {path.name: path.read_bytes() for path in (tmp_path / handed.run_id / "logs").iterdir()}
+    @pytest.fixture
+    def run(self, tmp_path: Path, variant: str) -> RayRun:
+        return handed_over(tmp_path, variant)
+
+    def test_the_submitters_log_brings_all_ranks_home(self, run: RayRun) -> None:
+        run.add_all_pods("Succeeded", b"2026-11-22 INFO cli.py\n" + run.said())
+        run.cluster.logs["run-workers-0-x"] = b"Ray runtime started.\n"
+        run.end(True)
+        assert run.look().word == "Complete"
+        assert run.collect().status == "ok"
+        logs = {path.name: path.read_bytes() for path in (run.bundle / "logs").iterdir()}
         assert logs["submitter.log"] == b"2026-11-22 INFO cli.py\n"
         assert logs["run-workers-0-x.log"] == b"Ray runtime started.\n"
 
-    def test_it_tells_the_phase_while_it_runs(self, cluster: MemoryCluster, tmp_path: Path, variant: str) -> None:
-        handed = handed_over(cluster, tmp_path, variant)
-        assert scheduler_of(cluster).look(handed).phase == "pending"
-        name = add_pods(cluster, handed)
-        cluster.logs[name] = b"".join(printed(handed, 0).splitlines(keepends=True)[:6])
-        state = scheduler_of(cluster).look(handed)
+    def test_it_tells_the_phase_while_it_runs(self, run: RayRun) -> None:
+        assert run.look().phase == "pending"
+        run.add_all_pods(said=run.said(but=5))
+        state = run.look()
         assert (state.phase, state.detail.partition(";")[0]) == ("running", "2 of 2 pods run")
-        assert "iteration 0, " in state.detail
+        assert "; iteration " in state.detail
 
-    def test_pods_that_went_with_the_cluster_are_not_lost_ranks(
-        self, cluster: MemoryCluster, tmp_path: Path, variant: str
-    ) -> None:
-        handed = handed_over(cluster, tmp_path, variant)
-        name = add_pods(cluster, handed, "Succeeded")
-        table = b"Failures:\nRoot Cause (first observed failure):\n  rank      : 1 (local_rank: 0)\n  exitcode  : -9\n"
-        cluster.logs[name] = printed(handed, 0)[:-200] + b"\n" + table
-        for pod in ("run-head-0-x", "run-workers-0-x"):
-            del cluster.objects["Pod", pod]
-        end(cluster, handed, False, message="exit code 1")
-        record = gathered(cluster, handed, tmp_path)
-        assert record.status == "failed" and record.failure.kind == "rank_lost"
-        assert not [line for line in record.failure.evidence if "is gone" in line]
-
-    def test_a_pod_that_ran_out_of_memory_says_why(self, cluster: MemoryCluster, tmp_path: Path, variant: str) -> None:
-        handed = handed_over(cluster, tmp_path, variant)
-        killed = {"name": "ray", "state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}
-        name = add_pods(cluster, handed, "Failed", phase="Failed", containerStatuses=[killed])
-        cluster.logs[name] = printed(handed, 0)[:-200]
-        end(cluster, handed, False)
-        record = gathered(cluster, handed, tmp_path)
-        assert record.failure.kind == "oom_host"
-
-    def test_the_limit_that_the_entry_point_keeps_is_a_timeout(
-        self, cluster: MemoryCluster, tmp_path: Path, variant: str
-    ) -> None:
-        handed = handed_over(cluster, tmp_path, variant)
-        name = add_pods(cluster, handed, "Succeeded")
-        cluster.logs[name] = printed(handed, 0)[:-200] + b"\nthe ranks are ended: 60 s are over\n"
-        end(cluster, handed, False)
-        assert gathered(cluster, handed, tmp_path).failure.kind == "timeout"
+    @pytest.mark.parametrize(
+        ("last", "head", "kind"),
+        [
+            (TABLE, None, "rank_lost"),
+            (b"", {"phase": "Failed", "containerStatuses": [KILLED]}, "oom_host"),
+            (b"the ranks are ended: 60 s are over\n", {}, "timeout"),
+        ],
+        ids=["its pods went with the cluster", "a pod ran out of memory", "the limit of the entry point"],
+    )
+    def test_why_it_failed(self, run: RayRun, last: bytes, head: dict[str, Any] | None, kind: str) -> None:
+        run.add_all_pods("Failed", run.said(but=1)[:-100] + b"\n" + last, **(head or {}))
+        if head is None:
+            for pod in ("run-head-0-x", "run-workers-0-x"):
+                del run.cluster.objects["Pod", pod]
+        run.end(False, message="exit code 1")
+        failure = run.collect().failure
+        assert failure.kind == kind
+        assert not [line for line in failure.evidence if "is gone" in line]
 
 
 @pytest.mark.parametrize(
     ("deployment", "job", "word"),
     [
-        *(
-            ("Complete", "STOPPED", "Failed"),
-            ("ValidationFailed", None, "Failed"),
-            ("Complete", "SUCCEEDED", "Complete"),
-        ),
-        *(("Running", "RUNNING", "Running"), ("Initializing", None, "Running"), ("Retrying", "FAILED", "Running")),
+        ("Complete", "STOPPED", "Failed"),
+        ("ValidationFailed", None, "Failed"),
+        ("Complete", "SUCCEEDED", "Complete"),
+        ("Running", "RUNNING", "Running"),
+        ("Initializing", None, "Running"),
+        ("Retrying", "FAILED", "Running"),
     ],
 )
-def test_a_rayjob_is_over_when_its_deployment_is(
-    cluster: MemoryCluster, tmp_path: Path, deployment: str, job: str | None, word: str
-) -> None:
-    handed = handed_over(cluster, tmp_path, "rayjob")
-    add_pods(cluster, handed)
+def test_a_rayjob_is_over_when_its_deployment_is(tmp_path: Path, deployment: str, job: str | None, word: str) -> None:
+    run = handed_over(tmp_path, "rayjob")
+    run.add_all_pods()
     status = {"jobDeploymentStatus": deployment, "jobStatus": job}
-    cluster.objects["RayJob", handed.scheduler["objects"][-1][1]]["status"] = status
-    assert scheduler_of(cluster).look(handed).word == word
+    run.cluster.objects["RayJob", run.name]["status"] = status
+    assert run.look().word == word
 
 
-def test_a_ray_cluster_is_suspended_once_its_run_was_collected(cluster: MemoryCluster, tmp_path: Path) -> None:
-    handed = handed_over(cluster, tmp_path, "raycluster")
-    kinds = [kind for kind, _ in handed.scheduler["objects"]]
+def test_a_ray_cluster_is_suspended_once_its_run_was_collected(tmp_path: Path) -> None:
+    run = handed_over(tmp_path, "raycluster")
+    kinds = [kind for kind, _ in run.submission.scheduler["objects"]]
     assert kinds == ["ConfigMap", "RayCluster", "Job"], "the Job owns the others: deleted, it takes them with it"
-    spec = cluster.objects["RayCluster", handed.scheduler["objects"][1][1]]["spec"]
-    name = add_pods(cluster, handed, "Succeeded")
-    cluster.logs[name] = printed(handed, 0) + printed(handed, 1)
-    end(cluster, handed, True)
+    spec = run.cluster.objects["RayCluster", run.submission.scheduler["objects"][1][1]]["spec"]
+    run.add_all_pods("Succeeded", run.said())
+    run.end(True)
     assert "suspend" not in spec
-    assert gathered(cluster, handed, tmp_path).status == "ok"
+    assert run.collect().status == "ok"
     assert spec["suspend"] is True
 
 
-def test_a_cancelled_rayjob_keeps_what_it_said(cluster: MemoryCluster, tmp_path: Path) -> None:
-    handed = handed_over(cluster, tmp_path, "rayjob")
-    name = add_pods(cluster, handed)
-    cluster.logs[name] = b"".join(printed(handed, 0).splitlines(keepends=True)[:-3])
-    KubernetesScheduler(lambda context, namespace: cluster).cancel(handed)  # type: ignore[arg-type, return-value]
-    assert {kind for kind, _ in cluster.objects} == {"Pod"}
-    assert gathered(cluster, handed, tmp_path).status == "interrupted"
+def test_a_cancelled_rayjob_keeps_what_it_said(tmp_path: Path) -> None:
+    run = handed_over(tmp_path, "rayjob")
+    run.add_all_pods(said=run.said(but=3))
+    run.cancel()
+    assert {kind for kind, _ in run.cluster.objects} == {"Pod"}
+    assert run.collect().status == "interrupted"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -17,7 +16,7 @@ from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.kubernetes import whole_log as module
 from suite.launch.kubernetes.client import Refused, connect
 from suite.launch.kubernetes.whole_log import whole_log
-from tests.launch.kubernetes.test_client import kubeconfig
+from tests.launch.kubernetes.test_client import kubeconfig, serving
 
 
 class Node:
@@ -64,16 +63,18 @@ def read(node: Node) -> bytes:
     return whole_log(node, "pod", "suite")  # type: ignore[arg-type]
 
 
-def test_a_log_is_what_was_printed_without_the_moments() -> None:
-    node = Node(of_seconds(LINES))
+@pytest.mark.parametrize(
+    ("breaks", "zone", "answers"), [([], "Z", 1), ([500, 300, 0], "Z", 4), ([500, 300], "+05:30", 3)]
+)
+def test_an_answer_that_breaks_off_is_gone_on_with_from_its_last_second(
+    breaks: list[int | None], zone: str, answers: int
+) -> None:
+    node = Node(of_seconds(LINES), breaks)
+    node.zone = zone
     assert read(node) == WHOLE
-    assert node.asked == [None]
-
-
-def test_an_answer_that_breaks_off_is_gone_on_with_from_its_last_second() -> None:
-    node = Node(of_seconds(LINES), [500, 300, 0])
-    assert read(node) == WHOLE
-    assert len(node.asked) == 4 and node.asked[0] is None and None not in node.asked[1:]
+    assert len(node.asked) == answers and node.asked[0] is None and None not in node.asked[1:]
+    node.lines.append(("2026-11-22T01:00:00.5", b"half a line"))
+    assert read(node) == WHOLE + b"half a line"
 
 
 @given(breaks=st.lists(st.integers(200, 1500), max_size=12), piece=st.integers(1, 200), each=st.integers(1, 5))
@@ -81,13 +82,6 @@ def test_no_line_is_lost_or_doubled_wherever_answers_break_off(breaks: list[int]
     node = Node(of_seconds(LINES, each), list(breaks))
     node.piece = piece
     assert read(node) == WHOLE
-
-
-def test_a_node_that_writes_no_utc_is_asked_in_its_own_zone() -> None:
-    node = Node(of_seconds(LINES), [500, 300])
-    node.zone = "+05:30"
-    assert read(node) == WHOLE
-    assert len(node.asked) == 3
 
 
 def test_two_streams_a_moment_out_of_order_lose_nothing() -> None:
@@ -109,12 +103,8 @@ def test_a_pod_that_goes_while_it_is_read_keeps_what_it_said() -> None:
     lines, _, note = read(node).partition(b"suite: ")
     assert note == b"the pod went while its log was read\n"
     assert lines.count(b"\n") > 8 and WHOLE.startswith(lines)
-
-
-def test_what_never_started_printed_nothing() -> None:
-    node = Node([])
     node.gone_after = 0
-    assert read(node) == b""
+    assert read(node) == b"", "what never started printed nothing"
 
 
 def test_a_log_without_end_is_read_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,16 +148,9 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
         def log_message(self, *arguments: Any) -> None:
             return
 
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=httpd.serve_forever, args=(0.01,))
-    thread.start()
-    monkeypatch.setenv(
-        "KUBECONFIG", str(kubeconfig(tmp_path / "config", f"http://127.0.0.1:{httpd.server_address[1]}"))
-    )
-    yield node
-    httpd.shutdown()
-    thread.join()
-    httpd.server_close()
+    with serving(Handler) as url:
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "config", url)))
+        yield node
 
 
 def test_a_connection_that_is_cut_in_mid_answer_costs_no_line(server: Node) -> None:

@@ -1,4 +1,4 @@
-"""Options of sbatch that a user adds: none of them may lose the run."""
+"""Options of sbatch that a user adds, none of which may lose the run, and what is told of how ranks are started."""
 
 from __future__ import annotations
 
@@ -10,50 +10,46 @@ from suite.launch.slurm.settings import SlurmSettings
 
 
 @pytest.mark.parametrize(
-    ("option", "name"),
+    ("name", "options"),
     [
-        ("--output=mine.out", "output"),
-        ("--outp=mine.out", "output"),
-        ("-omine.out", "output"),
-        ("-o", "output"),
-        ("-Homine", "output"),
-        ("--error=e", "error"),
-        ("--array=0-3", "array"),
-        ("-a0-3", "array"),
-        ("--chdir=/tmp", "chdir"),
-        ("--job-name=x", "job-name"),
-        ("--nodes=9", "nodes"),
-        ("--wrap=true", "wrap"),
-        ("--wait", "wait"),
-        ("-W", "wait"),
-        ("--open-mode=append", "open-mode"),
+        ("output", ("--output=mine.out", "--outp=mine.out", "-omine.out", "-o", "-Homine")),
+        ("error", ("--error=e",)),
+        ("array", ("--array=0-3", "-a0-3")),
+        ("chdir", ("--chdir=/tmp",)),
+        ("job-name", ("--job-name=x",)),
+        ("nodes", ("--nodes=9",)),
+        ("wrap", ("--wrap=true",)),
+        ("wait", ("--wait", "-W")),
+        ("open-mode", ("--open-mode=append",)),
     ],
 )
-def test_what_would_lose_the_result_is_refused(option: str, name: str) -> None:
-    why = refusal(option)
-    assert why is not None and f"; {name} is set by " in why
-    with pytest.raises(ValidationError, match="would lose the run's result"):
-        SlurmSettings(options=(option,))
+def test_what_would_lose_the_result_is_refused(name: str, options: tuple[str, ...]) -> None:
+    for option in options:
+        why = refusal(option)
+        assert why is not None and f"; {name} is set by " in why
+        with pytest.raises(ValidationError, match="would lose the run's result"):
+            SlurmSettings(options=(option,))
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        *(
-            "--exclude=n7",
-            "--nodelist=n[1-2]",
-            "--begin=now+1hour",
-            "--switches=1",
-            "--wait-all-nodes=1",
-            "--comment=x",
-        ),
-        *("-xn7", "-H", "-pgpu", "--mail-type=END", "--exclusive=user", "--time-min=10"),
-    ],
-)
-def test_what_only_says_where_or_when_is_taken(option: str) -> None:
-    assert SlurmSettings(options=(option,)).options == (option,)
-
-
-def test_what_is_no_option_is_named_as_such() -> None:
+def test_what_only_says_where_or_when_is_taken_and_what_is_no_option_is_named_as_such() -> None:
+    where = ("--exclude=n7", "--nodelist=n[1-2]", "--switches=1", "-xn7", "-pgpu", "--exclusive=user")
+    options = (
+        *where,
+        "--begin=now+1hour",
+        "--wait-all-nodes=1",
+        "--comment=x",
+        "-H",
+        "--mail-type=END",
+        "--time-min=10",
+    )
+    assert SlurmSettings(options=options).options == options
     with pytest.raises(ValidationError, match="is no option"):
         SlurmSettings(options=("exclude=n7",))
+
+
+def test_ranks_that_are_started_or_bound_otherwise_are_told_as_another_measurement() -> None:
+    assert SlurmSettings().manner is None
+    assert SlurmSettings(starter="srun").manner == "srun"
+    assert SlurmSettings(hint="nomultithread").manner == "torchrun hint=nomultithread"
+    bound = SlurmSettings(starter="srun", cpu_bind="cores", cpus_per_task=4)
+    assert bound.manner == "srun cpus-per-task=4 cpu-bind=cores"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,25 +17,19 @@ def handed_over(lanes: Lanes, jobs: list[str], arrays: frozenset[str] = frozense
     return found
 
 
-def test_one_at_a_time_is_a_chain() -> None:
-    assert handed_over(Lanes(1), ["5", "6", "7"]) == [None, "afterany:5", "afterany:6"]
-
-
-def test_what_is_under_way_already_comes_first() -> None:
-    assert handed_over(Lanes(1, ["1", "2"]), ["5", "6"]) == ["afterany:1:2", "afterany:5"]
-
-
-def test_two_at_once_are_two_chains() -> None:
-    assert handed_over(Lanes(2), list("abcd")) == [None, None, "afterany:a", "afterany:b"]
-
-
-def test_an_array_waits_for_all_and_all_wait_for_it() -> None:
-    found = handed_over(Lanes(2), list("abXcd"), frozenset("X"))
-    assert found == [None, None, "afterany:a:b", "afterany:X", "afterany:X"]
-
-
-def test_a_first_run_must_end_well() -> None:
-    assert handed_over(Lanes(1, after_good=["1"]), ["5", "6"]) == ["afterok:1", "afterok:1,afterany:5"]
+@pytest.mark.parametrize(
+    ("lanes", "jobs", "waits"),
+    [
+        (Lanes(1), "567", [None, "afterany:5", "afterany:6"]),
+        (Lanes(1, ["1", "2"]), "56", ["afterany:1:2", "afterany:5"]),
+        (Lanes(2), "abcd", [None, None, "afterany:a", "afterany:b"]),
+        (Lanes(2), "abXcd", [None, None, "afterany:a:b", "afterany:X", "afterany:X"]),
+        (Lanes(1, after_good=["1"]), "56", ["afterok:1", "afterok:1,afterany:5"]),
+    ],
+    ids=["a chain", "after what is under way", "two chains", "an array waits for all", "a first run must end well"],
+)
+def test_what_each_job_waits_for(lanes: Lanes, jobs: str, waits: list[str | None]) -> None:
+    assert handed_over(lanes, list(jobs), frozenset("X")) == waits
 
 
 @given(at_once=st.integers(1, 5), ahead=st.integers(0, 7), count=st.integers(1, 20))

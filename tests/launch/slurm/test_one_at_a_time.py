@@ -44,25 +44,24 @@ def handed_over(slurm: Path, root: Path, launcher: SlurmLauncher, repeats: int =
     for document in launcher.render(prepare(runs, launcher.scheduler(), launcher.site), root):
         hand_over(launcher, document, root)
     calls = (slurm / "calls").read_text().splitlines()
-    return [next((word for word in call.split() if word.startswith("--dependency")), "") for call in calls]
+    return [call.partition("--dependency=")[2].partition(" ")[0] for call in calls]
 
 
 def launcher_of(**options: Any) -> SlurmLauncher:
     return SlurmLauncher(SlurmOptions(**options), NodeSetup(python="python"))
 
 
-def test_each_job_waits_for_the_one_before_and_the_first_for_what_is_under_way(slurm: Path, tmp_path: Path) -> None:
-    waits = handed_over(slurm, tmp_path / "runs", launcher_of())
-    assert waits == ["--dependency=afterany:3", "--dependency=afterany:5", "--dependency=afterany:6"]
-
-
-def test_as_many_as_asked_for_are_under_way_at_once(slurm: Path, tmp_path: Path) -> None:
-    waits = handed_over(slurm, tmp_path / "runs", launcher_of(at_once=2))
-    assert waits == ["", "--dependency=afterany:3", "--dependency=afterany:5"]
-
-
-def test_an_array_waits_too(slurm: Path, tmp_path: Path) -> None:
-    assert handed_over(slurm, tmp_path / "runs", launcher_of(array=True)) == ["--dependency=afterany:3"]
+@pytest.mark.parametrize(
+    ("options", "waits"),
+    [
+        ({}, ["afterany:3", "afterany:5", "afterany:6"]),
+        ({"at_once": 2}, ["", "afterany:3", "afterany:5"]),
+        ({"array": True}, ["afterany:3"]),
+    ],
+    ids=["one at a time, after what is under way", "two at once", "an array"],
+)
+def test_jobs_wait_for_those_before(slurm: Path, tmp_path: Path, options: dict[str, Any], waits: list[str]) -> None:
+    assert handed_over(slurm, tmp_path / "runs", launcher_of(**options)) == waits
 
 
 def test_nothing_starts_before_a_first_run_has_ended_well(slurm: Path, tmp_path: Path) -> None:
@@ -70,5 +69,5 @@ def test_nothing_starts_before_a_first_run_has_ended_well(slurm: Path, tmp_path:
     run = prepare([manifest(nodes=1, gpus=1, device="cpu")], launcher.scheduler(), launcher.site)[0]
     launcher.start_after([run.with_scheduler(job="3")])
     waits = handed_over(slurm, tmp_path / "runs", launcher, repeats=2)
-    assert waits == ["--dependency=afterok:3", "--dependency=afterok:3,afterany:5"]
+    assert waits == ["afterok:3", "afterok:3,afterany:5"]
     assert "--kill-on-invalid-dep=yes" in (slurm / "calls").read_text()

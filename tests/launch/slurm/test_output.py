@@ -1,10 +1,11 @@
-"""A job's output file: whose line is whose, and what Slurm's own lines say."""
+"""A job's output file: whose line is whose, and what Slurm's own lines and those of its containers' programs prove."""
 
 from __future__ import annotations
 
 import pytest
 
-from suite.launch.slurm.output import read_output, verdict
+from suite.launch.patterns import PATTERNS, strongest
+from suite.launch.slurm.output import SLURM_PATTERNS, Output, read_output, verdict
 from suite.spec.layout import Layout
 
 TWO_NODES = Layout(nodes=2, devices_per_node=2, data=4)
@@ -18,14 +19,19 @@ OVER_LIMIT = "slurmstepd: error: Exceeded job memory limit"
 BEING_KILLED = "slurmstepd: error: Step 7.0 exceeded memory limit (2097152 > 1048576), being killed"
 AT_SOME_POINT = "slurmstepd: error: Exceeded step memory limit at some point."
 KILLED = "srun: error: n1: task 0: Killed"
+NODE_LOST = "srun: error: Node failure on n2"
 
 
 def lines(*texts: str) -> list[bytes]:
     return [f"{text}\n".encode() for text in texts]
 
 
+def read(*texts: str) -> Output:
+    return read_output(lines(*texts), TWO_NODES, "torchrun")
+
+
 def test_each_tasks_lines_are_its_own_and_the_rest_is_slurms() -> None:
-    output = read_output(lines("begin", "0: a", "1: b", "0: ", "1: 0: c", "7: of nobody"), TWO_NODES, "torchrun")
+    output = read("begin", "0: a", "1: b", "0: ", "1: 0: c", "7: of nobody")
     assert [(stream.name, stream.lines, stream.ranks) for stream in output.streams] == [
         ("node-0", lines("a", ""), (0, 1)),
         ("node-1", lines("b", "0: c"), (2, 3)),
@@ -37,10 +43,8 @@ def test_tasks_that_are_ranks_are_named_so_and_their_numbers_may_be_padded() -> 
     layout = Layout(nodes=2, devices_per_node=8, data=16)
     output = read_output(lines(" 3: a", "12: b"), layout, "srun")
     assert len(output.streams) == 17
-    assert {stream.name: stream.lines for stream in output.streams if stream.lines} == {
-        "rank-3": lines("a"),
-        "rank-12": lines("b"),
-    }
+    found = {stream.name: stream.lines for stream in output.streams if stream.lines}
+    assert found == {"rank-3": lines("a"), "rank-12": lines("b")}
 
 
 @pytest.mark.parametrize(
@@ -48,57 +52,46 @@ def test_tasks_that_are_ranks_are_named_so_and_their_numbers_may_be_padded() -> 
     [
         ("srun: error: n2: task 1: Exited with exit code 3", {"node-1": 3}),
         ("srun: error: n2: task 1: Exited with exit code 137", {"node-1": -9}),
-        ("srun: error: n1: task 0: Killed", {"node-0": -9}),
+        (KILLED, {"node-0": -9}),
         ("srun: error: n1: task 0: Segmentation fault (core dumped)", {"node-0": -11}),
         ("srun: error: n[1-2]: tasks 0-1: Terminated", {"node-0": -15, "node-1": -15}),
         ("srun: error: n[1-2]: tasks 0,1: Exited with exit code 1", {"node-0": 1, "node-1": 1}),
         ("srun: error: n1: task 0: Something new", {}),
         ("srun: error: n9: task 9: Killed", {}),
+        ("srun: error: x: tasks 0-99999999999999: Exited with exit code 3", {"node-0": 3, "node-1": 3}),
+        ("srun: error: x: tasks 1-999999999: Exited with exit code 3", {"node-1": 3}),
+        ("srun: error: x: tasks ,-,: Exited with exit code 3", {}),
+        (f"srun: error: x: tasks 0: Exited with exit code {'9' * 5000}", {}),
+        (f"srun: error: x: tasks {'9' * 5000}: Killed", {}),
+        (f"{'9' * 5000}: hello", {}),
     ],
 )
-def test_what_srun_says_of_a_tasks_end(line: str, codes: dict[str, int]) -> None:
-    assert read_output(lines(line), TWO_NODES, "torchrun").exit_codes == codes
+def test_what_srun_says_of_a_tasks_end_and_numbers_beyond_any_job(line: str, codes: dict[str, int]) -> None:
+    assert read(line).exit_codes == codes
 
 
 def test_the_task_that_ended_first_comes_first() -> None:
-    output = read_output(
-        lines("srun: error: n2: task 1: Exited with exit code 1", "srun: error: n1: task 0: Terminated"),
-        TWO_NODES,
-        "torchrun",
-    )
+    output = read("srun: error: n2: task 1: Exited with exit code 1", "srun: error: n1: task 0: Terminated")
     assert list(output.exit_codes.items()) == [("node-1", 1), ("node-0", -15)]
-
-
-@pytest.mark.parametrize(
-    ("line", "word", "kind"),
-    [
-        (TIME_LIMIT, "TIMEOUT", "timeout"),
-        (TIME_LIMIT, None, "timeout"),
-        ("", "DEADLINE", "timeout"),
-        (CANCELLED, "CANCELLED", "interrupted"),
-        (CANCELLED, None, "interrupted"),
-        (PREEMPTED, None, "interrupted"),
-        (NODE_FAILED, "NODE_FAIL", "rank_lost"),
-        (NODE_FAILED, None, "rank_lost"),
-        (OOM, "OUT_OF_MEMORY", "oom_host"),
-        (OOM, None, "oom_host"),
-        (OOM, "FAILED", "oom_host"),
-        (STEP_CANCELLED, "FAILED", None),
-        ("", "COMPLETED", None),
-        ("", None, None),
-    ],
-)
-def test_why_slurm_itself_ended_a_job(line: str, word: str | None, kind: str | None) -> None:
-    output = read_output(lines(line), TWO_NODES, "torchrun")
-    found = verdict(output.own, word, "")
-    assert (found and found.kind) == kind
-    if found is not None:
-        assert found.evidence, "a verdict is proven"
 
 
 @pytest.mark.parametrize(
     ("printed", "word", "kind"),
     [
+        ((TIME_LIMIT,), "TIMEOUT", "timeout"),
+        ((TIME_LIMIT,), None, "timeout"),
+        ((), "DEADLINE", "timeout"),
+        ((CANCELLED,), "CANCELLED", "interrupted"),
+        ((CANCELLED,), None, "interrupted"),
+        ((PREEMPTED,), None, "interrupted"),
+        ((NODE_FAILED,), "NODE_FAIL", "rank_lost"),
+        ((NODE_FAILED,), None, "rank_lost"),
+        ((OOM,), "OUT_OF_MEMORY", "oom_host"),
+        ((OOM,), None, "oom_host"),
+        ((OOM,), "FAILED", "oom_host"),
+        ((STEP_CANCELLED,), "FAILED", None),
+        ((), "COMPLETED", None),
+        ((), None, None),
         ((OVER_LIMIT, CANCELLED, KILLED), "CANCELLED", "oom_host"),
         ((BEING_KILLED, KILLED), "FAILED", "oom_host"),
         (("0: " + OVER_LIMIT, KILLED), None, "oom_host"),
@@ -108,41 +101,48 @@ def test_why_slurm_itself_ended_a_job(line: str, word: str | None, kind: str | N
         ((AT_SOME_POINT, CANCELLED), "CANCELLED", "interrupted"),
     ],
 )
-def test_a_job_that_slurm_ended_for_its_memory_is_no_cancelled_one(
+def test_why_slurm_itself_ended_a_job_and_by_what_that_is_proven(
     printed: tuple[str, ...], word: str | None, kind: str | None
 ) -> None:
-    output = read_output(lines(*printed), TWO_NODES, "torchrun")
-    found = verdict(output.own, word, "")
+    found = verdict(read(*printed).own, word, "")
     assert (found and found.kind) == kind
-    if kind == "oom_host":
+    assert found is None or found.evidence
+    if KILLED in printed:
         assert found is not None and any("memory limit" in line for line in found.evidence)
 
 
-def test_a_reason_that_slurm_gives_is_part_of_the_evidence() -> None:
-    found = verdict((), "TIMEOUT", "TimeLimit")
-    assert found is not None
-    assert found.evidence == ("Slurm's state of the job: TIMEOUT (TimeLimit)",)
-
-
-def test_the_evidence_of_a_lost_node_names_the_node_that_was_lost() -> None:
+def test_the_evidence_holds_slurms_reason_and_the_node_that_was_lost() -> None:
     """The line of the job's end names its first node, which may live."""
-    lost = "srun: error: Node failure on n2"
-    output = read_output(lines(lost, NODE_FAILED), TWO_NODES, "torchrun")
-    found = verdict(output.own, "NODE_FAIL", "")
-    assert found is not None
-    assert found.evidence == ("Slurm's state of the job: NODE_FAIL", lost)
+    late, lost = verdict((), "TIMEOUT", "TimeLimit"), verdict(read(NODE_LOST, NODE_FAILED).own, "NODE_FAIL", "")
+    assert late is not None and late.evidence == ("Slurm's state of the job: TIMEOUT (TimeLimit)",)
+    assert lost is not None and lost.evidence == ("Slurm's state of the job: NODE_FAIL", NODE_LOST)
 
 
 @pytest.mark.parametrize(
-    ("line", "codes"),
+    ("line", "kind"),
     [
-        ("srun: error: x: tasks 0-99999999999999: Exited with exit code 3", {"node-0": 3, "node-1": 3}),
-        ("srun: error: x: tasks 1-999999999: Exited with exit code 3", {"node-1": 3}),
-        ("srun: error: x: tasks ,-,: Exited with exit code 3", {}),
-        (f"srun: error: x: tasks 0: Exited with exit code {'9' * 5000}", {}),
-        (f"srun: error: x: tasks {'9' * 5000}: Killed", {}),
-        (f"{'9' * 5000}: hello", {}),
+        ("slurmstepd: error: Detected 1 oom_kill event in StepId=5.0. Some of the step tasks", "oom_host"),
+        ("slurmstepd: error: Detected 2 oom-kill event(s) in StepId=5.0 cgroup.", "oom_host"),
+        ("RuntimeError: the server socket has failed, code: -98, name: EADDRINUSE", "port_taken"),
+        ("slurmstepd: error: Exceeded job memory limit", "oom_host"),
+        ("slurmstepd: error: Step 7.0 exceeded memory limit (2097152 > 1048576), being killed", "oom_host"),
+        ("srun: error: n1: task 0: Out Of Memory", "oom_host"),
+        ("slurmstepd: error: pyxis: failed to import docker image", "image_pull"),
+        ("slurmstepd: error: pyxis:     [ERROR] URL https://ghcr.io/token returned error code: 403", "image_pull"),
+        ("slurmstepd: error: pyxis:     [ERROR] No such file or directory: /images/x.sqsh", "image_missing"),
+        ("slurmstepd: error: pyxis:     enroot-switchroot: failed to execute: /bin/bash: No such file", "config"),
+        ("FATAL:   could not open image /images/x.sif: failed to retrieve path", "image_missing"),
+        ("FATAL:   While making image from oci registry: error fetching image", "image_pull"),
+        ("srun: unrecognized option '--container-image=x'", "config"),
+        ("env: '/nowhere/python': No such file or directory", "config"),
+        ("bash: line 7: apptainer: command not found", "config"),
+        ("srun: error: Unable to create step for job 7: More processors requested than permitted", "config"),
+        ("srun: error: Node failure on n2", "rank_lost"),
+        ("srun: error: n2: task 1: Exited with exit code 1", None),
+        ("slurmstepd: error: *** STEP 19.0 ON n1 CANCELLED AT 2026-11-21T13:01:58 ***", None),
+        ("srun: cluster configuration lacks support for cpu binding", None),
     ],
 )
-def test_numbers_beyond_any_job_keep_nobody_busy(line: str, codes: dict[str, int]) -> None:
-    assert read_output(lines(line), TWO_NODES, "torchrun").exit_codes == codes
+def test_a_line_proves_its_kind_and_no_other(line: str, kind: str | None) -> None:
+    match = strongest([line], (*PATTERNS, *SLURM_PATTERNS), started=False)
+    assert (match and match.pattern.kind) == kind

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,58 +30,39 @@ def queue(monkeypatch: pytest.MonkeyPatch, state: str | None, reason: str = "Non
 
 
 @pytest.mark.parametrize(
-    ("state", "phase"),
+    ("state", "phase", "status", "kind", "is_proven"),
     [
-        ("PENDING", "pending"),
-        ("REQUEUED", "pending"),
-        ("CONFIGURING", "running"),
-        ("RUNNING", "running"),
-        ("COMPLETING", "running"),
-        ("SUSPENDED", "running"),
-        ("COMPLETED", "over"),
-        ("FAILED", "over"),
-        ("TIMEOUT", "over"),
-        ("OUT_OF_MEMORY", "over"),
-        ("CANCELLED", "over"),
-        ("A_STATE_OF_TOMORROW", "over"),
-        (None, "gone"),
+        ("PENDING", "pending", None, None, False),
+        ("REQUEUED", "pending", None, None, False),
+        ("CONFIGURING", "running", None, None, False),
+        ("RUNNING", "running", None, None, False),
+        ("COMPLETING", "running", None, None, False),
+        ("SUSPENDED", "running", None, None, False),
+        ("COMPLETED", "over", "ok", None, False),
+        ("FAILED", "over", "failed", None, False),
+        ("TIMEOUT", "over", "failed", "timeout", False),
+        ("OUT_OF_MEMORY", "over", "failed", "oom_host", True),
+        ("NODE_FAIL", "over", "failed", "rank_lost", True),
+        ("CANCELLED", "over", "interrupted", "interrupted", False),
+        ("PREEMPTED", "over", "interrupted", "interrupted", False),
+        ("A_STATE_OF_TOMORROW", "over", "failed", None, False),
+        (None, "gone", None, None, False),
     ],
 )
-def test_how_far_a_job_is(monkeypatch: pytest.MonkeyPatch, handed: Submission, state: str | None, phase: str) -> None:
+def test_what_slurms_word_for_a_jobs_state_means(
+    monkeypatch: pytest.MonkeyPatch, handed: Submission, state: Any, phase: str, status: Any, kind: Any, is_proven: bool
+) -> None:
     queue(monkeypatch, state)
     assert SlurmScheduler().look(handed).phase == phase
+    if phase in ("over", "gone"):
+        Path(f"{handed.scheduler['output']}-7.out").write_text("0: hello\n")
+        end = SlurmScheduler().gather(handed).end
+        assert (end.status, end.verdict and end.verdict.kind, end.proven) == (status, kind, is_proven)
 
 
 def test_why_a_job_waits_is_told(monkeypatch: pytest.MonkeyPatch, handed: Submission) -> None:
     queue(monkeypatch, "PENDING", "Resources")
     assert SlurmScheduler().look(handed).detail == "job 7 on n[1-2] (Resources)"
-
-
-@pytest.mark.parametrize(
-    ("state", "status", "kind", "proven"),
-    [
-        ("COMPLETED", "ok", None, False),
-        ("FAILED", "failed", None, False),
-        ("TIMEOUT", "failed", "timeout", False),
-        ("OUT_OF_MEMORY", "failed", "oom_host", True),
-        ("NODE_FAIL", "failed", "rank_lost", True),
-        ("CANCELLED", "interrupted", "interrupted", False),
-        ("PREEMPTED", "interrupted", "interrupted", False),
-        (None, None, None, False),
-    ],
-)
-def test_what_an_end_means(
-    monkeypatch: pytest.MonkeyPatch,
-    handed: Submission,
-    state: str | None,
-    status: str | None,
-    kind: str | None,
-    proven: bool,
-) -> None:
-    queue(monkeypatch, state)
-    Path(f"{handed.scheduler['output']}-7.out").write_text("0: hello\n")
-    end = SlurmScheduler().gather(handed).end
-    assert (end.status, end.verdict and end.verdict.kind, end.proven) == (status, kind, proven)
 
 
 def test_a_job_that_never_ran_has_no_output_and_that_is_no_error(
@@ -102,10 +84,13 @@ def test_the_newest_output_of_a_job_whose_id_nobody_knows_counts(
     assert list(gathered.streams[0].lines) == [b"run-12.out\n"]
 
 
-def test_a_job_that_is_over_is_not_cancelled_again(monkeypatch: pytest.MonkeyPatch, handed: Submission) -> None:
-    queue(monkeypatch, "COMPLETED")
+def test_a_job_that_is_over_or_unknown_is_not_cancelled(monkeypatch: pytest.MonkeyPatch, handed: Submission) -> None:
     monkeypatch.setattr(client, "cancel", lambda job: pytest.fail("it is over"))
+    queue(monkeypatch, "COMPLETED")
     SlurmScheduler().cancel(handed)
+    queue(monkeypatch, None)
+    with pytest.raises(UsageError, match="knows no job 7"):
+        SlurmScheduler().cancel(handed)
 
 
 @pytest.mark.parametrize("is_called", [True, False])
@@ -123,12 +108,6 @@ def test_a_job_of_another_name_is_left_alone(
             SlurmScheduler().cancel(handed)
     assert asked == [("7", handed.fact("name", str))]
     assert cancelled == (["7"] if is_called else [])
-
-
-def test_an_unknown_job_cannot_be_cancelled(monkeypatch: pytest.MonkeyPatch, handed: Submission) -> None:
-    queue(monkeypatch, None)
-    with pytest.raises(UsageError, match="knows no job 7"):
-        SlurmScheduler().cancel(handed)
 
 
 @pytest.mark.parametrize("job", ["--help", "7; rm", "../../7", "7\x1b[0m", ""])

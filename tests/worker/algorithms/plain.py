@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
+from suite.spec.algorithms import Algorithm as Spec
+from suite.worker.algorithms import build_algorithm
 from suite.worker.algorithms.base import Algorithm, Rollouts, Tensors
 from suite.worker.samples import Samples
 
@@ -39,6 +41,11 @@ def batch(seed: int, groups: int, group: int, longest: int = 6, scores: list[flo
     now = [[value + draw.uniform(-0.5, 0.5) for value in row] for row in old]
     reference = [[value + draw.uniform(-1, 1) for value in row] for row in old]
     return Batch(group, scores or [draw.random() for _ in range(samples)], old, now, reference)
+
+
+def algorithm_of(text: str) -> Algorithm:
+    """As the command line names it."""
+    return build_algorithm({"algorithm": Spec.model_validate(text).model_dump(mode="json"), "ppo": {}})
 
 
 def padded(table: Table, longest: int, filler: float = 0.0) -> torch.Tensor:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from suite.spec.algorithms import Algorithm, declarations, find_algorithm
 from suite.spec.workload import PPO_ALGORITHM
+from suite.worker import algorithms
 from suite.worker.algorithms import build_algorithm
-from tests.test_extending import Copy, planned
+from tests.worker.tiny import tiny_body
 
 ROOT = Path(__file__).resolve().parents[3]
 OTHERS = [name for name in declarations() if name != "ppo"]
@@ -80,17 +84,23 @@ def build(workload, options):
 """
 
 
-def test_an_algorithm_is_added_by_its_file_alone(tmp_path: Path) -> None:
-    copy = Copy(tmp_path / "checkout")
-    known = "extra_work: tuple[str, ...] = ("
-    copy.edit("suite/backends/deepspeed.py", known, known + '"algorithm", "group", ')
-    (copy.folder / "suite/worker/algorithms/toy.py").write_text(TOY)
-    _, manifest = planned(copy, "--algorithm", "toy:kl-coefficient=0.25", "--rollouts", "6")
-    assert manifest["workload"]["algorithm"] == {"name": "toy", "options": {"kl_coefficient": 0.25}}
-    assert manifest["workload"]["group"] == 3
-    code = (
-        "import json, sys; from suite.worker.algorithms import build_algorithm; "
-        "print(type(build_algorithm(json.loads(sys.argv[1]))).__name__)"
-    )
-    assert copy.run("-c", code, json.dumps(manifest["workload"])).strip() == "ReinforcePlusPlus"
-    assert "toy" in copy.run("-m", "suite", "run", "--help")
+@pytest.fixture
+def with_a_toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The folder of algorithms has one file more."""
+    shutil.copytree(ROOT / "suite/worker/algorithms", tmp_path, dirs_exist_ok=True)
+    (tmp_path / "toy.py").write_text(TOY)
+    monkeypatch.setattr("suite.spec.algorithms._FOLDER", tmp_path)
+    monkeypatch.setattr(algorithms, "_FOLDER", str(tmp_path))
+    monkeypatch.setattr(algorithms, "__path__", [*algorithms.__path__, str(tmp_path)])
+    declarations.cache_clear()
+    yield
+    declarations.cache_clear()
+    sys.modules.pop("suite.worker.algorithms.toy", None)
+
+
+def test_an_algorithm_is_added_by_its_file_alone(with_a_toy: None) -> None:
+    workload = tiny_body(workload={"algorithm": "toy:kl-coefficient=0.25", "rollouts": 6})["workload"]
+    assert workload["algorithm"] == {"name": "toy", "options": {"kl_coefficient": 0.25}}
+    assert workload["group"] == 3
+    assert type(build_algorithm(workload)).__name__ == "ReinforcePlusPlus"
+    assert list(declarations()) == ["ppo", *sorted([*OTHERS, "toy"])]

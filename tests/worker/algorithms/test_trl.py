@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from suite.spec.algorithms import Algorithm as Spec
-from suite.worker.algorithms import build_algorithm
-from tests.worker.algorithms.plain import Batch, batch, padded, prepared, step_loss
+from tests.needs import require_trl
+from tests.worker.algorithms.plain import Batch, algorithm_of, batch, padded, prepared, step_loss
 
-pytest.importorskip("trl", reason="TRL is not installed")
+pytestmark = pytest.mark.packages
 REPLICAS = [list(range(12))]
 
 
@@ -61,6 +61,7 @@ def trls_inputs(whole: Batch, advantages: torch.Tensor) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("text", "settings"),
     [
+        ("rloo", {}),
         ("grpo", {}),
         ("grpo:loss=sequence", {"loss_type": "grpo"}),
         ("grpo:clip_high=0.28", {"epsilon_high": 0.28}),
@@ -68,28 +69,14 @@ def trls_inputs(whole: Batch, advantages: torch.Tensor) -> dict[str, Any]:
         ("grpo:kl_coefficient=0.1,loss=sequence", {"beta": 0.1, "loss_type": "grpo"}),
     ],
 )
-def test_the_loss_and_gradient_of_grpo_are_trls(text: str, settings: dict[str, Any]) -> None:
-    trainer = pytest.importorskip("trl.trainer.grpo_trainer").GRPOTrainer
-    whole = batch(7, groups=3, group=4)
-    algorithm = build_algorithm({"algorithm": Spec.model_validate(text).model_dump(mode="json")})
+def test_the_loss_and_gradient_are_trls(text: str, settings: dict[str, Any]) -> None:
+    require_trl()
+    name = text.partition(":")[0]
+    trainer = getattr(import_module(f"trl.trainer.{name}_trainer"), f"{name.upper()}Trainer")
+    whole, algorithm = batch(7, groups=3, group=4), algorithm_of(text)
     now = padded(whole.now, max(whole.lengths)).requires_grad_()
     advantages = prepared(whole, REPLICAS, algorithm)[0][1]["advantages"]
     theirs = trainer._compute_loss(trls_trainer(now, **settings), None, trls_inputs(whole, advantages))
-    theirs.backward()
-    ours, _, gradients = step_loss(whole, REPLICAS, algorithm, 4)
-    assert ours == pytest.approx(float(theirs.detach()), rel=1e-5)
-    assert now.grad is not None
-    for number, length in enumerate(whole.lengths):
-        assert gradients[number] == pytest.approx(now.grad[number, :length].tolist(), rel=1e-4, abs=1e-8)
-
-
-def test_the_loss_and_gradient_of_rloo_are_trls() -> None:
-    trainer = pytest.importorskip("trl.trainer.rloo_trainer").RLOOTrainer
-    whole = batch(8, groups=3, group=4)
-    algorithm = build_algorithm({"algorithm": Spec.model_validate("rloo").model_dump(mode="json")})
-    now = padded(whole.now, max(whole.lengths)).requires_grad_()
-    advantages = prepared(whole, REPLICAS, algorithm)[0][1]["advantages"]
-    theirs = trainer._compute_loss(trls_trainer(now), None, trls_inputs(whole, advantages))
     theirs.backward()
     ours, _, gradients = step_loss(whole, REPLICAS, algorithm, 4)
     assert ours == pytest.approx(float(theirs.detach()), rel=1e-5)

@@ -16,7 +16,7 @@ import pytest
 
 from suite.spec.manifest import Manifest
 from suite.theory.flops import iteration_flops
-from tests.worker.tiny import run_program, tiny_manifest
+from tests.worker.tiny import be_rank, run_program, tiny_manifest
 
 LLAMA = {"architecture": "llama", "kv_heads": 2, "ffn": 80, "tied_embeddings": False}
 UNEVEN = {"lengths": "lognormal:mean=5,sigma=0.6,cap=8", "prompt_lengths": "lognormal:mean=5,sigma=0.6,cap=8"}
@@ -60,7 +60,7 @@ def cases_of(backend: str) -> dict[str, Manifest]:
 
 
 def count(backend: str, manifest: dict[str, Any], world: Any) -> dict[str, int]:
-    """FLOPs of each phase of the first iteration."""
+    """FLOPs of each phase of the first iteration, and how often a model ran in it."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -73,23 +73,20 @@ def count(backend: str, manifest: dict[str, Any], world: Any) -> dict[str, int]:
     class Counter(NullRecorder):
         @contextmanager
         def phase(self, name: str) -> Iterator[None]:
+            before = len(calls)
             with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
                 yield
-            found[name] = counter.get_total_flops()
+            found[name], found[f"calls to {name}"] = counter.get_total_flops(), len(calls) - before
 
-    Loop(engine_class(backend, "cpu")(manifest, world), manifest).run_iteration(0, Counter())
+    engine, calls = engine_class(backend, "cpu")(manifest, world), []
+    for model in engine.models:  # as a recorder watches them
+        model.register_forward_hook(lambda *_: calls.append(1))
+    Loop(engine, manifest).run_iteration(0, Counter())
     return found
 
 
-def rank_program(backend: str) -> None:
-    import torch
-
-    from suite.worker.rank import RankIdentity
-    from suite.worker.world import join
-
-    torch.set_num_threads(1)
-    world = join(RankIdentity(0, 1, 0, 1), "cpu", 60.0)
-    counts = {}
+def rank_program(world: Any) -> None:
+    backend, counts = sys.argv[1], {}
     for name, manifest in cases_of(backend).items():
         counts[name] = count(backend, manifest.model_dump(mode="json", by_alias=True), world)
         if backend == "megatron":
@@ -101,7 +98,7 @@ def rank_program(backend: str) -> None:
 
 # --- the tests -------------------------------------------------------------------------------------------------------
 
-pytestmark = [pytest.mark.ranks, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.ranks, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module", params=["deepspeed", "megatron"])
@@ -110,7 +107,7 @@ def counted(
 ) -> tuple[str, dict[str, dict[str, int]]]:
     """A backend and what its engine computed."""
     folder = tmp_path_factory.mktemp("flops")
-    (output,) = run_program(["tests.worker.engines.test_flops", request.param], 1, folder, 200)
+    (output,) = run_program(["tests.worker.engines.test_flops", request.param], 1, folder)
     return request.param, json.loads(output.splitlines()[-1])
 
 
@@ -133,5 +130,13 @@ def test_every_phase_computes_what_the_theory_counts(counted: tuple[str, dict[st
     assert {name: {phase: found[name].get(phase, 0) for phase in phases} for name, phases in wanted.items()} == wanted
 
 
+def test_every_token_and_every_micro_batch_is_a_sign_of_life(counted: tuple[str, dict[str, dict[str, int]]]) -> None:
+    backend, found = counted
+    for name, manifest in cases_of(backend).items():
+        longest = 8 if manifest.work.lengths is None else max(manifest.work.lengths.response)
+        assert found[name]["calls to generate"] >= longest, name
+        assert found[name]["calls to score"] > 0 < found[name]["calls to train"], name
+
+
 if __name__ == "__main__":
-    rank_program(sys.argv[1])
+    be_rank(rank_program)

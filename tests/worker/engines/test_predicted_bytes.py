@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -32,7 +31,8 @@ from suite.planner.profiles import PROFILES
 from suite.spec.catalogue import devices
 from suite.spec.manifest import Manifest
 from tests.worker.engines.batches import even_batch, loss_of
-from tests.worker.tiny import run_program, tiny_manifest
+from tests.worker.engines.cases import asked_for, cases_of
+from tests.worker.tiny import be_rank, run_program, tiny_manifest
 
 #: Its matrices have more than 1e5 elements each: smaller parameters stay whole under ZeRO-3.
 SHAPE = {"layers": 2, "hidden": 320, "ffn": 1280, "heads": 4, "kv_heads": 4, "vocab": 2000, "positions": 64}
@@ -71,22 +71,14 @@ def manifest_of(case: str) -> Manifest:
 # --- the program of one rank -----------------------------------------------------------------------------------------
 
 
-def rank_program(manifests: Path, output: Path) -> None:
+def rank_program(world: Any) -> None:
     """Each case's ``held`` and ``step`` bytes of this rank, as JSON."""
-    import torch
-
-    from suite.worker.rank import RankIdentity
-    from suite.worker.world import join
-
-    torch.set_num_threads(1)
-    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    world = join(RankIdentity(rank, ranks, rank, ranks), "cpu", 60.0)
+    manifests, output = map(Path, sys.argv[1:])
     found = {}
     for case, (backend, manifest) in json.loads(manifests.read_text()).items():
         found[case] = count_bytes(backend, manifest, world)
         gc.collect()
-    (output / f"{rank}.json").write_text(json.dumps(found))
-    torch.distributed.destroy_process_group()
+    (output / f"{world.rank}.json").write_text(json.dumps(found))
 
 
 def count_bytes(backend: str, manifest: dict[str, Any], world: Any) -> dict[str, int]:
@@ -189,13 +181,11 @@ def live_bytes() -> int:
 def counted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, int]]:
     """Of the rank that needs more, by case, for the cases that are asked for."""
     folder = tmp_path_factory.mktemp("bytes")
-    selected = [getattr(item, "callspec", None) for item in request.session.items]
-    named = {one.params.get("case") for one in selected if one is not None}
-    cases = [case for case in CASES if case in named]
+    cases = asked_for(request, CASES)
     bodies = {case: (CASES[case][0], manifest_of(case).model_dump(mode="json", by_alias=True)) for case in cases}
     (folder / "manifests.json").write_text(json.dumps(bodies))
     program = ["tests.worker.engines.test_predicted_bytes", str(folder / "manifests.json"), str(folder)]
-    run_program(program, 2, folder, 280)
+    run_program(program, 2, folder)
     each = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
     return {case: {name: max(one[case][name] for one in each) for name in ("held", "step")} for case in cases}
 
@@ -215,10 +205,8 @@ def predicted(case: str) -> dict[str, float]:
 
 
 @pytest.mark.ranks
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=() if case in IN_EVERY_ROUND else pytest.mark.thorough) for case in CASES]
-)
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("case", cases_of(CASES, IN_EVERY_ROUND))
 def test_predicted_states_are_at_least_what_the_engine_holds_and_little_more(
     case: str, counted: dict[str, dict[str, int]]
 ) -> None:
@@ -280,4 +268,4 @@ def test_megatrons_offload_leaves_fp32_weights_on_the_device_and_sixteen_bytes_a
 
 
 if __name__ == "__main__":
-    rank_program(Path(sys.argv[1]), Path(sys.argv[2]))
+    be_rank(rank_program)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 
+from suite.worker import events as events_module
+from suite.worker import progress as progress_module
 from suite.worker.events import EventLog
 from suite.worker.progress import Progress
 from suite.worker.rank import ConfigError, RankIdentity
@@ -18,23 +20,57 @@ from suite.worker.split import link as link_module
 from suite.worker.split.generation import generation_manifest
 from suite.worker.split.link import Link
 from suite.worker.split.sides import find_side
-from tests.worker.tiny import tiny_manifest
+from tests.worker.clock import Clock
+from tests.worker.tiny import tiny_body
 
 SPLIT = {"placement": "split", "generation_ranks": 1}
 NAMES = ("training", "generation")
+SILENCE = 100.0
+
+
+class ScriptedStore:
+    """Who waits for a word lets the clock go on, and then whatever the other side does meanwhile happens."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.words: dict[str, str] = {}
+        self.counts: dict[str, int] = {}
+        self.meanwhile: Callable[[], None] = lambda: None
+        self.gone, self._clock = False, clock
+
+    def set(self, word: str, text: str) -> None:
+        self.words[word] = text
+
+    def get(self, word: str) -> str:
+        return self.words[word]
+
+    def add(self, name: str, count: int) -> int:
+        self.counts[name] = self.counts.get(name, 0) + count
+        return self.counts[name]
+
+    def wait(self, words: list[str], patience: timedelta) -> None:
+        self._clock.now += patience.total_seconds()
+        self.meanwhile()
+        if not self.check(words):
+            raise RuntimeError("wait timeout")
+
+    def check(self, words: list[str]) -> bool:
+        if self.gone:
+            raise RuntimeError("Connection reset by peer")
+        return all(word in self.words for word in words)
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_module, "beat_seconds", lambda silence: silence / 5)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch, link_module, progress_module, events_module)
 
 
-def pair(silence_seconds: float) -> tuple[Link, Link]:
-    store = dist.TCPStore("127.0.0.1", 0, 1, is_master=True, timeout=timedelta(seconds=5))
-    return (
-        Link(store, None, 1, NAMES, silence_seconds),
-        Link(store, None, 1, (NAMES[1], NAMES[0]), silence_seconds),
-    )
+@pytest.fixture
+def store(clock: Clock) -> ScriptedStore:
+    return ScriptedStore(clock)
+
+
+def pair(store: Any) -> tuple[Link, Link]:
+    return Link(store, None, 1, NAMES, SILENCE), Link(store, None, 1, (NAMES[1], NAMES[0]), SILENCE)
 
 
 def test_the_last_ranks_generate_and_count_from_zero_on_their_side() -> None:
@@ -63,11 +99,11 @@ def test_ranks_that_cannot_be_two_sides_are_refused(identity: RankIdentity, reas
 
 
 def test_the_generation_side_builds_a_policy_alone_whatever_trains() -> None:
-    manifest = tiny_manifest(
+    manifest = tiny_body(
         3,
         layout={**SPLIT, "data": 2, "zero_stage": 3, "recompute": "full"},
         workload={"reference": "hydra", "trainable_layers": 1},
-    ).model_dump(mode="json", by_alias=True)
+    )
     own = generation_manifest(manifest)
     assert own["generates_only"] is True
     assert (own["layout"]["data"], own["layout"]["zero_stage"], own["layout"]["recompute"]) == (1, 0, "none")
@@ -76,38 +112,44 @@ def test_the_generation_side_builds_a_policy_alone_whatever_trains() -> None:
     assert manifest["layout"]["zero_stage"] == 3
 
 
-def test_a_word_comes_with_its_facts(quick: None) -> None:
-    training, generation = pair(5)
+def test_a_word_comes_with_its_facts_through_torchs_own_store() -> None:
+    training, generation = pair(dist.TCPStore("127.0.0.1", 0, 1, is_master=True, timeout=timedelta(seconds=120)))
     generation.tell("batch 0 of rank 0", updates=3)
     assert training.hear("batch 0 of rank 0", Progress()) == {"updates": 3}
 
 
-def test_a_side_that_works_is_waited_for_longer_than_a_run_may_be_silent(quick: None, tmp_path: Path) -> None:
-    training, generation = pair(0.5)
+def test_a_side_that_works_is_waited_for_longer_than_a_run_may_be_silent(
+    clock: Clock, store: ScriptedStore, tmp_path: Path
+) -> None:
+    training, generation = pair(store)
     model = torch.nn.Linear(1, 1)
     generation.watch(model)
-    log = EventLog(str(tmp_path), 0, mirror=False)
-    progress = Progress(log=log, beat_seconds=0.1)
+    log, began = EventLog(str(tmp_path), 0, mirror=False), clock.now
+    progress = Progress(log=log, beat_seconds=SILENCE / 2)
 
     def work() -> None:
-        for _ in range(24):
-            time.sleep(0.05)
+        for _ in range(3):  # one word of it is enough
             model(torch.zeros(1))
-        generation.tell("done")
+        if clock.now > began + 10 * SILENCE:
+            generation.tell("done")
 
-    worker = threading.Thread(target=work)
-    worker.start()
-    began = time.monotonic()
+    store.meanwhile = work
     training.hear("done", progress)
-    worker.join()
     log.close()
-    assert time.monotonic() - began > 1, "twice as long as a silent side is waited for"
-    assert "heartbeat" in (tmp_path / "events" / "rank-0.jsonl").read_text(), "the driver hears that work goes on"
+    assert clock.now > began + 10 * SILENCE
+    beats = Path(log.path).read_text().splitlines()
+    assert len(beats) >= 10 and all("heartbeat" in beat for beat in beats), "the driver hears that work goes on"
 
 
-def test_a_side_that_shows_no_sign_of_work_is_given_up_by_name(quick: None) -> None:
-    training, _ = pair(0.5)
-    began = time.monotonic()
-    with pytest.raises(RuntimeError, match=r"training side timed out after 0\.5 s without a sign of the generation"):
+def test_a_side_that_shows_no_sign_of_work_is_given_up_by_name(clock: Clock, store: ScriptedStore) -> None:
+    training, _ = pair(store)
+    began = clock.now
+    with pytest.raises(RuntimeError, match=r"training side timed out after 100 s without a sign of the generation"):
         training.hear("batch 0 of rank 0", Progress())
-    assert 0.4 < time.monotonic() - began < 3
+    assert SILENCE < clock.now - began <= 1.1 * SILENCE
+
+
+def test_a_store_that_is_gone_is_a_connection_that_was_closed(store: ScriptedStore) -> None:
+    store.gone = True
+    with pytest.raises(RuntimeError, match="Connection closed by peer"):
+        pair(store)[0].hear("batch 0 of rank 0", Progress())

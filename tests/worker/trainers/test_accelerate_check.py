@@ -8,23 +8,19 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.accelerate_check import check_engine, check_ranks
-from suite.worker.world import World
-
-WORLD = World(0, 1, 0, 1, torch.device("cpu"))
+from tests.worker.trainers.runs import ALONE, group_of_one
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _group() -> Iterator[None]:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
+    with group_of_one():
+        yield
 
 
 def model_of(layers: int = 2) -> nn.Module:
@@ -54,38 +50,31 @@ def stand_in_engine(stage: int) -> Any:
     return object.__new__(AtStage)
 
 
-def test_what_was_asked_for_passes() -> None:
-    check_engine(DistributedDataParallel(model_of()), "ddp", 0)
-    check_engine(sharded(2), "fsdp2", 3)
-    check_engine(stand_in_engine(2), "deepspeed", 2)
+def ddp() -> nn.Module:
+    return DistributedDataParallel(model_of())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("engine", "words"),
+    ("build", "engine", "stage", "words"),
     [
-        ("ddp", "DDP was asked for, but the model is a Sequential"),
-        ("deepspeed", "DeepSpeed was asked for, but the model is a Sequential"),
-        ("fsdp2", "FSDP2 was asked for, but the model is a Sequential"),
+        (ddp, "ddp", 0, None),
+        (lambda: sharded(2), "fsdp2", 3, None),
+        (lambda: stand_in_engine(2), "deepspeed", 2, None),
+        (model_of, "ddp", 0, "DDP was asked for, but the model is a Sequential"),
+        (model_of, "deepspeed", 0, "DeepSpeed was asked for, but the model is a Sequential"),
+        (model_of, "fsdp2", 0, "FSDP2 was asked for, but the model is a Sequential"),
+        (ddp, "fsdp2", 3, "FSDP2 was asked for, but the model is a DistributedDataParallel"),
+        (lambda: stand_in_engine(2), "deepspeed", 3, "ZeRO stage 3 was asked for, but DeepSpeed runs stage 2"),
+        (lambda: sharded(1), "fsdp2", 3, "gathers 1 of 2 blocks by themselves"),
     ],
 )
-def test_a_model_without_its_wrapper_is_told(engine: str, words: str) -> None:
+def test_another_engine_than_was_asked_for_is_told(build: Any, engine: str, stage: int, words: str | None) -> None:
+    if words is None:
+        check_engine(build(), engine, stage)
+        return
     with pytest.raises(ConfigError, match=words):
-        check_engine(model_of(), engine, 0)
-
-
-def test_ddp_in_the_place_of_fsdp2_is_told() -> None:
-    with pytest.raises(ConfigError, match="FSDP2 was asked for, but the model is a DistributedDataParallel"):
-        check_engine(DistributedDataParallel(model_of()), "fsdp2", 3)
-
-
-def test_another_stage_of_deepspeed_is_told() -> None:
-    with pytest.raises(ConfigError, match="ZeRO stage 3 was asked for, but DeepSpeed runs stage 2"):
-        check_engine(stand_in_engine(2), "deepspeed", 3)
-
-
-def test_fsdp2_that_gathers_the_whole_model_at_once_is_told() -> None:
-    with pytest.raises(ConfigError, match="gathers 1 of 2 blocks by themselves"):
-        check_engine(sharded(1), "fsdp2", 3)
+        check_engine(build(), engine, stage)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +85,6 @@ def test_fsdp2_that_gathers_the_whole_model_at_once_is_told() -> None:
     ],
 )
 def test_other_ranks_or_another_device_are_told(found: dict[str, Any], words: str) -> None:
-    accelerator = SimpleNamespace(**{"num_processes": 1, "device": WORLD.device, **found})
+    accelerator = SimpleNamespace(**{"num_processes": 1, "device": ALONE.device, **found})
     with pytest.raises(ConfigError, match=words):
-        check_ranks(accelerator, WORLD)
+        check_ranks(accelerator, ALONE)

@@ -91,23 +91,16 @@ def test_memory_of_a_phase_in_pieces_is_that_of_its_larger_piece(stand: Stand, m
     assert event["peak_reserved_bytes"] is None
 
 
-def test_ranks_meet_before_and_after_a_piece_but_not_around_one_of_a_rank_alone(stand: Stand) -> None:
-    stand.clock.begin(0)
-    met = stand.barriers
-    with stand.clock.phase("generate"):
-        pass
-    assert stand.barriers == met + 2
-    with stand.clock.phase("reward", alone=True):
-        pass
-    assert stand.barriers == met + 2
-
-
-def test_the_progress_names_the_phase_and_other_between_phases(stand: Stand) -> None:
+def test_ranks_meet_around_a_piece_but_not_around_one_of_a_rank_alone_and_the_progress_names_it(stand: Stand) -> None:
     stand.clock.begin(3)
+    met = stand.barriers
     assert (stand.progress.iteration, stand.progress.phase) == (3, "other")
     with stand.clock.phase("generate"):
         assert stand.progress.phase == "generate"
-    assert stand.progress.phase == "other"
+    assert (stand.barriers, stand.progress.phase) == (met + 2, "other")
+    with stand.clock.phase("reward", alone=True):
+        pass
+    assert stand.barriers == met + 2
 
 
 def test_a_failure_inside_a_phase_leaves_its_name(stand: Stand) -> None:
@@ -118,31 +111,19 @@ def test_a_failure_inside_a_phase_leaves_its_name(stand: Stand) -> None:
     assert stand.events("phase") == []
 
 
-def test_parts_are_summed_by_name_and_an_inner_one_counts_for_itself_alone(stand: Stand) -> None:
-    stand.clock.begin(0)
-    with stand.clock.phase("train"):
-        for _ in range(2):
-            with stand.clock.detail("train/forward"):
-                pass
-            with stand.clock.detail("train/backward"), stand.clock.detail("train/optimizer"):
-                pass
-    stand.clock.stop()
-    stand.clock.finish(COUNTS, STATS)
-    (event,) = stand.events("iteration")
-    assert event["details"] == {"train/forward": 2.0, "train/optimizer": 2.0, "train/backward": 4.0}
-
-
-def test_parts_of_one_iteration_are_not_in_the_next(stand: Stand) -> None:
-    stand.clock.begin(0)
-    with stand.clock.detail("other/decode"):
-        pass
-    stand.clock.stop()
-    stand.clock.finish(COUNTS, STATS)
-    stand.clock.begin(1)
-    stand.clock.stop()
-    stand.clock.finish(COUNTS, STATS)
+def test_parts_are_summed_by_name_an_inner_one_counts_for_itself_and_none_for_the_next_iteration(stand: Stand) -> None:
+    for iteration in (0, 1):
+        stand.clock.begin(iteration)
+        with stand.clock.phase("train"):
+            for _ in range(0 if iteration else 2):
+                with stand.clock.detail("train/forward"):
+                    pass
+                with stand.clock.detail("train/backward"), stand.clock.detail("train/optimizer"):
+                    pass
+        stand.clock.stop()
+        stand.clock.finish(COUNTS, STATS)
     first, second = stand.events("iteration")
-    assert "details" in first
+    assert first["details"] == {"train/forward": 2.0, "train/optimizer": 2.0, "train/backward": 4.0}
     assert "details" not in second
 
 

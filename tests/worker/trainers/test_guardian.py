@@ -6,11 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from suite.worker.trainers import guardian
 from suite.worker.trainers.processes import Processes, below
+from tests.waiting import wait_until
 
 #: a daemon in a session of its own, without a parent, that holds shared memory
 DAEMON = """
@@ -34,11 +37,13 @@ time.sleep(1000)
 """
 
 
-def wait_for(what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not what():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.02)
+PIPES: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+
+
+@pytest.fixture
+def shared() -> Path:
+    """A name in shared memory."""
+    return Path(f"/dev/shm/suite-test-{os.getpid()}")
 
 
 def is_alive(pid: int) -> bool:
@@ -61,82 +66,72 @@ def start(folder: Path, shared: Path, told: Path) -> tuple[subprocess.Popen[str]
     assert rank.stdout is not None
     word, pid = rank.stdout.readline().split()
     assert word == "started"
-    wait_for(lambda: told.exists() and told.read_text())
+    wait_until(lambda: told.exists() and told.read_text())
     return rank, int(pid)
 
 
-def test_nothing_stays_behind_a_killed_rank(tmp_path: Path) -> None:
-    folder, shared, told = tmp_path / "ray", Path(f"/dev/shm/suite-test-{os.getpid()}"), tmp_path / "pid"
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_stays_behind_a_rank_that_ends(end: signal.Signals, tmp_path: Path, shared: Path) -> None:
+    folder, told = tmp_path / "ray", tmp_path / "pid"
     folder.mkdir()
     (folder / "socket").write_text("")
     rank, guardian = start(folder, shared, told)
     daemon = int(told.read_text())
     assert daemon in below(guardian), "a daemon that left everything is still the guardian's"
     assert shared.exists()
-    rank.kill()
+    status = Path(f"/proc/{guardian}/status").read_text()
+    ignored = int(next(line for line in status.splitlines() if line.startswith("SigIgn")).split()[1], 16)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        assert ignored & 1 << (number - 1), "signals to everybody end it no sooner than its rank"
+    rank.send_signal(end)
     rank.wait()
-    wait_for(lambda: not is_alive(guardian))
+    wait_until(lambda: not is_alive(guardian))
     assert not is_alive(daemon)
     assert not folder.exists()
     assert not shared.exists()
 
 
-def test_shared_memory_of_a_process_that_was_killed_before_the_rank_is_removed_too(tmp_path: Path) -> None:
-    folder, shared, told = tmp_path / "ray", Path(f"/dev/shm/suite-test-{os.getpid()}"), tmp_path / "pid"
-    others = Path(f"/dev/shm/suite-test-other-{os.getpid()}")
-    folder.mkdir()
-    rank, guardian = start(folder, shared, told)
+def test_shared_memory_is_known_while_its_process_lives_and_that_of_others_is_left(shared: Path) -> None:
+    memory = guardian._SharedMemory()
+    others = shared.with_name(f"{shared.name}-other")
+    held = (
+        'import mmap, sys; file = open(sys.argv[1], "wb+"); file.truncate(4096); held = mmap.mmap(file.fileno(), 4096)'
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", held + '; print("held", flush=True); input()', str(shared)], **PIPES
+    )
     try:
         others.write_text("of somebody else")
-        time.sleep(3)
-        os.kill(int(told.read_text()), signal.SIGKILL)
-        rank.kill()
-        rank.wait()
-        wait_for(lambda: not is_alive(guardian))
-        assert not shared.exists()
-        assert others.exists()
+        assert child.stdout is not None and child.stdout.readline() == b"held\n"
+        for _ in range(guardian._LOOKS_UNTIL_ASKED):
+            memory.look()
     finally:
-        others.unlink()
-
-
-def test_signals_to_everybody_do_not_stop_the_guardian_before_it_cleared_up(tmp_path: Path) -> None:
-    folder, shared, told = tmp_path / "ray", Path(f"/dev/shm/suite-test-{os.getpid()}"), tmp_path / "pid"
-    folder.mkdir()
-    rank, guardian = start(folder, shared, told)
-    os.kill(guardian, signal.SIGTERM)
-    os.kill(guardian, signal.SIGINT)
-    time.sleep(0.3)
-    assert is_alive(guardian)
-    rank.terminate()
-    rank.wait()
-    wait_for(lambda: not is_alive(guardian))
-    assert not folder.exists()
-    assert not shared.exists()
+        child.kill()
+        child.wait()
+    assert str(shared) in memory.own and str(others) not in memory.own
+    guardian._forget(memory.own)
+    assert not shared.exists() and others.exists()
+    others.unlink()
 
 
 def test_it_ends_with_the_code_of_a_command_that_fails(tmp_path: Path) -> None:
-    done = subprocess.Popen(
-        [sys.executable, "-m", "suite.worker.trainers.guardian", str(tmp_path / "none"), "sh", "-c", "exit 3"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert done.stdin is not None and done.stdout is not None
-    assert done.stdout.read() == b"", "it never told of a start"
-    assert done.wait() == 3
-    done.stdin.close()
-    done.stdout.close()
+    command = ["suite.worker.trainers.guardian", str(tmp_path / "none"), "sh", "-c", "exit 3"]
+    with subprocess.Popen([sys.executable, "-m", *command], **PIPES) as done:
+        assert done.stdout is not None and done.stdout.read() == b"", "it never told of a start"
+        assert done.wait() == 3
 
 
 def test_processor_time_of_ended_processes_still_counts() -> None:
     parent = subprocess.Popen(["sh", "-c", 'python3 -c "while True: pass" & wait; sleep 100'], start_new_session=True)
     try:
         found = Processes(parent.pid)
-        wait_for(lambda: found.cpu_seconds() > 0.2)
+        wait_until(lambda: found.cpu_seconds() > 0.2)
         before = found.cpu_seconds()
         assert found.peak_resident_bytes() > 1 << 20
-        for pid in below(parent.pid):
-            os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: not any(map(is_alive, below(parent.pid))) or found.cpu_seconds() >= before)
+        (busy,) = below(parent.pid)
+        os.kill(busy, signal.SIGKILL)
+        wait_until(lambda: not is_alive(busy))
         assert found.cpu_seconds() >= before
     finally:
         os.killpg(parent.pid, signal.SIGKILL)

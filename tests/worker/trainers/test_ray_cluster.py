@@ -8,13 +8,10 @@ from collections.abc import Iterator
 from unittest import mock
 
 import pytest
-import torch
 
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.ray_cluster import RayCluster
-from suite.worker.world import World
-
-ALONE = World(rank=0, local_rank=0, world_size=1, local_world_size=1, device=torch.device("cpu"))
+from tests.worker.trainers.runs import ALONE
 
 
 @pytest.fixture(autouse=True)

@@ -20,12 +20,11 @@ from suite.launch.cluster.transcript import Transcript, read_streams
 from suite.launch.job import Job
 from suite.launch.kubernetes.ray import pod_variables
 from suite.spec.layout import Layout
-from suite.spec.manifest import Backend, Limits, Manifest, Measure
-from suite.spec.resolve import make_manifest
+from suite.spec.manifest import Manifest
 from tests.hosts import INTERFACE, LEFT, Host, hosts
 from tests.launch.kubernetes.runs import job_of
 from tests.needs import require_environment
-from tests.synthetic import GPT, SMOKE
+from tests.synthetic import synthetic_manifest
 
 __all__ = ["hosts"]
 pytestmark = [pytest.mark.ranks, pytest.mark.trainers, pytest.mark.timeout(400)]
@@ -43,17 +42,13 @@ def python() -> str:
 
 @pytest.fixture
 def manifest(tmp_path: Path) -> Manifest:
-    made = make_manifest(
-        plan="plan",
-        repeat=1,
-        backend=Backend(name="example-ray", kind="trainer"),
-        size=GPT,
-        workload=SMOKE,
+    made = synthetic_manifest(
+        backend="example-ray",
+        kind="trainer",
         layout=Layout(nodes=2, devices_per_node=1, data=2),
-        measure=Measure.model_validate({"device": "cpu", "precision": "fp32", "warmup": 1, "iterations": 3}),
-        limits=Limits(run_seconds=240.0),
-        stack={},
-    )
+        warmup=1,
+        iterations=3,
+    ).model_copy(update={"stack": {}})
     (tmp_path / "manifest.json").write_text(made.model_dump_json(by_alias=True))
     return made
 
@@ -140,7 +135,7 @@ def test_ranks_are_started_on_a_ray_cluster_that_is_there(
             node = subprocess.Popen(
                 host.argv(keeper), env=variables(**quiet), stdin=subprocess.PIPE, stdout=subprocess.PIPE
             )
-            ending.callback(node.wait, 30)
+            ending.callback(node.wait, 120)
             ending.callback(node.stdin.close)  # type: ignore[union-attr]
             assert node.stdout is not None and node.stdout.readline() == b"started\n"
         done = subprocess.run(

@@ -101,6 +101,14 @@ def by_hand(model: Any, samples: Samples) -> list[torch.Tensor]:
     return found
 
 
+def assert_chosen(logprobs: torch.Tensor, wanted: list[torch.Tensor], samples: Samples, tolerance: float) -> None:
+    """The log-probs are those of the samples' own tokens in the whole vocabularies of ``by_hand``."""
+    for row, of_vocabulary in enumerate(wanted):
+        tokens = samples.responses()[row, : RESPONSES[row]]
+        own = of_vocabulary.gather(1, tokens.unsqueeze(1)).squeeze(1)
+        assert torch.allclose(logprobs[row, : RESPONSES[row]], own, atol=tolerance), row
+
+
 @FAMILIES
 @pytest.mark.parametrize("packs", [False, True], ids=["padded", "packed"])
 def test_log_probs_of_uneven_samples_are_those_of_the_plain_model(name: str, packs: bool) -> None:
@@ -109,11 +117,8 @@ def test_log_probs_of_uneven_samples_are_those_of_the_plain_model(name: str, pac
         logprobs, values = policy(samples=samples)
         wanted = by_hand(plain_model(policy, name), samples)
     assert logprobs.shape == values.shape == (3, 7)
-    for row, of_vocabulary in enumerate(wanted):
-        tokens = samples.responses()[row, : RESPONSES[row]]
-        own = of_vocabulary.gather(1, tokens.unsqueeze(1)).squeeze(1)
-        assert torch.allclose(logprobs[row, : RESPONSES[row]], own, atol=1e-5), row
-        assert of_vocabulary.std() > 0.5  # the weights say something
+    assert_chosen(logprobs, wanted, samples, 1e-5)
+    assert all(of_vocabulary.std() > 0.5 for of_vocabulary in wanted), "the weights say something"
     assert not logprobs[~samples.mask()].any() and not values[~samples.mask()].any()
 
 
@@ -206,9 +211,7 @@ def test_merged_adapters_are_the_plain_model_that_computes_the_same(name: str) -
                 parameter.copy_(0.3 * torch.randn(parameter.shape, generator=generator))
         logprobs, _ = policy(samples=samples)
         wanted = by_hand(plain_model(policy, name), samples)
-    for row, of_vocabulary in enumerate(wanted):
-        own = of_vocabulary.gather(1, samples.responses()[row, : RESPONSES[row]].unsqueeze(1)).squeeze(1)
-        assert torch.allclose(logprobs[row, : RESPONSES[row]], own, atol=1e-4)
+    assert_chosen(logprobs, wanted, samples, 1e-4)
 
 
 def test_rotary_frequencies_survive_a_conversion_to_16_bit() -> None:
@@ -233,6 +236,7 @@ def test_other_families_are_refused_in_one_line(changes: dict[str, Any], words: 
         _check_family({**_SIZE, "kv_heads": 4, **changes})
 
 
+@pytest.mark.slow
 def test_all_that_a_model_is_made_of_is_imported_before_memory_counts() -> None:
     """A peak on a CPU is counted from what is resident before the model is built."""
     code = (

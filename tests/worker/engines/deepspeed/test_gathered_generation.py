@@ -7,32 +7,26 @@ Run as a script this file is one rank of two: ``python -m tests.worker.engines.d
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.worker.tiny import run_program, tiny_manifest
+from tests.worker.tiny import be_rank, run_program, tiny_body
 
-RANKS, ITERATIONS = 2, 3
+RANKS, ITERATIONS = 2, 2
 
 
-def rank_program() -> None:
+def rank_program(world: Any) -> None:
     """Both ways one after the other on this rank; what each did is printed."""
     import torch
     from deepspeed.runtime.zero.partitioned_param_coordinator import PartitionedParameterCoordinator
 
     from suite.worker.engines import engine_class
     from suite.worker.loop import Loop
-    from suite.worker.rank import RankIdentity
     from suite.worker.recorder import NullRecorder
     from suite.worker.samples import Samples
-    from suite.worker.world import join
 
-    torch.set_num_threads(1)
-    rank = int(os.environ["RANK"])
-    world = join(RankIdentity(rank, RANKS, rank, RANKS), "cpu", 60.0)
     fetches: list[int] = []
     fetch = PartitionedParameterCoordinator.fetch_sub_module
 
@@ -47,9 +41,9 @@ def rank_program() -> None:
         # wide enough for weights that ZeRO-3 does not keep whole (1e5 elements)
         shape = {"hidden": 192, "ffn": 768, "vocab": 600}
         learning = {"optimizer": {"learning_rate": 1e-2}, "reward": {"kind": "token-below", "threshold": 300}}
-        manifest = tiny_manifest(RANKS, layout=layout, shape=shape, workload=learning, stack={})
-        engine = engine_class("deepspeed", "cpu")(manifest.model_dump(mode="json", by_alias=True), world)
-        loop = Loop(engine, manifest.model_dump(mode="json", by_alias=True))
+        manifest = tiny_body(RANKS, layout=layout, shape=shape, workload=learning, silence_seconds=300)
+        engine = engine_class("deepspeed", "cpu")(manifest, world)
+        loop = Loop(engine, manifest)
         stats = [loop.run_iteration(iteration, NullRecorder())[1] for iteration in range(ITERATIONS)]
         fetches.clear()
         tokens = engine.generate(Samples(torch.zeros(2, 8, dtype=torch.int64), [8, 8], [8, 8])).tokens
@@ -70,9 +64,9 @@ def rank_program() -> None:
 
 
 @pytest.mark.ranks
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(400)
 def test_weights_gathered_once_give_the_same_tokens_and_losses_and_are_partitioned_again(tmp_path: Path) -> None:
-    for output in run_program(["tests.worker.engines.deepspeed.test_gathered_generation"], RANKS, tmp_path, 120):
+    for output in run_program(["tests.worker.engines.deepspeed.test_gathered_generation"], RANKS, tmp_path):
         layers, once = json.loads(output.splitlines()[-1])
         assert once["tokens"] == layers["tokens"]
         assert once["stats"] == layers["stats"]
@@ -85,4 +79,4 @@ def test_weights_gathered_once_give_the_same_tokens_and_losses_and_are_partition
 
 
 if __name__ == "__main__":
-    rank_program()
+    be_rank(rank_program)

@@ -13,7 +13,7 @@ from suite.worker.engines.deepspeed import optimizer
 from tests.worker.tiny import run_tiny, tiny_manifest
 
 
-def manifest_of(kernels: str = "native", offloads: bool = False, device: str = "cpu") -> dict[str, Any]:
+def read_part(kernels: str = "native", offloads: bool = False, device: str = "cpu") -> dict[str, Any]:
     """The part of a manifest that the optimizer reads."""
     coefficients = {"learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight_decay": 0.1}
     return {
@@ -51,14 +51,14 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_native_kernels_are_the_hosts_where_the_optimizer_is_offloaded_and_the_devices_elsewhere(
     loaded: list[str],
 ) -> None:
-    (note,) = optimizer.load_kernels(manifest_of(offloads=True))
+    (note,) = optimizer.load_kernels(read_part(offloads=True))
     assert loaded == ["cpu_adam"] and "DeepSpeedCPUAdam" in note
-    (note,) = optimizer.load_kernels(manifest_of())
+    (note,) = optimizer.load_kernels(read_part())
     assert loaded == ["cpu_adam", "fused_adam"] and "FusedAdam" in note
 
 
 def test_torch_kernels_load_nothing_and_say_whose_they_are(loaded: list[str]) -> None:
-    notes = optimizer.load_kernels(manifest_of("torch", offloads=True))
+    notes = optimizer.load_kernels(read_part("torch", offloads=True))
     assert loaded == []
     assert "torch.optim.AdamW" in notes[0] and "not DeepSpeedCPUAdam" in notes[1]
 
@@ -73,12 +73,12 @@ def refuse(manifest: dict[str, Any]) -> str:
 def test_kernels_that_are_neither_built_nor_can_be_are_refused_with_what_is_missing(
     loaded: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "no nvcc" in refuse(manifest_of(device="cuda"))
-    optimizer.load_kernels(manifest_of(device="cuda", offloads=True))  # runs on the host: a C++ compiler is enough
+    assert "no nvcc" in refuse(read_part(device="cuda"))
+    optimizer.load_kernels(read_part(device="cuda", offloads=True))  # runs on the host: a C++ compiler is enough
     monkeypatch.setattr(optimizer.shutil, "which", lambda _: None)
-    assert "no C++ compiler" in refuse(manifest_of())
+    assert "no C++ compiler" in refuse(read_part())
     monkeypatch.setattr("torch.utils.cpp_extension.is_ninja_available", lambda: False)
-    assert "no ninja" in refuse(manifest_of()) and "DS_BUILD_FUSED_ADAM=1" in refuse(manifest_of())
+    assert "no ninja" in refuse(read_part()) and "DS_BUILD_FUSED_ADAM=1" in refuse(read_part())
     assert loaded == ["cpu_adam"]
 
 
@@ -88,16 +88,16 @@ def test_kernels_that_were_built_with_deepspeed_need_no_compiler(
     monkeypatch.setattr(optimizer.shutil, "which", lambda _: None)
     monkeypatch.setattr(optimizer, "installed_ops", {"fused_adam": True})
     monkeypatch.setattr(optimizer, "accelerator_name", optimizer.get_accelerator().device_name())
-    (note,) = optimizer.load_kernels(manifest_of())
+    (note,) = optimizer.load_kernels(read_part())
     assert loaded == ["fused_adam"] and "built with DeepSpeed" in note
     monkeypatch.setattr(optimizer, "accelerator_name", "another")  # DeepSpeed does not take those either
-    refuse(manifest_of())
+    refuse(read_part())
 
 
 def test_a_compilation_that_fails_is_one_line(loaded: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     broken = ScriptedBuilder("fused_adam", loaded, RuntimeError("many\nlines"))
     monkeypatch.setattr(type(optimizer.get_accelerator()), "create_op_builder", lambda _, each: broken)
-    assert "does not load" in refuse(manifest_of())
+    assert "does not load" in refuse(read_part())
 
 
 def test_every_adam_gets_the_workloads_coefficients_and_decouples_weight_decay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,12 +105,12 @@ def test_every_adam_gets_the_workloads_coefficients_and_decouples_weight_decay(m
     for name in ("FusedAdam", "DeepSpeedCPUAdam"):
         monkeypatch.setattr(optimizer, name, lambda _, name=name, **options: made.append((name, options)))
     parameters = [torch.nn.Parameter(torch.zeros(2))]
-    plain = optimizer.build_optimizer(manifest_of("torch"), parameters)
+    plain = optimizer.build_optimizer(read_part("torch"), parameters)
     assert type(plain) is torch.optim.AdamW
     wanted = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
     assert {name: plain.defaults[name] for name in wanted} == wanted and plain.defaults["fused"]
-    optimizer.build_optimizer(manifest_of(), parameters)
-    optimizer.build_optimizer(manifest_of(offloads=True), parameters)
+    optimizer.build_optimizer(read_part(), parameters)
+    optimizer.build_optimizer(read_part(offloads=True), parameters)
     assert made == [
         ("FusedAdam", {**wanted, "adam_w_mode": True}),
         ("DeepSpeedCPUAdam", {**wanted, "adamw_mode": True}),
@@ -125,6 +125,7 @@ def compiled(name: str) -> bool:
 
 
 @pytest.mark.ranks
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(("operator", "offloads"), [("cpu_adam", True), ("fused_adam", False)])
 def test_compiled_kernels_take_the_steps_of_torchs(tmp_path: Path, operator: str, offloads: bool) -> None:
     if not compiled(operator):

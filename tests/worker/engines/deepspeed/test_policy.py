@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import torch
 from transformers import GenerationConfig
+from transformers.pytorch_utils import Conv1D
 
 from suite.worker.engines.deepspeed.critic import Critic, critic_config
+from suite.worker.engines.deepspeed.lora import LowRank
 from suite.worker.engines.deepspeed.policy import (
     Policy,
     freeze_below,
@@ -140,3 +142,16 @@ def parameters_without_padding() -> int:
     """By hand: embeddings, three blocks of width 8 with 32 inside, final LayerNorm."""
     block = 4 * 8 + (8 + 1) * 24 + (8 + 1) * 8 + (8 + 1) * 32 + (32 + 1) * 8
     return (GPT2_VOCAB + 8) * 8 + 3 * block + 16
+
+
+def test_an_adapter_is_three_products_side_by_side_beside_the_joint_matrix() -> None:
+    torch.manual_seed(0)
+    joint = LowRank(Conv1D(3 * 4, 4), rank=2, groups=3)
+    with torch.no_grad():
+        joint.down.normal_()
+        joint.up.normal_()
+    states = torch.randn(2, 5, 4)
+    downs = joint.down.split(2, dim=1)
+    by_hand = torch.cat([states @ down @ joint.up[index] for index, down in enumerate(downs)], dim=-1) / 2
+    assert torch.allclose(joint(states), joint.base(states) + by_hand, atol=1e-6)
+    assert not joint.base.weight.requires_grad and joint.base.bias.requires_grad

@@ -27,7 +27,7 @@ _OWN: dict[str, dict[str, Any]] = {
 }
 
 
-def size_of(architecture: str) -> dict[str, Any]:
+def size_of(architecture: str, **changes: Any) -> dict[str, Any]:
     """A shape as a manifest has it: no two of its widths are equal by chance."""
     return {
         "name": f"tiny-{architecture}",
@@ -40,6 +40,7 @@ def size_of(architecture: str) -> dict[str, Any]:
         "vocab": VOCAB,
         "positions": POSITIONS,
         **_OWN[architecture],
+        **changes,
     }
 
 
@@ -48,15 +49,7 @@ def hugging_face_model(size: dict[str, Any]) -> Any:
     import torch
     import transformers
 
-    names = {
-        "gpt2": "GPT2",
-        "llama": "Llama",
-        "qwen2": "Qwen2",
-        "qwen3": "Qwen3",
-        "mixtral": "Mixtral",
-        "qwen3_moe": "Qwen3Moe",
-    }
-    name = names[size["architecture"]]
+    name = {"gpt2": "GPT2", "qwen3_moe": "Qwen3Moe"}.get(size["architecture"], size["architecture"].capitalize())
     config = getattr(transformers, f"{name}Config")(**_configuration(size))
     suffix = "LMHeadModel" if name == "GPT2" else "ForCausalLM"
     torch.manual_seed(2)
@@ -78,16 +71,16 @@ def _configuration(size: dict[str, Any]) -> dict[str, Any]:
             "n_head": size["heads"],
             "n_inner": size["ffn"],
         }
-    rope = {"rope_type": "default", "rope_theta": size.get("rope_theta", 10000.0)}
-    scaling = size.get("rope_scaling")
-    if scaling is not None:
-        rope |= {"rope_type": scaling["kind"], "factor": scaling["factor"]}
-        if scaling["kind"] == "llama3":
-            rope |= {
-                "low_freq_factor": scaling["low_frequency_factor"],
-                "high_freq_factor": scaling["high_frequency_factor"],
-                "original_max_position_embeddings": scaling["original_positions"],
-            }
+    theirs = {
+        "kind": "rope_type",
+        "factor": "factor",
+        "low_frequency_factor": "low_freq_factor",
+        "high_frequency_factor": "high_freq_factor",
+        "original_positions": "original_max_position_embeddings",
+    }
+    scaling = size.get("rope_scaling") or {"kind": "default"}
+    rope = {"rope_theta": size.get("rope_theta", 10000.0)}
+    rope |= {theirs[name]: value for name, value in scaling.items() if value is not None}
     experts = size.get("experts", {"count": 0, "per_token": 0})
     own = {
         "mixtral": {"num_local_experts": experts["count"], "num_experts_per_tok": experts["per_token"]},
@@ -142,7 +135,7 @@ def checkpoint_of(model: Any, size: dict[str, Any]) -> dict[str, Any]:
 
 
 def load_checkpoint(model: Any, size: dict[str, Any], checkpoint: dict[str, Any]) -> None:
-    """Weights under Hugging Face's names into this rank's part of a policy; a value head stays.
+    """Weights under Hugging Face's names into this rank's part of a policy; a value head that is not there stays.
 
     The engine's own mapping is turned round: it says of every number of a Megatron parameter where it goes.
     """
@@ -154,6 +147,7 @@ def load_checkpoint(model: Any, size: dict[str, Any], checkpoint: dict[str, Any]
     with torch.no_grad():
         for name, parameter in global_parameters(model):
             if name.startswith("value_head"):
+                parameter.copy_(checkpoint.get(name, parameter))
                 continue
             shape = whole_shape(name, parameter, model)
             places = torch.arange(torch.Size(shape).numel()).view(shape)
@@ -161,3 +155,14 @@ def load_checkpoint(model: Any, size: dict[str, Any], checkpoint: dict[str, Any]
             for theirs, where in hugging_face_tensors(name, places, size):
                 whole[where.flatten()] = checkpoint[theirs].float().flatten()
             parameter.copy_(shard(whole.view(shape), name, parameter))
+
+
+def weights_of(policy: Any) -> dict[str, Any]:
+    """A DeepSpeed policy's weights as they are now, under Hugging Face's names; its value head's under their own."""
+    from contextlib import nullcontext
+
+    from suite.worker.engines.deepspeed.weights import plain_weights
+
+    head = [(name, one) for name, one in policy.named_parameters() if name.startswith("value_head")]
+    named = [*plain_weights(policy, lambda _parameters: nullcontext()), *head]
+    return {name: tensor.detach().float().clone() for name, tensor in named}

@@ -7,15 +7,17 @@ rank of test_native.py: ``python -m tests.worker.engines.megatron.stub_transform
 
 from __future__ import annotations
 
+import os
 import sys
 import types
 from contextlib import nullcontext
 from importlib.machinery import ModuleSpec
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+
+from tests.worker.tiny import be_rank
 
 NAME, VERSION = "transformer_engine", "2.11.0"
 #: asked of it by megatron-core 0.16, and not in that version
@@ -225,9 +227,12 @@ _CONTENTS: dict[str, dict[str, Any]] = {
 
 
 if __name__ == "__main__":
+    if "megatron.core" in sys.modules:  # this process was forked with it
+        own = ["-m", "tests.worker.engines.megatron.stub_transformer_engine"]
+        os.execv(sys.executable, [sys.executable, *own, *sys.argv[1:]])
     from tests.worker.engines.megatron import stub_transformer_engine
 
     stub_transformer_engine.install()
     from tests.worker.engines.megatron.test_native import rank_program
 
-    rank_program(Path(sys.argv[1]))
+    be_rank(rank_program)

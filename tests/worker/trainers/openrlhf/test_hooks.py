@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,35 +12,19 @@ import torch
 
 from suite.worker.loop import draw_prompts
 from suite.worker.rank import ConfigError
-from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.openrlhf import asynchronous, hooks
 from suite.worker.trainers.openrlhf.counting import Count, ordinary
 from suite.worker.trainers.openrlhf.label import Label
-from tests.worker.trainers.openrlhf.test_options import manifest_of
+from tests.worker.trainers.journal import Journal
+from tests.worker.trainers.openrlhf.test_options import openrlhf_body
 
 GROUPED = {"algorithm": "grpo", "group": 2, "rollouts": 4}
 
 
-class Clock(NullClock):
-    """Writes down what it is told."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-        self.finished: list[dict[str, Any]] = []
-
-    def begin(self, iteration: int) -> None:
-        self.told.append(f"begin {iteration}")
-
-    @contextmanager
-    def phase(self, name: str, more: bool = False, alone: bool = False) -> Iterator[None]:
-        yield
-        self.told.append(name + "+" * more)
-
-    def stop(self) -> None:
-        self.told.append("stop")
-
-    def finish(self, counts: dict[str, int], stats: dict[str, float | None], **optional: Any) -> None:
-        self.finished.append({"counts": counts, "stats": stats, **optional})
+def edges(*phases: str) -> list[str]:
+    """Of an iteration with these phases; a plus is behind what goes on later."""
+    each = [(f"open {phase.rstrip('+')}", "close more" if phase.endswith("+") else "close") for phase in phases]
+    return [*(edge for pair in each for edge in pair), "stop"]
 
 
 def samples_of(manifest: dict[str, Any], batch: int) -> list[Any]:
@@ -69,7 +51,7 @@ def trained(manifest: dict[str, Any], steps: int = 1) -> list[dict[str, Any]]:
 
 
 def test_an_iteration_lasts_from_one_generation_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    manifest, clock = manifest_of(1, GROUPED), Clock()
+    manifest, clock = openrlhf_body(1, GROUPED), Journal()
     monkeypatch.setattr(hooks, "ask_all", lambda *_: trained(manifest))
     calls = iter(range(9))
     maker = SimpleNamespace(
@@ -103,8 +85,8 @@ def test_an_iteration_lasts_from_one_generation_to_the_next(monkeypatch: pytest.
             maker.compute_advantages_and_returns([])
             trainer.ppo_train(0)
             trainer.broadcast_to_vllm()
-    whole = ["generate", "score+", "score", "reference", "reward", "train", "sync", "stop"]
-    assert clock.told == ["begin 0", *whole, "begin 1", *whole]
+    whole = edges("generate", "score+", "score", "reference", "reward", "train", "sync")
+    assert clock.lines == ["begin 0", *whole, "begin 1", *whole]
     first = clock.finished[0]
     assert first["counts"]["samples"] == 4
     assert first["counts"]["total_parameters"] == 10
@@ -113,25 +95,30 @@ def test_an_iteration_lasts_from_one_generation_to_the_next(monkeypatch: pytest.
     assert first["details"] == {"train/forward": 0.1, "train/backward": 0.2, "train/optimizer": 0.3}
 
 
-@pytest.mark.parametrize("what", ["a sample twice", "another batch", "a short response", "another prompt"])
-def test_other_samples_than_the_batchs_are_no_iteration(what: str) -> None:
-    manifest = manifest_of(1, GROUPED)
-    samples, count = samples_of(manifest, 0), Count(manifest, 1, 1)
-    if what == "a sample twice":
-        samples[1] = samples[0]
-    elif what == "another batch":
-        samples = samples_of(manifest, 1)
-    elif what == "a short response":
-        samples[1].action_mask = samples[1].action_mask[:, :-1]
-        samples[1].sequences = samples[1].sequences[:, :-1]
-    else:
-        samples[1].sequences[0, 0] += 1
+def shorten(samples: list[Any]) -> None:
+    samples[1].action_mask, samples[1].sequences = samples[1].action_mask[:, :-1], samples[1].sequences[:, :-1]
+
+
+def ask_for_another(samples: list[Any]) -> None:
+    samples[1].sequences[0, 0] += 1
+
+
+def repeat(samples: list[Any]) -> None:
+    samples[1] = samples[0]
+
+
+@pytest.mark.parametrize(("change", "batch"), [(None, 1), (repeat, 0), (shorten, 0), (ask_for_another, 0)])
+def test_other_samples_than_the_batchs_are_no_iteration(change: Any, batch: int) -> None:
+    manifest = openrlhf_body(1, GROUPED)
+    samples = samples_of(manifest, batch)
+    if change is not None:
+        change(samples)
     with pytest.raises(ConfigError):
-        count.take_samples(samples, 0)
+        Count(manifest, 1, 1).take_samples(samples, 0)
 
 
 def test_ranks_that_made_other_optimizer_steps_are_no_iteration() -> None:
-    manifest = manifest_of(1, GROUPED)
+    manifest = openrlhf_body(1, GROUPED)
     count = Count(manifest, 1, 1)
     count.take_samples(samples_of(manifest, 0), 0)
     count.take_training(trained(manifest, steps=2))
@@ -148,13 +135,13 @@ def test_busy_time_is_what_intervals_cover_within_the_period() -> None:
 def test_a_batch_that_is_under_way_is_busy_until_now(tmp_path: Path) -> None:
     path = str(tmp_path / "times")
     assert asynchronous.read_times(path, 9.0) == []
-    actor = SimpleNamespace(samples_generator=SimpleNamespace(generate_samples=lambda: time.sleep(0.01)))
+    actor = SimpleNamespace(samples_generator=SimpleNamespace(generate_samples=lambda: None))
     asynchronous.write_times(actor, path)
     actor.samples_generator.generate_samples()
     with open(path, "a") as file:
         file.write("5.0\n")
     (began, ended), under_way = asynchronous.read_times(path, 9.0)
-    assert ended - began >= 0.01
+    assert ended >= began
     assert under_way == (5.0, 9.0)
 
 
@@ -162,7 +149,7 @@ def test_periods_begin_behind_the_first_publication_and_tell_how_old_samples_wer
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     split = {"placement": "split", "generation_ranks": 1, "staleness": 1}
-    manifest, clock = manifest_of(2, GROUPED, **split), Clock()
+    manifest, clock = openrlhf_body(2, GROUPED, **split), Journal()
     monkeypatch.setattr(hooks, "ask_all", lambda *_: trained(manifest))
     path = tmp_path / "times"
     lock = SimpleNamespace(acquire=None, release=SimpleNamespace(remote=lambda: None))
@@ -207,8 +194,8 @@ def test_periods_begin_behind_the_first_publication_and_tell_how_old_samples_wer
     generator = SimpleNamespace(fit=SimpleNamespace(remote=lambda **_: None))
     ranks = {"generation": 1, "training": 1}
     asynchronous.Periods(trainer, generator, sheet, str(path), ranks).run()
-    whole = ["generate", "train", "sync", "stop"]
-    assert clock.told == ["begin 0", *whole, "begin 1", *whole]
+    whole = edges("generate", "train", "sync")
+    assert clock.lines == ["begin 0", *whole, "begin 1", *whole]
     accounts = [each["asynchronous"] for each in clock.finished]
     assert [each["publication"] for each in accounts] == [2, 3]
     # here a batch is begun when it is asked for, with the newest weights

@@ -6,39 +6,23 @@ from typing import Any
 
 import pytest
 
-from suite.backends.base import choice
-from suite.backends.registry import find_backend
 from suite.spec.layout import LayoutRequest
-from suite.spec.manifest import Limits, Measure
-from suite.spec.resolve import make_manifest
-from suite.spec.shape import Shape
-from suite.spec.workload import Workload
+from suite.spec.manifest import Measure
 from suite.worker.trainers.openrlhf import options
 from suite.worker.trainers.openrlhf.label import Label
 from suite.worker.trainers.openrlhf.prompts import rows
 from suite.worker.trainers.openrlhf.work import work_differences
+from tests.worker.trainers.runs import as_read, tiny_shape, trainer_manifest
 
-SHAPE = Shape(
-    name="tiny", architecture="llama", layers=2, hidden=64, ffn=96, heads=2, kv_heads=2, vocab=131, positions=64
-)
+SHAPE = tiny_shape("llama", hidden=64, ffn=96, heads=2, positions=64)
 WORK: dict[str, Any] = {"name": "tiny", "prompt_tokens": 5, "new_tokens": 6, "rollouts": 8, "micro_batch": 2}
+MEASURE = Measure(device="cpu", precision="bf16", iterations=2, warmup=1)
 
 
-def manifest_of(ranks: int = 2, work: dict[str, Any] | None = None, **asked: Any) -> dict[str, Any]:
+def openrlhf_body(ranks: int = 2, work: dict[str, Any] | None = None, **asked: Any) -> dict[str, Any]:
     """As a rank reads it."""
-    driver, workload = find_backend("openrlhf"), Workload(**{**WORK, **(work or {})})
-    layout = driver.layout(SHAPE, workload, LayoutRequest(devices_per_node=ranks, **asked))
-    return make_manifest(
-        plan="p",
-        repeat=1,
-        backend=choice(driver),
-        size=SHAPE,
-        workload=workload,
-        layout=layout,
-        measure=Measure(device="cpu", precision="bf16", iterations=2, warmup=1),
-        limits=Limits(),
-        stack={},
-    ).model_dump(mode="json", by_alias=True)
+    request = LayoutRequest(devices_per_node=ranks, **asked)
+    return as_read(trainer_manifest("openrlhf", SHAPE, {**WORK, **(work or {})}, request, MEASURE))
 
 
 def told(manifest: dict[str, Any]) -> dict[str, str]:
@@ -51,7 +35,7 @@ def told(manifest: dict[str, Any]) -> dict[str, str]:
 
 
 def test_ppo_has_a_critic_gae_and_the_workloads_batches() -> None:
-    said = told(manifest_of(work={"optimizer_steps": 2, "ppo_epochs": 3}))
+    said = told(openrlhf_body(work={"optimizer_steps": 2, "ppo_epochs": 3}))
     assert said["critic.model_name_or_path"] == "/c"
     assert said["algo.advantage.estimator"] == "gae"
     assert (said["train.batch_size"], said["train.micro_batch_size"], said["train.max_epochs"]) == ("8", "2", "3")
@@ -60,12 +44,12 @@ def test_ppo_has_a_critic_gae_and_the_workloads_batches() -> None:
 
 
 def test_grpo_has_groups_kl_in_the_loss_and_no_critic() -> None:
-    said = told(manifest_of(work={"algorithm": "grpo:kl_coefficient=0.02,clip_high=0.3", "group": 4}))
+    said = told(openrlhf_body(work={"algorithm": "grpo:kl_coefficient=0.02,clip_high=0.3", "group": 4}))
     assert (said["rollout.batch_size"], said["rollout.n_samples_per_prompt"]) == ("4", "4")
     assert (said["algo.kl.use_loss"], said["algo.kl.estimator"], said["algo.kl.init_coef"]) == ("on", "k3", "0.02")
     assert said["actor.eps_clip_low_high"] == "0.2 0.3"
     assert "critic.model_name_or_path" not in said
-    plain = told(manifest_of(work={"algorithm": "grpo:scale=no,loss=sequence", "group": 4}))
+    plain = told(openrlhf_body(work={"algorithm": "grpo:scale=no,loss=sequence", "group": 4}))
     assert plain["algo.advantage.estimator"] == "dr_grpo"
     assert plain["actor.loss_agg_mode"] == "seq-mean-token-mean"
 
@@ -86,7 +70,7 @@ def test_grpo_has_groups_kl_in_the_loss_and_no_critic() -> None:
 def test_devices_are_shared_as_the_layout_says(
     asked: dict[str, Any], engines: str, ranks: str, switches: set[str]
 ) -> None:
-    said = told(manifest_of(3, {"algorithm": "grpo", "group": 2, "rollouts": 4}, **asked))
+    said = told(openrlhf_body(3, {"algorithm": "grpo", "group": 2, "rollouts": 4}, **asked))
     assert (said["vllm.num_engines"], said["actor.num_gpus_per_node"]) == (engines, ranks)
     assert {name for name in said if name.startswith(("train.colocate", "train.async_enable"))} == switches
     assert said.get("train.async_queue_size") == ("1" if "staleness" in asked else None)
@@ -94,7 +78,7 @@ def test_devices_are_shared_as_the_layout_says(
 
 def test_the_worker_refuses_what_a_changed_manifest_asks_for() -> None:
     for field, value, words in (("zero_stage", 1, "stage 2 or 3"), ("generation", "hf", "vLLM alone")):
-        manifest = manifest_of(work={"algorithm": "grpo"})
+        manifest = openrlhf_body(work={"algorithm": "grpo"})
         manifest["layout"][field] = value
         with pytest.raises(ValueError, match=words):
             options.check(manifest)
@@ -103,7 +87,7 @@ def test_the_worker_refuses_what_a_changed_manifest_asks_for() -> None:
 def test_prompts_are_the_manifests_and_labels_say_what_each_sample_gets() -> None:
     work = {"algorithm": "grpo", "group": 2, "rollouts": 4, "lengths": "list:LIST", "new_tokens": 3}
     work["lengths"] = {"kind": "list", "listed": (1, 3, 2, 3)}
-    found = rows(manifest_of(1, work), batches=2)
+    found = rows(openrlhf_body(1, work), batches=2)
     labels = [Label.read(row["label"]) for row in found]
     assert [(label.batch, label.first) for label in labels] == [(0, 0), (0, 2), (1, 0), (1, 2)]
     assert [label.new_tokens for label in labels] == [[1, 3], [2, 3]] * 2
@@ -113,13 +97,12 @@ def test_prompts_are_the_manifests_and_labels_say_what_each_sample_gets() -> Non
     assert Label.read(labels[1].of_sample(1)).first == 3
 
 
-def test_a_critic_of_the_policys_shape_is_told_as_other_work() -> None:
-    told_of = " ".join(work_differences(manifest_of()))
-    assert "values come from a model of its own with the policy's shape" in told_of
+def test_a_critic_of_the_policys_shape_and_stale_samples_are_told_as_other_work() -> None:
+    def told_of(work: dict[str, Any], **asked: Any) -> str:
+        return " ".join(work_differences(openrlhf_body(work=work, **asked)))
+
     critic = {"layers": 1, "hidden": 32, "ffn": 64, "heads": 2}
-    assert "policy's shape" not in " ".join(work_differences(manifest_of(work={"critic": critic})))
-
-
-def test_stale_samples_are_told_as_other_work() -> None:
+    assert "values come from a model of its own with the policy's shape" in told_of({})
+    assert "policy's shape" not in told_of({"critic": critic})
     split = {"placement": "split", "generation_ranks": 1, "staleness": 2}
-    assert "up to 2 publications" in " ".join(work_differences(manifest_of(work={"algorithm": "grpo"}, **split)))
+    assert "up to 2 publications" in told_of({"algorithm": "grpo"}, **split)

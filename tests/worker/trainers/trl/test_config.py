@@ -8,15 +8,14 @@ import pytest
 
 from suite.worker.trainers.trl import config
 from suite.worker.trainers.trl.work import work_differences
-from tests.worker.tiny import tiny_manifest
+from tests.worker.tiny import tiny_body
 
 WORK: dict[str, Any] = {"rollouts": 16, "micro_batch": 2, "optimizer_steps": 2, "ppo_epochs": 3, "group": 4}
 
 
-def manifest_of(backend: str = "trl-grpo", algorithm: str | None = None, **changes: Any) -> dict[str, Any]:
+def trl_body(backend: str = "trl-grpo", algorithm: str | None = None, **changes: Any) -> dict[str, Any]:
     work = {**WORK, "algorithm": algorithm or backend.removeprefix("trl-"), **changes.pop("workload", {})}
-    made = tiny_manifest(2, backend=backend, workload=work, stack={}, **changes)
-    return made.model_dump(mode="json", by_alias=True)
+    return tiny_body(2, backend=backend, workload=work, **changes)
 
 
 def arguments(manifest: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -24,30 +23,30 @@ def arguments(manifest: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def test_a_generation_and_its_optimizer_steps_are_an_iteration() -> None:
-    found = arguments(manifest_of())
+    found = arguments(trl_body())
     assert found["per_device_train_batch_size"] == 2
     assert found["gradient_accumulation_steps"] == 4, "8 samples a step and rank"
     assert found["steps_per_generation"] == 8, "16 samples a rank"
     assert (found["num_iterations"], found["num_generations"]) == (3, 4)
     assert found["max_steps"] == 3 * 2 * 3
     assert found["logging_steps"] == 2 * 3
-    assert config.passes(manifest_of()) == 4 * 2 * 3
+    assert config.passes(trl_body()) == 4 * 2 * 3
 
 
 def test_options_of_the_algorithm_are_trls() -> None:
     options = "kl_coefficient=0.02,clip_low=0.1,clip_high=0.3"
-    grpo = arguments(manifest_of(algorithm=f"grpo:{options},loss=sequence,scale=no"))
-    rloo = arguments(manifest_of("trl-rloo", f"rloo:{options}"))
+    grpo = arguments(trl_body(algorithm=f"grpo:{options},loss=sequence,scale=no"))
+    rloo = arguments(trl_body("trl-rloo", f"rloo:{options}"))
     for found in (grpo, rloo):
         assert (found["beta"], found["epsilon"], found["epsilon_high"]) == (0.02, 0.1, 0.3)
     assert (grpo["loss_type"], grpo["scale_rewards"]) == ("grpo", "none")
-    assert arguments(manifest_of())["loss_type"] == "dapo"
+    assert arguments(trl_body())["loss_type"] == "dapo"
     assert rloo["normalize_advantages"] is False
     assert "loss_type" not in rloo
 
 
 def test_vllm_ends_no_response_before_its_length() -> None:
-    plain, vllm = arguments(manifest_of()), arguments(manifest_of(layout={"generation": "vllm"}))
+    plain, vllm = arguments(trl_body()), arguments(trl_body(layout={"generation": "vllm"}))
     assert plain["max_completion_length"] == vllm["max_completion_length"] == 8
     assert "use_vllm" not in plain
     assert vllm["generation_kwargs"]["ignore_eos"] is True
@@ -59,12 +58,12 @@ def test_vllm_ends_no_response_before_its_length() -> None:
     [({"engine": "ddp"}, None), ({"engine": "fsdp2", "zero_stage": 3}, "fsdp"), ({"zero_stage": 2}, "deepspeed")],
 )
 def test_one_engine_is_asked_for(layout: dict[str, Any], key: str | None) -> None:
-    found = arguments(manifest_of(layout=layout))
+    found = arguments(trl_body(layout=layout))
     assert {name for name in ("fsdp", "deepspeed") if name in found} == ({key} if key else set())
 
 
 def test_zeros_bucket_is_no_larger_than_the_model_and_offload_is_passed_on() -> None:
-    manifest = manifest_of(layout={"zero_stage": 3, "offload_optimizer": True, "offload_parameters": True})
+    manifest = trl_body(layout={"zero_stage": 3, "offload_optimizer": True, "offload_parameters": True})
     zero = arguments(manifest)["deepspeed"]["zero_optimization"]
     assert zero["reduce_bucket_size"] == 1000
     assert zero["offload_optimizer"]["device"] == zero["offload_param"]["device"] == "cpu"
@@ -83,6 +82,6 @@ def test_zeros_bucket_is_no_larger_than_the_model_and_offload_is_passed_on() -> 
 def test_whether_there_is_a_scoring_pass_is_told(
     backend: str, work: dict[str, Any], layout: dict[str, Any], expected: bool
 ) -> None:
-    manifest = manifest_of(backend, workload=work, layout=layout)
+    manifest = trl_body(backend, workload=work, layout=layout)
     assert config.scores(manifest) is expected
     assert any("no scoring pass" in text for text in work_differences(manifest)) is not expected

@@ -31,6 +31,7 @@ HELD = {
 }
 
 
+@pytest.mark.packages
 @pytest.mark.parametrize(("package", "path"), HELD)
 def test_the_source_holds_these_words_there(package: str, path: str) -> None:
     require_trl()

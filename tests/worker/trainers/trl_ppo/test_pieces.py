@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,22 +17,18 @@ from suite.worker.trainers.trl_ppo.config import accelerate_variables, check, de
 from suite.worker.trainers.trl_ppo.reward import Scores
 from suite.worker.trainers.trl_ppo.trainer import TrlPpo
 from suite.worker.trainers.trl_ppo.work import work_differences
-from tests.worker.tiny import tiny_manifest
+from tests.worker.tiny import tiny_body
 
 
 def manifest(layout: dict[str, Any] | None = None, **work: Any) -> dict[str, Any]:
     """Two ranks, two optimizer steps of two micro batches of two samples each."""
-    body = json.loads(tiny_manifest().model_dump_json(by_alias=True))
-    body["workload"] = {
-        **body["workload"],
-        "prompt_tokens": 5,
-        "new_tokens": 6,
-        "optimizer_steps": 2,
-        "ppo_epochs": 3,
-        **work,
-    }
-    body["work"] = {**body["work"], "global_rollouts": 16, "replica_rollouts": 8, "replica_batch": 4, "micro_batch": 2}
-    body["layout"] = {**body["layout"], "devices_per_node": 2, "data": 2, "zero_stage": 2, **(layout or {})}
+    body = tiny_body(
+        2,
+        workload={"prompt_tokens": 5, "new_tokens": 6, "rollouts": 8, "optimizer_steps": 2, "ppo_epochs": 3},
+        layout={"zero_stage": 2},
+    )
+    body["workload"].update(work)
+    body["layout"].update(layout or {})
     return body
 
 

@@ -2,50 +2,43 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
-from suite.backends.base import choice
 from suite.backends.registry import find_backend
 from suite.spec.catalogue import find_size, find_workload, sizes
 from suite.spec.layout import Layout, LayoutRequest
-from suite.spec.manifest import Limits, Manifest, Measure
-from suite.spec.resolve import layout_errors, make_manifest
+from suite.spec.manifest import Measure
+from suite.spec.resolve import layout_errors
 from suite.spec.workload import Workload
 from suite.worker.loop import expected_counts
 from suite.worker.trainers.trlx import config as trlx_config
 from suite.worker.trainers.trlx.work import notes, work_differences
-
-CPU = Measure(device="cpu", precision="fp32")
-CUDA = Measure(device="cuda", precision="bf16")
+from tests.worker.trainers.runs import CPU, CUDA, as_read, trainer_manifest
 
 
-def parsed(manifest: Manifest) -> dict[str, Any]:
-    return json.loads(manifest.model_dump_json(by_alias=True))
-
-
-def manifest_of(
-    backend: str, size: str, workload: Workload, request: LayoutRequest, measure: Measure = CUDA
+def trlx_body(
+    backend: str,
+    size: str = "1M",
+    workload: Workload | None = None,
+    layout: LayoutRequest | Layout | None = None,
+    measure: Measure = CPU,
 ) -> dict[str, Any]:
+    """As a rank reads it."""
+    work, asked = workload or find_workload("cpu"), layout or LayoutRequest(devices_per_node=1)
+    return as_read(trainer_manifest(backend, find_size(size), work, asked, measure))
+
+
+def possible_body(backend: str, size: str, work: Workload, request: LayoutRequest, measure: Measure) -> dict[str, Any]:
+    """As a rank reads it; hypothesis looks for others where it is refused."""
     driver, shape = find_backend(backend), find_size(size)
-    layout = driver.layout(shape, workload, request)
-    made = make_manifest(
-        plan="plan",
-        repeat=1,
-        backend=choice(driver),
-        size=shape,
-        workload=workload,
-        layout=layout,
-        measure=measure,
-        limits=Limits(),
-        stack={},
-    )
-    return parsed(made)
+    layout = driver.layout(shape, work, request)
+    assume(not layout_errors(shape, work, layout) + driver.errors(shape, work, layout, measure))
+    return trlx_body(backend, size, work, layout, measure)
 
 
 def config_of(manifest: dict[str, Any], iterations: int = 10) -> dict[str, Any]:
@@ -86,16 +79,14 @@ REQUESTS = st.builds(
     workload=WORKLOADS,
     request=REQUESTS,
 )
+@settings(max_examples=30)
 def test_every_size_and_layout_asks_trlx_for_the_manifests_work(
     size: str, backend: str, workload: Workload, request: LayoutRequest
 ) -> None:
-    driver, shape = find_backend(backend), find_size(size)
-    layout = driver.layout(shape, workload, request)
-    if layout_errors(shape, workload, layout) + driver.errors(shape, workload, layout, CUDA):
-        return
-    manifest = manifest_of(backend, size, workload, request)
+    manifest = possible_body(backend, size, workload, request, CUDA)
     trlx_config.check(manifest)
-    config, ranks, iterations = config_of(manifest, 10), layout.ranks, 10
+    config, iterations = config_of(manifest, 10), 10
+    ranks = request.nodes * request.devices_per_node
     train, method, generation = config["train"], config["method"], config["method"]["gen_kwargs"]
     expected = expected_counts(manifest["workload"], manifest["work"])
     assert method["num_rollouts"] * ranks == expected["samples"]
@@ -115,15 +106,13 @@ def test_every_size_and_layout_asks_trlx_for_the_manifests_work(
 
 
 @given(workload=WORKLOADS, request=REQUESTS, precision=st.sampled_from(["fp32", "bf16", "fp16"]))
+@settings(max_examples=30)
 def test_deepspeed_accumulates_the_batch_and_shards_as_asked(
     workload: Workload, request: LayoutRequest, precision: str
 ) -> None:
-    measure = Measure.model_validate({"device": "cuda", "precision": precision})
-    driver, shape = find_backend("trlx-deepspeed"), find_size("1.3B")
-    layout = driver.layout(shape, workload, request)
-    if layout_errors(shape, workload, layout) + driver.errors(shape, workload, layout, measure):
-        return
-    manifest = manifest_of("trlx-deepspeed", "1.3B", workload, request, measure)
+    measure = CUDA.model_copy(update={"precision": precision})
+    manifest = possible_body("trlx-deepspeed", "1.3B", workload, request, measure)
+    layout = Layout.model_validate(manifest["layout"])
     config = trlx_config.deepspeed_config(manifest)
     batch = config["train_micro_batch_size_per_gpu"] * config["gradient_accumulation_steps"]
     assert batch == manifest["work"]["replica_batch"]
@@ -142,101 +131,80 @@ def test_deepspeed_accumulates_the_batch_and_shards_as_asked(
 
 def test_ddp_is_told_of_the_cpu_and_never_of_deepspeed() -> None:
     request = LayoutRequest(devices_per_node=2)
-    on_cpu = manifest_of("trlx-ddp", "1M", find_workload("cpu"), request, CPU)
-    on_gpu = manifest_of("trlx-ddp", "1.3B", find_workload("gpu-one"), request, CUDA)
-    assert trlx_config.accelerate_variables(on_cpu, "x") == {
-        "ACCELERATE_MIXED_PRECISION": "no",
-        "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "1",
-        "ACCELERATE_USE_CPU": "true",
-    }
-    assert trlx_config.accelerate_variables(on_gpu, "x") == {
-        "ACCELERATE_MIXED_PRECISION": "bf16",
-        "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "4",
-    }
+    on_cpu = trlx_body("trlx-ddp", layout=request)
+    on_gpu = trlx_body("trlx-ddp", "1.3B", find_workload("gpu-one"), request, CUDA)
+    steps = "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"
+    told = [trlx_config.accelerate_variables(manifest, "x") for manifest in (on_cpu, on_gpu)]
+    assert told[0] == {"ACCELERATE_MIXED_PRECISION": "no", steps: "1", "ACCELERATE_USE_CPU": "true"}
+    assert told[1] == {"ACCELERATE_MIXED_PRECISION": "bf16", steps: "4"}
 
 
 @pytest.mark.parametrize(("size", "stage"), [("1.3B", None), ("66B", None), ("8M", 0)])
 def test_the_configuration_reads_as_saved(size: str, stage: int | None, snapshot: SnapshotAssertion) -> None:
-    workload = find_workload("trlx-ds-chat" if size != "8M" else "cpu")
-    request = LayoutRequest(devices_per_node=8 if size != "8M" else 2, zero_stage=stage)
-    manifest = manifest_of("trlx-deepspeed", size, workload, request, CUDA if size != "8M" else CPU)
+    work, ranks, measure = ("cpu", 2, CPU) if size == "8M" else ("trlx-ds-chat", 8, CUDA)
+    request = LayoutRequest(devices_per_node=ranks, zero_stage=stage)
+    manifest = trlx_body("trlx-deepspeed", size, find_workload(work), request, measure)
     assert config_of(manifest) == snapshot(name="trlx")
     assert trlx_config.deepspeed_config(manifest) == snapshot(name="deepspeed")
     assert trlx_config.accelerate_variables(manifest, "deepspeed.json") == snapshot(name="variables")
 
 
 @pytest.mark.parametrize(
-    ("section", "change", "words"),
+    ("backend", "section", "change", "words"),
     [
-        ("layout", {"tensor": 2}, "data parallel only: tensor 2"),
-        ("layout", {"sequence_parallel": True}, "megatron"),
-        ("layout", {"recompute": "full"}, "no switch for recomputation"),
-        ("size", {"kv_heads": 1}, "no grouped queries"),
-        ("workload", {"reference": "hydra", "trainable_layers": 0}, "below the trainable layers"),
-        ("measure", {"precision": "fp16"}, "not trained on a CPU"),
+        ("trlx-deepspeed", "layout", {"tensor": 2}, "data parallel only: tensor 2"),
+        ("trlx-deepspeed", "layout", {"sequence_parallel": True}, "megatron"),
+        ("trlx-deepspeed", "layout", {"recompute": "full"}, "no switch for recomputation"),
+        ("trlx-deepspeed", "size", {"kv_heads": 1}, "no grouped queries"),
+        ("trlx-deepspeed", "workload", {"reference": "hydra", "trainable_layers": 0}, "below the trainable layers"),
+        ("trlx-deepspeed", "measure", {"precision": "fp16"}, "not trained on a CPU"),
+        ("trlx-ddp", "layout", {"zero_stage": 1}, "ZeRO stage 1 belongs to trlx-deepspeed"),
     ],
 )
-def test_what_trlx_cannot_do_is_refused_with_its_value(section: str, change: dict[str, Any], words: str) -> None:
-    manifest = manifest_of("trlx-deepspeed", "1M", find_workload("cpu"), LayoutRequest(devices_per_node=1), CPU)
+def test_what_trlx_cannot_do_is_refused_with_its_value(
+    backend: str, section: str, change: dict[str, Any], words: str
+) -> None:
+    manifest = trlx_body(backend)
     manifest[section].update(change)
     with pytest.raises(ValueError, match=words):
         trlx_config.check(manifest)
 
 
-def test_ddp_refuses_a_zero_stage() -> None:
-    manifest = manifest_of("trlx-ddp", "1M", find_workload("cpu"), LayoutRequest(devices_per_node=1), CPU)
-    manifest["layout"]["zero_stage"] = 1
-    with pytest.raises(ValueError, match="ZeRO stage 1 belongs to trlx-deepspeed"):
-        trlx_config.check(manifest)
+ONE_PASS = "4 rollouts are scored in one pass, not in micro batches of 2"
+NEVER = ("scored in one pass", "position embeddings", "not clipped")
+ALWAYS = ("prompt positions too", "tokenised again", "whitened in each micro batch", "torch.compile is off")
+HYDRA = {"reference": "hydra", "trainable_layers": 1}
 
 
-class TestWorkDifferences:
-    def told(self, backend: str, layout: dict[str, Any] | None = None, precision: str = "fp32", **work: Any) -> str:
-        shape = find_size("1M")
-        body = {**find_workload("cpu").model_dump(), **work}
-        manifest = parsed(
-            make_manifest(
-                plan="plan",
-                repeat=1,
-                backend=choice(find_backend(backend)),
-                size=shape,
-                workload=Workload.model_validate(body),
-                layout=Layout(devices_per_node=2, data=2, **(layout or {})),
-                measure=Measure.model_validate({"device": "cpu", "precision": precision}),
-                limits=Limits(),
-                stack={},
-            )
-        )
-        return "\n".join([*work_differences(manifest), *notes(manifest, "eager")])
-
-    def test_what_differs_always_is_always_told(self) -> None:
-        for backend in ("trlx-deepspeed", "trlx-ddp"):
-            told = self.told(backend)
-            for words in (
-                "prompt positions too",
-                "tokenised again",
-                "whitened in each micro batch",
-                "torch.compile is off",
-            ):
-                assert words in told
-
-    def test_one_scoring_pass_is_a_difference_only_where_the_suite_takes_more(self) -> None:
-        assert "scored in one pass" not in self.told("trlx-deepspeed", micro_batch=4)
-        assert "4 rollouts are scored in one pass, not in micro batches of 2" in self.told(
-            "trlx-deepspeed", micro_batch=2
-        )
-
-    def test_the_reference_that_runs_is_told(self) -> None:
-        hydra = {"reference": "hydra", "trainable_layers": 1}
-        assert "runs the whole policy once more" in self.told("trlx-deepspeed", **hydra)
-        assert "full copy, not hydra" in self.told("trlx-ddp", **hydra)
-        assert "whole on every rank" in self.told("trlx-deepspeed", {"zero_stage": 3})
-
-    def test_what_trains_beside_the_last_layers_is_told(self) -> None:
-        assert "position embeddings train" in self.told("trlx-deepspeed", trainable_layers=1)
-        assert "position embeddings train" not in self.told("trlx-deepspeed")
-
-    def test_ddp_tells_that_it_neither_clips_nor_trains_in_low_precision(self) -> None:
-        assert "not clipped" in self.told("trlx-ddp")
-        assert "stay in fp32" in self.told("trlx-ddp", precision="bf16")
-        assert "not clipped" not in self.told("trlx-deepspeed")
+@pytest.mark.parametrize(
+    ("backend", "work", "changes", "told", "untold"),
+    [
+        (
+            "trlx-deepspeed",
+            {"micro_batch": 4},
+            {},
+            ALWAYS,
+            ("scored in one pass", "position embeddings", "not clipped"),
+        ),
+        (
+            "trlx-deepspeed",
+            {"micro_batch": 2},
+            {},
+            (ONE_PASS,),
+            (),
+        ),
+        ("trlx-deepspeed", HYDRA, {}, ("runs the whole policy once more", "position embeddings train"), ()),
+        ("trlx-deepspeed", {}, {"layout": {"zero_stage": 3}}, ("whole on every rank",), ()),
+        ("trlx-ddp", HYDRA, {}, ("full copy, not hydra",), ()),
+        ("trlx-ddp", {}, {"measure": {"precision": "bf16"}}, (*ALWAYS, "not clipped", "stay in fp32"), ()),
+    ],
+)
+def test_where_the_work_differs_from_the_suites_it_is_told(
+    backend: str, work: dict[str, Any], changes: dict[str, Any], told: tuple[str, ...], untold: tuple[str, ...]
+) -> None:
+    layout = Layout(devices_per_node=2, data=2)
+    manifest = trlx_body(backend, workload=find_workload("cpu").changed(work), layout=layout)
+    for section, change in changes.items():
+        manifest[section].update(change)
+    found = "\n".join([*work_differences(manifest), *notes(manifest, "eager")])
+    assert all(words in found for words in told) and not any(words in found for words in untold)

@@ -2,51 +2,24 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Iterator
-from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from suite.worker.rank import ConfigError
-from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.tally import Tally
 from suite.worker.trainers.trlx.accelerate.hooks import Sheet, TimedPPO
-from suite.worker.world import World
-from tests.worker.tiny import tiny_manifest
+from tests.worker.tiny import tiny_body
+from tests.worker.trainers.journal import Journal
+from tests.worker.trainers.runs import ALONE, group_of_one
 
 PROMPT, NEW, SAMPLES, MICRO = 8, 8, 4, 2
 PAD = 99
-
-
-class Journal(NullClock):
-    """Writes down which edges were told, in order, with what happened between them."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def begin(self, iteration: int) -> None:
-        self.lines.append(f"begin {iteration}")
-
-    def open(self, phase: str, alone: bool = False) -> None:
-        self.lines.append(f"open {phase}{' alone' if alone else ''}")
-
-    def close(self, more: bool = False) -> None:
-        self.lines.append(f"close{' more' if more else ''}")
-
-    @contextmanager
-    def detail(self, name: str) -> Iterator[None]:
-        self.lines.append(f"part {name}")
-        yield
-        self.lines.append(f"part over {name}")
-
-    def stop(self) -> None:
-        self.lines.append("stop")
 
 
 class Tokenizer:
@@ -187,24 +160,21 @@ class Timed(TimedPPO, StandIn):
 
 @pytest.fixture(scope="module", autouse=True)
 def one_rank() -> Iterator[None]:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
-
-
-def tally() -> Tally:
-    workload = {"prompt_tokens": PROMPT, "new_tokens": NEW, "rollouts": SAMPLES, "micro_batch": MICRO}
-    manifest = json.loads(tiny_manifest(workload=workload, shape={"positions": 64}).model_dump_json(by_alias=True))
-    return Tally(manifest, World(0, 1, 0, 1, torch.device("cpu")))
+    with group_of_one():
+        yield
 
 
 def run(iterations: int = 1, **stand_in: Any) -> tuple[list[str], Sheet, list[dict[str, int]]]:
-    sheet, counted = Sheet(tally()), []
+    workload = {"prompt_tokens": PROMPT, "new_tokens": NEW, "rollouts": SAMPLES, "micro_batch": MICRO}
+    sheet = Sheet(Tally(tiny_body(workload=workload, shape={"positions": 64}), ALONE))
     sheet.clock = journal = Journal()
+    counted: list[dict[str, int]] = []
+    # an engine that steps by itself makes more steps here than the manifest has
+    counts = (lambda: None) if stand_in.get("steps_by_itself") else lambda: counted.append(sheet.tally.counts(60, 100))
     trainer = Timed(
         config=None,
         sheet=sheet,
-        on_iteration_end=lambda: counted.append(sheet.tally.counts(60, 100)),
+        on_iteration_end=counts,
         reward_fn=lambda outputs, **others: [0.5] * len(outputs),
         **stand_in,
     )
@@ -230,13 +200,10 @@ TRAINING = [
 
 
 @pytest.mark.parametrize("full_reference", [False, True], ids=["hydra", "full reference"])
-def test_edges_are_told_in_the_order_of_the_trainers_own_calls(full_reference: bool) -> None:
-    lines, _, _ = run(full_reference=full_reference)
-    assert lines == ["begin 0", *EXPERIENCE, *TRAINING, "stop"]
-
-
-def test_an_iteration_ends_where_the_next_one_begins() -> None:
-    lines, sheet, counted = run(iterations=3)
+def test_edges_are_told_in_the_order_of_the_trainers_own_calls_and_an_iteration_ends_where_the_next_begins(
+    full_reference: bool,
+) -> None:
+    lines, sheet, counted = run(iterations=3, full_reference=full_reference)
     one = [*EXPERIENCE, *TRAINING, "stop"]
     assert lines == ["begin 0", *one, "begin 1", *one, "begin 2", *one]
     assert sheet.iteration == len(counted) == 3
@@ -248,8 +215,8 @@ def test_a_rank_that_is_not_main_tells_of_the_reward_phase_too() -> None:
     assert lines.count("part other/decode") == 1
 
 
-def test_counts_come_from_what_was_stored_and_trained_on() -> None:
-    _, _, (counts,) = run()
+def test_counts_come_from_what_was_stored_and_statistics_are_means_over_micro_batches() -> None:
+    _, sheet, (counts,) = run()
     assert counts == {
         "samples": SAMPLES,
         "prompt_tokens": SAMPLES * PROMPT,
@@ -260,40 +227,25 @@ def test_counts_come_from_what_was_stored_and_trained_on() -> None:
         "trainable_parameters": 60,
         "total_parameters": 100,
     }
-
-
-def test_statistics_are_means_over_micro_batches_and_sums_of_scores_and_rewards() -> None:
-    _, sheet, _ = run()
     means = sheet.means()
     assert (means["loss"], means["policy_loss"], means["value_loss"]) == (1.0, 0.25, 0.75)
-    assert means["gradient_norm"] != means["gradient_norm"], "nobody told a norm"
+    assert math.isnan(means["gradient_norm"]), "nobody told a norm"
     assert (sheet.scores, sheet.rewards) == (0.5 * SAMPLES, 0.25 * NEW * SAMPLES)
 
 
-def test_a_response_of_another_length_fails_the_run() -> None:
-    with pytest.raises(ConfigError, match="4 responses of 9; 8 \\+ 8 tokens were forced"):
-        run(extra_token=True)
-
-
-def test_text_that_comes_back_as_other_tokens_fails_the_run() -> None:
-    with pytest.raises(ConfigError, match="re-tokenising changed"):
-        run(garble=True)
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [("extra_token", r"4 responses of 9; 8 \+ 8 tokens were forced"), ("garble", "re-tokenising changed")],
+)
+def test_responses_that_are_not_what_was_forced_fail_the_run(fault: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        run(**{fault: True})
 
 
 def test_an_engine_that_steps_inside_of_backward_is_timed_there_and_asked_for_its_norm() -> None:
-    sheet = Sheet(tally())
-    sheet.clock = journal = Journal()
-    trainer = Timed(
-        config=None,
-        sheet=sheet,
-        on_iteration_end=lambda: None,
-        reward_fn=lambda outputs, **others: [0.5] * len(outputs),
-        steps_by_itself=True,
-    )
-    trainer.learn(1)
-    trainer.end_iteration()
+    lines, sheet, _ = run(steps_by_itself=True)
     inside = ["part train/backward", "part train/optimizer", "part over train/optimizer", "part over train/backward"]
-    first = journal.lines.index("part train/backward")
-    assert journal.lines[first : first + 4] == inside
+    first = lines.index("part train/backward")
+    assert lines[first : first + 4] == inside
     assert sheet.tally.optimizer_steps == 2
     assert sheet.means()["gradient_norm"] == 2.0

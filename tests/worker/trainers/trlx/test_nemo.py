@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,13 +15,14 @@ from suite.bundle.event_fields import FIELDS, wrong_field
 from suite.launch.ports import free_port
 from suite.planner.formulas.offload import SWAP_HOST_BYTES
 from suite.spec.layout import Layout
-from suite.spec.manifest import Backend, Manifest
-from suite.spec.resolve import make_manifest
+from suite.spec.manifest import Manifest
 from suite.theory.parameters import parameter_count
 from suite.worker.loop import expected_counts
 from suite.worker.rank import ConfigError
 from tests.worker.tiny import Finished, clean_environment, rank_environment, tiny_manifest, wait_for
 from tests.worker.tiny import write_manifest as write
+from tests.worker.trainers.journal import Journal
+from tests.worker.trainers.runs import as_read, group_of_one, trainer_manifest
 
 STUB = Path(__file__).parent / "nemo_stub"
 # Megatron pads the sequence with an end token to a multiple of eight: 24 positions here
@@ -31,28 +30,15 @@ SHAPE = {"positions": 32, "hidden": 16, "ffn": 48, "heads": 2, "kv_heads": 2, "v
 
 
 def nemo_manifest(ranks: int = 1, tensor: int = 1, **workload: Any) -> Manifest:
-    plain = tiny_manifest(ranks, shape=SHAPE, workload=workload, stack={})
-    return make_manifest(
-        plan="tests",
-        repeat=1,
-        backend=Backend(name="trlx-nemo", kind="trainer"),
-        size=plain.size,
-        workload=plain.workload,
-        layout=Layout(
-            devices_per_node=ranks,
-            tensor=tensor,
-            data=ranks // tensor,
-            sequence_parallel=tensor > 1,
-            distributed_optimizer=True,
-        ),
-        measure=plain.measure,
-        limits=plain.limits,
-        stack={},
+    layout = Layout(
+        devices_per_node=ranks,
+        tensor=tensor,
+        data=ranks // tensor,
+        sequence_parallel=tensor > 1,
+        distributed_optimizer=True,
     )
-
-
-def body(manifest: Manifest) -> dict[str, Any]:
-    return json.loads(manifest.model_dump_json(by_alias=True))
+    plain = tiny_manifest(shape=SHAPE, workload=workload, stack={}, measure={"iterations": 2})
+    return trainer_manifest("trlx-nemo", plain.size, plain.workload, layout, plain.measure)
 
 
 def run_ranks(folder: Path, manifest: Manifest, **variables: str) -> Finished:
@@ -85,7 +71,7 @@ def test_two_ranks_time_every_phase_and_do_the_manifests_work(
     count = parameter_count(manifest.size)
     trained = manifest.workload.trainable_layers
     counts = {
-        **expected_counts(body(manifest)["workload"], body(manifest)["work"]),
+        **expected_counts(as_read(manifest)["workload"], as_read(manifest)["work"]),
         "total_parameters": count.with_value_head,
         "trainable_parameters": count.total if trained is None else trained * count.per_layer,
     }
@@ -106,55 +92,9 @@ def test_two_ranks_time_every_phase_and_do_the_manifests_work(
 ORDER = ("generate", "reward", "score", "reference", "train")
 
 
-class Diary:
-    """A clock that writes down what is opened and closed."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self._phase = ""
-        self.calls = 0
-
-    def watch(self, *models: Any) -> None:
-        for model in models:
-            model.register_forward_hook(self._count)
-
-    def _count(self, *given: Any) -> None:
-        self.calls += 1
-
-    def begin(self, iteration: int) -> None:
-        self.lines.append(f"begin {iteration}")
-
-    def open(self, phase: str, alone: bool = False) -> None:
-        assert not alone
-        self._phase = phase
-        self.lines.append(f"open {phase}")
-
-    def close(self, more: bool = False) -> None:
-        self.lines.append(f"close {self._phase}{' for now' if more else ''}")
-
-    @contextmanager
-    def phase(self, name: str, more: bool = False, alone: bool = False) -> Iterator[None]:
-        self.open(name, alone)
-        yield
-        self.close(more)
-
-    @contextmanager
-    def detail(self, name: str) -> Iterator[None]:
-        self.lines.append(f"detail {name}")
-        yield
-
-    def stop(self) -> None:
-        self.lines.append("stop")
-
-    def finish(self, counts: dict[str, int], stats: dict[str, float | None]) -> None:
-        self.lines.append(f"finish {stats['reward']:g} {stats['loss']:g}")
-
-
 @pytest.fixture
 def build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     """Makes the suite's trainer on the stand-ins, in this process and alone."""
-    import torch.distributed as dist
-
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(STUB))
     monkeypatch.setattr("suite.worker.trainers.trlx.source.use_trlx", lambda: str(STUB))
@@ -162,7 +102,6 @@ def build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
         monkeypatch.delenv(name, raising=False)
     for name, value in rank_environment(0, 1, 0).items():
         monkeypatch.setenv(name, value)
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 
     def make(**workload: Any) -> Any:
         import torch
@@ -170,32 +109,34 @@ def build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
         from suite.worker.trainers.trlx.nemo.trainer import TrlxNemoTrainer
         from suite.worker.world import World
 
-        manifest = body(nemo_manifest(**workload))
+        manifest = as_read(nemo_manifest(**workload))
         return TrlxNemoTrainer(manifest, World(0, 1, 0, 1, torch.device("cpu")))
 
-    yield make
-    dist.destroy_process_group()
+    with group_of_one():
+        yield make
     for name in set(sys.modules) - before:
         if name.split(".")[0] in ("trlx", "apex", "nemo", "pytorch_lightning"):
             del sys.modules[name]
 
 
 def test_phases_lie_where_the_trainer_does_their_work(build: Any) -> None:
-    diary = Diary()
-    build(optimizer_steps=2).run(diary, 3)
-    steps = ["detail train/forward-backward", "detail train/optimizer"] * 2
+    journal = Journal()
+    build(optimizer_steps=2).run(journal, 3)
+    swap = ["open reference", "part reference/swap", "part over reference/swap"]
+    parts = [f"part {over}train/{part}" for part in ("forward-backward", "optimizer") for over in ("", "over ")]
     one = [
-        *("open generate", "close generate", "open reward", "close reward", "open score", "close score"),
-        *("open reference", "detail reference/swap", "close reference for now"),
-        *("open reference", "detail reference/swap", "close reference"),
-        *("open train", *steps, "close train", "stop", "finish 0.5 0.25"),
+        *("open generate", "close", "open reward", "close", "open score", "close"),
+        *(*swap, "close more", *swap, "close"),
+        *("open train", *parts, *parts, "close", "stop"),
     ]
-    assert diary.lines == [line for index in range(3) for line in (f"begin {index}", *one)]
-    assert diary.calls >= 3 * len(("score", "reference", "train", "train")), "forward calls show that it goes on"
+    assert journal.lines == [line for index in range(3) for line in (f"begin {index}", *one)]
+    told = [(each["stats"]["reward"], each["stats"]["loss"]) for each in journal.finished]
+    assert told == [(0.5, 0.25)] * 3
+    assert journal.calls >= 3 * len(("score", "reference", "train", "train")), "forward calls show that it goes on"
 
 
 def test_the_reference_is_fp32_because_it_is_copied_before_nemo_casts(build: Any) -> None:
-    """What docs/backends.md says of host memory and of the swap, held on stand-ins that cast when NeMo casts."""
+    """What docs/trainers/trlx.md says of host memory and of the swap, held on stand-ins that cast when NeMo casts."""
     import torch
 
     trainer = build(trainable_layers=2)
@@ -210,7 +151,7 @@ def test_the_reference_is_fp32_because_it_is_copied_before_nemo_casts(build: Any
         swapped.append({each.dtype for each in trained})
 
     heads.offload_policy_model = swap_and_look
-    trainer.run(Diary(), 3)
+    trainer.run(Journal(), 3)
     assert swapped == [{torch.float32}] * 3, "once in each iteration, in its reference pass"
     assert {each._ref_data.dtype for each in trained} == {torch.float32}
     assert {each._policy_data.dtype for each in trained} == {torch.bfloat16}
@@ -227,7 +168,7 @@ def test_without_git_trlxs_question_for_the_branch_is_answered(build: Any, monke
         "shim no-git: trlx's get_git_tag asks git for the name of the current branch, and there is no git: replaced"
     ]
     monkeypatch.setenv("PATH", "")
-    trainer.run(Diary(), 3)
+    trainer.run(Journal(), 3)
 
 
 def test_a_response_that_ended_early_fails_the_run(build: Any) -> None:
@@ -241,7 +182,7 @@ def test_a_response_that_ended_early_fails_the_run(build: Any) -> None:
 
     trainer._trainer.model.generate = shorter
     with pytest.raises(ConfigError, match="different lengths"):
-        trainer.run(Diary(), 3)
+        trainer.run(Journal(), 3)
 
 
 @pytest.mark.parametrize(("steps", "words"), [(3, "made 2 optimizer steps in an iteration of 3"), (1, "more than 1")])
@@ -251,7 +192,7 @@ def test_another_number_of_optimizer_steps_fails_the_run(build: Any, steps: int,
     if steps == 1:
         trainer._sheet.tally.counts = lambda *parameters: {}
     with pytest.raises(ConfigError, match=words):
-        trainer.run(Diary(), 3)
+        trainer.run(Journal(), 3)
 
 
 def test_another_layout_than_the_manifests_is_told_with_both_numbers(build: Any) -> None:
@@ -285,7 +226,7 @@ def test_what_would_silently_be_other_work_is_refused(
 ) -> None:
     from suite.worker.trainers.trlx.nemo.config import check
 
-    manifest = body(nemo_manifest(**workload))
+    manifest = as_read(nemo_manifest(**workload))
     manifest["layout"].update(layout)
     with pytest.raises(ConfigError, match=words):
         check(manifest)
@@ -301,7 +242,7 @@ def test_what_would_silently_be_other_work_is_refused(
 def test_what_the_loss_leaves_out_depends_on_trlxs_padding(new_tokens: int, words: str) -> None:
     from suite.worker.trainers.trlx.nemo.trainer import work_differences
 
-    manifest = body(nemo_manifest(prompt_tokens=8, new_tokens=new_tokens))
+    manifest = as_read(nemo_manifest(prompt_tokens=8, new_tokens=new_tokens))
     assert any(line.endswith(words) for line in work_differences(manifest))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from suite.backends.base import choice
-from suite.backends.trlx_nemo import TrlxNemo
 from suite.spec.catalogue import data_file, find_size
 from suite.spec.layout import LayoutRequest
-from suite.spec.manifest import Limits, Manifest, Measure
+from suite.spec.manifest import Manifest
 from suite.spec.presets import PresetPoint, find_preset
-from suite.spec.resolve import make_manifest
 from suite.theory.parameters import parameter_count
 from suite.worker.trainers.trlx.nemo.config import as_yaml, layers_unfrozen, megatron_config, nemo_trlx_config
+from tests.worker.trainers.runs import CUDA, as_read, trainer_manifest
 
-DRIVER = TrlxNemo()
 PRESET = find_preset("trlx-ds-chat")
 POINTS = {point.size: point for point in PRESET.points}
-MEASURE = Measure(device="cuda", precision="bf16")
 # name in the script: padded vocabulary, parameters, trained ones (billions), worked out from its shapes by hand
 PUBLISHED = {
     "1.3B-trlx": (50304, 0.812, 0.812),
@@ -37,27 +32,14 @@ PUBLISHED = {
 }
 
 
-def manifest_of(point: PresetPoint, **request: Any) -> Manifest:
-    size, workload = find_size(point.size), PRESET.work_of(point)
+def nemo_manifest(point: PresetPoint, **request: Any) -> Manifest:
     asked = LayoutRequest(nodes=point.nodes, devices_per_node=point.devices_per_node, **request)
-    layout = DRIVER.layout(size, workload, asked)
-    assert DRIVER.errors(size, workload, layout, MEASURE) == []
-    return make_manifest(
-        plan="tests",
-        repeat=1,
-        backend=choice(DRIVER),
-        size=size,
-        workload=workload,
-        layout=layout,
-        measure=MEASURE,
-        limits=Limits(),
-        stack={},
-    )
+    return trainer_manifest("trlx-nemo", find_size(point.size), PRESET.work_of(point), asked, CUDA)
 
 
 def configured(manifest: Manifest) -> tuple[dict[str, Any], dict[str, Any]]:
     """Megatron's configuration as it is read back from its file, and trlx's."""
-    body = json.loads(manifest.model_dump_json(by_alias=True))
+    body = as_read(manifest)
     megatron = yaml.safe_load(as_yaml(megatron_config(body, "/folder", "/folder/logs")))
     return megatron, nemo_trlx_config(body, 10, "/folder/megatron.yaml", "/folder", "SuiteNeMoPPOTrainer")
 
@@ -65,7 +47,7 @@ def configured(manifest: Manifest) -> tuple[dict[str, Any], dict[str, Any]]:
 @pytest.mark.parametrize("size", PUBLISHED)
 def test_every_size_of_the_script_is_configured_as_the_script_does(size: str) -> None:
     row, shipped = data_file("trlx_reference.yaml")["sizes"][size], data_file("trlx_reference.yaml")["common"]
-    megatron, trlx = configured(manifest_of(POINTS[size]))
+    megatron, trlx = configured(nemo_manifest(POINTS[size]))
     model, train, method = megatron["model"], trlx["train"], trlx["method"]
     assert (megatron["trainer"]["num_nodes"], megatron["trainer"]["devices"]) == (row["nodes"], 8)
     assert (model["tensor_model_parallel_size"], model["pipeline_model_parallel_size"]) == (row["tensor"], 1)
@@ -83,7 +65,7 @@ def test_every_size_of_the_script_is_configured_as_the_script_does(size: str) ->
 
 @pytest.mark.parametrize("size", PUBLISHED)
 def test_the_configured_model_has_the_parameters_of_the_scripts(size: str) -> None:
-    manifest = manifest_of(POINTS[size])
+    manifest = nemo_manifest(POINTS[size])
     model = configured(manifest)[0]["model"]
     shape = manifest.size.model_copy(
         update={
@@ -104,8 +86,8 @@ def test_the_configured_model_has_the_parameters_of_the_scripts(size: str) -> No
 
 @pytest.mark.parametrize("size", PUBLISHED)
 def test_omegaconf_reads_the_file_as_it_was_meant(size: str, tmp_path: Path) -> None:
-    manifest = manifest_of(POINTS[size])
-    body = json.loads(manifest.model_dump_json(by_alias=True))
+    manifest = nemo_manifest(POINTS[size])
+    body = as_read(manifest)
     meant = megatron_config(body, str(tmp_path), str(tmp_path / "logs"))
     (tmp_path / "megatron.yaml").write_text(as_yaml(meant))
     loaded = OmegaConf.load(tmp_path / "megatron.yaml")
@@ -122,7 +104,7 @@ def test_any_layout_keeps_the_work_and_multiplies_to_the_world(
     point: PresetPoint, tensor: int, sp: bool, full: bool
 ) -> None:
     recompute = "full" if full else "none"
-    manifest = manifest_of(point, tensor=tensor, sequence_parallel=sp and tensor > 1, recompute=recompute)
+    manifest = nemo_manifest(point, tensor=tensor, sequence_parallel=sp and tensor > 1, recompute=recompute)
     megatron, trlx = configured(manifest)
     model, trainer, work = megatron["model"], megatron["trainer"], manifest.work
     replicas = trainer["num_nodes"] * trainer["devices"] // tensor

@@ -42,24 +42,17 @@ def test_the_digest_sees_every_python_file_and_nothing_else(checkout: Path) -> N
     assert len({first, changed, trlx_source.package_digest(str(checkout / "trlx"))}) == 3
 
 
-def test_another_commit_is_named_with_what_to_do(checkout: Path) -> None:
-    problem = trlx_source.trlx_problem()
-    assert problem is not None
-    assert f"the trlx in {checkout / 'trlx'} is not commit 3340c2f3, or its files were changed; install" in problem
+def test_the_measured_commit_is_found_in_front_of_the_path_and_another_one_is_named_with_what_to_do(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = f"the trlx in {checkout / 'trlx'} is not commit 3340c2f3, or its files were changed; install"
+    assert told in str(trlx_source.trlx_problem())
     with pytest.raises(ConfigError, match="not commit 3340c2f3"):
         trlx_source.use_trlx()
-
-
-def test_the_measured_commit_is_found_in_front_of_the_path(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trlx_source, "DIGEST", trlx_source.package_digest(str(checkout / "trlx")))
     monkeypatch.setattr(sys, "path", list(sys.path))
     assert trlx_source.use_trlx() == str(checkout / "trlx")
     assert sys.path[0] == str(checkout)
-
-
-def test_a_source_without_trlx_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(trlx_source.SOURCE_VARIABLE, str(tmp_path))
-    assert trlx_source.trlx_problem().startswith(f"there is no trlx in {tmp_path}; install")
 
 
 def test_a_checkout_on_the_path_is_not_taken_for_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,23 +61,20 @@ def test_a_checkout_on_the_path_is_not_taken_for_the_package(tmp_path: Path, mon
     (package / "__init__.py").write_text("")
     monkeypatch.delenv(trlx_source.SOURCE_VARIABLE, raising=False)
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    assert trlx_source.trlx_problem().startswith(f"there is no trlx for {sys.executable}; install")
+    assert str(trlx_source.trlx_problem()).startswith(f"there is no trlx for {sys.executable}; install")
     monkeypatch.setattr(sys, "path", [str(tmp_path / "trlx")])
-    assert trlx_source.trlx_problem().startswith(f"the trlx in {package} is not commit")
+    assert str(trlx_source.trlx_problem()).startswith(f"the trlx in {package} is not commit")
 
 
 @pytest.mark.parametrize("name", ["", "trlx", "nowhere", "trlx/__init__.py"])
 def test_what_is_not_a_folder_that_holds_the_package_holds_no_trlx(
     name: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv(trlx_source.SOURCE_VARIABLE, str(checkout / "trlx"))
+    assert "name the folder that holds the package, not the package" in str(trlx_source.trlx_problem())
     (checkout / "trlx" / "__init__.py").rename(checkout / "trlx" / "init.py")
     monkeypatch.setenv(trlx_source.SOURCE_VARIABLE, str(checkout / name))
-    assert "there is no trlx in" in trlx_source.trlx_problem()
-
-
-def test_the_package_itself_named_as_the_source_is_told_apart(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(trlx_source.SOURCE_VARIABLE, str(checkout / "trlx"))
-    assert "name the folder that holds the package, not the package" in trlx_source.trlx_problem()
+    assert f"there is no trlx in {checkout / name}; install" in str(trlx_source.trlx_problem())
 
 
 @pytest.mark.parametrize("name", ["trlx", "trlx/trainer", "trlx/trainer/__init__.py"])
@@ -108,30 +98,44 @@ def test_a_source_that_cannot_be_read_is_named_and_raises_nothing(
     assert problem is not None and problem.startswith(f"{denied} cannot be read (Permission denied); install")
 
 
-def test_an_interpreter_without_trlx_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(trlx_source.SOURCE_VARIABLE, raising=False)
-    monkeypatch.setattr(trlx_source.importlib.util, "find_spec", lambda name: None)
-    assert trlx_source.trlx_problem().startswith(f"there is no trlx for {sys.executable}; install")
+TRANSFORMERS, ENGINE, IMPORTS = "transformers_problem", "engine_problem", "imports_problem"
 
 
 @pytest.mark.parametrize(
-    ("version", "words"),
+    ("problem", "found", "words"),
     [
-        (None, "transformers is missing"),
-        ("4.27.4", "too old"),
-        ("4.28.1", None),
-        ("4.33.3", None),
-        ("4.34.1", None),
-        ("5.23.0", None),
-        ("5.24.0", "transformers 5.24.0 is too new for trlx's own code; install transformers 4.33.3"),
+        (TRANSFORMERS, {}, "transformers is missing"),
+        (TRANSFORMERS, {"transformers": "4.27.4"}, "too old"),
+        (TRANSFORMERS, {"transformers": "4.28.1"}, None),
+        (TRANSFORMERS, {"transformers": "5.23.0"}, None),
+        (
+            TRANSFORMERS,
+            {"transformers": "5.24.0"},
+            "5.24.0 is too new for trlx's own code; install",
+        ),
+        (ENGINE, {"accelerate": "1.9.0", "deepspeed": "0.19.8"}, None),
+        (
+            ENGINE,
+            {"accelerate": "1.8.1", "deepspeed": "0.19.8"},
+            "for deepspeed 0.19.8; install accelerate 1.15.0",
+        ),
+        (ENGINE, {"accelerate": "0.22.0", "deepspeed": "0.16.0"}, "too old for deepspeed 0.16.0"),
+        (ENGINE, {"accelerate": "0.22.0", "deepspeed": "0.10.1"}, None),
+        (ENGINE, {"deepspeed": "0.19.8"}, None),
+        (ENGINE, {"accelerate": "0.22.0"}, None),
+        (IMPORTS, {"transformers": "4.33.3"}, None),
+        (IMPORTS, {"peft": "0.13.2", "transformers": "4.33.3"}, None),
+        (IMPORTS, {"peft": "0.14.0", "transformers": "4.35.2"}, "peft 0.14.0 is too new"),
+        (IMPORTS, {"peft": "0.14.0", "transformers": "4.36.0"}, None),
     ],
 )
-def test_transformers_is_one_that_trlx_runs_on(
-    version: str | None, words: str | None, monkeypatch: pytest.MonkeyPatch
+def test_versions_that_trlx_does_not_run_on_are_told(
+    problem: str, found: dict[str, str], words: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trlx_source, "installed_version", lambda package: version)
-    problem = trlx_source.transformers_problem()
-    assert (problem is None) if words is None else (words in str(problem))
+    monkeypatch.setattr(trlx_source.importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(trlx_source, "installed_version", found.get)
+    told = getattr(trlx_source, problem)()
+    assert told is None if words is None else words in told
 
 
 @pytest.mark.parametrize("image", ["trlx", "upstream", "nemo"])
@@ -142,51 +146,12 @@ def test_the_images_hold_a_transformers_that_trlx_runs_on(image: str, monkeypatc
     assert trlx_source.transformers_problem() is None
 
 
-@pytest.mark.parametrize(
-    ("accelerate", "deepspeed", "words"),
-    [
-        ("1.15.0", "0.19.8", None),
-        ("1.9.0", "0.19.8", None),
-        ("1.8.1", "0.19.8", "accelerate 1.8.1 is too old for deepspeed 0.19.8; install accelerate 1.15.0"),
-        ("0.22.0", "0.16.0", "too old for deepspeed 0.16.0"),
-        ("0.22.0", "0.10.1", None),
-        (None, "0.19.8", None),
-        ("0.22.0", None, None),
-    ],
-)
-def test_accelerate_is_one_that_keeps_out_of_the_engines_no_sync(
-    accelerate: str | None, deepspeed: str | None, words: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trlx_source, "installed_version", {"accelerate": accelerate, "deepspeed": deepspeed}.get)
-    problem = trlx_source.engine_problem()
-    assert (problem is None) if words is None else (words in str(problem))
-
-
 def test_what_trlx_imports_and_nobody_installed_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"rich", "pandas", "pyarrow", "tqdm", "deepspeed", "wandb"}
     monkeypatch.setattr(trlx_source.importlib.util, "find_spec", lambda name: name if name in found else None)
     missing = "accelerate, ray, torchtyping"  # what NeMo's trainer does not need of trlx is imported with it
     expected = f"trlx imports {missing}, which {sys.executable} lacks; install {missing}"
     assert trlx_source.imports_problem() == expected
-
-
-@pytest.mark.parametrize(
-    ("peft", "transformers", "is_told"),
-    [
-        (None, "4.33.3", False),
-        ("0.5.0", "4.33.3", False),
-        ("0.13.2", "4.33.3", False),
-        ("0.14.0", "4.35.2", True),
-        ("0.14.0", "4.36.0", False),
-    ],
-)
-def test_a_peft_that_breaks_the_import_is_told(
-    peft: str | None, transformers: str, is_told: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trlx_source.importlib.util, "find_spec", lambda name: name)
-    monkeypatch.setattr(trlx_source, "installed_version", {"peft": peft, "transformers": transformers}.get)
-    problem = trlx_source.imports_problem()
-    assert (problem is not None and "peft 0.14.0 is too new" in problem) if is_told else problem is None
 
 
 def test_the_driver_can_ask_without_torch(checkout: Path) -> None:

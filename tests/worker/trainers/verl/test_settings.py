@@ -19,59 +19,58 @@ from suite.worker.trainers.drawn_model import as_text, build_model
 from suite.worker.trainers.verl.hooks import ordinary_prompts, same_rows
 from suite.worker.trainers.verl.settings import check, prompt_rows, settings
 from suite.worker.trainers.verl.workspace import draw_critic, write_plugins
-from tests.worker.trainers.verl.manifests import GRPO, as_read, verl_manifest
+from tests.worker.trainers.runs import as_read
+from tests.worker.trainers.verl.manifests import GRPO, verl_manifest
 
 FOLDERS = {name: f"/{name}" for name in ("model", "tokenizer", "critic", "plugins", "prompts")}
 
 
-def words(ranks: int = 1, sampler: str | None = None, **work: Any) -> dict[str, Any]:
-    return settings(as_read(verl_manifest(ranks, sampler=sampler, **work)), FOLDERS)
+ROLLOUT, ACTOR = "actor_rollout_ref.rollout.", "actor_rollout_ref.actor."
+SAMPLER = "trainer.v1.sampler.custom_sampler.name"
+OPTIONS = {"kl_coefficient": 0.02, "loss": "sequence", "scale": False, "clip_high": 0.28}
 
 
-def test_batches_are_counted_in_prompts_and_micro_batches_in_samples() -> None:
-    found = words(2, **GRPO, optimizer_steps=2, ppo_epochs=3)
-    assert found["data.train_batch_size"] == 4
-    assert found["actor_rollout_ref.rollout.n"] == 4
-    assert found["actor_rollout_ref.actor.ppo_mini_batch_size"] == 2
-    assert found["actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu"] == 2
-    assert found["actor_rollout_ref.actor.ppo_epochs"] == 3
-    assert found["trainer.total_training_steps"] == 3
-
-
-def test_ppo_has_a_critic_and_its_penalty_in_the_reward_and_grpo_neither() -> None:
-    ppo = words(ppo={"kl_coefficient": 0.07, "clip_value": 0.3})
-    assert ppo["algorithm.adv_estimator"] == "gae"
-    assert (ppo["algorithm.use_kl_in_reward"], ppo["algorithm.kl_ctrl.kl_coef"]) == (True, 0.07)
-    assert ppo["critic.cliprange_value"] == 0.3
-    grpo = words(**GRPO)
-    assert grpo["algorithm.adv_estimator"] == "grpo"
-    assert grpo["critic.enable"] is False
-    assert grpo["actor_rollout_ref.actor.use_kl_loss"] is False
-    assert not [name for name in grpo if name.startswith("critic.model")]
-
-
-def test_options_of_grpo_are_verls() -> None:
-    options = {"kl_coefficient": 0.02, "loss": "sequence", "scale": False, "clip_high": 0.28}
-    found = words(algorithm={"name": "grpo", "options": options}, group=4)
-    actor = "actor_rollout_ref.actor."
-    assert (found[actor + "use_kl_loss"], found[actor + "kl_loss_coef"]) == (True, 0.02)
-    assert found[actor + "loss_agg_mode"] == "seq-mean-token-mean"
-    assert found["algorithm.norm_adv_by_std_in_grpo"] is False
-    assert (found[actor + "clip_ratio_low"], found[actor + "clip_ratio_high"]) == (0.2, 0.28)
-
-
-def test_the_fast_sampler_is_a_custom_one_and_verls_own_is_none() -> None:
-    name = "trainer.v1.sampler.custom_sampler.name"
-    assert words(sampler="fast", **GRPO)[name] == "FastReplayBuffer"
-    assert name not in words(**GRPO)
+@pytest.mark.parametrize(
+    ("asked", "said", "unsaid"),
+    [
+        (  # batches are counted in prompts, micro batches in samples
+            {"ranks": 2, **GRPO, "optimizer_steps": 2, "ppo_epochs": 3},
+            {"data.train_batch_size": 4, ROLLOUT + "n": 4, "trainer.total_training_steps": 3}
+            | {ACTOR + "ppo_mini_batch_size": 2, ACTOR + "ppo_micro_batch_size_per_gpu": 2, ACTOR + "ppo_epochs": 3},
+            SAMPLER,
+        ),
+        (  # the penalty is in the reward
+            {"ppo": {"kl_coefficient": 0.07, "clip_value": 0.3}},
+            {"algorithm.adv_estimator": "gae", "algorithm.use_kl_in_reward": True, "algorithm.kl_ctrl.kl_coef": 0.07}
+            | {"critic.cliprange_value": 0.3},
+            SAMPLER,
+        ),
+        (
+            GRPO,
+            {"algorithm.adv_estimator": "grpo", "critic.enable": False, ACTOR + "use_kl_loss": False},
+            "critic.model",
+        ),
+        (
+            {"algorithm": {"name": "grpo", "options": OPTIONS}, "group": 4},
+            {ACTOR + "use_kl_loss": True, ACTOR + "kl_loss_coef": 0.02, ACTOR + "loss_agg_mode": "seq-mean-token-mean"}
+            | {"algorithm.norm_adv_by_std_in_grpo": False}
+            | {ACTOR + "clip_ratio_low": 0.2, ACTOR + "clip_ratio_high": 0.28},
+            SAMPLER,
+        ),
+        ({"sampler": "fast", **GRPO}, {SAMPLER: "FastReplayBuffer"}, "critic.model"),
+    ],
+)
+def test_the_manifests_work_is_said_in_verls_words(asked: dict[str, Any], said: dict[str, Any], unsaid: str) -> None:
+    found = settings(as_read(verl_manifest(**asked)), FOLDERS)
+    assert said.items() <= found.items()
+    assert not [name for name in found if name.startswith(unsaid)]
 
 
 def test_on_cuda_nothing_of_a_cpu_is_set() -> None:
     manifest = as_read(verl_manifest(**GRPO))
     manifest["measure"].update(device="cuda", precision="bf16")
     found = settings(manifest, FOLDERS)
-    rollout = "actor_rollout_ref.rollout."
-    assert not {rollout + "enforce_eager", rollout + "agent.num_workers", "reward.num_workers"} & set(found)
+    assert not {ROLLOUT + "enforce_eager", ROLLOUT + "agent.num_workers", "reward.num_workers"} & set(found)
     assert not [name for name in found if "attn_implementation" in name]
     assert found["actor_rollout_ref.actor.fsdp_config.mixed_precision"]["param_dtype"] == "bf16"
 

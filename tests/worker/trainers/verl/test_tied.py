@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -11,43 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from suite.spec.shape import Shape
 from suite.worker.trainers.drawn_model import build_model
 from suite.worker.trainers.verl import tied
-from tests.needs import require_vllm
+from tests.worker.trainers.runs import tiny_shape
 from tests.worker.trainers.verl.manifests import SHAPE
-
-#: vLLM's loader on a head that is the embedding, which came in an earlier bucket
-REFUSED = """
-import torch
-from vllm.model_executor.layers.vocab_parallel_embedding import VocabParallelEmbedding
-from vllm.model_executor.models.utils import AutoWeightsLoader
-
-class Embedding(VocabParallelEmbedding):
-    def __init__(self):
-        torch.nn.Module.__init__(self)
-        self.weight = torch.nn.Parameter(torch.zeros(4, 2))
-        self.weight.weight_loader = lambda parameter, loaded: parameter.data.copy_(loaded)
-
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embed_tokens = Embedding()
-        self.lm_head = self.embed_tokens
-
-model, ones = Model(), torch.ones(4, 2)
-assert AutoWeightsLoader(model).load_weights([("embed_tokens.weight", ones), ("lm_head.weight", ones)])
-assert torch.equal(model.lm_head.weight, ones)
-try:
-    AutoWeightsLoader(model).load_weights([("lm_head.weight", ones)])
-except ValueError as error:
-    print("refused:", error)
-"""
 
 
 def full(**size: Any) -> dict[str, Any]:
     """A shape as the worker reads it."""
-    return Shape(**{**SHAPE, **size}).model_dump(mode="json")
+    return tiny_shape(**{"architecture": "llama", **SHAPE, **size}).model_dump(mode="json")
 
 
 class Engine:
@@ -99,13 +69,3 @@ def test_a_head_of_its_own_is_sent() -> None:
     assert not tied.leave_out_head(worker)
     assert tied.HEAD in dict(engine.get_per_tensor_param()[0])
     assert "get_per_tensor_param" not in vars(engine)
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(300)
-def test_vllm_refuses_a_bucket_with_a_tied_head_and_without_its_embedding() -> None:
-    """Once it takes one, the head may be sent again."""
-    require_vllm()
-    done = subprocess.run([sys.executable, "-c", REFUSED], capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stderr
-    assert "refused: 'lm_head.weight' was skipped because it is tied to 'embed_tokens.weight'" in done.stdout

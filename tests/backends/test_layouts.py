@@ -1,0 +1,218 @@
+"""What each backend lays out where a user leaves the choice to it, and how a layout is called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from suite.backends.placement import placed
+from suite.backends.registry import find_backend
+from suite.conduct.planning.plan import make_plan
+from suite.conduct.planning.request import Request
+from suite.spec.base import UsageError
+from suite.spec.catalogue import find_size
+from suite.spec.layout import Layout, LayoutChoices, LayoutRequest
+from suite.spec.resolve import layout_errors, resolve_work
+from suite.theory.memory import memory_floor
+from tests.backends.asked import CPU, GIB, layout_of, refusals, size_of, work_of
+
+ENGINES = ("deepspeed", "megatron")
+SPLIT: dict[str, Any] = {"placement": "split", "generation_ranks": 1}
+
+
+@pytest.mark.parametrize(
+    ("backend", "asked", "label"),
+    [
+        ("trl-grpo", {}, "zero2 dp2"),
+        ("trl-grpo", {"zero_stage": 3}, "zero3 dp2 gather-gen"),
+        ("trl-grpo", {"zero_stage": 3, "gather_for_generation": False}, "zero3 dp2"),
+        ("trl-grpo", {"zero_stage": 3, "generation": "vllm"}, "zero3 dp2 vllm"),
+        ("trl-grpo", {"engine": "deepspeed", "zero_stage": 0}, "dp2"),
+        ("trl-grpo", {"engine": "ddp"}, "ddp dp2"),
+        ("trl-grpo", {"engine": "fsdp2", "recompute": "full", "generation": "vllm"}, "fsdp2 dp2 recompute vllm"),
+        ("trl-ppo", {}, "zero2 dp2"),
+        ("trl-ppo", {"engine": "ddp"}, "ddp dp2"),
+        ("trl-ppo", {"zero_stage": 3}, "zero3 dp2 gather-gen"),
+        ("trl-ppo", {"zero_stage": 3, "gather_for_generation": False}, "zero3 dp2"),
+        ("trlx-deepspeed", {"zero_stage": 0}, "dp2"),
+        ("trlx-ddp", {"size": find_size("66B")}, "dp2"),
+        ("verl", {}, "fsdp2 dp2 vllm"),
+        ("verl", {"sampler": "fast"}, "fsdp2 dp2 vllm fast sampler"),
+        *((backend, {}, "fsdp2 dp2 vllm") for backend in ("nemo-rl", "skyrl", "areal")),
+        ("openrlhf", {}, "zero2 dp2 vllm"),
+        ("openrlhf", {"ranks": 3, "staleness": 1, **SPLIT}, "zero2 dp2 vllm split g1 async1"),
+        ("megatron", {"tensor": 2}, "tp2 sp dist-opt"),
+        ("megatron", {"tensor": 2, "sequence_parallel": False}, "tp2 dist-opt"),
+        ("megatron", {"kernels": "native"}, "dp2 dist-opt native kernels"),
+        ("deepspeed", {"generation": "vllm", "engine_sleep": True}, "zero2 dp2 vllm sleep"),
+        ("deepspeed", {"packing": True, "balance": True}, "zero2 dp2 packed balanced"),
+        ("deepspeed", {"offload_parameters": True}, "zero3 dp2 offload-param"),
+    ],
+)
+def test_a_layout_is_called_by_what_was_chosen(backend: str, asked: dict[str, Any], label: str) -> None:
+    assert layout_of(backend, **asked).label() == label
+
+
+@pytest.mark.parametrize("backend", ENGINES)
+def test_what_is_not_asked_for_is_not_written_so_that_old_hashes_stay(backend: str) -> None:
+    usual = layout_of(backend).model_dump()
+    assert usual.keys().isdisjoint(
+        {"packing", "balance", "generation", "engine_sleep", "engine", "sampler", "staleness"}
+    )
+    asked = {"packing": True, "balance": True, "generation": "vllm", "engine_sleep": True}
+    assert layout_of(backend, **asked).model_dump().items() >= asked.items()
+
+
+@pytest.mark.parametrize(("size", "stage"), [("1.3B", 2), ("6.7B", 3), ("66B", 3)])
+def test_deepspeed_takes_the_stage_that_deepspeed_chat_takes_and_trlx_the_same(size: str, stage: int) -> None:
+    own, trlx = (layout_of(name, 8, size=find_size(size)) for name in ("deepspeed", "trlx-deepspeed"))
+    assert (own.zero_stage, own.data) == (stage, 8)
+    # trlx's own generate always gathers layer by layer
+    assert own.model_copy(update={"gather_for_generation": False}) == trlx
+
+
+@pytest.mark.parametrize("backend", ["deepspeed", "trlx-deepspeed"])
+def test_zero_3_is_for_several_ranks_where_models_are_large_or_zero_2_leaves_no_room(backend: str) -> None:
+    def stage(size: str, devices: int, gib: int | None = None, **switches: bool) -> int:
+        memory = None if gib is None else gib * GIB
+        return layout_of(backend, devices, size=find_size(size), device_memory_bytes=memory, **switches).zero_stage
+
+    assert stage("6.7B", 1) == stage("6.7B", 1, 80) == stage("6.7B", 1, 80, offload_optimizer=True) == 2
+    assert stage("2.7B", 2, 80) == 2, "states of 26 GiB"
+    assert stage("2.7B", 2, 36) == 3, "no room in 25 of 36 GiB"
+
+
+@pytest.mark.parametrize(
+    ("size", "gib", "asked", "gathers"),
+    [
+        ("6.7B", 80, {}, True),
+        ("13B", 80, {}, True),
+        ("66B", 80, {}, False),
+        ("6.7B", 24, {}, False),
+        ("66B", None, {}, True),  # nobody knows
+        ("6.7B", 24, {"ranks": 1}, True),  # it has the weights whole: a scaling curve goes on from it
+        ("6.7B", None, {"offload_parameters": True}, False),  # weights that wait in host memory
+        ("6.7B", None, {"offload_parameters": True, "gather_for_generation": True}, True),
+        ("66B", 24, {"gather_for_generation": True}, True),
+        ("6.7B", 80, {"gather_for_generation": False}, False),
+        ("6.7B", None, {"zero_stage": 2}, False),
+    ],
+)
+def test_deepspeed_gathers_for_generation_where_the_weights_fit_or_a_user_says_so(
+    size: str, gib: int | None, asked: dict[str, Any], gathers: bool
+) -> None:
+    memory = None if gib is None else gib * GIB
+    request = {"ranks": 8, "zero_stage": 3, "size": find_size(size), "device_memory_bytes": memory, **asked}
+    assert layout_of("deepspeed", **request).gather_for_generation is gathers
+
+
+def test_megatron_takes_the_smallest_tensor_degree_that_leaves_room() -> None:
+    sizes = [find_size(size) for size in ("1.3B", "6.7B", "13B", "20B")]
+    degrees = [layout_of("megatron", 8, size=size, device_memory_bytes=80 * GIB).tensor for size in sizes]
+    assert degrees == sorted(degrees) and degrees[0] == 1 and degrees[-1] > 1
+    assert layout_of("megatron", 8, size=find_size("20B")).tensor == 1, "an unknown device decides nothing"
+    # no more than its heads
+    assert layout_of("megatron", 8, size=size_of("megatron", heads=4, kv_heads=4), device_memory_bytes=1).tensor == 4
+
+
+def test_megatron_splits_a_mixture_of_experts_by_experts_alone_unless_told() -> None:
+    moe = size_of("megatron", name="1M-moe")
+    assert layout_of("megatron", 4, size=moe).expert == 1
+    tight, asked = (
+        layout_of("megatron", 4, size=moe, **given) for given in ({"device_memory_bytes": 1}, {"expert": 2})
+    )
+    assert (tight.tensor, tight.expert) == (1, 4)
+    assert (asked.expert, asked.data) == (2, 4) and "ep2" in asked.label()
+
+
+def test_uneven_samples_are_padded_for_sequence_parallelism_not_refused() -> None:
+    driver, size, request = find_backend("megatron"), size_of("megatron"), LayoutRequest(devices_per_node=2, tensor=2)
+    even = work_of("megatron", new_tokens=15, prompt_tokens=16)
+    uneven = work_of("megatron", lengths={"kind": "list", "listed": [3, 15]}, prompt_tokens=16)
+    assert not driver.layout(size, even, request).sequence_parallel
+    layout = driver.layout(size, uneven, request)
+    assert layout.sequence_parallel and layout_errors(size, uneven, layout) == []
+
+
+def test_fsdp2_needs_as_little_memory_as_zero_3_and_ddp_as_much_as_no_sharding() -> None:
+    floors = {}
+    size, work = size_of("trl-grpo"), work_of("trl-grpo")
+    for engine, stage in (("deepspeed", 0), ("ddp", 0), ("deepspeed", 3), ("fsdp2", 3)):
+        layout = Layout(devices_per_node=4, data=4, engine=engine, zero_stage=stage)
+        floors[engine, stage] = memory_floor(size, work, resolve_work(size, work, layout), layout, "bf16").bytes
+    assert floors["ddp", 0] == floors["deepspeed", 0] > floors["fsdp2", 3] == floors["deepspeed", 3]
+
+
+def engines_of(backend: str, **choices: Any) -> Request:
+    return Request(
+        backends=(backend,),
+        sizes=(find_size("1M"),),
+        ranks=(2,),
+        workload=work_of(backend),
+        layout=LayoutChoices(**choices),
+        measure=CPU,
+        repeats=1,
+    )
+
+
+def test_engines_are_crossed_and_what_zero_cannot_be_crossed_with_is_skipped() -> None:
+    plan = make_plan(engines_of("trl-grpo", engine=("ddp", "deepspeed"), zero_stage=(2, 3)), {"trl-grpo": {}})
+    assert {manifest.layout.label() for manifest in plan.manifests} == {"zero2 dp2", "zero3 dp2 gather-gen"}
+    assert {skipped.reason for skipped in plan.skipped} == {"--zero: DeepSpeed's, so not for --engine ddp"}
+    with pytest.raises(UsageError, match="--engine means nothing to deepspeed"):
+        make_plan(engines_of("deepspeed", engine=("ddp",)), {"deepspeed": {}})
+
+
+@pytest.mark.parametrize("backend", ENGINES)
+class TestPlacement:
+    """Split placement: some ranks generate, the others train."""
+
+    def test_ranks_that_train_are_those_that_do_not_generate(self, backend: str) -> None:
+        layout = layout_of(backend, 4, **SPLIT)
+        assert (layout.data, layout.training_ranks, layout.generation_ranks) == (3, 3, 1)
+        assert layout.label().endswith("split g1")
+        colocated = layout_of(backend, placement="colocated", generation_ranks=1)
+        assert colocated == layout_of(backend), "it takes no notice of ranks that are compared with"
+
+    @pytest.mark.parametrize(
+        ("ranks", "asked", "reason"),
+        [
+            (2, {"placement": "split"}, "needs --generation-ranks"),
+            (2, {"generation_ranks": 1}, "for --placement split"),
+            (1, SPLIT, "none is left to train"),
+        ],
+    )
+    def test_what_makes_no_two_sides_is_refused(
+        self, backend: str, ranks: int, asked: dict[str, Any], reason: str
+    ) -> None:
+        with pytest.raises(ValueError, match=reason):
+            layout_of(backend, ranks, **asked)
+
+    def test_the_suites_own_split_is_never_asked_how_stale(self, backend: str) -> None:
+        assert "staleness" not in find_backend(backend).settings
+
+
+def test_what_cannot_hand_its_weights_over_is_refused() -> None:
+    assert "one node" in "; ".join(refusals("deepspeed", ranks=4, nodes=2, **SPLIT))
+    degrees = "; ".join(refusals("megatron", ranks=3, tensor=2, **SPLIT))
+    assert "tensor, pipeline and expert parallel must be 1" in degrees
+    gathers = refusals("deepspeed", ranks=3, zero_stage=3, gather_for_generation=True, **SPLIT)
+    assert "--gather-for-generation" in "; ".join(gathers)
+    assert not layout_of("deepspeed", 3, zero_stage=3, **SPLIT).gather_for_generation
+
+
+def test_a_trainer_that_makes_ranks_generate_in_turn_has_no_placement() -> None:
+    assert not {"placement", "generation_ranks", "staleness"} & set(find_backend("trlx-deepspeed").settings)
+
+
+def test_a_layout_is_asynchronous_where_samples_may_be_stale() -> None:
+    request = LayoutRequest(devices_per_node=3, staleness=2, **SPLIT)
+    assert placed(request) == {**SPLIT, "staleness": 2}
+    layout = Layout(devices_per_node=3, data=2, **placed(request))
+    assert layout.asynchronous and layout.label() == "dp2 split g1 async2"
+    assert placed(LayoutRequest(devices_per_node=3, placement="colocated", staleness=2)) == {}
+    with pytest.raises(ValueError, match="--staleness is for --placement split"):
+        placed(LayoutRequest(devices_per_node=2, staleness=1))
+    with pytest.raises(ValueError, match="--staleness needs --placement split"):
+        Layout(devices_per_node=2, data=2, staleness=1)

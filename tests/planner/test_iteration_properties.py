@@ -1,0 +1,109 @@
+"""What holds of every predicted iteration, whatever its layout, its lengths and its devices."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suite.planner.ask import Question, question
+from suite.planner.profiles import PROFILES
+from suite.planner.space import Manner, candidates
+from suite.planner.table import Table, predict
+from suite.spec.catalogue import find_size, find_workload
+from suite.spec.phases import TIMED_NAMES
+from tests.planner.rl_work import rl_seconds
+
+COUNTS = st.sampled_from([1, 2, 4, 8, 16, 64])
+
+
+@st.composite
+def rl_changes(draw: st.DrawFn) -> dict[str, dict[str, float]]:
+    """Layouts and lengths of an iteration with engines."""
+    response = draw(st.integers(1, 4000))
+    tensor, pipeline, data = draw(st.sampled_from([1, 2, 8])), draw(st.sampled_from([1, 2, 4])), draw(COUNTS)
+    job = {"tensor": tensor, "pipeline": pipeline, "devices": tensor * pipeline * data}
+    gen = {"response": response, "longest": response * draw(st.floats(1, 8)), "prompt": draw(st.integers(1, 2000))}
+    engine = draw(st.sampled_from([1, 2, 4, 8]))
+    return {"job": job, "gen": {**gen, "tensor": engine, "devices": engine * draw(COUNTS)}}
+
+
+def samples_of(changes: dict[str, dict[str, float]], samples: int) -> dict[str, dict[str, float]]:
+    """The same with so many samples, trained on in four steps."""
+    return {
+        "job": {**changes["job"], "global_batch": samples / 4},
+        "gen": {**changes["gen"], "samples": samples},
+    }
+
+
+@settings(max_examples=25)
+@given(changes=rl_changes(), colocated=st.booleans(), staleness=st.sampled_from([0, 1]))
+def test_phases_take_time_and_are_the_iteration_where_nothing_overlaps(changes, colocated, staleness):
+    found = rl_seconds(**changes, colocated=float(colocated), staleness=0.0 if colocated else float(staleness))
+    columns = np.array(list(found.phases.values()))
+    assert np.isfinite(columns).all() and (columns >= 0).all()
+    assert found.phases["generation"] > 0 and found.phases["training"] > 0
+    if colocated or not staleness:
+        assert found.seconds == pytest.approx(columns.sum())
+    else:
+        learning = sum(column for name, column in found.phases.items() if name not in ("generation", "sync"))
+        assert learning * (1 - 1e-9) <= found.seconds <= columns.sum() * (1 + 1e-9)
+
+
+@settings(max_examples=25)
+@given(changes=rl_changes(), samples=st.sampled_from([64, 256, 1024]), times=st.sampled_from([2, 4, 16]))
+def test_more_samples_take_longer_and_never_more_than_as_many_iterations(changes, samples, times):
+    few, many = (rl_seconds(**samples_of(changes, samples * factor)) for factor in (1, times))
+    assert few.seconds < many.seconds <= times * few.seconds * (1 + 1e-9)
+    for phase in ("generation", "scoring", "training"):
+        assert few.phases[phase] <= many.phases[phase] * (1 + 1e-9), phase
+
+
+def ask(backend: str, rollouts: int, micro_batch: int, new_tokens: int) -> Question:
+    changes = {"rollouts": rollouts, "micro_batch": micro_batch, "new_tokens": new_tokens}
+    return question(find_size("1.3B"), find_workload("trlx-ds-chat").changed(changes), "H100-SXM-80GB", backend)
+
+
+def table(asked: Question, count: int) -> tuple[list[tuple[float, ...]], Table]:
+    """The choices that make each layout, its rollouts left out, and what is predicted of it."""
+    space = candidates(asked.shape, asked.workload, asked.hardware, asked.profile, [count], Manner())
+    names = [name for name in space.choices if name != "rollouts"]
+    keys = list(zip(*(space.choices[name].tolist() for name in names), strict=True))
+    return keys, predict(space, asked.hardware, asked.profile, asked.parameters)
+
+
+@settings(max_examples=25)
+@given(
+    backend=st.sampled_from(sorted(PROFILES)),
+    count=st.sampled_from([1, 2, 8, 32]),
+    micro=st.sampled_from([1, 2, 4]),
+    tokens=st.integers(1, 768),
+)
+def test_more_rollouts_take_longer_in_every_layout_and_need_no_less_memory(backend, count, micro, tokens):
+    (keys, few), (more_keys, many) = (table(ask(backend, each, micro, tokens), count) for each in (8, 16))
+    places = {key: place for place, key in enumerate(more_keys)}
+    assert len(keys) and set(keys) <= set(places)
+    same = [places[key] for key in keys]
+    for found in (few, many):
+        phases = np.array([column for name, column in found.seconds.items() if name not in ("prefill", "decode")])
+        assert np.isfinite(phases).all() and (phases >= 0).all() and (found.iteration > 0).all()
+    assert (few.iteration < many.iteration[same]).all()
+    assert (few.total <= many.total[same] * (1 + 1e-9)).all()
+
+
+@settings(max_examples=25)
+@given(
+    backend=st.sampled_from(sorted(PROFILES)),
+    count=st.sampled_from([1, 8, 32]),
+    price=st.floats(0.01, 1000),
+    factor=st.floats(0.01, 100),
+)
+def test_cost_is_price_times_devices_times_time(backend, count, price, factor):
+    asked = ask(backend, 8, 4, 256)
+    plans = [asked.plan([count], "cost", price=each, most=2).options for each in (price, price * factor)]
+    for one, other in zip(*plans, strict=True):
+        assert one.cost_per_1000_samples == pytest.approx(price * count / 3600 * 1000 / one.samples_per_second)
+        assert other.cost_per_1000_samples == pytest.approx(factor * one.cost_per_1000_samples)
+        assert (other.label, other.seconds) == (one.label, one.seconds)
+        assert one.seconds == pytest.approx(sum(one.phases.get(phase, 0) for phase in TIMED_NAMES))

@@ -1,0 +1,20 @@
+"""Cases that one launch runs in turn: those of every round, and those that the selected tests ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import pytest
+
+
+def cases_of(cases: Iterable[str], in_every_round: Collection[str]) -> list[Any]:
+    """The parameters of a test; ``make test-thorough`` runs those that not every round does."""
+    return [pytest.param(case, marks=() if case in in_every_round else pytest.mark.thorough) for case in cases]
+
+
+def asked_for(request: pytest.FixtureRequest, cases: Iterable[str]) -> list[str]:
+    """The cases that the selected tests of the fixture's module name in their parameter ``case``."""
+    own = [item for item in request.session.items if getattr(item, "module", None) is request.module]
+    named = {item.callspec.params.get("case") for item in own if hasattr(item, "callspec")}
+    return [case for case in cases if case in named]
