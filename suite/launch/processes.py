@@ -132,7 +132,11 @@ def end_with_children(process: RankProcess) -> None:
     except psutil.NoSuchProcess:
         below = []
     signal_group(process, signal.SIGKILL)
-    process.wait()
+    if process.returncode is None:
+        process.wait()
+        with suppress(ChildProcessError):  # those of its group that this process adopted when it ended by itself
+            while True:
+                os.waitpid(-process.pid, 0)
     for each in below:
         with suppress(psutil.NoSuchProcess):
             each.kill()
