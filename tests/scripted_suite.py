@@ -31,6 +31,7 @@ def use_scripted_worker(put: Callable[[Any, str, Any], None] = setattr) -> None:
     for module in (suite.backends.deepspeed, suite.backends.megatron):
         put(module, "own_worker_argv", worker_argv)
     put(suite.conduct.planning.machine, "stack_versions", versions)
+    put(suite.conduct.planning.machine, "stack_code", lambda python, packages: {})
 
 
 if __name__ == "__main__":

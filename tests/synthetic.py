@@ -52,8 +52,9 @@ def synthetic_manifest(
     iterations: int = 8,
     repeat: int = 1,
     plan: str = "plan",
+    code: str | None = None,
 ) -> Manifest:
-    """A manifest of one rank unless told."""
+    """A manifest of one rank unless told. ``code``: digest of the backend's package."""
     return make_manifest(
         plan=plan,
         repeat=repeat,
@@ -66,6 +67,7 @@ def synthetic_manifest(
         ),
         limits=Limits(),
         stack={backend: "1.0"},
+        stack_code={backend: code} if code else {},
     )
 
 
@@ -209,6 +211,7 @@ def facts_of(manifest: Manifest, device_name: str | None = None) -> dict[str, An
         "cuda": None,
         "nccl": None,
         "packages": dict(manifest.stack),
+        "code": {name: {"digest": digest} for name, digest in manifest.stack_code.items()},
         "python": "3.11.0",
         "variables": {"OMP_NUM_THREADS": "1"},
         "cpu": {"model": "Synthetic CPU", "cores": 2, "threads": 2},

@@ -125,8 +125,10 @@ def rerun(
     require_same_variables(wanted, machine.variables)
     machine.require_room(wanted.layout.ranks, oversubscribe, wanted.layout.nodes, wanted.measure.threads_per_rank)
     machine.require_memory([wanted])
-    require_same_stack(wanted, machine.stacks([wanted.backend.name])[wanted.backend.name])
-    image = machine.images([wanted.backend.name])[wanted.backend.name]
+    name = wanted.backend.name
+    code = machine.code([name]).get(name, {}) if wanted.stack_code else {}
+    require_same_stack(wanted, machine.stacks([name])[name], code)
+    image = machine.images([name])[name]
     where.warn_if_busy(machine, launcher)
     view = live_view(to_stderr=as_json)
     for line in unread:

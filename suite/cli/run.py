@@ -115,7 +115,8 @@ def run(
         retry_failed=retry_failed,
     )
     stacks = machine.found_stacks if elsewhere else machine.stacks
-    plan = make_joint_plan(requests, stacks(largest.backends), machine.images(largest.backends), machine.manner)
+    found_stacks, images = stacks(largest.backends), machine.images(largest.backends)
+    plan = make_joint_plan(requests, found_stacks, images, machine.manner, machine.code(largest.backends))
     found = preflight(plan.manifests, machine.device_name, work.price, machine.host_memory_bytes)
     rule = requests[0].stopping
     if rule is not None:  # what follows a rule is imported for it alone, as is what runs side by side

@@ -98,7 +98,7 @@ class Run(Declaring):
     )
 
 
-class Manifest(Frozen):
+class Manifest(Declaring):
     """The file a worker is started with. ``hash`` covers everything but ``run``; ``work_hash`` the equal work."""
 
     schema_: Literal["suite/manifest/1"] = Field(default=MANIFEST_SCHEMA, alias="schema")
@@ -112,8 +112,17 @@ class Manifest(Frozen):
     limits: Limits
     track: Track = "equal-config"
     stack: dict[str, str] = Field(description="package -> version the worker must find")
+    stack_code: Annotated[dict[str, str], Declared(written="when set")] = Field(
+        default={}, description="package -> digest of the code that the worker must find; none for runs in an image"
+    )
     hash: str
     work_hash: str
+
+    @property
+    def stack_identity(self) -> dict[str, str]:
+        """Package -> its version, with the digest of its code where that is known."""
+        codes = self.stack_code
+        return {name: f"{version} {codes[name]}" if name in codes else version for name, version in self.stack.items()}
 
     @property
     def iterations(self) -> int:

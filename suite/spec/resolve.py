@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import gcd
+from types import MappingProxyType
 from typing import Any
 
 from suite.spec.base import UsageError, digest
@@ -128,6 +129,7 @@ def make_manifest(
     measure: Measure,
     limits: Limits,
     stack: dict[str, str],
+    stack_code: Mapping[str, str] = MappingProxyType({}),
     track: Track = "equal-config",
     image: str | None = None,
     manner: Sequence[str] = (),
@@ -151,6 +153,8 @@ def make_manifest(
         "track": track,
         "stack": dict(sorted(stack.items())),
     }
+    if stack_code:
+        body["stack_code"] = dict(sorted(stack_code.items()))
     whole = manifest_hash(body)
     body["hash"] = whole
     body["work_hash"] = work_hash(size, workload, layout.ranks, measure.seed)

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, NoReturn, Optional
 from suite.worker.devices import check_devices
 from suite.worker.events import EVENTS_SCHEMA, EventLog
 from suite.worker.failures import failure_evidence, failure_kind
-from suite.worker.manifest import check_stack, check_world_size, read_manifest
+from suite.worker.manifest import check_code, check_stack, check_world_size, read_manifest
 from suite.worker.process import die_with_launcher, show_stacks_on_request, without_collector
 from suite.worker.progress import Progress, beat_seconds
 from suite.worker.rank import ConfigError, RankIdentity, read_rank
@@ -79,6 +79,7 @@ def _work(
     check_world_size(manifest, identity)
     check_stack(manifest["stack"])
     if identity.local_rank == 0:
+        check_code(manifest.get("stack_code", {}))
         check_devices(os.environ)
     with without_collector():
         from suite.worker.session import run

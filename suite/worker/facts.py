@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 import torch
 
 from suite.worker.devices import DEVICES_VARIABLE, seen_gpus
+from suite.worker.identity import identity
 from suite.worker.manifest import installed_version
 from suite.worker.process import how_started
 from suite.worker.redaction import is_secret
@@ -31,9 +32,9 @@ _DRIVER = "/proc/driver/nvidia/version"
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 
 
-def collect_facts(world: World, stack: Iterable[str]) -> Dict[str, Any]:
+def collect_facts(world: World, stack: Iterable[str], identified: Iterable[str] = ()) -> Dict[str, Any]:
     """Everything but what is measured or the engine's: ``ceilings``, ``network``, ``communicators``, ``notes``,
-    ``resident_baseline_bytes``."""
+    ``resident_baseline_bytes``. ``identified``: packages of whose code rank 0 tells the identity."""
     packages = {name: installed_version(name) for name in sorted({*_PACKAGES, *_MORE_PACKAGES, *stack})}
     is_cuda = world.device.type == "cuda"
     return {
@@ -45,6 +46,7 @@ def collect_facts(world: World, stack: Iterable[str]) -> Dict[str, Any]:
         "cuda": torch.version.cuda if is_cuda else None,
         "nccl": ".".join(str(number) for number in torch.cuda.nccl.version()) if is_cuda else None,
         "packages": {name: version for name, version in packages.items() if version is not None},
+        "code": {name: identity(name) for name in identified} if world.rank == 0 else {},
         "python": platform.python_version(),
         "variables": relevant_variables(os.environ),
         "cpu": _cpu(),

@@ -213,7 +213,7 @@ class Loop:
         An algorithm may have statistics of its own beside those that all have.
         """
         names = (*TRAIN_STATS, *sorted(set(steps[0]).difference(TRAIN_STATS, _NO_STATS)))
-        means = [_mean([step.get(name, math.nan) for step in steps]) for name in names]
+        means = [sum(step.get(name, math.nan) for step in steps) / len(steps) for name in names]
         totals = self._replicas.sum(torch.tensor(means, dtype=torch.float64, device=self._engine.device))
         stats = dict(zip(names, (totals / self._engine.data_parallel_size).tolist()))
         stats["reward"] = float(rollouts.all_scores.double().mean())
@@ -330,7 +330,3 @@ def _widened(tensor: torch.Tensor, columns: int) -> torch.Tensor:
 def _cut(tensor: torch.Tensor, columns: int) -> torch.Tensor:
     """[b, R] cut to its first columns; [b] as it is."""
     return tensor if tensor.dim() == 1 else tensor[:, :columns]
-
-
-def _mean(numbers: List[float]) -> float:
-    return sum(numbers) / len(numbers)

@@ -4,6 +4,7 @@ import json
 from importlib import metadata
 from typing import Any, Dict, List
 
+from suite.worker.identity import identity
 from suite.worker.rank import ConfigError, RankIdentity
 
 MANIFEST_SCHEMA = "suite/manifest/1"
@@ -54,6 +55,15 @@ def check_stack(wanted: Dict[str, str]) -> None:
             wrong.append("{} {} wanted, {} found".format(name, version, found or "none"))
     if wrong:
         raise ConfigError("the stack is not the manifest's: " + "; ".join(wrong))
+
+
+def check_code(wanted: Dict[str, str]) -> None:
+    """Raise ConfigError, naming each package, unless the code of each has the ``wanted`` digest."""
+    other = [name for name, code in sorted(wanted.items()) if (identity(name) or {}).get("digest") != code]
+    if other:
+        raise ConfigError(
+            "the stack is not the manifest's: the code of {} changed since the run was planned".format(", ".join(other))
+        )
 
 
 def installed_version(package: str) -> Any:

@@ -76,7 +76,7 @@ def run(
     shown = World(*identity, device=_shown_device(device_type, identity) if apart else world.device)
     sampler, notes = _start_sampler(shown)
     notes += [] if split is None else split.notes
-    facts = collect_facts(shown, manifest["stack"])
+    facts = collect_facts(shown, manifest["stack"], manifest.get("stack_code", ()))
     facts["affinity"], facts["idle"] = affinity, idle
     notes += _thread_notes(facts["threads"], affinity["ranks"])
     # measured by this rank, where it computes on the device that the run is about

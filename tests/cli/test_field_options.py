@@ -24,6 +24,7 @@ UNEVEN = "lognormal:mean=6,sigma=0.6,cap=8"
 def _any_stack(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = lambda python, packages: dict.fromkeys(packages, "5.19.0")  # noqa: E731
     monkeypatch.setattr("suite.conduct.planning.machine.stack_versions", versions)
+    monkeypatch.setattr("suite.conduct.planning.machine.stack_code", lambda python, packages: {})
 
 
 def planned(*options: str) -> list[dict]:

@@ -121,7 +121,8 @@ class Nodes:
         _refuse_profile(work.profile)
         machine = self.machine(launcher)
         requests, backends = self._requests(work, machine), work.backends
-        plan = make_joint_plan(requests, machine.stacks(backends), machine.images(backends), machine.manner)
+        stacks, images, code = machine.stacks(backends), machine.images(backends), machine.code(backends)
+        plan = make_joint_plan(requests, stacks, images, machine.manner, code)
         machine.require_generation(plan.manifests)
         return plan, preflight(plan.manifests, machine.device_name, work.price)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -53,6 +53,10 @@ class ClusterMachine(Machine):
             for package in packages + optional
         }
         return without_missing(optional, versions)
+
+    def code(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
+        """None for an image, whose own digest says it, nor where versions are given of what cannot be asked here."""
+        return super().code(backends) if self.image is None and not self.given else {}
 
     def stack_errors(self, backend: str) -> list[str]:
         """None: the worker compares the stack with its manifest on every node."""

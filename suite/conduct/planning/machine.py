@@ -13,7 +13,15 @@ from suite.backends.base import optional_packages
 from suite.backends.generation import vllm_error
 from suite.backends.registry import find_backend
 from suite.launch.gpu_choice import VISIBLE, hidden_by_variable, local_choice, why_no_gpu
-from suite.launch.probe import LocalDevice, container_id, local_devices, physical_cores, stack_versions, usable_cpus
+from suite.launch.probe import (
+    LocalDevice,
+    container_id,
+    local_devices,
+    physical_cores,
+    stack_code,
+    stack_versions,
+    usable_cpus,
+)
 from suite.spec.base import Frozen, UsageError
 from suite.spec.device import Precision
 from suite.spec.manifest import Manifest
@@ -112,6 +120,11 @@ class Machine(Frozen):
         driver = find_backend(backend)
         optional = optional_packages(driver)
         return without_missing(optional, stack_versions(self.python_of(backend), driver.packages + optional))
+
+    def code(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Digest of the code of each backend's packages; none where an image holds them, whose own digest says it."""
+        wanted = {name: find_backend(name).packages + optional_packages(find_backend(name)) for name in backends}
+        return {name: stack_code(self.python_of(name), packages) for name, packages in wanted.items()}
 
     def stack_errors(self, backend: str) -> list[str]:
         """Why the stack cannot be measured although no package is missing; empty when it can."""

@@ -72,10 +72,11 @@ def make_joint_plan(
     stacks: Mapping[str, Mapping[str, str]],
     images: Mapping[str, str | None] = NO_IMAGES,
     manner: Sequence[str] = (),
+    code: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> Plan:
     """One plan of several requests that differ in sizes, ranks, layout and workload only, as those of a preset.
 
-    See ``make_plan``.
+    See ``make_plan``. ``code``: backend -> package -> digest of its code, as far as it is known.
     """
     request = requests[0]
     drivers = [find_backend(name) for name in request.backends]
@@ -103,6 +104,7 @@ def make_joint_plan(
             measure=point.measure,
             limits=point.limits,
             stack=stack_of(find_backend(point.backend), point.layout, stacks[point.backend]),
+            stack_code=stack_of(find_backend(point.backend), point.layout, code.get(point.backend, {})),
             track=request.track,
             image=images.get(point.backend),
             manner=manner,

@@ -43,6 +43,9 @@ class ContainerMachine(Machine):
     def versions(self, backend: str) -> dict[str, str | None]:
         return self.found[backend]
 
+    def code(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
+        return {}
+
     def stack_errors(self, backend: str) -> list[str]:
         """None: each run checks the stack in its image anyway."""
         return []

@@ -24,8 +24,8 @@ class Described(Protocol):
 
 
 def driver_facts(launcher: Described, job: Job, bundle: str) -> dict:
-    """What ``environment.json`` holds. A bundle is meant to be published: paths of this machine and variables that
-    hold a secret, by name or by value, are left out, and so is any secret in another text."""
+    """What ``environment.json`` holds. A bundle is meant to be published: variables that hold a secret, by name or by
+    value, are left out, and so is any secret in another text. Of paths it tells the interpreter's alone."""
     argv = [part.replace(bundle, ".") for part in job.argv]
     own = public_variables({name: value for name, value in job.env.items() if name != "PYTHONPATH"})
     facts = {
@@ -33,6 +33,7 @@ def driver_facts(launcher: Described, job: Job, bundle: str) -> dict:
         "launcher": launcher.name,
         "suite_version": suite_version(),
         "git_commit": git_commit(),
+        "interpreter": argv[0],
         "driver_python": platform.python_version(),
         "job": {
             "argv": [Path(argv[0]).name, *argv[1:]],

@@ -191,12 +191,15 @@ def default_repeats(before: Sequence[Record]) -> int:
     return min(max(measured, FEWEST_RUNS), MOST_RUNS)
 
 
-def require_same_stack(manifest: Manifest, found: dict[str, str]) -> None:
+def require_same_stack(manifest: Manifest, found: Mapping[str, str], code: Mapping[str, str]) -> None:
     """Raises UsageError when the interpreter's packages are not the manifest's: it would be another measurement."""
     other = [
         f"{package} {version} (here {found.get(package, 'missing')})"
         for package, version in manifest.stack.items()
         if found.get(package) != version
+    ]
+    other += [
+        f"other code of {package}" for package, own in manifest.stack_code.items() if code and code.get(package) != own
     ]
     if other:
         raise UsageError(

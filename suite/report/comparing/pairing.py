@@ -18,7 +18,7 @@ from suite.report.formatting.numbers import counted
 from suite.spec.manifest import Manifest
 
 #: Parts of a manifest that say which run it is or when it is given up, not what is measured and how.
-_NO_SETTING = ("schema", "run", "hash", "work_hash", "note", "source", "limits", "stack")
+_NO_SETTING = ("schema", "run", "hash", "work_hash", "note", "source", "limits", "stack", "stack_code")
 #: What stands for all of a shape, a workload or a layout where the name or the label differs.
 _SAID_BY = {"size": "size.name", "layout": "layout"}
 _FAR = {"size.name": 8, "backend.name": 4}
@@ -73,12 +73,12 @@ class Pairs:
     without_rate: dict[Side, list[Measured]] = field(default_factory=lambda: {"before": [], "after": []})
 
 
-def measured_rows(entries: Sequence[Entry]) -> list[Measured]:
+def measured_rows(entries: Sequence[Entry], with_suspect: bool = False) -> list[Measured]:
     """The rows of one side, with and without a rate."""
     entries = sorted(entries, key=lambda entry: (entry.record.run.id, entry.path))
     letters, _ = assign_machines(entries)
     groups = group_entries(entries, letters)
-    return [Measured(row, group) for row, group in zip(pool_rows(groups), groups, strict=True)]
+    return [Measured(row, group) for row, group in zip(pool_rows(groups, with_suspect), groups, strict=True)]
 
 
 def pair(before: Sequence[Measured], after: Sequence[Measured]) -> Pairs:
@@ -152,7 +152,7 @@ def _measuring(one: Measured) -> tuple:
 
 def _place(one: Measured) -> tuple:
     """As ``_measuring``, on the same kind of machine, in the same launch, with the same stack."""
-    return (*_measuring(one), *one.hardware, one.runs.launch, tuple(sorted(one.manifest.stack.items())))
+    return (*_measuring(one), *one.hardware, one.runs.launch, tuple(sorted(one.manifest.stack_identity.items())))
 
 
 def lacking(pairs: Pairs, other_work: dict[int, str]) -> Iterator[Unjudged]:
@@ -200,7 +200,7 @@ def _way_text(one: Measured, names: Sequence[str]) -> str:
 
 def _how(one: Measured) -> dict[str, str]:
     """How it was measured: settings, launch, stack and machine."""
-    packages = {f"{name} version": version for name, version in one.manifest.stack.items()}
+    packages = {f"{name} version": version for name, version in one.manifest.stack_identity.items()}
     settings = {name: str(value) for name, value in one.settings.items()}
     return {**settings, **one.runs.launch.settings(), **packages, "machine": one.runs.machine}
 

@@ -306,7 +306,7 @@ def series_hash(manifest: Manifest, machine: str, launch: LaunchSetting) -> str:
             "strategy": manifest.layout.strategy(),
             "measure": manifest.measure.model_dump(mode="json", exclude={"warmup", "iterations"}),
             "track": manifest.track,
-            "stack": manifest.stack,
+            "stack": manifest.stack_identity,
             "machine": machine,
             "place": launch.place(),
         }

@@ -66,15 +66,15 @@ class RayCluster:
         if given:
             self.address = given
             self.processes: Optional[Processes] = None
-            errors = [each for each in _gathered(_no_ray_at(given), world) if each is not None]
+            errors = [each for each in gathered(_no_ray_at(given), world) if each is not None]
             if errors:
                 raise ConfigError(errors[0])
             return
         # Ray's head takes a token where it finds one in somebody's home, and those who connect do not look there
-        token = _gathered(secrets.token_hex(32), world)[0]
+        token = gathered(secrets.token_hex(32), world)[0]
         os.environ.update({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token})
         self.address = self._start_all()
-        pids = _gathered(None if self._guardian is None else self._guardian.pid, world)
+        pids = gathered(None if self._guardian is None else self._guardian.pid, world)
         self.processes = Processes(pids[world.rank - world.local_rank])
 
     def connect(self, **options: Any) -> Any:
@@ -106,19 +106,19 @@ class RayCluster:
     def _start_all(self) -> str:
         """The head first, then the other nodes; its address. Every rank takes part."""
         world = self._world
-        seen = _gathered(_address_of_head() if world.rank != world.local_rank else None, world)
+        seen = gathered(_address_of_head() if world.rank != world.local_rank else None, world)
         outside = [address for address in seen if address is not None]
         address, folder, error = None, "", None
         if world.rank == 0:
             address = "{}:{}".format(outside[0] if outside else "127.0.0.1", free_port())
             folder = tempfile.mkdtemp(prefix="suite-ray-", dir=_short_folder())
             error = self._start(["--head", "--port", address.rpartition(":")[2]], address.rpartition(":")[0], folder)
-        address, folder, error = _gathered((address, folder, error), world)[0]
+        address, folder, error = gathered((address, folder, error), world)[0]
         if error is None and world.rank and world.local_rank == 0:
             # Ray uses the head's folder by its name on every node
             own = tempfile.mkdtemp(prefix="suite-ray-", dir=_short_folder()) if os.path.exists(folder) else folder
             error = self._start(["--address", address], _own_address(address), own)
-        errors = [each for each in _gathered(error, world) if each is not None]
+        errors = [each for each in gathered(error, world) if each is not None]
         if errors:
             self.close()
             raise ConfigError("Ray did not start: {}".format(errors[0]))
@@ -174,7 +174,7 @@ def store_bytes(device_type: str) -> int:
     return max(_LEAST_STORE_BYTES, min(_STORE_BYTES[device_type], room))
 
 
-def _gathered(value: Any, world: World) -> List[Any]:
+def gathered(value: Any, world: World) -> List[Any]:
     """What every rank has, by rank."""
     if world.world_size == 1:
         return [value]

@@ -5,7 +5,7 @@ import os
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.areal.configuration import configuration
@@ -29,6 +29,7 @@ class ArealTrainer(LoggedTrainer):
     name = "areal"
     known_versions = ("1.0.4",)
     timers = TIMERS
+    logged = _STATISTICS
 
     def check(self) -> None:
         check_work(self.manifest, self.name)
@@ -49,9 +50,6 @@ class ArealTrainer(LoggedTrainer):
 
     def told_counts(self, step: LoggedStep) -> Told:
         return told_counts(step, self.world.world_size)
-
-    def statistics(self, step: LoggedStep) -> Dict[str, Optional[float]]:
-        return {name: value(step, logged) for name, logged in _STATISTICS.items()}
 
     def differences(self) -> List[str]:
         return list(differences(self.manifest))

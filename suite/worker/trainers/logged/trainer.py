@@ -17,7 +17,7 @@ from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.led import LedTrainer
 from suite.worker.trainers.logged.child import Child
 from suite.worker.trainers.logged.clock import LeadingToldClock, ToldClock
-from suite.worker.trainers.logged.counts import Told, check_told
+from suite.worker.trainers.logged.counts import Told, check_told, value
 from suite.worker.trainers.logged.inputs import MANIFEST_VARIABLE, write_model
 from suite.worker.trainers.logged.reading import LoggedStep, StepReader
 from suite.worker.trainers.logged.sink import LOG_VARIABLE
@@ -52,6 +52,8 @@ class LoggedTrainer(LedTrainer):
     name: str
     known_versions: Tuple[str, ...]
     timers: Tuple[Timer, ...]
+    #: statistics by the suite's names, as the log calls them
+    logged: Dict[str, str]
 
     def start(self) -> "Program":
         """Rank 0 writes what the program needs, and starts it. Raises ConfigError for more than one node."""
@@ -81,8 +83,8 @@ class LoggedTrainer(LedTrainer):
         """Where the work differs from the suite's own iteration, one sentence each."""
 
     def statistics(self, step: LoggedStep) -> Dict[str, Optional[float]]:
-        """Of the training, by the suite's names; nothing where the log tells none."""
-        return {}
+        """Of the training, by the suite's names."""
+        return {name: value(step, logged) for name, logged in self.logged.items()}
 
     def prepared(self, step: LoggedStep) -> LoggedStep:
         """The step with its values as timers and counts expect them."""

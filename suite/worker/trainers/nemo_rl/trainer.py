@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from importlib.util import find_spec
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.logged.counts import Told, product, value, whole_number
@@ -24,6 +24,7 @@ class NemoRlTrainer(LoggedTrainer):
     name = "nemo-rl"
     known_versions = ("0.7.0",)
     timers = TIMERS
+    logged = _STATISTICS
 
     def check(self) -> None:
         check_work(self.manifest, self.name)
@@ -47,9 +48,6 @@ class NemoRlTrainer(LoggedTrainer):
 
     def told_counts(self, step: LoggedStep) -> Told:
         return told_counts(step)
-
-    def statistics(self, step: LoggedStep) -> Dict[str, Optional[float]]:
-        return {name: value(step, logged) for name, logged in _STATISTICS.items()}
 
     def differences(self) -> List[str]:
         return list(differences(self.manifest))

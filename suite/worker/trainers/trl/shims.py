@@ -27,14 +27,6 @@ def _is_deepspeed_on_cpu(manifest: Dict[str, Any], world: World) -> bool:
     return world.device.type == "cpu" and engine_of(manifest) == "deepspeed"
 
 
-def _is_zero_3_on_cpu(manifest: Dict[str, Any], world: World) -> bool:
-    return _is_deepspeed_on_cpu(manifest, world) and manifest["layout"]["zero_stage"] == 3
-
-
-def _is_fsdp_on_cpu(manifest: Dict[str, Any], world: World) -> bool:
-    return world.device.type == "cpu" and engine_of(manifest) == "fsdp2"
-
-
 def _join_deepspeed() -> None:
     import deepspeed
 
@@ -64,14 +56,14 @@ SHIMS = (
     Shim(
         "deepspeed-joins-gloo",
         "DeepSpeed is told of the ranks before TRL's arguments are made, else ZeRO-3 partitions for a world of one",
-        _is_zero_3_on_cpu,
+        lambda manifest, world: _is_deepspeed_on_cpu(manifest, world) and manifest["layout"]["zero_stage"] == 3,
         _join_deepspeed,
     ),
     no_shared_memory_operator(_is_deepspeed_on_cpu),
     Shim(
         "fsdp-on-cpu",
         "Accelerate takes DDP for FSDP on a CPU: AcceleratorState is told that its ranks shard",
-        _is_fsdp_on_cpu,
+        lambda manifest, world: world.device.type == "cpu" and engine_of(manifest) == "fsdp2",
         _let_fsdp_be,
     ),
 )

@@ -20,18 +20,6 @@ def _is_deepspeed_on_cpu(manifest: Dict[str, Any], world: World) -> bool:
     return world.device.type == "cpu" and uses_deepspeed(manifest)
 
 
-def _is_ddp(manifest: Dict[str, Any], world: World) -> bool:
-    return not uses_deepspeed(manifest)
-
-
-def _accumulates_under_deepspeed(manifest: Dict[str, Any], world: World) -> bool:
-    return uses_deepspeed(manifest) and micro_batches(manifest) > 1
-
-
-def _has_no_git(manifest: Dict[str, Any], world: World) -> bool:
-    return shutil.which("git") is None
-
-
 def _answer_for_ddp() -> None:
     from torch.nn.parallel import DistributedDataParallel
 
@@ -60,21 +48,21 @@ def _ask_no_git(module: str) -> None:
 
 def _no_git(module: str) -> Shim:
     reason = "trlx's get_git_tag asks git for the name of the current branch, and there is no git: replaced"
-    return Shim("no-git", reason, _has_no_git, partial(_ask_no_git, module))
+    return Shim("no-git", reason, lambda manifest, world: shutil.which("git") is None, partial(_ask_no_git, module))
 
 
 TRLX_ACCELERATE = (
     Shim(
         "ddp-peft-type",
         "trlx asks the model for peft_type: torch's DistributedDataParallel gets a property that passes it on",
-        _is_ddp,
+        lambda manifest, world: not uses_deepspeed(manifest),
         _answer_for_ddp,
     ),
     *deepspeed_on_cpu(_is_deepspeed_on_cpu),
     Shim(
         "accumulation-boundary",
         "trlx's _accumulate is wrapped: Accelerate tells DeepSpeed's engine when to step, which trlx never sets",
-        _accumulates_under_deepspeed,
+        lambda manifest, world: uses_deepspeed(manifest) and micro_batches(manifest) > 1,
         _step_at_boundaries_only,
     ),
     _no_git("trlx.trainer.accelerate_base_trainer"),

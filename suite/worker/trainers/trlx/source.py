@@ -3,13 +3,13 @@
 ``python -m suite.worker.trainers.trlx.source`` prints what is wrong as JSON, by package: the driver asks before a run.
 """
 
-import hashlib
 import importlib.util
 import json
 import os
 import sys
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, Optional, Tuple
 
+from suite.worker.identity import package_digest
 from suite.worker.manifest import installed_version
 from suite.worker.rank import ConfigError
 
@@ -110,33 +110,6 @@ def imports_problem() -> Optional[str]:
     if _numbers(peft) >= _PEFT_FOR_NEWER:
         return "trlx imports peft where it is, and peft {} is too new for its transformers; uninstall peft".format(peft)
     return None
-
-
-def package_digest(folder: str) -> str:
-    """SHA-256 over the paths and contents of all Python files below ``folder``, in order of path.
-
-    Raises OSError where one cannot be read.
-    """
-    digest = hashlib.sha256()
-    for path in _python_files(folder):
-        with open(os.path.join(folder, *path.split("/")), "rb") as file:
-            content = file.read()
-        digest.update("{} {}\n".format(path, len(content)).encode())
-        digest.update(content)
-    return digest.hexdigest()
-
-
-def _python_files(folder: str) -> List[str]:
-    found = []
-    for path, _, names in os.walk(folder, onerror=_refuse):
-        relative = os.path.relpath(path, folder)
-        found += [os.path.normpath(os.path.join(relative, name)) for name in names if name.endswith(".py")]
-    return sorted(path.replace(os.sep, "/") for path in found)
-
-
-def _refuse(error: OSError) -> None:
-    """What ``os.walk`` would leave out without a word."""
-    raise error
 
 
 def _package_folder() -> Optional[str]:

@@ -9,14 +9,14 @@ import subprocess
 import sys
 import uuid
 from importlib import metadata
-from typing import Any, Dict, List
+from typing import Any, Dict
 
 import torch
-import torch.distributed as dist
 
 from suite.worker.loop import draw_prompts
 from suite.worker.manifest import asked_iterations
 from suite.worker.rank import ConfigError
+from suite.worker.trainers.ray_cluster import gathered
 from suite.worker.trainers.verl.settings import learns_values, prompt_rows
 from suite.worker.world import World
 
@@ -31,7 +31,7 @@ class Workspace:
 
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
         """Raises ConfigError where a node cannot write it."""
-        self.path = os.path.join(_PARENT, "suite-verl-{}".format(_shared(uuid.uuid4().hex[:12], world)))
+        self.path = os.path.join(_PARENT, "suite-verl-{}".format(gathered(uuid.uuid4().hex[:12], world)[0]))
         self.folders = {name: os.path.join(self.path, name) for name in _PARTS}
         self.folders["prompts"] = os.path.join(self.path, "prompts.parquet")
         self.parameters: Dict[str, int] = {}
@@ -42,7 +42,7 @@ class Workspace:
                 self._write(manifest, world.rank == 0)
             except OSError as problem:
                 error = "{}: {}".format(self.path, problem)
-        errors = [each for each in _everyones(error, world) if each]
+        errors = [each for each in gathered(error, world) if each]
         if errors:
             self.close()
             raise ConfigError("verl's files cannot be written: {}".format(errors[0]))
@@ -135,16 +135,3 @@ def write_plugins(folder: str, version: str) -> None:
         for file_name, text in files.items():
             with open(os.path.join(path, file_name), "w", encoding="utf-8") as file:
                 file.write(text)
-
-
-def _shared(value: str, world: World) -> str:
-    """What rank 0 has."""
-    return _everyones(value, world)[0]
-
-
-def _everyones(value: Any, world: World) -> List[Any]:
-    if world.world_size == 1:
-        return [value]
-    values: List[Any] = [None] * world.world_size
-    dist.all_gather_object(values, value)
-    return values
