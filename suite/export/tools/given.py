@@ -48,23 +48,19 @@ def given(entries: Sequence[Entry], tags: Mapping[str, tuple[str, ...]]) -> Iter
         yield Given(
             name=row["run"] if number == 1 else f"{row['run']}.{number}",
             row=row,
-            settings={name: row[name] for name in row if name in SETTINGS and _is_scalar(row[name])},
-            texts={name: _text(value) for name, value in row.items() if _is_text(name, value)},
+            settings={name: row[name] for name in row if name in SETTINGS and isinstance(row[name], (str, int, float))},
+            texts={
+                name: value if isinstance(value, str) else "\n".join(value)
+                for name, value in row.items()
+                if _is_text(name, value)
+            },
             figures={**_figures(row), **{name: value for phase in phases for name, value in _of_phase(phase)}},
             iterations=tuple(entry.record.iterations.seconds),
         )
 
 
-def _is_scalar(value: Any) -> bool:
-    return isinstance(value, (str, int, float, bool))
-
-
 def _is_text(name: str, value: Any) -> bool:
     return name not in SETTINGS and name not in _NOT_STATED and isinstance(value, (str, list)) and bool(value)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else "\n".join(value)
 
 
 def _figures(row: Row) -> dict[str, float]:

@@ -47,16 +47,16 @@ def figure(model: ReportModel) -> Figure | None:
         for panel in axes[row, len(sizes[kind]) :]:
             panel.set_axis_off()
     cut = _axes(axes[0, 0], shown)
-    handles = [*map(_handle, lines), Line2D([], [], color=style.FAINT, linestyle=":", label="ideal")]
+    handles = [
+        Line2D([], [], color=line.colour, marker=line.marker, label=line.label, linewidth=1.2, markersize=5)
+        for line in lines
+    ]
+    handles.append(Line2D([], [], color=style.FAINT, linestyle=":", label="ideal"))
     omitted = sum(len(all_sizes[kind]) - len(sizes[kind]) for kind in kinds)
     margins = style.Margins(left=0.8, right=0.1, bottom=0.45, top=0.25)
     note = " ".join(filter(None, (left_out(((omitted, "size"), (more, "series"))), cut)))
     style.frame(drawn, margins, handles, note)
     return drawn
-
-
-def _handle(line: Series) -> Line2D:
-    return Line2D([], [], color=line.colour, marker=line.marker, label=line.label, linewidth=1.2, markersize=5)
 
 
 def _panel(axes: Axes, lines: Sequence[Series], curves: Sequence[Curve]) -> None:

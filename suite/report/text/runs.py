@@ -76,7 +76,8 @@ def print_runs(runs: Sequence[Listed]) -> None:
     widths = {title: max(map(cell_len, {title, *texts})) for title, texts in cells.items()}
     left_out = []
     for title in reversed(_KEPT):
-        if title in widths and title != "run" and room is not None and _width(widths) > room:
+        width = sum(widths.values()) + len(_GAP) * (len(widths) - 1)
+        if title in widths and title != "run" and room is not None and width > room:
             del widths[title]
             left_out.append(title)
     shown = list(widths)
@@ -84,10 +85,6 @@ def print_runs(runs: Sequence[Listed]) -> None:
     say("\n".join(_GAP.join(line).rstrip() for line in zip(*columns, strict=True)))
     if left_out:
         say(f"not shown at {room} columns: {', '.join(reversed(left_out))}")
-
-
-def _width(widths: dict[str, int]) -> int:
-    return sum(widths.values()) + len(_GAP) * (len(widths) - 1)
 
 
 def _column(title: str, texts: Sequence[str], width: int) -> list[str]:

@@ -42,12 +42,8 @@ class Section:
         if not blocks:
             return []
         heading = [f"## {self.heading}"] if self.heading else []
-        shown = self.picture and self.picture.name in plots
-        return [*heading, *([_image(self.picture, plots)] if self.picture and shown else []), *blocks]
-
-
-def _image(picture: Picture, plots: Mapping[str, str]) -> str:
-    return f"![{picture.text}]({quote(plots[picture.name])})"
+        picture = [self.picture] if self.picture and self.picture.name in plots else []
+        return [*heading, *(f"![{one.text}]({quote(plots[one.name])})" for one in picture), *blocks]
 
 
 def bullets(lines: Iterable[str]) -> str:

@@ -44,7 +44,7 @@ def _blocks(model: ReportModel) -> Iterator[str]:
     columns += [(Column("iteration s"), lambda row: number(row.iteration_seconds))]
     yield grid(table_of([*IDENTITY, *columns], rows))
     together = [row for row in rows if row.generation and not row.generation.ranks]
-    memory: list[Shown] = [(Column("while training", False), _shown(_state))]
+    memory: list[Shown] = [(Column("while training", False), _shown(lambda one: "asleep" if one.asleep else "awake"))]
     memory += [(Column(f"{name} GiB"), _peak(name)) for name in _PHASES]
     if together:
         yield _MEMORY
@@ -86,10 +86,6 @@ def _engine(one: Generation) -> str:
     own = "the stack's own" if one.engine == "hf" else inline(one.engine)
     order = "" if one.order == "ahead" else f", {one.order}"
     return f"{own}, on {counted(one.ranks, 'rank')} of its own{order}" if one.ranks else own
-
-
-def _state(one: Generation) -> str:
-    return "asleep" if one.asleep else "awake"
 
 
 def _seconds(name: str) -> Callable[[Row], str]:

@@ -46,7 +46,12 @@ def _table(used: list[tuple[Row, MemoryUse]]) -> Table:
         (Column("peak is", False), lambda memory: memory.peak_is),
     ]
     if any(memory.run_peak_bytes.low is not None for _, memory in used):
-        figures.append((Column("GiB, mean of runs [95 %]"), _run_peaks))
+        figures.append(
+            (
+                Column("GiB, mean of runs [95 %]"),
+                lambda use: interval(use.run_peak_bytes.scaled(1 / GIB), bound_digits=1),
+            )
+        )
     if any(memory.peak_is == "reserved" for _, memory in used):
         figures += [
             (Column("allocated GiB"), lambda memory: gib(memory.allocated_bytes)),
@@ -83,10 +88,6 @@ def _phase_cell(memory: MemoryUse, name: str) -> str:
             floor = "" if one.efficiency is None else f" ({percent(one.efficiency)} %)"
             return interval(one.run_peak_bytes.scaled(1 / GIB), bound_digits=1) + floor
     return UNKNOWN
-
-
-def _run_peaks(memory: MemoryUse) -> str:
-    return interval(memory.run_peak_bytes.scaled(1 / GIB), bound_digits=1)
 
 
 def _floor_share(memory: MemoryUse) -> str:

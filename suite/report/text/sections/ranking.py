@@ -57,7 +57,8 @@ def _by_phase(groups: Sequence[Group]) -> Iterator[str]:
     unclear = any(one.verdict == "not distinguishable" for _, ranked in members for one in ranked.by_phase)
     yield "Ratio to the best of the group in the whole iteration and in its main phases alone:"
     yield grid(Table(columns, rows, ("Unclear: not distinguishable.",) if unclear else ()))
-    yield bullets(few([_origin(group, ranked) for group, ranked in members if _has_one_origin(ranked)]))
+    slower = [(group, ranked, ranked.difference) for group, ranked in members if ranked.verdict == "slower"]
+    yield bullets(few([_origin(group, ranked) for group, ranked, why in slower if why and why.is_mostly_one]))
 
 
 def _phase_cells(group: Group, ranked: RankedRow, titles: Sequence[str]) -> tuple[str, ...]:
@@ -74,10 +75,6 @@ def _phase_cells(group: Group, ranked: RankedRow, titles: Sequence[str]) -> tupl
 def _phase_cell(one: PhaseRatio) -> str:
     verdict = {"not distinguishable": "unclear", None: ""}.get(one.verdict, one.verdict)
     return f"{interval(one.ratio, bound_digits=1)} {verdict}".rstrip()
-
-
-def _has_one_origin(ranked: RankedRow) -> bool:
-    return ranked.verdict == "slower" and ranked.difference is not None and ranked.difference.is_mostly_one
 
 
 def _origin(group: Group, ranked: RankedRow) -> str:

@@ -110,15 +110,12 @@ def _phase_cells(group: SideBySide, side: Side, notes: Notes) -> tuple[str, ...]
 def _counts(group: SideBySide) -> str:
     """What the first row counted, and who counted the same."""
     row = group.sides[0].row
-    told = [f"{field.replace('_', ' ')} {_amount(getattr(row.counts, field))}" for field in ("samples", *COUNTED)]
+    counts = {field.replace("_", " "): getattr(row.counts, field) for field in ("samples", *COUNTED)}
+    told = [f"{name} {UNKNOWN if count is None else f'{count:,}'}" for name, count in counts.items()]
     others = "the others too, but for what is noted at their names"
     if not any(side.otherwise for side in group.sides):
         others = "all others too"
     return f"{row.name} counted in an iteration: {', '.join(told)}; {others}."
-
-
-def _amount(value: int | None) -> str:
-    return UNKNOWN if value is None else f"{value:,}"
 
 
 def _differences(model: ReportModel) -> Iterator[str]:
