@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from suite.cli.exits import DONE, GATE_NOT_MET, command
+from suite.cli.exits import DONE, GATE_NOT_MET, UNDECIDED, command
 from suite.spec.terminal import say
 
 
@@ -29,24 +29,35 @@ def compare(
     ] = None,
     gate: Annotated[
         float | None,
-        typer.Option(help="exit 3 when a row's rate fell below this share, e.g. 0.95, or a row cannot be judged"),
+        typer.Option(help="exit 3 when a row's rate fell below this share, e.g. 0.95; 4 when it cannot be told"),
     ] = None,
+    gate_phase: Annotated[
+        str | None, typer.Option(metavar="PHASE", help="hold the rate of this phase alone to the gate, e.g. train")
+    ] = None,
+    same_stack: Annotated[
+        bool,
+        typer.Option("--same-stack", help="let a gate compare machines or settings: both sides ran the same stack"),
+    ] = False,
     allow_missing: Annotated[
         bool,
         typer.Option(
             "--allow-missing",
-            help="let a gate pass with rows without partner, failed, damaged, ambiguous, suspect or with one run",
+            help="let a gate pass with rows without partner, failed, damaged, ambiguous or suspect",
         ),
     ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="fail a gate for rows that the runs are too few or too noisy to decide")
+    ] = False,
+    with_suspect: Annotated[
+        bool, typer.Option("--with-suspect", help="pool and judge runs that something disturbed like the others")
     ] = False,
     phases: Annotated[bool, typer.Option("--phases", help="show the phases of every row")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the comparison as JSON")] = False,
 ) -> int:
     """Compare two sides: the second's rate over the first's, for equal backend, layout and work.
 
-    Exit 3 when a gate is not met, 2 when there is nothing to compare.
+    With a gate, exit 0 when it is met, 3 when a row is slower, 4 when the runs cannot tell (undecided or doubtful); 2
+    when there is nothing to compare.
     """
     from suite.cli.options.reading import print_json, without_collector
     from suite.report.compare import compare_entries
@@ -60,17 +71,19 @@ def compare(
     sides = [[*([path] if path else []), *(more or [])] for path, more in ((before, more_before), (after, more_after))]
     if not all(sides):
         raise UsageError("compare takes two sides: suite compare BEFORE AFTER, or --before PATH ... --after PATH ...")
-    if gate is None and (allow_missing or strict):
-        raise UsageError("--allow-missing and --strict say what a gate does: give --gate too")
+    if gate is None and (allow_missing or strict or same_stack or gate_phase):
+        raise UsageError(
+            "--allow-missing, --strict, --same-stack and --gate-phase say what a gate does: give --gate too"
+        )
     if gate is not None:
-        check_gate(gate)
+        check_gate(gate, gate_phase)
     with without_collector():
         first, second = (read_entries(paths) for paths in sides)
         lacking = left_out(first, second)
-        result = compare_entries(first.entries, second.entries, left_out=lacking)
+        result = compare_entries(first.entries, second.entries, left_out=lacking, with_suspect=with_suspect)
         outcome = None
         if gate is not None:
-            result, outcome = hold_to(result, gate, allow_missing, strict)
+            result, outcome = hold_to(result, gate, allow_missing, strict, same_stack, gate_phase, with_suspect)
     if as_json:
         counts = {"missed": outcome.missed if outcome else 0, "undecided": outcome.undecided if outcome else 0}
         reading = {"damaged": first.damaged + second.damaged, "caveats": first.warnings() + second.warnings()}
@@ -80,4 +93,5 @@ def compare(
         print_comparison(result, outcome, phases)
         for line in notes(first, second):
             say(visible(line, 400), err=True)
-    return GATE_NOT_MET if outcome and not outcome.passed else DONE
+    ends = {"slower": GATE_NOT_MET, "undecided": UNDECIDED, "doubtful": UNDECIDED}
+    return ends.get(outcome.outcome, DONE) if outcome else DONE

@@ -19,7 +19,7 @@ _LONGEST_LINE = 8000
 Held = TypeVar("Held")
 #: Of the command that is being run, what it gives back at its end.
 _held: list[ExitStack] = []
-DONE, RUN_FAILED, BAD_USAGE, GATE_NOT_MET = 0, 1, 2, 3
+DONE, RUN_FAILED, BAD_USAGE, GATE_NOT_MET, UNDECIDED = range(5)
 
 
 def command(function: Callable[..., int | None]) -> Callable[..., None]:

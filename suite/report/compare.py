@@ -31,12 +31,14 @@ def compare_entries(
     after: Sequence[Entry],
     margin: float = DEFAULT_MARGIN,
     left_out: Sequence[Unjudged] = (),
+    with_suspect: bool = False,
 ) -> FolderComparison:
     """Pair the rows of equal backend, layout and work on equally many ranks; versions and machines may differ.
 
-    ``left_out``: what was found to be wrong when the sides were read. Raises UsageError when nothing pairs.
+    ``left_out``: what was found to be wrong when the sides were read. ``with_suspect``: runs that something disturbed
+    count like the others. Raises UsageError when nothing pairs.
     """
-    first, second = measured_rows(before), measured_rows(after)
+    first, second = (measured_rows(each, with_suspect) for each in (before, after))
     pairs = pair(first, second)
     alike = look_alikes(pairs)
     other_work = {id(one): f"other work: {what_differs(*both)}" for both in alike for one in both}
@@ -44,7 +46,7 @@ def compare_entries(
     if not pairs.paired and not pairs.ambiguous:
         raise UsageError(f"the two sides share no row of equal backend, layout and work{_why(first, second, alike)}")
     for both in pairs.paired:
-        lacks += _lacks(*both)
+        lacks += _lacks(*both, with_suspect)
     return FolderComparison(
         rows=judge(pairs.paired, margin),
         surroundings=surroundings_of(pairs.paired),
@@ -70,7 +72,7 @@ def _why(first: Sequence[Measured], second: Sequence[Measured], alike: Sequence[
     return f"; {nearest_pair(before_rows, after_rows)}"
 
 
-def _lacks(before: Measured, after: Measured) -> Iterator[Unjudged]:
+def _lacks(before: Measured, after: Measured, with_suspect: bool) -> Iterator[Unjudged]:
     """What keeps a row that has a partner from being judged, or from being taken as it is."""
     same = copies(before, after)
     if same:
@@ -81,13 +83,14 @@ def _lacks(before: Measured, after: Measured) -> Iterator[Unjudged]:
             detail = "one run with a rate; at least 2 a side tell the spread between runs"
             yield Unjudged(lack="one run", side=side, name=one.name, detail=detail)
         yield from partly_failed(side, one)
-        yield from _suspect(side, one)
+        yield from _suspect(side, one, with_suspect)
 
 
-def _suspect(side: Side, one: Measured) -> Iterator[Unjudged]:
+def _suspect(side: Side, one: Measured, with_suspect: bool) -> Iterator[Unjudged]:
     """Runs that their own record doubts, with the reasons; records of older bundles judge nothing."""
+    sound = ("valid", "suspect") if with_suspect else ("valid",)
     found = [run.record.validity for run in one.runs.entries]
-    doubted = [each for each in found if each is not None and each.status != "valid"]
+    doubted = [each for each in found if each is not None and each.status not in sound]
     if doubted:
         reasons = Counter(reason for each in doubted for reason in each.reasons)
         detail = f"{len(doubted)} of {one.row.runs} runs: {'; '.join(reasons) or 'no reason told'}"

@@ -4,75 +4,130 @@ from __future__ import annotations
 
 import math
 
-from suite.report.comparing.model import ComparedRow, FolderComparison, Gate, GateOutcome, RowGate
+from suite.report.comparing.model import (
+    ComparedPhase,
+    ComparedRow,
+    FactKind,
+    FolderComparison,
+    Gate,
+    GateOutcome,
+    GateWord,
+    Lack,
+    RowGate,
+)
 from suite.report.comparing.verdicts import run_spread
 from suite.spec.base import UsageError
+from suite.spec.phases import ALL_NAMES
 from suite.stats.deciding import runs_to_decide
 from suite.stats.multiple import LEVEL, one_sided, together
 from suite.stats.quantiles import student_quantile
 
 _CANNOT_TELL = RowGate(outcome="undecided", at_least=None, at_most=None, runs_needed=None)
+#: What makes figures doubtful that would decide; whatever else is lacking leaves open what it would have shown.
+_DOUBTS: dict[Lack, str] = {
+    "suspect": "suspect runs",
+    "altered": "runs whose records were changed",
+    "inconsistent": "runs beside bundles that cannot be what a run left",
+    "copies": "runs beside copies of them",
+}
+_UNLIKE: dict[FactKind, str] = {
+    "machine": "unlike machines",
+    "launch": "unlike launches",
+    "state": "unlike states of the machine",
+}
 
 
 def hold_to(
-    result: FolderComparison, gate: float, allow_missing: bool = False, strict: bool = False
+    result: FolderComparison,
+    gate: float,
+    allow_missing: bool = False,
+    strict: bool = False,
+    same_stack: bool = False,
+    phase: str | None = None,
+    with_suspect: bool = False,
 ) -> tuple[FolderComparison, Gate]:
-    """The comparison with each row's outcome, and the outcome of all.
+    """The comparison with each row's outcome, and the outcome of all. ``phase``: whose rate is judged, not that of the
+    whole iteration. ``with_suspect``: what disturbs runs is no reason for doubt.
 
     A row is below the gate where the test of "at least the gate" fails at 5 % in all rows together, so that folders
     that keep to it fail in at most 5 % of cases. It keeps to the gate where it is above it at 5 % by itself: that all
     rows keep to it is said only where each does, which holds its level without a correction (intersection-union test;
-    Berger, Technometrics 24, 1982, p. 295). The others are undecided, which fails only with ``strict``. What cannot be
-    judged fails unless ``allow_missing``.
+    Berger, Technometrics 24, 1982, p. 295). The others are undecided, which fails only with ``strict``, or where there
+    was nothing to test. What cannot be judged fails unless ``allow_missing``.
 
-    Raises UsageError for a gate that is no share above 0.
+    Raises UsageError for a gate that is no share above 0, for an unknown phase, and for sides of one stack unless
+    ``same_stack`` says that something else is compared: unlike surroundings are then meant, and no reason for doubt.
     """
-    check_gate(gate)
-    tested = [row for row in result.rows if row.log_error is not None]
+    check_gate(gate, phase)
+    if result.surroundings.same_stack and not same_stack:
+        raise UsageError(
+            "both sides ran the same stack, so there is no change for the gate to judge: measure the other one with "
+            "--python or --image, or say --same-stack where machines or settings are compared"
+        )
+    parts = [_part(row, phase) for row in result.rows]
     below = [
-        one_sided(math.log(gate / row.ratio), row.log_error, row.degrees)
-        for row in tested
-        if row.log_error is not None and row.degrees is not None
+        one_sided(math.log(gate / part.ratio), part.log_error, part.degrees)
+        for part in parts
+        if part is not None and part.ratio is not None and part.log_error is not None and part.degrees is not None
     ]
     family = together(below)
     positive = iter(family.positive)
     outcomes = [
-        _CANNOT_TELL if row.log_error is None else _outcome(row, gate, next(positive), family.each)
-        for row in result.rows
+        _CANNOT_TELL if part is None else _outcome(part, row, gate, next(positive), family.each)
+        for row, part in zip(result.rows, parts, strict=True)
     ]
     rows = tuple(row.model_copy(update={"gate": one}) for row, one in zip(result.rows, outcomes, strict=True))
-    missed = sum(one.outcome == "below" for one in outcomes)
-    undecided = sum(one.outcome == "undecided" for one in outcomes)
-    lacking = len(result.unjudged)
-    passed = not missed and (allow_missing or not lacking) and not (strict and undecided)
+    missed, undecided = (sum(one.outcome == word for one in outcomes) for word in ("below", "undecided"))
+    lacks = set() if allow_missing else {one.lack for one in result.unjudged}
+    unlike = set() if same_stack else {one.kind for one in result.surroundings.differences}
+    unlike -= {"state"} if with_suspect else set()
+    doubts = [words for lack, words in _DOUBTS.items() if lack in lacks]
+    doubts += [words for kind, words in _UNLIKE.items() if kind in unlike]
+    is_open = None in parts or not lacks <= _DOUBTS.keys() or bool(strict and undecided)
+    decided: GateWord = "slower" if missed else "met"
+    outcome: GateWord = "undecided" if is_open and not missed else "doubtful" if doubts else decided
     told = Gate(
         gate=gate,
-        passed=passed,
+        phase=phase,
+        outcome=outcome,
+        doubts=tuple(doubts),
+        passed=outcome == "met",
         missed=missed,
         undecided=undecided,
-        lacking=lacking,
+        lacking=len(result.unjudged),
         allow_missing=allow_missing,
         strict=strict,
     )
     return result.model_copy(update={"rows": rows}), told
 
 
-def check_gate(gate: float) -> None:
-    """Raises UsageError for a gate that is no share above 0."""
+def check_gate(gate: float, phase: str | None) -> None:
+    """Raises UsageError for a gate that is no share above 0, and for a phase that there is not."""
     if not 0 < gate < math.inf:
         raise UsageError(f"the gate is a share above 0, not {gate:g}")
+    if phase not in (None, *ALL_NAMES):
+        raise UsageError(f"--gate-phase is one of {', '.join(ALL_NAMES)}, not {phase!r}")
 
 
-def _outcome(row: ComparedRow, gate: float, missed: bool, each: float) -> RowGate:
-    """``each``: the one-sided level at which a row of this comparison is below the gate."""
-    assert row.log_error is not None and row.degrees is not None, "only rows with a spread are tested"
-    at_least = row.ratio * math.exp(-student_quantile(row.degrees, 1 - LEVEL) * row.log_error)
-    at_most = row.ratio * math.exp(student_quantile(row.degrees, 1 - each) * row.log_error)
+def _part(row: ComparedRow, phase: str | None) -> ComparedRow | ComparedPhase | None:
+    """What of a row the gate judges; null where it could not be tested."""
+    parts = [one for one in row.phases if one.name == phase] if phase else [row]
+    return next((one for one in parts if one.log_error is not None), None)
+
+
+def _outcome(part: ComparedRow | ComparedPhase, row: ComparedRow, gate: float, missed: bool, each: float) -> RowGate:
+    """``each``: the one-sided level at which a row of this comparison is below the gate.
+
+    The runs that would decide are those that show of an unchanged rate that it keeps to the gate, by the noise alone.
+    """
+    ratio, error, degrees = part.ratio, part.log_error, part.degrees
+    assert ratio is not None and error is not None and degrees is not None, "only rows with a spread are tested"
+    at_least = ratio * math.exp(-student_quantile(degrees, 1 - LEVEL) * error)
+    at_most = ratio * math.exp(student_quantile(degrees, 1 - each) * error)
     kept = at_least >= gate
     outcome: GateOutcome = "below" if missed else "kept" if kept else "undecided"
     needed = None
     if outcome == "undecided":
-        level = LEVEL if row.ratio >= gate else each
-        spread, lent = run_spread(row.log_error, row.degrees, (row.runs_before, row.runs_after))
-        needed = runs_to_decide(abs(math.log(row.ratio / gate)), spread, level, lent)
+        spread, lent = run_spread(error, degrees, (row.runs_before, row.runs_after))
+        needed = runs_to_decide(abs(math.log(gate)), spread, LEVEL if gate < 1 else each, lent)
     return RowGate(outcome=outcome, at_least=at_least, at_most=at_most, runs_needed=needed)

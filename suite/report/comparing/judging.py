@@ -133,12 +133,15 @@ def _phase(pair: Pair, name: str, tests: JudgedTogether, place: int | None, chan
     before, after = (_seconds(side, name) for side in pair)
     change = _iteration(pair[1]) - _iteration(pair[0])
     has_shares = changed and not pair[1].row.setting.asynchronous
-    told: dict[str, float | None] = {"ratio": before / after if before and after else None, "low": None, "high": None}
+    told: dict[str, float | None] = dict.fromkeys(("low", "high", "log_error", "degrees"))
+    told["ratio"] = before / after if before and after else None
     verdict: ComparisonVerdict | None = None
     if place is not None:
         told["ratio"] = tests.each[place].ratio
         told["low"], told["high"] = tests.bounds(place)
-        verdict = tests.verdict(place) if tests.each[place].difference else None
+        found = tests.each[place].difference
+        if found is not None:
+            verdict, told["log_error"], told["degrees"] = tests.verdict(place), found.error, found.degrees
     return ComparedPhase(
         name=name,
         before_seconds=before,

@@ -26,6 +26,7 @@ Lack = Literal[
 ]
 MemoryVerdict = Literal["more", "less", "not distinguishable"]
 GateOutcome = Literal["kept", "below", "undecided"]
+GateWord = Literal["met", "slower", "undecided", "doubtful"]
 FactKind = Literal["machine", "version", "launch", "setting", "state", "host"]
 
 
@@ -55,6 +56,9 @@ class Surroundings(Frozen):
     equal: bool
     alike: tuple[str, ...] = Field(description="facts that are known and equal on both sides of every row")
     differences: tuple[FactDifference, ...]
+    same_stack: bool | None = Field(
+        default=None, description="whether both sides ran the same code in every row; null: not known"
+    )
 
 
 class ComparedPhase(Frozen):
@@ -67,6 +71,8 @@ class ComparedPhase(Frozen):
     ratio: float | None
     low: float | None
     high: float | None
+    log_error: float | None = Field(description="standard error of the ratio's logarithm; null: it could not be tested")
+    degrees: float | None = Field(description="its degrees of freedom")
     verdict: ComparisonVerdict | None = Field(description="null: it could not be tested")
     share_of_change: float | None = Field(
         description="of the change of the whole iteration; above 1 where others made up for some of it, below 0 where "
@@ -155,6 +161,9 @@ class Gate(Frozen):
     """What came of a gate on all rows. ``lacking``: rows and bundles that it cannot be met with, allowed or not."""
 
     gate: float
+    phase: str | None = Field(description="whose rate it judges; null: that of the whole iteration")
+    outcome: GateWord
+    doubts: tuple[str, ...] = Field(description="what a decision by these figures would rest on")
     passed: bool
     missed: int = Field(description="rows below the gate")
     undecided: int

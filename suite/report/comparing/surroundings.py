@@ -63,7 +63,22 @@ def surroundings_of(pairs: Sequence[tuple[Measured, Measured]]) -> Surroundings:
         equal=not differences,
         alike=tuple(name for name in found.known if name not in found.differing),
         differences=tuple(differences),
+        same_stack=_same_stack(pairs),
     )
+
+
+def _same_stack(pairs: Sequence[tuple[Measured, Measured]]) -> bool | None:
+    same = {_is_same_code(*sides) for sides in pairs}
+    return False if False in same else True if same == {True} else None
+
+
+def _is_same_code(before: Measured, after: Measured) -> bool | None:
+    """By versions, and by the code of the packages or the image that holds them; null where a side tells neither."""
+    told = all(side.manifest.stack_code or side.runs.launch.image for side in (before, after))
+    if not told and before.manifest.stack == after.manifest.stack:
+        return None
+    first, second = ((side.manifest.stack_identity, side.runs.launch.image) for side in (before, after))
+    return first == second
 
 
 def _facts(before: Measured, after: Measured, found: _Found) -> None:

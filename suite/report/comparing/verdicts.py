@@ -64,21 +64,18 @@ class JudgedTogether:
         return [None if one.difference is None else next(positive) for one in self.each]
 
     def runs_needed(self, place: int, runs: tuple[int, int], margin: float) -> int | None:
-        """Runs a side that would likely show a difference as large as it looks now, or that there is none that matters.
+        """Runs a side that would likely show of equal rates that they are equal within ``margin``.
 
-        Whichever takes fewer; null where neither is in reach, and where there is no spread to tell it by.
+        By the noise alone: the ratio that is seen is as noisy as what it would foretell. Null where that is out of
+        reach, and where there is no spread to tell it by.
         """
         found = self.each[place].difference
         if found is None:
             return None
         spread, lent = run_spread(found.error, found.degrees, runs)
-        tested = len(self.family.positive)
-        level = LEVEL * min(sum(self.family.positive) + 1, tested) / tested
-        differs = runs_to_decide(abs(found.mean), spread, level / 2, lent)
+        level = LEVEL / len(self.family.positive)
         # both of the one-sided tests must be positive, so each gets half of what may go wrong
-        room = math.log1p(margin) - abs(found.mean)
-        equals = runs_to_decide(room, spread, LEVEL / tested, lent, 1 - (1 - POWER) / 2)
-        return min((needed for needed in (differs, equals) if needed is not None), default=None)
+        return runs_to_decide(math.log1p(margin), spread, level, lent, 1 - (1 - POWER) / 2)
 
 
 def run_spread(error: float, degrees: float, runs: tuple[int, int]) -> tuple[float, float]:

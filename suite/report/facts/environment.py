@@ -82,10 +82,6 @@ def _commit(record: Record) -> str:
     return f"{commit[:12]}{' with changes' if changed else ''}" if commit else ""
 
 
-def _image(record: Record) -> str:
-    return launch_setting_of(record).image or "none"
-
-
 def _variables(record: Record) -> dict[str, str]:
     """What the environment of the ranks sets for their libraries; without paths and devices, which launches choose."""
     found = _look(record.environment.worker, "variables")
@@ -98,8 +94,19 @@ def _packages(record: Record) -> dict[str, str]:
     return {name: _text(version) for name, version in found.items()} if isinstance(found, Mapping) else {}
 
 
-def _device(record: Record) -> str:
-    return "CPU" if record.run.device == "cpu" else _worker("device", "name")(record)
+def _code(record: Record) -> dict[str, str]:
+    """``0.19.8 62b72323 (commit 3340c2f3a1b2 with changes, editable)``, by package."""
+    found = _look(record.environment.worker, "code")
+    told = found if isinstance(found, Mapping) else {}
+    return {f"{name} code": _identity(_packages(record).get(name, ""), one) for name, one in told.items()}
+
+
+def _identity(version: str, code: Any) -> str:
+    commit = _text(_look(code, "commit"))[:12]
+    words = [f"commit {commit}{' with changes' if _look(code, 'changed') is True else ''}"] if commit else []
+    words += ["editable"] if _look(code, "editable") is True else []
+    more = f" ({', '.join(words)})" if words else ""
+    return f"{version} {_text(_look(code, 'digest'))[:8]}{more}"
 
 
 def _with_unit(unit: str, *names: str) -> Reader:
@@ -107,7 +114,7 @@ def _with_unit(unit: str, *names: str) -> Reader:
 
 
 READERS: tuple[FactReader, ...] = (
-    FactReader("device", "machine", _device),
+    FactReader("device", "machine", lambda it: "CPU" if it.run.device == "cpu" else _worker("device", "name")(it)),
     FactReader("devices of the host", "machine", _worker("device", "count")),
     FactReader("device memory", "machine", _bytes("device", "memory_bytes")),
     FactReader("CPU", "machine", _worker("cpu", "model")),
@@ -123,7 +130,7 @@ READERS: tuple[FactReader, ...] = (
     FactReader("Python", "version", _worker("python")),
     FactReader("suite", "version", _driver("suite_version")),
     FactReader("suite's commit", "version", _commit),
-    FactReader(IMAGE, "version", _image),
+    FactReader(IMAGE, "version", lambda record: launch_setting_of(record).image or "none"),
     FactReader("launcher", "launch", lambda record: record.run.launcher or ""),
     FactReader("runs at once", "launch", lambda record: str(launch_setting_of(record).at_once or "")),
     FactReader("container runtime", "launch", _driver("engine", "name")),
@@ -170,7 +177,7 @@ def facts_of(records: Sequence[Record], ids: Mapping[str, str] = NO_IDS) -> dict
     found: dict[str, tuple[FactKind, set[str]]] = {}
     for record in records:
         told: list[tuple[str, FactKind, str]] = [(one.name, one.kind, one.read(record)) for one in READERS]
-        told += [(name, "version", version) for name, version in _packages(record).items()]
+        told += [(name, "version", version) for name, version in {**_code(record), **_packages(record)}.items()]
         told += [(name, "setting", value) for name, value in _variables(record).items()]
         for name, kind, value in told:
             if name == IMAGE:

@@ -9,7 +9,6 @@ from rich.table import Table
 
 from suite.report.comparing.model import (
     ComparedMemory,
-    ComparedPhase,
     ComparedRow,
     FolderComparison,
     Gate,
@@ -64,7 +63,9 @@ def print_comparison(result: FolderComparison, gate: Gate | None = None, all_pha
 def headline(result: FolderComparison) -> Iterator[str]:
     """What kind of comparison it is, with the facts that make it one, and how many rows ended how."""
     around = result.surroundings
-    named = [one for one in around.differences if one.kind != "host"]
+    codes = [one for one in around.differences if one.name.endswith(" code")]
+    said = {"host", *(one.name.removesuffix(" code") for one in codes)}
+    named = [*codes, *(one for one in around.differences if one not in codes and not said & {one.kind, one.name})]
     facts = [f"{one.name} {_values(one.before)} -> {_values(one.after)}" for one in named[:_MOST_FACTS]]
     more = [f"{len(named) - _MOST_FACTS} more below"] if len(named) > _MOST_FACTS else []
     yield f"{around.label}{': ' if facts else ''}{'; '.join([*facts, *more])}"
@@ -79,23 +80,29 @@ def headline(result: FolderComparison) -> Iterator[str]:
 
 
 def gate_lines(result: FolderComparison, gate: Gate) -> Iterator[str]:
-    """Whether the gate is met, and why not."""
-    at = f"the gate of {gate.gate:g}"
+    """What came of each row, and in the last line of the gate, which begins with its outcome."""
+    at = f"the gate of {gate.gate:g}{f' on {gate.phase}' if gate.phase else ''}"
+    if result.surroundings.same_stack is None:
+        yield "whether both sides ran the same code is not known: bundles of one of them do not tell it"
     count = len(result.rows)
-    if gate.missed:
-        yield f"{gate.missed} of {counted(count, 'row')} {'is' if gate.missed == 1 else 'are'} below {at}"
     open_rows = [row.gate for row in result.rows if row.gate and row.gate.outcome == "undecided"]
     tested = [one.runs_needed for one in open_rows if one.at_least is not None]
     if tested:
         fate = "which fails with --strict" if gate.strict else "which passes without --strict"
         yield f"{len(tested)} of {counted(count, 'row')} could be on either side of {at}, {fate}{_runs_text(tested)}"
-    if gate.strict and len(tested) < len(open_rows):
-        yield f"{counted(len(open_rows) - len(tested), 'row')} could not be tested, which fails with --strict"
+    if len(tested) < len(open_rows):
+        yield f"{counted(len(open_rows) - len(tested), 'row')} could not be tested, which no option lets pass"
     if gate.lacking:
         things = counted(gate.lacking, "row or bundle", "rows and bundles")
         fate = "allowed by --allow-missing" if gate.allow_missing else "which --allow-missing would let pass"
         yield f"{things} cannot be judged, {fate}"
-    yield f"gate {gate.gate:g}: {'met' if gate.passed else 'not met'}"
+    ends = {
+        "met": f"met: {'no row is shown to be below' if gate.undecided else 'every row keeps to'} {at}",
+        "slower": f"slower: {gate.missed} of {counted(count, 'row')} {'is' if gate.missed == 1 else 'are'} below {at}",
+        "undecided": f"undecided: the runs do not tell whether every row keeps to {at}",
+        "doubtful": f"doubtful: what would be said of {at} rests on {listed(gate.doubts)}",
+    }
+    yield ends[gate.outcome]
 
 
 def _is_equal(row: ComparedRow) -> bool:
@@ -208,7 +215,7 @@ def _phase_cells(row: ComparedRow) -> Iterator[Cells]:
             "before": number(phase.before_seconds),
             "after": number(phase.after_seconds),
             "ratio [95 %]": _ratio(phase.ratio, phase.low, phase.high),
-            "share": _share(phase),
+            "share": UNKNOWN if phase.share_of_change is None else f"{phase.share_of_change:.0%}",
             "verdict": _SHORT_VERDICTS.get(phase.verdict or "", phase.verdict or ""),
         }
     memory = row.memory
@@ -218,10 +225,6 @@ def _phase_cells(row: ComparedRow) -> Iterator[Cells]:
         ratio = _ratio(memory.ratio, memory.low, memory.high)
         told = ("memory", before, after, ratio, "", verdict)
         yield dict(zip(("phase", "before", "after", "ratio [95 %]", "share", "verdict"), told, strict=True))
-
-
-def _share(phase: ComparedPhase) -> str:
-    return UNKNOWN if phase.share_of_change is None else f"{phase.share_of_change:.0%}"
 
 
 def _print_surroundings(result: FolderComparison) -> None:
