@@ -20,7 +20,7 @@ from suite.worker.engines import megatron
 from suite.worker.engines.megatron import native
 from suite.worker.engines.megatron.engine import MegatronEngine
 from suite.worker.world import World
-from tests.worker.engines.megatron import test_layouts as layouts
+from tests.worker.engines.megatron import layouts
 from tests.worker.tiny import run_program, tiny_body
 
 FAMILIES = ("gpt2", "qwen2", "qwen3")
