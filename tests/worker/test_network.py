@@ -17,6 +17,7 @@ from suite.worker.progress import Progress
 from suite.worker.rank import RankIdentity
 from suite.worker.world import World
 from tests.worker.tiny import be_rank, run_program, tiny_body
+from tests.worker.written import events_in
 
 CPU = torch.device("cpu")
 
@@ -35,11 +36,9 @@ class TestTeams:
             assert sorted(rank for team in teams for rank in team) == list(range(world_size))
             assert len({len(team) for team in teams}) == 1
 
-    def test_a_node_alone_and_nodes_of_one_device_have_one_scope_each(self) -> None:
+    def test_there_are_scopes_inside_and_across_nodes_and_of_all_where_they_differ(self) -> None:
         assert scopes(4, 4) == [("within_node", [[0, 1, 2, 3]])]
         assert scopes(3, 1) == [("across_nodes", [[0, 1, 2]])]
-
-    def test_nodes_of_several_devices_are_measured_inside_across_and_together(self) -> None:
         assert scopes(4, 2) == [
             ("within_node", [[0, 1], [2, 3]]),
             ("across_nodes", [[0, 2], [1, 3]]),
@@ -128,7 +127,7 @@ def test_a_network_that_fails_fails_the_run_and_the_environment_is_told(
     with pytest.raises(RuntimeError, match="connection refused"):
         session.run(tiny_body(2), RankIdentity(0, 2, 0, 2), log, Progress(), lambda _: pytest.fail)  # type: ignore[arg-type]
     log.close()
-    (event,) = map(json.loads, Path(log.path).read_text().splitlines())
+    (event,) = events_in(tmp_path)
     assert event["kind"] == "environment"
     assert event["facts"]["host"] and "network" not in event["facts"]
 

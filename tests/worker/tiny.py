@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from suite.spec.resolve import make_manifest
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from tests.worker.forked import fork
+from tests.worker.written import events_in
 
 if TYPE_CHECKING:
     from suite.worker.world import World
@@ -113,9 +113,7 @@ class Finished:
     folder: Path
 
     def events(self, rank: int = 0, kind: str | None = None) -> list[dict[str, Any]]:
-        lines = (self.folder / "events" / f"rank-{rank}.jsonl").read_text().splitlines()
-        found = [json.loads(line) for line in lines]
-        return [event for event in found if kind in (None, event["kind"])]
+        return events_in(self.folder, kind, rank)
 
 
 def start_ranks(manifest_path: Path, ranks: int) -> list[subprocess.Popen[str]]:

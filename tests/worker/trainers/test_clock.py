@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from suite.worker.progress import Progress
 from suite.worker.trainers import clock as clock_module
 from suite.worker.trainers.clock import NullClock, PhaseClock
 from suite.worker.world import World
+from tests.worker.written import events_in
 
 COUNTS = dict.fromkeys(
     ("samples", "prompt_tokens", "response_tokens", "padded_tokens", "trained_tokens", "optimizer_steps"), 1
@@ -52,8 +52,7 @@ class Stand:
         self.barriers += 1
 
     def events(self, kind: str) -> list[dict[str, Any]]:
-        lines = (self.folder / "events" / "rank-0.jsonl").read_text().splitlines()
-        return [event for event in map(json.loads, lines) if event["kind"] == kind]
+        return events_in(self.folder, kind)
 
 
 @pytest.fixture
