@@ -39,11 +39,8 @@ class TestTeams:
     def test_there_are_scopes_inside_and_across_nodes_and_of_all_where_they_differ(self) -> None:
         assert scopes(4, 4) == [("within_node", [[0, 1, 2, 3]])]
         assert scopes(3, 1) == [("across_nodes", [[0, 1, 2]])]
-        assert scopes(4, 2) == [
-            ("within_node", [[0, 1], [2, 3]]),
-            ("across_nodes", [[0, 2], [1, 3]]),
-            ("all_ranks", [[0, 1, 2, 3]]),
-        ]
+        inside, across = ("within_node", [[0, 1], [2, 3]]), ("across_nodes", [[0, 2], [1, 3]])
+        assert scopes(4, 2) == [inside, across, ("all_ranks", [[0, 1, 2, 3]])]
 
 
 class TestFigures:

@@ -13,12 +13,6 @@ from tests.worker.tiny import rank_environment, start_ranks, tiny_body, tiny_man
 
 
 class TestRank:
-    def test_without_a_launcher_one_rank_is_alone(self) -> None:
-        assert read_rank({"HOME": "/"}) == RankIdentity(0, 1, 0, 1)
-
-    def test_torchrun_variables_are_read(self) -> None:
-        assert read_rank(rank_environment(1, 4, 29500)) == RankIdentity(1, 4, 1, 4)
-
     @pytest.mark.parametrize("missing", ["WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"])
     def test_half_a_launcher_is_named(self, missing: str) -> None:
         environment = rank_environment(0, 2, 29500)
@@ -33,10 +27,6 @@ class TestRank:
 
 
 class TestManifest:
-    def test_a_manifest_of_the_driver_is_read(self, tmp_path: Path) -> None:
-        manifest = tiny_manifest()
-        assert read_manifest(str(write_manifest(manifest, tmp_path)))["hash"] == manifest.hash
-
     @pytest.mark.parametrize(
         ("text", "message"),
         [("{", "cannot read"), ("[]", "schema None"), ('{"schema": "suite/manifest/9"}', "suite/manifest/9")],

@@ -14,7 +14,7 @@ from suite.worker.events import EventLog
 from suite.worker.memory import MemoryProbe
 from suite.worker.progress import Progress
 from suite.worker.trainers import clock as clock_module
-from suite.worker.trainers.clock import NullClock, PhaseClock
+from suite.worker.trainers.clock import PhaseClock
 from suite.worker.world import World
 from tests.worker.written import events_in
 
@@ -153,14 +153,3 @@ def test_phases_out_of_order_are_the_programmers_mistake(stand: Stand, misuse: A
     stand.clock.begin(0)
     with pytest.raises(AssertionError):
         misuse(stand.clock)
-
-
-def test_the_null_clock_takes_the_same_calls_and_does_nothing() -> None:
-    clock = NullClock()
-    clock.begin(0)
-    with clock.phase("generate", more=True), clock.detail("generate/part"):
-        pass
-    clock.open("train", alone=True)
-    clock.close()
-    clock.stop()
-    clock.finish(COUNTS, STATS)
