@@ -9,7 +9,7 @@ import pytest
 
 from suite.worker.manifest import check_stack, check_world_size, read_manifest
 from suite.worker.rank import ConfigError, RankIdentity, read_rank
-from tests.worker.tiny import rank_environment, start_ranks, tiny_body, tiny_manifest, wait_for, write_manifest
+from tests.worker.tiny import rank_environment, start_rank, tiny_body, tiny_manifest, wait_for, write_manifest
 
 
 class TestRank:
@@ -59,7 +59,7 @@ class TestManifest:
 class TestFailuresBeforeTheStackIsImported:
     def test_a_wrong_stack_is_a_config_failure_with_its_proof(self, tmp_path: Path) -> None:
         path = write_manifest(tiny_manifest(stack={"torch": "0.1"}), tmp_path)
-        run = wait_for(start_ranks(path, 1), tmp_path)
+        run = wait_for([start_rank(path)], tmp_path)
         assert run.exit_codes == [1]
         assert [event["kind"] for event in run.events()] == ["start", "failure", "end"]
         failure, end = run.events()[1:]
@@ -71,7 +71,7 @@ class TestFailuresBeforeTheStackIsImported:
         assert [json.loads(line) for line in mirrored] == run.events(), "rank 0 speaks on standard output"
 
     def test_a_manifest_that_is_not_there_ends_in_one_line(self, tmp_path: Path) -> None:
-        run = wait_for(start_ranks(tmp_path / "none.json", 1), tmp_path)
+        run = wait_for([start_rank(tmp_path / "none.json")], tmp_path)
         assert run.exit_codes == [1]
         assert len(run.errors[0].splitlines()) == 1
         assert "none.json" in run.errors[0]

@@ -116,10 +116,16 @@ class Finished:
         return events_in(self.folder, kind, rank)
 
 
-def start_ranks(manifest_path: Path, ranks: int) -> list[subprocess.Popen[str]]:
-    """Start every rank as a launcher does, with torchrun's variables; one rank alone gets none of them."""
-    port = free_port()
-    return [_start(manifest_path, rank_environment(rank, ranks, port) if ranks > 1 else {}) for rank in range(ranks)]
+def start_rank(manifest_path: Path) -> subprocess.Popen[str]:
+    """Start one rank alone as a launcher does."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "suite.worker", str(manifest_path)],
+        cwd=ROOT,
+        env=clean_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def wait_for(processes: list[subprocess.Popen[str]], folder: Path, seconds: float = RUN_SECONDS) -> Finished:
@@ -188,14 +194,3 @@ def clean_environment() -> dict[str, str]:
     launch = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     kept = {name: value for name, value in os.environ.items() if name not in launch}
     return {**kept, "OMP_NUM_THREADS": "1"}
-
-
-def _start(manifest_path: Path, variables: dict[str, str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "suite.worker", str(manifest_path)],
-        cwd=ROOT,
-        env={**clean_environment(), **variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )

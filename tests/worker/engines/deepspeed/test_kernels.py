@@ -10,17 +10,12 @@ import pytest
 import torch
 
 from suite.worker.engines.deepspeed import optimizer
-from tests.worker.tiny import run_tiny, tiny_manifest
+from tests.worker.tiny import run_tiny, tiny_body, tiny_manifest
 
 
 def read_part(kernels: str = "native", offloads: bool = False, device: str = "cpu") -> dict[str, Any]:
-    """The part of a manifest that the optimizer reads."""
-    coefficients = {"learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight_decay": 0.1}
-    return {
-        "layout": {"kernels": kernels, "offload_optimizer": offloads},
-        "measure": {"device": device},
-        "workload": {"optimizer": coefficients},
-    }
+    layout = {"kernels": kernels, "offload_optimizer": offloads, "zero_stage": 2}
+    return tiny_body(layout=layout, measure={"device": device}, workload={"optimizer": {"weight_decay": 0.1}})
 
 
 class ScriptedBuilder:
@@ -107,7 +102,9 @@ def test_every_adam_gets_the_workloads_coefficients_and_decouples_weight_decay(m
     parameters = [torch.nn.Parameter(torch.zeros(2))]
     plain = optimizer.build_optimizer(read_part("torch"), parameters)
     assert type(plain) is torch.optim.AdamW
-    wanted = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
+    asked = read_part()["workload"]["optimizer"]
+    betas = (asked["beta1"], asked["beta2"])
+    wanted = {"lr": asked["learning_rate"], "betas": betas, "eps": asked["epsilon"], "weight_decay": 0.1}
     assert {name: plain.defaults[name] for name in wanted} == wanted and plain.defaults["fused"]
     optimizer.build_optimizer(read_part(), parameters)
     optimizer.build_optimizer(read_part(offloads=True), parameters)

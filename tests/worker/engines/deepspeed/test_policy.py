@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
 
 import pytest
 import torch
@@ -22,18 +21,9 @@ from suite.worker.engines.deepspeed.policy import (
 )
 from suite.worker.engines.deepspeed.weights import count_parameters, draw_weights
 from suite.worker.samples import Samples
+from tests.worker.engines.megatron.families import size_of
 
-SIZE: dict[str, Any] = {
-    "architecture": "gpt2",
-    "vocab": 32,
-    "positions": 8,
-    "hidden": 16,
-    "ffn": 32,
-    "heads": 2,
-    "layers": 3,
-    "tied_embeddings": True,
-}
-
+SIZE = size_of("gpt2", layers=3, hidden=16, ffn=32, heads=2, kv_heads=2, vocab=32, positions=8)
 EVEN = Samples.even(torch.arange(8).reshape(2, 4), 2)
 
 
