@@ -22,6 +22,7 @@ from tests.worker.tiny import (
     RUN_SECONDS,
     Finished,
     clean_environment,
+    is_alive,
     join_ranks,
     run_tiny,
     start_forked,
@@ -230,12 +231,4 @@ def test_a_rank_does_not_outlive_its_launcher_and_shows_its_stacks(tmp_path: Pat
     wait_until(lambda: "run_iteration" in errors.read_text())
     launcher.kill()
     launcher.communicate()
-    wait_until(lambda: not is_running(rank))
-
-
-def is_running(pid: int) -> bool:
-    """Whether the process is there and no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    wait_until(lambda: not is_alive(rank))

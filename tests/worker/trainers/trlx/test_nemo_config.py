@@ -45,9 +45,10 @@ def configured(manifest: Manifest) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 @pytest.mark.parametrize("size", PUBLISHED)
-def test_every_size_of_the_script_is_configured_as_the_script_does(size: str) -> None:
+def test_every_size_of_the_script_is_configured_as_the_script_does_to_the_parameter(size: str) -> None:
     row, shipped = data_file("trlx_reference.yaml")["sizes"][size], data_file("trlx_reference.yaml")["common"]
-    megatron, trlx = configured(nemo_manifest(POINTS[size]))
+    manifest = nemo_manifest(POINTS[size])
+    megatron, trlx = configured(manifest)
     model, train, method = megatron["model"], trlx["train"], trlx["method"]
     assert (megatron["trainer"]["num_nodes"], megatron["trainer"]["devices"]) == (row["nodes"], 8)
     assert (model["tensor_model_parallel_size"], model["pipeline_model_parallel_size"]) == (row["tensor"], 1)
@@ -61,12 +62,7 @@ def test_every_size_of_the_script_is_configured_as_the_script_does(size: str) ->
     assert trlx["optimizer"]["kwargs"]["lr"] == shipped["learning_rate"]
     assert trlx["scheduler"]["kwargs"]["min_lr"] == pytest.approx(6.0e-5)
     assert (megatron["trainer"]["precision"], model["megatron_amp_O2"]) == ("bf16", True)
-
-
-@pytest.mark.parametrize("size", PUBLISHED)
-def test_the_configured_model_has_the_parameters_of_the_scripts(size: str) -> None:
-    manifest = nemo_manifest(POINTS[size])
-    model = configured(manifest)[0]["model"]
+    # and the configured model has the parameters of the script's
     named = {"layers": "num_layers", "hidden": "hidden_size", "ffn": "ffn_hidden_size", "heads": "num_attention_heads"}
     named |= {"kv_heads": "num_attention_heads", "positions": "max_position_embeddings"}
     shape = manifest.size.model_copy(update={ours: model[theirs] for ours, theirs in named.items()})
