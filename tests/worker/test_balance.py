@@ -1,6 +1,6 @@
 """Samples dealt to replicas by length: nearly equal tokens, and the same work in all.
 
-Run as a script this file is one rank: ``python -m tests.worker.test_balance MANIFESTS OUT``.
+Run as a script this file is one rank: ``python -m tests.worker.test_balance MANIFESTS``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from suite.worker.loop import Loop
 from suite.worker.recorder import NullRecorder
 from suite.worker.samples import Samples, join_responses
 from suite.worker.world import World
-from tests.worker.tiny import be_rank, run_program, tiny_body
+from tests.worker.tiny import be_rank, tiny_body, told_by_ranks
 
 LENGTHS = {"kind": "lognormal", "mean": 4.0, "sigma": 0.8, "cap": 8}
 WORK = {
@@ -113,8 +113,7 @@ def told_of(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def rank_program(world: World) -> None:
-    found = {name: told_of(manifest) for name, manifest in json.loads(Path(sys.argv[1]).read_text()).items()}
-    Path(sys.argv[2], f"rank-{world.rank}.json").write_text(json.dumps(found))
+    print(json.dumps({name: told_of(manifest) for name, manifest in json.loads(Path(sys.argv[1]).read_text()).items()}))
 
 
 @pytest.fixture
@@ -124,8 +123,7 @@ def ranks(tmp_path: Path) -> list[dict[str, Any]]:
     for name, balance, steps in (("plain", False, 1), ("balanced", True, 1), ("steps", True, 2)):
         cases[name] = tiny_body(2, workload={**WORK, "optimizer_steps": steps}, layout={"balance": balance})
     (tmp_path / "manifests.json").write_text(json.dumps(cases))
-    run_program(["tests.worker.test_balance", str(tmp_path / "manifests.json"), str(tmp_path)], 2, tmp_path)
-    return [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in range(2)]
+    return told_by_ranks(["tests.worker.test_balance", str(tmp_path / "manifests.json")], 2, tmp_path)
 
 
 @pytest.mark.ranks

@@ -16,7 +16,7 @@ from suite.worker.network import bus_factor, fitting, scopes
 from suite.worker.progress import Progress
 from suite.worker.rank import RankIdentity
 from suite.worker.world import World
-from tests.worker.tiny import be_rank, run_program, tiny_body
+from tests.worker.tiny import be_rank, tiny_body, told_by_ranks
 from tests.worker.written import events_in
 
 CPU = torch.device("cpu")
@@ -89,8 +89,7 @@ class TestFigures:
 @pytest.mark.ranks
 @pytest.mark.timeout(400)
 def test_two_nodes_of_two_ranks_measure_all_scopes_and_tell_the_same(tmp_path: Path) -> None:
-    program = ["tests.worker.test_network"]
-    told = [json.loads(output.splitlines()[-1]) for output in run_program(program, 4, tmp_path)]
+    told = told_by_ranks(["tests.worker.test_network"], 4, tmp_path)
     for facts in told[0]:
         assert (facts["backend"], facts["dtype"]) == ("gloo", "float32")
         measured = facts["measurements"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -152,6 +153,11 @@ def run_program(argv: list[str], ranks: int, folder: Path, seconds: float = RUN_
     errors = "\n".join(error[-3000:] for error in finished.errors)
     assert finished.exit_codes == [0] * ranks, errors
     return finished.outputs
+
+
+def told_by_ranks(argv: list[str], ranks: int, folder: Path, seconds: float = RUN_SECONDS) -> list[Any]:
+    """What each of the ranks of ``run_program`` printed last, as JSON."""
+    return [json.loads(output.splitlines()[-1]) for output in run_program(argv, ranks, folder, seconds)]
 
 
 def fork_ranks(argv: list[str], ranks: int, folder: Path, seconds: float) -> Finished:

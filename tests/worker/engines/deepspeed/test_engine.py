@@ -178,15 +178,6 @@ def test_padded_under_zero_2_and_packed_under_zero_3_are_the_same_iterations(tmp
     assert told[0][0]["value_loss"] != pytest.approx(told[0][-1]["value_loss"], rel=1e-2)
 
 
-def test_a_shape_that_gpt2_cannot_have_is_a_config_failure(tmp_path: Path) -> None:
-    run = run_tiny(tmp_path, tiny_manifest(shape={"kv_heads": 2}))
-    assert run.exit_codes == [1]
-    failure = run.events(kind="failure")[0]
-    assert (failure["failure"], failure["phase"]) == ("config", "setup")
-    assert "2 kv heads" in failure["evidence"][0]
-    assert run.events(kind="environment")
-
-
 @pytest.mark.parametrize(
     ("number", "failure"),
     [(signal.SIGKILL, "rank_lost"), pytest.param(signal.SIGSTOP, "nccl_timeout", marks=pytest.mark.thorough)],

@@ -1,6 +1,6 @@
 """Layouts of Megatron's ranks, and what each rank sees.
 
-``python -m tests.worker.engines.megatron.layouts FOLDER CASE...`` is one of them.
+``python -m tests.worker.engines.megatron.layouts CASE...`` is one of them.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tests.worker.engines.megatron.families import (
@@ -122,11 +121,8 @@ def manifest_of(case: Case) -> dict[str, Any]:
 
 
 def rank_program(world: Any) -> None:
-    """Run each case in turn on this rank; the numbers go to ``CASE.RANK.json``."""
-    folder, *cases = sys.argv[1:]
-    for name in cases:
-        seen = observe(CASES[name], world)
-        Path(folder, f"{name}.{world.rank}.json").write_text(json.dumps(seen))
+    """Run each case in turn on this rank, and print the numbers by case."""
+    print(json.dumps({name: observe(CASES[name], world) for name in sys.argv[1:]}))
 
 
 def observe(case: Case, world: Any) -> dict[str, Any]:

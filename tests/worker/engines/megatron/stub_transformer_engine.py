@@ -2,7 +2,7 @@
 
 Names of modules, arguments and parameters, and what marks a parameter as sharded, are those of Transformer Engine 2.11.
 Kernels are what it cannot show: it stands in for them at the modules' own calls. As a script it is the program of one
-rank of test_native.py: ``python -m tests.worker.engines.megatron.stub_transformer_engine FOLDER``.
+rank of test_native.py: ``python -m tests.worker.engines.megatron.stub_transformer_engine``.
 """
 
 from __future__ import annotations

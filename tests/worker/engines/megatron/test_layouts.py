@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from tests.worker.engines.cases import asked_for, cases_of
 from tests.worker.engines.megatron.families import HIDDEN, LAYERS
 from tests.worker.engines.megatron.layouts import BASELINES, CASES, ONLY_THOROUGH, STEPS, apart
-from tests.worker.tiny import run_program
+from tests.worker.tiny import told_by_ranks
 
 Seen = dict[str, list[dict[str, Any]]]
 
@@ -21,13 +20,12 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp("megatron")
     asked = asked_for(request, CASES)
     cases = [case for case in CASES if case in asked or case in {BASELINES[each] for each in asked}]
+    found: Seen = {}
     for ranks in sorted({CASES[case].ranks for case in cases}):
         own = [case for case in cases if CASES[case].ranks == ranks]
-        run_program(["tests.worker.engines.megatron.layouts", str(folder), *own], ranks, folder, SECONDS)
-    return {
-        case: [json.loads((folder / f"{case}.{rank}.json").read_text()) for rank in range(CASES[case].ranks)]
-        for case in cases
-    }
+        told = told_by_ranks(["tests.worker.engines.megatron.layouts", *own], ranks, folder, SECONDS)
+        found.update({case: [rank[case] for rank in told] for case in own})
+    return found
 
 
 def whole(ranks: list[dict[str, Any]], field: str) -> list[Any]:
