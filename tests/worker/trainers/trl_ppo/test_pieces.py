@@ -13,7 +13,7 @@ from suite.worker.loop import reward_seed
 from suite.worker.rank import ConfigError
 from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
-from suite.worker.trainers.trl_ppo.config import accelerate_variables, check, deepspeed_config, ppo_config
+from suite.worker.trainers.trl_ppo.config import accelerate_variables, deepspeed_config, ppo_config
 from suite.worker.trainers.trl_ppo.reward import Scores
 from suite.worker.trainers.trl_ppo.trainer import TrlPpo
 from suite.worker.trainers.trl_ppo.work import work_differences
@@ -48,21 +48,6 @@ class TestConfiguration:
         assert accelerate_variables(ddp, "file")["ACCELERATE_USE_CPU"] == "true"
         assert not ppo_config(manifest(), 1, "here")["use_cpu"]
         assert "ACCELERATE_USE_CPU" not in accelerate_variables(manifest(), "file")
-
-    @pytest.mark.parametrize(
-        ("layout", "work", "told"),
-        [
-            ({"engine": "fsdp2"}, {}, "deepspeed or ddp, not fsdp2"),
-            ({"recompute": "full"}, {}, "recomputation"),
-            ({}, {"reference": "hydra", "trainable_layers": 1}, "full reference copy, not hydra"),
-            ({}, {"trainable_layers": 1}, "trains every layer"),
-            ({}, {"algorithm": {"name": "grpo", "options": {}}}, "does PPO, not grpo"),
-        ],
-    )
-    def test_what_it_cannot_do_is_refused(self, layout: dict[str, Any], work: dict[str, Any], told: str) -> None:
-        check(manifest())
-        with pytest.raises(ValueError, match=told):
-            check(manifest(layout, **work))
 
     def test_a_value_model_is_a_difference_unless_the_work_has_a_critic(self) -> None:
         critic = {"layers": 1, "hidden": 8, "ffn": 16, "heads": 2}

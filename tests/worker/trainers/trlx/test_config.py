@@ -135,27 +135,6 @@ def test_the_configuration_reads_as_saved(size: str, stage: int | None, snapshot
     assert trlx_config.accelerate_variables(manifest, "deepspeed.json") == snapshot(name="variables")
 
 
-@pytest.mark.parametrize(
-    ("backend", "section", "change", "words"),
-    [
-        ("trlx-deepspeed", "layout", {"tensor": 2}, "data parallel only: tensor 2"),
-        ("trlx-deepspeed", "layout", {"sequence_parallel": True}, "megatron"),
-        ("trlx-deepspeed", "layout", {"recompute": "full"}, "no switch for recomputation"),
-        ("trlx-deepspeed", "size", {"kv_heads": 1}, "no grouped queries"),
-        ("trlx-deepspeed", "workload", {"reference": "hydra", "trainable_layers": 0}, "below the trainable layers"),
-        ("trlx-deepspeed", "measure", {"precision": "fp16"}, "not trained on a CPU"),
-        ("trlx-ddp", "layout", {"zero_stage": 1}, "ZeRO stage 1 belongs to trlx-deepspeed"),
-    ],
-)
-def test_what_trlx_cannot_do_is_refused_with_its_value(
-    backend: str, section: str, change: dict[str, Any], words: str
-) -> None:
-    manifest = trlx_body(backend)
-    manifest[section].update(change)
-    with pytest.raises(ValueError, match=words):
-        trlx_config.check(manifest)
-
-
 ONE_PASS = "4 rollouts are scored in one pass, not in micro batches of 2"
 ALWAYS = ("prompt positions too", "tokenised again", "whitened in each micro batch", "torch.compile is off")
 HYDRA = {"reference": "hydra", "trainable_layers": 1}

@@ -18,7 +18,7 @@ from suite.worker.samples import Samples
 from suite.worker.trainers.drawn_model import as_text, build_model
 from suite.worker.trainers.verl import workspace
 from suite.worker.trainers.verl.hooks import ordinary_prompts, same_rows
-from suite.worker.trainers.verl.settings import check, prompt_rows, settings
+from suite.worker.trainers.verl.settings import prompt_rows, settings
 from suite.worker.trainers.verl.workspace import draw_critic, write_plugins
 from tests.waiting import wait_until
 from tests.worker.trainers.runs import ALONE, as_read
@@ -116,23 +116,6 @@ def test_a_critic_is_the_workloads_own_or_has_the_policys_shape() -> None:
     assert (own.config.model_type, own.config.n_embd, own.config.n_layer) == ("gpt2", 32, 1)
     assert (own.config.vocab_size, own.config.n_positions) == (131, 32)
     assert own.config.to_dict()["num_key_value_heads"] == 2  # asked for by verl, whatever the model
-
-
-@pytest.mark.parametrize(
-    ("section", "change", "words"),
-    [
-        ("work", {"lengths": {"prompt": [6], "response": [8]}}, "forces one length"),
-        ("workload", {"trainable_layers": 1}, "all parameters train"),
-        ("size", {"architecture": "opt"}, "not opt"),
-        ("layout", {"generation": "hf"}, "generates with vLLM"),
-        ("workload", {"optimizer_steps": 4}, "whole groups"),
-    ],
-)
-def test_the_worker_refuses_what_the_driver_would(section: str, change: dict[str, Any], words: str) -> None:
-    manifest = as_read(verl_manifest(**GRPO))
-    manifest[section].update(change)
-    with pytest.raises(ValueError, match=words):
-        check(manifest)
 
 
 def test_scores_of_responses_that_are_not_there_yet_are_refused() -> None:
