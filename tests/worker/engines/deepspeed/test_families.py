@@ -23,6 +23,7 @@ from suite.worker.engines.deepspeed.policy import (
 )
 from suite.worker.engines.deepspeed.weights import count_parameters, draw_weights, plain_weights
 from suite.worker.samples import Samples
+from tests.worker.engines.batches import uneven_samples
 from tests.worker.engines.megatron.families import size_of
 
 VOCAB = 100  # padded to 128
@@ -67,11 +68,8 @@ def plain_model(policy: Policy, name: str) -> Any:
     return model
 
 
-def uneven() -> Samples:
-    generator = torch.Generator().manual_seed(1)
-    tokens = torch.randint(VOCAB, (3, 10), generator=generator)
-    lengths = torch.tensor([prompt + response for prompt, response in zip(PROMPTS, RESPONSES, strict=True)])
-    return Samples(tokens * (torch.arange(10) < lengths.unsqueeze(1)), PROMPTS, RESPONSES)
+def uneven() -> Any:
+    return uneven_samples(VOCAB, PROMPTS, RESPONSES, seed=1)
 
 
 def by_hand(model: Any, samples: Samples) -> list[torch.Tensor]:

@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from tests.worker.engines.batches import uneven_samples
 from tests.worker.engines.megatron.families import (
     LAYERS,
     VOCAB,
@@ -134,7 +135,7 @@ def observe(case: Case, world: Any) -> dict[str, Any]:
 
     engine = MegatronEngine(manifest_of(case), world)
     rows = range(4)[engine.data_parallel_rank :: engine.data_parallel_size]
-    samples = fixed_samples(case).take(rows)
+    samples = uneven_samples(case.size["vocab"], *case.lengths, seed=5).take(rows)
     original = hugging_face_model(case.size)
     checkpoint = checkpoint_of(original, case.size)
     last = (f"transformer.h.{LAYERS - 1}.", "transformer.ln_f")
@@ -172,18 +173,6 @@ def observe(case: Case, world: Any) -> dict[str, Any]:
         seen["overflow"] = overflow(engine, samples, batch)
     parallel_state.destroy_model_parallel()
     return seen
-
-
-def fixed_samples(case: Case) -> Any:
-    import torch
-
-    from suite.worker.samples import Samples
-
-    prompts, responses = case.lengths
-    ends = torch.tensor([prompt + response for prompt, response in zip(prompts, responses, strict=True)])
-    columns = int(ends.max())
-    tokens = torch.randint(case.size["vocab"], (4, columns), generator=torch.Generator().manual_seed(5))
-    return Samples(tokens * (torch.arange(columns) < ends.unsqueeze(1)), prompts, responses)
 
 
 def prompts_of(samples: Any) -> Any:
