@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from suite.worker import devices
-from suite.worker.devices import DeviceError, asked_for, check_devices, check_torch_devices, seen_gpus
+from suite.worker.devices import DeviceError, check_devices, check_torch_devices, seen_gpus
 from suite.worker.failures import failure_evidence, failure_kind
 
 
@@ -25,14 +25,6 @@ def list_gpus(node: Path, *indices: int) -> None:
     lines = "".join(f"echo 'GPU {index}: H200 (UUID: GPU-{index})'\n" for index in indices)
     (node / "nvidia-smi").write_text(f"#!/bin/sh\n{lines}")
     (node / "nvidia-smi").chmod(0o755)
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [(None, None), ("", (0, [])), ("count:2", (2, [])), ("ids:0,3", (2, ["0", "3"])), ("ids:GPU-7", (1, ["GPU-7"]))],
-)
-def test_the_launchers_word_is_read(text: str | None, wanted: object) -> None:
-    assert asked_for({} if text is None else {"SUITE_DEVICES": text}) == wanted
 
 
 def test_nothing_is_looked_at_where_no_launcher_chose(node: Path) -> None:
