@@ -196,6 +196,8 @@ def _pod_problems(template: dict[str, Any], names: set[str]) -> Iterator[str]:
     spec = template["spec"]
     if spec["restartPolicy"] != "Never":
         yield f"restartPolicy {spec['restartPolicy']}: a measured run is not repeated"
+    if not spec["securityContext"]["runAsNonRoot"] or spec["securityContext"]["runAsUser"] == 0:
+        yield f"security {spec['securityContext']}"
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
     for volume in spec["volumes"]:
         if "configMap" in volume and volume["configMap"]["name"] not in names:

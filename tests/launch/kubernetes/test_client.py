@@ -132,19 +132,15 @@ def test_a_dry_run_says_so_to_the_server(cluster: Cluster, answers: tuple[Answer
     assert json.loads(body) == CONFIG_MAP
 
 
-def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "config", "http://127.0.0.1:9")))
-    with pytest.raises(UsageError, match=r"the cluster at http://127.0.0.1:9 does not answer: .*refused"):
-        connect().find("Job")
-
-
-def test_the_context_says_which_namespace(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_context_says_which_namespace_and_server(cluster: Cluster, tmp_path: Path) -> None:
     assert cluster.namespace == "benchmarks"
     assert connect(namespace="other").namespace == "other"
     with pytest.raises(UsageError, match="there is no kubeconfig context 'prod'"):
         connect("prod")
     kubeconfig(tmp_path / "config", "http://127.0.0.1:9")
     assert connect().namespace == "default"
+    with pytest.raises(UsageError, match=r"the cluster at http://127.0.0.1:9 does not answer: .*refused"):
+        connect().find("Job")
 
 
 def test_a_kubeconfig_that_is_missing_or_broken_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

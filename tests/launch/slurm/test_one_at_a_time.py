@@ -13,29 +13,19 @@ from suite.launch.cluster.launcher import NodeSetup
 from suite.launch.slurm.launcher import SlurmLauncher
 from suite.launch.slurm.options import SlurmOptions
 from tests.launch.slurm.jobs import manifest
-from tests.launch.slurm.test_client import say
+from tests.launch.slurm.stand_in import with_programs
 
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of stand-ins: sbatch counts jobs from 5 on and writes down how it was called."""
-    folder = tmp_path / "tools"
+    folder, ahead = tmp_path / "tools", tmp_path / "runs" / ".submitted"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    say(
-        folder,
-        "sbatch",
-        f'cat >/dev/null; [ "$1" = --test-only ] && exit; echo "$*" >>{folder}/calls; '
-        f"echo $(( 4 + $(wc -l <{folder}/calls) ))",
-    )
-    ahead = tmp_path / "runs" / ".submitted"
-    say(
-        folder,
-        "squeue",
-        f'case "$*" in *%F*) printf "3|{ahead}\\n3|{ahead}\\n4|/elsewhere\\n";; '
-        "*) printf '5|RUNNING|N/A|N/A|n1|None|/\\n';; esac",
-    )
-    return folder
+    calls, queue = f"{folder}/calls", rf"3|{ahead}\n3|{ahead}\n4|/elsewhere\n"
+    sbatch = f'cat >/dev/null; [ "$1" = --test-only ] && exit; echo "$*" >>{calls}; echo $(( 4 + $(wc -l <{calls}) ))'
+    squeue = f"""case "$*" in *%F*) printf "{queue}";; *) echo '5|RUNNING|N/A|N/A|n1|None|/';; esac"""
+    return with_programs(folder, {"sbatch": sbatch, "squeue": squeue})
 
 
 def handed_over(slurm: Path, root: Path, launcher: SlurmLauncher, repeats: int = 3) -> list[str]:
