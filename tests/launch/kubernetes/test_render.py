@@ -157,13 +157,6 @@ def test_any_run_id_gives_valid_names(name: str) -> None:
 
 
 class TestWhatVariantsNeed:
-    def test_a_queue_is_named_where_its_variant_looks(self) -> None:
-        for variant in VARIANTS:
-            # the Job beside a RayCluster needs no queue: it waits for the cluster
-            run = rendered(variant, queue="lab")[1 if variant == "raycluster" else -1]
-            kueue = run["metadata"]["labels"].get("kueue.x-k8s.io/queue-name")
-            assert (run["spec"]["queue"], kueue) == ("lab", None) if variant == "volcano" else kueue == "lab"
-
     def test_the_words_for_a_gang(self) -> None:
         runtime = rendered("trainjob", gang="coscheduling")[1]
         assert runtime["spec"]["podGroupPolicy"] == {"coscheduling": {"scheduleTimeoutSeconds": 3600}}
@@ -172,10 +165,6 @@ class TestWhatVariantsNeed:
     def test_the_first_node_of_an_mpijob_is_found_by_its_service(self) -> None:
         service = rendered("mpijob")[1]
         assert f"--master_addr={service['metadata']['name']}" in as_pods(rendered("mpijob")).commands[3]
-
-    def test_half_of_shared_memory_is_for_rays_objects(self) -> None:
-        head = rendered("raycluster", shared_memory="8Gi")[1]["spec"]["headGroupSpec"]
-        assert head["rayStartParams"]["object-store-memory"] == str(4 << 30)
 
     def test_on_cpu_ranks_ray_counts_devices_that_do_not_exist_and_the_ranks_see_none(self) -> None:
         job = job_of(device_count=0, ranks_per_node=2, env={"CUDA_VISIBLE_DEVICES": ""})
