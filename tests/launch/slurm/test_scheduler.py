@@ -32,9 +32,8 @@ def queue(monkeypatch: pytest.MonkeyPatch, state: str | None, reason: str = "Non
 @pytest.mark.parametrize(
     ("state", "phase", "status", "kind", "is_proven"),
     [
-        ("PENDING", "pending", None, None, False),
-        ("RUNNING", "running", None, None, False),
-        ("COMPLETING", "running", None, None, False),
+        *((state, "pending", None, None, False) for state in ("PENDING", "REQUEUED")),
+        *((state, "running", None, None, False) for state in ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED")),
         ("COMPLETED", "over", "ok", None, False),
         ("FAILED", "over", "failed", None, False),
         ("TIMEOUT", "over", "failed", "timeout", False),
@@ -78,9 +77,8 @@ def test_the_newest_output_of_a_job_whose_id_nobody_knows_counts(
     assert list(gathered.streams[0].lines) == [b"run-12.out\n"]
 
 
-def test_a_job_is_cancelled_while_it_runs_and_is_called_as_this_one(
-    monkeypatch: pytest.MonkeyPatch, handed: Submission
-) -> None:
+def test_a_job_of_another_name_is_left_alone(monkeypatch: pytest.MonkeyPatch, handed: Submission) -> None:
+    """Also one that is over, or that nobody knows."""
     cancelled: list[str] = []
     monkeypatch.setattr(client, "cancel", cancelled.append)
     monkeypatch.setattr(client, "is_called", lambda *job: job == ("7", handed.fact("name", str)))
