@@ -20,7 +20,7 @@ from suite.launch.supervise import Patience
 from suite.spec.base import UsageError
 from suite.spec.bounds import MOST_SECONDS
 from tests.launch import ranks
-from tests.launch.ranks import QUICK, STERN, Ran, make_folder, make_job, run
+from tests.launch.ranks import QUICK, STERN, Ran, is_gone, make_folder, make_job, run
 
 OK = """
 event("start", world_size=int(os.environ["WORLD_SIZE"]))
@@ -45,11 +45,6 @@ def no_process_is_left():
     yield
     gc.collect()  # a launcher that is kept by a traceback keeps the process that it forks ranks from
     assert {child.pid for child in psutil.Process().children(recursive=True)} - before == set()
-
-
-def gone(pid: int) -> bool:
-    """Whether the process has ended (a zombie has)."""
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def failure_of(ran: Ran):
@@ -166,7 +161,7 @@ event("start")
 """
     ran = run(tmp_path, script, passing={"start": 2000 * deaf})
     assert ran.outcome.status == ("failed" if deaf else "ok")
-    assert gone(int(ran.log().split()[0]))
+    assert is_gone(int(ran.log().split()[0]))
 
 
 def test_a_hundred_megabytes_of_output_are_kept_in_little_memory(tmp_path):

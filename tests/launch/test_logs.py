@@ -1,4 +1,4 @@
-"""Logs that become too large keep their beginning and their end; those of others are read in bounds and shown plainly."""
+"""Logs that become too large keep their beginning and their end; those of others are read in bounds, shown plainly."""
 
 from __future__ import annotations
 

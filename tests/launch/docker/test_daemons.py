@@ -142,13 +142,11 @@ def test_a_runtime_behind_tcp_gets_the_manifest_and_gives_the_results(
     assert connected.facts.remote
     ran = run_container(launcher(connected), tmp_path, TICKS.replace("0.1", "0"), ranks=2)
     assert ran.outcome.status == "ok", ran.outcome
-    assert sum(event["kind"] == "iteration" for event in ran.events) == 50
     assert len((tmp_path / "events" / "rank-1.jsonl").read_text().splitlines()) == 52
     assert ran.log(1).startswith(b"said 0\nsaid 1\n")
-    lost = replace(launcher(connected), patience=QUICK)
     monkeypatch.setattr("suite.launch.docker.copying.take_bundle", _no_space)
     (tmp_path / "full").mkdir()
-    outcome = run_container(lost, tmp_path / "full", 'event("start")').outcome
+    outcome = run_container(launcher(connected), tmp_path / "full", 'event("start")').outcome
     assert outcome.status == "failed" and "could not be copied back" in outcome.failure.evidence[0]
 
 

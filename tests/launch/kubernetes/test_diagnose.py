@@ -102,17 +102,12 @@ def test_warnings_of_a_run_that_began_are_history() -> None:
     assert (found.verdict, found.exit_codes) == (None, {"node-0": -9})
 
 
-def test_a_run_that_ended_well_needs_no_verdict() -> None:
-    pods = read_pods([pod(number, "Succeeded", **ended(0, "Completed")) for number in (1, 0)])
-    found = scheduler_end(pods, RunEnd(True, "Job: Complete"), 2)
-    assert (found.status, found.verdict, found.exit_codes) == ("ok", None, {"node-0": 0, "node-1": 0})
-    assert found.ended is not None and found.started is not None
-    assert found.ended - found.started == 60
-
-
-def test_without_its_object_the_pods_tell_how_a_run_ended() -> None:
-    good = [pod(number, "Succeeded", **ended(0)) for number in (0, 1)]
-    assert scheduler_end(read_pods(good), None, 2).status == "ok"
+def test_a_run_that_ended_well_needs_no_verdict_and_without_its_object_its_pods_tell() -> None:
+    good = [pod(number, "Succeeded", **ended(0, "Completed")) for number in (1, 0)]
+    for end in (RunEnd(True, "Job: Complete"), None):
+        found = scheduler_end(read_pods(good), end, 2)
+        assert (found.status, found.verdict, found.exit_codes) == ("ok", None, {"node-0": 0, "node-1": 0})
+        assert (found.ended or 0) - (found.started or 0) == 60
     assert scheduler_end(read_pods(good[:1]), None, 2).status == "failed"
     assert scheduler_end([], None, 2).status is None
 

@@ -102,7 +102,6 @@ class TestBoth:
         ("Complete", "STOPPED", "Failed"),
         ("ValidationFailed", None, "Failed"),
         ("Complete", "SUCCEEDED", "Complete"),
-        ("Running", "RUNNING", "Running"),
         ("Initializing", None, "Running"),
         ("Retrying", "FAILED", "Running"),
     ],

