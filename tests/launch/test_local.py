@@ -94,6 +94,12 @@ sys.exit(1)
     assert ran.outcome.exit_codes == {0: 1, 1: -9}
 
 
+def test_the_word_of_a_rank_that_raised_counts(tmp_path):
+    failure = failure_of(run(tmp_path, 'fail("oom_device", "CUDA out of memory")\nsys.exit(1)'))
+    assert (failure.kind, failure.phase, failure.iteration) == ("oom_device", "train", 3)
+    assert failure.evidence == ("rank 0: CUDA out of memory",)
+
+
 def test_a_silent_run_is_a_hang_with_the_last_phase_and_the_stacks_of_all_ranks(tmp_path):
     script = """
 import faulthandler

@@ -123,13 +123,15 @@ class TestHandingOver:
 
 
 class TestLooking:
-    def test_pods_are_counted_and_the_first_reason_to_wait_is_told(self, run: Handed) -> None:
+    def test_pods_are_counted_and_the_first_reason_to_wait_or_the_phase_is_told(self, run: Handed) -> None:
         run.add_pod(0, "Running")
         waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes\nfit"}
         name = run.add_pod(1, "Pending", conditions=[waits])
         state = run.look()
         assert (state.phase, state.word) == ("running", "Running")
         assert state.detail == f"1 of 2 pods run; {name} waits: Unschedulable: 0/3 nodes fit"
+        run.add_pods("Running", but=5)
+        assert run.look().detail.startswith("2 of 2 pods run; iteration ")
 
     def test_warnings_of_this_run_or_its_queue_tell_why_there_are_no_pods(self, run: Handed) -> None:
         run.add_event(run.name, "FailedCreate", "exceeded quota")

@@ -27,6 +27,12 @@ SUBMITTED = '[ "$1" = --test-only ] || echo'
 FORGOTTEN = "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1"
 
 
+def test_where_there_is_no_slurm_one_line_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="there is no Slurm here: sbatch is not on the PATH"):
+        client.submit("#!/bin/bash\n")
+
+
 def test_the_id_is_the_number_alone_although_clusters_have_names(stand_in: Path) -> None:
     say(stand_in, "sbatch", f'{SUBMITTED} "4711;north"')
     assert client.submit("#!/bin/bash\n") == "4711"
