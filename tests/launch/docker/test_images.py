@@ -17,6 +17,7 @@ HEX, OTHER = "sha256:" + "1" * 64, "sha256:" + "2" * 64
     ("reference", "digests", "found"),
     [
         ("lab:5000/suite-engines:0.1.0", (f"mirror/suite-engines@{OTHER}", f"lab:5000/suite-engines@{HEX}"), 1),
+        (f"lab:5000/suite-engines@{HEX}", (f"lab:5000/suite-engines@{HEX}",), 0),
         ("team/suite-engines", (f"team/suite-engines@{HEX}",), 0),
         ("docker.io/team/suite-engines:2", (f"team/suite-engines@{HEX}",), 0),
         ("suite-engines:0.1.0", (f"lab:5000/suite-engines@{HEX}",), None),

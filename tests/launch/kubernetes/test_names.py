@@ -26,6 +26,7 @@ def test_any_run_id_becomes_a_dns_label_with_room_for_what_variants_append(run_i
 def test_a_readable_run_id_stays_readable_and_long_ones_that_differ_at_their_end_differ() -> None:
     assert object_name("megatron-1.3B-n32-1f3a9c2e-r1") == "suite-megatron-1-3b-n32-1f3a9c2e-r1"
     assert object_name("x" * 80 + "-r1") != object_name("x" * 80 + "-r2")
+    assert object_name("1..3B") != object_name("1.3B"), "what is written alike is told apart"
 
 
 @settings(max_examples=40)
