@@ -60,9 +60,7 @@ def first(events: Events, kind: str) -> dict[str, Any]:
         ("iteration", "seconds", -1.0, "seconds is -1.0"),
         ("iteration", "seconds", 0, "above 0"),
         ("iteration", "seconds", 1e300, "seconds is 1e\\+300"),
-        ("iteration", "seconds", "1", "seconds is '1'"),
         ("iteration", "seconds", True, "seconds is True"),
-        ("iteration", "seconds", None, "seconds is None"),
         ("iteration", "counts", {}, "counts"),
         ("iteration", "counts", [], "counts"),
         ("iteration", "stats", {"loss": "high"}, "stats"),
@@ -73,10 +71,8 @@ def first(events: Events, kind: str) -> dict[str, Any]:
         ("iteration", "own_timers", {"gen": "2 s"}, "own_timers"),
         ("iteration", "own_timers", 2.0, "own_timers is 2.0, must be an object of seconds by timer"),
         ("iteration", "noise", [], "noise is"),
-        ("iteration", "noise", "quiet", "noise is"),
         ("iteration", "noise", {"cpu_seconds": -1}, "noise is"),
         ("iteration", "noise", {"cpu_seconds": True}, "noise is"),
-        ("iteration", "noise", {"cpu_seconds": "0.1"}, "noise is"),
         ("iteration", "noise", {"cpu_seconds": 1e13}, "noise is"),
         ("iteration", "noise", {"seconds": 1e-300}, "noise is"),
         ("iteration", "noise", {"cpu_seconds": {"host": 1}}, "noise is"),
@@ -304,19 +300,6 @@ def test_a_manifest_that_says_a_thing_twice_is_damage(path):
     file = path / "manifest.json"
     file.write_text(file.read_text().replace('"track":', '"track":"tuned","track":'))
     assert damage_of(path) == "manifest.json is not usable JSON: 'track' is given twice"
-
-
-@pytest.mark.parametrize("kind", ["trained_tokens", "optimizer_steps"])
-def test_work_that_was_not_asked_for_has_no_rate(path, kind):
-    def more(events: Events) -> None:
-        for event in of_kind(events, "iteration"):
-            event["counts"][kind] *= 10
-
-    for rank in range(2):
-        edit(path, rank, more)
-    record = record_of(path)
-    assert (record.status, record.throughput) == ("failed", None)
-    assert f"{kind} is " in record.failure.evidence[0]
 
 
 @pytest.mark.parametrize(

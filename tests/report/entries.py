@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from suite.bundle.amounts import Peaks
+from suite.bundle.derive import _run_facts
+from suite.bundle.events import Events
 from suite.bundle.overlap_model import Overlap, OverlapRole, OverlapSide
 from suite.bundle.record import (
     Compute,
@@ -35,7 +37,7 @@ from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from suite.stats.intervals import RunSeconds, rate_interval
 from suite.theory.parameters import parameter_count
-from tests.synthetic import counts_of
+from tests.synthetic import counts_of, driver_events
 
 SHARES = {"generate": 0.42, "score": 0.08, "reference": 0.07, "reward": 0.005, "train": 0.4, "other": 0.025}
 #: Of an iteration without a reference whose samples an engine of its own generates.
@@ -116,20 +118,13 @@ def shape(name: str) -> Shape:
     """Of the ladder; of a name that ends in ``-llama`` the Llama shape of that width, with fewer heads of keys."""
     size, _, family = name.partition("-")
     layers, hidden = _LAYERS_HIDDEN.get(size if family == "llama" else name, (2, 64))
+    fields: dict[str, Any] = {"name": name, "layers": layers, "hidden": hidden, "positions": 1024}
     if family == "llama":
         heads = max(2, hidden // 64)
-        fields = {"layers": layers, "hidden": hidden, "ffn": 3 * hidden, "heads": heads, "kv_heads": heads // 2}
-        return Shape(name=name, architecture="llama", vocab=5120, positions=1024, tied_embeddings=False, **fields)
-    return Shape(
-        name=name,
-        layers=layers,
-        hidden=hidden,
-        ffn=4 * hidden,
-        heads=max(2, hidden // 128),
-        kv_heads=max(2, hidden // 128),
-        vocab=5120 if hidden < 1024 else 50272,
-        positions=1024,
-    )
+        of_family = {"architecture": "llama", "ffn": 3 * hidden, "kv_heads": heads // 2, "tied_embeddings": False}
+        return Shape(heads=heads, vocab=5120, **of_family, **fields)
+    heads = max(2, hidden // 128)
+    return Shape(ffn=4 * hidden, heads=heads, kv_heads=heads, vocab=5120 if hidden < 1024 else 50272, **fields)
 
 
 def workload(name: str = "smoke", **changes: Any) -> Workload:
@@ -326,27 +321,8 @@ def _entry(made: Manifest, measured: dict[str, Any]) -> Entry:
 
 def _run(made: Manifest) -> RunFacts:
     started = START + 60 * made.run.repeat
-    return RunFacts(
-        id=made.run.id,
-        plan=made.run.plan,
-        backend=made.backend.name,
-        backend_kind=made.backend.kind,
-        size=made.size.name,
-        ranks=made.layout.ranks,
-        layout=made.layout,
-        strategy=made.layout.strategy(),
-        launcher="local",
-        repeat=made.run.repeat,
-        started=started,
-        ended=started + 50,
-        workload=made.workload.name,
-        scaling=made.workload.scaling,
-        track=made.track,
-        manifest_hash=made.hash,
-        work_hash=made.work_hash,
-        device=made.measure.device,
-        precision=made.measure.precision,
-    )
+    events = Events(driver=tuple(driver_events(made, "ok")), ranks={}, notes=())
+    return _run_facts(events, made).model_copy(update={"started": started, "ended": started + 50})
 
 
 def _measured(

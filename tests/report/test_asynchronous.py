@@ -61,13 +61,6 @@ def test_asynchronous_rows_are_ranked_among_themselves_by_whole_periods_alone() 
     assert "stale samples" in text
 
 
-def test_an_engine_is_the_measure_beside_asynchronous_rows_without_a_winner() -> None:
-    (group,) = build([*made.repeats(5, ranks=2, rate=3.0), *ahead()]).beside
-    engine, trainer = group.sides
-    assert (engine.row.setting.kind, trainer.row.setting.asynchronous) == ("engine", True)
-    assert trainer.ratio.value == pytest.approx(7 / 3, rel=0.05)
-
-
 def test_the_summary_tells_rankings_of_both_orders_apart() -> None:
     both = [*in_turn(), *made.repeats(5, rate=6.0, layout=Layout(**{**SPLIT, "zero_stage": 3}), **TRAINER)]
     text = render(build([*both, *ahead(), *ahead(rate=9.0, bound=2)]), {})

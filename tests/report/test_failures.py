@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from suite.launch.next_step import next_step
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import build
 from tests.report import entries as made
-
-
-def test_every_run_that_did_not_end_well_is_in_a_row() -> None:
-    entries = [*made.matrix(sizes=("1M",), runs=1), made.failed(size="8M"), made.failed("hang", size="8M", repeat=2)]
-    failures = build(entries).failures
-    assert [(one.kind, one.phase, len(one.run_ids)) for one in failures] == [
-        ("hang", "train", 1),
-        ("oom_device", "train", 1),
-    ]
-    assert all(one.next_step == next_step(one.kind) for one in failures)
 
 
 def test_runs_of_one_row_that_ended_alike_are_told_once_and_other_evidence_is_another_row() -> None:

@@ -13,7 +13,7 @@ import pytest
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import build
 from suite.report.plots import draw, scaling
-from suite.report.plots.series import MOST_BARS, MOST_POINTS, MOST_SERIES, backend_colours, bars, series_of, spread
+from suite.report.plots.series import MOST_BARS, MOST_POINTS, MOST_SERIES, backend_colours, bars, series_of
 from suite.report.plots.style import COLOURS, styled
 from suite.spec.layout import Layout
 from tests.report import entries as made
@@ -106,11 +106,6 @@ def test_curves_stand_beside_each_other_so_that_no_interval_hides_another() -> N
         panel = scaling.figure(build(made.matrix(sizes=("1M",)))).axes[0]
     places = {tuple(line.get_xdata()) for line in panel.lines if line.get_marker() in ("o", "s")}
     assert len(places) == 2
-
-
-def test_spread_keeps_the_ends() -> None:
-    assert spread([1, 2, 3], 5) == [1, 2, 3]
-    assert spread(list(range(100)), 4) == [0, 33, 66, 99]
 
 
 def test_one_wild_interval_does_not_press_the_values_flat(tmp_path: Path) -> None:

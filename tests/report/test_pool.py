@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import replace
 from typing import Any
 
@@ -49,11 +48,6 @@ class TestFigures:
             row_of(made.entry(ranks=4)).tokens_per_second.value / 4
         )
 
-    def test_warm_up_iterations_do_not_count(self) -> None:
-        row = row_of(made.entry())
-        assert [len(run.seconds) for run in row.measured] == [6]
-        assert row.iteration_seconds == pytest.approx(statistics.mean(made.entry().record.iterations.seconds[2:]))
-
     def test_only_runs_that_ended_well_count_but_all_are_told(self) -> None:
         row = row_of(made.entry(repeat=2), made.failed(repeat=1), made.failed("interrupted", repeat=3))
         assert (row.runs, row.runs_ok, len(row.run_ids)) == (3, 1, 3)
@@ -92,12 +86,6 @@ class TestFigures:
         assert f"{100 * row.idle.share:.1f}, most in generate" in render(build(told), {})
         assert row_of(told[0], entries[1]).idle is None, "one of the runs does not tell"
 
-    def test_unknown_utilisation_stays_unknown_and_says_why(self) -> None:
-        on_cpu, on_gpu = row_of(made.entry()), row_of(made.entry(device="cuda"))
-        assert (on_cpu.mfu, on_cpu.hfu, on_cpu.mbu) == (None, None, None)
-        assert "CPU" in on_cpu.unknown_utilisation
-        assert on_gpu.mfu == pytest.approx(0.38) and on_gpu.unknown_utilisation is None
-
     def test_hfu_with_causal_attention_stands_beside_the_other_where_it_is_known(self) -> None:
         entry = made.entry(device="cuda")
         assert "HFU causal" not in render(build([entry]), {})
@@ -118,16 +106,6 @@ class TestMemory:
         assert memory.efficiency == pytest.approx(1 / 3)
         assert memory.run_peak_bytes == pooled_mean(peaks, [1, 1, 1])
         assert (memory.peak_is, memory.floor_phase) == ("resident", "train")
-
-    def test_on_a_gpu_the_peak_is_what_the_allocator_reserved(self) -> None:
-        first, second = made.repeats(2, device="cuda", size="1.3B")
-        memory = row_of(first, second).memory
-        assert memory.peak_is == "reserved"
-        assert memory.allocated_bytes < memory.peak_bytes < memory.device_bytes
-        memory = row_of(first, remembered(second, peak_device_bytes=None)).memory
-        assert memory.device_bytes is None and memory.allocated_bytes is not None, "what one run does not know"
-        memory = row_of(made.entry()).memory
-        assert (memory.allocated_bytes, memory.device_bytes) == (None, None)
 
     def test_each_phase_has_the_peaks_of_its_runs_against_its_own_floor(self) -> None:
         entries = [made.entry(repeat=one, device="cuda", peak_factor=factor) for one, factor in ((1, 2.0), (2, 2.2))]
@@ -198,10 +176,6 @@ class TestWhatIsOneRow:
         hashes = {row.series_hash for row in rows}
         assert len(hashes) == 2, "no scaling curve goes from one to the other"
         assert hashes >= {row.series_hash for row in build(some).rows}, "older rows keep theirs"
-
-    def test_rows_that_look_alike_say_what_sets_them_apart(self) -> None:
-        rows = build([made.entry(iterations=6), made.entry(iterations=9), made.entry(backend="megatron")]).rows
-        assert sorted(row.variant for row in rows) == ["", "iterations=6", "iterations=9"]
 
     def test_equal_manifests_on_unlike_hardware_are_not_pooled(self) -> None:
         model = build([made.entry(device="cuda", facts=GPU_A), made.entry(device="cuda", repeat=2, facts=GPU_B)])

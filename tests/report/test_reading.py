@@ -25,13 +25,6 @@ def recorded(root: Path, repeat: int = 1, seconds: float = 1.0) -> Path:
     return path
 
 
-def test_runs_whose_records_follow_from_their_events_need_no_word(tmp_path: Path) -> None:
-    recorded(tmp_path)
-    recorded(tmp_path, repeat=2)
-    found = read_entries([tmp_path])
-    assert (len(found.entries), found.warnings()) == (2, [])
-
-
 def test_a_figure_changed_in_a_record_is_not_reported_but_told(tmp_path: Path) -> None:
     path = recorded(tmp_path)
     stored = path / "record.json"
@@ -44,13 +37,6 @@ def test_a_figure_changed_in_a_record_is_not_reported_but_told(tmp_path: Path) -
     (line,) = found.caveats
     assert "record.json is not what its events give" in line and "stored 0.1, derived 1.0 and 9 more" in line
     assert "## Caveats" in render(build(found.entries, None, found.warnings()), {})
-
-
-def test_the_record_of_another_run_is_not_reported_as_this_one(tmp_path: Path) -> None:
-    path, other = recorded(tmp_path / "a"), recorded(tmp_path / "b", seconds=0.5)
-    (path / "record.json").write_bytes((other / "record.json").read_bytes())
-    found = read_entries([tmp_path / "a"])
-    assert found.entries[0].record == derive(Bundle(path)) and len(found.caveats) == 1
 
 
 def test_a_copy_of_a_run_is_no_repeat_under_its_own_number_or_another(tmp_path: Path) -> None:
@@ -90,23 +76,6 @@ def test_a_run_that_is_under_way_is_left_out_and_told(tmp_path: Path) -> None:
         assert found.warnings() == [f"{path}: left out, because it is still being run"]
         with pytest.raises(UsageError, match="still being run"):
             read_entries([path])
-
-
-def test_however_long_the_events_are_no_record_is_reported_as_it_is_stored(tmp_path: Path) -> None:
-    path = recorded(tmp_path)
-    file = path / "events" / "rank-0.jsonl"
-    events = [json.loads(line) for line in file.read_text().splitlines()]
-    beat = {"kind": "heartbeat", "rank": 0, "time": events[2]["time"], "iteration": 0, "phase": "generate", "calls": 1}
-    events[3:3] = [{**beat, "text": "x" * 900_000} for _ in range(19)]
-    file.write_text("".join(f"{json.dumps({**event, 'seq': seq})}\n" for seq, event in enumerate(events)))
-    assert file.stat().st_size > 16 << 20
-    stored = path / "record.json"
-    stored.write_text(stored.read_text().replace("1.0", "0.5"))
-    for _ in range(2):
-        found = read_entries([tmp_path])
-        assert found.entries[0].record == derive(Bundle(path))
-        assert found.entries[0].record.iterations.seconds[0] == 1.0
-        assert "record.json is not what its events give" in found.caveats[0]
 
 
 def test_a_file_too_long_to_be_read_keeps_no_record_from_being_derived(tmp_path: Path) -> None:

@@ -26,15 +26,6 @@ def test_the_headline_holds_no_control_characters() -> None:
     assert all(cell.isprintable() for line in headline_rows(build([evil])) for cell in line.values())
 
 
-def test_a_verdict_from_too_few_runs_to_rank_says_so_on_the_terminal_too() -> None:
-    def verdicts(runs: int) -> set[str]:
-        model = build([*made.repeats(runs, rate=20), *made.repeats(runs, rate=30, backend="megatron")])
-        return {row["verdict"] for row in headline_rows(model)}
-
-    assert verdicts(3) == {"faster (provisional)", "slower (provisional)"}
-    assert verdicts(5) == {"faster", "slower"}
-
-
 def engines_and_trainer() -> ReportModel:
     return build([*made.matrix(), *(one for ranks in (1, 2) for one in made.repeats(3, ranks=ranks, **TRLX))])
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from suite.report.compare import compare_entries
 from suite.report.facts.entry import Entry
-from suite.report.facts.kind import FAMILIES, kind_of
+from suite.report.facts.kind import FAMILIES
 from suite.report.facts.model import build
 from suite.report.plots.series import backend_colours, series_of
 from suite.report.terminal import print_headline
@@ -48,26 +47,12 @@ def test_rows_of_each_kind_are_ranked_in_a_table_of_their_own_under_a_line_of_th
     assert [line.split("|")[3].strip() for line in ppo.splitlines() if line.endswith("| faster  |")] == ["R2", "R4"]
 
 
-def test_a_report_of_one_kind_says_nothing_of_kinds_in_its_ranking() -> None:
-    text = render(build([*on_llama(), *on_llama(backend="megatron", rate=30)]), {})
-    assert "GRPO in groups" not in section(text, "Ranking")
-    assert text.startswith("# GRPO throughput, scaling and memory\n")
-    assert "algorithm GRPO, model Llama" in section(text, "Throughput")
-    old = render(build(made.matrix(runs=1)), {})
-    assert "algorithm" not in old and "GPT-2" not in old and "families" not in old
-
-
 def test_the_summary_names_algorithms_families_and_the_kind_of_each_comparison() -> None:
     measured, faster, _ = sentences(build(families()))
     assert measured.startswith("PPO and GRPO iterations of workloads ")
     assert "at 1M and 1M-llama (GPT-2 and Llama) on" in measured
     assert faster.startswith("Of PPO on GPT-2 on 1 rank megatron is faster at 1M")
     assert "of GRPO on Llama on 2 ranks deepspeed (split g1) is faster at 1M-llama" in faster
-
-
-def test_ppo_comes_first_whatever_the_sizes() -> None:
-    rows = build([*on_llama(), *made.repeats(1, size="8M")]).rows
-    assert [(row.size, row.work.algorithm) for row in rows] == [("8M", "PPO"), ("1M-llama", "GRPO")]
 
 
 def test_samples_of_other_lengths_are_never_ranked_together_even_where_the_distribution_is_the_same() -> None:
@@ -106,19 +91,6 @@ def test_rows_that_differ_in_their_draw_alone_say_so() -> None:
     assert len(set(variants)) == 2
 
 
-def test_the_work_is_told_with_its_reference() -> None:
-    work = made.grpo(algorithm="grpo:kl_coefficient=0.001", name="kl")
-    text = section(render(build([*on_llama(1), *on_llama(1, work=work)]), {}), "Work")
-    assert re.search(r"- reasoning: GRPO \(kl coefficient 0, .*no reference, pseudo-reward by sample", text)
-    assert re.search(r"- kl: GRPO \(kl coefficient 0.001, .*full reference", text)
-
-
-def test_a_list_of_lengths_is_not_written_out() -> None:
-    listed = made.grpo(lengths={"kind": "list", "listed": list(range(1, 101))})
-    text = render(build(on_llama(1, work=listed)), {})
-    assert "list of 100, longest 100" in text and "98" not in section(text, "Work")
-
-
 def test_lengths_and_padding_are_shown_only_where_samples_are_uneven() -> None:
     even = made.grpo(lengths=None, new_tokens=16)
     assert "## Lengths and padding" not in render(build([*made.repeats(1), *on_llama(1, work=even)]), {})
@@ -133,17 +105,6 @@ def test_lengths_and_padding_are_shown_only_where_samples_are_uneven() -> None:
     assert told == tuple(ordered[index] for index in (15, 28, 31, 31))
 
 
-def test_what_the_longest_sample_costs_is_a_mean_over_runs_that_all_tell() -> None:
-    runs = [
-        *on_llama(1, rollout={"idle_slot_seconds": 0.2, "idle_slot_share": 0.5}, spread=0),
-        made.entry(**LLAMA, work=made.grpo(), repeat=2, rollout={"idle_slot_seconds": 0.4}, spread=0),
-    ]
-    found = build(runs).rows[0].unevenness
-    assert found is not None
-    assert found.idle_slot_seconds == pytest.approx(0.3) and found.idle_slot_share is None
-    assert re.search(r"\| +0.300 \| +19 \|", section(render(build(runs), {}), "Lengths and padding")), "of 1.6 s"
-
-
 def test_generation_is_shown_only_where_an_engine_or_ranks_of_their_own_generate() -> None:
     heading = "Generation and weight sync"
     assert f"## {heading}" not in render(build(on_llama(1, rollout=made.MISMATCH)), {})
@@ -152,15 +113,6 @@ def test_generation_is_shown_only_where_an_engine_or_ranks_of_their_own_generate
     assert re.search(r"\| awake +\|( +0\.0\d+ \|){3}", text) and "asleep" not in text and "Staleness" not in text
     silent = section(render(build(on_llama(1, layout=VLLM)), {}), heading)
     assert "vllm" in silent and "Log-probs" not in silent
-
-
-def test_the_memory_of_an_engine_is_shown_by_phase_although_sync_has_no_floor() -> None:
-    (row,) = build(on_llama(2, layout=VLLM)).rows
-    assert row.memory is not None
-    by_phase = {one.name: one for one in row.memory.by_phase}
-    assert list(by_phase) == ["sync", "generate", "train"]
-    assert (by_phase["sync"].floor_bytes, by_phase["sync"].efficiency) == (None, None)
-    assert by_phase["sync"].peak_bytes == by_phase["generate"].peak_bytes < by_phase["train"].peak_bytes
 
 
 def test_samples_of_older_weights_are_marked_in_the_ranking() -> None:
@@ -185,26 +137,3 @@ def test_the_headline_has_a_table_for_each_kind_of_work(width: int | None, colum
     ppo, grpo = "\n".join(lines).split("GRPO in groups of 4 on Llama")
     assert ppo.startswith("PPO on GPT-2:") and "llama" not in ppo
     assert grpo.count("1M-llama") == 5
-
-
-def test_compare_names_rows_that_look_alike_and_did_other_work() -> None:
-    before = [*made.repeats(2), *made.repeats(2, size="3M"), *made.repeats(2, size="8M")]
-    after = [
-        *made.repeats(2, first=11),
-        *made.repeats(2, size="3M", work=made.workload(algorithm="grpo", group=4)),
-        *made.repeats(2, size="8M", work=made.workload(rollouts=16)),
-        *made.repeats(2, size="25M"),
-    ]
-    found = compare_entries(before, after)
-    assert [row.size for row in found.rows] == ["1M"]
-    assert found.other_work == (
-        "deepspeed 3M zero2 on 1 rank: PPO on GPT-2 / GRPO in groups of 4 on GPT-2",
-        "deepspeed 8M zero2 on 1 rank: 8 samples / 16 samples",
-    )
-    assert "other work: PPO on GPT-2 / GRPO in groups of 4 on GPT-2" in {one.detail for one in found.unjudged}
-    assert "deepspeed 25M zero2 on 1 rank" in found.only_after
-
-
-def test_equal_work_is_of_one_kind() -> None:
-    first, second = made.manifest(work=made.grpo()), made.manifest(work=made.grpo(), backend="megatron")
-    assert (first.work_hash, kind_of(first)) == (second.work_hash, kind_of(second))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -16,6 +14,7 @@ from suite.bundle.facts import NEWEST_DERIVATION
 from suite.report.facts.model import build
 from suite.report.reading import read_entries
 from suite.spec.layout import Layout
+from tests.bundle.recorded import calls_of
 from tests.synthetic import facts_of, make_bundle, synthetic_manifest
 
 FEW, SOME, MANY = 4, 8, 16
@@ -47,27 +46,10 @@ def _kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "code_key", lambda: b"code")
 
 
-def calls(work: Callable[[], Any]) -> int:
-    """Functions written in Python that it calls."""
-    counted = 0
-
-    def count(frame: FrameType, event: str, argument: Any) -> None:
-        nonlocal counted
-        counted += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return counted
-
-
 def grows_in_step(work: Callable[[int], Any], more: float) -> bool:
     """Whether one bundle more takes as many calls among many as among few."""
     work(FEW)  # what is done once in a process
-    few, some, many = (calls(lambda count=count: work(count)) for count in (FEW, SOME, MANY))
+    few, some, many = (calls_of(lambda count=count: work(count)) for count in (FEW, SOME, MANY))
     return (many - some) / (MANY - SOME) <= more * (some - few) / (SOME - FEW)
 
 

@@ -61,6 +61,9 @@ def test_a_report_is_the_same(runs: Path, tmp_path: Path, monkeypatch: pytest.Mo
     few(monkeypatch, 3, tmp_path / "many")
     found = read_entries([runs])
     assert found.entries == alone.entries and found.damaged == alone.damaged and len(found.entries) == 4
+    assert read_entries([runs]).entries == alone.entries, "what was kept is found again"
+    monkeypatch.setenv("SUITE_CACHE", "off")
+    assert read_entries([runs]).entries == alone.entries
 
 
 def test_a_run_that_goes_on_is_left_to_who_asks(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

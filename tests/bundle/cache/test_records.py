@@ -24,10 +24,6 @@ from suite.bundle.evidence import evidence_of
 from suite.bundle.files import DamagedBundle
 from suite.bundle.findings import Finding
 from suite.bundle.store import Bundle, find_bundles
-from suite.report.facts.entry import Entry
-from suite.report.facts.model import build
-from suite.report.reading import read_entries
-from suite.report.text.markdown import render
 from tests.bundle.recorded import TWO_RANKS, ranks_of
 from tests.synthetic import grpo_workload, make_bundle, synthetic_manifest, write_bundle
 
@@ -421,26 +417,6 @@ def test_readers_at_one_time_all_get_what_they_would_alone(tmp_path: Path) -> No
     with ProcessPoolExecutor(3, multiprocessing.get_context("fork")) as readers:
         told = list(readers.map(rates_of, [tmp_path / "runs"] * 3))
     assert told == [pytest.approx(sum(4 / (1.0 + repeat / 100) for repeat in range(1, 11)))] * 3
-
-
-def test_reports_with_and_without_a_cache_are_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = tmp_path / "runs"
-    for repeat in (1, 2, 3):
-        recorded(runs / str(repeat), seconds=1.0 + repeat / 100)
-    make_bundle(runs, synthetic_manifest(backend="megatron"), status="failed", completed=3)
-
-    def report() -> str:
-        found = read_entries([runs])
-        return render(build(found.entries, "title", found.warnings()), {})
-
-    cold, warm = report(), report()
-    monkeypatch.setenv("SUITE_CACHE", "off")
-    assert cold == warm == report()
-    plain = [
-        Entry(Bundle(path).manifest(), derive(Bundle(path)), path.as_posix(), evidence_of(Bundle(path)).digest)
-        for path in sorted({each.parent for each in runs.rglob("manifest.json")})
-    ]
-    assert render(build(plain, "title", []), {}) == cold
 
 
 def test_what_runs_have_in_common_is_in_memory_once(tmp_path: Path) -> None:
