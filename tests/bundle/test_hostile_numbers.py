@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from suite.bundle.manifest_file import parse_manifest
-from suite.bundle.store import DamagedBundle
+from suite.bundle.store import Bundle, DamagedBundle
+from suite.bundle.verify import verify_all
+from suite.report.reading import read_entries
 from suite.spec.manifest import manifest_hash
 from tests.bundle.recorded import put
-from tests.synthetic import grpo_workload, synthetic_manifest
+from tests.synthetic import grpo_workload, make_bundle, synthetic_manifest
 
 HUGE = 10**400
 PLACES = [
@@ -47,6 +50,18 @@ def test_a_number_beyond_any_machine_and_a_limit_longer_than_any_timer_are_named
     with pytest.raises(DamagedBundle, match=says) as caught:
         parse_manifest(changed(body, place, value), "manifest.json")
     assert len(str(caught.value)) < 200
+
+
+def test_one_hostile_bundle_stops_neither_verify_nor_report(tmp_path: Path) -> None:
+    good = make_bundle(tmp_path, synthetic_manifest())
+    for number, (place, value, _) in enumerate(PLACES):
+        path = make_bundle(tmp_path, synthetic_manifest(repeat=number + 2))
+        body = json.loads((path / "manifest.json").read_text())
+        (path / "manifest.json").write_text(changed(body, place, value))
+    checked = verify_all([Bundle(path) for path in tmp_path.iterdir()])
+    found = {bundle.path: result.status for bundle, result in checked}
+    assert found.pop(good) == "missing record" and set(found.values()) == {"damaged"}
+    assert len(read_entries([tmp_path]).entries) == 1
 
 
 def test_more_uneven_samples_than_a_manifest_can_list_are_refused() -> None:

@@ -27,12 +27,7 @@ def quiet(rank: int, seconds: float) -> dict[str, Any]:
         "thread_cpu_seconds": 0.98 * seconds,
         "cpu_wait_seconds": 0.001 * seconds,
         "involuntary_switches": 3,
-        "voluntary_switches": 40,
         "major_faults": 0,
-        "minor_faults": 250,
-        "throttled_periods": None,
-        "throttled_seconds": None,
-        "cpu_mhz": None,
     }
     if rank == 0:
         noise["host"] = {
@@ -41,8 +36,6 @@ def quiet(rank: int, seconds: float) -> dict[str, Any]:
             "steal_seconds": 0.001 * seconds,
             "cpu_pressure_seconds": 0.02 * seconds,
             "memory_pressure_seconds": 0.0,
-            "load": 1.0,
-            "runnable": 2,
         }
     return noise
 

@@ -10,7 +10,8 @@ from typing import Any
 from suite.bundle.amounts import Peaks
 from suite.bundle.derive import _run_facts
 from suite.bundle.events import Events
-from suite.bundle.overlap_model import Overlap, OverlapRole, OverlapSide
+from suite.bundle.overlap_model import Overlap, OverlapRole
+from suite.bundle.rates import _estimate
 from suite.bundle.record import (
     Compute,
     Counts,
@@ -211,43 +212,29 @@ def entry(
 
 def overlapped(iteration: float, ranks: int) -> Overlap:
     """What the sides of a split run tell, one rank of which generates."""
-    peaks = Peaks(
-        peak_allocated_bytes=300 << 20, peak_reserved_bytes=None, peak_device_bytes=None, peak_resident_bytes=600 << 20
-    )
-    phases = {"score": 0.2 * iteration, "train": 0.6 * iteration}
-    side = OverlapSide(
-        ranks=ranks - 1,
-        busy_seconds=0.8 * iteration,
-        waiting_seconds=0.15 * iteration,
-        phases={"generate": 0.15 * iteration, **phases},
-        memory=peaks,
-    )
-    generates = {"busy_seconds": 0.9 * iteration, "waiting_seconds": 0.1 * iteration}
-    return Overlap(
-        exposed_generate_seconds=0.15 * iteration,
-        generation_busy_seconds=0.9 * iteration,
-        sides={
-            "training": side,
-            "generation": side.model_copy(update={"ranks": 1, "phases": {"generate": 0.9 * iteration}, **generates}),
-        },
-    )
+    peaks = {**dict.fromkeys(Peaks.model_fields), "peak_allocated_bytes": 300 << 20, "peak_resident_bytes": 600 << 20}
+
+    def side(count: int, busy: float, waiting: float, **phases: float) -> dict[str, Any]:
+        seconds = {name: share * iteration for name, share in phases.items()}
+        told = {"ranks": count, "phases": seconds, "memory": peaks}
+        return {**told, "busy_seconds": busy * iteration, "waiting_seconds": waiting * iteration}
+
+    training = side(ranks - 1, 0.8, 0.15, generate=0.15, score=0.2, train=0.6)
+    sides = {"training": training, "generation": side(1, 0.9, 0.1, generate=0.9)}
+    told = {"exposed_generate_seconds": 0.15 * iteration, "generation_busy_seconds": 0.9 * iteration}
+    return Overlap.model_validate({**told, "sides": sides})
 
 
 def steady(iteration: float, ranks: int, busy: float = 0.8) -> Overlap:
     """What an asynchronous trainer tells, one rank of which generates: a tenth of its samples are of the newest
     weights."""
-    sides = overlapped(iteration, ranks)
-    return sides.model_copy(
-        update={
-            "roles": {
-                name: OverlapRole(
-                    ranks=count, busy_seconds=share * iteration * count, busy_share=share, idle_share=1 - share
-                )
-                for name, share, count in (("generation", busy, 1), ("training", 0.9, ranks - 1))
-            },
-            "staleness": {"0": 0.1, "1": 0.9},
-        }
-    )
+
+    def role(count: int, share: float) -> OverlapRole:
+        seconds = share * iteration * count
+        return OverlapRole(ranks=count, busy_seconds=seconds, busy_share=share, idle_share=1 - share)
+
+    told = {"roles": {"generation": role(1, busy), "training": role(ranks - 1, 0.9)}, "staleness": {"0": 0.1, "1": 0.9}}
+    return overlapped(iteration, ranks).model_copy(update=told)
 
 
 def failed(
@@ -311,10 +298,7 @@ def matrix(
 
 def _entry(made: Manifest, measured: dict[str, Any]) -> Entry:
     empty: dict[str, Any] = dict.fromkeys(("failure", "counts", "throughput", "phases", "memory", "compute", "energy"))
-    state = SteadyState(
-        verdict=None, warmup=made.measure.warmup, iterations=0, reasons=(), test="slope interval holds 0"
-    )
-    empty |= {"status": "ok", "steady_state": state, "iterations": Iterations(seconds=())}
+    empty |= {"status": "ok", "steady_state": _state(made), "iterations": Iterations(seconds=())}
     record = Record(run=_run(made), **{**empty, **measured})
     return Entry(manifest=made, record=record, path=f"runs/{made.run.id}")
 
@@ -323,6 +307,12 @@ def _run(made: Manifest) -> RunFacts:
     started = START + 60 * made.run.repeat
     events = Events(driver=tuple(driver_events(made, "ok")), ranks={}, notes=())
     return _run_facts(events, made).model_copy(update={"started": started, "ended": started + 50})
+
+
+def _state(made: Manifest, counted: int = 0, verdict: str | None = None) -> SteadyState:
+    reasons = () if verdict in ("steady", None) else ("the slope's interval leaves out 0",)
+    test = "slope interval holds 0, spread at most 10 %"
+    return SteadyState(verdict=verdict, warmup=made.measure.warmup, iterations=counted, reasons=reasons, test=test)
 
 
 def _measured(
@@ -345,13 +335,7 @@ def _measured(
         "phases": _phases(shares, mean, made.layout.asynchronous),
         "memory": _memory(made, peak_factor),
         "compute": _compute(made),
-        "steady_state": SteadyState(
-            verdict=verdict,
-            warmup=made.measure.warmup,
-            iterations=len(counted),
-            reasons=() if verdict == "steady" else ("the slope's interval leaves out 0",),
-            test="slope interval holds 0, spread at most 10 %",
-        ),
+        "steady_state": _state(made, len(counted), verdict),
         "iterations": Iterations(seconds=seconds),
         "environment": _environment(made, facts),
         "notes": tuple(notes),
@@ -374,8 +358,7 @@ def _counts(made: Manifest) -> Counts:
 
 def _throughput(made: Manifest, seconds: tuple[float, ...]) -> Throughput:
     def estimate(work: float) -> Estimate:
-        rate = rate_interval(RunSeconds(work, seconds))
-        return Estimate(value=rate.value, low=rate.low, high=rate.high)
+        return _estimate(rate_interval(RunSeconds(work, seconds)))
 
     counts = _counts(made)
     tokens = counts.prompt_tokens + counts.response_tokens

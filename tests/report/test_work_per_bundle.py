@@ -13,8 +13,7 @@ from suite.bundle.cache import records, signature
 from suite.bundle.facts import NEWEST_DERIVATION
 from suite.report.facts.model import build
 from suite.report.reading import read_entries
-from suite.spec.layout import Layout
-from tests.bundle.recorded import calls_of
+from tests.bundle.recorded import TWO_RANKS, calls_of
 from tests.synthetic import facts_of, make_bundle, synthetic_manifest
 
 FEW, SOME, MANY = 4, 8, 16
@@ -26,15 +25,11 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("runs")
     for count in (FEW, SOME, MANY):
         for repeat in range(1, count + 1):
-            manifest = synthetic_manifest(repeat=repeat, layout=Layout(devices_per_node=2, data=2))
+            manifest = synthetic_manifest(repeat=repeat, layout=TWO_RANKS)
             noise = Random(repeat)
-            seconds = [1 + noise.gauss(0, 0.01) for _ in range(10)]
-            make_bundle(
-                root / str(count),
-                manifest,
-                lambda iteration, rank, seconds=seconds: seconds[iteration] * (1 + 1e-4 * rank),
-                facts={**facts_of(manifest), "derivation": NEWEST_DERIVATION},
-            )
+            seconds = [[1 + noise.gauss(0, 0.01) for _ in range(10)] for _ in range(2)]
+            facts = {**facts_of(manifest), "derivation": NEWEST_DERIVATION}
+            make_bundle(root / str(count), manifest, lambda at, rank, seconds=seconds: seconds[rank][at], facts=facts)
     return root
 
 

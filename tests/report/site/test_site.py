@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+import suite.bundle.cache.cores as cores
 from suite.bundle.archive.packing import Packing, pack
 from suite.bundle.store import Bundle
 from suite.spec.layout import Layout
@@ -127,6 +128,19 @@ def test_the_same_again_reads_and_writes_nothing_and_a_night_more_adds_its_own()
     for path in gone:
         shutil.rmtree(path)
     assert told("out", "--from", "runs")["pages"]["removed"] == 1 and len(list(Path("out/series").iterdir())) == 1
+
+
+def test_read_on_all_cores_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    nights(Path("runs"), [1.0] * 4)
+    broken = night(Path("runs"), 5)[0]
+    (broken / "manifest.json").write_text("{")
+    told("one", "--from", "runs")
+    shutil.rmtree("cache")
+    monkeypatch.setattr(cores, "MANY", 2)
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1})
+    found = told("two", "--from", "runs")
+    assert pages("one") == pages("two")
+    assert len(found["told"]) == 1 and "left out, damaged" in found["told"][0]
 
 
 def test_failed_runs_are_shown_and_copies_and_runs_under_way_are_left_out() -> None:
