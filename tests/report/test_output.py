@@ -1,9 +1,11 @@
-"""What `suite report` leaves behind: the same files for the same runs, whole or as they were."""
+"""What `suite report` leaves behind: the same files for the same runs, shipped ones too, whole or as they were."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +22,9 @@ from suite.spec.layout import Layout
 from tests.command import suite
 from tests.report import entries as made
 from tests.synthetic import facts_of, make_bundle, synthetic_manifest
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+RESULTS = DOCS / "results"
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -38,7 +43,7 @@ def test_the_same_entries_give_the_same_bytes_in_any_order_process_zone_and_sett
         f"write(entries.matrix(sizes=('1M',), runs=1)[::-1], Path({str(tmp_path / 'b' / 'report.md')!r}))"
     )
     settings = {"PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo", "MATPLOTLIBRC": str(tmp_path / "matplotlibrc")}
-    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, **settings})
+    subprocess.run([sys.executable, "-c", code], cwd=DOCS.parent, check=True, env={**os.environ, **settings})
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
 
@@ -137,3 +142,31 @@ def test_json_with_a_file_is_refused_before_anything_is_read(option: str) -> Non
     assert done.exit_code == 2
     assert f"leave out {option}" in done.stderr and len(done.stderr.splitlines()) == 1
     assert written() == []
+
+
+#: Of the table in README.md: the name of a folder, and what writes its report again inside of it.
+COMMANDS = dict(
+    re.findall(r"(?m)^\| \[(.+)\]\(\1/report\.md\) .* `suite (report .+)` \|$", (RESULTS / "README.md").read_text())
+)
+
+
+def test_every_shipped_report_lies_beside_its_bundles_and_has_its_command() -> None:
+    assert {path.parent for path in DOCS.rglob("report.md")} == {RESULTS / name for name in COMMANDS}
+    for name in COMMANDS:
+        assert list((RESULTS / name / "runs").glob("*/manifest.json"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_shipped_report_and_its_pictures_are_written_again_byte_for_byte(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change of what reports say writes these again too, with the commands of docs/results/README.md."""
+    monkeypatch.setenv("SUITE_CACHE", "off")
+    monkeypatch.chdir(RESULTS / name)
+    words = [str(tmp_path / word) if word == "report.md" else word for word in shlex.split(COMMANDS[name])]
+    done = suite(*words)
+    assert done.exit_code == 0, done.stderr
+    assert (tmp_path / "report.md").read_text() == Path("report.md").read_text()
+    pictures = {path.as_posix(): path.read_bytes() for path in Path().glob("report-assets/*")}
+    assert contents(tmp_path) == {"report.md": Path("report.md").read_bytes(), **pictures}
