@@ -10,7 +10,7 @@ from typing import Any
 from suite.bundle.amounts import Peaks
 from suite.bundle.derive import _run_facts
 from suite.bundle.events import Events
-from suite.bundle.overlap_model import Overlap, OverlapRole
+from suite.bundle.overlap_model import Overlap
 from suite.bundle.rates import _estimate
 from suite.bundle.record import (
     Compute,
@@ -208,33 +208,6 @@ def entry(
         measured["memory"] = measured["memory"].model_copy(update={**whole, **unknown})
     told = {"details": details, "rollout": Rollout(**{**ROLLOUT, **rollout}) if rollout else None}
     return _entry(made, {**measured, **told, "staleness": staleness, "overlap": overlap})
-
-
-def overlapped(iteration: float, ranks: int) -> Overlap:
-    """What the sides of a split run tell, one rank of which generates."""
-    peaks = {**dict.fromkeys(Peaks.model_fields), "peak_allocated_bytes": 300 << 20, "peak_resident_bytes": 600 << 20}
-
-    def side(count: int, busy: float, waiting: float, **phases: float) -> dict[str, Any]:
-        seconds = {name: share * iteration for name, share in phases.items()}
-        told = {"ranks": count, "phases": seconds, "memory": peaks}
-        return {**told, "busy_seconds": busy * iteration, "waiting_seconds": waiting * iteration}
-
-    training = side(ranks - 1, 0.8, 0.15, generate=0.15, score=0.2, train=0.6)
-    sides = {"training": training, "generation": side(1, 0.9, 0.1, generate=0.9)}
-    told = {"exposed_generate_seconds": 0.15 * iteration, "generation_busy_seconds": 0.9 * iteration}
-    return Overlap.model_validate({**told, "sides": sides})
-
-
-def steady(iteration: float, ranks: int, busy: float = 0.8) -> Overlap:
-    """What an asynchronous trainer tells, one rank of which generates: a tenth of its samples are of the newest
-    weights."""
-
-    def role(count: int, share: float) -> OverlapRole:
-        seconds = share * iteration * count
-        return OverlapRole(ranks=count, busy_seconds=seconds, busy_share=share, idle_share=1 - share)
-
-    told = {"roles": {"generation": role(1, busy), "training": role(ranks - 1, 0.9)}, "staleness": {"0": 0.1, "1": 0.9}}
-    return overlapped(iteration, ranks).model_copy(update=told)
 
 
 def failed(

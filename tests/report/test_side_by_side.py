@@ -16,7 +16,7 @@ from suite.report.text.markdown import render
 from suite.spec.base import UsageError
 from suite.spec.layout import Layout
 from tests.report import entries as made
-from tests.report.reports import PERIOD
+from tests.report.reports import PERIOD, steady
 
 TRLX = {"backend": "trlx-deepspeed", "kind": "trainer", "facts": made.TRAINER_FACTS}
 
@@ -119,7 +119,7 @@ def test_memory_is_the_same_measure_of_trainers_with_processes_of_their_own_as_o
 
 def test_memory_of_ranks_that_only_generate_is_in_that_of_the_row() -> None:
     layout = Layout(devices_per_node=2, data=1, placement="split", generation_ranks=1, staleness=1)
-    (row,) = build(trainer("openrlhf", 4.0, layout=layout, overlap=made.steady(2.0, 2), resident_bytes=1 << 20)).rows
+    (row,) = build(trainer("openrlhf", 4.0, layout=layout, overlap=steady(2.0, 2), resident_bytes=1 << 20)).rows
     assert row.occupied_bytes == 600 << 20
 
 
@@ -137,7 +137,7 @@ TRAINER: dict[str, Any] = {"backend": "openrlhf", "kind": "trainer", "ranks": 2,
 
 def ahead(count: int = 5, rate: float = 7.0, bound: int = 1, busy: float = 0.8, **more: Any) -> list[Entry]:
     layout = Layout(**SPLIT, staleness=bound)
-    told = {"overlap": made.steady(16 / rate, 2, busy), "staleness": 1, **more}
+    told = {"overlap": steady(16 / rate, 2, busy), "staleness": 1, **more}
     return made.repeats(count, rate=rate, layout=layout, **told, **TRAINER)
 
 
@@ -214,7 +214,7 @@ def test_no_share_is_shown_or_drawn_of_phases_that_others_work_beside() -> None:
 
 def test_a_curve_of_asynchronous_rows_has_no_eta_of_phases() -> None:
     three = Layout(**{**SPLIT, "devices_per_node": 3, "data": 2}, staleness=1)
-    more = made.repeats(5, rate=12.0, layout=three, overlap=made.steady(2.0, 3), **TRAINER)
+    more = made.repeats(5, rate=12.0, layout=three, overlap=steady(2.0, 3), **TRAINER)
     (curve,) = build([*ahead(), *more]).scaling.curves
     assert curve.largest.phase_eta == ()
     assert curve.largest.eta.value > 0
