@@ -60,7 +60,6 @@ def test_samples_of_other_lengths_are_never_ranked_together_even_where_the_distr
 
     def shuffled(one: Entry) -> Entry:
         drawn = one.manifest.work.lengths
-        assert drawn is not None
         lengths = SampleLengths(prompt=drawn.prompt, response=drawn.response[::-1])
         work = one.manifest.work.model_copy(update={"lengths": lengths})
         return replace(one, manifest=one.manifest.model_copy(update={"work": work, "hash": "0" * 64}))
@@ -98,7 +97,6 @@ def test_lengths_and_padding_are_shown_only_where_samples_are_uneven() -> None:
     assert len(re.findall(r"(?m)^\| R\d", text)) == 2, "one line of lengths, one of costs, none of PPO"
     found = build(on_llama(1)).rows[0].unevenness
     drawn = made.manifest(**LLAMA, work=made.grpo()).work.lengths
-    assert found is not None and drawn is not None and found.padded_share is not None
     ordered = sorted(drawn.response)
     assert found.response.mean == pytest.approx(sum(ordered) / 32)
     told = (found.response.p50, found.response.p90, found.response.p99, found.response.most)

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -285,26 +286,25 @@ def test_a_damaged_cache_costs_time_and_is_made_anew(tmp_path: Path, cache: Path
     assert file.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize(
+    "spoilt",
+    [lambda value: b"", lambda value: b"\0\0\0\2{}", lambda value: b"\0\0\0\4null", lambda value: value[:-1]],
+    ids=["nothing", "no record", "null", "cut"],
+)
 def test_what_its_check_says_is_whole_but_is_no_record_is_derived_again(
-    tmp_path: Path, cache: Path, count: Count, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, count: Count, monkeypatch: pytest.MonkeyPatch, spoilt: Callable[[bytes], bytes]
 ) -> None:
-    path = recorded(tmp_path)
-    expected = read(path)
-    put = database.Database.put
-    whole = packed(expected)
-    for wrong in (b"", b"\0\0\0\2{}", b"\0\0\0\4null", whole[:-1]):
-        with monkeypatch.context() as patched:
-            patched.setattr(
-                database.Database,
-                "put",
-                lambda self, name, value, wrong=wrong: put(self, name, wrong if name.startswith(b"record") else value),
-            )
-            for each in cache.iterdir():
-                each.unlink()
-            read(path)
-        count.since()
-        assert read(path) == expected
-        assert count.since()[0] == 1
+    path, put = recorded(tmp_path), database.Database.put
+
+    def put_spoilt(self: database.Database, name: bytes, value: bytes) -> None:
+        put(self, name, spoilt(value) if name.startswith(b"record") else value)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(database.Database, "put", put_spoilt)
+        expected = read(path)
+    count.since()
+    assert read(path) == expected
+    assert count.since()[0] == 1
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
@@ -404,7 +404,6 @@ def test_what_runs_have_in_common_is_in_memory_once(tmp_path: Path) -> None:
     assert first.manifest.workload is second.manifest.workload
     assert (first.manifest.run.repeat, second.manifest.run.repeat) == (1, 2)
     assert first.record.run.layout is second.record.run.layout is first.manifest.layout
-    assert first.record.memory and second.record.memory
     assert first.record.memory.floor is second.record.memory.floor
     facts = [one.record.environment.worker or {} for one in (first, second)]
     assert facts[0]["packages"] is facts[1]["packages"]
