@@ -212,25 +212,6 @@ def test_a_line_that_is_no_event_is_named(path, line, says):
     assert message.startswith("events/rank-0.jsonl line 1") and says in message
 
 
-def figures(*names: str) -> st.SearchStrategy[dict[str, Any]]:
-    return st.dictionaries(st.sampled_from(names), st.none() | st.just(0) | st.floats(1e-10, 1e12))
-
-
-@given(
-    noise=figures("seconds", "cpu_seconds", "thread_cpu_seconds", "cpu_wait_seconds", "cpu_mhz", "other"),
-    host=st.none() | figures("cpus", "busy_seconds", "steal_seconds", "load"),
-)
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_noise_that_is_taken_gives_a_record(tmp_path, noise, host):
-    path = tmp_path / os.urandom(8).hex()
-    make_bundle(path, synthetic_manifest(layout=TWO_RANKS, iterations=2, warmup=1))
-    (bundle,) = find_bundles([path])
-    for rank in range(2):
-        edit(bundle.path, rank, lambda events: [event.update(noise={**noise, "host": host}) for event in events])
-        edit(bundle.path, rank, lambda events: first(events, "environment")["facts"].update(derivation=3))
-    assert derive(bundle).validity is not None
-
-
 def test_a_torn_last_line_is_left_out_and_noted(path):
     file = path / "events" / "rank-0.jsonl"
     file.write_bytes(file.read_bytes() + b'{"kind": "phase", "ra\xff')

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from suite.bundle.store import Bundle
 from suite.bundle.verify import verify
@@ -250,3 +252,20 @@ def test_a_crowded_run_may_be_late_between_its_iterations_but_not_by_half(
         event.update({name: factor * event[name] for name in ("seconds", "wait_seconds") if name in event})
     bundle = Bundle(write_bundle(tmp_path, manifest, ranks, driver_events(manifest, "ok")))
     assert ("event-times" in {finding.name for finding in verify(bundle).findings}) == found
+
+
+def figures(*names: str) -> st.SearchStrategy[dict[str, Any]]:
+    return st.dictionaries(st.sampled_from(names), st.none() | st.just(0) | st.floats(1e-10, 1e12))
+
+
+@settings(max_examples=30)
+@given(
+    noise=figures("seconds", "cpu_seconds", "thread_cpu_seconds", "cpu_wait_seconds", "cpu_mhz", "other"),
+    host=st.none() | figures("cpus", "busy_seconds", "steal_seconds", "load"),
+)
+def test_any_noise_that_is_taken_gives_a_record(tmp_path_factory: Any, noise: dict, host: dict | None) -> None:
+    manifest = synthetic_manifest(layout=TWO_RANKS, iterations=2, warmup=1)
+    ranks = ranks_of(manifest, rules=3)
+    for event in of_kind([*ranks[0], *ranks[1]], "iteration"):
+        event["noise"] = {**noise, "host": host}
+    assert recorded(tmp_path_factory.mktemp("any"), manifest, ranks).validity is not None

@@ -78,6 +78,31 @@ class TestFigures:
         assert told["network adapters"] == ("8 x 400 Gb/s InfiniBand",)
 
 
+SLOW = {"ranks": 2, "rates": {"within_node": 100e9}}
+CAUSES: dict[str, tuple[dict[str, Any], str | None]] = {
+    "few adapters": ({"adapters": (HDR,), "rates": {"across_nodes": 5e9}}, None),
+    "few and slow": (
+        {"adapters": (HDR,), "rates": {"across_nodes": 1e9}},
+        "16 % of the 6.25 GB/s of a device's share of its node's adapters; 1 adapter",
+    ),
+    "no adapter": (
+        {"adapters": (), "rates": {"across_nodes": 1e9}},
+        "the ranks see no active InfiniBand or RoCE adapter, so messages go over TCP",
+    ),
+    "links down": (
+        {"rates": {"within_node": 200e9}, "gpus": [gpu(active=9, to_ranks=9)] * 8},
+        "44 % of the 450 GB/s of the links, one direction; 9 of 18 NVLinks of a device are up",
+    ),
+    "links off": (
+        {"rates": {"within_node": 200e9}, "variables": {"NCCL_P2P_DISABLE": "1"}},
+        "NCCL_P2P_DISABLE is set",
+    ),
+    "slow links": (SLOW, "the network within a node is slow"),
+    "links to others": ({**SLOW, "gpus": [gpu(to_ranks=4)] * 2}, None),
+    "links unknown": ({**SLOW, "gpus": []}, None),
+}
+
+
 class TestSlowNetworks:
     def test_a_good_network_is_not_mentioned(self) -> None:
         assert caveats(run()) == ()
@@ -89,35 +114,7 @@ class TestSlowNetworks:
             f"50.0 GB/s of a device in its maker's own systems; 8 adapters of the first node are active: {LOGS}"
         )
 
-    @pytest.mark.parametrize(
-        ("asked", "told"),
-        [
-            ({"adapters": (HDR,), "rates": {"across_nodes": 5e9}}, None),
-            (
-                {"adapters": (HDR,), "rates": {"across_nodes": 1e9}},
-                "16 % of the 6.25 GB/s of a device's share of its node's adapters; 1 adapter",
-            ),
-            (
-                {"adapters": (), "rates": {"across_nodes": 1e9}},
-                "the ranks see no active InfiniBand or RoCE adapter, so messages go over TCP",
-            ),
-            (
-                {"rates": {"within_node": 200e9}, "gpus": [gpu(active=9, to_ranks=9)] * 8},
-                "44 % of the 450 GB/s of the links, one direction; 9 of 18 NVLinks of a device are up",
-            ),
-            (
-                {"rates": {"within_node": 200e9}, "variables": {"NCCL_P2P_DISABLE": "1"}},
-                "NCCL_P2P_DISABLE is set",
-            ),
-            ({"ranks": 2, "rates": {"within_node": 100e9}}, "the network within a node is slow"),
-            ({"ranks": 2, "rates": {"within_node": 100e9}, "gpus": [gpu(to_ranks=4)] * 2}, None),
-            ({"ranks": 2, "rates": {"within_node": 100e9}, "gpus": []}, None),
-        ],
-        ids=[
-            *("few adapters", "few and slow", "no adapter", "links down", "links off"),
-            *("slow links", "links to others", "links unknown"),
-        ],
-    )
+    @pytest.mark.parametrize(("asked", "told"), CAUSES.values(), ids=CAUSES)
     def test_a_slow_network_is_told_with_its_cause_and_not_for_what_the_run_could_not_use(
         self, asked: dict[str, Any], told: str | None
     ) -> None:
