@@ -109,6 +109,20 @@ def test_other_work_other_layouts_and_other_machines_are_other_series() -> None:
     assert len(works) == 4, "of equal work are the other layout, the other backend and the other machine"
 
 
+def test_a_night_more_is_read_alone_and_pages_of_what_is_gone_are_removed() -> None:
+    nights(Path("runs"), [1.0] * 3, repeats=1)
+    gone = nights(Path("runs"), [0.5] * 3, repeats=1, backend="megatron")
+    assert told("out", "--from", "runs")["pages"] == {"written": 5, "kept": 0, "removed": 0}
+    night(Path("runs"), 3, repeats=1)
+    more = told("out")
+    assert (more["runs_read"], more["runs"], more["pages"]["kept"]) == (1, 7, 2), (
+        "the page of the other series and the feed"
+    )
+    for path in gone:
+        shutil.rmtree(path)
+    assert told("out")["pages"]["removed"] == 1 and len(list(Path("out/series").iterdir())) == 1
+
+
 def test_read_on_all_cores_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     nights(Path("runs"), [1.0] * 4)
     broken = night(Path("runs"), 5)[0]
