@@ -232,6 +232,18 @@ class TestLacking:
         assert lacks(result) == [("copies", None)] and "2 runs with the seconds of another" in result.rows[0].reason
         assert {phase.verdict for phase in result.rows[0].phases} == {None}
 
+    def test_runs_of_equal_length_prove_nothing(self) -> None:
+        def exact(rate: float, first: int) -> list[Entry]:
+            """Runs of three iterations in another order each."""
+            orders = [(1.0, 1.0, *(factor * 8 / rate for factor in one)) for one in ((0.5, 1, 1.5), (1, 0.5, 1.5))]
+            return [
+                made.recorded(one, iterations=one.record.iterations.model_copy(update={"seconds": seconds}))
+                for one, seconds in zip(side(2, first, iterations=3), orders, strict=True)
+            ]
+
+        row = compared(exact(20, 1), exact(19, 11))
+        assert row.verdict == "not distinguishable" and "no spread" in row.reason
+
 
 class TestGate:
     @staticmethod
