@@ -103,6 +103,11 @@ class TestEveryFigureIsThatOfTheMarkdown:
         etas = [point["eta"][3] for curve in report["curves"] for point in curve["points"]]
         assert not [one for one in (*ratios, *etas) if one not in text]
 
+    def test_suspect_rows_are_told_as_the_markdown_tells_them(self) -> None:
+        model, page = page_text(troubled())
+        doubts = {row["name"] for row in page.data("report")["rows"] if "unsteady" in row["doubts"]}
+        assert doubts == {row.name for row in model.rows if row.unsteady_runs} != set()
+
 
 class TestNothingOfARunIsRun:
     def test_hostile_strings_make_no_element_and_no_handler(self) -> None:

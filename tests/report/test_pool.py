@@ -107,6 +107,16 @@ class TestMemory:
         assert memory.run_peak_bytes == pooled_mean(peaks, [1, 1, 1])
         assert (memory.peak_is, memory.floor_phase) == ("resident", "train")
 
+    def test_on_a_gpu_the_peak_is_what_the_allocator_reserved(self) -> None:
+        first, second = made.repeats(2, device="cuda", size="1.3B")
+        memory = row_of(first, second).memory
+        assert memory.peak_is == "reserved"
+        assert memory.allocated_bytes < memory.peak_bytes < memory.device_bytes
+        memory = row_of(first, remembered(second, peak_device_bytes=None)).memory
+        assert memory.device_bytes is None and memory.allocated_bytes is not None, "what one run does not know"
+        memory = row_of(made.entry()).memory
+        assert (memory.allocated_bytes, memory.device_bytes) == (None, None)
+
     def test_each_phase_has_the_peaks_of_its_runs_against_its_own_floor(self) -> None:
         entries = [made.entry(repeat=one, device="cuda", peak_factor=factor) for one, factor in ((1, 2.0), (2, 2.2))]
         peaks = [one.record.memory.by_phase["train"].peak_allocated_bytes for one in entries]

@@ -123,6 +123,14 @@ def test_memory_of_ranks_that_only_generate_is_in_that_of_the_row() -> None:
     assert row.occupied_bytes == 600 << 20
 
 
+def test_each_difference_in_work_is_told_once_with_its_rows() -> None:
+    entries = [*made.repeats(2, **TRLX), *made.repeats(2, **TRLX, ranks=2), *made.repeats(2)]
+    told = build(entries).work_differences
+    assert [(one.backend, one.text, len(one.rows)) for one in told] == [
+        ("trlx-deepspeed", text, 2) for text in made.TRAINER_FACTS["work_differences"]
+    ]
+
+
 def test_parts_are_weighted_means_of_runs_that_all_tell_them() -> None:
     told = [made.entry(repeat=repeat, details={"train/forward": float(repeat)}, **TRLX) for repeat in (1, 2)]
     (row,) = build(told).rows

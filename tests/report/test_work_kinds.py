@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from suite.report.compare import compare_entries
 from suite.report.facts.entry import Entry
 from suite.report.facts.kind import FAMILIES
 from suite.report.facts.model import build
@@ -103,6 +104,17 @@ def test_lengths_and_padding_are_shown_only_where_samples_are_uneven() -> None:
     assert told == tuple(ordered[index] for index in (15, 28, 31, 31))
 
 
+def test_what_the_longest_sample_costs_is_a_mean_over_runs_that_all_tell() -> None:
+    runs = [
+        *on_llama(1, rollout={"idle_slot_seconds": 0.2, "idle_slot_share": 0.5}, spread=0),
+        made.entry(**LLAMA, work=made.grpo(), repeat=2, rollout={"idle_slot_seconds": 0.4}, spread=0),
+    ]
+    found = build(runs).rows[0].unevenness
+    assert found is not None
+    assert found.idle_slot_seconds == pytest.approx(0.3) and found.idle_slot_share is None
+    assert re.search(r"\| +0.300 \| +19 \|", section(render(build(runs), {}), "Lengths and padding")), "of 1.6 s"
+
+
 def test_generation_is_shown_only_where_an_engine_or_ranks_of_their_own_generate() -> None:
     heading = "Generation and weight sync"
     assert f"## {heading}" not in render(build(on_llama(1, rollout=made.MISMATCH)), {})
@@ -135,3 +147,21 @@ def test_the_headline_has_a_table_for_each_kind_of_work(width: int | None, colum
     ppo, grpo = "\n".join(lines).split("GRPO in groups of 4 on Llama")
     assert ppo.startswith("PPO on GPT-2:") and "llama" not in ppo
     assert grpo.count("1M-llama") == 5
+
+
+def test_compare_names_rows_that_look_alike_and_did_other_work() -> None:
+    before = [*made.repeats(2), *made.repeats(2, size="3M"), *made.repeats(2, size="8M")]
+    after = [
+        *made.repeats(2, first=11),
+        *made.repeats(2, size="3M", work=made.workload(algorithm="grpo", group=4)),
+        *made.repeats(2, size="8M", work=made.workload(rollouts=16)),
+        *made.repeats(2, size="25M"),
+    ]
+    found = compare_entries(before, after)
+    assert [row.size for row in found.rows] == ["1M"]
+    assert found.other_work == (
+        "deepspeed 3M zero2 on 1 rank: PPO on GPT-2 / GRPO in groups of 4 on GPT-2",
+        "deepspeed 8M zero2 on 1 rank: 8 samples / 16 samples",
+    )
+    assert "other work: PPO on GPT-2 / GRPO in groups of 4 on GPT-2" in {one.detail for one in found.unjudged}
+    assert "deepspeed 25M zero2 on 1 rank" in found.only_after
