@@ -121,6 +121,11 @@ class TestPhases:
 
 
 class TestSurroundings:
+    def test_equal_ones_are_said_to_be_equal(self) -> None:
+        around = compare_entries(side(3), side(3, 11)).surroundings
+        assert around.equal and around.label == "like with like" and not around.differences
+        assert {"CPU", "torch", "kernel", "host memory"} <= set(around.alike)
+
     @pytest.mark.parametrize(
         ("facts", "label", "names"),
         [
@@ -292,6 +297,12 @@ class TestGate:
         result = compare_entries([*side(3), *side(3, size="3M")], after)
         assert self.at(0.5, result)[1] is False
         assert self.at(0.5, result, allow_missing=True)[1] is True
+
+    def test_a_single_run_never_misses_a_gate_for_sure(self) -> None:
+        result = compare_entries(side(1), side(1, 11, rate=5))
+        assert self.at(0.95, result) == (["undecided"], False)
+        assert self.at(0.95, result, allow_missing=True) == (["undecided"], True)
+        assert self.at(0.95, result, allow_missing=True, strict=True) == (["undecided"], False)
 
     @pytest.mark.parametrize("gate", [0.0, -1.0, math.inf, math.nan])
     def test_a_gate_is_a_share(self, gate: float) -> None:

@@ -48,6 +48,15 @@ def test_rows_of_each_kind_are_ranked_in_a_table_of_their_own_under_a_line_of_th
     assert [line.split("|")[3].strip() for line in ppo.splitlines() if line.endswith("| faster  |")] == ["R2", "R4"]
 
 
+def test_a_report_of_one_kind_says_nothing_of_kinds_in_its_ranking() -> None:
+    text = render(build([*on_llama(), *on_llama(backend="megatron", rate=30)]), {})
+    assert "GRPO in groups" not in section(text, "Ranking")
+    assert text.startswith("# GRPO throughput, scaling and memory\n")
+    assert "algorithm GRPO, model Llama" in section(text, "Throughput")
+    old = render(build(made.matrix(runs=1)), {})
+    assert "algorithm" not in old and "GPT-2" not in old and "families" not in old
+
+
 def test_the_summary_names_algorithms_families_and_the_kind_of_each_comparison() -> None:
     measured, faster, _ = sentences(build(families()))
     assert measured.startswith("PPO and GRPO iterations of workloads ")
@@ -91,6 +100,19 @@ def test_rows_that_differ_in_their_draw_alone_say_so() -> None:
     assert len(set(variants)) == 2
 
 
+def test_the_work_is_told_with_its_reference() -> None:
+    work = made.grpo(algorithm="grpo:kl_coefficient=0.001", name="kl")
+    text = section(render(build([*on_llama(1), *on_llama(1, work=work)]), {}), "Work")
+    assert re.search(r"- reasoning: GRPO \(kl coefficient 0, .*no reference, pseudo-reward by sample", text)
+    assert re.search(r"- kl: GRPO \(kl coefficient 0.001, .*full reference", text)
+
+
+def test_a_list_of_lengths_is_not_written_out() -> None:
+    listed = made.grpo(lengths={"kind": "list", "listed": list(range(1, 101))})
+    text = render(build(on_llama(1, work=listed)), {})
+    assert "list of 100, longest 100" in text and "98" not in section(text, "Work")
+
+
 def test_lengths_and_padding_are_shown_only_where_samples_are_uneven() -> None:
     even = made.grpo(lengths=None, new_tokens=16)
     assert "## Lengths and padding" not in render(build([*made.repeats(1), *on_llama(1, work=even)]), {})
@@ -123,6 +145,15 @@ def test_generation_is_shown_only_where_an_engine_or_ranks_of_their_own_generate
     assert re.search(r"\| awake +\|( +0\.0\d+ \|){3}", text) and "asleep" not in text and "Staleness" not in text
     silent = section(render(build(on_llama(1, layout=VLLM)), {}), heading)
     assert "vllm" in silent and "Log-probs" not in silent
+
+
+def test_the_memory_of_an_engine_is_shown_by_phase_although_sync_has_no_floor() -> None:
+    (row,) = build(on_llama(2, layout=VLLM)).rows
+    assert row.memory is not None
+    by_phase = {one.name: one for one in row.memory.by_phase}
+    assert list(by_phase) == ["sync", "generate", "train"]
+    assert (by_phase["sync"].floor_bytes, by_phase["sync"].efficiency) == (None, None)
+    assert by_phase["sync"].peak_bytes == by_phase["generate"].peak_bytes < by_phase["train"].peak_bytes
 
 
 def test_samples_of_older_weights_are_marked_in_the_ranking() -> None:
