@@ -98,6 +98,19 @@ def test_the_second_sentence_names_the_faster_as_far_as_its_runs_prove_it(
     assert said in second and unsaid not in second
 
 
+def test_the_faster_trainer_is_not_said_to_be_faster_than_an_engine() -> None:
+    trainers = [
+        *made.repeats(3, rate=9, backend="trlx-ddp", kind="trainer"),
+        *made.repeats(3, rate=6, backend="trlx-deepspeed", kind="trainer"),
+    ]
+    first, second, _ = summary(made.repeats(3, rate=20) + trainers)
+    assert "deepspeed (engine), trlx-ddp (trainer) and trlx-deepspeed (trainer)" in first
+    assert second.startswith("On 1 rank (trainer backends) trlx-ddp is faster at 1M")
+    assert "not ranked with 1 configuration of another kind" in second
+    assert "could not be ranked" not in second
+    assert "(trainer backends)" not in summary(trainers)[1]
+
+
 def test_scaling_memory_and_failures_are_in_the_third() -> None:
     weak = made.repeats(3, rate=10, spread=0.001) + made.repeats(3, rate=16, spread=0.001, ranks=2)
     _, _, third = summary([*weak, made.failed(size="25M"), made.failed("hang", size="25M", repeat=2)])
