@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -121,6 +122,25 @@ def test_memory_of_ranks_that_only_generate_is_in_that_of_the_row() -> None:
     layout = Layout(devices_per_node=2, data=1, placement="split", generation_ranks=1, staleness=1)
     (row,) = build(trainer("openrlhf", 4.0, layout=layout, overlap=steady(2.0, 2), resident_bytes=1 << 20)).rows
     assert row.occupied_bytes == 600 << 20
+
+
+def test_many_backends_stand_in_tables_that_fit_a_page_and_none_is_called_faster() -> None:
+    rows = [
+        made.repeats(3, rate=14, shares=SCORE, **GRPO),
+        made.repeats(3, rate=17, shares=SCORE, backend="megatron", **GRPO),
+        trainer("trl-grpo", 12, layout=VLLM, shares={"sync": 0.05, **NO_SCORE}),
+        trainer("trl-rloo", 8),
+        trainer("verl", 6, layout=VLLM, facts=made.TRAINER_FACTS),
+        trainer("openrlhf", 5, counts={"optimizer_steps": 2}),
+    ]
+    text = render(build([one for each in rows for one in each]), {})
+    section = text.split("### Trainers and engines side by side\n", 1)[1].split("\n## ", 1)[0]
+    tables = [line for line in section.splitlines() if line.startswith("|")]
+    assert len(tables) == 2 * (2 + 6) and max(map(len, tables)) <= 120
+    assert not re.search(r"faster(?! engine)", section.replace("no row of it is called faster", ""))
+    assert "- verl (R6):\n  - responses are decoded and tokenised again\n  - gradients are not clipped" in section
+    assert "No such differences are told by openrlhf, trl-grpo and trl-rloo." in section
+    assert "responses are decoded" not in text.split("## Work\n", 1)[1]
 
 
 def test_each_difference_in_work_is_told_once_with_its_rows() -> None:
