@@ -70,13 +70,6 @@ class TestTogether:
         assert false <= 31
         assert alone > 0.28 * trials
 
-    def test_rows_that_all_lost_help_each_other(self) -> None:
-        source = random.Random(22)
-        sides = [(noisy(source, 5, 1.0, 0.03), noisy(source, 5, 0.95, 0.03)) for _ in range(16)]
-        judged = judge_together(sides, [None] * 16, [""] * 16)
-        assert sum(judged.family.positive) > 2 * sum(one.probability <= 0.05 / 16 for one in judged.each) > 0
-        assert {judged.verdict(place) for place in range(16)} <= {"slower", "not distinguishable"}
-
     def test_an_interval_leaves_1_out_exactly_where_there_is_a_verdict(self) -> None:
         source = random.Random(23)
         before = [one for size in SIZES for one in side(4, size=size, spread=0.02)]
@@ -231,12 +224,6 @@ class TestLacking:
         result = compare_entries(side(3), [*side(3, 11), made.failed(repeat=20)])
         assert len(result.rows) == 1 and lacks(result) == [("failed", "after")]
         assert result.unjudged[0].detail == "1 of 4 runs: oom_device"
-
-    def test_one_run_a_side_proves_nothing(self) -> None:
-        result = compare_entries(side(3), side(1, 11, rate=10))
-        assert lacks(result) == [("one run", "after")]
-        (row,) = result.rows
-        assert (row.verdict, row.low, row.probability) == ("not distinguishable", None, None)
 
     def test_runs_that_doubt_themselves_are_told_with_their_reasons(self) -> None:
         doubts = Validity.model_validate({"status": "suspect", "reasons": ("load 12 on 2 CPUs",)})
