@@ -106,12 +106,6 @@ def test_a_run_of_an_archive_is_asked_about_by_its_name(place: Path) -> None:
     assert code == 2 and f"name the one to run again: results.suite.zip:{ROW}-r1" in err
 
 
-def test_a_single_bundle_is_packed_by_its_run(place: Path) -> None:
-    assert called("pack", f"runs/{ROW}-r3", "-o", "one.suite.zip")[0] == 0
-    code, out, _ = called("verify", "one.suite.zip")
-    assert code == 0 and "1 bundle: 1 equal" in out
-
-
 def test_unpacked_it_is_the_folder(place: Path) -> None:
     code, out, _ = called("unpack", "results.suite.zip")
     assert code == 0 and "unpacked to results; its results are results/runs" in out

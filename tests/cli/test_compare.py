@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -80,19 +79,6 @@ def test_a_gate_fails_on_damaged_and_changed_bundles(tmp_path: Path) -> None:
     assert sorted(one["lack"] for one in told["unjudged"]) == ["altered", "damaged"]
     assert all(one["side"] == "after" and one["name"].startswith(str(after)) for one in told["unjudged"])
     assert compare(before, after, "--gate", "0.9", "--allow-missing")[0] == 0
-
-
-def test_a_folder_of_copies_proves_nothing(tmp_path: Path) -> None:
-    before = add_runs(tmp_path / "before", 3, 1.0)
-    shutil.copytree(before, tmp_path / "after")
-    code, out, _ = compare(before, tmp_path / "after", "--gate", "0.95")
-    assert code == 3 and "equal within" not in out.split("where the time went")[0].split("\n")[1]
-    assert "3 runs on both sides: equal seconds to the last digit" in out
-    one = next(path for path in sorted((tmp_path / "after").iterdir()))
-    for name in ("a", "b"):
-        shutil.copytree(one, tmp_path / "twins" / name)
-    code, out, _ = compare(before, tmp_path / "twins", "--gate", "0.5")
-    assert code == 3 and "too few runs" in out and "copies and prove nothing" in out
 
 
 def test_undecided_rows_fail_a_strict_gate(tmp_path: Path) -> None:

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from suite.backends.registry import backends
 from suite.cli.app import app
 from suite.launch.cluster.submission import submission_path
-from suite.spec.catalogue import devices, ladders, sizes, workloads
+from suite.spec.catalogue import devices, ladders, sizes
 from suite.spec.presets import presets
 
 
@@ -28,16 +27,11 @@ def offered(line: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ("line", "names"),
     [
         ("suite run --size ", list(sizes())),
-        ("suite submit slurm --size ", list(sizes())),
-        ("suite run --ladder ", list(ladders())),
         ("suite sizes --ladder ", list(ladders())),
         ("suite run --backend meg", ["megatron"]),
-        ("suite plan --backend ", list(backends())),
-        ("suite run --workload ", list(workloads())),
         ("suite run --preset ", list(presets())),
         ("suite plan --device ", list(devices())),
         ("suite run --device c", ["cpu", "cuda"]),
-        ("suite plan --size 66", [name for name in sizes() if name.startswith("66")]),
         ("suite re", ["report", "rerun", "render"]),
         ("suite images lo", ["lock"]),
     ],

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +11,6 @@ from suite.launch.docker.settings import DockerSettings
 from suite.launch.local import LocalLauncher
 from suite.spec.base import UsageError
 from suite.spec.typed import size
-from tests.command import suite
 
 
 def test_what_is_typed_becomes_the_containers_settings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,8 +59,3 @@ def test_any_text_is_a_size_or_a_clear_error(text: str) -> None:
         assert size(text) >= 0
     except UsageError as error:
         assert "is no size" in str(error)
-
-
-def test_results_of_the_dry_run_need_no_folder(tmp_path: Path) -> None:
-    done = suite("run", "--device", "cpu", "--size", "1M", "--dry-run", "--runs", tmp_path / "none")
-    assert done.exit_code == 0 and not (tmp_path / "none").exists()

@@ -73,9 +73,8 @@ def test_a_dry_run_for_pods_names_their_objects(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        *((("--nodes", text), "--nodes is a number from 1 on") for text in ("0", "two", "1,", "", "9" * 9)),
+        *((("--nodes", text), "--nodes is a number from 1 on") for text in ("0", "two", "1,")),
         (("--cpu-bind", "cores"), "torchrun starts the ranks of a node"),
-        (("--cpu-bind", "cores", "--hint", "nomultithread", "--starter", "srun"), "exclude each other"),
         (("--cpus-per-task", "4", "--cpus-per-node", "8"), "say the same"),
     ],
 )

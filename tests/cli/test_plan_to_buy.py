@@ -38,8 +38,6 @@ def asked_of_the_planner(**wished):
     ("words", "wished", "rate"),
     [
         (("--target", "20 samples/s"), {"target": "20 samples/s"}, 20.0),
-        (("--target", "20000 tokens/s"), {"target": "20000 tokens/s"}, 20_000 / 512),
-        (("--target", "60 s/iteration"), {"target": "60 s/iteration"}, SAMPLES / 60),
         (
             ("--deadline", "2d", "--iterations", "4000"),
             {"deadline": "2d", "iterations": 4000},
@@ -51,7 +49,7 @@ def asked_of_the_planner(**wished):
             20.0,
         ),
     ],
-    ids=["samples", "tokens", "seconds", "deadline", "cheapest"],
+    ids=["samples", "deadline", "cheapest"],
 )
 def test_the_words_a_buyer_reads_are_those_of_the_planners_own_answer(words, wished, rate):
     _, found = asked_of_the_planner(**wished)

@@ -34,17 +34,11 @@ def halve(path: Path) -> None:
     change(path, edit)
 
 
-def test_few_bundles_are_told_one_by_one_with_a_summary_and_a_digest(runs: Path) -> None:
-    code, out, _ = called("verify", str(runs))
-    *lines, summary, digest = out.splitlines()
-    assert code == 0 and lines == [f"{runs}/{ROW}-r{repeat}: equal" for repeat in (1, 2, 3)]
-    assert summary == "3 bundles: 3 equal" and digest.startswith("digest: ") and len(digest) == 8 + 64
-
-
 def test_a_finding_is_named_and_ends_in_3(runs: Path) -> None:
     halve(runs / f"{ROW}-r2")
     code, out, _ = called("verify", str(runs))
     assert code == 3
+    assert out.startswith(f"{runs}/{ROW}-r1: equal\n")
     assert f"{runs}/{ROW}-r2: inconsistent\n    event-times: " in out
     assert "3 bundles: 2 equal, 1 inconsistent; findings: 1 event-times, 1 phase-times" in out
     code, out, _ = called("verify", str(runs), "--json")

@@ -90,9 +90,7 @@ def test_equal_work_counts_algorithm_group_lengths_and_their_seed() -> None:
 def test_lengths_are_the_samples_own_on_every_layout() -> None:
     size, made = find_size("1M"), workload(lengths=UNEVEN, prompt_lengths=UNEVEN, algorithm="grpo", scaling="strong")
     made = made.changed({"rollouts": 16})
-    works = [
-        resolve_work(size, made, Layout(devices_per_node=ranks, data=ranks), seed=5) for ranks in (1, 2, 4)
-    ]  # each replica has another share of the same samples
+    works = [resolve_work(size, made, Layout(devices_per_node=ranks, data=ranks), seed=5) for ranks in (1, 2, 4)]
     assert len({work.lengths for work in works}) == 1
     assert works[0].lengths is not None
     prompts = works[0].lengths.prompt

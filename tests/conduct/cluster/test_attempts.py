@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import signal
 import subprocess
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from suite.bundle.store import ATTIC, Bundle
 from suite.conduct.cluster.hand_over import documents_to_do, hand_over, write_documents
 from suite.conduct.cluster.standing import collect_run, standing
 from suite.conduct.cluster.to_do import ToDo, to_do
-from suite.conduct.cluster.turn import turn
 from suite.launch.cluster.launcher import Document, NodeSetup
 from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.cluster.submission import FOLDER, read_submission, submission_path
@@ -254,21 +252,3 @@ def test_what_another_driver_has_submitted_is_not_rendered_over(slurm: StandIn, 
     with pytest.raises(UsageError, match="another driver has begun it meanwhile"):
         write_documents(made, [document], tmp_path / "scripts", runs)
     assert read_submission(path).scheduler["job"] == "70" and not (tmp_path / "scripts").exists()
-
-
-def test_only_one_has_its_turn_and_its_folder_goes_when_nothing_is_in_it(runs: Path) -> None:
-    inside: list[int] = []
-
-    def take(number: int) -> None:
-        for _ in range(20):
-            with turn(runs):
-                inside.append(number)
-                assert len(inside) == 1
-                inside.remove(number)
-
-    threads = [threading.Thread(target=take, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert inside == [] and not runs.exists()

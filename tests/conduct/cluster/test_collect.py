@@ -84,11 +84,6 @@ def test_logs_are_kept_under_the_names_of_their_streams(tmp_path: Path, manifest
     }
 
 
-def test_a_node_whose_output_is_lost_makes_a_failed_run_and_not_an_error(tmp_path: Path, manifest: Manifest) -> None:
-    record = collected(tmp_path, manifest, gathered(manifest, node_1=[b"nothing\n"]))
-    assert record.status == "failed"
-
-
 def test_a_scheduler_that_has_forgotten_leaves_the_times_to_the_output(tmp_path: Path, manifest: Manifest) -> None:
     own = [
         b'::suite:: {"kind":"batch","time":100}\n',

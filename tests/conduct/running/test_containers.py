@@ -49,6 +49,7 @@ def test_every_size_is_measured_in_the_image_that_the_record_names(runs: Path, e
     measured = {(record.run.backend, record.run.size, record.run.ranks) for record in inside}
     alone = {(backend, size, 1) for backend in ("deepspeed", "megatron") for size in SIZES}
     assert measured == alone | {("deepspeed", "8M", 2), ("megatron", "8M", 2)}
+    assert {verify(bundle).status for bundle in find_bundles([runs])} == {"equal"}
     for record in inside:
         assert record.status == "ok", record.failure
         assert record.environment.driver["image"]["id"] == engines_image.id
@@ -56,25 +57,18 @@ def test_every_size_is_measured_in_the_image_that_the_record_names(runs: Path, e
         assert record.environment.worker["cpu"]["threads"] is not None
 
 
-def test_every_bundle_is_derived_again_alike(runs: Path) -> None:
-    assert {verify(bundle).status for bundle in find_bundles([runs])} == {"equal"}
-
-
 def test_the_same_work_inside_and_outside_stands_in_rows_of_its_own(
     runs: Path, tmp_path: Path, runtime: Runtime
 ) -> None:
     """Equal manifests, so equal work, and yet not repeats of each other: the place is another."""
-    work = {(record.run.launcher, record.run.backend): record.run for record in records_of_size(runs, "1M")}
-    assert work["docker", "megatron"].work_hash == work["local", "megatron"].work_hash
+    found = [bundle.record().run for bundle in find_bundles([runs])]
+    same = [run for run in found if (run.size, run.backend) == ("1M", "megatron")]
+    assert {run.launcher for run in same} == {"docker", "local"} and len({run.work_hash for run in same}) == 1
     report = tmp_path / "report.md"
     suite(runtime, "report", str(runs), "-o", str(report))
     rows = [line for line in report.read_text().splitlines() if line.startswith("| 1M ") or "megatron" in line]
     assert sum("megatron" in row and "dist-opt" in row for row in rows) >= 4
     assert "docker" in report.read_text() and "local" in report.read_text()
-
-
-def records_of_size(runs: Path, size: str):
-    return [record for bundle in find_bundles([runs]) if (record := bundle.record()).run.size == size]
 
 
 def test_runs_beside_each_other_have_cores_of_their_own_and_say_so(

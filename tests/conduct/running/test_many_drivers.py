@@ -37,8 +37,7 @@ def plan() -> Plan:
     return make_plan(request(ranks=(1,), repeats=4), STACKS)
 
 
-@pytest.mark.parametrize("attempt", range(2))
-def test_eight_drivers_on_a_folder_of_interrupted_runs_all_end_well(tmp_path: Path, plan: Plan, attempt: int) -> None:
+def test_eight_drivers_on_a_folder_of_interrupted_runs_all_end_well(tmp_path: Path, plan: Plan) -> None:
     for manifest in plan.manifests:
         Bundle.create(tmp_path, manifest)  # as a driver leaves it that dies at once
     forked = multiprocessing.get_context("fork")
