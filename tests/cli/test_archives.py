@@ -10,10 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.bundle.archive.opening import bundle_place, opened
 from suite.bundle.archive.packing import Packing, pack
-from suite.bundle.store import Bundle
-from suite.report.reading import read_entries
 from tests.bundle.tampering import copied, shipped
 from tests.command import suite
 
@@ -87,16 +84,6 @@ def test_what_was_derived_from_an_archive_is_kept(place: Path, monkeypatch: pyte
 
     monkeypatch.setattr("suite.bundle.cache.records.examined", never)
     assert called("report", "results.suite.zip", "--json") == first
-
-
-def test_bundles_of_an_archive_that_is_held_open_are_found_by_the_names_that_are_shown(place: Path) -> None:
-    path = Path("results.suite.zip")
-    with opened([path]):
-        for entry in read_entries([path]).entries:
-            assert entry.path.startswith("results.suite.zip:")
-            assert Bundle(bundle_place(entry.path)).events(entry.manifest).ranks
-        assert len(list(Path("temporary").iterdir())) == 1, "it is unpacked once"
-    assert bundle_place("results.suite.zip:a") == Path("results.suite.zip:a") and not list(Path("temporary").iterdir())
 
 
 def test_a_run_of_an_archive_is_asked_about_by_its_name(place: Path) -> None:

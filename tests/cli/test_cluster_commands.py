@@ -9,11 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.bundle.derive import derive
-from suite.bundle.store import Bundle
-from suite.launch.cluster.submission import read_submission, submission_path
 from tests.command import suite
-from tests.synthetic import driver_events, rank_events, write_bundle
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ("--backend", "deepspeed", "--size", "1M", "--device", "cpu", "--gpus-per-node", "2", "--repeats", "1")
@@ -23,7 +19,8 @@ BIG = ("--backend", "megatron", "--size", "66B", "--nodes", "4", "--image", ENGI
 
 
 @pytest.fixture(autouse=True)
-def _without_slurm(script: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_slurm(script: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SLURM_CONF", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
 
@@ -87,20 +84,6 @@ def test_scripts_in_a_folder_come_with_what_collects_their_runs(tmp_path: Path) 
     assert [entry.name for entry in (runs / ".submitted").iterdir()] == [f"{path.stem}.json"]
 
 
-def test_what_the_results_folder_holds_is_not_submitted_again(tmp_path: Path) -> None:
-    printed = json.loads(suite("render", "slurm", *SMALL, "--json", "--runs", str(tmp_path / "runs")).stdout)
-    (run_id,) = printed["scripts"][0]["runs"]
-    suite("render", "slurm", *SMALL, "--runs", str(tmp_path / "runs"), "-o", str(tmp_path / "scripts"))
-    manifest = read_submission(submission_path(tmp_path / "runs", run_id)).manifest
-    events = {rank: rank_events(manifest, rank, lambda iteration, rank: 1.0) for rank in range(2)}
-    bundle = Bundle(write_bundle(tmp_path / "runs", manifest, events, driver_events(manifest, "ok")))
-    bundle.write_record(derive(bundle))
-    done = suite("submit", "slurm", *SMALL, "--runs", str(tmp_path / "runs"))
-    assert done.exit_code == 0, done.stderr
-    assert f"done, so not submitted: {run_id}" in done.stdout
-    assert "collected" in suite("status", "--runs", str(tmp_path / "runs")).stdout
-
-
 def test_a_folder_from_which_nothing_was_submitted_says_so(tmp_path: Path) -> None:
     for command, words in (("status", "nothing was submitted"), ("collect", "nothing to collect")):
         done = suite(command, "--runs", str(tmp_path))
@@ -148,9 +131,87 @@ def test_a_row_that_will_not_fit_is_refused_and_forced(command: tuple[str, ...],
     assert not (tmp_path / "runs").exists()
 
 
-def test_nodes_whose_gpu_nobody_named_are_not_checked_and_it_is_said(tmp_path: Path) -> None:
-    done = suite("render", "slurm", *LARGEST, "--image", IMAGES["slurm"], "--runs", str(tmp_path / "runs"))
-    assert done.exit_code == 0
-    assert "not checked: memory, time and cost of these runs, because the GPU is not known; --gpu names it" in (
-        done.stderr
+@pytest.mark.parametrize("nodes", [("--nodes", "1", "--nodes", "2", "--nodes", "4"), ("--nodes", "1,2,4")])
+def test_a_list_of_nodes_is_a_run_of_each(nodes: tuple[str, ...]) -> None:
+    done = suite("render", "slurm", *SMALL, *nodes, "--json")
+    assert done.exit_code == 0, done.output
+    scripts = json.loads(done.stdout)["scripts"]
+    for script, count in zip(scripts, (1, 2, 4), strict=True):
+        assert script["text"].count(f"#SBATCH --nodes={count}\n") == 1
+    assert [script["runs"][0].split("-n")[1].split("-")[0] for script in scripts] == ["2", "4", "8"]
+
+
+def test_one_number_of_nodes_is_the_plan_that_it_always_was() -> None:
+    once, twice = (
+        json.loads(suite("render", "slurm", *SMALL, "--nodes", text, "--json").stdout) for text in ("2", "2,2")
     )
+    assert once == twice
+
+
+def test_a_preset_is_measured_on_other_nodes_than_its_own() -> None:
+    preset = ("--preset", "ladder", "--backend", "megatron", "--size", "1.3B", "--repeats", "1", "--nodes", "1,2")
+    done = suite("render", "slurm", *preset, "--image", ENGINES, "--json")
+    assert done.exit_code == 0, done.output
+    assert len(json.loads(done.stdout)["scripts"]) == 2
+
+
+def test_scripts_that_are_handed_over_by_hand_wait_for_each_other() -> None:
+    done = suite("render", "slurm", *SMALL, "--nodes", "1,2", "-o", "it's scripts")
+    first, second = done.stdout.splitlines()
+    assert first.startswith("job=$(sbatch --parsable 'it'\"'\"'s scripts/")
+    assert second.startswith("job=$(sbatch --parsable --dependency=afterany:${job%%;*} ")
+    side = suite("render", "slurm", *SMALL, "--nodes", "1,2", "-o", "others", "--at-once", "2", "--runs", "two")
+    assert [line.split()[0] for line in side.stdout.splitlines()] == ["sbatch", "sbatch"]
+
+
+def test_a_dry_run_shows_what_would_be_sent_and_leaves_nothing(tmp_path: Path) -> None:
+    done = suite("submit", "slurm", *SMALL, "--nodes", "1,2", "--partition", "gpu", "--dry-run")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.count("would be sent, deepspeed-1M-n") == 2
+    assert "--partition=gpu" in done.stdout and "--nodes=2" in done.stdout and "srun --nodes=2" in done.stdout
+    body = json.loads(suite("submit", "slurm", *SMALL, "--nodes", "1,2", "--dry-run", "--json").stdout)
+    assert [len(document["runs"]) for document in body["documents"]] == [1, 1]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_for_pods_names_their_objects(tmp_path: Path) -> None:
+    image = ("--image", IMAGES["kubernetes"], "--namespace", "lab")
+    done = suite("submit", "kubernetes", *SMALL, *image, "--dry-run")
+    assert done.exit_code == 0, done.output
+    assert "ConfigMap/suite-deepspeed-1m" in done.stdout and "Job/suite-deepspeed-1m" in done.stdout
+    assert "in namespace lab" in done.stdout and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        *((("--nodes", text), "--nodes is a number from 1 on") for text in ("0", "two", "1,")),
+        (("--cpu-bind", "cores"), "torchrun starts the ranks of a node"),
+        (("--cpus-per-task", "4", "--cpus-per-node", "8"), "say the same"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(more: tuple[str, ...], words: str) -> None:
+    done = suite("render", "slurm", *SMALL, *more)
+    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1) and words in done.stderr
+
+
+def test_ranks_are_bound_as_asked_for() -> None:
+    bound = suite("render", "slurm", *SMALL, "--starter", "srun", "--cpu-bind", "cores", "--cpus-per-task", "4").stdout
+    assert "    --cpu-bind=cores\n" in bound and bound.count("--cpus-per-task=4\n") == 2
+    hinted = suite("render", "slurm", *SMALL, "--hint", "nomultithread").stdout
+    assert hinted.count("--hint=nomultithread\n") == 2 and "--cpu-bind" not in hinted
+    assert "    --cpu-bind=none\n" in suite("render", "slurm", *SMALL).stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--cpus-per-node", "7500m", "--memory-per-rank", "8g"), "no whole number"),
+        (("--cpus-per-node", "8"), "pods are not Guaranteed"),
+        (("--cpus-per-node", "8", "--memory-per-rank", "8g"), None),
+    ],
+)
+def test_pods_that_get_no_cores_of_their_own_are_told(more: tuple[str, ...], words: str | None) -> None:
+    done = suite("render", "kubernetes", *SMALL, "--image", IMAGES["kubernetes"], *more)
+    assert done.exit_code == 0
+    assert (words in done.stderr) if words else "static CPU manager" not in done.stderr

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from suite.report.formatting import width
 from suite.spec.presets import presets
 from tests.cli.test_help import commands
 from tests.command import suite
@@ -194,6 +195,16 @@ def test_presets_and_sizes_are_listed_with_what_they_hold() -> None:
     counted = {row["name"]: round(row["parameters"] / 1e9, 3) for row in rows}
     assert counted["1.3B-trlx"] == 0.812, "and not what the name says"
     assert "66B on 32 ranks" in listed and "preset" not in suite("sizes", "--ladder", "cpu").stdout
+
+
+def test_of_sizes_at_80_columns_a_note_has_lines_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = suite("sizes").stdout
+    monkeypatch.setattr(width, "terminal_columns", lambda: 80)
+    narrow = suite("sizes").stdout
+    assert not [line for line in narrow.splitlines() if len(line) > 80]
+    assert narrow.split() == wide.split(), "the same words, none of them broken"
+    note = "ffn is four times the hidden width here; 1.3B-trlx has 3072"
+    assert f"\n    {note}\n" in narrow and f"50257  {note}\n" in wide
 
 
 def test_a_closed_pipe_is_no_traceback() -> None:

@@ -11,23 +11,13 @@ from click.testing import Result
 
 from suite.launch.cluster.submission import submissions
 from tests.command import suite
-from tests.launch.kubernetes.runs import IMAGE, VARIANTS
+from tests.launch.kubernetes.runs import IMAGE
 
 RUN = ("--backend", "megatron", "--size", "66B", "--nodes", "4", "--gpus-per-node", "8", "--repeats", "1")
 
 
 def render(runs: Path, *more: str, image: str = IMAGE) -> Result:
     return suite("render", "kubernetes", *RUN, "--image", image, "--runs", str(runs), *more)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_a_run_is_printed_as_yaml_for_every_variant(tmp_path: Path, variant: str) -> None:
-    done = render(tmp_path, "--variant", variant, "--claim", "results")
-    assert done.exit_code == 0, done.output
-    objects = list(yaml.safe_load_all(done.stdout))
-    manifest = json.loads(objects[0]["data"]["manifest.json"])
-    assert (manifest["size"]["name"], manifest["layout"]["nodes"]) == ("66B", 4)
-    assert not list(tmp_path.iterdir())
 
 
 def test_what_is_said_of_the_cluster_is_in_the_pods(tmp_path: Path) -> None:
@@ -40,7 +30,9 @@ def test_what_is_said_of_the_cluster_is_in_the_pods(tmp_path: Path) -> None:
         *("--pending-timeout", "30m", "--keep", "1h", "--pod-annotation", "net=rdma", "--gpu-resource", "amd.com/gpu"),
     )
     assert done.exit_code == 0, done.output
-    job = list(yaml.safe_load_all(done.stdout))[-1]
+    carried, *_, job = yaml.safe_load_all(done.stdout)
+    manifest = json.loads(carried["data"]["manifest.json"])
+    assert (manifest["size"]["name"], manifest["layout"]["nodes"]) == ("66B", 4) and not list(tmp_path.iterdir())
     assert job["metadata"]["namespace"] == "lab"
     assert job["spec"]["activeDeadlineSeconds"] == 9000
     assert job["spec"]["ttlSecondsAfterFinished"] == 3600

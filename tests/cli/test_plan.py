@@ -9,6 +9,7 @@ from suite.planner.parameters import load_parameters
 from suite.report.formatting import width
 from tests.command import suite
 from tests.fitting.rows import PUBLISHED, write_rows
+from tests.spec.test_huggingface import PUBLISHED as PUBLISHED_CONFIGS
 
 
 def plan(*arguments):
@@ -182,21 +183,8 @@ def test_a_mistake_is_one_line_and_ends_with_two(arguments, words, tmp_path):
     assert len(done.stderr.splitlines()) == 1
 
 
-CONFIG = {
-    "model_type": "llama",
-    "hidden_size": 2048,
-    "intermediate_size": 8192,
-    "num_hidden_layers": 16,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-    "max_position_embeddings": 8192,
-    "rms_norm_eps": 1e-5,
-}
-
-
 def test_a_config_json_with_grpo_uneven_lengths_and_vllm_is_planned(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    (tmp_path / "config.json").write_text(json.dumps(PUBLISHED_CONFIGS["Llama-3.2-1B"]))
     work = ("--algorithm", "grpo", "--lengths", "lognormal:mean=512,sigma=0.6,cap=4096")
     asked = ("--shape", tmp_path / "config.json", "--device", "H100", "--backend", "deepspeed", "--rollouts", "32")
     (found,) = body_of(*asked, *work, "--generation", "vllm", "--packing")["plans"]

@@ -99,7 +99,5 @@ def test_a_presets_own_work_is_bought_for_and_its_curve_is_drawn():
     asked = ("plan", "--preset", "grpo-8b", "--device", "H100-SXM-80GB", "--price", "2")
     body = json.loads(suite(*asked, "--target", "5 samples/s", "--json").stdout)["search"]
     assert body["met"] and body["work"]["algorithm"]["name"] == "grpo"
-    curve = suite(*asked, "--scale", "8..16")
-    assert (curve.exit_code == 0 and "Qwen3-8B" in curve.stdout) or "8B" in curve.stdout
     points = json.loads(suite(*asked, "--scale", "8..16", "--json").stdout)["curves"]
     assert {point["devices"] for point in points} == {8, 16}

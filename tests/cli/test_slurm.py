@@ -140,15 +140,6 @@ def test_a_rank_that_slurm_started_and_lost_is_named(suite: Suite, tmp_path: Pat
     assert (record.failure.kind, record.failure.evidence[0]) == ("rank_lost", "rank 2 ended by SIGKILL")
 
 
-def test_an_interpreter_that_the_nodes_lack_is_a_matter_of_configuration(suite: Suite, tmp_path: Path) -> None:
-    nowhere = ("--python", "/nowhere/python", "--stack", "torch=1", "--stack", "deepspeed=1")
-    nowhere += ("--stack", "transformers=1")
-    submitted(suite, tmp_path, *BY_SLURM, *nowhere)
-    record = brought_home(suite, tmp_path, exit_code=1)
-    assert record.failure.kind == "config"
-    assert "/nowhere/python" in record.failure.evidence[0]
-
-
 def test_a_cancelled_run_is_a_bundle_that_says_interrupted(suite: Suite, tmp_path: Path) -> None:
     (submission,) = submitted(suite, tmp_path, *BY_SLURM, *script(at={"iteration": 1, "do": "hang"}))
     wait_until(lambda: '"RUNNING"' in suite("status", "--json", "--runs", str(tmp_path)).stdout)
@@ -160,14 +151,6 @@ def test_a_cancelled_run_is_a_bundle_that_says_interrupted(suite: Suite, tmp_pat
     assert record.status == "interrupted"
     assert record.failure.kind == "interrupted"
     assert "CANCELLED" in record.failure.evidence[0]
-
-
-def test_a_run_that_was_cancelled_before_it_began_is_a_bundle_too(suite: Suite, tmp_path: Path) -> None:
-    submitted(suite, tmp_path, *BY_SLURM, "--sbatch=--begin=now+1hour")
-    assert "PENDING" in suite("status", "--runs", str(tmp_path)).stdout
-    assert suite("cancel", "--all", "--runs", str(tmp_path)).returncode == 0
-    record = brought_home(suite, tmp_path, exit_code=1)
-    assert (record.status, record.throughput) == ("interrupted", None)
 
 
 def test_an_array_holds_all_runs_that_ask_for_the_same(suite: Suite, tmp_path: Path) -> None:

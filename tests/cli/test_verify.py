@@ -113,10 +113,3 @@ def test_a_run_that_does_not_fit_together_is_in_no_figure(runs: Path) -> None:
     assert line.startswith(f"{runs}/{ROW}-r2: left out, event-times: ")
     code, _, err = called("report", str(runs / f"{ROW}-r2"))
     assert code == 2 and "no bundle to report" in err and "event-times" in err
-
-
-def test_a_missing_repeat_is_told_beside_figures_that_stand(runs: Path) -> None:
-    shutil.rmtree(runs / f"{ROW}-r2")
-    told = json.loads(called("report", str(runs), "--json")[1])
-    assert [row["runs"] for row in told["rows"]] == [2]
-    assert any(f"{ROW}-r1: missing-repeat: {ROW}-r2 of 3" in line for line in told["caveats"])

@@ -4,6 +4,8 @@ import shutil
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from suite.spec import catalogue
 from suite.spec.base import UsageError
@@ -19,6 +21,7 @@ from suite.spec.catalogue import (
     sizes,
     workloads,
 )
+from suite.spec.names import nearest, repeated
 from suite.theory.parameters import parameter_count
 
 
@@ -48,13 +51,6 @@ def test_a_size_is_found_in_any_case():
     assert find_size(" 66b-TRLX ").name == "66B-trlx"
 
 
-def test_the_plain_name_keeps_its_promise_and_the_scripts_shape_has_its_own_name():
-    assert find_size("1.3B").ffn == 8192
-    assert find_size("1.3B-trlx").ffn == 3072
-    assert find_size("20B").head_dim == 128
-    assert find_size("20B-trlx").head_dim == 96
-
-
 @pytest.mark.parametrize(
     ("find", "name", "nearest"),
     [
@@ -77,19 +73,6 @@ def test_a_name_near_nothing_still_says_where_the_names_are():
         find_size("")
     with pytest.raises(UsageError, match="trlx-ds-chat, gpu-one, cpu, smoke"):
         find_workload("\N{SNOWMAN}" * 50)
-
-
-def test_what_a_caller_does_to_a_listing_stays_with_the_caller():
-    for listing in (sizes, ladders, workloads, devices):
-        listing().clear()
-        assert listing()
-
-
-def test_the_benchmark_workload_is_the_scripts():
-    work = find_workload("trlx-ds-chat")
-    assert (work.prompt_tokens, work.new_tokens, work.ppo_epochs, work.optimizer_steps) == (256, 256, 1, 1)
-    assert (work.rollouts, work.micro_batch, work.reference) == (16, 4, "full")
-    assert (work.reward.kind, work.reward.value, work.ppo.kl_coefficient) == ("constant", 0.5, 0.05)
 
 
 def test_workloads_fit_the_positions_of_their_ladders():
@@ -187,3 +170,14 @@ def test_peaks_are_dense_and_a_die_is_half_of_its_module():
     assert 2 * die.memory_bytes == module.memory_bytes
     assert 2 * die.memory_bytes_per_second == module.memory_bytes_per_second
     assert {name: 2 * rate for name, rate in die.peak_flops.items()} == module.peak_flops
+
+
+@given(st.lists(st.text(max_size=2)))
+def test_the_first_name_that_comes_again_is_found(names):
+    again = [name for index, name in enumerate(names) if name in names[:index]]
+    assert repeated(names) == (again[0] if again else None)
+
+
+def test_a_misspelt_name_is_near_those_it_may_mean():
+    assert nearest("deepsped", ("deepspeed", "megatron")) == ", did you mean 'deepspeed'?"
+    assert nearest("zzz", ("deepspeed", "megatron")) == ""

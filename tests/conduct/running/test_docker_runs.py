@@ -131,16 +131,6 @@ def test_a_run_is_done_again_in_a_container_and_compared(runtime: Runtime, scrip
     assert Bundle(first.with_name(first.name.replace("-r1", "-r2"))).record().run.launcher == "docker"
 
 
-def test_a_bundle_comes_back_from_an_engine_that_shares_no_folder(
-    runtime: Runtime, scripted_image: str, tmp_path: Path
-) -> None:
-    done = run(runtime, tmp_path, "--copy-back", "--ranks", "2", "--backend", "megatron")
-    assert done.returncode == 0, done
-    bundle = find_bundles([tmp_path])[0]
-    assert verify(bundle).status == "equal" and bundle.record().environment.driver["engine"]["remote"] is True
-    assert containers(runtime) == []
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -130,13 +130,6 @@ def test_a_run_of_another_driver_is_left_to_it_and_the_rest_goes_on(tmp_path: Pa
     assert seen.notices == [f"{second.run.id} is being run by another process and was left to it"]
 
 
-def test_the_budget_stops_before_a_run_that_would_exceed_it(tmp_path: Path) -> None:
-    ticks = iter(range(0, 10_000, 40))
-    summary, seen = work(plan_of(repeats=3), tmp_path, clock=ticks, budget_seconds=150)
-    assert len(summary.measured) == 1 and len(summary.left_by_budget) == 2
-    assert "budget" in seen.notices[-1]
-
-
 def test_a_results_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("mine")
     with pytest.raises(UsageError, match="cannot write"):

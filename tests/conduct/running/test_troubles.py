@@ -19,7 +19,6 @@ from suite.bundle.record import Record
 from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify
 from suite.conduct.planning.plan import Plan, make_plan
-from suite.conduct.running.spare_room import spare_room
 from suite.launch.docker import launcher as docker
 from suite.launch.docker.patterns import reason_of
 from suite.launch.docker.settings import DockerSettings
@@ -110,18 +109,6 @@ def test_a_run_that_fills_the_disk_has_its_record_and_the_plan_ends_there(
     (little_disk / "filler").unlink()
     assert work(plan, runs, Instantly())[0].measured == (second, third)
     assert {bundle.record().status for bundle in find_bundles([runs])} == {"ok"}  # type: ignore[union-attr]
-
-
-def test_spare_room_is_room_and_has_no_name(little_disk: Path) -> None:
-    with spare_room(little_disk) as spare:
-        assert list(little_disk.iterdir()) == []
-        fill(little_disk)
-        with pytest.raises(OSError, match="No space left"):
-            (little_disk / "record").write_bytes(bytes(100_000))
-        spare.release()
-        (little_disk / "record").write_bytes(bytes(100_000))
-    with spare_room(little_disk / "nowhere") as none:
-        none.release()
 
 
 def test_a_launcher_that_is_gone_ends_the_plan_and_the_rest_is_left_to_run(tmp_path: Path, plan: Plan) -> None:
