@@ -75,17 +75,6 @@ def test_report_and_compare_give_the_same_figures(place: Path) -> None:
     assert code == 0 and ROW.split("-n1")[0].removeprefix("deepspeed-") in out
 
 
-def test_what_was_derived_from_an_archive_is_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SUITE_CACHE", str(place / "cache"))
-    first = called("report", "results.suite.zip", "--json")
-
-    def never(*_: object) -> None:
-        raise AssertionError("derived a second time")
-
-    monkeypatch.setattr("suite.bundle.cache.records.examined", never)
-    assert called("report", "results.suite.zip", "--json") == first
-
-
 def test_a_run_of_an_archive_is_asked_about_by_its_name(place: Path) -> None:
     code, _, err = called("rerun", f"results.suite.zip:{ROW}-r1")
     assert code == 2 and err.startswith(f"error: results.suite.zip:{ROW}-r1 is not a bundle that you recorded")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,15 +72,6 @@ def test_the_starter_srun_may_still_be_called_engine(tmp_path: Path) -> None:
         assert done.exit_code == 0, done.stderr
         printed.append(done.stdout)
     assert printed[0] == printed[1] != printed[2]
-
-
-def test_scripts_in_a_folder_come_with_what_collects_their_runs(tmp_path: Path) -> None:
-    runs = tmp_path / "runs"
-    done = suite("render", "slurm", *SMALL, "--runs", str(runs), "-o", str(tmp_path / "scripts"))
-    (path,) = (tmp_path / "scripts").iterdir()
-    assert done.stdout == f"sbatch {path}\n"
-    subprocess.run(["/bin/bash", "-n", str(path)], check=True)
-    assert [entry.name for entry in (runs / ".submitted").iterdir()] == [f"{path.stem}.json"]
 
 
 def test_a_folder_from_which_nothing_was_submitted_says_so(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from suite.report.formatting import width
 from suite.spec.presets import presets
-from tests.cli.test_help import commands
 from tests.command import suite
 from tests.synthetic import make_bundle, synthetic_manifest
 
@@ -23,14 +22,6 @@ IMAGE = f"registry.example/suite@sha256:{'a' * 64}"
 @pytest.fixture(autouse=True)
 def _scripted(script: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
-
-
-def test_every_command_is_named_and_explains_itself() -> None:
-    shown = suite("--help").stdout
-    for words in commands():
-        assert f"  {words.split()[0]} " in shown
-        done = suite(*words.split(), "--help")
-        assert done.exit_code == 0 and f"Usage: suite {words}" in done.stdout
 
 
 RUN = ("run", "--device", "cpu", "--size", "1M", "--ranks", "1", "--repeats", "1", "--dry-run")

@@ -76,8 +76,7 @@ def test_a_gate_fails_on_damaged_and_changed_bundles(tmp_path: Path) -> None:
     assert code == 3 and "1 bundle left out, damaged:" in out
     assert "1 bundle with records that are not what their events give:" in out
     told = json.loads(compare(before, after, "--gate", "0.9", "--json")[1])
-    assert sorted(one["lack"] for one in told["unjudged"]) == ["altered", "damaged"]
-    assert all(one["side"] == "after" and one["name"].startswith(str(after)) for one in told["unjudged"])
+    assert {(one["side"], one["lack"]) for one in told["unjudged"]} == {("after", "altered"), ("after", "damaged")}
     assert compare(before, after, "--gate", "0.9", "--allow-missing")[0] == 0
 
 

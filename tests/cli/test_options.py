@@ -145,13 +145,6 @@ def test_the_old_name_of_the_hang_timeout_still_works() -> None:
     assert planned("--silence", "5m") == planned("--hang-timeout", "5m")
 
 
-def test_another_algorithm_with_uneven_lengths_is_planned() -> None:
-    options = ("--workload", "cpu", "--algorithm", "grpo", "--lengths", UNEVEN)
-    (usual,), (grpo,), (again,) = planned(), planned(*options), planned(*options)
-    (capped,) = planned(*options, "--lengths", UNEVEN + ",at-cap=0.1")
-    assert usual["run"] != grpo["run"] == again["run"] != capped["run"]
-
-
 TOO_LONG = "lognormal:mean=6,sigma=0.6,cap=800"
 
 

@@ -1,4 +1,6 @@
-"""The data files load whole, and names are found or refused with the nearest ones."""
+"""The data files load whole, presets among them; names are found or refused with the nearest ones."""
+
+from __future__ import annotations
 
 import shutil
 
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from suite.spec import catalogue
 from suite.spec.base import UsageError
 from suite.spec.catalogue import (
+    data_file,
     data_root,
     devices,
     find_device,
@@ -22,6 +25,7 @@ from suite.spec.catalogue import (
     workloads,
 )
 from suite.spec.names import nearest, repeated
+from suite.spec.presets import find_preset, presets
 from suite.theory.parameters import parameter_count
 
 
@@ -91,16 +95,6 @@ def test_llama_on_a_cpu_stands_beside_the_plain_ladder_and_has_heads_that_vllm_t
         assert parameter_count(llama).total == pytest.approx(parameter_count(plain).total, rel=0.05)
         assert llama.head_dim >= 32 and llama.kv_heads < llama.heads
     assert all(shape.head_dim >= 32 for shape in sizes("cpu-qwen").values())
-
-
-def test_the_scripts_settings_fit_its_shapes():
-    reference = yaml.safe_load((data_root() / "trlx_reference.yaml").read_text())
-    assert tuple(reference["sizes"]) == find_ladder("trlx")
-    for name, entry in reference["sizes"].items():
-        assert entry["nodes"] * reference["common"]["devices_per_node"] == entry["tensor"] * entry["data"], name
-        assert entry["chunk"] == entry["batch"] * entry["optimizer_steps"] == entry["rollouts"]
-        assert entry["batch"] % entry["micro_batch"] == 0
-        assert find_size(name).heads % entry["tensor"] == 0
 
 
 @pytest.mark.parametrize("place", ["suite/manifests", "manifests"])
@@ -181,3 +175,44 @@ def test_the_first_name_that_comes_again_is_found(names):
 def test_a_misspelt_name_is_near_those_it_may_mean():
     assert nearest("deepsped", ("deepspeed", "megatron")) == ", did you mean 'deepspeed'?"
     assert nearest("zzz", ("deepspeed", "megatron")) == ""
+
+
+@pytest.mark.parametrize("name", presets())
+def test_every_point_names_a_size_and_work_that_fits_it(name: str) -> None:
+    preset = find_preset(name)
+    for point in preset.points:
+        size, work = find_size(point.size), preset.work_of(point)
+        assert work.sequence_tokens <= size.positions
+        assert (work.trainable_layers or 0) <= size.layers
+        assert point.ranks % point.layout.get("tensor", 1) == 0
+    assert len({point.size for point in preset.points}) == len(preset.points)
+
+
+def test_the_scripts_preset_has_its_batches_tensor_degrees_and_nodes() -> None:
+    preset, reference = find_preset("trlx-ds-chat"), data_file("trlx_reference.yaml")
+    assert preset.track == "vendor-default"
+    assert tuple(point.size for point in preset.points) == find_ladder("trlx")
+    for point in preset.points:
+        row, work = reference["sizes"][point.size], preset.work_of(point)
+        assert (point.nodes, point.layout["tensor"]) == (row["nodes"], row["tensor"])
+        assert point.ranks == row["tensor"] * row["data"]
+        assert work.global_rollouts(point.ranks) == row["rollouts"] * row["data"]
+        assert work.global_rollouts(point.ranks) == row["batch"] * row["data"] * work.optimizer_steps
+        assert work.micro_batch == row["micro_batch"]
+    assert preset.work_of(preset.points[-1]).trainable_layers == 33, "32 asked for, 33 trained"
+
+
+def test_the_ladder_has_true_shapes_and_one_workload_for_all() -> None:
+    preset = find_preset("ladder")
+    assert preset.track == "equal-config"
+    assert tuple(point.size for point in preset.points) == find_ladder("true")
+    assert len({preset.work_of(point).model_dump_json() for point in preset.points}) == 1
+
+
+def test_a_preset_is_found_in_any_case_and_a_misspelt_one_names_the_nearest() -> None:
+    assert find_preset(" TRLX-DS-chat ") is find_preset("trlx-ds-chat")
+    with pytest.raises(UsageError, match=r"no preset 'laddr', did you mean 'ladder'\?; known are trlx-ds-chat") as told:
+        find_preset("laddr")
+    assert "\n" not in str(told.value)
+    presets().clear()
+    assert presets(), "what a caller does to the listing stays with the caller"

@@ -1,6 +1,7 @@
 """config.json of the supported families becomes the shape of the model that it builds; others are refused."""
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -120,39 +121,7 @@ def test_both_spellings_of_rotary_positions_are_one_shape(tmp_path):
 
 
 #: name of a size -> its config.json as published, the fields that tell a shape
-PUBLISHED = {
-    "Llama-3.2-1B": {
-        "model_type": "llama", "attention_bias": False, "head_dim": 64, "hidden_act": "silu", "hidden_size": 2048,
-        "intermediate_size": 8192, "max_position_embeddings": 131072, "mlp_bias": False, "num_attention_heads": 32,
-        "num_hidden_layers": 16, "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 500000.0,
-        "rope_scaling": {
-            "factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192,
-            "rope_type": "llama3",
-        },
-        "tie_word_embeddings": True, "vocab_size": 128256,
-    },
-    "Qwen2.5-7B": {
-        "model_type": "qwen2", "hidden_act": "silu", "hidden_size": 3584, "intermediate_size": 18944,
-        "max_position_embeddings": 131072, "max_window_layers": 28, "num_attention_heads": 28, "num_hidden_layers": 28,
-        "num_key_value_heads": 4, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "sliding_window": 131072,
-        "tie_word_embeddings": False, "use_sliding_window": False, "vocab_size": 152064,
-    },
-    "Qwen3-4B": {
-        "model_type": "qwen3", "attention_bias": False, "head_dim": 128, "hidden_act": "silu", "hidden_size": 2560,
-        "intermediate_size": 9728, "max_position_embeddings": 40960, "num_attention_heads": 32,
-        "num_hidden_layers": 36, "num_key_value_heads": 8, "rms_norm_eps": 1e-06, "rope_scaling": None,
-        "rope_theta": 1000000, "sliding_window": None, "tie_word_embeddings": True, "use_sliding_window": False,
-        "vocab_size": 151936,
-    },
-    "Qwen3-30B-A3B": {
-        "model_type": "qwen3_moe", "attention_bias": False, "decoder_sparse_step": 1, "head_dim": 128,
-        "hidden_act": "silu", "hidden_size": 2048, "intermediate_size": 6144, "max_position_embeddings": 40960,
-        "mlp_only_layers": [], "moe_intermediate_size": 768, "norm_topk_prob": True, "num_attention_heads": 32,
-        "num_experts": 128, "num_experts_per_tok": 8, "num_hidden_layers": 48, "num_key_value_heads": 4,
-        "rms_norm_eps": 1e-06, "rope_scaling": None, "rope_theta": 1000000.0, "sliding_window": None,
-        "tie_word_embeddings": False, "use_sliding_window": False, "vocab_size": 151936,
-    },
-}  # fmt: skip
+PUBLISHED = json.loads((Path(__file__).parent / "published.json").read_text())
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

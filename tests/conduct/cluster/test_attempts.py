@@ -73,19 +73,6 @@ def write_output(slurm: StandIn, job: str, of: Manifest) -> None:
     slurm.output(job).write_text("".join(f"0: ::suite:: {line}\n" for line in lines.splitlines()))
 
 
-def test_a_run_that_slurm_has_forgotten_and_whose_output_is_there_is_collected_and_not_submitted_again(
-    slurm: StandIn, runs: Path
-) -> None:
-    made, document, path = one(runs)
-    hand_over(made, document, runs)
-    write_output(slurm, "70", wanted(1)[0])
-    slurm.forget()
-    assert left_to_do(runs).uncollected == (document.name,)
-    now = standing(runs, read_submission(path))
-    assert (now.state.phase, now.state.detail) == ("over", "Slurm knows no job 70 any more; its output is there")
-    assert collect_run(runs, read_submission(path)).status == "ok"
-
-
 def test_a_forgotten_job_without_any_output_is_still_to_be_done(slurm: StandIn, runs: Path) -> None:
     made, document, _ = one(runs)
     hand_over(made, document, runs)

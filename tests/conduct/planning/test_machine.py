@@ -30,11 +30,6 @@ def test_a_run_that_cannot_fit_a_cpus_memory_is_refused_before_it_takes_the_mach
         machine("cpu", host_memory_bytes=max(floors) - 1).require_memory(plan.manifests)
 
 
-def test_this_host_tells_its_memory_and_one_thread_for_runs_on_its_cpu() -> None:
-    here = look_at_machine("python", "cpu")
-    assert here.host_memory_bytes > 0 and here.threads_per_rank == 1
-
-
 @pytest.mark.parametrize(
     ("here", "asked", "says"),
     [
@@ -55,11 +50,6 @@ def test_more_than_there_is_is_refused_and_on_a_cpu_may_be_asked_for_all_the_sam
     if here.device == "cpu":
         here.require_room(1, False, threads=2)
         here.require_room(ranks, True, threads=threads)
-
-
-def test_several_nodes_are_refused_with_the_launchers_that_have_them() -> None:
-    with pytest.raises(UsageError, match="32 ranks on 4 nodes need the kubernetes or the slurm launcher"):
-        machine("cuda", max_ranks=64).require_room(32, False, nodes=4)
 
 
 @pytest.mark.parametrize(("cores", "devices", "threads"), [(96, 8, 12), (6, 8, 1), (7, 2, 3), (None, 8, 8), (96, 0, 8)])

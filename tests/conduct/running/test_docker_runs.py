@@ -122,6 +122,15 @@ def test_what_a_killed_driver_leaves_the_next_session_removes_and_no_other(
     assert containers(runtime) == []
 
 
+def test_runs_beside_each_other_have_cores_of_their_own_and_say_so(
+    runtime: Runtime, scripted_image: str, tmp_path: Path
+) -> None:
+    assert run(runtime, tmp_path, "--parallel", "2", "--cpuset", "0-1").returncode == 0
+    drivers = [bundle.record().environment.driver for bundle in find_bundles([tmp_path])]
+    assert sorted(driver["container"]["cpuset"] for driver in drivers) == ["0", "1"]
+    assert {driver["runs_at_once"] for driver in drivers} == {2}
+
+
 def test_a_run_is_done_again_in_a_container_and_compared(runtime: Runtime, scripted_image: str, tmp_path: Path) -> None:
     assert run(runtime, tmp_path, "--backend", "megatron").returncode == 0
     first = find_bundles([tmp_path])[0].path

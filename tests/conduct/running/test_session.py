@@ -130,13 +130,6 @@ def test_a_run_of_another_driver_is_left_to_it_and_the_rest_goes_on(tmp_path: Pa
     assert seen.notices == [f"{second.run.id} is being run by another process and was left to it"]
 
 
-def test_a_results_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "runs").write_text("mine")
-    with pytest.raises(UsageError, match="cannot write"):
-        work(plan_of(), tmp_path / "runs")
-    assert (tmp_path / "runs").read_text() == "mine"
-
-
 def ranks_in_their_fifth_iteration(root: Path) -> list[int]:
     """Both ranks' processes once neither does anything any more; empty before."""
     texts = [path.read_text() for path in sorted(root.glob("*/events/rank-*.jsonl"))]
