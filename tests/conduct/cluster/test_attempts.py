@@ -228,6 +228,14 @@ def test_while_the_queue_cannot_be_asked_nothing_is_decided(slurm: StandIn, runs
     assert read_submission(path).scheduler["job"] == "70"
 
 
+def test_a_first_submission_that_is_refused_leaves_nothing(slurm: StandIn, runs: Path) -> None:
+    made, document, _ = one(runs)
+    slurm.say("refuse", "Invalid partition name specified")
+    with pytest.raises(UsageError, match="Invalid partition"):
+        hand_over(made, document, runs)
+    assert not runs.exists()
+
+
 def test_a_refusal_leaves_the_failed_run_where_it_was(slurm: StandIn, runs: Path) -> None:
     make_bundle(runs, wanted(1)[0], status="failed", completed=3)
     made, document, path = one(runs)
