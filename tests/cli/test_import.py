@@ -14,7 +14,7 @@ from suite import api
 from suite.bundle.imported.record import MARK, Told
 from suite.spec.schema_files import schema
 from tests.bundle.imported.made import imported, nemo_console, verl_console
-from tests.command import suite
+from tests.command import refused, suite
 from tests.synthetic import make_bundle, synthetic_manifest
 
 
@@ -89,8 +89,7 @@ def test_what_cannot_be_imported_is_one_line_and_nothing_is_written(
 
 def test_a_pipe_is_no_log_and_keeps_nobody_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "log")
-    done = suite("import", tmp_path / "log", *GIVEN, "--runs", tmp_path / "runs")
-    assert done.exit_code == 2 and len(done.stderr.splitlines()) == 1
+    assert refused("import", tmp_path / "log", *GIVEN, "--runs", tmp_path / "runs")
 
 
 def test_a_report_shows_it_apart_and_ranks_nothing_with_it(both: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from suite.bundle.tags import tags_of
 from suite.report import listing as listing_module
 from suite.spec.base import UsageError
 from suite.spec.moments import moment_of
-from tests.command import suite
+from tests.command import refused, suite
 from tests.export.made import HOSTILE
 from tests.synthetic import BEGAN, HOUR, facts_of, grpo_workload, make_bundle, synthetic_manifest
 
@@ -104,8 +104,7 @@ def test_what_is_asked_wrongly_is_one_line(results: Path) -> None:
         (["--sort", "speed"], "there is no order 'speed'"),
         (["--since", "yesterday"], "how long ago as 24h or 7d"),
     ):
-        done = runs("list", results, *options)
-        assert done.exit_code == 2 and problem in done.stderr and len(done.stderr.splitlines()) == 1
+        assert problem in refused("runs", "list", results, *options)
 
 
 def test_tags_are_given_shown_chosen_by_and_taken(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
