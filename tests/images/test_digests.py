@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import socket
-import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +15,7 @@ from suite.launch.ports import free_port
 from suite.spec.images import BaseImage, bases
 from tests.container_runtime import Runtime
 from tests.needs import require_programs
-from tests.waiting import wait_until
+from tests.waiting import ended, logged, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 OLD, NEW = "sha256:" + "a" * 64, "sha256:" + "b" * 64
@@ -89,14 +88,12 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     config.write_text(
         f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {folder}/data}}}}\nhttp: {{addr: '{address}'}}\n"
     )
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(("docker-registry", "serve", str(config)), stdout=log, stderr=log)
-        try:
-            wait_until(lambda: _answers(address))
-            yield address
-        finally:
-            process.terminate()
-            process.wait()
+    process = logged(("docker-registry", "serve", str(config)), folder / "log")
+    try:
+        wait_until(lambda: _answers(address))
+        yield address
+    finally:
+        ended(process)
 
 
 def _answers(address: str) -> bool:
