@@ -17,11 +17,3 @@ def test_the_excerpt_is_of_the_published_report(name: str) -> None:
     shown = [line for line in excerpt.splitlines() if line.startswith(("- ", "| "))]
     assert len(shown) > 8
     assert [line for line in shown if line not in report] == []
-
-
-def test_every_link_of_the_readme_leads_somewhere() -> None:
-    readme = (ROOT / "README.md").read_text()
-    targets = [part.split(")")[0] for part in readme.split("](")[1:]]
-    assert targets
-    files = [target.partition("#")[0] for target in targets if "://" not in target]
-    assert [file for file in files if not (ROOT / file).exists()] == []

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from suite.planner.formulas import activations, blocks, decode
 from suite.planner.formulas.communication import all_reduce_bytes, gather_bytes, group_bandwidth, overlapped
-from suite.planner.formulas.offload import fetch_seconds, optimizer_seconds
 from suite.planner.formulas.pipeline import bubble, in_flight, micro_batches, usual_chunks
 from suite.planner.formulas.recipes import fsdp_bytes, megatron_bytes, zero_bytes
 from suite.theory.parameters import layer_matrix_elements
@@ -127,7 +126,3 @@ def test_the_cache_read_over_all_steps_is_the_sum_of_the_steps(prompt, new, sequ
     whole = decode.cache_read_bytes(sequences, prompt, new, 2, 128, 1)
     steps = sum(2 * 2 * sequences * (prompt + step) * 2 * 128 for step in range(new - 1))
     assert whole == pytest.approx(steps)
-
-
-def test_offloading_costs_more_to_update_than_to_fetch():
-    assert optimizer_seconds(1e9, 8) > optimizer_seconds(1e9, 4) > fetch_seconds(1e9) > 0

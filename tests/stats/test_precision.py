@@ -80,12 +80,6 @@ def test_a_row_without_a_partner_that_has_runs_is_not_waited_for() -> None:
     assert judge([row(3, 0.01)], asked)[0].state == "reached", "it is compared with nothing"
 
 
-def test_equal_runs_give_an_equal_answer_whatever_came_before() -> None:
-    asked = rule_of(precision=0.02, difference=0.05)
-    rows = [row(6, 0.02, seed=seed, group=seed // 2) for seed in range(8)]
-    assert judge(rows, asked) == judge([Sampled(**vars(one)) for one in rows], asked)
-
-
 def varied(within: float, between: float) -> list[RunSeconds]:
     """200 runs of ten iterations."""
     rng = random.Random(3)

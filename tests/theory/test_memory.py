@@ -11,7 +11,6 @@ from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import Layout
 from suite.spec.manifest import SampleLengths, Work
 from suite.spec.workload import Workload
-from suite.theory.bandwidth import decode_bytes
 from suite.theory.memory import generating_floor, memory_floor
 from suite.theory.parameters import parameter_count, trainable_count, value_head_parameters
 from suite.theory.shards import Stage, stages, states
@@ -64,16 +63,6 @@ def test_model_states_are_those_of_the_zero_paper_and_sixteen_bytes_a_parameter_
 
 
 @given(size=shapes(), data=st.data())
-def test_one_stage_holds_every_parameter_of_policy_and_full_reference(size, data):
-    workload = data.draw(workloads(size.layers)).model_copy(update={"reference": "full"})
-    (whole,) = stages(size, workload, layout())
-    count = parameter_count(size)
-    assert whole.trainable + whole.frozen == count.with_value_head
-    assert whole.trainable == trainable_count(size, workload.trainable_layers)
-    assert whole.reference == count.total
-
-
-@given(size=shapes(), data=st.data())
 def test_stages_add_up_to_the_model_and_the_copy_of_a_tied_embedding(size, data):
     workload = data.draw(workloads(size.layers)).model_copy(update={"reference": "full"})
     pipeline = data.draw(st.sampled_from([part for part in range(1, size.layers + 1) if size.layers % part == 0]))
@@ -122,22 +111,6 @@ def test_all_rollouts_of_a_replica_hold_their_keys_and_values_at_once_and_in_old
     assert all(new.by_phase[phase] == old.by_phase[phase] for phase in new.by_phase if phase != "generate")
 
 
-@given(size=shapes(architectures=("gpt2", "opt", "llama", "qwen2", "qwen3")), data=st.data())
-def test_the_cache_of_the_floor_is_what_the_last_step_of_decoding_reads(size, data):
-    """One token more is a step more: the weights once, and the cache as it stands before it."""
-    workload = data.draw(workloads(size.layers))
-    longer = workload.model_copy(update={"new_tokens": workload.new_tokens + 1})
-    share = work(16, 4)
-    floor = memory_floor(size, workload, share, layout(), "bf16")
-    cache = floor.by_phase["generate"] - floor.by_phase["reward"]
-    one, two, two_of_twice = (
-        decode_bytes(size, each, share.model_copy(update={"replica_rollouts": rollouts}), layout(), "bf16")
-        for each, rollouts in ((workload, 16), (longer, 16), (longer, 32))
-    )
-    weights = 2 * two - two_of_twice
-    assert two - one == weights // workload.new_tokens + cache
-
-
 def test_with_one_micro_batch_gradients_and_logits_do_not_stand_side_by_side():
     size, workload = find_size("125M"), find_workload("trlx-ds-chat")
     one, two = (memory_floor(size, workload, work(8, micro), layout(), "bf16") for micro in (8, 4))
@@ -171,15 +144,6 @@ def test_each_zero_stage_freezing_and_a_hydra_reference_lower_the_floor_or_leave
         assert floors == sorted(floors, reverse=True)
     (held,), count = stages(size, hydra, layout()), parameter_count(size)
     assert held.reference == frozen.trainable_layers * count.per_layer + count.final_norm
-
-
-@given(size=shapes(), data=st.data())
-def test_the_distributed_optimizer_shards_the_optimizer_alone(size, data):
-    workload = data.draw(workloads(size.layers))
-    (whole,) = stages(size, workload, layout())
-    plain, sharded = (states(whole, layout(data=4, distributed_optimizer=on), "bf16") for on in (False, True))
-    assert (plain.weights, plain.gradients, plain.reference) == (sharded.weights, sharded.gradients, sharded.reference)
-    assert sharded.optimizer == 12 * -(-whole.trainable // 4)
 
 
 @given(size=shapes(), data=st.data(), precision=st.sampled_from(PRECISIONS))
