@@ -155,15 +155,12 @@ def test_engines_are_crossed_and_what_zero_cannot_be_crossed_with_is_skipped() -
 
 
 @pytest.mark.parametrize("backend", ENGINES)
-class TestPlacement:
-    """Split placement: some ranks generate, the others train."""
-
-    def test_ranks_that_train_are_those_that_do_not_generate(self, backend: str) -> None:
-        layout = layout_of(backend, 4, **SPLIT)
-        assert (layout.data, layout.training_ranks, layout.generation_ranks) == (3, 3, 1)
-        assert layout.label().endswith("split g1")
-        colocated = layout_of(backend, placement="colocated", generation_ranks=1)
-        assert colocated == layout_of(backend), "it takes no notice of ranks that are compared with"
+def test_ranks_that_train_are_those_that_do_not_generate(backend: str) -> None:
+    layout = layout_of(backend, 4, **SPLIT)
+    assert (layout.data, layout.training_ranks, layout.generation_ranks) == (3, 3, 1)
+    assert layout.label().endswith("split g1")
+    colocated = layout_of(backend, placement="colocated", generation_ranks=1)
+    assert colocated == layout_of(backend), "it takes no notice of ranks that are compared with"
 
 
 def test_what_cannot_hand_its_weights_over_is_refused() -> None:

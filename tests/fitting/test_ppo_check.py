@@ -4,6 +4,7 @@ import pytest
 
 from suite.fitting.ppo_check import fit_ppo, ppo_table
 from suite.fitting.published import csv_files
+from suite.planner.ask import question
 from suite.planner.hardware import hardware_of
 from suite.planner.parameters import load_parameters
 from suite.planner.predict_manifest import one_layout
@@ -72,3 +73,18 @@ def test_training_rates_that_are_in_no_fit_agree_with_the_factor(layers, hidden,
     policy = figure_6_flops(layers, hidden, sequences, 4 if rank is None else 3 + 2 * rank / hidden)
     critic = figure_6_flops(24, 1024, sequences, 4)
     assert (policy + critic) / seconds / 1e12 == pytest.approx(published, rel=0.3)
+
+
+def test_the_factor_counts_for_eager_models_alone():
+    def seconds(backend, parameters):
+        workload = find_workload("trlx-ds-chat")
+        shape = Shape(name="a", layers=24, hidden=2048, ffn=8192, heads=16, kv_heads=16, vocab=50257, positions=1024)
+        asked = question(shape, workload, "A100-80GB", backend, parameters)
+        return asked.plan([8]).options[0].phases
+
+    fitted = load_parameters()
+    without = fitted.model_copy(update={"ppo": None})
+    assert seconds("megatron", fitted) == seconds("megatron", without)
+    slow, plain = seconds("deepspeed", fitted), seconds("deepspeed", without)
+    assert slow["decode"] == plain["decode"]
+    assert slow["score"] == pytest.approx(fitted.ppo.slower * plain["score"], rel=0.05)

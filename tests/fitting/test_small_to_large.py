@@ -25,14 +25,6 @@ def found():
 
 
 @pytest.mark.slow
-def test_small_runs_lower_the_errors_of_large_ones_and_narrow_their_bands(found):
-    assert {one.name for one in found} == {"megatron-bridge", "llm-foundry"}
-    for one in found:
-        assert np.median(one.errors(1)) < np.median(one.errors(0))
-        assert (one.deviations[1] < one.deviations[0]).all()
-
-
-@pytest.mark.slow
 def test_the_page_has_their_errors(found):
     page = (PUBLISHED.parent / "arrangements.md").read_text(encoding="utf-8")
     for line in table(found)[2 : 2 + len(found)]:

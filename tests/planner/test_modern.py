@@ -1,5 +1,7 @@
 """Shapes, algorithms, lengths and engines of what is trained now: what is predicted moves as their physics says."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,7 +21,7 @@ from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import Layout
 from suite.spec.lengths import Lengths
 from suite.spec.resolve import resolve_work, sample_lengths
-from suite.theory.parameters import parameter_count
+from suite.theory.parameters import layer_matrix_elements, parameter_count
 from tests.synthetic import synthetic_manifest
 
 UNEVEN = Lengths(kind="lognormal", mean=400, sigma=0.6, cap=1024, at_cap=0.1)
@@ -37,6 +39,18 @@ def table(asked, devices=8):
 
 
 MODERN = ["Llama-3.1-8B", "Qwen2.5-7B", "Qwen3-4B", "Qwen3-30B-A3B", "1M-moe"]
+
+
+@pytest.mark.parametrize("size", MODERN)
+def test_a_block_has_the_elements_that_theory_counts(size):
+    shape = find_size(size)
+    jobs = table(ask(size))[0].work.jobs
+    assert set(jobs.elements) == {layer_matrix_elements(shape)}
+    experts = shape.experts
+    mlp = 3 * shape.hidden * shape.ffn
+    inactive = (experts.count - experts.per_token) * mlp if experts else 0
+    assert set(jobs.active_elements) == {layer_matrix_elements(shape) - inactive}
+    assert set(jobs.width) == {shape.heads * shape.head_dim}
 
 
 @pytest.mark.parametrize("size", MODERN)
@@ -133,6 +147,26 @@ def test_a_distribution_of_one_length_is_that_length(manner):
     assert fixed.sample_tokens == pytest.approx(even.sample_tokens)
 
 
+def test_the_longest_response_holds_up_a_stacks_own_loop_and_an_engine_less():
+    short, tailed = "lognormal:mean=400,sigma=0.1,cap=1600", "lognormal:mean=400,sigma=0.1,cap=1600,at-cap=0.02"
+    grown = []
+    for manner in (Manner(), VLLM):
+        (_, even), (_, uneven) = (table(ask(manner=manner, lengths=lengths)) for lengths in (short, tailed))
+        grown.append(float(uneven.seconds["decode"].min() / even.seconds["decode"].min()))
+    assert grown[0] > 2.5 and grown[1] < grown[0]
+
+
+def test_packing_and_balance_make_training_shorter_and_change_nothing_of_generation():
+    tables = [
+        table(ask(lengths=UNEVEN, manner=manner))[1]
+        for manner in (Manner(), Manner(packing=True), Manner(packing=True, balance=True))
+    ]
+    for slower, faster in pairwise(tables):
+        assert (faster.seconds["train"] <= slower.seconds["train"] * (1 + 1e-9)).all()
+        assert faster.seconds["train"].sum() < slower.seconds["train"].sum()
+        assert faster.seconds["generate"] == pytest.approx(slower.seconds["generate"])
+
+
 def test_an_engine_brings_a_copy_of_the_weights_and_a_phase_and_takes_what_published_ones_do():
     (space, own), (_, engine) = (table(ask(manner=manner)) for manner in (Manner(), Manner("vllm")))
     _, asleep = table(ask(manner=VLLM))
@@ -146,6 +180,12 @@ def test_an_engine_brings_a_copy_of_the_weights_and_a_phase_and_takes_what_publi
     assert (engine.seconds["decode"] >= steps * (known["engine_step"] + 32 * known["engine_layer"])).all()
     assert engine.seconds["decode"].min() < 3 * own.seconds["decode"].min()
     assert (asleep.total <= engine.total).all() and (asleep.total < engine.total).any()
+
+
+def test_what_an_engines_pool_does_not_hold_comes_in_turns():
+    few, many = (table(ask(manner=VLLM, rollouts=rollouts))[1] for rollouts in (256, 2048))
+    assert many.seconds["decode"].min() > 4 * few.seconds["decode"].min()
+    assert many.memory["KV cache"].max() <= 0.5 * 80 * 2**30
 
 
 def test_a_manifests_own_lengths_are_what_is_predicted():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from suite.planner.ask import device_counts, device_range, fewest_devices, largest_micro_batch, question
 from suite.planner.hardware import hardware_of, published_hardware
 from suite.planner.host_memory import host_memory
-from suite.planner.plan import make_plan
+from suite.planner.plan import GIB, make_plan
 from suite.planner.profiles import PROFILES
 from suite.planner.scale import LIMITS, scaling_curve
 from suite.planner.space import candidates, held_parts
@@ -153,6 +153,15 @@ def test_twins_are_folded_for_a_reader_and_kept_for_the_search_of_layouts():
     )
     assert len(folded) < len(every)
     assert not any(option.twins for option in every)
+
+
+def test_a_miss_says_by_how_much_and_what_takes_the_room():
+    plan = ask("66B", "deepspeed").plan([32])
+    assert plan.options
+    miss = plan.misses[0]
+    assert miss.samples_per_second > plan.options[0].samples_per_second
+    assert f"misses by {miss.missing_bytes / GIB:.1f} GiB per device" in miss.text
+    assert miss.largest_part in miss.text
 
 
 def test_the_largest_micro_batch_fits_and_its_double_does_not():

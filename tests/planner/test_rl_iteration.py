@@ -25,6 +25,13 @@ def test_one_step_off_waits_for_the_slower_side_and_hides_the_tail():
     assert off.seconds >= off.phases["sync"]
 
 
+def test_a_pool_too_small_for_all_samples_makes_them_wait():
+    roomy, tight = (rl_seconds(gen={"pool_share": share, "devices": 2}) for share in (0.9, 0.27))
+    assert tight.phases["generation"] > roomy.phases["generation"]
+    none = rl_seconds(gen={"pool_share": 0.1})
+    assert not none.fits.any()
+
+
 def test_a_latent_cache_is_not_divided_by_tensor_parallelism():
     assert engine.cache_ranks(8, 4, 0) == 4
     assert engine.cache_ranks(8, 1, 1) == 1
@@ -41,6 +48,13 @@ def test_the_longest_of_more_samples_is_longer_and_stops_at_the_cap():
     assert few < many
     assert many == pytest.approx(draws, rel=0.1)
     assert engine.expected_longest(100, 0.5, 120, 4096) == 120
+
+
+def test_adapters_save_memory_fp8_saves_time_and_a_critic_costs():
+    plain, adapters = rl_seconds(), rl_seconds(job={"low_rank": 1})
+    assert adapters.memory["training"] < plain.memory["training"]
+    assert rl_seconds(gen={"weight_bytes": 1.0}).phases["generation"] < plain.phases["generation"]
+    assert rl_seconds(critic=1.0).phases["critic"] > plain.phases["training"]
 
 
 def test_an_engine_across_the_network_waits_for_its_part_of_the_weights_and_less_with_more_ranks():

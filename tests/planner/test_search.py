@@ -57,6 +57,13 @@ def test_both_placements_divide_the_devices_and_the_samples(found):
     assert columns.samples == 2048 == one.work.rollouts
 
 
+def test_what_is_called_fitting_is_within_the_device(found):
+    _, columns = found
+    capacity = asked().hardware.memory_bytes
+    assert (columns.memory[columns.fits] <= capacity).all()
+    assert not columns.fits[columns.memory > capacity].any() and 0 < columns.fits.sum() < len(columns)
+
+
 def test_nothing_on_the_front_is_beaten(found):
     one, _ = found
     result = best_on(one, [16], 4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from itertools import combinations, permutations
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suite.stats.steady_state import _trend_probability, steady_state
+from suite.stats.steady_state import TEST_OF_ORDER, _trend_probability, steady_state
 
 
 def noise(source: random.Random, count: int, spread: float) -> list[float]:
@@ -83,6 +84,23 @@ def test_the_verdict_does_not_depend_on_the_unit(seconds, factor):
     there, back = steady_state(seconds), steady_state([second * factor for second in seconds])
     assert back.spread == pytest.approx(there.spread, rel=1e-6, abs=1e-9)
     assert back.drift == pytest.approx(there.drift, rel=1e-6, abs=1e-9)
+
+
+def lasting(source: random.Random, count: int, correlation: float) -> list[float]:
+    """Iterations of 1 s whose 3 % of noise lasts for some of them."""
+    value, found = source.gauss(0, 0.03), []
+    for _ in range(count):
+        found.append(math.exp(value))
+        value = correlation * value + source.gauss(0, 0.03) * math.sqrt(1 - correlation**2)
+    return found
+
+
+@pytest.mark.parametrize(("count", "correlation"), [(20, 0.3), (20, 0.6), (50, 0.6)])
+def test_noise_that_lasts_is_called_drifting_at_most_seven_times_in_a_hundred(count, correlation):
+    source = random.Random(9)
+    series = [lasting(source, count, correlation) for _ in range(600)]
+    assert sum(steady_state(one).verdict == "drifting" for one in series) / 600 <= 0.08
+    assert sum(steady_state(one, TEST_OF_ORDER).verdict == "drifting" for one in series) / 600 > 0.1
 
 
 def test_twenty_thousand_iterations_are_judged_in_blocks():

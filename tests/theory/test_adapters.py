@@ -17,7 +17,7 @@ from suite.theory.adapters import adapter_elements, critic_parameters, work_para
 from suite.theory.bandwidth import decode_bytes
 from suite.theory.flops import iteration_flops
 from suite.theory.memory import memory_floor
-from suite.theory.parameters import layer_matrix_elements, parameter_count
+from suite.theory.parameters import layer_matrix_elements, parameter_count, trainable_count
 
 CHAT = find_workload("ds-chat-step3")
 SIZE = find_size("13B")
@@ -50,6 +50,16 @@ def test_lora_trains_everything_but_the_blocks_matrices() -> None:
     assert held.policy == parameter_count(SIZE).with_value_head + adapters
     assert held.trainable == held.policy - matrices
     assert held.trainable < 0.06 * held.total
+
+
+@pytest.mark.parametrize("trainable_layers", [None, 2])
+def test_without_either_the_counts_are_those_of_before(trainable_layers: int | None) -> None:
+    plain = changed(critic=None, trainable_layers=trainable_layers)
+    held = work_parameters(SIZE, plain)
+    assert (held.total, held.trainable) == (
+        parameter_count(SIZE).with_value_head,
+        trainable_count(SIZE, trainable_layers),
+    )
 
 
 def test_lora_saves_the_weight_gradients_and_costs_its_own_products() -> None:

@@ -89,7 +89,7 @@ def test_model_flops_are_those_of_phases_and_samples_hardware_adds_recompute_and
 
 
 @given(size=shapes(), data=st.data())
-def test_each_frozen_layer_saves_its_backward_pass_and_no_more(size, data):
+def test_training_everything_costs_three_forward_passes_and_each_frozen_layer_saves_its_backward_pass(size, data):
     work = data.draw(workloads(size.layers)).model_copy(update={"ppo_epochs": 1, "reference": "full"})
     trains = [
         iteration_flops(size, work.model_copy(update={"trainable_layers": layers}), 1).train
@@ -102,6 +102,16 @@ def test_each_frozen_layer_saves_its_backward_pass_and_no_more(size, data):
     everything = iteration_flops(size, work.model_copy(update={"trainable_layers": None}), 1).train
     head = work.new_tokens * 2 * size.hidden * size.vocab
     assert everything - trains[-1] == head
+    assert everything == 3 * forward
+
+
+@given(size=shapes(), data=st.data())
+def test_a_hydra_reference_runs_only_the_branch(size, data):
+    work = data.draw(workloads(size.layers)).model_copy(update={"trainable_layers": 1, "reference": "full"})
+    hydra = work.model_copy(update={"reference": "hydra"})
+    full, branch = iteration_flops(size, work, 1).reference, iteration_flops(size, hydra, 1).reference
+    head = work.new_tokens * 2 * size.hidden * size.vocab
+    assert (full - head) == size.layers * (branch - head)
 
 
 def test_more_trainable_layers_than_layers_are_refused():

@@ -1,8 +1,5 @@
 """The memory floor: published tables of states, its own arithmetic, and the directions it may move in."""
 
-import csv
-import io
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,24 +26,14 @@ from tests.theory.shapes import (
 PRECISIONS = ("fp32", "bf16", "fp16")
 DEGREES = (1, 2, 4, 8)
 
-#: ZeRO (arXiv 1910.02054), first and last model of table 1: GB (1e9) of model states per device, by model and stage
-#: (down) and data parallel degree (across).
-ZERO_TABLE_1 = """\
-parameters,1,4,16,64,256,1024
-7.5e9/1,120,52.5,35.6,31.4,30.4,30.1
-7.5e9/2,120,41.3,21.6,16.6,15.4,15.1
-7.5e9/3,120,30,7.5,1.88,0.47,0.12
-1e12/1,16000,7000,4750,4187,4046,4011
-1e12/2,16000,5500,2875,2218,2054,2013
-1e12/3,16000,4000,1000,250,62.5,15.6
-"""
-
-
-def zero_cells():
-    for row in csv.DictReader(io.StringIO(ZERO_TABLE_1)):
-        parameters, stage = row.pop("parameters").split("/")
-        for degree, gigabytes in row.items():
-            yield int(float(parameters)), int(stage), int(degree), float(gigabytes)
+#: ZeRO (arXiv 1910.02054), table 1, of 7.5e9 parameters: GB (1e9) of model states per device by stage, and across
+#: them by data parallel degree.
+ZERO_DEGREES = (1, 4, 16, 64, 256, 1024)
+ZERO_TABLE_1 = {
+    1: (120, 52.5, 35.6, 31.4, 30.4, 30.1),
+    2: (120, 41.3, 21.6, 16.6, 15.4, 15.1),
+    3: (120, 30, 7.5, 1.88, 0.47, 0.12),
+}
 
 
 def states_of(parameters, each, precision):
@@ -56,9 +43,9 @@ def states_of(parameters, each, precision):
 
 
 def test_model_states_are_those_of_the_zero_paper_and_sixteen_bytes_a_parameter_on_one_rank():
-    for parameters, stage, degree, gigabytes in zero_cells():
-        held = states_of(parameters, layout(data=degree, zero_stage=stage), "fp16")
-        assert held / 1e9 == pytest.approx(gigabytes, rel=0.005, abs=0.005), (parameters, stage, degree)
+    for stage, published in ZERO_TABLE_1.items():
+        held = [states_of(int(7.5e9), layout(data=degree, zero_stage=stage), "fp16") / 1e9 for degree in ZERO_DEGREES]
+        assert held == pytest.approx(published, rel=0.005, abs=0.005), stage
     assert {states_of(1000, layout(), precision) for precision in PRECISIONS} == {16_000}
 
 
@@ -144,6 +131,15 @@ def test_each_zero_stage_freezing_and_a_hydra_reference_lower_the_floor_or_leave
         assert floors == sorted(floors, reverse=True)
     (held,), count = stages(size, hydra, layout()), parameter_count(size)
     assert held.reference == frozen.trainable_layers * count.per_layer + count.final_norm
+
+
+@given(size=shapes(), data=st.data())
+def test_the_distributed_optimizer_shards_the_optimizer_alone(size, data):
+    workload = data.draw(workloads(size.layers))
+    (whole,) = stages(size, workload, layout())
+    plain, sharded = (states(whole, layout(data=4, distributed_optimizer=on), "bf16") for on in (False, True))
+    assert (plain.weights, plain.gradients, plain.reference) == (sharded.weights, sharded.gradients, sharded.reference)
+    assert sharded.optimizer == 12 * -(-whole.trainable // 4)
 
 
 @given(size=shapes(), data=st.data(), precision=st.sampled_from(PRECISIONS))
