@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
 
-from benchmarks import loop_worker, rank_end
+from benchmarks import loop_worker
 from benchmarks.__main__ import page
 from benchmarks.loop_worker import Meter
 from benchmarks.ranks import run_ranks, run_script
@@ -108,25 +105,6 @@ def test_a_real_rank_tells_the_seconds_of_every_turn_and_of_the_recorder() -> No
     told = run_ranks("overhead", tiny_manifest(), 3)
     assert {name: len(seconds) for name, seconds in told["seconds"].items()} == {"on": 3, "edges": 3}
     assert len(told["direct"]) == 3 and min(told["direct"]) > 0
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_rank_closes_its_log_leaves_the_others_and_ends_its_process(
-    fails: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    told: list[object] = []
-
-    def main() -> Any:
-        if fails:
-            raise ArithmeticError("no more memory")
-        return SimpleNamespace(close=lambda: told.append("closed"))
-
-    monkeypatch.setattr(rank_end, "leave", lambda: told.append("left"))
-    monkeypatch.setattr(rank_end, "leave_process", sys.exit)
-    with pytest.raises(SystemExit) as ended:
-        rank_end.end_with(main)
-    assert (ended.value.code, told) == ((1, []) if fails else (0, ["closed", "left"]))
-    assert ("no more memory" in capsys.readouterr().err) == fails
 
 
 def test_a_rank_that_fails_tells_its_last_lines() -> None:

@@ -16,15 +16,6 @@ def test_an_iteration_of_phases_one_after_the_other_is_their_sum():
     assert LIMITS[int(found.limit[0])].startswith("generation")
 
 
-def test_one_step_off_waits_for_the_slower_side_and_hides_the_tail():
-    half = {"job": {"devices": 8}, "gen": {"devices": 8}, "colocated": 0}
-    waiting, off = (rl_seconds(**half, staleness=stale) for stale in (0, 1))
-    assert off.seconds < waiting.seconds
-    learn = sum(off.phases[name] for name in ("scoring", "critic", "training", "host"))
-    assert off.seconds >= learn
-    assert off.seconds >= off.phases["sync"]
-
-
 def test_a_pool_too_small_for_all_samples_makes_them_wait():
     roomy, tight = (rl_seconds(gen={"pool_share": share, "devices": 2}) for share in (0.9, 0.27))
     assert tight.phases["generation"] > roomy.phases["generation"]

@@ -8,23 +8,9 @@ from hypothesis import strategies as st
 
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.resolve import sample_lengths as sample_lengths_of
-from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from suite.theory.flops import iteration_flops
 from tests.theory.shapes import NoReference, sample_lengths, shapes, uneven, workloads
-
-
-def gpt(layers=12, hidden=768, vocab=50257, positions=4096):
-    return Shape(
-        name="gpt",
-        layers=layers,
-        hidden=hidden,
-        ffn=4 * hidden,
-        heads=12,
-        kv_heads=12,
-        vocab=vocab,
-        positions=positions,
-    )
 
 
 def value_head(hidden):
@@ -34,7 +20,7 @@ def value_head(hidden):
 @given(samples=st.integers(1, 64), prompt=st.integers(1, 512), response=st.integers(1, 512))
 def test_training_with_recompute_is_the_megatron_formula_with_logits_on_the_response(samples, prompt, response):
     """96 B s l h^2 (1 + s / 6h) of arXiv 2104.04473, its logit term on the response positions, plus the value head."""
-    size = gpt()
+    size = find_size("125M")
     work = Workload(name="w", prompt_tokens=prompt, new_tokens=response, rollouts=1, micro_batch=1)
     flops = iteration_flops(size, work, samples, recompute=True)
     tokens, layers, h = prompt + response, size.layers, size.hidden
