@@ -12,3 +12,10 @@ def suite(*arguments: object, answer: str | None = None) -> Result:
 
     words = [str(each) for each in arguments]
     return CliRunner().invoke(app, words, catch_exceptions=False, input=answer, prog_name="suite")
+
+
+def refused(*arguments: object) -> str:
+    """The one line of a command that ends with exit code 2 and prints nothing else."""
+    done = suite(*arguments)
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.output
+    return done.stderr

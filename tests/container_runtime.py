@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import Any
 import pytest
 
 from tests.needs import require_programs, skip_outside_ci, started_or_skipped
+from tests.waiting import answering, ended, logged
 
 ROOT = Path(__file__).parents[1]
 STUB_GPUS = ROOT / "tests" / "stub_gpu"
@@ -49,28 +49,14 @@ class Runtime:
 
     def start(self) -> None:
         """Raises RuntimeError with the end of its log when it does not answer in time."""
-        log = self.folder / "log"
-        with log.open("ab") as output:
-            self.process = subprocess.Popen(
-                ("dockerd", *self.arguments), env=self.environment, stdout=output, stderr=output, start_new_session=True
-            )
-        deadline = time.monotonic() + START_SECONDS
-        while not self.answers():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.stop()
-                raise RuntimeError("dockerd does not answer: " + log.read_text(errors="replace")[-2000:])
-            time.sleep(0.1)
+        log = self.folder / "dockerd.log"
+        self.process = logged(("dockerd", *self.arguments), log, env=self.environment)
+        answering(self.process, log, self.answers, START_SECONDS)
 
     def stop(self) -> None:
         """End it as an administrator would; containers end with it."""
-        if self.process is not None:
-            self.process.terminate()
-            try:
-                self.process.wait(START_SECONDS)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-            self.process = None
+        ended(self.process, START_SECONDS)
+        self.process = None
 
     def docker(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess:
         """The docker command line against this runtime; output as text."""

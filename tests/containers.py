@@ -114,8 +114,13 @@ def connected(runtime: Runtime, scripted_image: str, monkeypatch: pytest.MonkeyP
 
 
 def left(runtime: Runtime) -> list[str]:
-    """Containers and volumes on the runtime that carry this session's label."""
-    wanted = ("--filter", f"label={SESSION_LABEL}={session_id()}", "--format")
+    """Of this session."""
+    return labelled(runtime, f"{SESSION_LABEL}={session_id()}")
+
+
+def labelled(runtime: Runtime, label: str) -> list[str]:
+    """Containers and volumes on the runtime that carry this label."""
+    wanted = ("--filter", f"label={label}", "--format")
     containers = runtime.docker("ps", "--all", *wanted, "{{.Names}}").stdout.split()
     return containers + runtime.docker("volume", "ls", *wanted, "{{.Name}}").stdout.split()
 

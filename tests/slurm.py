@@ -24,7 +24,7 @@ import pytest
 from suite.launch.ports import free_port
 from tests.hosts import Host
 from tests.needs import require_programs, started_or_skipped
-from tests.waiting import wait_until
+from tests.waiting import ended, logged, wait_until
 
 CANNOT_START = "a Slurm cluster cannot be started here"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "sinfo", "scontrol", "scancel")
@@ -99,17 +99,14 @@ class Slurm:
 
     def start(self, command: tuple[str, ...]) -> None:
         """One of its daemons, also where it was started before and has ended."""
-        with (self.folder / f"{'-'.join(command)}.log").open("ab") as output:
-            environment = {**self.environment, "PATH": PATH}
-            node = next((name for name in NODES if command == node_daemon(name)), NODES[0])
-            self.daemons[command] = subprocess.Popen(
-                self.argv(command, node), env=environment, stdout=output, stderr=output, start_new_session=True
-            )
+        log = self.folder / f"{'-'.join(command)}.log"
+        node = next((name for name in NODES if command == node_daemon(name)), NODES[0])
+        self.daemons[command] = logged(self.argv(command, node), log, env={**self.environment, "PATH": PATH})
 
     def stop(self) -> None:
         """End its daemons, the last first."""
         for process in reversed(self.daemons.values()):
-            _end(process)
+            ended(process, END_SECONDS)
 
     def logs(self) -> str:
         """The ends of all logs, for a message."""
@@ -187,30 +184,12 @@ def _munge(folder: Path) -> Iterator[None]:
         for name, end in (("pid-file", "pid"), ("log-file", "log"), ("seed-file", "seed"))
     )
     command = ("munged", "--foreground", "--force", f"--key-file={key}", f"--socket={folder}/munge.socket", *files)
-    with _running(command, dict(os.environ), folder / "munged-output.log"):
+    process = logged(command, folder / "munged-output.log", env={**os.environ, "PATH": PATH})
+    try:
         wait_until(lambda: (folder / "munge.socket").exists())
         yield
-
-
-@contextmanager
-def _running(command: tuple[str, ...], environment: dict[str, str], log: Path) -> Iterator[None]:
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            command, env={**environment, "PATH": PATH}, stdout=output, stderr=output, start_new_session=True
-        )
-    try:
-        yield
     finally:
-        _end(process)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(END_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        ended(process, END_SECONDS)
 
 
 def node_daemon(node: str) -> tuple[str, ...]:

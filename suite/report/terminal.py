@@ -112,9 +112,7 @@ def _headline_forms(rows: Sequence[Cells]) -> list[Form]:
         Form(without_tokens, legend, ("tokens/s",)),
         Form(narrow, legend, ("runs ok", "tokens/s", "eta's interval")),
         Form(
-            [without(row, "peak\nGiB") for row in narrow],
-            legend,
-            ("runs ok", "tokens/s", "peak GiB", "eta's interval"),
+            [without(row, "peak\nGiB") for row in narrow], legend, ("runs ok", "tokens/s", "peak GiB", "eta's interval")
         ),
         Form([without(row, "peak\nGiB", "eta") for row in narrow], legend, ("runs ok", "tokens/s", "peak GiB", "eta")),
     ]

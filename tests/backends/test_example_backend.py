@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
@@ -18,7 +17,6 @@ from suite import testing
 from suite.backends.deepspeed import DeepSpeed
 from suite.testing import BackendContract
 from tests.needs import require_environment
-from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "tests" / "example_backend"
@@ -156,27 +154,6 @@ def test_ranks_follow_a_trainer_on_ray(site: Path, tmp_path: Path, ray_python: s
     assert record["memory"]["peak_allocated_bytes"] is None, "nobody knows it"
     assert python(site, "suite", "verify", str(tmp_path / run)).returncode == 0
     assert left_behind() <= before
-
-
-@pytest.mark.ranks
-@pytest.mark.trainers
-def test_nothing_of_ray_stays_behind_a_killed_launcher(site: Path, tmp_path: Path, ray_python: str) -> None:
-    before = left_behind()
-    environment = {**os.environ, "PYTHONPATH": str(site)}
-    argv = [sys.executable, "-m", "suite", *asked_of_ray(ray_python, tmp_path, "--iterations", "100000")]
-    launcher = subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def iterates() -> bool:
-        assert launcher.poll() is None
-        return any('"kind":"iteration"' in path.read_text() for path in tmp_path.glob("*/events/rank-1.jsonl"))
-
-    try:
-        wait_until(iterates)
-        assert left_behind() - before, "Ray runs"
-    finally:
-        launcher.send_signal(signal.SIGKILL)
-        launcher.wait()
-    wait_until(lambda: left_behind() <= before, told=lambda: left_behind() - before)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from suite.backends.generation import generation_errors, limits, vllm_error
 from suite.backends.registry import find_backend
 from suite.conduct.planning.machine import Machine
 from suite.spec.base import UsageError
-from suite.spec.layout import Layout, LayoutRequest
+from suite.spec.layout import Layout
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
 from suite.worker.generation.requirements import check, version
@@ -64,15 +64,6 @@ def test_what_the_stack_generates_itself_is_never_refused_for_vllm() -> None:
     opt = Shape(**{**LLAMA, **REST, "name": "mine", "architecture": "opt", "kv_heads": 4})
     measure = Measure(device="cpu", precision="fp32", warmup=1, iterations=1)
     assert generation_errors(opt, Layout(devices_per_node=2, pipeline=2, data=1), measure) == []
-
-
-@pytest.mark.parametrize("backend", ["deepspeed", "megatron"])
-def test_both_engines_take_the_choice_and_generate_themselves_without_one(backend: str) -> None:
-    driver, size = find_backend(backend), Shape(**{**LLAMA, **REST, "name": "mine"})
-    workload = tiny_manifest(stack={}).workload
-    asked = driver.layout(size, workload, LayoutRequest(devices_per_node=1, generation="vllm", engine_sleep=True))
-    assert (asked.generation, asked.engine_sleep) == ("vllm", True) and "vllm sleep" in asked.label()
-    assert driver.layout(size, workload, LayoutRequest(devices_per_node=1)).generation == "hf"
 
 
 def test_a_manifest_depends_on_vllm_where_it_generates_and_nowhere_else() -> None:

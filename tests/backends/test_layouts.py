@@ -13,8 +13,7 @@ from suite.conduct.planning.request import Request
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size
 from suite.spec.layout import Layout, LayoutChoices, LayoutRequest
-from suite.spec.resolve import layout_errors, resolve_work
-from suite.theory.memory import memory_floor
+from suite.spec.resolve import layout_errors
 from tests.backends.asked import CPU, GIB, layout_of, refusals, size_of, work_of
 
 ENGINES = ("deepspeed", "megatron")
@@ -135,15 +134,6 @@ def test_uneven_samples_are_padded_for_sequence_parallelism_not_refused() -> Non
     assert layout.sequence_parallel and layout_errors(size, uneven, layout) == []
 
 
-def test_fsdp2_needs_as_little_memory_as_zero_3_and_ddp_as_much_as_no_sharding() -> None:
-    floors = {}
-    size, work = size_of("trl-grpo"), work_of("trl-grpo")
-    for engine, stage in (("deepspeed", 0), ("ddp", 0), ("deepspeed", 3), ("fsdp2", 3)):
-        layout = Layout(devices_per_node=4, data=4, engine=engine, zero_stage=stage)
-        floors[engine, stage] = memory_floor(size, work, resolve_work(size, work, layout), layout, "bf16").bytes
-    assert floors["ddp", 0] == floors["deepspeed", 0] > floors["fsdp2", 3] == floors["deepspeed", 3]
-
-
 def engines_of(backend: str, **choices: Any) -> Request:
     return Request(
         backends=(backend,),
@@ -165,32 +155,12 @@ def test_engines_are_crossed_and_what_zero_cannot_be_crossed_with_is_skipped() -
 
 
 @pytest.mark.parametrize("backend", ENGINES)
-class TestPlacement:
-    """Split placement: some ranks generate, the others train."""
-
-    def test_ranks_that_train_are_those_that_do_not_generate(self, backend: str) -> None:
-        layout = layout_of(backend, 4, **SPLIT)
-        assert (layout.data, layout.training_ranks, layout.generation_ranks) == (3, 3, 1)
-        assert layout.label().endswith("split g1")
-        colocated = layout_of(backend, placement="colocated", generation_ranks=1)
-        assert colocated == layout_of(backend), "it takes no notice of ranks that are compared with"
-
-    @pytest.mark.parametrize(
-        ("ranks", "asked", "reason"),
-        [
-            (2, {"placement": "split"}, "needs --generation-ranks"),
-            (2, {"generation_ranks": 1}, "for --placement split"),
-            (1, SPLIT, "none is left to train"),
-        ],
-    )
-    def test_what_makes_no_two_sides_is_refused(
-        self, backend: str, ranks: int, asked: dict[str, Any], reason: str
-    ) -> None:
-        with pytest.raises(ValueError, match=reason):
-            layout_of(backend, ranks, **asked)
-
-    def test_the_suites_own_split_is_never_asked_how_stale(self, backend: str) -> None:
-        assert "staleness" not in find_backend(backend).settings
+def test_ranks_that_train_are_those_that_do_not_generate(backend: str) -> None:
+    layout = layout_of(backend, 4, **SPLIT)
+    assert (layout.data, layout.training_ranks, layout.generation_ranks) == (3, 3, 1)
+    assert layout.label().endswith("split g1")
+    colocated = layout_of(backend, placement="colocated", generation_ranks=1)
+    assert colocated == layout_of(backend), "it takes no notice of ranks that are compared with"
 
 
 def test_what_cannot_hand_its_weights_over_is_refused() -> None:
@@ -200,10 +170,6 @@ def test_what_cannot_hand_its_weights_over_is_refused() -> None:
     gathers = refusals("deepspeed", ranks=3, zero_stage=3, gather_for_generation=True, **SPLIT)
     assert "--gather-for-generation" in "; ".join(gathers)
     assert not layout_of("deepspeed", 3, zero_stage=3, **SPLIT).gather_for_generation
-
-
-def test_a_trainer_that_makes_ranks_generate_in_turn_has_no_placement() -> None:
-    assert not {"placement", "generation_ranks", "staleness"} & set(find_backend("trlx-deepspeed").settings)
 
 
 def test_a_layout_is_asynchronous_where_samples_may_be_stale() -> None:

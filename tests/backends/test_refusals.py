@@ -8,11 +8,12 @@ import pytest
 
 from suite.backends.base import unknown_work
 from suite.backends.registry import backends, find_backend
-from suite.spec.catalogue import find_size, find_workload
+from suite.spec.catalogue import find_size
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.presets import find_preset
 from suite.spec.resolve import layout_errors
-from tests.backends.asked import CPU, CUDA, layout_of, refusals, size_of, work_of
+from suite.spec.shape import Experts
+from tests.backends.asked import CPU, CUDA, layout_of, refusals, work_of
 
 TRLX = ("trlx-deepspeed", "trlx-ddp")
 OWN_IMAGE = ("nemo-rl", "skyrl", "areal")
@@ -26,6 +27,7 @@ ALL_UNEVEN = {**UNEVEN, "prompt_lengths": "lognormal:mean=4,sigma=0.6,cap=8"}
 THREE = {"devices_per_node": 3, "tensor": 3, "data": 1, "sequence_parallel": True}
 TOKEN_BELOW = {"reward": {"kind": "token-below", "threshold": 5}}
 CRITIC = {"critic": {"layers": 1, "hidden": 32, "ffn": 64, "heads": 2}}
+ONE_EXPERT = Experts(count=4, per_token=1)
 #: backend, what it is asked for, and words of the reason
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("deepspeed", {"layout": {"tensor": 2, "data": 1}}, "data parallel only"),
@@ -41,6 +43,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("megatron", {"size": {"architecture": "gpt2"}}, "as many key-value heads as heads"),
     ("megatron", {"size": {"name": "1M-moe"}, "layout": {"tensor": 2, "data": 1}}, "with --ep and leave --tp at 1"),
     ("megatron", {"size": {"name": "1M-moe"}, "layout": {"kernels": "native"}}, "models without experts alone"),
+    ("megatron", {"size": {"name": "1M-moe", "experts": ONE_EXPERT}}, "no router that gives the one expert"),
     ("megatron", {"layout": {"kernels": "native", "packing": True}}, "use --kernels torch"),
     ("megatron", {"kernels": "native"}, "on CUDA devices alone"),
     ("megatron", {"kernels": "native", "measure": {"device": "cuda"}}, "no fp32"),
@@ -54,11 +57,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("openrlhf", {"measure": FP16}, "--precision bf16"),
     ("openrlhf", {"measure": {"device": "cuda"}}, "--precision bf16"),
     ("openrlhf", {"size": {"heads": 8, "kv_heads": 8}}, "heads of width"),
-    (
-        "trl-grpo",
-        {"work": {"algorithm": "rloo"}},
-        "runs grpo, and workload cpu asks for rloo: --algorithm grpo",
-    ),
+    ("trl-grpo", {"work": {"algorithm": "rloo"}}, "runs grpo, and workload cpu asks for rloo: --algorithm grpo"),
     ("trl-rloo", {"work": {"algorithm": "ppo", "group": 1}}, "trl-rloo runs rloo, and workload cpu asks for ppo"),
     ("trl-grpo", {"work": {"trainable_layers": 1}}, "leave out --trainable-layers"),
     ("trl-grpo", {"work": HYDRA}, "full copy"),
@@ -172,19 +171,14 @@ def test_what_it_can_do_is_not_refused(backend: str, asked: dict[str, Any]) -> N
         ("trl-ppo", {"engine": "ddp", "zero_stage": 2}, "DeepSpeed's"),
         ("verl", {"generation": "hf"}, "generates with vLLM"),
         ("megatron", {"size": find_size("1M-moe"), "ranks": 4, "expert": 3}, "not divisible by 3"),
+        *((engine, {"placement": "split"}, "needs --generation-ranks") for engine in ("deepspeed", "megatron")),
+        ("deepspeed", {"generation_ranks": 1}, "for --placement split"),
+        ("deepspeed", {"ranks": 1, **SPLIT}, "none is left to train"),
     ],
 )
 def test_a_layout_that_an_engine_does_not_have_is_refused(backend: str, asked: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         layout_of(backend, **asked)
-
-
-def test_megatron_refuses_one_expert_a_token() -> None:
-    size = size_of("megatron", name="1M-moe")
-    one = size.model_validate({**size.model_dump(), "experts": {**size.model_dump()["experts"], "per_token": 1}})
-    layout = Layout(devices_per_node=1, data=1)
-    errors = find_backend("megatron").errors(one, work_of("megatron"), layout, CPU)
-    assert any("no router that gives the one expert" in error for error in errors)
 
 
 def test_more_trainable_layers_than_layers_and_heads_that_do_not_divide_are_told_by_the_rules_for_all() -> None:
@@ -203,7 +197,3 @@ def test_every_backend_of_the_comparison_can_do_its_work(preset: str) -> None:
         made = driver.layout(size, work, LayoutRequest(devices_per_node=point.devices_per_node))
         assert driver.errors(size, work, made, measure) + unknown_work(driver, work) == []
         assert layout_errors(size, work, made) == []
-
-
-def test_a_critic_of_its_own_is_no_news_to_trls_ppo() -> None:
-    assert not unknown_work(find_backend("trl-ppo"), find_workload("ds-chat-step3")), "its critic is the value model"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from suite.bundle.derive import derive
@@ -45,6 +48,23 @@ def put(body: Any, place: tuple[str | int, ...], value: Any) -> Any:
         inner = inner[name]
     inner[place[-1]] = value
     return body
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """Functions that it calls."""
+    counted = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal counted
+        counted += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return counted
 
 
 def record_of(path: Path) -> Record:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -151,12 +150,6 @@ def test_a_record_names_its_evidence(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [line.split(":")[0] for line in verify(bundle).differences] == ["evidence.digest", "evidence.files"]
     monkeypatch.setattr(evidence, "MOST_BYTES", 100)
     assert derive(bundle).evidence is None
-
-
-def test_a_record_of_an_older_bundle_names_none() -> None:
-    path = next((ROOT / "tests/bundle/older").iterdir())
-    assert derive(Bundle(path)).evidence is None
-    assert "evidence" not in json.loads((path / "record.json").read_text())
 
 
 def test_the_digest_of_several_does_not_depend_on_their_order_and_of_one_is_its_own() -> None:

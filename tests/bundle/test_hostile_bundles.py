@@ -20,7 +20,7 @@ from suite.bundle.derive import derive
 from suite.bundle.store import Bundle, DamagedBundle, find_bundles
 from suite.bundle.verify import verify
 from suite.spec.layout import Layout
-from suite.spec.manifest import manifest_hash, work_hash
+from suite.spec.manifest import manifest_hash
 from tests.bundle.recorded import TWO_RANKS, numbered, of_kind, put, record_of
 from tests.bundle.tampering import Event, events_of, write_events
 from tests.synthetic import LLAMA, driver_events, grpo_workload, make_bundle, synthetic_manifest, write_bundle
@@ -60,9 +60,7 @@ def first(events: Events, kind: str) -> dict[str, Any]:
         ("iteration", "seconds", -1.0, "seconds is -1.0"),
         ("iteration", "seconds", 0, "above 0"),
         ("iteration", "seconds", 1e300, "seconds is 1e\\+300"),
-        ("iteration", "seconds", "1", "seconds is '1'"),
         ("iteration", "seconds", True, "seconds is True"),
-        ("iteration", "seconds", None, "seconds is None"),
         ("iteration", "counts", {}, "counts"),
         ("iteration", "counts", [], "counts"),
         ("iteration", "stats", {"loss": "high"}, "stats"),
@@ -73,10 +71,8 @@ def first(events: Events, kind: str) -> dict[str, Any]:
         ("iteration", "own_timers", {"gen": "2 s"}, "own_timers"),
         ("iteration", "own_timers", 2.0, "own_timers is 2.0, must be an object of seconds by timer"),
         ("iteration", "noise", [], "noise is"),
-        ("iteration", "noise", "quiet", "noise is"),
         ("iteration", "noise", {"cpu_seconds": -1}, "noise is"),
         ("iteration", "noise", {"cpu_seconds": True}, "noise is"),
-        ("iteration", "noise", {"cpu_seconds": "0.1"}, "noise is"),
         ("iteration", "noise", {"cpu_seconds": 1e13}, "noise is"),
         ("iteration", "noise", {"seconds": 1e-300}, "noise is"),
         ("iteration", "noise", {"cpu_seconds": {"host": 1}}, "noise is"),
@@ -216,25 +212,6 @@ def test_a_line_that_is_no_event_is_named(path, line, says):
     assert message.startswith("events/rank-0.jsonl line 1") and says in message
 
 
-def figures(*names: str) -> st.SearchStrategy[dict[str, Any]]:
-    return st.dictionaries(st.sampled_from(names), st.none() | st.just(0) | st.floats(1e-10, 1e12))
-
-
-@given(
-    noise=figures("seconds", "cpu_seconds", "thread_cpu_seconds", "cpu_wait_seconds", "cpu_mhz", "other"),
-    host=st.none() | figures("cpus", "busy_seconds", "steal_seconds", "load"),
-)
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_noise_that_is_taken_gives_a_record(tmp_path, noise, host):
-    path = tmp_path / os.urandom(8).hex()
-    make_bundle(path, synthetic_manifest(layout=TWO_RANKS, iterations=2, warmup=1))
-    (bundle,) = find_bundles([path])
-    for rank in range(2):
-        edit(bundle.path, rank, lambda events: [event.update(noise={**noise, "host": host}) for event in events])
-        edit(bundle.path, rank, lambda events: first(events, "environment")["facts"].update(derivation=3))
-    assert derive(bundle).validity is not None
-
-
 def test_a_torn_last_line_is_left_out_and_noted(path):
     file = path / "events" / "rank-0.jsonl"
     file.write_bytes(file.read_bytes() + b'{"kind": "phase", "ra\xff')
@@ -306,19 +283,6 @@ def test_a_manifest_that_says_a_thing_twice_is_damage(path):
     assert damage_of(path) == "manifest.json is not usable JSON: 'track' is given twice"
 
 
-@pytest.mark.parametrize("kind", ["trained_tokens", "optimizer_steps"])
-def test_work_that_was_not_asked_for_has_no_rate(path, kind):
-    def more(events: Events) -> None:
-        for event in of_kind(events, "iteration"):
-            event["counts"][kind] *= 10
-
-    for rank in range(2):
-        edit(path, rank, more)
-    record = record_of(path)
-    assert (record.status, record.throughput) == ("failed", None)
-    assert f"{kind} is " in record.failure.evidence[0]
-
-
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -348,29 +312,6 @@ def test_a_record_of_what_cannot_be_is_damage(path, field, value):
     else:
         with pytest.raises(DamagedBundle, match=r"record\.json"):
             Bundle(path).record()
-
-
-@pytest.mark.parametrize(
-    ("part", "field", "value", "says"),
-    [
-        ("size", "layers", 10**18, "layers is larger"),
-        ("size", "heads", 3, "heads"),
-        ("workload", "prompt_tokens", 10**9, "exceed the"),
-        ("run", "id", "../../etc", "cannot be the name of a folder"),
-        ("layout", "data", 3, "ranks"),
-        ("work", "global_rollouts", 80, "work is not what workload and layout give"),
-        ("work", "micro_batch", 3, "work is not what workload and layout give"),
-    ],
-)
-def test_a_manifest_that_hashes_right_but_means_nothing_is_damage(path, part, field, value, says):
-    body = put(json.loads((path / "manifest.json").read_text()), (part, field), value)
-    body["hash"] = manifest_hash(body)
-    manifest = synthetic_manifest(layout=TWO_RANKS)
-    size = manifest.size.model_copy(update=body["size"])
-    workload = manifest.workload.model_copy(update={"prompt_tokens": body["workload"]["prompt_tokens"]})
-    body["work_hash"] = work_hash(size, workload, 2, 0)
-    (path / "manifest.json").write_text(json.dumps(body))
-    assert says in damage_of(path)
 
 
 def test_a_world_of_millions_of_ranks_and_a_million_that_wrote_no_word_are_not_looked_for(tmp_path):

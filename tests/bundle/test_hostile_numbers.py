@@ -12,8 +12,8 @@ from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.store import Bundle, DamagedBundle
 from suite.bundle.verify import verify_all
 from suite.report.reading import read_entries
-from suite.spec.manifest import manifest_hash
-from tests.bundle.recorded import put
+from suite.spec.manifest import manifest_hash, work_hash
+from tests.bundle.recorded import TWO_RANKS, put
 from tests.synthetic import grpo_workload, make_bundle, synthetic_manifest
 
 HUGE = 10**400
@@ -67,3 +67,25 @@ def test_one_hostile_bundle_stops_neither_verify_nor_report(tmp_path: Path) -> N
 def test_more_uneven_samples_than_a_manifest_can_list_are_refused() -> None:
     with pytest.raises(ValueError, match="samples of uneven lengths are more than the 500000"):
         synthetic_manifest(workload=grpo_workload(rollouts=1 << 23))
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "value", "says"),
+    [
+        ("size", "layers", 10**18, "layers is larger"),
+        ("size", "heads", 3, "heads"),
+        ("workload", "prompt_tokens", 10**9, "exceed the"),
+        ("run", "id", "../../etc", "cannot be the name of a folder"),
+        ("layout", "data", 3, "ranks"),
+        ("work", "global_rollouts", 80, "work is not what workload and layout give"),
+        ("work", "micro_batch", 3, "work is not what workload and layout give"),
+    ],
+)
+def test_a_manifest_that_hashes_right_but_means_nothing_is_damage(part: str, field: str, value: Any, says: str) -> None:
+    manifest = synthetic_manifest(layout=TWO_RANKS)
+    body = put(json.loads(manifest.model_dump_json(by_alias=True)), (part, field), value)
+    size = manifest.size.model_copy(update=body["size"])
+    workload = manifest.workload.model_copy(update={"prompt_tokens": body["workload"]["prompt_tokens"]})
+    body["work_hash"] = work_hash(size, workload, 2, 0)
+    with pytest.raises(DamagedBundle, match=says):
+        parse_manifest(json.dumps({**body, "hash": manifest_hash(body)}), "manifest.json")

@@ -1,4 +1,4 @@
-"""Uneven lengths, padding and generation in the record."""
+"""Uneven lengths, padding, generation and the sides of split runs in the record."""
 
 from __future__ import annotations
 
@@ -13,10 +13,25 @@ from hypothesis import strategies as st
 from suite.bundle.files import DamagedBundle
 from suite.bundle.record import Record
 from suite.bundle.rollout import _percentile, realised_lengths
+from suite.spec.catalogue import find_device
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest, SampleLengths
-from tests.bundle.recorded import of_kind, ranks_of, recorded
-from tests.synthetic import LLAMA, ROLLOUT, SYNC_SHARE, Event, grpo_workload, synthetic_manifest
+from suite.theory.bandwidth import decode_bytes
+from tests.bundle.recorded import numbered, of_kind, ranks_of, record_of, recorded
+from tests.synthetic import (
+    LLAMA,
+    MIB,
+    ROLLOUT,
+    SYNC_SHARE,
+    Event,
+    driver_events,
+    facts_of,
+    grpo_workload,
+    make_bundle,
+    rank_events,
+    synthetic_manifest,
+    write_bundle,
+)
 
 ENGINE = Layout(devices_per_node=2, data=2, generation="vllm", engine_sleep=True)
 
@@ -39,7 +54,6 @@ def derived(
 def test_the_lengths_are_those_of_the_manifest(tmp_path: Path) -> None:
     manifest = uneven_manifest(lengths={"kind": "list", "listed": [2, 4, 6, 24]})
     found = derived(tmp_path, manifest).lengths
-    assert found is not None
     assert (found.response.mean, found.response.p50, found.response.max) == (9.0, 4, 24)
     assert found.response.at_cap is None, "a list has no cap"
     assert (found.prompt.mean, found.prompt.p99) == (8.0, 8)
@@ -47,7 +61,6 @@ def test_the_lengths_are_those_of_the_manifest(tmp_path: Path) -> None:
 
 def test_the_share_at_the_cap_counts_draws_that_ran_into_it(tmp_path: Path) -> None:
     manifest = uneven_manifest()
-    assert manifest.work.lengths is not None
     responses = manifest.work.lengths.response
     found = derived(tmp_path, manifest).lengths
     assert found is not None and found.response.at_cap == responses.count(24) / 16 > 0.125
@@ -115,7 +128,6 @@ def test_figures_of_generation_are_means_over_ranks_and_counted_iterations(tmp_p
         }
 
     record = derived(tmp_path, uneven_manifest(), change)
-    assert record.rollout is not None
     assert record.rollout.idle_slot_seconds == pytest.approx(1.5), "the warm-up does not count"
     assert record.rollout.logprob_difference_max == pytest.approx(0.2)
     assert record.rollout.logprob_difference_mean == pytest.approx(0.01)
@@ -125,10 +137,8 @@ def test_figures_of_generation_are_means_over_ranks_and_counted_iterations(tmp_p
 def test_sync_is_a_phase_without_tokens_and_rates_count_real_ones(tmp_path: Path) -> None:
     record = derived(tmp_path, uneven_manifest(algorithm="grpo:kl_coefficient=0.25"))
     assert record.algorithm == "grpo:kl_coefficient=0.25", "told with the options that are not its defaults"
-    assert record.phases and record.phases.sync
     assert (record.phases.sync.share, record.phases.sync.tokens_per_second) == (pytest.approx(SYNC_SHARE), None)
     assert record.phase_intervals and list(record.phase_intervals)[:2] == ["sync", "generate"]
-    assert record.counts and record.phases.generate and record.throughput
     assert record.phases.generate.tokens_per_second == pytest.approx(record.counts.response_tokens / 0.5)
     real = record.counts.prompt_tokens + record.counts.response_tokens
     assert record.throughput.tokens_per_second.value == pytest.approx(real)
@@ -206,3 +216,83 @@ def test_lengths_that_are_none_are_damage() -> None:
         work = manifest.work.model_copy(update={"lengths": lengths})
         with pytest.raises(DamagedBundle, match="a length below one token"):
             realised_lengths(manifest.model_copy(update={"work": work}))
+
+
+SPLIT = Layout(devices_per_node=3, data=2, placement="split", generation_ranks=1)
+H100 = "NVIDIA H100 80GB HBM3"
+
+
+def generation_events(manifest: Manifest, seconds: float, samples: int | None = None, **options: Any) -> list[Event]:
+    """Rank 2: half of each iteration it generates, the rest it waits."""
+    events = rank_events(manifest, 2, lambda i, r: seconds, memory_bytes=64 * MIB, **options)
+    kept = [event for event in events if event.get("phase") in (None, "setup", "generate")]
+    nothing = dict.fromkeys(("trained_tokens", "optimizer_steps", "trainable_parameters"), 0)
+    for event in of_kind(kept, "iteration"):
+        event["counts"] = {**event["counts"], **nothing, "samples": samples or event["counts"]["samples"]}
+    return numbered(kept)
+
+
+def split_record(root: Path, manifest: Manifest | None = None, status: str = "ok", **generation: Any) -> Record:
+    manifest = manifest or synthetic_manifest(layout=SPLIT)
+    facts = {**facts_of(manifest, H100 if manifest.measure.device == "cuda" else None), "derivation": 2}
+    told: dict[str, Any] = {"facts": facts, "ended": status == "ok"}
+    ranks = ranks_of(manifest, 2.0, completed=generation.pop("trained", None), **told)
+    ranks[2] = generation_events(manifest, 3.0, **told, **generation)
+    return record_of(write_bundle(root, manifest, ranks, driver_events(manifest, status)))
+
+
+def test_the_training_side_makes_the_iterations_and_all_devices_the_rate(tmp_path: Path) -> None:
+    record = split_record(tmp_path)
+    assert record.status == "ok", record.failure
+    assert set(record.iterations.seconds) == {2.0}
+    assert record.throughput.samples_per_second.value == pytest.approx(12 / 2.0)
+    assert record.throughput.tokens_per_second_per_device.value == pytest.approx(12 * 16 / 2.0 / 3)
+    assert record.phases.generate.seconds == pytest.approx(1.0)
+    assert record.phases.generate.tokens_per_second is None, "what is waited for is no rate of generation"
+    assert record.waits.keys() == {"generate", "score", "reference", "reward", "train"}
+
+
+def test_each_side_has_its_own_time_and_memory(tmp_path: Path) -> None:
+    record = split_record(tmp_path)
+    overlap = record.overlap
+    assert (overlap.exposed_generate_seconds, overlap.generation_busy_seconds) == pytest.approx((1.0, 1.5))
+    training, generation = overlap.sides["training"], overlap.sides["generation"]
+    assert (training.ranks, training.busy_seconds, training.waiting_seconds) == pytest.approx((2, 0.9, 1.0))
+    assert (generation.ranks, generation.busy_seconds, generation.waiting_seconds) == pytest.approx((1, 1.5, 1.5))
+    assert generation.phases == pytest.approx({"generate": 1.5})
+    assert generation.memory.peak_allocated_bytes == 64 * MIB
+    assert training.memory.peak_allocated_bytes == record.memory.peak_allocated_bytes == 512 * MIB
+    assert "kv_cache" not in record.memory.floor.parts
+    assert record.memory.floor.by_phase["generate"] < record.memory.floor.by_phase["train"]
+
+
+def test_a_colocated_run_has_no_sides(tmp_path: Path) -> None:
+    record = record_of(make_bundle(tmp_path))
+    assert record.overlap is None
+    assert record.phases.generate.tokens_per_second is not None
+
+
+def test_a_generation_side_that_did_other_work_takes_the_rate_away(tmp_path: Path) -> None:
+    record = split_record(tmp_path, samples=11)
+    assert record.counts is None
+    assert record.throughput is None
+    assert record.status == "failed"
+    assert any("samples is 11 on rank 2" in note for note in record.notes)
+
+
+def test_a_run_that_lost_its_generation_side_keeps_what_both_sides_completed(tmp_path: Path) -> None:
+    record = split_record(tmp_path, status="failed", trained=6, completed=4)
+    assert record.status == "failed"
+    assert len(record.iterations.seconds) == 6
+    assert record.overlap.generation_busy_seconds == pytest.approx(1.5)
+    none = split_record(tmp_path / "early", status="failed", trained=3, completed=1)
+    assert none.overlap is None
+
+
+def test_bandwidth_is_that_of_the_devices_that_decode(tmp_path: Path) -> None:
+    manifest = synthetic_manifest(layout=SPLIT, device="cuda", precision="bf16")
+    compute = split_record(tmp_path, manifest).compute
+    whole = manifest.work.model_copy(update={"replica_rollouts": 12})
+    read = decode_bytes(manifest.size, manifest.workload, whole, manifest.layout, "bf16")
+    assert compute.mbu == pytest.approx(read / (1.5 * find_device(H100).memory_bytes_per_second))
+    assert compute.mfu == pytest.approx(compute.model_flops / (2.0 * compute.peak_flops * 3))

@@ -1,19 +1,22 @@
-"""Figures of bundles whose worker asks for the rules of derivation 2; older bundles have none of them."""
+"""Utilisation, energy, and what only bundles have whose worker asks for the rules of derivation 2."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from suite.bundle.record import Record
+from suite.spec.catalogue import find_device
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest
 from suite.stats.intervals import RunSeconds, by_lag_one, mean_interval, rate_interval
+from suite.theory.bandwidth import decode_bytes
 from suite.theory.flops import iteration_flops
 from tests.bundle import recorded as of_ranks
-from tests.bundle.recorded import GPU, TWO_RANKS, Ranks, of_kind, recorded
-from tests.synthetic import SHARES, synthetic_manifest
+from tests.bundle.recorded import GPU, TWO_RANKS, Ranks, of_kind, record_of, recorded
+from tests.synthetic import SHARES, facts_of, make_bundle, synthetic_manifest
 
 SECONDS = (9.0, 9.0, 1.0, 1.2, 0.9, 1.1, 1.3, 1.0, 0.8, 1.1)
 
@@ -27,13 +30,17 @@ def gpu_manifest(**changes: object) -> Manifest:
     return synthetic_manifest(device="cuda", precision="bf16", layout=Layout(devices_per_node=2, data=2, **changes))
 
 
+def cuda_bundle(root: Path, layout: Layout = TWO_RANKS, name: str = GPU, **more: Any) -> tuple[Manifest, Path]:
+    manifest = synthetic_manifest(device="cuda", precision="bf16", layout=layout)
+    return manifest, make_bundle(root, manifest, facts=facts_of(manifest, name), **more)
+
+
 def test_an_older_bundle_has_none_of_the_figures_whatever_its_events_hold(tmp_path: Path) -> None:
     manifest = gpu_manifest()
     ranks = ranks_of(manifest, rules=1)
     of_kind(ranks[0], "iteration")[5]["skipped_steps"] = 1
     record = recorded(tmp_path, manifest, ranks)
     assert (record.phase_intervals, record.waits, record.void_iterations) == (None, None, None)
-    assert record.compute and record.compute.hfu
     assert (record.compute.hfu_causal, record.compute.hardware_flops_causal) == (None, None)
     assert (record.steady_state.iterations, record.notes) == (8, ())
 
@@ -41,7 +48,6 @@ def test_an_older_bundle_has_none_of_the_figures_whatever_its_events_hold(tmp_pa
 def test_a_phase_has_the_interval_of_its_own_iterations(tmp_path: Path) -> None:
     manifest = synthetic_manifest()
     record = recorded(tmp_path, manifest, ranks_of(manifest))
-    assert record.phases and record.phases.train and record.phase_intervals
     train = record.phase_intervals["train"]
     expected = mean_interval([SHARES["train"] * seconds for seconds in SECONDS[2:]], by_lag_one)
     assert (train.value, train.low, train.high) == pytest.approx((expected.value, expected.low, expected.high))
@@ -60,7 +66,6 @@ def test_waits_are_of_the_longest_waiting_rank_and_of_all_ranks_in_counted_itera
             if event["phase"] == "train":
                 event["wait_seconds"] = seconds[event["iteration"]]
     waits = recorded(tmp_path, manifest, ranks).waits
-    assert waits is not None
     assert waits["train"].longest_seconds == pytest.approx((0.3 + 0.1) / 2)
     assert waits["train"].mean_seconds == pytest.approx((0.3 + 0.1) / 4)
     assert waits["generate"].longest_seconds == 0
@@ -81,7 +86,6 @@ def test_an_iteration_with_a_skipped_step_on_any_rank_counts_nowhere(tmp_path: P
     left = (1.0, 1.2, 1.1, 1.3, 1.0, 0.8)
     assert record.void_iterations == (4, 9)
     assert (record.steady_state.iterations, len(record.iterations.seconds)) == (6, 10)
-    assert record.throughput and record.phases and record.phases.train and record.memory
     expected = rate_interval(RunSeconds(manifest.work.global_rollouts, left), by_lag_one)
     assert record.throughput.samples_per_second.value == expected.value
     assert record.throughput.samples_per_second.low == expected.low
@@ -123,7 +127,6 @@ def test_hfu_is_given_with_full_and_with_causal_attention(tmp_path: Path) -> Non
     compute = recorded(tmp_path, manifest, ranks_of(manifest)).compute
     samples = manifest.work.global_rollouts
     causal = iteration_flops(manifest.size, manifest.workload, samples, recompute=True, attention="causal")
-    assert compute and compute.hfu and compute.hfu_causal and compute.hardware_flops
     assert compute.hardware_flops_causal == causal.hardware
     assert compute.hfu_causal / compute.hfu == pytest.approx(causal.hardware / compute.hardware_flops)
     assert compute.hfu_causal < compute.hfu
@@ -170,11 +173,64 @@ def test_energy_telescopes_over_each_stretch_of_counted_iterations(
 
 
 @pytest.mark.parametrize(
-    ("told", "says"),
-    [({"missing": (2, "begin")}, "1 of 4 readings"), ({"step": -1.0}, "an energy counter went back")],
+    ("told", "says"), [({"missing": (2, "begin")}, "1 of 4 readings"), ({"step": -1.0}, "an energy counter went back")]
 )
 def test_a_counter_without_its_ends_gives_no_energy(tmp_path: Path, told: dict, says: str) -> None:
     manifest = gpu_manifest()
     energy = recorded(tmp_path, manifest, with_counters(manifest, **told)).energy
     assert energy and energy.joules is None and not energy.valid
     assert any(says in reason for reason in energy.reasons)
+
+
+def test_utilisation_is_work_over_time_peak_and_ranks(tmp_path):
+    manifest, path = cuda_bundle(tmp_path / "plain", seconds=2.0)
+    device = find_device(GPU)
+    work = iteration_flops(manifest.size, manifest.workload, manifest.work.global_rollouts)
+    compute = record_of(path).compute
+    assert compute.peak_flops == device.peak_flops["bf16"]
+    assert compute.mfu == pytest.approx(work.model / (2.0 * device.peak_flops["bf16"] * 2))
+    read = decode_bytes(manifest.size, manifest.workload, manifest.work, manifest.layout, "bf16")
+    assert compute.mbu == pytest.approx(read / (1.0 * device.memory_bytes_per_second))
+    _, path = cuda_bundle(tmp_path / "again", layout=Layout(devices_per_node=1, data=1, recompute="full"))
+    compute = record_of(path).compute
+    assert compute.hardware_flops > compute.model_flops, "recomputed work counts for HFU alone"
+    assert compute.hfu / compute.mfu == pytest.approx(compute.hardware_flops / compute.model_flops)
+
+
+@pytest.mark.parametrize(
+    ("names", "note"),
+    [
+        (("NVIDIA Imaginary 9000",) * 2, "'NVIDIA Imaginary 9000' is not in the catalogue"),
+        ((GPU, "NVIDIA H100 80GB HBM3"), "different devices"),
+    ],
+)
+def test_unknown_devices_and_different_ones_have_no_peak_and_the_record_says_so(tmp_path, names, note):
+    manifest = synthetic_manifest(device="cuda", precision="bf16", layout=TWO_RANKS)
+    ranks = {rank: of_ranks.ranks_of(manifest, device_name=name)[rank] for rank, name in enumerate(names)}
+    record = recorded(tmp_path, manifest, ranks)
+    assert (record.compute.mfu, record.compute.hfu, record.compute.mbu, record.compute.peak_flops) == (None,) * 4
+    assert record.compute.model_flops > 0
+    assert note in record.notes[0]
+
+
+def test_energy_is_summed_over_ranks_and_counted_iterations(tmp_path):
+    window = {"energy_joules": 100.0, "samples": 20, "throttle_reasons": ["sw_power_cap"]}
+    record = record_of(cuda_bundle(tmp_path, seconds=2.0, device=window)[1])
+    assert record.energy.joules == pytest.approx(2 * 8 * 100.0)
+    assert record.energy.joules_per_sample == pytest.approx(2 * 8 * 100.0 / (8 * 8))
+    assert (record.energy.valid, record.energy.reasons) == (True, ())
+    assert record.notes == ("clocks were held back by: sw_power_cap",)
+
+
+@pytest.mark.parametrize(
+    ("window", "seconds", "says"),
+    [
+        ({"energy_joules": 1.0, "samples": 5}, 1.0, "less than 10 s"),
+        ({"energy_joules": None, "samples": 5}, 2.0, "tell no energy"),
+        ({"energy_joules": 1.0, "samples": 0}, 2.0, "not sampled"),
+    ],
+)
+def test_energy_that_cannot_be_trusted_says_why(tmp_path, window, seconds, says):
+    energy = record_of(cuda_bundle(tmp_path, seconds=seconds, device=window)[1]).energy
+    assert not energy.valid
+    assert says in energy.reasons[0]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from suite.bundle.derive import derive
-from suite.bundle.store import ATTIC, AlreadyThere, Bundle, DamagedBundle, OtherSchema, find_bundles
+from suite.bundle.store import ATTIC, AlreadyThere, Bundle, DamagedBundle, find_bundles
 from suite.spec.base import UsageError
 from tests.synthetic import make_bundle, synthetic_manifest
 
@@ -123,17 +123,6 @@ def test_environment_and_record_are_read_as_they_were_written(tmp_path):
     assert (bundle.environment(), bundle.record()) == ({"host": "a", "job": {"argv": ["x"]}}, record)
     names = ["environment.json", "events", "logs", "manifest.json", "record.json"]
     assert sorted(path.name for path in bundle.path.iterdir()) == names
-
-
-def test_a_record_of_another_version_is_told_apart_from_a_damaged_one(tmp_path):
-    bundle = Bundle(make_bundle(tmp_path))
-    (bundle.path / "record.json").write_text('{"schema": "suite/record/2"}')
-    with pytest.raises(OtherSchema, match="suite/record/2"):
-        bundle.record()
-    (bundle.path / "record.json").write_text('{"schema": "suite/record/1"}')
-    with pytest.raises(DamagedBundle, match=r"record\.json: run: Field required") as caught:
-        bundle.record()
-    assert not isinstance(caught.value, OtherSchema)
 
 
 def test_bundles_are_found_below_their_roots_once_and_by_id_and_in_the_attic_when_it_is_named(tmp_path):

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
+from click.testing import Result
 
-from suite.bundle.derive import derive
-from suite.bundle.store import Bundle
-from suite.launch.cluster.submission import read_submission, submission_path, write_submission
-from tests.command import suite
-from tests.launch.cluster.test_submission import submission
-from tests.synthetic import driver_events, rank_events, write_bundle
+from suite.launch.cluster.submission import submissions
+from tests.command import refused, suite
+from tests.launch.kubernetes.runs import IMAGE
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ("--backend", "deepspeed", "--size", "1M", "--device", "cpu", "--gpus-per-node", "2", "--repeats", "1")
@@ -24,7 +22,8 @@ BIG = ("--backend", "megatron", "--size", "66B", "--nodes", "4", "--image", ENGI
 
 
 @pytest.fixture(autouse=True)
-def _without_slurm(script: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_slurm(script: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SLURM_CONF", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
 
@@ -38,47 +37,23 @@ def _without_slurm(script: Callable[..., None], monkeypatch: pytest.MonkeyPatch)
         (("render", "slurm", *BIG, "--backend", "trlx-nemo"), "--stack"),
         (("render", "slurm", *SMALL, "--container", "pyxis"), "without an image"),
         (("render", "slurm", *BIG, "--container", "none"), "beside --image"),
-        (("render", "slurm", *BIG, "--container", "podman"), "container"),
-        (("render", "slurm", *BIG, "--image", "engines.sqsh"), "the whole path"),
         (("render", "slurm", *BIG, "--image", "/nowhere/engines.sqsh"), "must be readable here"),
         (("render", "slurm", *SMALL, "--sbatch=--output=mine"), "output is set by the results folder (--runs)"),
         (("render", "slurm", *SMALL, "--env", "OMP_NUM_THREADS=4"), "--threads"),
         (("render", "slurm", *SMALL, "--mount", "/data:/data"), "without --image"),
         (("render", "slurm", *BIG, "--mount", "data:/data"), "absolute paths"),
-        (("render", "slurm", *SMALL, "--env", "A-B=1"), "cannot be the name of a variable"),
         (("render", "slurm", *SMALL, "--env", "A"), "NAME=VALUE"),
-        (("render", "slurm", *SMALL, "--device", "tpu"), "cuda or cpu"),
-        (("render", "slurm", *SMALL, "--partition", "a\nb"), "cannot carry"),
-        (("render", "slurm", *SMALL, "--starter", "mpirun"), "starter"),
-        (("render", "slurm", *SMALL, "--memory-per-rank", "much"), "is no size"),
         (
             ("render", "slurm", *SMALL, "--timeout", "5m", "--hang-timeout", "10m"),
             "--hang-timeout 10m is longer than --timeout 5m",
         ),
-        (("status", "nobody"), "nobody was not submitted from"),
         (("cancel", "nobody"), "nobody was not submitted from"),
-        (("collect", "nobody"), "nobody was not submitted from"),
         (("cancel",), "--all"),
     ],
 )
 def test_a_mistake_is_one_clear_line_and_leaves_nothing(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
-    done = suite(*arguments, "--runs", str(runs))
-    assert done.exit_code == 2, done.stdout
-    assert words in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert not runs.exists()
-
-
-def test_the_ladders_largest_run_asks_for_four_nodes_of_eight(tmp_path: Path) -> None:
-    done = suite("render", "slurm", *BIG, "--gpu", "H100-SXM-80GB", "--json", "--runs", str(tmp_path / "runs"))
-    assert done.exit_code == 0, done.stderr
-    (script,) = json.loads(done.stdout)["scripts"]
-    lines = script["text"].splitlines()
-    assert "#SBATCH --nodes=4" in lines
-    assert "#SBATCH --gpus-per-node=8" in lines
-    assert f"--container-image={ENGINES}" in script["text"]
-    assert not (tmp_path / "runs").exists()
+    assert words in refused(*arguments, "--runs", runs) and not runs.exists()
 
 
 def test_the_preset_brings_its_own_nodes_and_an_array_joins_what_asks_for_the_same(tmp_path: Path) -> None:
@@ -99,29 +74,6 @@ def test_the_starter_srun_may_still_be_called_engine(tmp_path: Path) -> None:
     assert printed[0] == printed[1] != printed[2]
 
 
-def test_scripts_in_a_folder_come_with_what_collects_their_runs(tmp_path: Path) -> None:
-    runs = tmp_path / "runs"
-    done = suite("render", "slurm", *SMALL, "--runs", str(runs), "-o", str(tmp_path / "scripts"))
-    (path,) = (tmp_path / "scripts").iterdir()
-    assert done.stdout == f"sbatch {path}\n"
-    subprocess.run(["/bin/bash", "-n", str(path)], check=True)
-    assert [entry.name for entry in (runs / ".submitted").iterdir()] == [f"{path.stem}.json"]
-
-
-def test_what_the_results_folder_holds_is_not_submitted_again(tmp_path: Path) -> None:
-    printed = json.loads(suite("render", "slurm", *SMALL, "--json", "--runs", str(tmp_path / "runs")).stdout)
-    (run_id,) = printed["scripts"][0]["runs"]
-    suite("render", "slurm", *SMALL, "--runs", str(tmp_path / "runs"), "-o", str(tmp_path / "scripts"))
-    manifest = read_submission(submission_path(tmp_path / "runs", run_id)).manifest
-    events = {rank: rank_events(manifest, rank, lambda iteration, rank: 1.0) for rank in range(2)}
-    bundle = Bundle(write_bundle(tmp_path / "runs", manifest, events, driver_events(manifest, "ok")))
-    bundle.write_record(derive(bundle))
-    done = suite("submit", "slurm", *SMALL, "--runs", str(tmp_path / "runs"))
-    assert done.exit_code == 0, done.stderr
-    assert f"done, so not submitted: {run_id}" in done.stdout
-    assert "collected" in suite("status", "--runs", str(tmp_path / "runs")).stdout
-
-
 def test_a_folder_from_which_nothing_was_submitted_says_so(tmp_path: Path) -> None:
     for command, words in (("status", "nothing was submitted"), ("collect", "nothing to collect")):
         done = suite(command, "--runs", str(tmp_path))
@@ -131,7 +83,7 @@ def test_a_folder_from_which_nothing_was_submitted_says_so(tmp_path: Path) -> No
 
 
 LARGEST = ("--preset", "ladder", "--size", "66B", "--repeats", "2")
-IMAGES = {"slurm": ENGINES, "kubernetes": f"registry.example/suite@sha256:{'a' * 64}"}
+IMAGES = {"slurm": ENGINES, "kubernetes": IMAGE}
 
 
 @pytest.mark.parametrize("launcher", ["slurm", "kubernetes"])
@@ -169,21 +121,167 @@ def test_a_row_that_will_not_fit_is_refused_and_forced(command: tuple[str, ...],
     assert not (tmp_path / "runs").exists()
 
 
-def test_nodes_whose_gpu_nobody_named_are_not_checked_and_it_is_said(tmp_path: Path) -> None:
-    done = suite("render", "slurm", *LARGEST, "--image", IMAGES["slurm"], "--runs", str(tmp_path / "runs"))
-    assert done.exit_code == 0
-    assert "not checked: memory, time and cost of these runs, because the GPU is not known; --gpu names it" in (
-        done.stderr
+@pytest.mark.parametrize("nodes", [("--nodes", "1", "--nodes", "2", "--nodes", "4"), ("--nodes", "1,2,4")])
+def test_a_list_of_nodes_is_a_run_of_each(nodes: tuple[str, ...]) -> None:
+    done = suite("render", "slurm", *SMALL, *nodes, "--json")
+    assert done.exit_code == 0, done.output
+    scripts = json.loads(done.stdout)["scripts"]
+    for script, count in zip(scripts, (1, 2, 4), strict=True):
+        assert script["text"].count(f"#SBATCH --nodes={count}\n") == 1
+    assert [script["runs"][0].split("-n")[1].split("-")[0] for script in scripts] == ["2", "4", "8"]
+
+
+def test_one_number_of_nodes_is_the_plan_that_it_always_was() -> None:
+    once, twice = (
+        json.loads(suite("render", "slurm", *SMALL, "--nodes", text, "--json").stdout) for text in ("2", "2,2")
     )
+    assert once == twice
 
 
-@pytest.mark.parametrize("command", ["status", "collect"])
-def test_a_submission_of_another_run_is_one_printable_line(tmp_path: Path, command: str) -> None:
-    (tmp_path / ".submitted").mkdir()
-    written = write_submission(tmp_path, submission())
-    body = json.loads(written.read_text())
-    body["manifest"]["run"]["id"] = "\x1b]0;owned\x07../../../../etc"
-    written.write_text(json.dumps(body))
-    done = suite(command, "--runs", str(tmp_path))
-    assert done.exit_code == 2
-    assert done.stderr.strip().isprintable() and "is no submission of" in done.stderr
+def test_a_preset_is_measured_on_other_nodes_than_its_own() -> None:
+    preset = ("--preset", "ladder", "--backend", "megatron", "--size", "1.3B", "--repeats", "1", "--nodes", "1,2")
+    done = suite("render", "slurm", *preset, "--image", ENGINES, "--json")
+    assert done.exit_code == 0, done.output
+    assert len(json.loads(done.stdout)["scripts"]) == 2
+
+
+def test_scripts_that_are_handed_over_by_hand_wait_for_each_other() -> None:
+    done = suite("render", "slurm", *SMALL, "--nodes", "1,2", "-o", "it's scripts")
+    first, second = done.stdout.splitlines()
+    assert first.startswith("job=$(sbatch --parsable 'it'\"'\"'s scripts/")
+    assert second.startswith("job=$(sbatch --parsable --dependency=afterany:${job%%;*} ")
+    side = suite("render", "slurm", *SMALL, "--nodes", "1,2", "-o", "others", "--at-once", "2", "--runs", "two")
+    assert [line.split()[0] for line in side.stdout.splitlines()] == ["sbatch", "sbatch"]
+
+
+def test_a_dry_run_shows_what_would_be_sent_and_leaves_nothing(tmp_path: Path) -> None:
+    done = suite("submit", "slurm", *SMALL, "--nodes", "1,2", "--partition", "gpu", "--dry-run")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.count("would be sent, deepspeed-1M-n") == 2
+    assert "--partition=gpu" in done.stdout and "--nodes=2" in done.stdout and "srun --nodes=2" in done.stdout
+    body = json.loads(suite("submit", "slurm", *SMALL, "--nodes", "1,2", "--dry-run", "--json").stdout)
+    assert [len(document["runs"]) for document in body["documents"]] == [1, 1]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_for_pods_names_their_objects(tmp_path: Path) -> None:
+    image = ("--image", IMAGES["kubernetes"], "--namespace", "lab")
+    done = suite("submit", "kubernetes", *SMALL, *image, "--dry-run")
+    assert done.exit_code == 0, done.output
+    assert "ConfigMap/suite-deepspeed-1m" in done.stdout and "Job/suite-deepspeed-1m" in done.stdout
+    assert "in namespace lab" in done.stdout and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        *((("--nodes", text), "--nodes is a number from 1 on") for text in ("0", "two", "1,")),
+        (("--cpu-bind", "cores"), "torchrun starts the ranks of a node"),
+        (("--cpus-per-task", "4", "--cpus-per-node", "8"), "say the same"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(more: tuple[str, ...], words: str) -> None:
+    assert words in refused("render", "slurm", *SMALL, *more)
+
+
+def test_ranks_are_bound_as_asked_for() -> None:
+    bound = suite("render", "slurm", *SMALL, "--starter", "srun", "--cpu-bind", "cores", "--cpus-per-task", "4").stdout
+    assert "    --cpu-bind=cores\n" in bound and bound.count("--cpus-per-task=4\n") == 2
+    hinted = suite("render", "slurm", *SMALL, "--hint", "nomultithread").stdout
+    assert hinted.count("--hint=nomultithread\n") == 2 and "--cpu-bind" not in hinted
+    assert "    --cpu-bind=none\n" in suite("render", "slurm", *SMALL).stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--cpus-per-node", "7500m", "--memory-per-rank", "8g"), "no whole number"),
+        (("--cpus-per-node", "8"), "pods are not Guaranteed"),
+        (("--cpus-per-node", "8", "--memory-per-rank", "8g"), None),
+    ],
+)
+def test_pods_that_get_no_cores_of_their_own_are_told(more: tuple[str, ...], words: str | None) -> None:
+    done = suite("render", "kubernetes", *SMALL, "--image", IMAGES["kubernetes"], *more)
+    assert done.exit_code == 0
+    assert (words in done.stderr) if words else "static CPU manager" not in done.stderr
+
+
+LARGE = ("--backend", "megatron", "--size", "66B", "--nodes", "4", "--gpus-per-node", "8", "--repeats", "1")
+
+
+def render(runs: Path, *more: str, image: str = IMAGE) -> Result:
+    return suite("render", "kubernetes", *LARGE, "--image", image, "--runs", str(runs), *more)
+
+
+def test_what_is_said_of_the_cluster_is_in_the_pods(tmp_path: Path) -> None:
+    done = render(
+        tmp_path,
+        *("--namespace", "lab", "--queue", "q", "--priority-class", "high", "--node-selector", "gpu=h100"),
+        *("--toleration", "nvidia.com/gpu:NoSchedule", "--toleration", "dedicated=bench", "--toleration", "spot"),
+        *("--topology", "rack", "--rdma", "rdma/hca=8", "--cpus-per-node", "96", "--memory-per-rank", "100g"),
+        *("--shared-memory", "64Gi", "--pull-secret", "login", "--env", "NCCL_IB_HCA=mlx5", "--timeout", "2h"),
+        *("--pending-timeout", "30m", "--keep", "1h", "--pod-annotation", "net=rdma", "--gpu-resource", "amd.com/gpu"),
+    )
+    assert done.exit_code == 0, done.output
+    carried, *_, job = yaml.safe_load_all(done.stdout)
+    manifest = json.loads(carried["data"]["manifest.json"])
+    assert (manifest["size"]["name"], manifest["layout"]["nodes"]) == ("66B", 4) and not list(tmp_path.iterdir())
+    assert job["metadata"]["namespace"] == "lab"
+    assert job["spec"]["activeDeadlineSeconds"] == 9000
+    assert job["spec"]["ttlSecondsAfterFinished"] == 3600
+    pod = job["spec"]["template"]["spec"]
+    assert pod["activeDeadlineSeconds"] == 7200
+    assert pod["tolerations"] == [
+        {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+        {"key": "dedicated", "operator": "Equal", "value": "bench"},
+        {"key": "spot", "operator": "Exists"},
+    ]
+    limits = pod["containers"][0]["resources"]["limits"]
+    assert (limits["amd.com/gpu"], limits["rdma/hca"], limits["cpu"]) == ("8", "8", "96")
+    assert int(limits["memory"]) == (8 * 100 + 64) << 30
+    assert {"name": "NCCL_IB_HCA", "value": "mlx5"} in pod["containers"][0]["env"]
+
+
+def test_rendered_files_can_be_applied_and_their_runs_are_known(tmp_path: Path) -> None:
+    done = render(tmp_path / "runs", "-o", str(tmp_path / "yaml"), "--json")
+    assert done.exit_code == 0, done.output
+    (written,) = json.loads(done.stdout)["files"]
+    assert len(list(yaml.safe_load_all(Path(written).read_text()))) == 3
+    (submission,) = submissions(tmp_path / "runs")
+    assert submission.launcher == "kubernetes"
+    assert submission.submitted is None
+
+
+def test_an_image_without_a_digest_is_noted(tmp_path: Path) -> None:
+    done = render(tmp_path, image="registry.example/suite:1")
+    assert done.exit_code == 0
+    assert "not named by digest" in done.stderr
+    assert "digest" not in render(tmp_path).stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--variant", "mpijob"), "needs a --claim"),
+        (("--toleration", "a:Sometimes"), "effect"),
+        (("--node-selector", "a"), "--node-selector is NAME=VALUE"),
+        (("--rdma", "rdma/hca=many"), "rdma count"),
+        (("--mount", "/data:/data"), "--mount"),
+        (("--nodes", "3", "--tp", "16"), "tensor"),
+        (("--image", "a b"), "not the name of an image"),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, tuple) else "",
+)
+def test_what_cannot_be_is_one_line_and_exit_code_2(tmp_path: Path, more: tuple[str, ...], message: str) -> None:
+    given = (*LARGE, "--image", IMAGE, "--runs", tmp_path)
+    assert message in refused("render", "kubernetes", *given, *more)
+
+
+def test_a_run_without_an_image(tmp_path: Path) -> None:
+    assert "name one with --image" in refused("render", "kubernetes", *LARGE, "--runs", tmp_path)
+
+
+def test_without_a_cluster_nothing_is_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    assert refused("submit", "kubernetes", *LARGE, "--image", IMAGE, "--runs", tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()

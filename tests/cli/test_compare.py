@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +30,6 @@ def compare(*arguments: Any) -> tuple[int, str, str]:
     """Exit code, standard output and standard error of a comparison."""
     done = suite("compare", *arguments)
     return done.exit_code, done.stdout, done.stderr
-
-
-def test_a_loss_is_found_and_fails_the_gate(tmp_path: Path) -> None:
-    before, after = add_runs(tmp_path / "before", 4, 1.0), add_runs(tmp_path / "after", 4, 1.2)
-    code, out, _ = compare(before, after, "--gate", "0.95")
-    assert code == 3 and out.endswith("\nslower: 1 of 1 row is below the gate of 0.95\n")
-    code, out, _ = compare(before, after, "--gate", "0.8")
-    assert code == 0 and "kept" in out and out.endswith("\nmet: every row keeps to the gate of 0.8\n")
-    assert compare(before, after)[0] == 0
 
 
 def test_the_json_holds_everything(tmp_path: Path) -> None:
@@ -77,49 +67,18 @@ def test_a_gate_fails_on_damaged_and_changed_bundles(tmp_path: Path) -> None:
     assert code == 4 and "1 bundle left out, damaged:" in out
     assert "1 bundle with records that are not what their events give:" in out
     told = json.loads(compare(before, after, "--gate", "0.9", "--json")[1])
-    assert sorted(one["lack"] for one in told["unjudged"]) == ["altered", "damaged"]
-    assert all(one["side"] == "after" and one["name"].startswith(str(after)) for one in told["unjudged"])
+    assert {(one["side"], one["lack"]) for one in told["unjudged"]} == {("after", "altered"), ("after", "damaged")}
     assert compare(before, after, "--gate", "0.9", "--allow-missing")[0] == 0
 
 
-def test_a_folder_of_copies_proves_nothing(tmp_path: Path) -> None:
-    before = add_runs(tmp_path / "before", 3, 1.0)
-    shutil.copytree(before, tmp_path / "after")
-    code, out, _ = compare(before, tmp_path / "after", "--gate", "0.95")
-    assert code == 4 and "equal within" not in out.split("where the time went")[0].split("\n")[1]
-    assert "3 runs on both sides: equal seconds to the last digit" in out
-    one = next(path for path in sorted((tmp_path / "after").iterdir()))
-    for name in ("a", "b"):
-        shutil.copytree(one, tmp_path / "twins" / name)
-    code, out, _ = compare(before, tmp_path / "twins", "--gate", "0.5")
-    assert code == 4 and "too few runs" in out and "copies and prove nothing" in out
-
-
-def test_undecided_rows_fail_a_strict_gate(tmp_path: Path) -> None:
-    before = add_runs(tmp_path / "before", 3, 1.0, spread=0.1)
-    after = add_runs(tmp_path / "after", 3, 1.0, spread=0.1)
-    code, out, _ = compare(before, after, "--gate", "0.95")
-    assert code == 0 and "either side of the gate of 0.95, which passes without --strict" in out
-    code, out, _ = compare(before, after, "--gate", "0.95", "--strict")
-    assert code == 4 and "which fails with --strict" in out and "runs a side would likely decide it" in out
-
-
 def test_a_row_in_two_ways_is_told_apart_by_naming_bundles(tmp_path: Path) -> None:
-    before = add_runs(tmp_path / "before", 3, 1.0)
-    add_runs(before, 3, 1.0, iterations=20)
+    short, long = add_runs(tmp_path / "short", 3, 1.0), add_runs(tmp_path / "long", 3, 1.0, iterations=20)
     after = add_runs(tmp_path / "after", 3, 1.0, iterations=12)
-    add_runs(before, 3, 2.0, backend="megatron")
-    add_runs(after, 3, 2.0, backend="megatron")
-    code, out, _ = compare(before, after, "--gate", "0.9")
+    code, out, _ = compare("--before", short, "--before", long, "--after", after, "--gate", "0.9")
     assert code == 4 and "1 row measured in several ways:" in out and "iterations 20" in out
-    short = [
-        path
-        for path in before.iterdir()
-        if json.loads((path / "manifest.json").read_text())["measure"]["iterations"] == 8
-    ]
-    named = [word for path in short for word in ("--before", path)]
+    named = [word for path in short.iterdir() for word in ("--before", path)]
     code, out, _ = compare(*named, "--after", after, "--gate", "0.9")
-    assert code == 0 and "2 rows compared" in out and "across settings: iterations 8 -> 12" in out
+    assert code == 0 and "1 row compared" in out and "across settings: iterations 8 -> 12" in out
 
 
 def test_sides_without_a_common_row_are_bad_input_that_names_the_difference(tmp_path: Path) -> None:

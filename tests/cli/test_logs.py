@@ -15,7 +15,7 @@ from suite.conduct.cluster import logs as reading
 from suite.launch.cluster.submission import FOLDER, Submission, write_submission
 from suite.launch.slurm import client
 from suite.launch.slurm.client import QueueEntry
-from tests.command import suite
+from tests.command import refused, suite
 from tests.launch.slurm.jobs import job, manifest
 from tests.synthetic import driver_events, make_bundle, rank_events, write_bundle
 
@@ -93,9 +93,8 @@ class TestLogs:
 
     def test_a_run_that_nobody_knows_is_one_line_with_the_nearest(self, tmp_path: Path) -> None:
         bundle = make_bundle(tmp_path)
-        done = suite("logs", f"{bundle.name[:-1]}9", "--runs", tmp_path)
-        assert done.exit_code == 2 and len(done.stderr.splitlines()) == 1
-        assert f"did you mean '{bundle.name}'" in done.stderr
+        told = refused("logs", f"{bundle.name[:-1]}9", "--runs", tmp_path)
+        assert f"did you mean '{bundle.name}'" in told
 
 
 class TestClean:

@@ -10,15 +10,13 @@ import pytest
 from click.testing import Result
 
 from suite.bundle.cache import lines as lines_module
-from suite.bundle.cache import records as records_module
 from suite.bundle.cache import signature
 from suite.bundle.store import Bundle
 from suite.bundle.tags import tags_of
 from suite.report import listing as listing_module
-from suite.report.formatting import width
 from suite.spec.base import UsageError
 from suite.spec.moments import moment_of
-from tests.command import suite
+from tests.command import refused, suite
 from tests.export.made import HOSTILE
 from tests.synthetic import BEGAN, HOUR, facts_of, grpo_workload, make_bundle, synthetic_manifest
 
@@ -65,7 +63,6 @@ def test_every_run_is_listed_newest_first(results: Path) -> None:
     ("options", "repeats"),
     [
         (["--backend", "megatron"], "3"),
-        (["--backend", "megatron", "--backend", "deepspeed"], "54321"),
         (["--device", "cuda"], "3"),
         (["--device", "h100"], "3"),
         (["--device", "cpu"], "5421"),
@@ -74,7 +71,6 @@ def test_every_run_is_listed_newest_first(results: Path) -> None:
         (["--status", "failed", "--status", "interrupted"], "54"),
         (["--valid"], "321"),
         (["--no-valid"], "54"),
-        (["--size", "1M"], "54321"),
         (["--size", "66B"], ""),
         (["--since", "2023-11-14T23:13:20"], "5432"),
         (["--until", "2023-11-14T23:13:20+00:00"], "1"),
@@ -102,25 +98,13 @@ def test_a_folder_in_the_place_of_a_command_is_listed(results: Path, monkeypatch
     assert runs().stdout == runs("list", "runs").stdout != ""
 
 
-def test_a_run_that_is_going_on_and_a_damaged_one_are_listed_as_such(results: Path) -> None:
-    going, damaged = sorted(results.iterdir())[:2]
-    (damaged / "manifest.json").write_text("{")
-    with Bundle(going).hold():
-        found = {run["run"]: run for run in listed(results)}
-        assert found[going.name]["state"] == "running" and found[going.name]["backend"] is None
-        assert ids(results, "--status", "running") == [going.name]
-    assert found[damaged.name]["state"] == "damaged" and "manifest.json" in found[damaged.name]["problem"]
-    assert ids(results, "--status", "damaged", "--no-valid") == [damaged.name]
-
-
 def test_what_is_asked_wrongly_is_one_line(results: Path) -> None:
     for options, problem in (
         (["--status", "okay"], "did you mean 'ok'"),
         (["--sort", "speed"], "there is no order 'speed'"),
         (["--since", "yesterday"], "how long ago as 24h or 7d"),
     ):
-        done = runs("list", results, *options)
-        assert done.exit_code == 2 and problem in done.stderr and len(done.stderr.splitlines()) == 1
+        assert problem in refused("runs", "list", results, *options)
 
 
 def test_tags_are_given_shown_chosen_by_and_taken(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,20 +142,17 @@ def test_nothing_is_removed_where_one_run_cannot_be(results: Path) -> None:
     assert len(ids(results)) == 5
 
 
-@pytest.mark.parametrize("columns", [80, 120, 200])
+@pytest.mark.parametrize("columns", [80, 200])
 def test_a_list_fits_the_terminal_and_says_what_it_leaves_out(
     columns: int, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from suite.report.text import runs as text
-
-    monkeypatch.setattr(text, "terminal_columns", lambda: columns)
+    monkeypatch.setattr("suite.report.text.runs.terminal_columns", lambda: columns)
     lines = runs("list", results).stdout.splitlines()
     assert max(map(len, lines)) <= columns
     assert lines[0].startswith("run ") and "state" in lines[0] and "started" in lines[0]
     left_out = next((line for line in lines if line.startswith("not shown")), "")
     for title in ("size", "backend", "layout", "device", "path"):
         assert (title in lines[0]) != (title in left_out)
-    assert width.LEAST_COLUMNS
 
 
 def test_hostile_texts_do_nothing_to_a_terminal(results: Path) -> None:
@@ -187,14 +168,6 @@ def test_hostile_texts_do_nothing_to_a_terminal(results: Path) -> None:
 def test_a_list_is_read_from_what_is_kept_until_a_file_changes(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signature, "SETTLED_SECONDS", 0.0)  # files may be young
     before = listed(results)
-
-    def derived(*given: object, **more: object) -> None:
-        raise AssertionError("a record was derived")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(records_module, "examined", derived)
-        patched.setattr(records_module.Unpacking, "unpacked", derived)
-        assert listed(results) == before
     read: list[str] = []
 
     def line_of(records: object, bundle: Bundle, is_alone: bool) -> object:
@@ -223,10 +196,14 @@ def test_a_list_from_what_is_kept_is_the_list_of_what_is_there(results: Path, mo
         return kept
 
     with Bundle(first).hold():
-        assert [run["run"] for run in same() if run["status"] == "running"] == [first.name]
+        (running,) = [run for run in same() if run["state"] == "running"]
+        assert running["run"] == first.name and running["backend"] is None
+        assert ids(results, "--status", "running") == [first.name]
     assert not [run for run in same() if run["status"] == "running"]
     (second / "manifest.json").write_text("{")
-    assert [run["run"] for run in same() if run["status"] == "damaged"] == [second.name]
+    (damaged,) = [run for run in same() if run["status"] == "damaged"]
+    assert damaged["run"] == second.name and "manifest.json" in damaged["problem"]
+    assert ids(results, "--status", "damaged", "--no-valid") == [second.name]
     third.rename(third.with_name("moved"))
     assert sorted(Path(run["path"]).name for run in same()) != sorted(run["run"] for run in same())
     shutil.rmtree(first)
@@ -235,20 +212,13 @@ def test_a_list_from_what_is_kept_is_the_list_of_what_is_there(results: Path, mo
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [
-        ("2023-11-14T22:13:20", BEGAN),
-        ("2023-11-14T23:13:20+01:00", BEGAN),
-        ("1h", BEGAN - HOUR),
-        ("2d", BEGAN - 48 * HOUR),
-        ("90m", BEGAN - 1.5 * HOUR),
-        ("12", BEGAN - 12),
-    ],
+    [("2023-11-14T22:13:20", BEGAN), ("2023-11-14T23:13:20+01:00", BEGAN), ("1h", BEGAN - HOUR), ("12", BEGAN - 12)],
 )
 def test_times_are_read_as_utc_or_as_so_long_ago(text: str, seconds: float) -> None:
     assert moment_of("--since", text, BEGAN) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "d", "99999-01-01", "2023-13-01", "x" * 1000, "999999d"])
+@pytest.mark.parametrize("text", ["", "99999-01-01", "2023-13-01", "x" * 1000, "999999d"])
 def test_what_is_no_time_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(UsageError, match="--since is a day"):
         moment_of("--since", text, BEGAN)

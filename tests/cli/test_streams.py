@@ -1,4 +1,4 @@
-"""Commands whose standard streams are closed, or have another encoding than their words."""
+"""The entry point: standard streams that are closed or of another encoding, and Ctrl-C before there is a command."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from suite.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 SHAPE = "name: Größe\nlayers: 2\nhidden: 64\nffn: 256\nheads: 4\nkv_heads: 4\nvocab: 512\npositions: 64\n"
@@ -32,3 +38,22 @@ def test_what_an_encoding_does_not_have_is_shown_by_number(tmp_path: Path) -> No
     done = shell(words, PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
     assert b"Gr\\xf6\\xdfe" in done.stdout and done.stdout.isascii()
+
+
+class Importing(ModuleType):
+    """A module in whose import Ctrl-C is pressed."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("module", ["suite.cli.streams", "suite.cli.app"])
+def test_ctrl_c_while_modules_are_imported_is_one_line_and_130(
+    module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, module, Importing(module))
+    monkeypatch.setattr(sys, "argv", ["suite", "run", "--size", "1M"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert capsys.readouterr() == ("", "error: interrupted\n")

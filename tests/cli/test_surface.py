@@ -1,15 +1,21 @@
-"""The command line as scripts use it: names of commands, options and arguments do not change unnoticed.
+"""The command line as scripts and shells use it: names do not change unnoticed, and a shell is offered them.
 
 An option that is added or renamed on purpose: ``pytest tests/cli/test_surface.py --snapshot-update``.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from syrupy.assertion import SnapshotAssertion
+from typer.testing import CliRunner
 
 from suite.cli.app import app, load
 from suite.cli.commands import COMMANDS, Group
+from suite.launch.cluster.submission import submission_path
+from suite.spec.catalogue import devices, ladders, sizes
+from suite.spec.presets import presets
 from tests.cli.test_help import commands
 
 
@@ -27,3 +33,46 @@ def test_the_names_of_a_commands_options(words: str, snapshot: SnapshotAssertion
         "arguments": [param.name for param in params if param.param_type_name == "argument"],
         "options": sorted(options),
     } == snapshot
+
+
+def offered(line: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What bash is given for a command line whose last word is being typed."""
+    monkeypatch.setenv("_SUITE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(line.split(" ")) - 1))
+    done = CliRunner().invoke(app, [], prog_name="suite")
+    assert done.exit_code == 0 and not done.stderr, done.stderr
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("suite run --size ", list(sizes())),
+        ("suite sizes --ladder ", list(ladders())),
+        ("suite run --backend meg", ["megatron"]),
+        ("suite run --preset ", list(presets())),
+        ("suite plan --device ", list(devices())),
+        ("suite run --device c", ["cpu", "cuda"]),
+        ("suite re", ["report", "rerun", "render"]),
+        ("suite images lo", ["lock"]),
+    ],
+)
+def test_names_are_offered_and_no_files(
+    line: str, names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a-file.txt").touch()
+    monkeypatch.chdir(tmp_path)
+    assert offered(line, monkeypatch) == names
+
+
+def test_runs_that_were_submitted_are_offered_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("deepspeed-1M-n1-abc-1", "deepspeed-1M-n1-abc-2", "megatron-1M-n1-abc-1"):
+        path = submission_path(tmp_path / "results", name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+    found = ["deepspeed-1M-n1-abc-1", "deepspeed-1M-n1-abc-2"]
+    assert offered("suite collect --runs results deep", monkeypatch) == found
+    assert offered(f"suite collect --runs results {found[0]} deep", monkeypatch) == found[1:]
+    assert offered("suite collect deep", monkeypatch) == []

@@ -81,6 +81,9 @@ def test_a_run_is_submitted_looked_at_and_collected(call: Call, tmp_path: Path) 
     record = Bundle(tmp_path / run_id).record()
     assert record is not None and (record.status, record.run.launcher, record.run.ranks) == ("ok", "toy", 2)
     assert call("verify", str(tmp_path / run_id)).exit_code == 0
+    assert "collected" in call("status", "--runs", tmp_path).stdout
+    again = call("submit", "toy", *SMALL, "--lane", "fast", "--runs", tmp_path)
+    assert f"done, so not submitted: {run_id}" in again.stdout
 
 
 def test_a_run_is_cancelled_and_its_bundle_says_interrupted(call: Call, tmp_path: Path) -> None:

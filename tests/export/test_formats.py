@@ -161,16 +161,6 @@ def test_pandas_reads_what_was_written(tmp_path: Path, rows: list[Row]) -> None:
     assert ["=1+1", "CUDA out of memory"] in evidence
 
 
-@pytest.mark.packages
-def test_polars_reads_what_was_written(tmp_path: Path, rows: list[Row]) -> None:
-    polars = pytest.importorskip("polars", reason="CSV with polars NOT CHECKED: no polars in this interpreter")
-    write(tmp_path / "runs.csv", RUNS, rows)
-    frame = polars.read_csv(tmp_path / "runs.csv", infer_schema_length=None)
-    assert frame.columns == list(RUNS.names)
-    assert frame["samples_per_second"].to_list() == [row["samples_per_second"] for row in rows]
-    assert frame["status"].to_list() == [row["status"] for row in rows]
-
-
 def test_without_the_package_it_is_one_line_that_names_the_extra(
     tmp_path: Path, rows: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,8 +171,7 @@ def test_without_the_package_it_is_one_line_that_names_the_extra(
 
 
 @pytest.mark.parametrize(
-    ("name", "problem"),
-    [("runs", "names no format"), ("runs.xlsx", "names no format"), ("folder.csv", "is a folder")],
+    ("name", "problem"), [("runs", "names no format"), ("runs.xlsx", "names no format"), ("folder.csv", "is a folder")]
 )
 def test_a_file_that_cannot_be_written_is_told_by_name(name: str, problem: str, tmp_path: Path) -> None:
     (tmp_path / "folder.csv").mkdir()

@@ -103,10 +103,3 @@ def test_iterations_that_are_counted_make_the_mean_of_the_run(made: Path) -> Non
         assert len(counted) == run["iterations_counted"]
         if counted:
             assert sum(counted) / len(counted) == run["iteration_seconds"]
-
-
-def test_rows_come_in_one_order_whatever_the_order_of_the_runs(made: Path) -> None:
-    entries = read_entries([made]).entries
-    rows = list(rows_of(TABLES["runs"], entries))
-    assert rows == list(rows_of(TABLES["runs"], entries[::-1]))
-    assert [row["run"] for row in rows] == sorted(row["run"] for row in rows)

@@ -8,8 +8,7 @@ import re
 import shutil
 import signal
 import tarfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,15 +18,15 @@ from random import Random
 from tests import containers as scripted
 from tests.container_runtime import DATA
 from tests.faults import containers
-from tests.faults.containers import EVENTS, MEASURE, SCRIPT, START_SECONDS, Site, goes_on
-from tests.faults.judging import check_output, lost_of, told
-from tests.faults.scene import ROOT, Scene, signal_name
-from tests.faults.signals import interrupted
-from tests.faults.tries import Fault, Missed, Verdict, Wrong
+from tests.faults.containers import MEASURE, OF_RANKS, PAUSED, SCRIPT, WORK, Site
+from tests.faults.judging import check_output, interrupted, lost_of, told
+from tests.faults.scene import ROOT, Driver, Scene, signal_name
+from tests.faults.sites import Maker, faults_of
+from tests.faults.tries import Missed, Verdict, Wrong
 from tests.needs import compose_problem
+from tests.waiting import wait_until
 
 IMAGE = "suite-scripted-driver:test"
-WORK = "stand-in worker, 2 ranks"
 PROJECT = "com.docker.compose.project=suite"
 RUN = ("--size", "1M", "--workload", "cpu", "--ranks", "2")
 #: of the driver's lock, what draws; no run does
@@ -51,24 +50,25 @@ class ComposeSite(Site):
     label: str = PROJECT
 
     def command(self, scene: Scene, *options: str) -> list[str]:
+        if not scene.runs.exists():
+            self.lay_out(scene)
         place = ("--project-directory", str(scene.folder), "--file", str(scene.folder / "compose.yaml"))
         service = ("run", "--rm", "--no-TTY", "--env", f"SUITE_SCRIPT={json.dumps(SCRIPT)}", "bench-deepspeed")
         return ["docker", "compose", *place, "--env-file", "/dev/null", *service, *RUN, *MEASURE, *options]
 
-    def start(self, scene: Scene) -> None:
+    def lay_out(self, scene: Scene) -> None:
         """The project's files, as a user has them."""
         scene.environment |= {"SUITE_DEVICE": "cpu", "SUITE_ENGINES_IMAGE": IMAGE}
         scene.runs.mkdir()
         shutil.copy(ROOT / "compose.yaml", scene.folder)
         shutil.copytree(ROOT / "compose", scene.folder / "compose")
 
-    def wait_until_gone(self) -> None:
-        """Raises Wrong."""
-        end = time.monotonic() + GONE_SECONDS
-        while left := self.left():
-            if time.monotonic() > end:
-                raise Wrong(f"{left} is still there after {GONE_SECONDS:g} s")
-            time.sleep(0.2)
+    def home(self, scene: Scene, driver: Driver) -> int:
+        """Its container is gone then."""
+        code = scene.ended(driver)
+        check_output(scene)
+        wait_until(lambda: not self.left(), GONE_SECONDS, lambda: f"{self.left()} is still there")
+        return code
 
 
 @contextmanager
@@ -79,7 +79,7 @@ def started() -> Iterator[ComposeSite]:
         raise RuntimeError(problem)
     with containers.started(DATA / "compose") as site:
         _build(site)
-        yield ComposeSite(site.runtime, site.worker)
+        yield ComposeSite(site.runtime)
 
 
 def _build(site: Site) -> None:
@@ -101,55 +101,45 @@ def _build(site: Site) -> None:
 
 def client_signal(number: signal.Signals, site: ComposeSite, scene: Scene, random: Random) -> Verdict:
     """`docker compose run` hands a signal on to the driver in the container."""
-    client = scene.start(site.command(scene))
-    moment = scene.wait_for_any_moment(random, client, EVENTS, START_SECONDS)
+    client, moment = site.begin_anywhere(scene, random)
     before = scene.finished()
     if client.poll() is not None:
         raise Missed("the run was over")
     client.send_signal(number)
-    code = scene.ended(client)
-    check_output(scene)
-    site.wait_until_gone()
-    return interrupted(scene, f"{moment}: {signal_name(code)}", before, partial(goes_on, site, scene))
+    code = site.home(scene, client)
+    return interrupted(scene, f"{moment}: {signal_name(code)}", before, partial(site.again, scene))
 
 
 def client_killed(site: ComposeSite, scene: Scene, random: Random) -> Verdict:
     """The container goes on without its client."""
     client = scene.start(site.command(scene))
-    moment = scene.wait_for_moment(random, client, EVENTS)
+    moment = scene.wait_for_moment(random, client, site.events)
     before = scene.finished()
     client.kill()
-    scene.ended(client)
-    site.wait_until_gone()
+    site.home(scene, client)
     record = scene.record()
-    lost = lost_of(before, record)
     if record is None or record.status != "ok":
         raise Wrong(f"{moment}: the run is {told(record)}")
-    goes_on(site, scene)
-    return Verdict(f"{moment}: the run went on", lost, "the same command")
+    site.again(scene)
+    return Verdict(f"{moment}: the run went on", lost_of(before, record), "the same command")
 
 
 def container_signal(number: str, site: ComposeSite, scene: Scene, random: Random) -> Verdict:
     """KILL: driver and ranks at once. Others are the driver's, and Docker waits for it."""
-    client = scene.start(site.command(scene))
-    moment = scene.wait_for_moment(random, client, EVENTS)
+    moment, home = site.begin(scene, random)
     before = scene.finished()
     site.runtime.docker("kill", "--signal", number, site.container())
-    code = scene.ended(client)
-    check_output(scene)
-    site.wait_until_gone()
+    code = home()
     record = scene.record()
     if record is not None and record.status == "ok":
         raise Missed("all work was done")
     if code == 0 or record is None or record.status != "interrupted":
         raise Wrong(f"{moment}: exit code {code}, the run is {told(record)}: {scene.output()[-300:]}")
-    lost = lost_of(before, record)
-    goes_on(site, scene)
-    return Verdict(f"{moment}: {told(record).split(',')[0]}", lost, "the same command")
+    return interrupted(scene, moment, before, partial(site.again, scene))
 
 
 INTERRUPTED = "what was measured is kept, the container is gone, the run is done again by the same command"
-_MAKERS: tuple[tuple[str, Callable[..., Verdict], str], ...] = (
+MAKERS: tuple[Maker, ...] = (
     *(
         (f"{number.name} of docker compose run", partial(client_signal, number), INTERRUPTED)
         for number in (signal.SIGINT, signal.SIGTERM)
@@ -159,25 +149,8 @@ _MAKERS: tuple[tuple[str, Callable[..., Verdict], str], ...] = (
         (f"SIG{name} of the container", partial(container_signal, name), INTERRUPTED)
         for name in ("KILL", "TERM", "INT")
     ),
-    ("SIGKILL of a rank", partial(containers.rank_signal, signal.SIGKILL, ("rank_lost",)), containers.LOST),
-    ("SIGTERM of a rank", partial(containers.rank_signal, signal.SIGTERM, ("rank_lost",)), containers.LOST),
-    ("SIGINT of a rank", partial(containers.rank_signal, signal.SIGINT, ("rank_lost", "interrupted")), containers.LOST),
-    ("SIGSTOP of a rank", partial(containers.rank_signal, signal.SIGSTOP, ("hang",)), containers.LOST),
-    ("container paused", containers.container_paused, containers.UNMOVED),
+    *OF_RANKS,
+    PAUSED,
 )
-
-
-def _in_project(do: Callable[..., Verdict], site: ComposeSite, scene: Scene, random: Random) -> Verdict:
-    site.start(scene)
-    return do(site, scene, random)
-
-
-def faults(site: ComposeSite | None) -> tuple[Fault, ...]:
-    """Of a runtime with Compose; of none, to be listed. As those of containers, they take long."""
-    return tuple(
-        Fault("compose", name, WORK, partial(_in_project, do, site), right, True)  # type: ignore[arg-type]
-        for name, do, right in _MAKERS
-    )
-
-
+faults = partial(faults_of, "compose", WORK, MAKERS)
 FAULTS = faults(None)

@@ -6,8 +6,8 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,15 +17,12 @@ import psutil
 
 from suite.launch.docker.session import RUN_LABEL
 from tests.container_runtime import DATA, Runtime, made_base_image, require_runtime, started_runtime
-from tests.containers import WORKER, made_scripted_image, scripted_suite
-from tests.faults.judging import brought_back, check_output, whole_again
+from tests.containers import WORKER, labelled, made_scripted_image, scripted_suite
+from tests.faults.judging import brought_back, check_output
 from tests.faults.scene import Scene
-from tests.faults.signals import signalled, stopped
-from tests.faults.tries import Fault, Missed, Verdict, Wrong
+from tests.faults.sites import ITERATIONS, Act, Maker, OwnDriver, driver_signal, driver_stopped, faults_of, sent, struck
+from tests.faults.tries import Missed, Verdict, Wrong
 
-ITERATIONS = 30
-EVENTS = 4 + 11 * ITERATIONS
-START_SECONDS = 3.0
 SILENCE = ("--silence", "20s")
 SCRIPT = {"seconds": 0.04, "sleep": True, "measured": True}
 RUN = ("--backend", "deepspeed", "--device", "cpu", "--size", "1M", "--workload", "cpu", "--ranks", "2")
@@ -37,19 +34,23 @@ WORK = "stand-in worker, 2 ranks"
 
 
 @dataclass
-class Site:
-    """A runtime of the harness's own. ``faults`` may end and start it."""
+class Site(OwnDriver):
+    """A runtime of the harness's own. ``FAULTS`` may end and start it."""
 
     runtime: Runtime
-    worker: str = WORKER
     #: what all containers of runs carry
     label: str = RUN_LABEL
 
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return {"DOCKER_HOST": self.runtime.host, "SUITE_TEST_WORKER": WORKER}
+
+    @property
+    def looks(self) -> Mapping[str, Callable[[], list[str]]]:
+        return {"containers": self.left_at_end}
+
     def left(self) -> list[str]:
-        """Containers and volumes of runs."""
-        by_run = ("--filter", f"label={self.label}", "--format")
-        containers = self.runtime.docker("ps", "--all", *by_run, "{{.Names}}").stdout.split()
-        return containers + self.runtime.docker("volume", "ls", *by_run, "{{.Name}}").stdout.split()
+        return labelled(self.runtime, self.label)
 
     def left_at_end(self) -> list[str]:
         """As ``left``, also where a fault has ended the runtime."""
@@ -69,14 +70,19 @@ class Site:
     def command(self, scene: Scene, *options: str) -> list[str]:
         return scripted_suite("run", *RUN, *MEASURE, "--runs", str(scene.runs), *options, script=SCRIPT)
 
+    def again(self, scene: Scene, *options: str, iterations: int = 0) -> None:
+        if self.runtime.process is None or not self.runtime.answers():
+            self.restore()
+        super().again(scene, *options, iterations=iterations)
+
     def container(self) -> str:
         """Raises Missed where there is none."""
-        names = [name for name in self.left() if name]
+        names = self.left()
         if not names:
             raise Missed("there is no container")
         return names[0]
 
-    def rank(self, number: int) -> psutil.Process:
+    def rank(self, scene: Scene, number: int) -> psutil.Process:
         """A rank's process as the host sees it. Raises Missed."""
         top = self.runtime.docker("inspect", "--format", "{{.State.Pid}}", self.container()).stdout.strip()
         with suppress(psutil.NoSuchProcess, ValueError):
@@ -90,88 +96,40 @@ class Site:
 def started(data: Path = DATA / "data") -> Iterator[Site]:
     """``data``: of this runtime alone. Raises what keeps a runtime from being started here."""
     require_runtime()
-    with ExitStack() as ending:
-        runtime = ending.enter_context(started_runtime(data=data, daemon={"live-restore": True}))
+    with started_runtime(data=data, daemon={"live-restore": True}) as runtime:
         made_scripted_image(runtime, made_base_image(runtime))
         yield Site(runtime)
 
 
-def goes_on(site: Site, scene: Scene, *options: str, iterations: int = ITERATIONS) -> None:
-    if site.runtime.process is None or not site.runtime.answers():
-        site.restore()
-    whole_again(scene, site.command(scene, *options), iterations=iterations)
+def killed(name: str, site: Site, scene: Scene, random: Random) -> Act:
+    """A signal to the container."""
+    return Act(partial(site.runtime.docker, "kill", "--signal", name, site.container()))
 
 
-def driver_signal(number: signal.Signals, site: Site, scene: Scene, random: Random) -> Verdict:
-    command, again = site.command(scene), partial(goes_on, site, scene)
-    return signalled(number, scene, random, command, again, EVENTS, START_SECONDS, site.left)
-
-
-def after(
-    site: Site,
-    scene: Scene,
-    moment: str,
-    before: int,
-    code: int,
-    kinds: tuple[str, ...],
-    words: str = "",
-    options: tuple[str, ...] = (),
-    iterations: int = ITERATIONS,
-) -> Verdict:
-    again = partial(goes_on, site, scene, *options, iterations=iterations)
-    return brought_back(scene, moment, before, code, kinds, again, iterations, words)
-
-
-def rank_signal(number: signal.Signals, kinds: tuple[str, ...], site: Site, scene: Scene, random: Random) -> Verdict:
-    driver = scene.start(site.command(scene))
-    moment = scene.wait_for_moment(random, driver, EVENTS)
-    rank = random.randrange(2)
-    victim, before = site.rank(rank), scene.finished()
-    with suppress(psutil.NoSuchProcess):
-        victim.send_signal(number)
-    return after(site, scene, f"{moment}, rank {rank}", before, scene.ended(driver), kinds)
-
-
-def container_signal(number: str, kinds: tuple[str, ...], site: Site, scene: Scene, random: Random) -> Verdict:
-    driver = scene.start(site.command(scene))
-    moment = scene.wait_for_moment(random, driver, EVENTS)
-    before = scene.finished()
-    site.runtime.docker("kill", "--signal", number, site.container())
-    return after(site, scene, moment, before, scene.ended(driver), kinds)
-
-
-def container_memory(site: Site, scene: Scene, random: Random) -> Verdict:
+def memory_met(site: Site, scene: Scene, random: Random) -> Act:
     """The container's limit on memory is met, by another of its processes, and the kernel takes a rank for it."""
-    driver = scene.start(site.command(scene, *MEMORY))
-    moment = scene.wait_for_moment(random, driver, EVENTS)
     rank = random.randrange(2)
-    name, victim, before = site.container(), site.rank(rank), scene.finished()
     with suppress(OSError):
-        Path(f"/proc/{victim.pid}/oom_score_adj").write_text("1000")
-    site.runtime.docker("exec", name, "python3", "-c", "held = [b'x' * (1 << 24) for _ in range(1 << 10)]")
-    where = f"{moment}, rank {rank}"
-    code = scene.ended(driver)
-    return after(site, scene, where, before, code, ("oom_host",), "emory", MEMORY, MEMORY_ITERATIONS)
+        Path(f"/proc/{site.rank(scene, rank).pid}/oom_score_adj").write_text("1000")
+    eat = ("python3", "-c", "held = [b'x' * (1 << 24) for _ in range(1 << 10)]")
+    return Act(partial(site.runtime.docker, "exec", site.container(), *eat), f", rank {rank}")
 
 
-def container_paused(site: Site, scene: Scene, random: Random) -> Verdict:
-    driver = scene.start(site.command(scene))
-    moment = scene.wait_for_moment(random, driver, EVENTS // 2)
+def paused(site: Site, scene: Scene, random: Random) -> Act:
     name, seconds = site.container(), random.uniform(0.2, 4)
-    site.runtime.docker("pause", name)
-    time.sleep(seconds)
-    site.runtime.docker("unpause", name)
-    code = scene.ended(driver)
-    if code != 0:
-        raise Wrong(f"{moment}: exit code {code} after {seconds:.1f} s: {scene.output()[-400:]}")
-    return Verdict(f"{moment}: went on after {seconds:.1f} s")
+
+    def pause() -> None:
+        site.runtime.docker("pause", name)
+        time.sleep(seconds)
+        site.runtime.docker("unpause", name)
+
+    return Act(pause, f", for {seconds:.1f} s")
 
 
 def runtime_away(how: str, site: Site, scene: Scene, random: Random) -> Verdict:
     """dockerd and its containerd are `killed`, or `paused` as on a machine that swaps, or dockerd is `stopped` as by an
     administrator; back within seconds, it keeps its containers."""
-    driver = scene.start(site.command(scene))
-    moment = scene.wait_for_any_moment(random, driver, EVENTS, START_SECONDS)
+    driver, moment = site.begin_anywhere(scene, random)
     before, seconds = scene.finished(), random.uniform(0.2, 15 if how == "paused" else 3)
     dockerd = site.runtime.process
     assert dockerd is not None
@@ -192,22 +150,17 @@ def runtime_away(how: str, site: Site, scene: Scene, random: Random) -> Verdict:
     moment = f"{moment}, away for {seconds:.1f} s"
     if scene.record() is None and code == 2:
         check_output(scene)
-        goes_on(site, scene)
+        site.again(scene)
         return Verdict(f"{moment}: no run was started", 0, "the same command")
-    return after(site, scene, moment, before, code, ("ok", "rank_lost", "interrupted"))
-
-
-def driver_stopped(site: Site, scene: Scene, random: Random) -> Verdict:
-    return stopped(scene, random, site.command(scene), EVENTS, START_SECONDS, ITERATIONS)
+    kinds = ("ok", "rank_lost", "interrupted")
+    return brought_back(scene, moment, before, code, kinds, partial(site.again, scene), ITERATIONS)
 
 
 def flood(site: Site, scene: Scene, random: Random) -> Verdict:
     """A rank floods its output in the middle of its work."""
     at = {"iteration": random.randrange(ITERATIONS), "rank": random.randrange(2), "do": "flood"}
-    command = scripted_suite(
-        "run", *RUN, *MEASURE, "--runs", str(scene.runs), script={**SCRIPT, "seconds": 0.01, "at": at}
-    )
-    code = scene.run(command)
+    script = {**SCRIPT, "seconds": 0.01, "at": at}
+    code = scene.run(scripted_suite("run", *RUN, *MEASURE, "--runs", str(scene.runs), script=script))
     if code != 0:
         raise Wrong(f"{json.dumps(at)}: exit code {code}: {scene.output()[-400:]}")
     scene.check_bundles()
@@ -231,31 +184,36 @@ INTERRUPTED = "what was measured is kept, the run is done again by the same comm
 LOST = "the run fails and says why, its container is removed, --retry-failed does it again"
 UNMOVED = "the run ends well and whole"
 KEPT = "the run goes on, or is lost, told and done again"
-_MAKERS = (
+#: those of a run that Compose has started too
+OF_RANKS: tuple[Maker, ...] = tuple(
+    (f"{number.name} of a rank", partial(struck, sent(number, Site.rank), kinds), LOST)
+    for number, kinds in (
+        (signal.SIGKILL, ("rank_lost",)),
+        (signal.SIGTERM, ("rank_lost",)),
+        (signal.SIGINT, ("rank_lost", "interrupted")),
+        (signal.SIGSTOP, ("hang",)),
+    )
+)
+PAUSED: Maker = ("container paused", partial(struck, paused, ("ok",)), UNMOVED)
+_IN_MEMORY = partial(struck, options=MEMORY, words="emory", iterations=MEMORY_ITERATIONS)
+MAKERS: tuple[Maker, ...] = (
     *(
         (f"{number.name} of the driver", partial(driver_signal, number), INTERRUPTED)
         for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
     ),
     ("SIGSTOP of the driver", driver_stopped, UNMOVED),
-    ("SIGKILL of a rank", partial(rank_signal, signal.SIGKILL, ("rank_lost",)), LOST),
-    ("SIGTERM of a rank", partial(rank_signal, signal.SIGTERM, ("rank_lost",)), LOST),
-    ("SIGINT of a rank", partial(rank_signal, signal.SIGINT, ("rank_lost", "interrupted")), LOST),
-    ("SIGSTOP of a rank", partial(rank_signal, signal.SIGSTOP, ("hang",)), LOST),
-    ("SIGKILL of the container", partial(container_signal, "KILL", ("rank_lost",)), LOST),
-    ("SIGTERM of the container", partial(container_signal, "TERM", ("rank_lost", "interrupted")), LOST),
-    ("SIGINT of the container", partial(container_signal, "INT", ("rank_lost", "interrupted")), LOST),
-    ("memory of the container", container_memory, LOST),
-    ("container paused", container_paused, UNMOVED),
+    *OF_RANKS,
+    ("SIGKILL of the container", partial(struck, partial(killed, "KILL"), ("rank_lost",)), LOST),
+    *(
+        (f"SIG{name} of the container", partial(struck, partial(killed, name), ("rank_lost", "interrupted")), LOST)
+        for name in ("TERM", "INT")
+    ),
+    ("memory of the container", partial(_IN_MEMORY, memory_met, ("oom_host",)), LOST),
+    PAUSED,
     ("SIGKILL of dockerd and containerd", partial(runtime_away, "killed"), KEPT),
     ("SIGSTOP of dockerd and containerd", partial(runtime_away, "paused"), KEPT),
     ("dockerd restarted", partial(runtime_away, "stopped"), KEPT),
     ("flood on a rank's output", flood, UNMOVED),
 )
-
-
-def faults(site: Site | None) -> tuple[Fault, ...]:
-    """Of a runtime; of none, to be listed. Containers take their time, so that a fifth of the tries are asked for."""
-    return tuple(Fault("docker", name, WORK, partial(do, site), right, True) for name, do, right in _MAKERS)  # type: ignore[arg-type]
-
-
+faults = partial(faults_of, "docker", WORK, MAKERS)
 FAULTS = faults(None)

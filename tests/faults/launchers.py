@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from types import ModuleType
 
 from tests.faults import compose, containers, local, pods, scheduler, surroundings
 from tests.faults.tries import Fault
@@ -29,36 +31,15 @@ def on_this_host() -> Iterator[Launcher]:
 
 
 @contextmanager
-def in_containers() -> Iterator[Launcher]:
-    with containers.started() as site:
-        environment = {"DOCKER_HOST": site.runtime.host, "SUITE_TEST_WORKER": site.worker}
-        yield Launcher(containers.faults(site), environment, {"containers": site.left_at_end}, site.restore)
-
-
-@contextmanager
-def by_compose() -> Iterator[Launcher]:
-    with compose.started() as site:
-        environment = {"DOCKER_HOST": site.runtime.host}
-        yield Launcher(compose.faults(site), environment, {"containers": site.left_at_end}, site.restore)
-
-
-@contextmanager
-def on_slurm() -> Iterator[Launcher]:
-    with scheduler.started() as site:
-        yield Launcher(scheduler.faults(site), site.slurm.environment, {"jobs": site.left}, site.restore)
-
-
-@contextmanager
-def in_pods() -> Iterator[Launcher]:
-    with pods.started() as site:
-        looks = {"jobs": site.left, "containers": site.node.running}
-        yield Launcher(pods.faults(site), {"KUBECONFIG": str(site.kubeconfig)}, looks, site.restore)
+def at_a_site(module: ModuleType) -> Iterator[Launcher]:
+    with module.started() as site:
+        yield Launcher(module.faults(site), site.environment, site.looks, site.restore)
 
 
 LAUNCHERS: dict[str, Callable[[], AbstractContextManager[Launcher]]] = {
     "local": on_this_host,
-    "docker": in_containers,
-    "compose": by_compose,
-    "slurm": on_slurm,
-    "kubernetes": in_pods,
+    "docker": partial(at_a_site, containers),
+    "compose": partial(at_a_site, compose),
+    "slurm": partial(at_a_site, scheduler),
+    "kubernetes": partial(at_a_site, pods),
 }

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tests.faults.judging import Act, series
-from tests.faults.signals import driver_signal, driver_stopped, rank_signal, slow_rank
+from tests.faults.host import ITERATIONS, Host
+from tests.faults.sites import Aim, driver_signal, driver_stopped, sent, struck
 from tests.faults.surroundings import (
     address_space,
     clock_step,
@@ -19,6 +19,7 @@ from tests.faults.surroundings import (
     network_slow,
     on_output,
     read_only_disk,
+    slow_rank,
     torn_events,
 )
 from tests.faults.tries import Fault
@@ -34,45 +35,43 @@ CLOCK = "the run ends well, its seconds are those that passed"
 HALF_A_LINE = b'::suite:: {"kind": "phase", "ra'
 FOREIGN = b'\xff\x00\x1b[2J\n::suite:: {"kind": "iteration", "iteration": 1e999}\n::suite:: [[[[\n'
 
-SERIES = 5
+
+def _fault(name: str, do: Callable[..., Any], right: str, work: str = REAL) -> Fault:
+    """Ranks that import their stack take long."""
+    return Fault("local", name, work, partial(do, Host()), right, work == REAL)
 
 
-def _real(name: str, do: Callable[..., Any], right: str, series: int = 0) -> Fault:
-    """Of ranks that import their stack; they take long."""
-    return Fault("local", name, REAL, do, right, True, series)
-
-
-def _series(name: str, act: Act, right: str) -> Fault:
-    return _real(name, partial(series, act), right, SERIES)
+def _struck(name: str, aim: Aim, right: str, kinds: tuple[str, ...] = ("ok",), words: str = "") -> Fault:
+    return _fault(name, partial(struck, aim, kinds, words=words, iterations=ITERATIONS), right)
 
 
 def _driver(number: signal.Signals) -> Fault:
-    return _real(f"{number.name} of the driver", partial(driver_signal, number), INTERRUPTED)
+    return _fault(f"{number.name} of the driver", partial(driver_signal, number), INTERRUPTED)
 
 
 def _rank(number: signal.Signals, kinds: tuple[str, ...], words: str) -> Fault:
-    return _series(f"{number.name} of a rank", rank_signal(number, kinds, words), LOST)
+    return _struck(f"{number.name} of a rank", sent(number, Host.rank), LOST, kinds, words)
 
 
 FAULTS = (
     *map(_driver, (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)),
-    _real("SIGSTOP of the driver", driver_stopped, UNMOVED),
+    _fault("SIGSTOP of the driver", driver_stopped, UNMOVED),
     _rank(signal.SIGKILL, ("rank_lost",), "rank [01] .*SIGKILL"),
     _rank(signal.SIGTERM, ("rank_lost",), "rank [01] .*SIGTERM"),
     _rank(signal.SIGINT, ("interrupted", "rank_lost"), "rank [01].*(KeyboardInterrupt|SIGINT)"),
     _rank(signal.SIGSTOP, ("hang",), "no event from rank 0|Timed out waiting"),
-    _series("slow rank", slow_rank, UNMOVED),
-    _series("host memory: no address space", address_space, LOST),
-    _series("host memory: killed by the kernel", memory_group, LOST),
-    _real("disk full", full_disk, ROOM),
-    _real("disk read-only", read_only_disk, WRITABLE),
-    _real("clock steps", clock_step, CLOCK),
-    Fault("local", "eight drivers, three killed", SCRIPTED, eight_drivers, "each run is made once"),
-    _series("flood on a rank's output", on_output(b"", 800), UNMOVED),
-    _series("half a line on a rank's output", on_output(HALF_A_LINE, 1), UNMOVED),
-    _series("foreign bytes on a rank's output", on_output(FOREIGN, 20), UNMOVED),
-    Fault("local", "foreign bytes among a rank's events", SCRIPTED, partial(torn_events, "garbage"), LOST),
-    Fault("local", "half an event, and SIGKILL", SCRIPTED, partial(torn_events, "torn"), LOST),
-    _real("network cut", network_cut, LOST, SERIES),
-    _real("network slow", network_slow, UNMOVED, SERIES),
+    _struck("slow rank", slow_rank, UNMOVED),
+    _struck("host memory: no address space", address_space, LOST, ("oom_host",), "emory|oom"),
+    _struck("host memory: killed by the kernel", memory_group, LOST, ("oom_host",), "out-of-memory|emory"),
+    _fault("disk full", full_disk, ROOM),
+    _fault("disk read-only", read_only_disk, WRITABLE),
+    _fault("clock steps", clock_step, CLOCK),
+    _fault("eight drivers, three killed", eight_drivers, "each run is made once", SCRIPTED),
+    _fault("flood on a rank's output", partial(on_output, b"", 800), UNMOVED),
+    _fault("half a line on a rank's output", partial(on_output, HALF_A_LINE, 1), UNMOVED),
+    _fault("foreign bytes on a rank's output", partial(on_output, FOREIGN, 20), UNMOVED),
+    _fault("foreign bytes among a rank's events", partial(torn_events, "garbage"), LOST, SCRIPTED),
+    _fault("half an event, and SIGKILL", partial(torn_events, "torn"), LOST, SCRIPTED),
+    _fault("network cut", network_cut, LOST),
+    _fault("network slow", network_slow, UNMOVED),
 )

@@ -7,25 +7,23 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
 
 import psutil
 import urllib3
 from kubernetes import client, config
 
 from suite.launch.kubernetes.client import Cluster
-from tests.faults.judging import brought_back, check_ok, check_output
-from tests.faults.scene import Scene, away, iterations_told, moment_of, signal_name, suite_command
-from tests.faults.tries import Fault, Missed, Verdict, Wrong
+from tests.faults.judging import check_output, whole_again
+from tests.faults.scene import Scene, after_seconds, iterations_told, moment_of, suite_command
+from tests.faults.sites import ITERATIONS, Act, Begun, Maker, Service, away, faults_of, sent, struck, told_to_end
+from tests.faults.tries import Missed, Verdict, Wrong
 from tests.kubernetes_server import node as nodes
 from tests.kubernetes_server import server as servers
 from tests.kubernetes_server.controllers import Controllers
@@ -33,7 +31,6 @@ from tests.kubernetes_server.node import NAME, Node, started_node
 from tests.kubernetes_server.node_image import SCRIPTED
 from tests.kubernetes_server.server import started_server
 
-ITERATIONS = 30
 SMALL = ("--backend", "deepspeed", "--size", "1M", "--workload", "cpu", "--device", "cpu", "--nodes", "2")
 ONCE = ("--gpus-per-node", "1", "--repeats", "1", "--warmup", "1", "--iterations", str(ITERATIONS - 1))
 PODS = ("--image", SCRIPTED, "--shared-memory", "64Mi", "--timeout", "2m", "--pending-timeout", "2m")
@@ -46,16 +43,9 @@ OURS = "app.kubernetes.io/name=suite"
 WAIT_SECONDS = 300.0
 
 
-class Service(NamedTuple):
-    """A program of the cluster that is to run again after a fault."""
-
-    process: subprocess.Popen | None
-    start: Callable[[], None]
-
-
 @dataclass
 class Site:
-    """A cluster of the harness's own. ``faults`` may end and start its programs."""
+    """A cluster of the harness's own. ``FAULTS`` may end and start its programs."""
 
     node: Node
     cluster: Cluster
@@ -64,8 +54,12 @@ class Site:
     old_logs: frozenset[Path] = frozenset()
 
     @property
-    def namespace(self) -> str:
-        return self.cluster.namespace
+    def environment(self) -> Mapping[str, str]:
+        return {"KUBECONFIG": str(self.kubeconfig)}
+
+    @property
+    def looks(self) -> Mapping[str, Callable[[], list[str]]]:
+        return {"jobs": self.left, "containers": self.node.running}
 
     def jobs(self) -> dict[str, bool]:
         """Names of the Jobs that there are, and whether each is over."""
@@ -105,8 +99,7 @@ class Site:
 
     def start_again(self) -> None:
         for service in (self.api_server(), self.containerd(), self.kubelet()):
-            if service.process is None or service.process.poll() is not None:
-                service.start()
+            service.start_again()
 
     def restore(self) -> None:
         self.start_again()
@@ -116,7 +109,20 @@ class Site:
         self.node.clear()
         self.old_logs = self._logs()
 
-    def rank(self, number: int) -> psutil.Process:
+    def begin(self, scene: Scene, random: Random, *options: str) -> Begun:
+        driver = scene.start(submit(scene, *options))
+        return Begun(self.moment(scene, random), partial(scene.ended, driver, WAIT_SECONDS))
+
+    def moment(self, scene: Scene, random: Random) -> str:
+        def state() -> str:
+            return f"{self.jobs()} {self.pods()} {scene.output()[-400:]}"
+
+        return moment_of(random, ITERATIONS, lambda: self.finished(scene), state)
+
+    def again(self, scene: Scene, *options: str, iterations: int = ITERATIONS) -> None:
+        whole_again(scene, submit(scene, *options), collect(scene), iterations=iterations)
+
+    def rank(self, scene: Scene, number: int) -> psutil.Process:
         """A rank's process as the host sees it. Raises Missed."""
         for process in psutil.process_iter():
             with suppress(psutil.Error):
@@ -124,19 +130,19 @@ class Site:
                     return process
         raise Missed("the rank is not there any more")
 
-    def torchrun(self, number: int) -> psutil.Process:
+    def torchrun(self, scene: Scene, number: int) -> psutil.Process:
         """What has started a rank, by the stand-in for it: the first process of its container. Raises Missed."""
-        parent = self.rank(number).parent()
+        parent = self.rank(scene, number).parent()
         if parent is None:
             raise Missed("torchrun is not there any more")
         return parent
 
-    def finished(self) -> int:
+    def finished(self, scene: Scene) -> int:
         """By the node's own files."""
         return iterations_told(path for pod in self._logs() - self.old_logs for path in pod.glob("*/*.log"))
 
     def _logs(self) -> frozenset[Path]:
-        return frozenset(self.node.logs.glob(f"{self.namespace}_*"))
+        return frozenset(self.node.logs.glob(f"{self.cluster.namespace}_*"))
 
     def _find(self, kind: str) -> list[dict]:
         return self.cluster.find(kind, labelSelector=OURS)
@@ -156,85 +162,13 @@ def collect(scene: Scene) -> list[str]:
     return suite_command("collect", "--wait", "--runs", str(scene.runs))
 
 
-def wait_for_moment(scene: Scene, site: Site, random: Random) -> str:
-    """Some moment while the ranks work: from the first iteration on, to the last but one."""
-    return moment_of(random, ITERATIONS, site.finished, lambda: f"{site.jobs()} {site.pods()} {scene.output()[-400:]}")
-
-
-def brought_on(scene: Scene, moment: str, *options: str, may_lack: bool = False) -> None:
-    """The same command, and what it leaves to `suite collect`, which ends with 1 where it lacks a run. Raises Wrong."""
-    for command in (submit(scene, *options), collect(scene)):
-        code = scene.ended(scene.start(command), WAIT_SECONDS)
-        is_lacking = may_lack and code == 1 and command[3] == "collect" and scene.record() is None
-        if code != 0 and not is_lacking:
-            raise Wrong(f"{moment}: {command[3]} after it ends with exit code {code}: {scene.output()[-500:]}")
-        check_output(scene)
-
-
-def goes_on(scene: Scene, moment: str, *options: str) -> None:
-    """They bring the run home whole. Raises Wrong."""
-    brought_on(scene, moment, *options)
-    check_ok(scene, ITERATIONS)
-
-
-def after(
-    scene: Scene, before: int, moment: str, code: int, kinds: tuple[str, ...], options: tuple[str, ...] = ()
-) -> Verdict:
-    """``options``: of its command."""
-    again = partial(goes_on, scene, moment, *options)
-    return brought_back(scene, moment, before, code, kinds, again, ITERATIONS)
-
-
-def process_signal(
-    find: Callable[[Site, int], psutil.Process],
-    number: signal.Signals,
-    kinds: tuple[str, ...],
-    site: Site,
-    scene: Scene,
-    random: Random,
-) -> Verdict:
-    """To the process that ``find`` names of one of the ranks."""
-    driver = scene.start(submit(scene, *SHORTER))
-    moment = wait_for_moment(scene, site, random)
-    rank = random.randrange(2)
-    victim, before = find(site, rank), site.finished()
-    with suppress(psutil.NoSuchProcess):
-        victim.send_signal(number)
-    return after(scene, before, f"{moment}, rank {rank}", scene.ended(driver, WAIT_SECONDS), kinds, SHORTER)
-
-
-def pod_deleted(site: Site, scene: Scene, random: Random) -> Verdict:
+def pod_deleted(site: Site, scene: Scene, random: Random) -> Act:
     """By somebody with kubectl."""
-    driver = scene.start(submit(scene))
-    moment = wait_for_moment(scene, site, random)
-    before, pods = site.finished(), site.pods()
+    pods = site.pods()
     if len(pods) < 2:
         raise Missed("the pods were over")
-    site.node.core.delete_namespaced_pod(random.choice(sorted(pods)), site.namespace, grace_period_seconds=1)
-    return after(scene, before, moment, scene.ended(driver, WAIT_SECONDS), ("rank_lost",))
-
-
-def service_signal(
-    find: Callable[[Site], Service],
-    kinds: tuple[str, ...],
-    number: signal.Signals,
-    site: Site,
-    scene: Scene,
-    random: Random,
-) -> Verdict:
-    """To a part of the cluster, while the run works; it is back within seconds.
-
-    A kubelet and an API server lose nothing by it. Containers go on without containerd, and how one ended meanwhile
-    nobody knows.
-    """
-    driver = scene.start(submit(scene))
-    moment = wait_for_moment(scene, site, random)
-    before, seconds, service = site.finished(), random.uniform(0, 5), find(site)
-    assert service.process is not None
-    away(service.process, number, seconds)
-    if number != signal.SIGSTOP:
-        service.start()
-    return after(scene, before, f"{moment}, away for {seconds:.1f} s", scene.ended(driver, WAIT_SECONDS), kinds)
+    delete = site.node.core.delete_namespaced_pod
+    return Act(partial(delete, random.choice(sorted(pods)), site.cluster.namespace, grace_period_seconds=1))
 
 
 def driver_signal(number: signal.Signals, site: Site, scene: Scene, random: Random) -> Verdict:
@@ -249,21 +183,19 @@ def driver_signal(number: signal.Signals, site: Site, scene: Scene, random: Rand
         scene.wait_for(lambda: bool(site.orphans()), driver)
         moment = "when its first object was there"
     elif part < 0.6:
-        seconds = random.uniform(0.2, 12)
-        time.sleep(seconds)
-        moment = f"{seconds:.2f} s after its start"
+        moment = after_seconds(random, 0.2, 12)
     else:
-        moment = wait_for_moment(scene, site, random)
+        moment = site.moment(scene, random)
     known = set(site.jobs())
-    was_over = driver.poll() is not None
-    driver.send_signal(number)
-    code = scene.ended(driver)
-    if not was_over and code not in (0, 130, -number):
-        raise Wrong(f"{moment}: the driver ended with {signal_name(code)}: {scene.output()[-300:]}")
-    check_output(scene)
-    brought_on(scene, moment, may_lack=True)
+    told_to_end(scene, driver, number, moment)
+    for command in (submit(scene), collect(scene)):
+        code = scene.ended(scene.start(command), WAIT_SECONDS)
+        is_lacking = code == 1 and "collect" in command and scene.record() is None
+        if code != 0 and not is_lacking:
+            raise Wrong(f"{moment}: the command after it ends with exit code {code}: {scene.output()[-500:]}")
+        check_output(scene)
     was_sent = scene.record() is not None
-    goes_on(scene, moment)
+    site.again(scene)
     jobs = set(site.jobs()) | known
     if len(jobs) != 1:
         raise Wrong(f"{moment}: {len(jobs)} Jobs for one run: {sorted(jobs)}")
@@ -292,9 +224,9 @@ def started() -> Iterator[Site]:
 LOST = "the run fails and says why, its pods are ended, --retry-failed does it again"
 KEPT = "the run goes on and is collected whole"
 SENT = "the run stays in the cluster; the same command and suite collect bring it home, as one Job"
-_MAKERS = (
+MAKERS: tuple[Maker, ...] = (
     *(
-        (f"{number.name} of {name}", partial(process_signal, find, number, kinds), LOST)
+        (f"{number.name} of {name}", partial(struck, sent(number, find), kinds, options=SHORTER), LOST)
         for name, find in (("a rank", Site.rank), ("torchrun", Site.torchrun))
         for number, kinds in (
             (signal.SIGKILL, ("rank_lost",)),
@@ -303,9 +235,11 @@ _MAKERS = (
             (signal.SIGSTOP, ("hang", "timeout")),
         )
     ),
-    ("pod deleted", pod_deleted, LOST),
+    ("pod deleted", partial(struck, pod_deleted, ("rank_lost",)), LOST),
+    # A kubelet and an API server lose nothing by it. Containers go on without containerd, and how one ended meanwhile
+    # nobody knows.
     *(
-        (f"{number.name} of {name}", partial(service_signal, find, kinds, number), right)
+        (f"{number.name} of {name}", partial(struck, away(number, 5, find), kinds), right)
         for name, find, kinds, right in (
             ("the kubelet", Site.kubelet, ("ok",), KEPT),
             ("containerd", Site.containerd, ("ok", "rank_lost"), "the run goes on, or is lost, told and done again"),
@@ -318,11 +252,5 @@ _MAKERS = (
         for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
     ),
 )
-
-
-def faults(site: Site | None) -> tuple[Fault, ...]:
-    """Of a cluster; of none, to be listed. Pods take their time, so that a fifth of the tries are asked for."""
-    return tuple(Fault("kubernetes", name, WORK, partial(do, site), right, True) for name, do, right in _MAKERS)  # type: ignore[arg-type]
-
-
+faults = partial(faults_of, "kubernetes", WORK, MAKERS)
 FAULTS = faults(None)

@@ -17,48 +17,36 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 from suite.conduct.running.provenance import git_commit
 from tests.faults import page
 from tests.faults.launchers import LAUNCHERS, Launcher
 from tests.faults.scene import APART, ROOT, scene
-from tests.faults.tries import Fault, Missed, Try, Verdict, Wrong, append, following, random_of, read, wanted
+from tests.faults.tries import Fault, Missed, Try, Verdict, Wrong, append, following, random_of, read
 
 RESULTS = ROOT / "build" / "faults" / "tries.jsonl"
 
 
-def make(fault: Fault, launcher: Launcher, seed: int, number: int, count: int = 1) -> list[Try]:
-    """One try, or the ``count`` of a series: the fault, what came of it, and what it has left."""
+def make(fault: Fault, launcher: Launcher, seed: int, number: int) -> Try:
+    """The fault, what came of it, and what it has left."""
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="fault-"))  # short: the name of a socket has 107 characters at most
-    results: Sequence[Verdict | Exception]
+    what, left = "right", {}
     with scene(folder / "try", launcher.environment) as here:
         here.looks |= launcher.looks
         here.has_made_up_times = fault.has_stand_ins
-        randoms = [random_of(fault, seed, number + index) for index in range(count)]
         try:
-            results = fault.do(here, randoms) if fault.series else [fault.do(here, randoms[0])]
+            verdict = fault.do(here, random_of(fault, seed, number))
+        except Missed as error:
+            what, verdict = "missed", Verdict(str(error))
         except Exception as error:  # noqa: BLE001 - a bundle that cannot be read, a command that fails: it is a finding
-            results = [error] * count
-        is_over = not all(isinstance(one, Missed) for one in results)
-        left = {kind: names for kind, names in here.left().items() if names} if is_over else {}
+            said = str(error) if isinstance(error, Wrong) else f"{type(error).__name__}: {error}"
+            what, verdict = "wrong", Verdict(said, resumes="no")
+        if what != "missed":
+            left = {kind: names for kind, names in here.left().items() if names}
         launcher.restore()
     shutil.rmtree(folder, ignore_errors=True)
-    seconds = round((time.monotonic() - began) / count, 2)
-    tries = [described(fault, seed, number + index, one, seconds) for index, one in enumerate(results)]
-    return [*tries[:-1], replace(tries[-1], left=left)]
-
-
-def described(fault: Fault, seed: int, number: int, result: Verdict | Exception, seconds: float) -> Try:
-    if isinstance(result, Verdict):
-        what, verdict = "right", result
-    elif isinstance(result, Missed):
-        what, verdict = "missed", Verdict(str(result))
-    else:
-        said = str(result) if isinstance(result, Wrong) else f"{type(result).__name__}: {result}"
-        what, verdict = "wrong", Verdict(said, resumes="no")
     return Try(
         launcher=fault.launcher,
         fault=fault.name,
@@ -67,8 +55,9 @@ def described(fault: Fault, seed: int, number: int, result: Verdict | Exception,
         verdict=what,  # type: ignore[arg-type]
         said=verdict.said[:2000],
         lost=verdict.lost,
+        left=left,
         resumes=verdict.resumes,
-        seconds=seconds,
+        seconds=round(time.monotonic() - began, 2),
         when=time.time(),
         commit=git_commit(),
     )
@@ -93,11 +82,10 @@ def rounds(options: argparse.Namespace, launchers: Sequence[Launcher]) -> int:
                 continue
             if time.monotonic() > end:
                 return wrong
-            count = min(fault.series or 1, wanted(fault, options.tries))
-            for one in make(fault, launcher, options.seed, number, count):
-                append(options.results, one)
-                wrong += one.verdict == "wrong" or any(one.left.values()) or one.lost > 0
-                print(line(one), flush=True)
+            one = make(fault, launcher, options.seed, number)
+            append(options.results, one)
+            wrong += page.is_bad(one)
+            print(line(one), flush=True)
 
 
 def line(one: Try) -> str:

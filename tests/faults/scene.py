@@ -38,6 +38,7 @@ DAEMONS = (
     *("kubelet", "kube-apiserver", "etcd"),
 )
 Command = Sequence[str]
+Driver = subprocess.Popen
 _EVENT = re.compile(rb"::suite:: (\{.*\})")
 #: what verify finds of times that do not fit
 OF_TIMES = {"run-times", "event-times", "phase-times", "rank-times"}
@@ -64,12 +65,8 @@ class Scene:
         self.before = (_processes(), _shared_memory())
         self.ending = ExitStack()
         self.outputs: list[Path] = []
-        #: the run that all is asked of, by its id or a pattern
-        self.which = "*"
         #: the ranks tell times that they were given, which no busy machine keeps to
         self.has_made_up_times = False
-        #: one was done to a run of this driver, which may end badly for it
-        self.had_faults = False
         #: kind of what may be left behind -> what is there of it
         self.looks: dict[str, Callable[[], list[str]]] = {
             "processes": self._left_processes,
@@ -104,20 +101,16 @@ class Scene:
 
     def bundle(self) -> Bundle | None:
         """The run that is in its place, if there is one."""
-        if not self.runs.exists():
-            return None
-        if self.which != "*":
-            return Bundle(self.runs / self.which)
-        found = find_bundles([self.runs])
+        found = find_bundles([self.runs]) if self.runs.exists() else ()
         return found[0] if found else None
 
     def event_files(self) -> list[Path]:
-        return sorted(self.runs.glob(f"{self.which}/events/rank-*.jsonl"))
+        return sorted(self.runs.glob("*/events/rank-*.jsonl"))
 
     def events(self) -> int:
         """Whole lines of rank 0."""
         with suppress(OSError):
-            return sum(path.read_bytes().count(b"\n") for path in self.runs.glob(f"{self.which}/events/rank-0.jsonl"))
+            return sum(path.read_bytes().count(b"\n") for path in self.runs.glob("*/events/rank-0.jsonl"))
         return 0
 
     def finished(self) -> int:
@@ -143,20 +136,12 @@ class Scene:
         end = time.monotonic() + seconds
         while not look():
             if driver.poll() is not None:
-                if driver.returncode != 0 and not self.had_faults:
+                if driver.returncode != 0:
                     raise Wrong(f"exit code {driver.returncode} before the fault came: {self.output()[-500:]}")
                 raise Missed(f"the run was over before the fault came (exit code {driver.returncode})")
             if time.monotonic() > end:
                 raise Wrong(f"the run does not get there: {self.output()[-500:]}")
             time.sleep(LOOK_SECONDS)
-
-    def begun(self, known: set[str]) -> str | None:
-        """A run that goes on and is none of these."""
-        for path in self.runs.glob("*/events/rank-0.jsonl"):
-            run = path.parents[1]
-            if run.name not in known and not (run / "record.json").exists():
-                return run.name
-        return None
 
     def wait_for_moment(self, random: Random, driver: subprocess.Popen[bytes], events: int, ranks: int = 2) -> str:
         """Some moment between the first word of all ranks and the last; ``events``: how many rank 0 writes in all."""
@@ -171,9 +156,7 @@ class Scene:
         """Some moment of a driver: before its ranks speak, while they work, or when they have ended."""
         part = random.random()
         if part < 0.2:
-            seconds = random.uniform(0, start_seconds)
-            time.sleep(seconds)
-            return f"{seconds:.2f} s after its start"
+            return after_seconds(random, 0, start_seconds)
         if part < 0.85:
             return self.wait_for_moment(random, driver, events, ranks)
         self.wait_for(lambda: all(b'"end"' in _tail(path) for path in self.event_files() or [Path()]), driver)
@@ -281,14 +264,11 @@ def moment_of(random: Random, iterations: int, finished: Callable[[], int], stat
     return f"after {number} of {iterations} iterations"
 
 
-def away(program: subprocess.Popen, number: signal.Signals, seconds: float) -> None:
-    """Ended, or stopped for so long."""
-    program.send_signal(number)
-    if number != signal.SIGSTOP:
-        program.wait()
+def after_seconds(random: Random, least: float, most: float) -> str:
+    """Some moment after the last command's start."""
+    seconds = random.uniform(least, most)
     time.sleep(seconds)
-    if number == signal.SIGSTOP:
-        program.send_signal(signal.SIGCONT)
+    return f"{seconds:.2f} s after its start"
 
 
 def signal_name(code: int) -> str:

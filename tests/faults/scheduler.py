@@ -6,25 +6,25 @@ import json
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from random import Random
-from threading import Timer
 
 import psutil
 
-from tests.faults.judging import brought_back, check_output, whole_again
-from tests.faults.scene import MARK, Scene, away, iterations_told, moment_of, scripted_command, signal_name
-from tests.faults.tries import Fault, Missed, Verdict, Wrong
+from tests.faults.judging import whole_again
+from tests.faults.scene import MARK, Scene, after_seconds, iterations_told, moment_of, scripted_command
+from tests.faults.sites import ITERATIONS, Act, Begun, Maker, Service, away, faults_of, sent, struck, told_to_end
+from tests.faults.tries import Missed, Verdict, Wrong
 from tests.slurm import CONTROLLER, NODES, Slurm, node_daemon, require_slurm, started_slurm, wait_until_idle
 
-ITERATIONS = 30
 SMALL = ("--backend", "deepspeed", "--size", "1M", "--device", "cpu", "--nodes", "2", "--gpus-per-node", "1")
 ONCE = ("--repeats", "1", "--warmup", "1", "--iterations", str(ITERATIONS - 1), "--no-exclusive")
 LIMITS = ("--timeout", "30s", "--allowance", "90s")
-BY_SLURM = ("--starter", "srun")
+BY_SLURM, BY_TORCHRUN = ("--starter", "srun"), ("--starter", "torchrun")
 SCRIPT = {"seconds": 0.06, "sleep": True, "measured": True}
 WORK = "stand-in worker, 2 nodes"
 SHELLS = ("bash", "sh", "srun", "slurmstepd")
@@ -35,11 +35,19 @@ STATES = re.compile(r"JobId=(\d+).*?JobState=(\S+)", re.DOTALL)
 
 @dataclass
 class Site:
-    """A cluster of the harness's own. ``faults`` may end and start its daemons."""
+    """A cluster of the harness's own. ``FAULTS`` may end and start its daemons."""
 
     slurm: Slurm
     #: process id of the controller of the last try
     controller: int = 0
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return self.slurm.environment
+
+    @property
+    def looks(self) -> Mapping[str, Callable[[], list[str]]]:
+        return {"jobs": self.left}
 
     def left(self) -> list[str]:
         """Jobs that wait or run."""
@@ -47,9 +55,11 @@ class Site:
         return self.slurm.jobs()
 
     def start_again(self) -> None:
-        for command, process in list(self.slurm.daemons.items()):
-            if process.poll() is not None:
-                self.slurm.start(command)
+        for command in list(self.slurm.daemons):
+            self.daemon(command).start_again()
+
+    def daemon(self, command: tuple[str, ...]) -> Service:
+        return Service(self.slurm.daemons[command], partial(self.slurm.start, command))
 
     def restore(self) -> None:
         self.start_again()
@@ -79,9 +89,52 @@ class Site:
         told = self.slurm.call("scontrol", "show", "job").stdout
         return dict(STATES.findall(told))
 
+    def begin(self, scene: Scene, random: Random, *options: str) -> Begun:
+        handed_over(scene, *options)
+
+        def state() -> str:
+            printed = [path.read_text(errors="replace")[-300:] for path in _outputs(scene)]
+            return f"{self.slurm.call('squeue').stdout} {self.all_jobs()} {printed}"
+
+        moment = moment_of(random, ITERATIONS, lambda: self.finished(scene), state)
+        return Begun(moment, lambda: scene.ended(scene.start(collect(scene)), COLLECT_SECONDS))
+
+    def finished(self, scene: Scene) -> int:
+        return iterations_told(_outputs(scene))
+
+    def again(self, scene: Scene, *options: str, iterations: int = ITERATIONS) -> None:
+        self.resume()
+        whole_again(scene, submit(scene, *options), collect(scene), iterations=iterations)
+
+    def rank(self, scene: Scene, number: int) -> psutil.Process:
+        return _process(scene, number, "scripted_worker.py", lambda name: name.startswith("python"))
+
+    def torchrun(self, scene: Scene, number: int) -> psutil.Process:
+        """torch gives its process a name of its own. One that is stopped stays so: what its rank does until its end is
+        measured, and the run's time ends the job."""
+        return _process(scene, number, "torch.distributed.run", lambda name: name not in SHELLS)
+
+
+def _outputs(scene: Scene) -> list[Path]:
+    return list((scene.runs / ".submitted").glob("*.out"))
+
+
+def _process(scene: Scene, number: int, words: str, fits: Callable[[str], bool]) -> psutil.Process:
+    """One of the job's whose command line has these words and whose name fits. Raises Missed."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            is_of_try = process.environ().get(MARK) == str(scene.folder)
+            if is_of_try and words in " ".join(process.cmdline()) and fits(process.name()):
+                found.append(process)
+    if not found:
+        raise Missed(f"no process {words!r} is there")
+    return sorted(found, key=lambda process: process.pid)[number % len(found)]
+
 
 def submit(scene: Scene, *options: str) -> list[str]:
-    script = ("--env", f"SUITE_SCRIPT={json.dumps(SCRIPT)}")
+    """By srun, unless ``options`` say otherwise."""
+    script = ("--env", f"SUITE_SCRIPT={json.dumps(SCRIPT)}", *BY_SLURM)
     return scripted_command("submit", "slurm", *SMALL, *ONCE, *LIMITS, *script, *options, "--runs", str(scene.runs))
 
 
@@ -94,134 +147,31 @@ def handed_over(scene: Scene, *options: str) -> None:
         raise Wrong(f"not submitted: {scene.output()[-400:]}")
 
 
-def finished(scene: Scene) -> int:
-    return iterations_told((scene.runs / ".submitted").glob("*.out"))
-
-
-def wait_for_moment(scene: Scene, site: Site, random: Random) -> str:
-    def state() -> str:
-        printed = [path.read_text(errors="replace")[-300:] for path in (scene.runs / ".submitted").glob("*.out")]
-        return f"{site.slurm.call('squeue').stdout} {site.all_jobs()} {printed}"
-
-    return moment_of(random, ITERATIONS, lambda: finished(scene), state)
-
-
-def processes(scene: Scene, words: str) -> list[psutil.Process]:
-    """Of the job, whose command lines match. Raises Missed."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if process.environ().get(MARK) == str(scene.folder) and re.search(words, " ".join(process.cmdline())):
-                found.append(process)
-    if not found:
-        raise Missed(f"no process {words!r} is there")
-    return sorted(found, key=lambda process: process.pid)
-
-
-def brought_home(site: Site, scene: Scene, before: int, moment: str, kinds: tuple[str, ...]) -> Verdict:
-    """Collected with what it measured, by its cause, and done again by the same command once that is asked for."""
-
-    def again(*options: str) -> None:
-        site.resume()
-        whole_again(scene, submit(scene, *BY_SLURM, *options), collect(scene), iterations=ITERATIONS)
-
-    code = scene.ended(scene.start(collect(scene)), COLLECT_SECONDS)
-    return brought_back(scene, moment, before, code, kinds, again, ITERATIONS)
-
-
-def rank_signal(number: signal.Signals, kinds: tuple[str, ...], site: Site, scene: Scene, random: Random) -> Verdict:
-    handed_over(scene, *BY_SLURM)
-    moment = wait_for_moment(scene, site, random)
-    victims = [process for process in processes(scene, "scripted_worker.py") if "srun" not in process.name()]
-    ranks = [process for process in victims if process.name().startswith("python")]
-    if not ranks:
-        raise Missed("no rank is there")
-    before = finished(scene)
-    with suppress(psutil.NoSuchProcess):
-        random.choice(ranks).send_signal(number)
-    return brought_home(site, scene, before, moment, kinds)
-
-
-def torchrun_signal(
-    number: signal.Signals, kinds: tuple[str, ...], site: Site, scene: Scene, random: Random
-) -> Verdict:
-    """One that is stopped stays so: what its rank does until its end is measured, and the run's time ends the job."""
-    handed_over(scene)
-    moment = wait_for_moment(scene, site, random)
-    before = finished(scene)
-    # torch gives its process a name of its own
-    victims = [each for each in processes(scene, "torch.distributed.run") if each.name() not in SHELLS]
-    if not victims:
-        raise Missed("no torchrun is there")
-    with suppress(psutil.NoSuchProcess):
-        random.choice(victims).send_signal(number)
-    return brought_home(site, scene, before, moment, kinds)
-
-
-def daemon_ended(number: signal.Signals, command: tuple[str, ...], site: Site, scene: Scene, random: Random) -> Verdict:
-    """While the job works; started again within seconds."""
-    handed_over(scene, *BY_SLURM)
-    moment = wait_for_moment(scene, site, random)
-    before, seconds = finished(scene), random.uniform(0, 3)
-    away(site.slurm.daemons[command], number, seconds)
-    site.slurm.start(command)
-    return brought_home(site, scene, before, f"{moment}, away for {seconds:.1f} s", ("ok", "rank_lost", "interrupted"))
-
-
-def daemon_stopped(command: tuple[str, ...], site: Site, scene: Scene, random: Random) -> Verdict:
-    """While the job works, for some seconds, in which `suite collect` may ask already."""
-    handed_over(scene, *BY_SLURM)
-    moment = wait_for_moment(scene, site, random)
-    before, seconds = finished(scene), random.uniform(0.2, 15)
-    daemon = site.slurm.daemons[command]
-    daemon.send_signal(signal.SIGSTOP)
-    again = Timer(seconds, daemon.send_signal, (signal.SIGCONT,))
-    again.start()
-    try:
-        return brought_home(site, scene, before, f"{moment}, for {seconds:.1f} s", ("ok", "rank_lost", "interrupted"))
-    finally:
-        again.cancel()
-        daemon.send_signal(signal.SIGCONT)
-
-
-def cancelled(site: Site, scene: Scene, random: Random) -> Verdict:
-    handed_over(scene, *BY_SLURM)
-    moment = wait_for_moment(scene, site, random)
-    before = finished(scene)
-    site.slurm.call("scancel", *site.slurm.jobs())
-    return brought_home(site, scene, before, moment, ("interrupted",))
+def cancelled(site: Site, scene: Scene, random: Random) -> Act:
+    return Act(lambda: site.slurm.call("scancel", *site.slurm.jobs()))
 
 
 def submitter_killed(number: signal.Signals, site: Site, scene: Scene, random: Random) -> Verdict:
     """At any moment of `suite submit`: afterwards the same command sends what Slurm has not got, and only that."""
     known = site.all_jobs()
-    driver = scene.start(submit(scene, *BY_SLURM))
-    seconds = random.uniform(0.2, 4)
-    time.sleep(seconds)
-    was_over = driver.poll() is not None
-    driver.send_signal(number)
-    code = scene.ended(driver)
-    if not was_over and code not in (0, 130, -number):
-        raise Wrong(f"{seconds:.2f} s: the driver ended with {signal_name(code)}: {scene.output()[-300:]}")
-    check_output(scene)
-    whole_again(scene, submit(scene, *BY_SLURM), collect(scene), iterations=ITERATIONS)
+    driver = scene.start(submit(scene))
+    moment = after_seconds(random, 0.2, 4)
+    told_to_end(scene, driver, number, moment)
+    whole_again(scene, submit(scene), collect(scene), iterations=ITERATIONS)
     jobs = {job: state for job, state in site.all_jobs().items() if job not in known}
     if len(jobs) != 1:
-        raise Wrong(f"{seconds:.2f} s: {len(jobs)} jobs for one run: {jobs}")
-    return Verdict(f"{seconds:.2f} s after its start", 0, "the same command")
+        raise Wrong(f"{moment}: {len(jobs)} jobs for one run: {jobs}")
+    return Verdict(moment, 0, "the same command")
 
 
 def collector_killed(site: Site, scene: Scene, random: Random) -> Verdict:
     """At any moment of `suite collect`: the same command brings the run home."""
-    handed_over(scene, *BY_SLURM)
+    handed_over(scene)
     driver = scene.start(collect(scene))
-    seconds = random.uniform(0.2, 6)
-    time.sleep(seconds)
-    driver.kill()
-    scene.ended(driver)
-    check_output(scene)
+    moment = after_seconds(random, 0.2, 6)
+    told_to_end(scene, driver, signal.SIGKILL, moment)
     whole_again(scene, collect(scene), iterations=ITERATIONS)
-    return Verdict(f"{seconds:.2f} s after its start", 0, "the same command")
+    return Verdict(moment, 0, "the same command")
 
 
 @contextmanager
@@ -233,39 +183,41 @@ def started() -> Iterator[Site]:
 
 
 LOST = "collected as failed, with its cause and what was measured; --retry-failed does it again"
+ANY_END = ("ok", "rank_lost", "interrupted")
 KEPT = "the job goes on, or is collected as lost and done again"
-_MAKERS = (
+MAKERS: tuple[Maker, ...] = (
     *(
-        (f"{number.name} of {name}", partial(make, number, kinds), LOST)
-        for name, make in (("a rank", rank_signal), ("torchrun", torchrun_signal))
+        (f"{number.name} of {name}", partial(struck, sent(number, find), kinds, options=options), LOST)
+        for name, find, options, by_sigterm in (
+            ("a rank", Site.rank, (), ("rank_lost",)),
+            ("torchrun", Site.torchrun, BY_TORCHRUN, ("rank_lost", "interrupted")),
+        )
         for number, kinds in (
             (signal.SIGKILL, ("rank_lost",)),
-            (signal.SIGTERM, ("rank_lost", "interrupted") if make is torchrun_signal else ("rank_lost",)),
+            (signal.SIGTERM, by_sigterm),
             (signal.SIGINT, ("rank_lost", "interrupted")),
             (signal.SIGSTOP, ("hang", "timeout", "rank_lost")),
         )
     ),
     *(
-        (f"{number.name} of {command[0]}", partial(daemon_ended, number, command), KEPT)
-        for number in (signal.SIGKILL, signal.SIGTERM)
+        (
+            f"{number.name} of {command[0]}",
+            partial(struck, away(number, seconds, partial(Site.daemon, command=command)), ANY_END),
+            KEPT,
+        )
+        for number, seconds in ((signal.SIGKILL, 3), (signal.SIGTERM, 3), (signal.SIGSTOP, 15))
         for command in (node_daemon(NODES[0]), CONTROLLER)
     ),
-    *(
-        (f"SIGSTOP of {command[0]}", partial(daemon_stopped, command), KEPT)
-        for command in (node_daemon(NODES[0]), CONTROLLER)
+    (
+        "scancel",
+        partial(struck, cancelled, ("interrupted",)),
+        "collected as interrupted, the same command does it again",
     ),
-    ("scancel", cancelled, "collected as interrupted, the same command does it again"),
     *(
         (f"{number.name} of suite submit", partial(submitter_killed, number), "one job, known and collected")
         for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
     ),
     ("SIGKILL of suite collect", collector_killed, "the same command brings the run home"),
 )
-
-
-def faults(site: Site | None) -> tuple[Fault, ...]:
-    """Of a cluster; of none, to be listed. Jobs take their time, so that a fifth of the tries are asked for."""
-    return tuple(Fault("slurm", name, WORK, partial(do, site), right, True) for name, do, right in _MAKERS)  # type: ignore[arg-type]
-
-
+faults = partial(faults_of, "slurm", WORK, MAKERS)
 FAULTS = faults(None)

@@ -9,10 +9,8 @@ means of blocks of runs and its 95 % interval: one run resembles the one before 
 from __future__ import annotations
 
 import argparse
-import atexit
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,7 +20,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, linear_regression
 
 import psutil
 
@@ -58,6 +56,7 @@ MOST_SECONDS = 3 * 3600.0
 RANKS = (64, 256, 1024)
 PLANS = ("stand-in", "real", "docker")
 PARTS = (*PLANS, "bundles")
+THIS_HOST = Launcher(())
 
 
 @dataclass(frozen=True)
@@ -86,13 +85,12 @@ class Figure:
 
 def slope(values: Sequence[float]) -> Interval:
     """Growth from one value to the next by least squares, with Student's 95 % interval. Three values or more."""
-    count, middle = len(values), (len(values) - 1) / 2
-    mean = fmean(values)
-    spread = sum((index - middle) ** 2 for index in range(count))
-    steep = sum((index - middle) * (value - mean) for index, value in enumerate(values)) / spread
-    rest = sum((value - mean - steep * (index - middle)) ** 2 for index, value in enumerate(values))
-    half = student_quantile(count - 2) * (rest / (count - 2) / spread) ** 0.5
-    return Interval(steep, steep - half, steep + half)
+    places = range(len(values))
+    line = linear_regression(places, values)
+    rest = sum((value - line.intercept - line.slope * place) ** 2 for place, value in enumerate(values))
+    spread = sum((place - fmean(places)) ** 2 for place in places)
+    half = student_quantile(len(values) - 2) * (rest / (len(values) - 2) / spread) ** 0.5
+    return Interval(line.slope, line.slope - half, line.slope + half)
 
 
 def flatness(what: str, values: Sequence[float]) -> Figure:
@@ -146,11 +144,14 @@ def _is_zygote(process: psutil.Process) -> bool:
     return False
 
 
-def soaked(title: str, command: Sequence[str], folder: Path, limit_seconds: float, launcher: Launcher) -> dict:
+def soaked(
+    title: str, command: Sequence[str], limit_seconds: float = MOST_SECONDS, launcher: Launcher = THIS_HOST
+) -> dict:
     """A plan's figures. ``command`` lacks the results folder."""
     launcher.restore()  # a soak that was killed has left its last run there
     began = time.monotonic()
-    with scene(folder, {"SUITE_SCRIPT": json.dumps(SCRIPT), **launcher.environment}) as here:
+    environment = {"SUITE_SCRIPT": json.dumps(SCRIPT), **launcher.environment}
+    with tempfile.TemporaryDirectory(prefix="soak-") as place, scene(Path(place) / "plan", environment) as here:
         here.looks |= launcher.looks
         code, looks = watched(here, [*command, "--budget", f"{limit_seconds:.0f}s", "--runs", str(here.runs)])
         left = here.left()
@@ -178,8 +179,7 @@ def soaked(title: str, command: Sequence[str], folder: Path, limit_seconds: floa
 
 def stand_in(runs: int) -> dict:
     """A plan of so many runs on this machine, whose rank is a stand-in."""
-    command = scripted_command("run", *WORK, *REPEATS, str(runs))
-    return soaked(f"{runs:,} runs with the stand-in worker", command, _folder(), MOST_SECONDS, Launcher(()))
+    return soaked(f"{runs:,} runs with the stand-in worker", scripted_command("run", *WORK, *REPEATS, str(runs)))
 
 
 def docker(runs: int) -> dict:
@@ -187,17 +187,21 @@ def docker(runs: int) -> dict:
     command = scripted_suite("run", *WORK, *REPEATS, str(runs), script=SCRIPT)
     title = f"{runs:,} runs in containers of Docker, with the stand-in worker"
     with LAUNCHERS["docker"]() as launcher:
-        return soaked(title, command, _folder(), MOST_SECONDS, launcher)
+        return soaked(title, command, launcher=launcher)
 
 
 def real(minutes: float) -> dict:
     """Runs of one real rank for so long."""
     command = suite_command("run", *WORK, *REPEATS, "1000", "--start", "fork")
-    title = f"Repeats with a real DeepSpeed rank for {minutes:g} minutes"
-    return soaked(title, command, _folder(), 60 * minutes, Launcher(()))
+    return soaked(f"Repeats with a real DeepSpeed rank for {minutes:g} minutes", command, 60 * minutes)
 
 
-def huge(folder: Path) -> list[dict]:
+def huge() -> dict:
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+        return {"rows": rows_of(Path(folder))}
+
+
+def rows_of(folder: Path) -> list[dict]:
     """Verify and report of one bundle of so many ranks: seconds and peak memory of each."""
     rows = []
     for ranks in RANKS:
@@ -271,7 +275,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "stand-in": lambda: stand_in(options.runs),
             "real": lambda: real(options.minutes),
             "docker": lambda: docker(options.runs),
-            "bundles": lambda: {"rows": huge(_folder())},
+            "bundles": huge,
         }[name]()
         made |= {"day": time.strftime("%Y-%m-%d", time.gmtime()), "load": os.getloadavg()[2]}
         made["commit"] = commit.stdout.strip() or git_commit()
@@ -284,13 +288,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         put(options.page, BEGIN, END, text({**found, name: made}, host_facts()))
         print(f"wrote {options.page}")
     return int(does_grow)
-
-
-def _folder() -> Path:
-    """A new folder, removed when the process ends."""
-    folder = tempfile.mkdtemp(prefix="soak-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder) / "plan"
 
 
 if __name__ == "__main__":

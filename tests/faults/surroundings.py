@@ -6,68 +6,76 @@ import os
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 
+import psutil
+
 from suite.bundle.store import find_bundles
 from suite.bundle.verify import verify
-from tests.faults.judging import (
-    EVENTS,
-    ITERATIONS,
-    MEASURE,
-    SIZE,
-    START_SECONDS,
-    Act,
-    Check,
-    check_output,
-    command,
-    fails,
-    goes_on,
-    lost_of,
-    series,
-    told,
-    unmoved,
-)
+from tests.faults.host import ITERATIONS, MEASURE, SIZE, Host
+from tests.faults.judging import check_output, is_whole, lost_of, told
 from tests.faults.scene import OF_TIMES, Scene, scripted_command
+from tests.faults.sites import Act, struck
 from tests.faults.tries import Missed, Verdict, Wrong
+from tests.waiting import wait_until
 
-Driver = subprocess.Popen
 DRIVERS = 8
 MIB = 1 << 20
 
 
-def address_space(scene: Scene, random: Random, driver: Driver) -> Check:
+def slow_rank(site: Host, scene: Scene, random: Random) -> Act:
+    """One rank is held up again and again, for up to a fifth of a second."""
+    victim = site.rank(scene, random.randrange(2))
+
+    def hold_up() -> None:
+        with suppress(psutil.NoSuchProcess):
+            for _ in range(20):
+                victim.send_signal(signal.SIGSTOP)
+                time.sleep(random.uniform(0.01, 0.2))
+                victim.send_signal(signal.SIGCONT)
+                time.sleep(random.uniform(0, 0.1))
+
+    return Act(hold_up)
+
+
+def address_space(site: Host, scene: Scene, random: Random) -> Act:
     """A rank gets no more address space from some moment on (RLIMIT_AS)."""
-    moment = scene.wait_for_moment(random, driver, EVENTS // 2)
-    before, victim = scene.finished(), scene.ranks()[random.randrange(2)]
-    with suppress(ProcessLookupError, FileNotFoundError):
-        used = int(Path(f"/proc/{victim}/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.prlimit(victim, resource.RLIMIT_AS, (used, used))
-    return fails(moment, before, ("oom_host",), "emory|oom")
+    victim = site.rank(scene, random.randrange(2))
+
+    def limit() -> None:
+        with suppress(psutil.NoSuchProcess):
+            used = victim.memory_info().vms
+            victim.rlimit(resource.RLIMIT_AS, (used, used))
+
+    return Act(limit)
 
 
-def memory_group(scene: Scene, random: Random, driver: Driver) -> Check:
+def memory_group(site: Host, scene: Scene, random: Random) -> Act:
     """The kernel kills a rank for want of memory: it is put into a group that has next to none."""
     group = Path(f"/sys/fs/cgroup/memory/suite-faults-{os.getpid()}-{random.randrange(1 << 30)}")
     group.mkdir()
     scene.ending.callback(_retry, group.rmdir)
-    moment = scene.wait_for_moment(random, driver, EVENTS)
-    before, victim = scene.finished(), scene.ranks()[random.randrange(2)]
-    (group / "memory.limit_in_bytes").write_text("65536")
-    with suppress(ProcessLookupError, OSError):
-        (group / "cgroup.procs").write_text(str(victim))
-    return fails(moment, before, ("oom_host",), "out-of-memory|emory")
+    victim = site.rank(scene, random.randrange(2))
+
+    def put() -> None:
+        (group / "memory.limit_in_bytes").write_text("65536")
+        with suppress(OSError):
+            (group / "cgroup.procs").write_text(str(victim.pid))
+
+    return Act(put)
 
 
-def full_disk(scene: Scene, random: Random) -> Verdict:
+def full_disk(site: Host, scene: Scene, random: Random) -> Verdict:
     """Something else takes all that is left of the results folder's file system."""
     _mount(scene, "-t", "tmpfs", "-o", "size=16m", "tmpfs")
-    driver = scene.start(command(scene))
-    moment = scene.wait_for_any_moment(random, driver, EVENTS, START_SECONDS)
+    driver, moment = site.begin_anywhere(scene, random)
     before, ballast = scene.finished(), scene.runs / "ballast"
     _fill(ballast)
     code = scene.ended(driver)
@@ -82,19 +90,18 @@ def full_disk(scene: Scene, random: Random) -> Verdict:
         raise Wrong(f"{moment}: nobody says that the disk is full: {told(record)}; {scene.output()[-300:]}")
     lost = lost_of(before, record)
     ballast.unlink()
-    goes_on(scene)
+    site.again(scene)
     return Verdict(f"{moment}: {told(record)[:60]}", lost, "the same command")
 
 
-def read_only_disk(scene: Scene, random: Random) -> Verdict:
+def read_only_disk(site: Host, scene: Scene, random: Random) -> Verdict:
     """The kernel makes a file system read-only after an error of its own, in the middle of a run."""
     image = scene.folder / "disk"
     with image.open("wb") as file:
         file.truncate(32 * MIB)
     subprocess.run(("mkfs.ext4", "-q", str(image)), check=True, capture_output=True)
     _mount(scene, "-o", "loop", str(image))
-    driver = scene.start(command(scene))
-    moment = scene.wait_for_any_moment(random, driver, EVENTS, START_SECONDS)
+    driver, moment = site.begin_anywhere(scene, random)
     before = scene.finished()
     subprocess.run(("mount", "-o", "remount,abort", str(scene.runs)), check=False, capture_output=True)
     code = scene.ended(driver)
@@ -111,19 +118,18 @@ def read_only_disk(scene: Scene, random: Random) -> Verdict:
     subprocess.run(("fsck.ext4", "-fy", str(image)), check=False, capture_output=True)
     subprocess.run(("mount", "-o", "loop", str(image), str(scene.runs)), check=True, capture_output=True)
     # what it had cached and not written is gone with the abort: a run is done again, whatever is left of it
-    goes_on(scene, "--retry-failed")
+    site.again(scene, "--retry-failed")
     return Verdict(f"{moment}: exit code {code}", lost, "--retry-failed")
 
 
-def clock_step(scene: Scene, random: Random) -> Verdict:
+def clock_step(site: Host, scene: Scene, random: Random) -> Verdict:
     """The time of day jumps by up to a day, forwards or back; time that only goes forward goes on.
 
     libfaketime will not do: it moves waiting by that time too (clock_nanosleep), which a step of the clock does not.
     """
     clock = _preloaded(scene, "clock", 1)
     began = time.monotonic()
-    driver = scene.start(command(scene))
-    moment = scene.wait_for_any_moment(random, driver, EVENTS, START_SECONDS)
+    driver, moment = site.begin_anywhere(scene, random)
     seconds = random.choice((-1, 1)) * round(10 ** random.uniform(0, 4.9))
     _tell(clock, seconds)
     code = scene.ended(driver)
@@ -131,7 +137,7 @@ def clock_step(scene: Scene, random: Random) -> Verdict:
     if code != 0:
         raise Wrong(f"{moment}, {seconds:+d} s: exit code {code}: {scene.output()[-400:]}")
     record, bundle = scene.record(), scene.bundle()
-    if bundle is None or record is None or record.status != "ok" or len(record.iterations.seconds) != ITERATIONS:
+    if bundle is None or record is None or not is_whole(record, ITERATIONS):
         raise Wrong(f"{moment}, {seconds:+d} s: the run is {told(record)}")
     if sum(record.iterations.seconds) > took:
         raise Wrong(f"{moment}, {seconds:+d} s: iterations of {sum(record.iterations.seconds):.1f} s in {took:.1f} s")
@@ -141,33 +147,31 @@ def clock_step(scene: Scene, random: Random) -> Verdict:
     return Verdict(f"{moment}: by {seconds:+d} s, verify says {found.status}")
 
 
-def on_output(data: bytes, times: int) -> Act:
+def on_output(data: bytes, times: int, site: Host, scene: Scene, random: Random) -> Verdict:
     """Somebody writes to a rank's standard output, which is the driver's source of events."""
 
-    def act(scene: Scene, random: Random, driver: Driver) -> Check:
-        moment = scene.wait_for_moment(random, driver, EVENTS)
+    def aim(site: Host, scene: Scene, random: Random) -> Act:
         rank = random.randrange(2)
-        with suppress(FileNotFoundError, ProcessLookupError, BrokenPipeError):
-            output = os.open(f"/proc/{scene.ranks()[rank]}/fd/1", os.O_WRONLY | os.O_APPEND)
-            try:
+        victim = site.rank(scene, rank)
+
+        def write() -> None:
+            with (
+                suppress(FileNotFoundError, ProcessLookupError, BrokenPipeError),
+                open(f"/proc/{victim.pid}/fd/1", "ab", buffering=0) as output,
+            ):
                 for _ in range(times):
-                    os.write(output, data or random.randbytes(64 * 1024))
-            finally:
-                os.close(output)
-        ends_well = unmoved(f"{moment}, rank {rank}")
+                    output.write(data or random.randbytes(64 * 1024))
 
-        def check(scene: Scene) -> Verdict:
-            largest = max(path.stat().st_size for path in scene.runs.glob(f"{scene.which}/logs/*"))
-            if largest > 80 * MIB:
-                raise Wrong(f"a log of {largest / MIB:.0f} MiB")
-            return ends_well(scene)
+        return Act(write, f", rank {rank}")
 
-        return check
-
-    return act
+    verdict = struck(aim, ("ok",), site, scene, random, iterations=ITERATIONS)
+    largest = max(path.stat().st_size for path in scene.runs.glob("*/logs/*"))
+    if largest > 80 * MIB:
+        raise Wrong(f"a log of {largest / MIB:.0f} MiB")
+    return verdict
 
 
-def torn_events(what: str, scene: Scene, random: Random) -> Verdict:
+def torn_events(what: str, site: Host, scene: Scene, random: Random) -> Verdict:
     """A rank leaves a line that is none among its events, or half a line and is killed."""
     iteration, rank = random.randrange(ITERATIONS), random.randrange(2)
     script = {"seconds": 0.01, "at": {"iteration": iteration, "rank": rank, "do": what}}
@@ -192,7 +196,7 @@ def torn_events(what: str, scene: Scene, random: Random) -> Verdict:
     return Verdict(f"iteration {iteration}, rank {rank}", lost, "--retry-failed")
 
 
-def eight_drivers(scene: Scene, random: Random) -> Verdict:
+def eight_drivers(site: Host, scene: Scene, random: Random) -> Verdict:
     """Eight at once on one folder of four runs, three of them killed at some moment: each run is made once."""
     scene.environment["SUITE_SCRIPT"] = '{"seconds": 0.02, "sleep": true}'
     same = scripted_command("run", *SIZE, "--iterations", "8", "--repeats", "4", "--oversubscribe")
@@ -221,37 +225,40 @@ def eight_drivers(scene: Scene, random: Random) -> Verdict:
     return Verdict(f"{list(before.values()).count('ok')} of 4 runs were made before", 0, "the same command")
 
 
-def network_cut(scene: Scene, randoms: Sequence[Random]) -> list[Verdict | Exception]:
+class _Cut(Host):
+    """In a network of its own, which is there again for the next command."""
+
+    def again(self, scene: Scene, *options: str, iterations: int = 0) -> None:
+        _call(*self.inside, "ip", "link", "set", "lo", "up")
+        super().again(scene, *options, iterations=iterations)
+
+
+def network_cut(site: Host, scene: Scene, random: Random) -> Verdict:
     """The ranks' network, in a namespace of its own, goes down in mid-run."""
-    inside = _own_network(scene)
+    own = _Cut(_own_network(scene))
 
-    def act(scene: Scene, random: Random, driver: Driver) -> Check:
-        moment = scene.wait_for_moment(random, driver, EVENTS // 2)
-        before = scene.finished()
-        _call(*inside, "ip", "link", "set", "lo", "down")
-        scene.wait_for(lambda: (scene.runs / scene.which / "record.json").exists() or driver.poll() is not None, driver)
-        _call(*inside, "ip", "link", "set", "lo", "up")
-        return fails(moment, before, ("hang", "rank_lost", "nccl_timeout"), "")
+    def aim(site: Host, scene: Scene, random: Random) -> Act:
+        return Act(partial(_call, *own.inside, "ip", "link", "set", "lo", "down"))
 
-    return series(act, scene, randoms, inside)
+    return struck(aim, ("hang", "rank_lost", "nccl_timeout"), own, scene, random, iterations=ITERATIONS)
 
 
-def network_slow(scene: Scene, randoms: Sequence[Random]) -> list[Verdict | Exception]:
+def network_slow(site: Host, scene: Scene, random: Random) -> Verdict:
     """What goes out over the ranks' network takes some milliseconds more from some moment on."""
     file = _preloaded(scene, "slow", 2)
 
-    def act(scene: Scene, random: Random, driver: Driver) -> Check:
-        _tell(file, 0)
-        moment, delay = scene.wait_for_moment(random, driver, EVENTS // 2), random.uniform(1, 10)
-        before = _count(file)
-        _tell(file, round(1000 * delay))
-        record = scene.runs / scene.which / "record.json"
-        scene.wait_for(lambda: _count(file) > before or record.exists(), driver)
-        if _count(file) == before:
-            raise Missed("nothing was sent any more")
-        return unmoved(f"{moment}: {delay:.1f} ms later")
+    def aim(site: Host, scene: Scene, random: Random) -> Act:
+        delay, before = random.uniform(1, 10), _count(file)
 
-    return series(act, scene, randoms)
+        def slow_down() -> None:
+            _tell(file, round(1000 * delay))
+            wait_until(lambda: _count(file) > before or any(scene.runs.glob("*/record.json")))
+            if _count(file) == before:
+                raise Missed("nothing was sent any more")
+
+        return Act(slow_down, f": {delay:.1f} ms later")
+
+    return struck(aim, ("ok",), site, scene, random, iterations=ITERATIONS)
 
 
 def _preloaded(scene: Scene, name: str, numbers: int) -> Path:

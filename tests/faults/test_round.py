@@ -8,18 +8,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
 
 import pytest
 
-from suite.launch.cluster.torchrun import failed_ranks
-from tests.faults import local, page, pods
+from tests.faults import local, page
 from tests.faults.launchers import Launcher
 from tests.faults.run import make, rounds
 from tests.faults.scene import MARK, Scene
-from tests.faults.soak import flatness, slope
-from tests.faults.tries import Fault, Missed, Try, Verdict, Wrong, append, following, random_of, read
-from tests.kubernetes_server.scripted_torchrun import tell
+from tests.faults.soak import flatness
+from tests.faults.tries import Fault, Missed, Try, Verdict, Wrong, append, following, read
 from tests.waiting import wait_until
 
 FAULTS = {fault.name: fault for fault in local.FAULTS}
@@ -31,9 +28,7 @@ def toy(do: Callable[[Scene, Random], Verdict], name: str = "toy") -> Fault:
 
 
 def one_try(do: Callable[[Scene, Random], Verdict]) -> Try:
-    fault = toy(do)
-    (made,) = make(fault, Launcher((fault,)), seed=1, number=0)
-    return made
+    return make(toy(do), Launcher(()), seed=1, number=0)
 
 
 @pytest.fixture
@@ -51,7 +46,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_fault_is_borne(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr("tests.faults.scene.SETTLE_SECONDS", 100.0)
-    (made,) = make(FAULTS[name], Launcher(()), seed=1, number=0)
+    made = make(FAULTS[name], Launcher(()), seed=1, number=0)
     assert (made.verdict, made.lost, made.left) == ("right", 0, {}), made
 
 
@@ -70,42 +65,35 @@ class TestWhatIsLeft:
         assert [name.partition(" ")[0] for name in made.left["processes"]] == [str(pids[0].pid)]
         assert pids[0].wait(100) == -9, "what a fault leaves goes with its try"
 
-    def test_files_and_drafts_are_seen_and_what_belongs_there_is_not(self) -> None:
+    def test_files_drafts_and_shared_memory_are_seen_and_what_belongs_there_is_not(self) -> None:
+        segment = Path("/dev/shm/suite-faults-test")
+
         def leave(scene: Scene, random: Random) -> Verdict:
+            segment.touch()
+            scene.ending.callback(segment.unlink)
             (scene.tmp / "socket").touch()
             (scene.runs / ".submitted" / ".hidden").mkdir(parents=True)
             (scene.runs / "a-run").mkdir()
             (scene.runs / "a-run" / ".record.json.1").touch()
             return Verdict("")
 
-        assert one_try(leave).left == {"files": ["runs/a-run/.record.json.1", "tmp/socket"]}
-
-    def test_shared_memory_is_seen(self) -> None:
-        segment = Path("/dev/shm/suite-faults-test")
-
-        def leave(scene: Scene, random: Random) -> Verdict:
-            segment.touch()
-            return Verdict("")
-
-        try:
-            assert "suite-faults-test" in one_try(leave).left["shared memory"]
-        finally:
-            segment.unlink()
+        left = one_try(leave).left
+        assert left["files"] == ["runs/a-run/.record.json.1", "tmp/socket"]
+        assert segment.name in left["shared memory"]
 
 
 @pytest.mark.usefixtures("impatient")
 class TestVerdicts:
-    def test_what_is_wrong_missed_or_breaks_is_told_apart(self) -> None:
-        def raising(error: Exception) -> Callable[[Scene, Random], Verdict]:
-            def do(scene: Scene, random: Random) -> Verdict:
-                raise error
+    @pytest.mark.parametrize(
+        ("error", "verdict", "said"),
+        [(Wrong("no"), "wrong", "no"), (Missed("late"), "missed", "late"), (KeyError("x"), "wrong", "KeyError: 'x'")],
+    )
+    def test_what_is_wrong_missed_or_breaks_is_told_apart(self, error: Exception, verdict: str, said: str) -> None:
+        def do(scene: Scene, random: Random) -> Verdict:
+            raise error
 
-            return do
-
-        errors = (Wrong("no"), Missed("late"), KeyError("x"))
-        made = [one_try(raising(error)) for error in errors]
-        assert [one.verdict for one in made] == ["wrong", "missed", "wrong"]
-        assert "KeyError" in made[2].said
+        made = one_try(do)
+        assert (made.verdict, made.said) == (verdict, said)
 
     def test_a_round_ends_with_1_for_a_wrong_try_a_lost_iteration_or_a_thing_that_was_left(
         self, tmp_path: Path
@@ -138,38 +126,8 @@ class TestTries:
         assert following(fault, 1, 2, read(path)) == 0, "another seed is another round"
         assert following(fault._replace(is_long=True), 5, 1, read(path)) is None, "a fifth of five is one"
 
-    def test_a_try_follows_from_its_number_alone(self) -> None:
-        fault = FAULTS["slow rank"]
-        assert random_of(fault, 1, 5).random() == random_of(fault, 1, 5).random()
-        assert random_of(fault, 1, 5).random() != random_of(fault, 1, 6).random()
-
     def test_every_fault_has_a_name_of_its_own(self) -> None:
         assert len({fault.key for fault in page.FAULTS}) == len(page.FAULTS)
-
-
-class TestPods:
-    def test_the_stand_in_for_torchrun_names_the_rank_that_failed_as_torchrun_does(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        rank = subprocess.Popen(("sleep", "60"))
-        rank.kill()
-        tell(rank, {"RANK": "3", "LOCAL_RANK": "1"}, rank.wait())
-        assert failed_ranks(capsys.readouterr().err.encode().splitlines(keepends=True)) == {3: (-9, True)}
-
-    def test_iterations_are_counted_by_the_files_of_this_try_and_by_the_slower_rank(self, tmp_path: Path) -> None:
-        node, cluster = SimpleNamespace(logs=tmp_path), SimpleNamespace(namespace="lab")
-        site = pods.Site(node, cluster, tmp_path)  # type: ignore[arg-type]
-        line = '2026-11-23T10:00:00Z stdout F ::suite:: {"kind": "iteration", "rank": %d}\n'
-        for pod, text in (
-            ("lab_a_1", line % 0 * 3),
-            ("lab_b_2", line % 1 * 2 + (line % 1)[:-2]),
-            ("other_c_3", line % 1),
-        ):
-            (tmp_path / pod / "ranks").mkdir(parents=True)
-            (tmp_path / pod / "ranks" / "0.log").write_text(text)
-        assert site.finished() == 2
-        site.old_logs = frozenset(tmp_path.glob("lab_*"))
-        assert site.finished() == 0
 
 
 def test_the_page_counts_and_names_what_was_not_right() -> None:
@@ -195,18 +153,12 @@ def test_a_page_keeps_the_words_around_its_table(tmp_path: Path) -> None:
     assert (tmp_path / "another.md").read_text() == "[\nnew\n]"
 
 
-class TestFlatness:
-    def test_a_slope_has_its_interval(self) -> None:
-        assert slope([1.0, 3.0, 5.0, 7.0]) == pytest.approx((2, 2, 2))
-        steep = slope([0.0, 1.2, 1.8, 3.1])
-        assert steep.low < 1 < steep.high and steep.low > 0
-
-    def test_a_leak_grows_noise_is_flat_and_few_wild_runs_cannot_tell(self) -> None:
-        noise = Random(1)
-        runs = [100 + noise.gauss(0, 1) for _ in range(1000)]
-        assert flatness("x", runs).verdict == "flat"
-        leaking = [value + 0.05 * index for index, value in enumerate(runs)]
-        assert flatness("x", leaking).verdict == "grows"
-        assert flatness("x", leaking).growth == pytest.approx(0.05 * 1000 * 19 / 21, rel=0.05)
-        wild = [100 + noise.gauss(0, 60) for _ in range(42)]
-        assert flatness("x", wild).verdict == "cannot tell"
+def test_a_leak_grows_noise_is_flat_and_few_wild_runs_cannot_tell() -> None:
+    noise = Random(1)
+    runs = [100 + noise.gauss(0, 1) for _ in range(1000)]
+    assert flatness("x", runs).verdict == "flat"
+    leaking = [value + 0.05 * index for index, value in enumerate(runs)]
+    assert flatness("x", leaking).verdict == "grows"
+    assert flatness("x", leaking).growth == pytest.approx(0.05 * 1000 * 19 / 21, rel=0.05)
+    wild = [100 + noise.gauss(0, 60) for _ in range(42)]
+    assert flatness("x", wild).verdict == "cannot tell"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 Resumes = Literal["the same command", "--retry-failed", "no", "not needed"]
 
@@ -37,14 +37,12 @@ class Fault(NamedTuple):
     name: str
     #: what the ranks were
     work: str
-    #: Raises Missed and Wrong; of a series, what came of each of its runs.
-    do: Callable[..., Any]
+    #: Raises Missed and Wrong.
+    do: Callable[..., Verdict]
     #: what has to come of it
     right: str
     #: a try takes much longer than seconds, so that a fifth as many are asked for
     is_long: bool = False
-    #: so many runs of one driver are a try each; ``do`` gets their generators
-    series: int = 0
 
     @property
     def key(self) -> tuple[str, str]:

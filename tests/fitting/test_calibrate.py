@@ -10,29 +10,18 @@ from suite.planner.ask import question
 from suite.planner.learnt import before, moved
 from suite.planner.predict_manifest import predict_manifest
 from suite.spec.base import UsageError
-from suite.spec.catalogue import find_size, find_workload
+from suite.spec.catalogue import find_size
 from suite.spec.layout import Layout
-from tests.synthetic import facts_of, make_bundle, synthetic_manifest
+from tests.fitting.test_own_runs import H100, WORK, manifest
+from tests.synthetic import facts_of, make_bundle
 
-H100 = "NVIDIA H100 80GB HBM3"
-WORK = find_workload("trlx-ds-chat")
 ASKED = question(find_size("1.3B"), WORK, "H100-SXM-80GB", "deepspeed")
 LONGER = 1.6
 
 
 def finished(root, size="1.3B", data=1, scatter=0.0, ceilings=None, repeat=1):
     """A run that took ``LONGER`` times what is predicted, its iterations off by ``scatter`` in turns."""
-    made = synthetic_manifest(
-        backend="deepspeed",
-        size=find_size(size),
-        workload=WORK,
-        layout=Layout(devices_per_node=data, data=data),
-        device="cuda",
-        precision="bf16",
-        warmup=1,
-        iterations=8,
-        repeat=repeat,
-    )
+    made = manifest(size, Layout(devices_per_node=data, data=data), warmup=1, iterations=8, repeat=repeat)
     whole = LONGER * predict_manifest(made, H100)["iteration_seconds"]
     path = make_bundle(
         root,
@@ -68,15 +57,11 @@ def distance(parameters, made):
     return float(np.log(after / first))
 
 
-def test_a_run_moves_predictions_towards_what_it_measured_and_not_beyond(tmp_path):
-    made = finished(tmp_path)
-    assert 0.5 * np.log(LONGER) < distance(learnt(tmp_path), made) < np.log(LONGER)
-
-
-def test_a_noisy_run_moves_less_and_narrows_less_than_a_quiet_one(tmp_path):
+def test_a_run_moves_predictions_towards_what_it_measured_and_a_noisy_one_moves_and_narrows_them_less(tmp_path):
     made = finished(tmp_path / "quiet")
     finished(tmp_path / "noisy", scatter=0.6)
     quiet, noisy = (learnt(tmp_path / name) for name in ("quiet", "noisy"))
+    assert 0.5 * np.log(LONGER) < distance(quiet, made) < np.log(LONGER), "towards what was measured, not beyond"
     assert 0 < distance(noisy, made) < 0.9 * distance(quiet, made)
     assert spread(quiet, "train") < spread(noisy, "train") < spread(ASKED.parameters, "train")
 

@@ -1,13 +1,16 @@
 """The check against published rows: its targets, its shape, and that the fit gives the parameters that are shipped."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from suite.fitting.check import run_check
 from suite.fitting.fit import Rows, fit
 from suite.fitting.memory_fit import fit_memory
+from suite.fitting.plain_memory import adam_rule, eleuther_formula, megatron_formula
 from suite.fitting.published import csv_files, read_published
-from suite.fitting.tables import timed
+from suite.fitting.tables import row_tables, timed
 from suite.fitting.validate import constant, leave_out
 from suite.planner.parameters import NAMES, load_parameters
 from tests.fitting.rows import PUBLISHED, write_rows
@@ -57,3 +60,32 @@ def test_a_stack_never_seen_is_predicted_from_physics_alone(tmp_path):
     assert check.overall.step_time.rows == 1
     assert check.overall.step_time.median < 0.4
     assert check.overall.fit.accuracy is None
+
+
+@pytest.fixture(scope="module")
+def measured(collection):
+    """Llama 3 8B on eight devices under FSDP, two sequences of 8,192 tokens each, operators recomputed."""
+    return next(entry for entry in collection.entries if entry.config == "tt-8b-8-0")
+
+
+@pytest.mark.slow
+def test_the_page_holds_the_tables_that_are_printed(collection):
+    """Those of cross-validation take half a minute: `make planner-check` compares these too."""
+    page = (PUBLISHED.parent / "planner.md").read_text(encoding="utf-8")
+    parameters = load_parameters()
+    tables = row_tables(collection, csv_files([PUBLISHED]), parameters)
+    assert len(tables) == 6
+    for table in tables:
+        assert table in page
+
+
+def test_the_formulas_are_those_published(measured):
+    tokens, hidden, layers, ffn, vocab = 2 * 8192, 4096, 32, 14336, 128256
+    activations = tokens * hidden * layers
+    assert eleuther_formula(measured) == pytest.approx(8.03e9 * 18 / 8 + 34 * activations)
+    ends = tokens * (8 + hidden + 4 * (hidden + vocab))
+    states = 8.03e9 * (6 + 12 / 8)
+    assert megatron_formula(measured) == pytest.approx(states + activations * (18 + 4 * ffn / hidden) + ends)
+    assert adam_rule(measured) == pytest.approx(16 * 8.03e9 / 8)
+    blank = replace(measured, cells={**measured.cells, "params_b": ""})
+    assert adam_rule(blank) is megatron_formula(blank) is eleuther_formula(blank) is None

@@ -11,7 +11,6 @@ from suite.fitting import published
 from suite.fitting.check import run_check
 from suite.fitting.entries import number
 from suite.fitting.published import csv_files, measured, read_published
-from suite.fitting.show import check_lines
 from suite.planner.parameters import load_parameters
 from suite.spec.base import UsageError
 from tests.fitting.rows import PUBLISHED, ROW, write_rows
@@ -89,12 +88,6 @@ def test_what_is_no_table_is_told_and_not_read_without_end(tmp_path, monkeypatch
     (tmp_path / "long.csv").write_text("config_id,metric,value\n" + "a,step_time,3\n" * 6)
     with pytest.raises(UsageError, match="more than 10 rows in all"):
         read_published([tmp_path / "long.csv"] * 2)
-
-
-def test_what_a_table_calls_its_source_moves_no_cursor(tmp_path):
-    path = write_rows(tmp_path / "a.csv", {"source_id": "\x1b]0;owned\x07", "config_id": "a"})
-    lines = list(check_lines(run_check(read_published([path]), load_parameters())))
-    assert any("owned" in line for line in lines) and all(line.isprintable() for line in lines)
 
 
 NUMBERS = {"16,384": 16384, "16,38": None}

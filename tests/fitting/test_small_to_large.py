@@ -25,14 +25,6 @@ def found():
 
 
 @pytest.mark.slow
-def test_small_runs_lower_the_errors_of_large_ones_and_narrow_their_bands(found):
-    assert {one.name for one in found} == {"megatron-bridge", "llm-foundry"}
-    for one in found:
-        assert np.median(one.errors(1)) < np.median(one.errors(0))
-        assert (one.deviations[1] < one.deviations[0]).all()
-
-
-@pytest.mark.slow
 def test_the_page_has_their_errors(found):
     page = (PUBLISHED.parent / "arrangements.md").read_text(encoding="utf-8")
     for line in table(found)[2 : 2 + len(found)]:
@@ -72,12 +64,9 @@ def task(off, noise_weight=1.0):
     return Task(rows, rows, Line(), Known(np.zeros(count), 0.01 * np.eye(count)))
 
 
-def test_runs_as_near_as_the_fit_says_ask_for_no_wider_constants():
-    assert WIDER[int(np.argmax(task([0.05, 0.1, 0.15]).evidence))] == 1.0
-
-
-def test_runs_further_off_than_the_fit_says_ask_for_wider_constants():
-    assert WIDER[int(np.argmax(task([0.4, 0.8, 1.2]).evidence))] >= 3.0
+@pytest.mark.parametrize(("off", "least", "most"), [([0.05, 0.1, 0.15], 1.0, 1.0), ([0.4, 0.8, 1.2], 3.0, max(WIDER))])
+def test_only_runs_further_off_than_the_fit_says_ask_for_wider_constants(off, least, most):
+    assert least <= WIDER[int(np.argmax(task(off).evidence))] <= most
 
 
 def test_only_the_spread_of_constants_is_widened_and_it_is_chosen_on_the_other_sources():

@@ -29,7 +29,7 @@ from tests.synthetic import synthetic_manifest
 
 
 @cache
-def submission_body() -> Any:
+def submission_bodies() -> list[Any]:
     manifest = synthetic_manifest()
     whole = Submission(
         launcher="slurm",
@@ -39,7 +39,7 @@ def submission_body() -> Any:
         submitted=1.7e9,
         scheduler={"name": "a", "index": None, "job": "7", "output": "/nowhere/a", "starter": "torchrun"},
     )
-    return json.loads(whole.model_dump_json(by_alias=True))
+    return [json.loads(whole.model_dump_json(by_alias=True))]
 
 
 def submission_again(body: Any, random: Random) -> Any:
@@ -62,9 +62,7 @@ def read_a_submission(data: bytes) -> None:
     submission.model_dump_json(by_alias=True)
 
 
-def every_submission(random: Random) -> bytes:
-    return mutate.json_document([submission_body()], submission_again)(random)
-
+every_submission = mutate.json_document(submission_bodies, submission_again)
 
 SQUEUE = b"7|RUNNING|1700000000|N/A|n[1-4]|None|/shared/me/runs\n7_3|PENDING|N/A|N/A||(Priority)|/shared/me/a|b\n"
 SACCT = b"7|CANCELLED by 1000|1700000000|1700000100|n1|None\n"
@@ -155,8 +153,7 @@ def read_kubernetes(data: bytes) -> None:
         pod.why_pending()
 
 
-def make_stream(random: Random) -> bytes:
-    return mutate.lines(OUTPUT, random)
+make_stream = mutate.line_document(OUTPUT)
 
 
 def read_stream(data: bytes) -> None:

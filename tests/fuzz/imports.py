@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
-
 from suite.bundle.imported.derive import derive
 from suite.bundle.imported.record import Import, Told
 from suite.bundle.imported.store import identity, log_facts
@@ -16,9 +14,7 @@ _SEEDS = [text.encode() for text in (verl_console(), verl_tracker(), nemo_consol
 _TOLD = Told(model="m", devices=3, samples=16, prompt_tokens=100.0, response_tokens=300.0)
 
 
-def make_import(random: Random) -> bytes:
-    seed = random.choice(_SEEDS)
-    return mutate.lines(seed, random) if random.random() < 0.7 else mutate.raw(seed, random)
+make_import = mutate.line_document(*_SEEDS)
 
 
 def read_import(data: bytes) -> None:

@@ -9,26 +9,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-_WHOLE = (
-    0,
-    1,
-    2,
-    3,
-    7,
-    64,
-    255,
-    256,
-    65535,
-    65536,
-    1 << 20,
-    1 << 24,
-    1 << 31,
-    1 << 32,
-    1 << 48,
-    1 << 53,
-    1 << 63,
-    1 << 64,
-)
+#: with those beside each: the edges of bytes, of what a float holds exactly, and of words of a machine
+_WHOLE = (0, 3, 7, *(1 << power for power in (6, 8, 16, 20, 24, 31, 32, 48, 53, 63, 64)))
 _HUGE = (10**18, 10**30, 10**308, 10**400, -(10**400), 10**4200)
 _PARTS = (-0.0, 0.5, 0.1, 1e-9, 1e-300, 5e-324, 1e300, 1.7976931348623157e308, -1e308, 1e17, 1e16 + 2)
 _WORDS = (
@@ -36,16 +18,9 @@ _WORDS = (
     "`id` ${HOME} %s%n {0} =cmd() <script> | \\ ' \""
 )
 _TEXTS = ("", " ", "\n", "\0", "\x1b[2J", "\u202e", "\ufeff", "\ud800", "\U0001f600", "é" * 100, "a" * 10_000)
-_NESTS = (
-    [],
-    {},
-    [None],
-    [[]],
-    {"": None},
-    {"a": {"a": {"a": {}}}},
-    [0] * 1000,
-    {"kind": "constant"},
-    [[[[[[[[[[]]]]]]]]]],
+_NESTS: tuple[Any, ...] = (
+    *([], {}, [None], [[]], {"": None}, {"kind": "constant"}),
+    *({"a": {"a": {"a": {}}}}, [0] * 1000, [[[[[[[[[[]]]]]]]]]]),
 )
 #: Values that broke programs before: of every type, at every edge.
 VALUES: tuple[Any, ...] = (
@@ -135,14 +110,9 @@ def text(value: str, random: Random) -> str:
         end = min(end, at + 20)
         piece, strange = str(random.choice(VALUES))[:500], chr(random.choice(STRANGE))
         before, middle, after = value[:at], value[at:end], value[end:]
-        ways = (
-            before + after,
-            before + piece + middle + after,
-            before + piece + after,
-            before + strange + middle + after,
-        )
-        again = before + middle * random.choice((2, 3, 50)) + after
-        value = random.choice((*ways, again, value.upper() if random.random() < 0.5 else value[::-1]))
+        put_in = random.choice(("", piece, piece + middle, strange + middle, middle * random.choice((2, 3, 50))))
+        turned = value.upper() if random.random() < 0.5 else value[::-1]
+        value = turned if random.random() < 0.15 else before + put_in + after
     return value
 
 
@@ -187,14 +157,19 @@ def lines(data: bytes, random: Random) -> bytes:
 
 
 def json_document(
-    seeds: list[Any], after: Callable[[Any, Random], Any] = lambda body, random: body
+    seeds: Callable[[], list[Any]], after: Callable[[Any, Random], Any] = lambda body, random: body
 ) -> Callable[[Random], bytes]:
     """A generator of documents from valid ones; ``after`` may mend what would hide the change, such as a hash."""
 
     def make(random: Random) -> bytes:
-        seed = random.choice(seeds)
+        seed = random.choice(seeds())
         if random.random() < 0.12:
             return raw(json_bytes(seed), random)
         return json_bytes(after(tree(seed, random), random))
 
     return make
+
+
+def line_document(*seeds: bytes) -> Callable[[Random], bytes]:
+    """As ``json_document``, of texts."""
+    return lambda random: lines(random.choice(seeds), random)

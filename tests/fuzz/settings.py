@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
-
 from suite.bundle.tags import FOLDER, tags_of
 from suite.cli.options.cluster import Nodes
 from suite.cli.options.site_file import read_site
@@ -38,15 +36,14 @@ STACK = {
 }
 
 
-def make_site(random: Random) -> bytes:
-    return mutate.lines(SITE, random)
+make_site = mutate.line_document(SITE)
 
 
 def read_a_site(data: bytes) -> None:
     read_site(in_file("site.yaml", data), "slurm", Nodes)
 
 
-make_tags = mutate.json_document([TAGS])
+make_tags = mutate.json_document(lambda: [TAGS])
 
 
 def read_tags(data: bytes) -> None:
@@ -56,7 +53,7 @@ def read_tags(data: bytes) -> None:
     tags_of(folder() / "run")
 
 
-make_stack = mutate.json_document([STACK])
+make_stack = mutate.json_document(lambda: [STACK])
 
 
 def read_a_stack(data: bytes) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Callable
 from functools import cache
 from random import Random
 
@@ -69,33 +70,29 @@ def read_claims(data: bytes) -> None:
     claim_lines(found, 40)
 
 
-@cache
-def published() -> list[bytes]:
-    heads = []
-    for path in sorted((ROOT / "docs/published").glob("*.csv")):
-        lines = path.read_bytes().splitlines(keepends=True)
-        heads.append(b"".join(lines[:6]))
-    return heads
-
-
-def make_published(random: Random) -> bytes:
-    seed = random.choice(published())
-    return mutate.lines(seed, random) if random.random() < 0.3 else cells_changed(seed, random)
+def heads(folder: str, lines: int) -> list[bytes]:
+    """The first lines of every published table."""
+    tables = sorted((ROOT / "docs/published" / folder).glob("*.csv"))
+    return [b"".join(path.read_bytes().splitlines(keepends=True)[:lines]) for path in tables]
 
 
 @cache
-def published_rl() -> tuple[list[bytes], list[dict[str, str]]]:
-    """The heads of every table of RL iterations, and the recipes that NeMo-RL's rows are read with."""
-    tables = ROOT / "docs/published/rl"
-    heads = [b"".join(path.read_bytes().splitlines(keepends=True)[:8]) for path in sorted(tables.glob("*.csv"))]
-    return heads, read_recipes([tables / "nemo_rl_recipes.csv"])
+def recipes() -> list[dict[str, str]]:
+    """What NeMo-RL's rows are read with."""
+    return read_recipes([ROOT / "docs/published/rl/nemo_rl_recipes.csv"])
 
 
-def make_published_rl(random: Random) -> bytes:
-    seed = random.choice(published_rl()[0])
-    return mutate.lines(seed, random) if random.random() < 0.3 else cells_changed(seed, random)
+def make_table(folder: str, lines: int) -> Callable[[Random], bytes]:
+    seeds = heads(folder, lines)
+
+    def make(random: Random) -> bytes:
+        seed = random.choice(seeds)
+        return mutate.lines(seed, random) if random.random() < 0.3 else cells_changed(seed, random)
+
+    return make
 
 
+make_published, make_published_rl = make_table(".", 6), make_table("rl", 8)
 _every = iter(range(1 << 62))
 
 
@@ -106,7 +103,7 @@ def read_rows(data: bytes) -> None:
 
 
 def read_rl_rows(data: bytes) -> None:
-    rows, _ = read_rl([in_file("rl.csv", data)], published_rl()[1])
+    rows, _ = read_rl([in_file("rl.csv", data)], recipes())
     if rows and next(_every) % 10 == 0:  # the planner takes long
         for each in rl_predictions(rows, load_parameters(), load_rl_parameters()):
             assert each.predicted >= 0

@@ -15,15 +15,9 @@ NOTHING_TESTED = 77
 PACKAGES = ("torch", "deepspeed", "megatron.core", "transformers", "pynvml", "pytest", "pytest_timeout")
 
 
-def missing_packages() -> list[str]:
-    """Of PACKAGES, those that this interpreter does not find."""
-    return [name for name in PACKAGES if not _is_found(name)]
-
-
 def look() -> dict[str, Any]:
     """``name uuid memory_bytes capability torch`` of the first device that torch sees, or ``problem``: why none."""
-    missing = missing_packages()
-    if missing:
+    if missing := [name for name in PACKAGES if not _is_found(name)]:
         return {"problem": f"{sys.executable} has no {', '.join(missing)}"}
     import torch
 

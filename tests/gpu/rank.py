@@ -91,15 +91,11 @@ def clock(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, Any
     warmup, iterations = manifest["measure"]["warmup"], manifest["measure"]["iterations"]
     for iteration in range(warmup + iterations):
         loop.run_iteration(iteration, recorder)
-    events = [json.loads(line) for line in (folder / "events" / "rank-0.jsonl").read_text().splitlines()]
-    told = [
-        {**phase, "memory": memory}
-        for phase, memory in zip(_of_kind(events, "phase"), _of_kind(events, "memory"), strict=True)
-    ]
-    own = recorder.own_figures()
+    phases = zip(_events(folder, "phase"), _events(folder, "memory"), strict=True)
+    told = [{**phase, "memory": memory} for phase, memory in phases]
     return {
         "told": told,
-        "own": own,
+        "own": recorder.own_figures(),
         "warm": [index for index, phase in enumerate(told) if phase["iteration"] >= warmup],
         "block": _peak_of_a_block(world, baseline),
         "uuids": None if world.device.type == "cpu" else _uuids(world.device),
@@ -189,8 +185,7 @@ def overflow(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, 
     recorder = Recorder(world, log, MemoryProbe(world.device, 0), None, Progress())
     for iteration in range(2):
         loop.run_iteration(iteration, recorder)
-    events = [json.loads(line) for line in (folder / "events" / "rank-0.jsonl").read_text().splitlines()]
-    return {"skipped_steps": [event.get("skipped_steps") for event in _of_kind(events, "iteration")]}
+    return {"skipped_steps": [event.get("skipped_steps") for event in _events(folder, "iteration")]}
 
 
 def packed(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, Any]:
@@ -244,7 +239,8 @@ def _between(began: Any, ended: Any) -> float:
     return ended - began if isinstance(began, float) else began.elapsed_time(ended) / 1000.0
 
 
-def _of_kind(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+def _events(folder: Path, kind: str) -> list[dict[str, Any]]:
+    events = map(json.loads, (folder / "events" / "rank-0.jsonl").read_text().splitlines())
     return [event for event in events if event["kind"] == kind]
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from suite.spec.catalogue import find_device
-from suite.spec.device import Device
 from tests.gpu import judge
 from tests.gpu.checks import gpu_manifest, predicted_states
 
@@ -69,28 +68,10 @@ def test_peaks_are_the_devices_own_but_for_what_the_driver_keeps() -> None:
     assert judge.block(GIB // 2, GIB)
 
 
-@pytest.mark.parametrize(
-    ("joules", "watts", "is_right"),
-    [
-        (4000.0, 420.0, True),
-        (2000.0, 420.0, False),
-        (8000.0, 420.0, False),
-        (None, 420.0, False),
-        (4000.0, None, False),
-    ],
-)
-def test_the_energy_counter_agrees_with_power_over_time(joules: Any, watts: Any, is_right: bool) -> None:
-    assert len(judge.energy(joules, ((5.0, 400.0), (5.0, watts)))) == (0 if is_right else 1)
+def test_ceilings_are_most_of_the_data_sheet_and_no_more() -> None:
+    a100 = find_device("NVIDIA A100-SXM4-80GB")
+    assert a100 is not None
 
-
-@pytest.fixture
-def a100() -> Device:
-    found = find_device("NVIDIA A100-SXM4-80GB")
-    assert found is not None
-    return found
-
-
-def test_ceilings_are_most_of_the_data_sheet_and_no_more(a100: Device) -> None:
     def told(matmul: float, copy: float) -> dict[str, Any]:
         flops, rate = matmul * a100.peak_flops["bf16"], copy * a100.memory_bytes_per_second
         return {"matmul_dtype": "bfloat16", "matmul_flops": flops, "copy_bytes_per_second": rate}
@@ -100,12 +81,6 @@ def test_ceilings_are_most_of_the_data_sheet_and_no_more(a100: Device) -> None:
         "matrix product in bf16: 50% of what A100-SXM-80GB should reach",
         "copy: 110% of what A100-SXM-80GB should reach",
     ]
-
-
-def test_an_offloaded_optimizer_moves_to_the_host() -> None:
-    plain = {"device_bytes": 3 * GIB, "host_bytes": GIB}
-    assert judge.offload(plain, {"device_bytes": 2 * GIB, "host_bytes": 2 * GIB}, GIB) == []
-    assert len(judge.offload(plain, plain, GIB)) == 2
 
 
 @pytest.mark.parametrize("backend", ["deepspeed", "megatron"])
@@ -120,25 +95,37 @@ def test_the_planner_expects_states_to_leave_the_device(backend: str, monkeypatc
     assert plain - offloaded > 7.9 * 124e6  # both moments at the least, in fp32
 
 
-@pytest.mark.parametrize(("made", "used", "complaints"), [(10, 880, 0), (1200, 1500, 2)])
-def test_lazy_communicators_are_made_later_and_end_the_same(made: int, used: int, complaints: int) -> None:
-    eager = {"before": 0, "groups made": 900 << 20, "groups used": 900 << 20}
-    lazy = {"before": 0, "groups made": made << 20, "groups used": used << 20}
-    assert len(judge.communicators(eager, lazy)) == complaints
+def communicated(made: int, used: int) -> dict[str, int]:
+    return {"before": 0, "groups made": made << 20, "groups used": used << 20}
+
+
+def windows(watts: float | None) -> tuple[tuple[float, float | None], ...]:
+    return (5.0, 400.0), (5.0, watts)
 
 
 FAILURE = {"kind": "oom_device", "phase": "score", "evidence": ("OutOfMemoryError: CUDA out of memory.",)}
+ON_DEVICE = {"device_bytes": 3 * GIB, "host_bytes": GIB}
 
 
 @pytest.mark.parametrize(
-    ("status", "failure", "is_right"),
+    ("complaints", "expected"),
     [
-        ("failed", FAILURE, True),
-        ("failed", {**FAILURE, "kind": "unknown"}, False),
-        ("failed", {**FAILURE, "phase": None}, False),
-        ("failed", {**FAILURE, "evidence": []}, False),
-        ("ok", None, False),
+        (judge.energy(4000.0, windows(420.0)), 0),
+        (judge.energy(2000.0, windows(420.0)), 1),
+        (judge.energy(8000.0, windows(420.0)), 1),
+        (judge.energy(None, windows(420.0)), 1),
+        (judge.energy(4000.0, windows(None)), 1),
+        (judge.offload(ON_DEVICE, {"device_bytes": 2 * GIB, "host_bytes": 2 * GIB}, GIB), 0),
+        (judge.offload(ON_DEVICE, ON_DEVICE, GIB), 2),
+        (judge.communicators(communicated(900, 900), communicated(10, 880)), 0),
+        (judge.communicators(communicated(900, 900), communicated(1200, 1500)), 2),
+        (judge.out_of_memory({"status": "failed", "failure": FAILURE}, ("score",)), 0),
+        (judge.out_of_memory({"status": "failed", "failure": {**FAILURE, "kind": "unknown"}}, ("score",)), 1),
+        (judge.out_of_memory({"status": "failed", "failure": {**FAILURE, "phase": None}}, ("score",)), 1),
+        (judge.out_of_memory({"status": "failed", "failure": {**FAILURE, "evidence": []}}, ("score",)), 1),
+        (judge.out_of_memory({"status": "ok", "failure": None}, ("score",)), 2),
     ],
 )
-def test_an_out_of_memory_is_told_by_kind_phase_and_proof(status: str, failure: Any, is_right: bool) -> None:
-    assert (judge.out_of_memory({"status": status, "failure": failure}, ("score",)) == []) is is_right
+def test_each_wrong_figure_is_a_complaint(complaints: list[str], expected: int) -> None:
+    """Joules against power over time, bytes that left the device, communicators, and what a failure says."""
+    assert len(complaints) == expected

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import socket
-import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +15,7 @@ from suite.launch.ports import free_port
 from suite.spec.images import BaseImage, bases
 from tests.container_runtime import Runtime
 from tests.needs import require_programs
-from tests.waiting import wait_until
+from tests.waiting import ended, logged, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 OLD, NEW = "sha256:" + "a" * 64, "sha256:" + "b" * 64
@@ -51,28 +50,24 @@ def lines_changed(checkout: Path, name: str) -> list[str]:
     return [new for old, new in zip(before, after, strict=True) if old != new]
 
 
-def test_a_first_digest_is_written_into_catalogue_and_dockerfile(checkout: Path) -> None:
-    changed = write([answer(NGC, NEW)], checkout)
-    assert [path.name for path in changed] == ["images.yaml", "Dockerfile.nemo"]
-    assert lines_changed(checkout, "manifests/images.yaml") == [f"    digest: {NEW}"]
-    assert lines_changed(checkout, "Dockerfile.nemo") == [f"ARG BASE_IMAGE={NGC.reference}@{NEW}"]
-
-
-def test_compose_builds_on_the_same_digest_as_the_catalogue(checkout: Path) -> None:
-    published = bases()["skyrl-ray-2.57.0"]
+@pytest.mark.parametrize(
+    ("base", "file", "lines"),
+    [
+        pytest.param(NGC, "Dockerfile.nemo", ["ARG BASE_IMAGE={}"], id="a first digest"),
+        pytest.param(CUDA, "Dockerfile.deepspeed", ["ARG BASE_IMAGE={}", "ARG RUN_IMAGE={}"], id="another digest"),
+        pytest.param(bases()["skyrl-ray-2.57.0"], "compose/build.yaml", ['BASE_IMAGE: "{}",'], id="of Compose"),
+    ],
+)
+def test_a_digest_is_written_into_the_catalogue_and_wherever_its_base_is_built_on(
+    checkout: Path, base: BaseImage, file: str, lines: list[str]
+) -> None:
     for digest in (NEW, OLD):
-        changed = write([answer(published, digest)], checkout)
-        assert [path.name for path in changed] == ["images.yaml", "build.yaml"]
-        (line,) = lines_changed(checkout, "compose/build.yaml")
-        assert f'BASE_IMAGE: "{published.reference}@{digest}",' in line
-
-
-def test_another_digest_takes_the_place_of_the_old_one(checkout: Path) -> None:
-    write([answer(CUDA, NEW)], checkout)
-    assert lines_changed(checkout, "manifests/images.yaml") == [f"    digest: {NEW}"]
-    both = [f"ARG {name}_IMAGE={CUDA.reference}@{NEW}" for name in ("BASE", "RUN")]
-    assert lines_changed(checkout, "Dockerfile.deepspeed") == both
-    assert lines_changed(checkout, "Dockerfile.nemo") == []
+        changed = write([answer(base, digest)], checkout)
+        assert [path.name for path in changed] == ["images.yaml", Path(file).name]
+        assert lines_changed(checkout, "manifests/images.yaml") == [f"    digest: {digest}"]
+        found = lines_changed(checkout, file)
+        assert len(found) == len(lines)
+        assert all(line.format(f"{base.reference}@{digest}") in text for line, text in zip(lines, found, strict=True))
 
 
 def test_nothing_is_written_where_nothing_was_learnt(checkout: Path) -> None:
@@ -89,14 +84,12 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     config.write_text(
         f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {folder}/data}}}}\nhttp: {{addr: '{address}'}}\n"
     )
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(("docker-registry", "serve", str(config)), stdout=log, stderr=log)
-        try:
-            wait_until(lambda: _answers(address))
-            yield address
-        finally:
-            process.terminate()
-            process.wait()
+    process = logged(("docker-registry", "serve", str(config)), folder / "log")
+    try:
+        wait_until(lambda: _answers(address))
+        yield address
+    finally:
+        ended(process)
 
 
 def _answers(address: str) -> bool:

@@ -108,10 +108,7 @@ def test_every_package_comes_from_a_lock_with_hashes_or_from_a_commit(name: str)
 
 @pytest.mark.parametrize(
     ("image", "stage"),
-    [
-        *((image.name, f"stack-{image.stack}") for image in images().values() if image.stack),
-        ("nemo", "image"),
-    ],
+    [*((image.name, f"stack-{image.stack}") for image in images().values() if image.stack), ("nemo", "image")],
 )
 def test_labels_are_the_versions_of_the_lock(image: str, stage: str) -> None:
     known = find_image(image)

@@ -82,13 +82,12 @@ def test_what_uv_notes_of_a_wheel_is_gone_from_files_and_record(twice: list[tupl
         assert record.read_text() == "alpha/__init__.py,sha256=1,2\n"
 
 
-def test_compiled_files_are_not_checked_against_their_source_and_hold_no_date(twice: list[tuple[Path, Path]]) -> None:
-    for compiled in twice[0][0].rglob("*.pyc"):
-        assert int.from_bytes(compiled.read_bytes()[4:8], "little") == 0b01, "by hash, unchecked"
-
-
-def test_what_is_laid_takes_no_room_of_its_own(twice: list[tuple[Path, Path]]) -> None:
+def test_compiled_files_are_not_checked_against_their_source_and_what_is_laid_takes_no_room_of_its_own(
+    twice: list[tuple[Path, Path]],
+) -> None:
     tree, root = twice[0]
+    for compiled in tree.rglob("*.pyc"):
+        assert int.from_bytes(compiled.read_bytes()[4:8], "little") == 0b01, "by hash, unchecked"
     (laid,) = tree.rglob("RECORD")
     (own,) = (root / "opt").rglob("RECORD")
     assert laid.stat().st_ino == own.stat().st_ino

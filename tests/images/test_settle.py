@@ -95,10 +95,11 @@ def settled(runtime: Runtime, tag: str = "suite-engines:1", created: int = CREAT
     return settle(runtime, "final", tag, created)  # type: ignore[arg-type]
 
 
-def test_two_builds_of_equal_layers_have_one_id() -> None:
+def test_two_builds_of_equal_layers_have_one_id_and_a_tag_without_a_version_is_latest() -> None:
     first, second = Runtime("monday"), Runtime("tuesday")
     assert settled(first) == settled(second) is not None
     assert first.images_[str(settled(first))]["RepoTags"] == ["suite-engines:1"]
+    assert second.images_[str(settled(second, "host:5000/mine"))]["RepoTags"][-1] == "host:5000/mine:latest"
 
 
 def test_another_layer_another_setting_and_another_commit_are_another_image() -> None:
@@ -130,11 +131,6 @@ def test_layers_and_history_fit_each_other_or_a_runtime_refuses_the_image() -> N
     chain = [runtime.images_[name] for name in ("final", "label", "copy", "base")]
     found = settled_configuration(chain, runtime.steps[:3], CREATED)
     assert sum(not entry.get("empty_layer") for entry in found["history"]) == len(found["rootfs"]["diff_ids"])
-
-
-def test_a_tag_without_a_version_is_latest() -> None:
-    runtime = Runtime("monday")
-    assert runtime.images_[str(settled(runtime, "host:5000/mine"))]["RepoTags"] == ["host:5000/mine:latest"]
 
 
 @pytest.mark.parametrize("trouble", ["wants the layers", "tells no parents"])

@@ -13,8 +13,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +22,8 @@ from kubernetes.client import ApiException, CoreV1Api
 
 from suite.launch.ports import free_port
 from tests.kubernetes_server import names, node_image
-from tests.kubernetes_server.server import BUILT, Server
+from tests.kubernetes_server.server import BUILT, Server, killed
+from tests.waiting import answering, ended, logged, wait_until
 
 #: Its address too: by it the API server reaches the kubelet for logs.
 NAME = "127.0.0.1"
@@ -101,24 +101,21 @@ class Node:
     def start_kubelet(self) -> None:
         """Raises RuntimeError with the end of its log when the node is not ready in time."""
         self.kubelet = self._start("kubelet", self._kubelet_command())
-        self._wait(lambda: _is_ready(self.core), self.kubelet, "kubelet")
-
-    def kill_kubelet(self) -> None:
-        """Without a warning; containers go on."""
-        if self.kubelet is not None:
-            self.kubelet.kill()
-            self.kubelet.wait()
-
-    def kill_containerd(self) -> None:
-        """Without a warning; containers go on."""
-        if self.containerd is not None:
-            self.containerd.kill()
-            self.containerd.wait()
+        answering(self.kubelet, self.folder / "kubelet.log", lambda: _is_ready(self.core), START_SECONDS)
 
     def start_containerd(self) -> None:
         command = ["containerd", "--config", str(self.folder / "containerd.toml")]
         self.containerd = self._start("containerd", command, TZ=ZONE)
-        self._wait(lambda: self.ctr("version").returncode == 0, self.containerd, "containerd")
+        log = self.folder / "containerd.log"
+        answering(self.containerd, log, lambda: self.ctr("version").returncode == 0, START_SECONDS)
+
+    def kill_kubelet(self) -> None:
+        """Without a warning; containers go on."""
+        killed(self.kubelet)
+
+    def kill_containerd(self) -> None:
+        """Without a warning; containers go on."""
+        killed(self.containerd)
 
     def ctr(self, *arguments: str) -> subprocess.CompletedProcess:
         command = ("ctr", "--address", f"{self.folder}/containerd.sock", "--namespace", "k8s.io", *arguments)
@@ -137,11 +134,11 @@ class Node:
             except ApiException as error:
                 if error.status != 404:  # gone with its Job
                     raise
-        deadline = time.monotonic() + END_SECONDS
-        while self.running() or self.core.list_pod_for_all_namespaces().items:
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"containers do not end: {self.running()}; {self._log('kubelet')}")
-            time.sleep(0.2)
+        wait_until(
+            lambda: not self.running() and not self.core.list_pod_for_all_namespaces().items,
+            END_SECONDS,
+            lambda: f"{self.running()} do not end",
+        )
 
     def end(self) -> None:
         """Whatever of it is left on this machine goes, also when it never came up."""
@@ -151,25 +148,11 @@ class Node:
                 self.ctr("tasks", "kill", "--signal", "SIGKILL", one)
                 self.ctr("tasks", "delete", "--force", one)
                 self.ctr("containers", "delete", one)
-            self.containerd.terminate()
-            self.containerd.wait()
+            ended(self.containerd)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _start(self, name: str, command: list[str], **more: str) -> subprocess.Popen:
-        with (self.folder / f"{name}.log").open("ab") as log:
-            return subprocess.Popen(
-                (*self.inside, *command), env={**os.environ, **more}, stdout=log, stderr=log, start_new_session=True
-            )
-
-    def _wait(self, answers: Callable[[], bool], process: subprocess.Popen, name: str) -> None:
-        deadline = time.monotonic() + START_SECONDS
-        while not answers():
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"{name} is not ready: {self._log(name)}")
-            time.sleep(0.2)
-
-    def _log(self, name: str) -> str:
-        return (self.folder / f"{name}.log").read_text(errors="replace")[-3000:]
+    def _start(self, name: str, command: list[str], **more: str) -> subprocess.Popen[bytes]:
+        return logged((*self.inside, *command), self.folder / f"{name}.log", env={**os.environ, **more})
 
     def _kubelet_command(self) -> list[str]:
         socket = f"unix://{self.folder}/containerd.sock"

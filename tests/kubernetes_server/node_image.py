@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from suite.launch.image_paths import PYTHON, PYTHON_PATH
+from tests.containers import add_file
 from tests.kubernetes_server.scripted_torchrun import WORKER
 from tests.kubernetes_server.server import ROOT
 
@@ -80,7 +81,7 @@ def _write(path: Path, name: str, files: dict[str, bytes], links: dict[str, str]
             ("config.json", json.dumps(config).encode()),
             ("manifest.json", json.dumps(manifest).encode()),
         ):
-            _add(archive, member, data)
+            add_file(archive, member, data)
     return path
 
 
@@ -96,11 +97,5 @@ def _layer(files: dict[str, bytes], links: dict[str, str], folders: tuple[str, .
             entry.type, entry.linkname = tarfile.SYMTYPE, target
             layer.addfile(entry)
         for name, data in files.items():
-            _add(layer, name, data)
+            add_file(layer, name, data, 0o755)
     return written.getvalue()
-
-
-def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode = len(data), 0o755
-    archive.addfile(entry, io.BytesIO(data))

@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import ssl
 import subprocess
 import tempfile
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import urllib3
+
 from suite.launch.ports import free_port
+from tests.waiting import answering, logged
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILT = ROOT / "build" / "kubernetes"
@@ -38,19 +37,13 @@ class Server:
 
     def start(self) -> None:
         """Raises RuntimeError with the end of its log when it does not answer in time."""
-        self.process = _start(self.folder, "apiserver", self.command)
-        deadline = time.monotonic() + START_SECONDS
-        while not _ready(self.url):
-            if time.monotonic() > deadline or self.process.poll() is not None:
-                log = (self.folder / "apiserver.log").read_text(errors="replace")
-                raise RuntimeError(f"the API server does not answer: {log[-2000:]}")
-            time.sleep(0.1)
+        log = self.folder / "apiserver.log"
+        self.process = logged(self.command, log, cwd=self.folder)
+        answering(self.process, log, lambda: _ready(self.url), START_SECONDS)
 
     def kill(self) -> None:
         """Without a warning."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
+        killed(self.process)
 
     def kubeconfig(self, user: str = "admin", namespace: str = "default") -> Path:
         """A kubeconfig file of one of the users."""
@@ -89,14 +82,12 @@ def started_server() -> Iterator[Server]:
     store: subprocess.Popen | None = None
     try:
         _make_keys(folder)
-        store = _start(folder, "etcd", _etcd(folder, etcd, peers))
+        store = logged(_etcd(folder, etcd, peers), folder / "etcd.log", cwd=folder)
         server.start()
         yield server
     finally:
         server.kill()  # nothing of theirs is kept, and a server without its etcd takes long to end by itself
-        if store is not None:
-            store.kill()
-            store.wait()
+        killed(store)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -130,16 +121,15 @@ def _apiserver(folder: Path, etcd: str, port: int) -> list[str]:
     ]
 
 
-def _start(folder: Path, name: str, command: list[str]) -> subprocess.Popen:
-    with (folder / f"{name}.log").open("ab") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+def killed(process: subprocess.Popen[bytes] | None) -> None:
+    if process is not None:
+        process.kill()
+        process.wait()
 
 
 def _ready(url: str) -> bool:
-    request = urllib.request.Request(f"{url}/readyz", headers={"Authorization": f"Bearer {USERS['admin'][0]}"})
-    context = ssl._create_unverified_context()
-    try:
-        with urllib.request.urlopen(request, timeout=2, context=context) as answer:
-            return bool(answer.read() == b"ok")
-    except (urllib.error.URLError, OSError):
-        return False
+    headers = {"Authorization": f"Bearer {USERS['admin'][0]}"}
+    with suppress(urllib3.exceptions.HTTPError):
+        manager = urllib3.PoolManager(cert_reqs="CERT_NONE", timeout=2, retries=False)
+        return bool(manager.request("GET", f"{url}/readyz", headers=headers).data == b"ok")
+    return False

@@ -6,16 +6,12 @@ controller, the scheduler and the names are stand-ins (tests/kubernetes_server/c
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
-import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -27,13 +23,11 @@ from suite.bundle.store import Bundle
 from suite.launch.cluster.submission import submissions
 from suite.launch.kubernetes import diagnose
 from suite.launch.kubernetes.pod import RUN_LABEL, run_labels
-from suite.launch.kubernetes.scheduler import KubernetesScheduler
 from tests.kubernetes_server.controllers import Controllers
 from tests.kubernetes_server.field import Field, quick_looks
 from tests.kubernetes_server.node import NAME, Node
 from tests.kubernetes_server.node_image import ENGINES, SCRIPTED
 from tests.kubernetes_server.scripted_torchrun import WORKER
-from tests.kubernetes_server.server import ROOT
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.daemon, pytest.mark.kubelet, pytest.mark.timeout(300)]
@@ -65,30 +59,6 @@ def going_on(field: Field, *more: str, script: dict[str, Any] = SLOW, iterations
     yield submission.run_id
 
 
-@contextmanager
-def meanwhile(act: Callable[[], None]) -> Iterator[None]:
-    """Do something while the block runs; what goes wrong in it is raised at the end."""
-    trouble: list[BaseException] = []
-
-    def do() -> None:
-        try:
-            act()
-        except BaseException as error:  # noqa: BLE001 - the test's thread raises it
-            trouble.append(error)
-
-    thread = threading.Thread(target=do)
-    thread.start()
-    yield
-    thread.join()
-    if trouble:
-        raise trouble[0]
-
-
-def iterates(field: Field, pattern: str) -> bool:
-    """Whether the run says so of itself; the command that says it as well is for the main thread."""
-    return any(re.search(pattern, KubernetesScheduler().look(each).detail) for each in submissions(field.runs))
-
-
 def nothing_left(field: Field, node: Node) -> None:
     """A kubelet takes its time to give back what a pod had."""
     wait_until(lambda: field.left() == [] and node.running() == [], END_SECONDS)
@@ -97,14 +67,6 @@ def nothing_left(field: Field, node: Node) -> None:
 def working() -> list[int]:
     """Processes of ranks by script in any pod."""
     return [one.pid for one in psutil.process_iter(["cmdline"]) if WORKER in (one.info["cmdline"] or ())]
-
-
-def pod_of_node(field: Field, number: int) -> str:
-    return next(
-        str(pod["metadata"]["name"])
-        for pod in field.cluster.find("Pod")
-        if f"-{number}-stand" in pod["metadata"]["name"]
-    )
 
 
 def are_real(field: Field, run: str) -> bool:
@@ -167,14 +129,6 @@ def test_a_failed_run_says_why_and_can_be_done_again_under_its_name(pods: Field)
     assert len({record.run.started for record in runs if record is not None}) == 2
 
 
-@pytest.mark.thorough
-def test_a_run_that_takes_too_long_is_a_time_out(pods: Field) -> None:
-    done = pods.submit("--timeout", "5s", script={"sleep": True, "seconds": 120})
-    assert done.exit_code == 1, done.output
-    failure = pods.record().failure
-    assert failure is not None and failure.kind == "timeout"
-
-
 @pytest.mark.ranks
 @pytest.mark.thorough
 def test_deepspeed_ranks_measure_over_two_pods(pods: Field) -> None:
@@ -191,41 +145,21 @@ def test_deepspeed_ranks_measure_over_two_pods(pods: Field) -> None:
 
 
 @contextmanager
-def empty_registry() -> Iterator[str]:
+def empty_registry(folder: Path) -> Iterator[str]:
     """Where a registry answers that knows no image."""
-
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = b'{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}'
-            self.send_response(404)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            if self.command == "GET":
-                self.wfile.write(body)
-
-        do_HEAD = do_GET
-
-        def log_message(self, *arguments: Any) -> None:
-            return
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"127.0.0.1:{server.server_address[1]}"
-    finally:
         server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @pytest.mark.thorough
 def test_an_image_that_no_registry_has_ends_the_run_before_its_deadline_of_an_hour(
-    pods: Field, node: Node, monkeypatch: pytest.MonkeyPatch
+    pods: Field, node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(diagnose, "_SOME_TRIES_SECONDS", 15.0)
-    with empty_registry() as registry:
+    (tmp_path / "none").mkdir()
+    with empty_registry(tmp_path / "none") as registry:
         image = f"{registry}/lab/suite-engines@sha256:{'5' * 64}"
         done = pods.submit("--image", image, "--timeout", "1h", "--pending-timeout", "1h")
     assert done.exit_code == 1, done.output
@@ -235,51 +169,39 @@ def test_an_image_that_no_registry_has_ends_the_run_before_its_deadline_of_an_ho
     nothing_left(pods, node)
 
 
-def test_a_container_that_the_kernel_kills_for_its_memory_is_out_of_host_memory(pods: Field) -> None:
-    script = {"at": {"iteration": 2, "rank": 1, "do": "eat", "others": "hang"}, **SLOW}
-    done = pods.submit("--memory-per-rank", "64m", "--shared-memory", "16Mi", script=script)
-    assert done.exit_code == 1, done.output
-    record = pods.record()
-    assert record.failure is not None and record.failure.kind == "oom_host"
-    assert "OOMKilled" in "\n".join(record.failure.evidence)
-
-
-@pytest.mark.thorough
-def test_a_pod_that_is_evicted_for_its_disk_is_a_full_disk(pods: Field) -> None:
-    script = {"at": {"iteration": 2, "rank": 1, "do": "fill", "mebibytes": 32, "others": "hang"}, **SLOW}
-    done = pods.submit("--scratch", "8Mi", script=script)
+@pytest.mark.parametrize(
+    ("options", "script", "kind", "proof"),
+    [
+        pytest.param(
+            ("--memory-per-rank", "64m", "--shared-memory", "16Mi"),
+            {"at": {"iteration": 2, "rank": 1, "do": "eat", "others": "hang"}, **SLOW},
+            *("oom_host", "OOMKilled"),
+            id="a container that the kernel kills for its memory",
+        ),
+        pytest.param(
+            ("--scratch", "8Mi"),
+            {"at": {"iteration": 2, "rank": 1, "do": "fill", "mebibytes": 32, "others": "hang"}, **SLOW},
+            *("disk_full", "EmptyDir"),
+            id="a pod that is evicted for its disk",
+            marks=pytest.mark.thorough,
+        ),
+        pytest.param(
+            ("--timeout", "5s"),
+            {"sleep": True, "seconds": 120},
+            *("timeout", ""),
+            id="a run that takes too long",
+            marks=pytest.mark.thorough,
+        ),
+    ],
+)
+def test_what_ended_a_run_is_told_with_its_proof(
+    pods: Field, options: tuple[str, ...], script: dict[str, Any], kind: str, proof: str
+) -> None:
+    done = pods.submit(*options, script=script)
     assert done.exit_code == 1, done.output
     failure = pods.record().failure
-    assert failure is not None and failure.kind == "disk_full"
-    assert "EmptyDir" in "\n".join(failure.evidence)
-
-
-@pytest.mark.thorough
-def test_a_deleted_pod_ends_the_run_and_what_was_measured_before_is_kept(pods: Field) -> None:
-    def delete() -> None:
-        wait_until(lambda: iterates(pods, "iteration [2-9]"))
-        pods.core.delete_namespaced_pod(pod_of_node(pods, 1), pods.namespace, grace_period_seconds=1)
-
-    with meanwhile(delete):
-        done = pods.submit(script=SLOW, iterations=30)
-    assert done.exit_code == 1, done.output
-    record = pods.record()
-    assert record.failure is not None and record.failure.kind == "rank_lost"
-    assert len(record.iterations.seconds) >= 2
-
-
-@pytest.mark.thorough
-def test_a_kubelet_that_is_killed_and_started_again_does_not_lose_the_run(pods: Field, node: Node) -> None:
-    def restart() -> None:
-        wait_until(lambda: iterates(pods, "iteration [1-9]"))
-        node.kill_kubelet()
-        time.sleep(3)
-        node.start_kubelet()
-
-    with meanwhile(restart):
-        done = pods.submit(script=SLOW, iterations=9)
-    assert done.exit_code == 0, done.output
-    assert len(pods.record().iterations.seconds) == 10
+    assert failure is not None and failure.kind == kind
+    assert proof in "\n".join(failure.evidence)
 
 
 @pytest.mark.thorough
@@ -316,21 +238,6 @@ def test_a_cancelled_run_leaves_no_pod_and_no_container(pods: Field, node: Node)
     record = pods.record()
     assert record.status == "interrupted"
     assert record.iterations.seconds
-
-
-@pytest.mark.thorough
-def test_ctrl_c_leaves_the_run_in_the_cluster_and_cancel_ends_it(pods: Field, node: Node) -> None:
-    command = [*pods.command(script=SLOW, iterations=60), "--runs", str(pods.runs)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with (pods.folder / "driver.log").open("wb") as log:
-        driver = subprocess.Popen([sys.executable, "-m", "suite", *command], env=environment, stdout=log, stderr=log)
-    wait_until(pods.says("iteration [1-9]"))
-    driver.send_signal(signal.SIGINT)
-    assert driver.wait(30) == 130
-    assert len(pods.cluster.find("Pod")) == 2
-    (submission,) = submissions(pods.runs)
-    assert pods.suite("cancel", submission.run_id).exit_code == 0
-    nothing_left(pods, node)
 
 
 @pytest.mark.thorough

@@ -63,8 +63,7 @@ def of_a_guest(field: Field, monkeypatch: pytest.MonkeyPatch) -> Result:
 
 
 @pytest.mark.parametrize(
-    ("submitted", "words"),
-    [(of_a_small_quota, ("quota small", "needs 2")), (of_a_guest, ("you may not do this",))],
+    ("submitted", "words"), [(of_a_small_quota, ("quota small", "needs 2")), (of_a_guest, ("you may not do this",))]
 )
 def test_a_namespace_that_refuses_is_told_in_one_line_and_nothing_is_left(
     field: Field, monkeypatch: pytest.MonkeyPatch, submitted: Callable[..., Result], words: tuple[str, ...]

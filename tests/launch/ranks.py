@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from suite.launch import supervise
@@ -92,6 +93,11 @@ class Ran:
 
     def log(self, rank: int = 0) -> bytes:
         return (self.folder.logs_dir / f"rank-{rank}.log").read_bytes()
+
+
+def is_gone(pid: int) -> bool:
+    """Whether the process has ended (a zombie has)."""
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def make_folder(root: Path) -> RunFolder:

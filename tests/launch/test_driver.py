@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.launch.ranks import IMPORT_VARIABLE
+from tests.launch.ranks import IMPORT_VARIABLE, is_gone
 from tests.waiting import wait_until
 
 REPOSITORY = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ def pids_of_ranks(root: Path) -> list[int]:
 
 
 def are_gone(pids: Iterable[int]) -> bool:
-    return not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids)
+    return all(map(is_gone, pids))
 
 
 @pytest.mark.parametrize("forked", [False, True])
@@ -56,7 +56,7 @@ def test_a_stopped_driver_ends_its_ranks_and_reports_an_interrupted_run(tmp_path
     assert (result["status"], result["failure"]["kind"]) == ("interrupted", "interrupted")
     assert result["failure"]["evidence"] == [f"the driver was sent {number.name}"]
     assert result["exit_codes"] == {"0": -signal.SIGTERM, "1": -signal.SIGTERM}
-    assert not any(psutil.pid_exists(pid) for pid in pids)
+    assert are_gone(pids)
 
 
 @pytest.mark.parametrize(("script", "forked"), [(WORKER, False), (WORKER, True), (FOREIGN, False)])

@@ -47,25 +47,20 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return second
 
 
-def process(pid: int, memory: int | None) -> SimpleNamespace:
-    return SimpleNamespace(pid=pid, usedGpuMemory=memory)
-
-
-def test_free_gpus_are_no_reason_to_wait(answers: dict[str, Any]) -> None:
-    require_idle_gpus(UUIDS)
-    require_idle_gpus(("MIG-unknown",))
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"processes": [process(1, 40 * GIB)]}, r"GPU 1 is used by process 1 \(.+\) with 40\.0 GiB; wait"),
-        ({"processes": [process(1 << 30, None)]}, rf"by process {1 << 30};"),
+        (
+            {"processes": [SimpleNamespace(pid=1, usedGpuMemory=GIB)]},
+            r"GPU 1 is used by process 1 \(.+\) with 1\.0 GiB",
+        ),
+        ({"processes": [SimpleNamespace(pid=1 << 30, usedGpuMemory=None)]}, rf"by process {1 << 30};"),
         ({"used": 9 * GIB}, r"somebody who is not shown, with 9\.0 GiB"),
         ({"busy": 80}, "somebody who is not shown, 80 % of the time"),
     ],
 )
 def test_whoever_uses_a_gpu_is_named(answers: dict[str, Any], change: dict[str, Any], words: str) -> None:
+    require_idle_gpus((*UUIDS, "MIG-unknown"))
     answers.update(change)
     require_idle_gpus(UUIDS[:1])
     with pytest.raises(UsageError, match=words) as caught:

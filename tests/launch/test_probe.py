@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pydantic
 import pynvml
@@ -63,15 +64,15 @@ def test_a_container_is_known_by_its_host_name_file_and_a_host_of_containers_is_
     assert id_in_mounts("") is None
 
 
-def no_memory_of_the_second(handle: int) -> SimpleNamespace:
-    if handle == 1:
-        raise pynvml.NVMLError_NotSupported
-    return SimpleNamespace(total=80 << 30)
-
-
 def test_devices_are_listed_as_the_driver_names_them_and_unknown_memory_stays_unknown(monkeypatch):
     """By the binding's calls as a machine with a driver answers them; older bindings gave bytes."""
     name, shut = "NVIDIA H100 80GB HBM3", []
+
+    def memory(handle: int) -> SimpleNamespace:
+        if handle == 1:
+            raise pynvml.NVMLError_NotSupported
+        return SimpleNamespace(total=80 << 30)
+
     calls = {
         "Init": lambda: None,
         "Shutdown": lambda: shut.append(True),
@@ -79,7 +80,7 @@ def test_devices_are_listed_as_the_driver_names_them_and_unknown_memory_stays_un
         "DeviceGetHandleByIndex": lambda index: index,
         "DeviceGetName": lambda handle: name,
         "DeviceGetUUID": lambda handle: b"GPU-%d" % handle,
-        "DeviceGetMemoryInfo": no_memory_of_the_second,
+        "DeviceGetMemoryInfo": memory,
         "SystemGetDriverVersion": lambda: b"550.54.15",
     }
     for called, call in calls.items():
@@ -92,9 +93,6 @@ def test_devices_are_listed_as_the_driver_names_them_and_unknown_memory_stays_un
 
 
 def test_without_a_driver_there_are_no_devices(monkeypatch):
-    def absent() -> None:
-        raise pynvml.NVMLError_LibraryNotFound
-
-    monkeypatch.setattr(pynvml, "nvmlInit", absent)
+    monkeypatch.setattr(pynvml, "nvmlInit", Mock(side_effect=pynvml.NVMLError_LibraryNotFound))
     assert local_devices() == ()
     assert driver_version() is None

@@ -37,12 +37,6 @@ def test_failures_are_read_around_torn_and_foreign_lines(tmp_path):
     assert failure.model_dump() == {"kind": "hang", "phase": "train", "iteration": 1, "evidence": ("x",)}
 
 
-def test_a_rank_without_an_event_file_told_nothing(tmp_path):
-    assert read_reports(tmp_path / "rank-9.jsonl") == (False, (), None)
-    assert log_tail(tmp_path / "rank-9.log") == ()
-    assert log_size(tmp_path / "rank-9.log") == 0
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
@@ -93,6 +87,8 @@ def test_what_is_no_file_is_told_and_not_read(tmp_path, trap):
         path = tmp_path / name
         make = {"link": partial(path.symlink_to, "/dev/zero"), "pipe": partial(os.mkfifo, path), "folder": path.mkdir}
         make[trap]()
+    assert read_reports(tmp_path / "rank-9.jsonl") == (False, (), None), "none at all told nothing"
+    assert log_tail(tmp_path / "rank-9.log") == ()
     said = "is a symbolic link" if trap == "link" else "is not a regular file"
     assert read_reports(tmp_path / "rank-0.jsonl") == (False, (), f"events/rank-0.jsonl {said}")
     assert log_tail(tmp_path / "rank-0.log") == (f"logs/rank-0.log {said}: it was not read",)

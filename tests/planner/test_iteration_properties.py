@@ -31,10 +31,7 @@ def rl_changes(draw: st.DrawFn) -> dict[str, dict[str, float]]:
 
 def samples_of(changes: dict[str, dict[str, float]], samples: int) -> dict[str, dict[str, float]]:
     """The same with so many samples, trained on in four steps."""
-    return {
-        "job": {**changes["job"], "global_batch": samples / 4},
-        "gen": {**changes["gen"], "samples": samples},
-    }
+    return {"job": {**changes["job"], "global_batch": samples / 4}, "gen": {**changes["gen"], "samples": samples}}
 
 
 @settings(max_examples=25)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from suite.planner.formulas import activations, blocks, decode
-from suite.spec.catalogue import sizes
+from suite.spec.catalogue import find_size
 from suite.spec.layout import Layout
 from suite.spec.manifest import Work
 from suite.spec.shape import Shape
@@ -17,13 +17,8 @@ from suite.theory.memory import kv_bytes_per_position
 from suite.theory.parameters import layer_matrix_elements, parameter_count
 
 LADDER = ("1.3B", "6.7B", "13B", "20B", "33B", "66B")
-LLAMA = {"architecture": "llama", "vocab": 32000, "positions": 4096, "tied_embeddings": False}
-GROUPED = (
-    Shape(name="llama-70B", layers=80, hidden=8192, ffn=28672, heads=64, kv_heads=8, **LLAMA),
-    Shape(name="llama-8B", layers=32, hidden=4096, ffn=14336, heads=32, kv_heads=8, **LLAMA),
-    Shape(name="llama-7B", layers=32, hidden=4096, ffn=11008, heads=32, kv_heads=32, **LLAMA),
-)
-SHAPES = (*(sizes()[name] for name in LADDER), *GROUPED)
+GROUPED = ("Llama-3.1-8B", "Llama-3.1-70B")
+SHAPES = [find_size(name) for name in (*LADDER, *GROUPED)]
 #: tensor and pipeline degrees
 DEGREES = ((1, 1), (2, 1), (8, 1), (1, 2), (4, 4), (8, 8))
 #: those of a shape that ``suite.planner.space`` considers
@@ -53,11 +48,6 @@ def elements(shape: Shape) -> np.ndarray:
 
 def workload(prompt: int, new: int, **rest: object) -> Workload:
     return Workload(name="counts", prompt_tokens=prompt, new_tokens=new, rollouts=ROLLOUTS, micro_batch=4, **rest)
-
-
-@cases
-def test_matrix_elements_of_a_block(shape: Shape) -> None:
-    assert elements(shape)[0] == layer_matrix_elements(shape)
 
 
 @layouts

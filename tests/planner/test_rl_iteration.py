@@ -16,26 +16,6 @@ def test_an_iteration_of_phases_one_after_the_other_is_their_sum():
     assert LIMITS[int(found.limit[0])].startswith("generation")
 
 
-def test_one_step_off_waits_for_the_slower_side_and_hides_the_tail():
-    half = {"job": {"devices": 8}, "gen": {"devices": 8}, "colocated": 0}
-    waiting, off = (rl_seconds(**half, staleness=stale) for stale in (0, 1))
-    assert off.seconds < waiting.seconds
-    learn = sum(off.phases[name] for name in ("scoring", "critic", "training", "host"))
-    assert off.seconds >= learn
-    assert off.seconds >= off.phases["sync"]
-
-
-def test_more_generating_devices_shorten_generation_and_nothing_else():
-    few, many = (rl_seconds(gen={"devices": count}, colocated=0) for count in (4, 16))
-    assert many.phases["generation"] < few.phases["generation"]
-    assert many.phases["training"] == few.phases["training"]
-
-
-def test_decoding_is_never_faster_than_reading_the_weights_once_a_step():
-    found = rl_seconds(gen={"samples": 16, "response": 1000, "longest": 1000, "spread": 0.0})
-    assert found.phases["generation"][0] > 1000 * 2 * 7.5e9 / 3.35e12
-
-
 def test_a_pool_too_small_for_all_samples_makes_them_wait():
     roomy, tight = (rl_seconds(gen={"pool_share": share, "devices": 2}) for share in (0.9, 0.27))
     assert tight.phases["generation"] > roomy.phases["generation"]
@@ -59,15 +39,6 @@ def test_the_longest_of_more_samples_is_longer_and_stops_at_the_cap():
     assert few < many
     assert many == pytest.approx(draws, rel=0.1)
     assert engine.expected_longest(100, 0.5, 120, 4096) == 120
-
-
-def test_a_mixture_reads_the_experts_that_its_tokens_meet_and_trains_on_its_own():
-    mixture = {"experts": 128, "experts_per_token": 8, "ffn": 768, "hidden": 2048, "layers": 48, "expert_parallel": 8}
-    found = rl_seconds(job={**mixture, "pipeline": 1}, weights=30e9)
-    dense = rl_seconds(job={"hidden": 2048, "layers": 48, "ffn": 768 * 128, "pipeline": 1}, weights=30e9)
-    assert found.phases["training"] < dense.phases["training"] / 2
-    alone = rl_seconds(job={**mixture, "pipeline": 1, "expert_parallel": 1}, weights=30e9)
-    assert found.memory["training"] < alone.memory["training"]
 
 
 def test_adapters_save_memory_fp8_saves_time_and_a_critic_costs():

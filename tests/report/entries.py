@@ -8,7 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from suite.bundle.amounts import Peaks
-from suite.bundle.overlap_model import Overlap, OverlapRole, OverlapSide
+from suite.bundle.derive import _run_facts
+from suite.bundle.events import Events
+from suite.bundle.overlap_model import Overlap
+from suite.bundle.rates import _estimate
 from suite.bundle.record import (
     Compute,
     Counts,
@@ -35,7 +38,7 @@ from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from suite.stats.intervals import RunSeconds, rate_interval
 from suite.theory.parameters import parameter_count
-from tests.synthetic import counts_of
+from tests.synthetic import counts_of, driver_events
 
 SHARES = {"generate": 0.42, "score": 0.08, "reference": 0.07, "reward": 0.005, "train": 0.4, "other": 0.025}
 #: Of an iteration without a reference whose samples an engine of its own generates.
@@ -116,20 +119,13 @@ def shape(name: str) -> Shape:
     """Of the ladder; of a name that ends in ``-llama`` the Llama shape of that width, with fewer heads of keys."""
     size, _, family = name.partition("-")
     layers, hidden = _LAYERS_HIDDEN.get(size if family == "llama" else name, (2, 64))
+    fields: dict[str, Any] = {"name": name, "layers": layers, "hidden": hidden, "positions": 1024}
     if family == "llama":
         heads = max(2, hidden // 64)
-        fields = {"layers": layers, "hidden": hidden, "ffn": 3 * hidden, "heads": heads, "kv_heads": heads // 2}
-        return Shape(name=name, architecture="llama", vocab=5120, positions=1024, tied_embeddings=False, **fields)
-    return Shape(
-        name=name,
-        layers=layers,
-        hidden=hidden,
-        ffn=4 * hidden,
-        heads=max(2, hidden // 128),
-        kv_heads=max(2, hidden // 128),
-        vocab=5120 if hidden < 1024 else 50272,
-        positions=1024,
-    )
+        of_family = {"architecture": "llama", "ffn": 3 * hidden, "kv_heads": heads // 2, "tied_embeddings": False}
+        return Shape(heads=heads, vocab=5120, **of_family, **fields)
+    heads = max(2, hidden // 128)
+    return Shape(ffn=4 * hidden, heads=heads, kv_heads=heads, vocab=5120 if hidden < 1024 else 50272, **fields)
 
 
 def workload(name: str = "smoke", **changes: Any) -> Workload:
@@ -214,47 +210,6 @@ def entry(
     return _entry(made, {**measured, **told, "staleness": staleness, "overlap": overlap})
 
 
-def overlapped(iteration: float, ranks: int) -> Overlap:
-    """What the sides of a split run tell, one rank of which generates."""
-    peaks = Peaks(
-        peak_allocated_bytes=300 << 20, peak_reserved_bytes=None, peak_device_bytes=None, peak_resident_bytes=600 << 20
-    )
-    phases = {"score": 0.2 * iteration, "train": 0.6 * iteration}
-    side = OverlapSide(
-        ranks=ranks - 1,
-        busy_seconds=0.8 * iteration,
-        waiting_seconds=0.15 * iteration,
-        phases={"generate": 0.15 * iteration, **phases},
-        memory=peaks,
-    )
-    generates = {"busy_seconds": 0.9 * iteration, "waiting_seconds": 0.1 * iteration}
-    return Overlap(
-        exposed_generate_seconds=0.15 * iteration,
-        generation_busy_seconds=0.9 * iteration,
-        sides={
-            "training": side,
-            "generation": side.model_copy(update={"ranks": 1, "phases": {"generate": 0.9 * iteration}, **generates}),
-        },
-    )
-
-
-def steady(iteration: float, ranks: int, busy: float = 0.8) -> Overlap:
-    """What an asynchronous trainer tells, one rank of which generates: a tenth of its samples are of the newest
-    weights."""
-    sides = overlapped(iteration, ranks)
-    return sides.model_copy(
-        update={
-            "roles": {
-                name: OverlapRole(
-                    ranks=count, busy_seconds=share * iteration * count, busy_share=share, idle_share=1 - share
-                )
-                for name, share, count in (("generation", busy, 1), ("training", 0.9, ranks - 1))
-            },
-            "staleness": {"0": 0.1, "1": 0.9},
-        }
-    )
-
-
 def failed(
     failure: str = "oom_device", evidence: Sequence[str] = ("RuntimeError: out of memory",), **asked: Any
 ) -> Entry:
@@ -316,37 +271,21 @@ def matrix(
 
 def _entry(made: Manifest, measured: dict[str, Any]) -> Entry:
     empty: dict[str, Any] = dict.fromkeys(("failure", "counts", "throughput", "phases", "memory", "compute", "energy"))
-    state = SteadyState(
-        verdict=None, warmup=made.measure.warmup, iterations=0, reasons=(), test="slope interval holds 0"
-    )
-    empty |= {"status": "ok", "steady_state": state, "iterations": Iterations(seconds=())}
+    empty |= {"status": "ok", "steady_state": _state(made), "iterations": Iterations(seconds=())}
     record = Record(run=_run(made), **{**empty, **measured})
     return Entry(manifest=made, record=record, path=f"runs/{made.run.id}")
 
 
 def _run(made: Manifest) -> RunFacts:
     started = START + 60 * made.run.repeat
-    return RunFacts(
-        id=made.run.id,
-        plan=made.run.plan,
-        backend=made.backend.name,
-        backend_kind=made.backend.kind,
-        size=made.size.name,
-        ranks=made.layout.ranks,
-        layout=made.layout,
-        strategy=made.layout.strategy(),
-        launcher="local",
-        repeat=made.run.repeat,
-        started=started,
-        ended=started + 50,
-        workload=made.workload.name,
-        scaling=made.workload.scaling,
-        track=made.track,
-        manifest_hash=made.hash,
-        work_hash=made.work_hash,
-        device=made.measure.device,
-        precision=made.measure.precision,
-    )
+    events = Events(driver=tuple(driver_events(made, "ok")), ranks={}, notes=())
+    return _run_facts(events, made).model_copy(update={"started": started, "ended": started + 50})
+
+
+def _state(made: Manifest, counted: int = 0, verdict: str | None = None) -> SteadyState:
+    reasons = () if verdict in ("steady", None) else ("the slope's interval leaves out 0",)
+    test = "slope interval holds 0, spread at most 10 %"
+    return SteadyState(verdict=verdict, warmup=made.measure.warmup, iterations=counted, reasons=reasons, test=test)
 
 
 def _measured(
@@ -369,13 +308,7 @@ def _measured(
         "phases": _phases(shares, mean, made.layout.asynchronous),
         "memory": _memory(made, peak_factor),
         "compute": _compute(made),
-        "steady_state": SteadyState(
-            verdict=verdict,
-            warmup=made.measure.warmup,
-            iterations=len(counted),
-            reasons=() if verdict == "steady" else ("the slope's interval leaves out 0",),
-            test="slope interval holds 0, spread at most 10 %",
-        ),
+        "steady_state": _state(made, len(counted), verdict),
         "iterations": Iterations(seconds=seconds),
         "environment": _environment(made, facts),
         "notes": tuple(notes),
@@ -398,8 +331,7 @@ def _counts(made: Manifest) -> Counts:
 
 def _throughput(made: Manifest, seconds: tuple[float, ...]) -> Throughput:
     def estimate(work: float) -> Estimate:
-        rate = rate_interval(RunSeconds(work, seconds))
-        return Estimate(value=rate.value, low=rate.low, high=rate.high)
+        return _estimate(rate_interval(RunSeconds(work, seconds)))
 
     counts = _counts(made)
     tokens = counts.prompt_tokens + counts.response_tokens

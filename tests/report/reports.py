@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from suite.bundle.amounts import Peaks
+from suite.bundle.overlap_model import Overlap, OverlapRole
 from suite.report.facts.entry import Entry
 from suite.spec.layout import Layout
 from tests.report import entries as made
@@ -28,6 +30,33 @@ TRL_FACTS: dict[str, Any] = {
     "work_differences": ["prompts are padded to the left", "the optimizer is torch's AdamW, with foreach"],
 }
 LED_FACTS: dict[str, Any] = {**made.CPU_FACTS, "work_differences": ["rewards are computed by the agent", f"of {EVIL}"]}
+
+
+def overlapped(iteration: float, ranks: int) -> Overlap:
+    """What the sides of a split run tell, one rank of which generates."""
+    peaks = {**dict.fromkeys(Peaks.model_fields), "peak_allocated_bytes": 300 << 20, "peak_resident_bytes": 600 << 20}
+
+    def side(count: int, busy: float, waiting: float, **phases: float) -> dict[str, Any]:
+        seconds = {name: share * iteration for name, share in phases.items()}
+        told = {"ranks": count, "phases": seconds, "memory": peaks}
+        return {**told, "busy_seconds": busy * iteration, "waiting_seconds": waiting * iteration}
+
+    training = side(ranks - 1, 0.8, 0.15, generate=0.15, score=0.2, train=0.6)
+    sides = {"training": training, "generation": side(1, 0.9, 0.1, generate=0.9)}
+    told = {"exposed_generate_seconds": 0.15 * iteration, "generation_busy_seconds": 0.9 * iteration}
+    return Overlap.model_validate({**told, "sides": sides})
+
+
+def steady(iteration: float, ranks: int, busy: float = 0.8) -> Overlap:
+    """What an asynchronous trainer tells, one rank of which generates: a tenth of its samples are of the newest
+    weights."""
+
+    def role(count: int, share: float) -> OverlapRole:
+        seconds = share * iteration * count
+        return OverlapRole(ranks=count, busy_seconds=seconds, busy_share=share, idle_share=1 - share)
+
+    told = {"roles": {"generation": role(1, busy), "training": role(ranks - 1, 0.9)}, "staleness": {"0": 0.1, "1": 0.9}}
+    return overlapped(iteration, ranks).model_copy(update=told)
 
 
 def mixed() -> list[Entry]:
@@ -95,7 +124,7 @@ def families() -> list[Entry]:
     split = Layout(devices_per_node=2, data=1, placement="split", generation_ranks=1)
     asleep, packed = layout(generation="vllm", engine_sleep=True), layout(generation="vllm", packing=True)
     apart = {"sync": 0.03, "generate": 0.15, "score": 0.2, "reward": 0.005, "train": 0.6, "other": 0.015}
-    told = {**VLLM, "shares": apart, "staleness": 1, "overlap": made.overlapped(32 / 26, ranks=2)}
+    told = {**VLLM, "shares": apart, "staleness": 1, "overlap": overlapped(32 / 26, ranks=2)}
     return [
         *made.matrix(sizes=("1M",), ranks=(1, 2), runs=5),
         *made.repeats(5, rate=14.0, layout=layout(), **own, **asked),
@@ -117,7 +146,7 @@ def trainers() -> list[Entry]:
     def layout(**more: Any) -> Layout:
         return Layout(devices_per_node=2, **{"data": 2, **more})
 
-    ahead = {"staleness": 1, "overlap": made.steady(16 / 7.0, 2), "layout": layout(staleness=1, **apart)}
+    ahead = {"staleness": 1, "overlap": steady(16 / 7.0, 2), "layout": layout(staleness=1, **apart)}
     vllm = layout(generation="vllm")
     return [
         *made.repeats(5, rate=14.0, shares=NO_REFERENCE, **asked),

@@ -18,7 +18,20 @@ from suite.report.text import sections
 from suite.report.text.markdown import render
 from suite.spec.layout import Layout
 from tests.report import entries as made
-from tests.report.reports import EVIL, NO_REFERENCE, NO_SCORE, PERIOD, REPORTS, TRL_FACTS, TRLX, VLLM, hostile, mixed
+from tests.report.reports import (
+    EVIL,
+    NO_REFERENCE,
+    NO_SCORE,
+    PERIOD,
+    REPORTS,
+    TRL_FACTS,
+    TRLX,
+    VLLM,
+    hostile,
+    mixed,
+    overlapped,
+    steady,
+)
 
 PLOTS = {name: f"report-assets/{name}.svg" for name in ("throughput", "scaling", "phases", "memory")}
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -38,7 +51,7 @@ def split(**more: Any) -> Layout:
 
 def ahead() -> list[Entry]:
     """Of an asynchronous trainer."""
-    told: dict[str, Any] = {"shares": PERIOD, "overlap": made.steady(2.0, 2), "layout": split(staleness=1)}
+    told: dict[str, Any] = {"shares": PERIOD, "overlap": steady(2.0, 2), "layout": split(staleness=1)}
     return made.repeats(2, backend="openrlhf", kind="trainer", rate=7.0, ranks=2, staleness=1, **told)
 
 
@@ -70,7 +83,7 @@ def failing() -> list[Entry]:
 def generated_elsewhere() -> list[Entry]:
     """By an engine beside the training, which sleeps meanwhile, and by ranks of their own."""
     asleep = Layout(devices_per_node=2, data=2, generation="vllm", engine_sleep=True)
-    overlap = made.overlapped(32 / 26, ranks=2)
+    overlap = overlapped(32 / 26, ranks=2)
     return [
         *made.repeats(2, layout=asleep, **VLLM, **LLAMA),
         *made.repeats(2, rate=26, layout=split(), staleness=1, overlap=overlap, **VLLM, **LLAMA),

@@ -1,15 +1,26 @@
-"""The network in the report: figures beside the catalogue, caveats for slow ones, and facts that nobody can trust."""
+"""The network in reports and as `--smoke` tells it: beside what it should be, slow ones told, facts of any shape."""
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from suite.cli.options.handing_over import HandingOver, tell_network
+from suite.conduct.cluster.smoke import smoke_plan, smoke_root
+from suite.launch.cluster.launcher import NodeSetup
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import build
+from suite.report.facts.network_check import CONVENTION, network_checks
 from suite.report.text.markdown import render
+from suite.spec.layout import Layout
+from tests import toy_cluster
+from tests.command import suite
+from tests.conduct.cluster.test_smoke import Waiting
 from tests.report import entries as made
+from tests.synthetic import facts_of, synthetic_manifest
 
 HDR = {"state": "ACTIVE", "bits_per_second": 400e9, "link_layer": "InfiniBand", "name": "mlx5_0", "port": "1"}
 NVLINKS = {"links": 18, "active": 18, "to_ranks": 18, "version": 4}
@@ -67,6 +78,28 @@ class TestFigures:
         assert told["network adapters"] == ("8 x 400 Gb/s InfiniBand",)
 
 
+SLOW = {"ranks": 2, "rates": {"within_node": 100e9}}
+CAUSES: dict[str, tuple[dict[str, Any], str | None]] = {
+    "few adapters": ({"adapters": (HDR,), "rates": {"across_nodes": 5e9}}, None),
+    "few and slow": (
+        {"adapters": (HDR,), "rates": {"across_nodes": 1e9}},
+        "16 % of the 6.25 GB/s of a device's share of its node's adapters; 1 adapter",
+    ),
+    "no adapter": (
+        {"adapters": (), "rates": {"across_nodes": 1e9}},
+        "the ranks see no active InfiniBand or RoCE adapter, so messages go over TCP",
+    ),
+    "links down": (
+        {"rates": {"within_node": 200e9}, "gpus": [gpu(active=9, to_ranks=9)] * 8},
+        "44 % of the 450 GB/s of the links, one direction; 9 of 18 NVLinks of a device are up",
+    ),
+    "links off": ({"rates": {"within_node": 200e9}, "variables": {"NCCL_P2P_DISABLE": "1"}}, "NCCL_P2P_DISABLE is set"),
+    "slow links": (SLOW, "the network within a node is slow"),
+    "links to others": ({**SLOW, "gpus": [gpu(to_ranks=4)] * 2}, None),
+    "links unknown": ({**SLOW, "gpus": []}, None),
+}
+
+
 class TestSlowNetworks:
     def test_a_good_network_is_not_mentioned(self) -> None:
         assert caveats(run()) == ()
@@ -78,35 +111,7 @@ class TestSlowNetworks:
             f"50.0 GB/s of a device in its maker's own systems; 8 adapters of the first node are active: {LOGS}"
         )
 
-    @pytest.mark.parametrize(
-        ("asked", "told"),
-        [
-            ({"adapters": (HDR,), "rates": {"across_nodes": 5e9}}, None),
-            (
-                {"adapters": (HDR,), "rates": {"across_nodes": 1e9}},
-                "16 % of the 6.25 GB/s of a device's share of its node's adapters; 1 adapter",
-            ),
-            (
-                {"adapters": (), "rates": {"across_nodes": 1e9}},
-                "the ranks see no active InfiniBand or RoCE adapter, so messages go over TCP",
-            ),
-            (
-                {"rates": {"within_node": 200e9}, "gpus": [gpu(active=9, to_ranks=9)] * 8},
-                "44 % of the 450 GB/s of the links, one direction; 9 of 18 NVLinks of a device are up",
-            ),
-            (
-                {"rates": {"within_node": 200e9}, "variables": {"NCCL_P2P_DISABLE": "1"}},
-                "NCCL_P2P_DISABLE is set",
-            ),
-            ({"ranks": 2, "rates": {"within_node": 100e9}}, "the network within a node is slow"),
-            ({"ranks": 2, "rates": {"within_node": 100e9}, "gpus": [gpu(to_ranks=4)] * 2}, None),
-            ({"ranks": 2, "rates": {"within_node": 100e9}, "gpus": []}, None),
-        ],
-        ids=[
-            *("few adapters", "few and slow", "no adapter", "links down", "links off"),
-            *("slow links", "links to others", "links unknown"),
-        ],
-    )
+    @pytest.mark.parametrize(("asked", "told"), CAUSES.values(), ids=CAUSES)
     def test_a_slow_network_is_told_with_its_cause_and_not_for_what_the_run_could_not_use(
         self, asked: dict[str, Any], told: str | None
     ) -> None:
@@ -124,7 +129,6 @@ class TestSlowNetworks:
     def test_an_unknown_device_is_judged_by_its_adapters_alone(self) -> None:
         unknown = {"name": "Some Accelerator 9000", "memory_bytes": 80 << 30, "count": 8}
         entry = run(rates={"within_node": 1e6, "across_nodes": 1e6})
-        assert entry.record.environment.worker is not None
         facts = {**entry.record.environment.worker, "device": unknown}
         (line,) = caveats(run(facts=facts))
         assert "across nodes" in line
@@ -166,3 +170,72 @@ def test_topology_of_any_shape_leaves_the_figures(told: Any) -> None:
     assert [line.scope for line in model.networks] == ["within_node", "across_nodes"]
     assert any("across nodes is slow" in line for line in model.caveats)
     assert render(model, {})
+
+
+STACKS = {"deepspeed": {"torch": "2.13.0", "deepspeed": "0.18.0", "transformers": "4.57.0"}}
+
+
+def test_each_scope_is_told_by_size_beside_what_it_should_reach() -> None:
+    within, across = network_checks(run().record)
+    assert str(within) == (
+        "network within a node, nccl: all-reduce 400 GB/s, 89 % of the 450 GB/s of the links, one direction "
+        "(1 MiB 0.391, 1 GiB 400)"
+    )
+    assert (across.scope, across.expected_bytes_per_second, across.warning()) == ("across_nodes", 50e9, None)
+
+
+def test_less_than_half_of_it_is_a_warning_that_says_where_to_look(capsys: pytest.CaptureFixture[str]) -> None:
+    record = run(rates={"across_nodes": 20e9}, variables={"NCCL_IB_DISABLE": "1"}).record
+    lines: list[str] = []
+    told = tell_network(record, lines.append)
+    assert CONVENTION in lines[0] and "40 % of the 50" in lines[2]
+    warning = " ".join(capsys.readouterr().err.split())
+    assert warning == (
+        "warning: the network across nodes reaches less than 50 % of what it should: NCCL_IB_DISABLE is set, so "
+        "messages go over TCP"
+    )
+    assert [one["look"] is None for one in told] == [True, False]
+
+
+def test_a_run_of_several_ranks_without_figures_says_so_and_one_rank_is_silent(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert tell_network(made.entry(ranks=2).record, print) == []
+    assert "tells no network" in capsys.readouterr().err
+    assert tell_network(made.entry(ranks=1).record, print) == []
+    assert tell_network(made.failed(ranks=2).record, print) == []
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("network", [[], "nccl", {"measurements": 3}, {"backend": 7, "measurements": [{}, 1]}])
+def test_facts_that_nobody_could_have_measured_are_left_out(network: Any) -> None:
+    assert network_checks(made.entry(ranks=2, facts={**made.GPU_FACTS, "network": network}).record) == ()
+    sizes = [{"bytes": 1 << 20, "bus_bytes_per_second": rate} for rate in (-1, "fast", None, float("1e30"))]
+    wild = [{"scope": "within_node", "pattern": "all_reduce", "ranks": "two", "sizes": sizes}]
+    facts = {**made.GPU_FACTS, "network": {"backend": "\x1b[31m", "measurements": wild}}
+    assert network_checks(made.entry(ranks=2, facts=facts).record) == ()
+    wild[0]["sizes"] = [{"bytes": 1 << 20, "bus_bytes_per_second": 1e9}]
+    (check,) = network_checks(made.entry(ranks=2, facts=facts).record)
+    assert str(check).isprintable() and check.ranks is None
+
+
+def test_it_is_told_by_submit_and_by_collect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a toy cluster, whose run tells these figures of two ranks."""
+    network = {**made.network({"within_node": 2e9}), "backend": "gloo"}
+    monkeypatch.setattr(toy_cluster, "JOBS", {})
+    monkeypatch.setattr("tests.synthetic.facts_of", lambda manifest: {**facts_of(manifest), "network": network})
+    for module in ("suite.conduct.cluster.standing", "suite.conduct.cluster.collect"):
+        monkeypatch.setattr(f"{module}.find_scheduler", lambda name: toy_cluster.ToyScheduler(), raising=False)
+    manifest = synthetic_manifest(layout=Layout(nodes=1, devices_per_node=2, data=2))
+    first = smoke_plan([manifest], STACKS, {"deepspeed": None}, tmp_path)
+    handing = HandingOver(Waiting(toy_cluster.ToyOptions("fast"), NodeSetup(python="python")), False, False)
+    assert handing.smoke(first, tmp_path)
+    told = "network within a node, gloo: all-reduce 2.00 GB/s"
+    assert told in capsys.readouterr().out
+    ((check,),) = handing.first["network"].values()
+    assert check["sizes"] == [[1 << 20, 2e9 / 1024], [1 << 30, 2e9]]
+    shutil.rmtree(smoke_root(tmp_path) / first[0].run.id)
+    done = suite("collect", "--runs", smoke_root(tmp_path))
+    assert done.exit_code == 0 and told in done.output

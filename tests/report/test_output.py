@@ -1,9 +1,11 @@
-"""Files that a report writes: the same for the same runs, whole or as they were."""
+"""What `suite report` leaves behind: the same files for the same runs, shipped ones too, whole or as they were."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +18,13 @@ from suite.report.text import output
 from suite.report.text.output import as_json, write
 from suite.report.text.summary import sentences
 from suite.spec.base import UsageError
+from suite.spec.layout import Layout
+from tests.command import suite
 from tests.report import entries as made
+from tests.synthetic import facts_of, make_bundle, synthetic_manifest
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+RESULTS = DOCS / "results"
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -35,7 +43,7 @@ def test_the_same_entries_give_the_same_bytes_in_any_order_process_zone_and_sett
         f"write(entries.matrix(sizes=('1M',), runs=1)[::-1], Path({str(tmp_path / 'b' / 'report.md')!r}))"
     )
     settings = {"PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo", "MATPLOTLIBRC": str(tmp_path / "matplotlibrc")}
-    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, **settings})
+    subprocess.run([sys.executable, "-c", code], cwd=DOCS.parent, check=True, env={**os.environ, **settings})
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
 
@@ -91,3 +99,74 @@ def test_json_holds_the_sentences_the_rows_and_refers_to_rows_by_number() -> Non
     assert [row["number"] for row in told["rows"]] == list(range(1, 17))
     assert {ranked["row"] for group in told["ranking"]["groups"] for ranked in group["places"]} == set(range(1, 17))
     assert told["scaling"]["curves"][0]["base"] == 1
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def written() -> list[str]:
+    return [path.as_posix() for path in Path(".").rglob("*") if path.is_file() and path.parts[0] != "runs"]
+
+
+def test_without_output_it_prints_the_table_and_writes_nothing() -> None:
+    make_bundle(Path("runs"), synthetic_manifest())
+    done = suite("report", "runs")
+    assert done.exit_code == 0 and "samples/s [95 %]" in done.stdout
+    assert "add -o report.md to write" in done.stdout and written() == []
+
+
+def test_with_output_it_names_every_file_it_wrote() -> None:
+    make_bundle(Path("runs"), synthetic_manifest())
+    done = suite("report", "runs", "-o", "out/report.md")
+    assert done.exit_code == 0 and "samples/s [95 %]" in done.stdout
+    names = done.stdout.split("wrote ")[1].strip().split(", ")
+    assert sorted(names) == sorted(written())
+
+
+@pytest.mark.parametrize("output", [[], ["-o", "report.md"]])
+def test_a_slow_network_is_told_on_the_terminal(output: list[str]) -> None:
+    layout = Layout(nodes=2, devices_per_node=1, data=2, zero_stage=1)
+    manifest = synthetic_manifest(layout=layout, device="cuda", precision="bf16")
+    facts = facts_of(manifest, "NVIDIA H100 80GB HBM3")
+    make_bundle(Path("runs"), manifest, facts={**facts, "network": made.network({"across_nodes": 1e9})})
+    done = suite("report", "runs", *output)
+    assert done.exit_code == 0, done.output
+    assert "R1 (1 run): the network across nodes is slow" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--output", "--html"])
+def test_json_with_a_file_is_refused_before_anything_is_read(option: str) -> None:
+    done = suite("report", "nothing", "--json", option, "file")
+    assert done.exit_code == 2
+    assert f"leave out {option}" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert written() == []
+
+
+#: Of the table in README.md: the name of a folder, and what writes its report again inside of it.
+COMMANDS = dict(
+    re.findall(r"(?m)^\| \[(.+)\]\(\1/report\.md\) .* `suite (report .+)` \|$", (RESULTS / "README.md").read_text())
+)
+
+
+def test_every_shipped_report_lies_beside_its_bundles_and_has_its_command() -> None:
+    assert {path.parent for path in DOCS.rglob("report.md")} == {RESULTS / name for name in COMMANDS}
+    for name in COMMANDS:
+        assert list((RESULTS / name / "runs").glob("*/manifest.json"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_shipped_report_and_its_pictures_are_written_again_byte_for_byte(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change of what reports say writes these again too, with the commands of docs/results/README.md."""
+    monkeypatch.setenv("SUITE_CACHE", "off")
+    monkeypatch.chdir(RESULTS / name)
+    words = [str(tmp_path / word) if word == "report.md" else word for word in shlex.split(COMMANDS[name])]
+    done = suite(*words)
+    assert done.exit_code == 0, done.stderr
+    assert (tmp_path / "report.md").read_text() == Path("report.md").read_text()
+    pictures = {path.as_posix(): path.read_bytes() for path in Path().glob("report-assets/*")}
+    assert contents(tmp_path) == {"report.md": Path("report.md").read_bytes(), **pictures}

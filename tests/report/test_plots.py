@@ -1,19 +1,21 @@
-"""Pictures: what is drawn, what is left out and said, and that nothing hides another."""
+"""Pictures: what is drawn, what is left out and said, that nothing hides another, and each drawn once."""
 
 from __future__ import annotations
 
 import re
 import warnings
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from suite.bundle.cache.database import Database
 from suite.report.facts.entry import Entry
-from suite.report.facts.model import build
-from suite.report.plots import draw, scaling
-from suite.report.plots.series import MOST_BARS, MOST_POINTS, MOST_SERIES, backend_colours, bars, series_of, spread
+from suite.report.facts.model import ReportModel, build
+from suite.report.plots import draw, kept, scaling
+from suite.report.plots.series import MOST_BARS, MOST_POINTS, MOST_SERIES, backend_colours, bars, series_of
 from suite.report.plots.style import COLOURS, styled
 from suite.spec.layout import Layout
 from tests.report import entries as made
@@ -108,11 +110,6 @@ def test_curves_stand_beside_each_other_so_that_no_interval_hides_another() -> N
     assert len(places) == 2
 
 
-def test_spread_keeps_the_ends() -> None:
-    assert spread([1, 2, 3], 5) == [1, 2, 3]
-    assert spread(list(range(100)), 4) == [0, 33, 66, 99]
-
-
 def test_one_wild_interval_does_not_press_the_values_flat(tmp_path: Path) -> None:
     wild = made.entry(rate=20), made.entry(rate=60, repeat=2), made.entry(backend="megatron", rate=21)
     draw(build(wild), tmp_path)
@@ -127,3 +124,52 @@ def test_many_backends_at_one_size_are_all_drawn_and_as_lines_only_those_that_st
     lines = build([made.entry(backend=name, size=size) for name in backends for size in ("1M", "3M")]).rows
     drawn, more = series_of(lines, backend_colours(lines))
     assert (len(drawn), more) == (MOST_SERIES, len(backends) - MOST_SERIES)
+
+
+@pytest.fixture
+def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Path]]:
+    """The folders that something was really drawn into."""
+    monkeypatch.setenv("SUITE_CACHE", str(tmp_path / "cache"))
+    folders: list[Path] = []
+
+    def draw(model: ReportModel, folder: Path) -> list[Path]:
+        """A text in the place of a picture, which tests of pictures draw."""
+        folders.append(folder)
+        path = folder / "memory.svg"
+        path.write_text(f"<svg>{model.rows[0].iteration_seconds}</svg>")
+        return [path]
+
+    monkeypatch.setattr(kept, "draw", draw)
+    yield folders
+
+
+def pictures(model: ReportModel, folder: Path) -> dict[str, bytes]:
+    folder.mkdir()
+    return {path.name: path.read_bytes() for path in kept.pictures(model, folder)}
+
+
+def test_the_same_figures_are_drawn_once_and_others_again(tmp_path: Path, drawn: list[Path]) -> None:
+    model = build(made.repeats(2))
+    first, again = pictures(model, tmp_path / "a"), pictures(build(made.repeats(2)), tmp_path / "b")
+    assert first == again and first
+    assert sorted(again) == sorted(path.name for path in (tmp_path / "b").iterdir())
+    assert drawn == [tmp_path / "a"]
+    other = pictures(build(made.repeats(2, rate=21.0)), tmp_path / "c")
+    assert drawn == [tmp_path / "a", tmp_path / "c"]
+    assert other != first
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'{"../elsewhere": "text"}', b'{"memory": 1}'])
+def test_what_is_no_picture_is_drawn_again(
+    tmp_path: Path, drawn: list[Path], body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Database, "get", lambda self, name: body)
+    assert "memory.svg" in pictures(build(made.repeats(2)), tmp_path / "a")
+    assert drawn == [tmp_path / "a"] and not (tmp_path / "elsewhere").exists()
+
+
+def test_without_a_cache_they_are_drawn(tmp_path: Path, drawn: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUITE_CACHE", "off")
+    model = build(made.repeats(2))
+    assert pictures(model, tmp_path / "a") == pictures(model, tmp_path / "b")
+    assert drawn == [tmp_path / "a", tmp_path / "b"]

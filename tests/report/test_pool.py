@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import replace
 from typing import Any
 
@@ -49,11 +48,6 @@ class TestFigures:
             row_of(made.entry(ranks=4)).tokens_per_second.value / 4
         )
 
-    def test_warm_up_iterations_do_not_count(self) -> None:
-        row = row_of(made.entry())
-        assert [len(run.seconds) for run in row.measured] == [6]
-        assert row.iteration_seconds == pytest.approx(statistics.mean(made.entry().record.iterations.seconds[2:]))
-
     def test_only_runs_that_ended_well_count_but_all_are_told(self) -> None:
         row = row_of(made.entry(repeat=2), made.failed(repeat=1), made.failed("interrupted", repeat=3))
         assert (row.runs, row.runs_ok, len(row.run_ids)) == (3, 1, 3)
@@ -91,12 +85,6 @@ class TestFigures:
         assert row.idle.share == pytest.approx(0.02 / row.iteration_seconds)
         assert f"{100 * row.idle.share:.1f}, most in generate" in render(build(told), {})
         assert row_of(told[0], entries[1]).idle is None, "one of the runs does not tell"
-
-    def test_unknown_utilisation_stays_unknown_and_says_why(self) -> None:
-        on_cpu, on_gpu = row_of(made.entry()), row_of(made.entry(device="cuda"))
-        assert (on_cpu.mfu, on_cpu.hfu, on_cpu.mbu) == (None, None, None)
-        assert "CPU" in on_cpu.unknown_utilisation
-        assert on_gpu.mfu == pytest.approx(0.38) and on_gpu.unknown_utilisation is None
 
     def test_hfu_with_causal_attention_stands_beside_the_other_where_it_is_known(self) -> None:
         entry = made.entry(device="cuda")
@@ -153,55 +141,46 @@ def with_variables(entry: Entry, **variables: str) -> Entry:
     return replace(entry, manifest=entry.manifest.model_copy(update={"measure": measure, "hash": f"{variables}"}))
 
 
+def driven(count: int, launcher: str = "docker", rate: float = 20.0, **facts: Any) -> list[Entry]:
+    return [made.driven(one, launcher, **facts) for one in made.repeats(count, rate=rate)]
+
+
+#: Three runs and two, and by what their rows are told apart.
+OTHERWISE: dict[str, tuple[list[Entry], list[Entry], str, str]] = {
+    "container": (
+        driven(3, "local"),
+        [in_image(one, IMAGE) for one in made.repeats(2)],
+        "image=none launcher=local",
+        f"image={IMAGE[:19]} launcher=docker",
+    ),
+    "image": (
+        [in_image(one, IMAGE) for one in made.repeats(3)],
+        [in_image(one, PUSHED) for one in made.repeats(2, 4)],
+        f"image={IMAGE[:19]}",
+        f"image=registry/suite-engines@sha256:{'5' * 12}",
+    ),
+    "forked": (made.repeats(3), made.repeats(2, facts=FORKED), "started=spawned", "started=forked"),
+    "together": (driven(3, runs_at_once=1), driven(2, rate=8, runs_at_once=2), "at once=1 run", "at once=2 runs"),
+    "srun": (driven(3, "slurm"), driven(2, "slurm", starter="srun"), "started=spawned", "started=srun"),
+    "variables": (
+        made.repeats(3),
+        [with_variables(one, NCCL_ALGO="Tree") for one in made.repeats(2)],
+        "NCCL_ALGO unset",
+        "NCCL_ALGO=Tree",
+    ),
+}
+
+
 class TestWhatIsOneRow:
-    @pytest.mark.parametrize(
-        ("some", "others", "variants"),
-        [
-            (
-                [made.driven(one) for one in made.repeats(3)],
-                [in_image(one, IMAGE) for one in made.repeats(2)],
-                {(3, "image=none launcher=local"), (2, f"image={IMAGE[:19]} launcher=docker")},
-            ),
-            (
-                [in_image(made.entry(), IMAGE)],
-                [in_image(made.entry(repeat=2), PUSHED)],
-                {(1, f"image={IMAGE[:19]}"), (1, f"image=registry/suite-engines@sha256:{'5' * 12}")},
-            ),
-            (
-                made.repeats(3),
-                [made.entry(repeat=repeat, facts=FORKED) for repeat in (1, 2)],
-                {(3, "started=spawned"), (2, "started=forked")},
-            ),
-            (
-                [made.driven(one, "docker", runs_at_once=1) for one in made.repeats(3)],
-                [made.driven(one, "docker", runs_at_once=2) for one in made.repeats(2, rate=8.0)],
-                {(3, "at once=1 run"), (2, "at once=2 runs")},
-            ),
-            (
-                [made.driven(one, "slurm") for one in made.repeats(3)],
-                [made.driven(one, "slurm", starter="srun") for one in made.repeats(2)],
-                {(3, "started=spawned"), (2, "started=srun")},
-            ),
-            (
-                [made.entry()],
-                [with_variables(made.entry(), NCCL_ALGO="Tree")],
-                {(1, "NCCL_ALGO unset"), (1, "NCCL_ALGO=Tree")},
-            ),
-        ],
-        ids=["container", "image", "forked", "beside each other", "srun", "variables"],
-    )
+    @pytest.mark.parametrize(("some", "others", "first", "second"), OTHERWISE.values(), ids=OTHERWISE)
     def test_runs_that_were_made_otherwise_are_rows_of_their_own_that_say_so(
-        self, some: list[Entry], others: list[Entry], variants: set[tuple[int, str]]
+        self, some: list[Entry], others: list[Entry], first: str, second: str
     ) -> None:
         rows = build([*some, *others]).rows
-        assert {(row.runs, row.variant) for row in rows} == variants
+        assert {(row.runs, row.variant) for row in rows} == {(3, first), (2, second)}
         hashes = {row.series_hash for row in rows}
         assert len(hashes) == 2, "no scaling curve goes from one to the other"
         assert hashes >= {row.series_hash for row in build(some).rows}, "older rows keep theirs"
-
-    def test_rows_that_look_alike_say_what_sets_them_apart(self) -> None:
-        rows = build([made.entry(iterations=6), made.entry(iterations=9), made.entry(backend="megatron")]).rows
-        assert sorted(row.variant for row in rows) == ["", "iterations=6", "iterations=9"]
 
     def test_equal_manifests_on_unlike_hardware_are_not_pooled(self) -> None:
         model = build([made.entry(device="cuda", facts=GPU_A), made.entry(device="cuda", repeat=2, facts=GPU_B)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
@@ -40,18 +39,6 @@ def at(times: list[float], runs: list[Entry]) -> list[Entry]:
 
 
 class TestVerdicts:
-    def test_the_faster_of_two_is_told_from_five_runs_each(self) -> None:
-        group = group_of(made.repeats(5, rate=20), megatron(rate=26))
-        first, second = group.places
-        assert (first.row.backend, first.verdict, second.verdict) == ("megatron", "faster", "slower")
-        assert second.ratio.high < 1
-        assert group.lead.value == pytest.approx(1 / second.ratio.value)
-        assert not first.provisional and not second.provisional
-
-    def test_rates_within_their_noise_are_not_distinguishable(self) -> None:
-        group = group_of(made.repeats(5, rate=20), megatron(rate=20.01))
-        assert [ranked.verdict for ranked in group.places] == ["not distinguishable"] * 2
-
     @pytest.mark.parametrize(
         ("runs", "verdict", "provisional"),
         [
@@ -63,8 +50,10 @@ class TestVerdicts:
         ],
     )
     def test_three_runs_publish_and_five_rank(self, runs: int, verdict: str, provisional: bool) -> None:
-        slower = group_of(made.repeats(runs, rate=20), megatron(rate=26)).places[1]
-        assert (slower.verdict, slower.provisional) == (verdict, provisional)
+        group = group_of(made.repeats(runs, rate=20), megatron(rate=26))
+        first, slower = group.places
+        assert (first.row.backend, slower.verdict, slower.provisional) == ("megatron", verdict, provisional)
+        assert group.lead.value == pytest.approx(1 / slower.ratio.value)
 
     def test_the_best_is_faster_only_if_it_is_faster_than_every_other(self) -> None:
         close = made.repeats(5, rate=25.99, backend="third")
@@ -164,17 +153,6 @@ class TestGroups:
     def test_unlike_rows_are_never_ranked_together(self, changed: dict[str, Any]) -> None:
         found = ranking(made.repeats(5), megatron(rate=30, **changed))
         assert not found.groups and len(found.apart) == 2
-
-    def test_every_group_is_of_equal_work_and_setting_in_a_mixed_report(self) -> None:
-        works = (made.workload(), made.workload("long", prompt_tokens=64))
-        changes = itertools.product(("deepspeed", "megatron"), works, (1, 2), ("engine", "trainer"))
-        found = ranking(
-            [made.entry(backend=one, work=work, ranks=ranks, kind=kind) for one, work, ranks, kind in changes]
-        )
-        assert len(found.groups) == 8
-        for group in found.groups:
-            assert len({ranked.row.work_hash for ranked in group.places}) == 1
-            assert {ranked.row.setting for ranked in group.places} == {group.setting}
 
     def test_a_workload_of_another_name_but_equal_work_is_ranked_and_a_failed_row_is_not(self) -> None:
         assert len(group_of(made.repeats(1), megatron(1, work=made.workload("same-work"))).places) == 2

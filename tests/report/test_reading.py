@@ -1,14 +1,19 @@
-"""What a report is made of: records that follow from their events, each run once, and what was left out told."""
+"""What a report is made of: records that follow from their events, each run once, at equal work for every bundle."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 
+from suite.bundle.cache import records, signature
 from suite.bundle.derive import derive
+from suite.bundle.facts import NEWEST_DERIVATION
 from suite.bundle.store import Bundle
 from suite.bundle.verify import verify
 from suite.conduct.running.state import state_of
@@ -16,20 +21,14 @@ from suite.report.facts.model import build
 from suite.report.reading import read_entries
 from suite.report.text.markdown import render
 from suite.spec.base import UsageError
-from tests.synthetic import make_bundle, synthetic_manifest
+from tests.bundle.recorded import TWO_RANKS, calls_of
+from tests.synthetic import facts_of, make_bundle, synthetic_manifest
 
 
 def recorded(root: Path, repeat: int = 1, seconds: float = 1.0) -> Path:
     path = make_bundle(root, synthetic_manifest(repeat=repeat), seconds=seconds)
     Bundle(path).write_record(derive(Bundle(path)))
     return path
-
-
-def test_runs_whose_records_follow_from_their_events_need_no_word(tmp_path: Path) -> None:
-    recorded(tmp_path)
-    recorded(tmp_path, repeat=2)
-    found = read_entries([tmp_path])
-    assert (len(found.entries), found.warnings()) == (2, [])
 
 
 def test_a_figure_changed_in_a_record_is_not_reported_but_told(tmp_path: Path) -> None:
@@ -44,13 +43,6 @@ def test_a_figure_changed_in_a_record_is_not_reported_but_told(tmp_path: Path) -
     (line,) = found.caveats
     assert "record.json is not what its events give" in line and "stored 0.1, derived 1.0 and 9 more" in line
     assert "## Caveats" in render(build(found.entries, None, found.warnings()), {})
-
-
-def test_the_record_of_another_run_is_not_reported_as_this_one(tmp_path: Path) -> None:
-    path, other = recorded(tmp_path / "a"), recorded(tmp_path / "b", seconds=0.5)
-    (path / "record.json").write_bytes((other / "record.json").read_bytes())
-    found = read_entries([tmp_path / "a"])
-    assert found.entries[0].record == derive(Bundle(path)) and len(found.caveats) == 1
 
 
 def test_a_copy_of_a_run_is_no_repeat_under_its_own_number_or_another(tmp_path: Path) -> None:
@@ -92,23 +84,6 @@ def test_a_run_that_is_under_way_is_left_out_and_told(tmp_path: Path) -> None:
             read_entries([path])
 
 
-def test_however_long_the_events_are_no_record_is_reported_as_it_is_stored(tmp_path: Path) -> None:
-    path = recorded(tmp_path)
-    file = path / "events" / "rank-0.jsonl"
-    events = [json.loads(line) for line in file.read_text().splitlines()]
-    beat = {"kind": "heartbeat", "rank": 0, "time": events[2]["time"], "iteration": 0, "phase": "generate", "calls": 1}
-    events[3:3] = [{**beat, "text": "x" * 900_000} for _ in range(19)]
-    file.write_text("".join(f"{json.dumps({**event, 'seq': seq})}\n" for seq, event in enumerate(events)))
-    assert file.stat().st_size > 16 << 20
-    stored = path / "record.json"
-    stored.write_text(stored.read_text().replace("1.0", "0.5"))
-    for _ in range(2):
-        found = read_entries([tmp_path])
-        assert found.entries[0].record == derive(Bundle(path))
-        assert found.entries[0].record.iterations.seconds[0] == 1.0
-        assert "record.json is not what its events give" in found.caveats[0]
-
-
 def test_a_file_too_long_to_be_read_keeps_no_record_from_being_derived(tmp_path: Path) -> None:
     recorded(tmp_path)
     with (recorded(tmp_path, repeat=2) / "events" / "rank-0.jsonl").open("r+b") as file:
@@ -144,3 +119,51 @@ def test_names_of_folders_cannot_drive_a_terminal_or_a_report(tmp_path: Path) ->
     (line,) = found.warnings()
     assert line.isprintable()
     assert "<b>" not in render(build(found.entries, None, found.warnings()), {}).replace("\\<", "")
+
+
+FEW, SOME, MANY = 4, 8, 16
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for each number of repeats of one manifest."""
+    root = tmp_path_factory.mktemp("runs")
+    for count in (FEW, SOME, MANY):
+        for repeat in range(1, count + 1):
+            manifest = synthetic_manifest(repeat=repeat, layout=TWO_RANKS)
+            noise = Random(repeat)
+            seconds = [[1 + noise.gauss(0, 0.01) for _ in range(10)] for _ in range(2)]
+            facts = {**facts_of(manifest), "derivation": NEWEST_DERIVATION}
+            make_bundle(root / str(count), manifest, lambda at, rank, seconds=seconds: seconds[rank][at], facts=facts)
+    return root
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache of its own, and bundles that count as old enough to be kept."""
+    monkeypatch.setenv("SUITE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(signature, "SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr(records, "code_key", lambda: b"code")
+
+
+def grows_in_step(work: Callable[[int], Any], more: float) -> bool:
+    """Whether one bundle more takes as many calls among many as among few."""
+    work(FEW)  # what is done once in a process
+    few, some, many = (calls_of(lambda count=count: work(count)) for count in (FEW, SOME, MANY))
+    return (many - some) / (MANY - SOME) <= more * (some - few) / (SOME - FEW)
+
+
+@pytest.mark.parametrize("cache", ["kept", "off"])
+@pytest.mark.usefixtures("kept")
+def test_reading_grows_in_step_with_the_bundles(root: Path, cache: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if cache == "off":
+        monkeypatch.setenv("SUITE_CACHE", "off")
+    for count in (FEW, SOME, MANY):
+        assert len(read_entries([root / str(count)]).entries) == count
+    assert grows_in_step(lambda count: read_entries([root / str(count)]), 1.05)
+
+
+@pytest.mark.usefixtures("kept")
+def test_pooling_grows_in_step_with_the_bundles(root: Path) -> None:
+    entries = {count: read_entries([root / str(count)]).entries for count in (FEW, SOME, MANY)}
+    assert grows_in_step(lambda count: build(entries[count]), 1.2), "by what sorting and bisecting do with the values"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -66,51 +68,34 @@ def test_the_sentences_say_how_many_runs_ended_well(entries: list[Entry]) -> Non
     assert ("there is no rate to compare" in second) == (well == 0)
 
 
-FAR, NEAR = {"rate": 40, "backend": "megatron"}, {"rate": 20.01, "backend": "megatron"}
+def against(runs: int, others: int, **asked: Any) -> list[Entry]:
+    """Runs of DeepSpeed at 20 samples/s, and of Megatron."""
+    return [*made.repeats(runs, rate=20), *made.repeats(others, backend="megatron", **asked)]
+
+
 ZERO3 = made.Layout(devices_per_node=2, data=2, zero_stage=3)
+TRAINER = made.repeats(5, backend="trlx-deepspeed", kind="trainer")
+#: Entries, with what the second sentence says of them and what it does not.
+SECOND: dict[str, tuple[list[Entry], str, str]] = {
+    "faster": (against(5, 5, rate=26), "On 1 rank megatron is faster at 1M (1.3", "provisional"),
+    "indistinguishable": (against(5, 5, rate=20.01), "the rates are not distinguishable at 1M", "faster"),
+    "too few runs": (against(2, 2, rate=40), "3 runs of each are needed to publish and 5 to rank", "faster"),
+    "provisional": (against(3, 4, rate=40), "ranking takes 5 runs of each and some have 3", "too few"),
+    "layouts": (
+        made.repeats(5, ranks=2) + made.repeats(5, ranks=2, rate=30, layout=ZERO3),
+        "deepspeed (zero3 dp2) is faster",
+        "provisional",
+    ),
+    "engine and trainer": (made.repeats(5) + TRAINER, "nothing is ranked", "faster"),
+}
 
 
-@pytest.mark.parametrize(
-    ("entries", "said", "unsaid"),
-    [
-        (
-            made.repeats(5, rate=20) + made.repeats(5, rate=26, backend="megatron"),
-            ("On 1 rank megatron is faster at 1M (1.3", "times the next)"),
-            "provisional",
-        ),
-        (
-            made.repeats(5, rate=20) + made.repeats(5, **NEAR),
-            ("the rates are not distinguishable at 1M",),
-            "faster",
-        ),
-        (
-            made.repeats(2, rate=20) + made.repeats(2, **FAR),
-            ("3 runs of each are needed to publish and 5 to rank, and some have 2",),
-            "faster",
-        ),
-        (
-            made.repeats(3, rate=20) + made.repeats(4, **FAR),
-            ("the order is provisional, because ranking takes 5 runs of each and some have 3",),
-            "too few",
-        ),
-        (
-            made.repeats(5, ranks=2) + made.repeats(5, ranks=2, rate=30, layout=ZERO3),
-            ("deepspeed (zero3 dp2) is faster",),
-            "provisional",
-        ),
-        (
-            made.repeats(5) + made.repeats(5, backend="trlx-deepspeed", kind="trainer"),
-            ("nothing is ranked",),
-            "faster",
-        ),
-    ],
-    ids=["faster", "indistinguishable", "too few runs", "provisional", "layouts", "engine and trainer"],
-)
+@pytest.mark.parametrize(("entries", "said", "unsaid"), SECOND.values(), ids=SECOND)
 def test_the_second_sentence_names_the_faster_as_far_as_its_runs_prove_it(
-    entries: list[Entry], said: tuple[str, ...], unsaid: str
+    entries: list[Entry], said: str, unsaid: str
 ) -> None:
     _, second, _ = summary(entries)
-    assert all(words in second for words in said) and unsaid not in second
+    assert said in second and unsaid not in second
 
 
 def test_the_faster_trainer_is_not_said_to_be_faster_than_an_engine() -> None:

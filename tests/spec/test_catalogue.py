@@ -1,13 +1,18 @@
-"""The data files load whole, and names are found or refused with the nearest ones."""
+"""The data files load whole, presets among them; names are found or refused with the nearest ones."""
+
+from __future__ import annotations
 
 import shutil
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from suite.spec import catalogue
 from suite.spec.base import UsageError
 from suite.spec.catalogue import (
+    data_file,
     data_root,
     devices,
     find_device,
@@ -19,6 +24,8 @@ from suite.spec.catalogue import (
     sizes,
     workloads,
 )
+from suite.spec.names import nearest, repeated
+from suite.spec.presets import find_preset, presets
 from suite.theory.parameters import parameter_count
 
 
@@ -48,20 +55,11 @@ def test_a_size_is_found_in_any_case():
     assert find_size(" 66b-TRLX ").name == "66B-trlx"
 
 
-def test_the_plain_name_keeps_its_promise_and_the_scripts_shape_has_its_own_name():
-    assert find_size("1.3B").ffn == 8192
-    assert find_size("1.3B-trlx").ffn == 3072
-    assert find_size("20B").head_dim == 128
-    assert find_size("20B-trlx").head_dim == 96
-
-
 @pytest.mark.parametrize(
     ("find", "name", "nearest"),
     [
         (find_size, "6.6B", "6.7B"),
-        (find_size, "66", "66B"),
         (find_workload, "smoky", "smoke"),
-        (find_workload, "trlx", "trlx-ds-chat"),
         (find_ladder, "gpu", "gpu-one"),
         (sizes, "trxl", "trlx"),
         (ladder_note, "cpus", "cpu"),
@@ -79,19 +77,6 @@ def test_a_name_near_nothing_still_says_where_the_names_are():
         find_size("")
     with pytest.raises(UsageError, match="trlx-ds-chat, gpu-one, cpu, smoke"):
         find_workload("\N{SNOWMAN}" * 50)
-
-
-def test_what_a_caller_does_to_a_listing_stays_with_the_caller():
-    for listing in (sizes, ladders, workloads, devices):
-        listing().clear()
-        assert listing()
-
-
-def test_the_benchmark_workload_is_the_scripts():
-    work = find_workload("trlx-ds-chat")
-    assert (work.prompt_tokens, work.new_tokens, work.ppo_epochs, work.optimizer_steps) == (256, 256, 1, 1)
-    assert (work.rollouts, work.micro_batch, work.reference) == (16, 4, "full")
-    assert (work.reward.kind, work.reward.value, work.ppo.kl_coefficient) == ("constant", 0.5, 0.05)
 
 
 def test_workloads_fit_the_positions_of_their_ladders():
@@ -112,16 +97,6 @@ def test_llama_on_a_cpu_stands_beside_the_plain_ladder_and_has_heads_that_vllm_t
     assert all(shape.head_dim >= 32 for shape in sizes("cpu-qwen").values())
 
 
-def test_the_scripts_settings_fit_its_shapes():
-    reference = yaml.safe_load((data_root() / "trlx_reference.yaml").read_text())
-    assert tuple(reference["sizes"]) == find_ladder("trlx")
-    for name, entry in reference["sizes"].items():
-        assert entry["nodes"] * reference["common"]["devices_per_node"] == entry["tensor"] * entry["data"], name
-        assert entry["chunk"] == entry["batch"] * entry["optimizer_steps"] == entry["rollouts"]
-        assert entry["batch"] % entry["micro_batch"] == 0
-        assert find_size(name).heads % entry["tensor"] == 0
-
-
 @pytest.mark.parametrize("place", ["suite/manifests", "manifests"])
 def test_the_data_is_found_inside_the_package_and_beside_it_and_missing_data_is_one_clear_line(
     tmp_path, monkeypatch, place
@@ -140,18 +115,12 @@ def test_the_data_is_found_inside_the_package_and_beside_it_and_missing_data_is_
     [
         ("NVIDIA H200", "H200-141GB"),
         ("NVIDIA A100-SXM4-80GB", "A100-SXM-80GB"),
-        ("A100-SXM4-40GB", "A100-SXM-40GB"),
         ("NVIDIA A100-PCIE-40GB", "A100-PCIe-40GB"),
         ("NVIDIA A100 80GB PCIe", "A100-PCIe-80GB"),
-        ("NVIDIA A800-SXM4-80GB", "A800-SXM-80GB"),
         ("NVIDIA H100 80GB HBM3", "H100-SXM-80GB"),
         ("NVIDIA H100 PCIe", "H100-PCIe-80GB"),
-        ("NVIDIA H100 NVL", "H100-NVL-94GB"),
         ("Tesla V100-SXM2-32GB", "V100-SXM2-32GB"),
         ("NVIDIA GeForce RTX 4090", "RTX-4090"),
-        ("NVIDIA RTX A6000", "A6000"),
-        ("NVIDIA B200", "B200"),
-        ("AMD Instinct MI250X", "MI250X"),
         ("AMD Instinct MI300X", "MI300X"),
         ("nvidia  h200", "H200-141GB"),
     ],
@@ -195,3 +164,55 @@ def test_peaks_are_dense_and_a_die_is_half_of_its_module():
     assert 2 * die.memory_bytes == module.memory_bytes
     assert 2 * die.memory_bytes_per_second == module.memory_bytes_per_second
     assert {name: 2 * rate for name, rate in die.peak_flops.items()} == module.peak_flops
+
+
+@given(st.lists(st.text(max_size=2)))
+def test_the_first_name_that_comes_again_is_found(names):
+    again = [name for index, name in enumerate(names) if name in names[:index]]
+    assert repeated(names) == (again[0] if again else None)
+
+
+def test_a_misspelt_name_is_near_those_it_may_mean():
+    assert nearest("deepsped", ("deepspeed", "megatron")) == ", did you mean 'deepspeed'?"
+    assert nearest("zzz", ("deepspeed", "megatron")) == ""
+
+
+@pytest.mark.parametrize("name", presets())
+def test_every_point_names_a_size_and_work_that_fits_it(name: str) -> None:
+    preset = find_preset(name)
+    for point in preset.points:
+        size, work = find_size(point.size), preset.work_of(point)
+        assert work.sequence_tokens <= size.positions
+        assert (work.trainable_layers or 0) <= size.layers
+        assert point.ranks % point.layout.get("tensor", 1) == 0
+    assert len({point.size for point in preset.points}) == len(preset.points)
+
+
+def test_the_scripts_preset_has_its_batches_tensor_degrees_and_nodes() -> None:
+    preset, reference = find_preset("trlx-ds-chat"), data_file("trlx_reference.yaml")
+    assert preset.track == "vendor-default"
+    assert tuple(point.size for point in preset.points) == find_ladder("trlx")
+    for point in preset.points:
+        row, work = reference["sizes"][point.size], preset.work_of(point)
+        assert (point.nodes, point.layout["tensor"]) == (row["nodes"], row["tensor"])
+        assert point.ranks == row["tensor"] * row["data"]
+        assert work.global_rollouts(point.ranks) == row["rollouts"] * row["data"]
+        assert work.global_rollouts(point.ranks) == row["batch"] * row["data"] * work.optimizer_steps
+        assert work.micro_batch == row["micro_batch"]
+    assert preset.work_of(preset.points[-1]).trainable_layers == 33, "32 asked for, 33 trained"
+
+
+def test_the_ladder_has_true_shapes_and_one_workload_for_all() -> None:
+    preset = find_preset("ladder")
+    assert preset.track == "equal-config"
+    assert tuple(point.size for point in preset.points) == find_ladder("true")
+    assert len({preset.work_of(point).model_dump_json() for point in preset.points}) == 1
+
+
+def test_a_preset_is_found_in_any_case_and_a_misspelt_one_names_the_nearest() -> None:
+    assert find_preset(" TRLX-DS-chat ") is find_preset("trlx-ds-chat")
+    with pytest.raises(UsageError, match=r"no preset 'laddr', did you mean 'ladder'\?; known are trlx-ds-chat") as told:
+        find_preset("laddr")
+    assert "\n" not in str(told.value)
+    presets().clear()
+    assert presets(), "what a caller does to the listing stays with the caller"

@@ -124,20 +124,15 @@ def test_files_that_hold_no_lengths_are_refused_in_one_line(tmp_path: Path) -> N
     ("text", "said"),
     [
         ("garbage", "is no distribution of lengths; write fixed:512"),
-        ("", "is no distribution"),
         ("fixed:", "no whole number"),
         ("fixed:0", "greater than 0"),
-        ("fixed:-3", "no whole number"),
         ("fixed:99999999999", "no whole number"),
-        ("lognormal:mean=6", "need sigma"),
         ("lognormal:mean=6,sigma=0.6", "need cap"),
         ("lognormal:mean=6,sigma=0.6,cap=5", "lengths of mean 6 cannot be at most 5 each"),
         ("lognormal:mean=6,sigma=-1,cap=8", "greater than or equal to 0"),
         ("lognormal:mean=nan,sigma=1,cap=8", "is no number"),
         ("lognormal:mean=6,mean=7,sigma=1,cap=8", "cannot be read"),
         ("lognormal:mean=6,sigma=1,cap=8,at-cap=2", "less than or equal to 1"),
-        ("lognormal:mean=6,sigma=1,cap=8,tokens=3", "cannot be read"),
-        ("lognormal:mean=6,sigma=1,cap=8.5", "no whole number"),
     ],
 )
 def test_what_is_no_distribution_is_refused_in_one_line(text: str, said: str) -> None:

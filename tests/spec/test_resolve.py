@@ -1,4 +1,6 @@
-"""From a workload and a layout to the work of a replica, and to a manifest whose hashes hold."""
+"""A layout multiplies to its world; with a workload it gives a replica's work, and a manifest whose hashes hold."""
+
+from __future__ import annotations
 
 import pytest
 from hypothesis import assume, given
@@ -89,12 +91,6 @@ def test_the_run_is_outside_the_hash_and_inside_the_run_id():
     assert there.run.id == again.run.id and len({first.run.id, there.run.id, other.run.id}) == 3
 
 
-def test_another_layout_is_another_manifest_of_the_same_work():
-    zero2, zero3 = manifest(), manifest(zero_stage=3)
-    assert zero2.hash != zero3.hash
-    assert zero2.work_hash == zero3.work_hash
-
-
 def test_equal_work_does_not_depend_on_names_or_on_the_word_for_its_scaling():
     size, load = find_size("1M"), workload(rollouts=2)
     renamed = size.model_copy(update={"name": "other", "note": None, "source": None})
@@ -137,3 +133,44 @@ def test_a_manifest_has_lengths_where_its_workload_is_uneven_and_nowhere_else(un
     body["work"]["lengths"] = None if uneven else {"prompt": [1] * samples, "response": [1] * samples}
     with pytest.raises(ValidationError, match="the work of an uneven workload, and of no other"):
         Manifest.model_validate({**body, "hash": manifest_hash(body)})
+
+
+degrees = st.sampled_from([1, 2, 4, 8])
+
+
+@given(tensor=degrees, pipeline=degrees, data=degrees, nodes=degrees)
+def test_a_layout_stands_only_if_its_degrees_multiply_to_the_ranks(tensor, pipeline, data, nodes):
+    def make(devices):
+        return Layout(nodes=nodes, devices_per_node=devices, tensor=tensor, pipeline=pipeline, data=data)
+
+    world = tensor * pipeline * data
+    if world % nodes == 0:
+        assert make(world // nodes).ranks == world
+    with pytest.raises(ValidationError, match="but there are"):
+        make(world + 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"sequence_parallel": True}, "tensor parallel of at least 2"),
+        ({"offload_parameters": True, "zero_stage": 2}, "stage 3 only"),
+        ({"offload_optimizer": True}, "stages 1 to 3 only"),
+        ({"zero_stage": 4}, "less than or equal to 3"),
+        ({"engine": "ddp", "zero_stage": 2}, "DDP shards nothing: ZeRO stage 2 is DeepSpeed's"),
+        ({"engine": "fsdp2"}, "FSDP2 shards everything, as ZeRO stage 3 does"),
+        ({"engine": "fsdp2", "zero_stage": 3, "gather_for_generation": True}, "gathers nothing once"),
+        ({"tensor": 0}, "greater than 0"),
+        ({"tensor_parallel": 2}, "Extra inputs"),
+    ],
+)
+def test_what_cannot_be_is_refused(fields, reason):
+    with pytest.raises(ValidationError, match=reason):
+        Layout(devices_per_node=2, data=2, **fields)
+
+
+def test_the_label_names_what_is_on_and_the_strategy_leaves_data_parallel_out():
+    layout = Layout(devices_per_node=8, tensor=2, data=4, sequence_parallel=True, distributed_optimizer=True)
+    assert layout.label() == "tp2 dp4 sp dist-opt"
+    assert layout.strategy() == "tp2 sp dist-opt"
+    assert Layout(devices_per_node=1, data=1).label() == Layout(devices_per_node=2, data=2).strategy() == "plain"

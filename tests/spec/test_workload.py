@@ -1,4 +1,4 @@
-"""What a workload makes of algorithm, group and lengths, and what does not fit together."""
+"""What a workload makes of algorithm, group and lengths, what does not fit together; algorithms as users name them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from suite.spec.algorithms import Algorithm, declarations
+from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import Layout
 from suite.spec.manifest import work_hash
@@ -90,9 +92,7 @@ def test_equal_work_counts_algorithm_group_lengths_and_their_seed() -> None:
 def test_lengths_are_the_samples_own_on_every_layout() -> None:
     size, made = find_size("1M"), workload(lengths=UNEVEN, prompt_lengths=UNEVEN, algorithm="grpo", scaling="strong")
     made = made.changed({"rollouts": 16})
-    works = [
-        resolve_work(size, made, Layout(devices_per_node=ranks, data=ranks), seed=5) for ranks in (1, 2, 4)
-    ]  # each replica has another share of the same samples
+    works = [resolve_work(size, made, Layout(devices_per_node=ranks, data=ranks), seed=5) for ranks in (1, 2, 4)]
     assert len({work.lengths for work in works}) == 1
     assert works[0].lengths is not None
     prompts = works[0].lengths.prompt
@@ -116,3 +116,52 @@ def test_groups_that_do_not_divide_and_lengths_beyond_positions_name_their_optio
 def test_a_group_may_lie_across_replicas() -> None:
     made, layout = workload(algorithm="grpo", rollouts=2, group=4), Layout(devices_per_node=4, data=4)
     assert layout_errors(find_size("1M"), made, layout) == []
+
+
+def algorithm(text: str) -> Algorithm:
+    return Algorithm.model_validate(text)
+
+
+def test_ppo_comes_first_and_every_declaration_is_whole() -> None:
+    assert next(iter(declarations())) == "ppo"
+    for declared in declarations().values():
+        assert declared.summary and "arXiv" in declared.source
+        assert declared.reference is None or declared.reference in declared.options
+        assert declared.group >= declared.least_group
+        texts = [name for name, value in declared.options.items() if isinstance(value, str)]
+        assert all(declared.options[name] in declared.choices[name] for name in texts)
+        assert set(declared.most) <= set(declared.options)
+
+
+def test_options_are_read_in_the_type_of_their_default() -> None:
+    made = algorithm(" GRPO:kl-coefficient=1e-3, scale=No,loss=sequence")
+    assert made.name == "grpo"
+    asked = {"kl_coefficient": 0.001, "scale": False, "loss": "sequence"}
+    assert made.options == {**asked, "clip_low": 0.2, "clip_high": 0.2}
+    assert made.text() == "grpo:kl_coefficient=0.001,scale=False,loss=sequence"
+    assert algorithm(made.text()) == made
+    assert hash(algorithm(made.text())) == hash(made)
+    assert algorithm("grpo:clip_low=0.2") == algorithm("grpo"), "an option at its default is the algorithm itself"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nope", "there is no algorithm 'nope'; known are ppo, "),
+        ("gpro", "did you mean 'grpo'"),
+        ("grpo:foo=1", "grpo has no option 'foo'; its options are kl_coefficient"),
+        ("ppo:clip_low=0.1", "ppo has no option 'clip_low'; its options are none"),
+        ("grpo:clip_low", "is not one option=value"),
+        ("grpo:clip_low=0.1,clip-low=0.2", "each once"),
+        ("grpo:clip_low=1.5", "from 0 to 1"),
+        ("grpo:kl_coefficient=nan", "a number from 0"),
+        ("grpo:scale=maybe", "yes or no"),
+        ("grpo:loss=words", "one of token, sequence"),
+    ],
+)
+def test_what_no_algorithm_has_is_refused_in_one_line(text: str, said: str) -> None:
+    with pytest.raises((UsageError, ValidationError), match=said) as caught:
+        algorithm(text)
+    assert isinstance(caught.value, ValidationError) or "\n" not in str(caught.value)
+    with pytest.raises((UsageError, ValidationError), match="no option 'foo'"):
+        Algorithm(name="grpo", options={"foo": 1})  # as a file has them

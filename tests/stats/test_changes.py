@@ -57,11 +57,7 @@ def test_a_step_is_found_with_its_size_and_its_place() -> None:
 
 @pytest.mark.parametrize(
     ("count", "steps"),
-    [
-        (12, {10: -0.08}),
-        (40, {20: -0.06, 23: 0.06}),
-        (60, {10: 0.07, 20: -0.07, 30: 0.07, 40: -0.07, 50: 0.07}),
-    ],
+    [(12, {10: -0.08}), (40, {20: -0.06, 23: 0.06}), (60, {10: 0.07, 20: -0.07, 30: 0.07, 40: -0.07, 50: 0.07})],
     ids=["a loss with its second point", "what comes and goes", "many"],
 )
 def test_all_steps_are_found(count: int, steps: dict[int, float]) -> None:
@@ -128,3 +124,34 @@ def test_a_change_of_four_deviations_is_found_and_its_interval_holds_its_place()
         found += len(changes) == 1
         held += any(change.first <= 10 <= change.last for change in changes)
     assert found >= 190 and held >= 188
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> numpy.ndarray:
+    """Levels that last some values each, with seeded noise."""
+    noise = numpy.random.default_rng(draw(st.integers(0, 2**32))).normal(0, 0.01, 40)
+    levels = draw(st.lists(st.sampled_from([1.0, 1.02, 1.1, 1.5]), min_size=1, max_size=4))
+    return noise + numpy.resize(numpy.repeat(levels, 40 // len(levels)), 40)
+
+
+@settings(max_examples=40)
+@given(histories(), st.floats(1e-6, 1e6), st.floats(-100, 100))
+def test_neither_the_unit_nor_the_origin_of_a_history_moves_its_changes(values, factor, origin):
+    one, other = (find_changes(list(each)).changes for each in (values, factor * (values + origin)))
+    assert [(each.place, each.first, each.last) for each in one] == [
+        (each.place, each.first, each.last) for each in other
+    ]
+    for ours, theirs in zip(one, other, strict=True):
+        assert theirs.difference == pytest.approx(factor * ours.difference)
+        assert theirs.error == pytest.approx(factor * ours.error)
+
+
+@settings(max_examples=40)
+@given(histories())
+def test_a_history_upside_down_has_the_opposite_changes_at_the_same_places(values):
+    one, other = find_changes(list(values)), find_changes(list(-values))
+    assert [each.place for each in one.changes] == [each.place for each in other.changes]
+    assert [each.difference for each in other.changes] == pytest.approx([-each.difference for each in one.changes])
+    assert list(other.levels) == pytest.approx([-level for level in one.levels])
+    bounds = [0, *(each.place for each in one.changes), len(values)]
+    assert bounds == sorted(set(bounds)) and len(one.levels) == len(bounds) - 1

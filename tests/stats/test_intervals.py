@@ -153,12 +153,6 @@ def test_times_that_are_none_are_refused(seconds):
         RunSeconds(1.0, seconds)
 
 
-@given(st.floats(min_value=1e-6, max_value=1e6))
-def test_scaling_an_interval_scales_its_bounds(factor):
-    assert Interval(2.0, 1.0, 3.0).scaled(factor) == Interval(2.0 * factor, factor, 3.0 * factor)
-    assert Interval(2.0, None, None).scaled(factor) == Interval(2.0 * factor, None, None)
-
-
 def test_statistics_load_neither_numpy_nor_scipy_at_import():
     modules = ", ".join(f"suite.stats.{name}" for name in ("scaling", "steady_state", "moderated", "quantiles"))
     code = f"import sys, {modules}; print({{'numpy', 'scipy'}} & set(sys.modules))"

@@ -6,10 +6,13 @@ import math
 import random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from benchmarks.stopping import NOISE, rule_of, verdicts, widths
+from suite.spec.stopping import Stopping
 from suite.stats.intervals import RunSeconds
-from suite.stats.precision import CONFIRMING_ALONE, CONFIRMING_RUNS, Sampled, judge
+from suite.stats.precision import CONFIRMING_ALONE, CONFIRMING_RUNS, Outlook, Sampled, judge
 from suite.stats.split import Cost, RowSpread, best_iterations
 
 
@@ -80,12 +83,6 @@ def test_a_row_without_a_partner_that_has_runs_is_not_waited_for() -> None:
     assert judge([row(3, 0.01)], asked)[0].state == "reached", "it is compared with nothing"
 
 
-def test_equal_runs_give_an_equal_answer_whatever_came_before() -> None:
-    asked = rule_of(precision=0.02, difference=0.05)
-    rows = [row(6, 0.02, seed=seed, group=seed // 2) for seed in range(8)]
-    assert judge(rows, asked) == judge([Sampled(**vars(one)) for one in rows], asked)
-
-
 def varied(within: float, between: float) -> list[RunSeconds]:
     """200 runs of ten iterations."""
     rng = random.Random(3)
@@ -112,3 +109,66 @@ def test_the_number_of_iterations_stays_within_its_bounds() -> None:
     assert best_iterations([(varied(0.2, 0.0), cost)], 5, 32) == 32
     assert best_iterations([(varied(0.001, 0.3), Cost(0.1, 5.0))], 5, 32) == 5
     assert best_iterations([((RunSeconds(1.0, (1.0,)),) * 3, cost)], 5, 32) is None, "one iteration tells nothing"
+
+
+SECONDS = st.floats(0.5, 2.0)
+ROWS = st.lists(st.lists(SECONDS, min_size=1, max_size=12), min_size=1, max_size=4)
+PRECISIONS = st.floats(0.001, 1.0)
+
+
+def looked_at(rows: list[list[float]], asked: Stopping, factor: float = 1.0) -> tuple[Outlook, ...]:
+    runs = [tuple(RunSeconds(1.0, (factor * each,)) for each in row) for row in rows]
+    return judge([Sampled(each, len(each), 1) for each in runs], asked)
+
+
+@settings(max_examples=80)
+@given(ROWS, PRECISIONS, st.integers(3, 6))
+def test_a_row_stops_as_precise_as_was_asked_or_because_its_runs_are_spent(rows, precision, least):
+    """Never above the asked half-width, never before the least runs, never on after the most."""
+    asked = rule_of(least, 12, precision=precision)
+    for row, found in zip(rows, looked_at(rows, asked), strict=True):
+        if found.state == "reached":
+            assert len(row) >= least and found.more_runs == 0
+            assert found.half_width is not None and found.half_width <= precision * (1 + 1e-9)
+        elif found.state == "more":
+            assert len(row) < asked.most and found.more_runs is not None and found.more_runs > 0
+        else:
+            assert found.half_width is not None and len(row) >= least
+            assert found.state == "out of reach" or len(row) == asked.most
+
+
+@settings(max_examples=60)
+@given(ROWS, PRECISIONS, st.floats(1.0, 10.0))
+def test_who_asks_for_less_waits_for_no_more_runs(rows, precision, wider):
+    narrow, wide = (
+        looked_at(rows, rule_of(most=12, precision=min(1.0, each))) for each in (precision, wider * precision)
+    )
+    order = ["reached", "more", "out of reach", "at the most"]
+    for one, other in zip(narrow, wide, strict=True):
+        assert one.half_width == other.half_width
+        if one.state == "reached":
+            assert other.state == "reached"
+        if other.state == "out of reach":
+            assert order.index(one.state) >= order.index("out of reach")
+
+
+@settings(max_examples=60)
+@given(ROWS, PRECISIONS, st.floats(1e-6, 1e6))
+def test_the_unit_of_time_and_the_order_of_rows_decide_nothing(rows, precision, factor):
+    found = looked_at(rows, rule_of(most=12, precision=precision))
+    for one, other in zip(found, looked_at(rows, rule_of(most=12, precision=precision), factor), strict=True):
+        assert (one.half_width is None) == (other.half_width is None)
+        if one.half_width is not None and other.half_width is not None:
+            assert math.isclose(one.half_width, other.half_width, rel_tol=1e-6)
+    backwards = looked_at(rows[::-1], rule_of(most=12, precision=precision))[::-1]
+    assert [one.state for one in backwards] == [one.state for one in found]
+
+
+@settings(max_examples=40)
+@given(ROWS, PRECISIONS, st.integers(4, 30))
+def test_a_larger_budget_ends_no_row_earlier(rows, precision, most):
+    tight, loose = (looked_at(rows, rule_of(most=each, precision=precision)) for each in (most, most + 20))
+    for one, other in zip(tight, loose, strict=True):
+        assert (one.state == "reached") == (other.state == "reached")
+        if one.state == "more":
+            assert other.state == "more"

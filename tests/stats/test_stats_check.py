@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from suite.stats import intervals, moderated
+from suite.stats import intervals
 
 numpy = pytest.importorskip("numpy")
 
@@ -33,11 +33,3 @@ def test_an_interval_without_students_t_is_told(monkeypatch: pytest.MonkeyPatch)
     lines = list(stats_check.coverage_lines(20))
     assert {line.holds for line in lines if line.what == "plain"} == {False}
     assert "FAILS" in stats_check.table("covered", lines)
-
-
-def test_rows_that_share_too_much_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    pooled = moderated.Prior(variance=1e-4, degrees=1e6, most=1e6)
-    monkeypatch.setattr(stats_check, "moderate", lambda groups: pooled)
-    monkeypatch.setattr(moderated, "variance_ratio_quantile", lambda above, below, probability: 1e9)
-    noisy = [line for line in stats_check.coverage_lines(20) if line.what.startswith("noisy rows")]
-    assert noisy and not any(line.holds for line in noisy)

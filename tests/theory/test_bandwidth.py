@@ -1,6 +1,5 @@
 """Bytes that decoding reads."""
 
-import random
 from fractions import Fraction
 
 import pytest
@@ -54,16 +53,6 @@ def test_uneven_replicas_read_step_by_step_until_their_longest_sample_and_the_on
             read += weights + position * sum(prompt + step - 1 for prompt, response in replica if response > step)
         expected.append(read)
     assert decode_bytes(size, uneven(lengths), share, layout(data=12 // rows), "bf16") == max(expected)
-
-
-def test_distinct_experts_are_expected_as_a_simulation_finds_them():
-    generator = random.Random(0)
-    for count, per_token, tokens in ((8, 2, 3), (128, 8, 16), (4, 2, 1)):
-        found = [
-            len({expert for _ in range(tokens) for expert in generator.sample(range(count), per_token)})
-            for _ in range(1000)
-        ]
-        assert float(experts_touched(count, per_token, tokens)) == pytest.approx(sum(found) / 1000, rel=0.02)
 
 
 @given(count=st.integers(2, 300), data=st.data())

@@ -1,6 +1,6 @@
 """Ranks forked from a process that has imported both stacks: a test of what a rank does need not wait for imports.
 
-Tests of how a rank starts, dies or is launched start it anew (``tests.worker.tiny.start_ranks``).
+Tests of how a rank starts, dies or is launched start it anew (``tests.worker.tiny.start_rank``).
 """
 
 from __future__ import annotations

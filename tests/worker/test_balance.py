@@ -1,6 +1,6 @@
 """Samples dealt to replicas by length: nearly equal tokens, and the same work in all.
 
-Run as a script this file is one rank: ``python -m tests.worker.test_balance MANIFESTS OUT``.
+Run as a script this file is one rank: ``python -m tests.worker.test_balance MANIFESTS``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from suite.worker.loop import Loop
 from suite.worker.recorder import NullRecorder
 from suite.worker.samples import Samples, join_responses
 from suite.worker.world import World
-from tests.worker.tiny import be_rank, run_program, tiny_body, tiny_manifest
+from tests.worker.tiny import be_rank, tiny_body, told_by_ranks
 
 LENGTHS = {"kind": "lognormal", "mean": 4.0, "sigma": 0.8, "cap": 8}
 WORK = {
@@ -44,14 +44,6 @@ def test_every_replica_gets_as_many_samples_and_each_sample_one_replica(replicas
     assert max(tokens) - min(tokens) <= max(lengths), "no replica is ahead by more than a sample"
     for hand in hands:
         assert [lengths[number] for number in hand] == sorted((lengths[number] for number in hand), reverse=True)
-
-
-def test_lengths_as_they_are_drawn_are_dealt_nearly_equally() -> None:
-    manifest = tiny_manifest(4, workload={**WORK, "rollouts": 64, "lengths": {**LENGTHS, "mean": 3.0}})
-    assert manifest.work.lengths is not None
-    lengths = [8 + response for response in manifest.work.lengths.response]
-    tokens = [sum(lengths[number] for number in hand) for hand in deal(lengths, 4)]
-    assert max(tokens) - min(tokens) <= 1
 
 
 class TinyEngine(Engine):
@@ -121,57 +113,39 @@ def told_of(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def rank_program(world: World) -> None:
-    found = {name: told_of(manifest) for name, manifest in json.loads(Path(sys.argv[1]).read_text()).items()}
-    Path(sys.argv[2], f"rank-{world.rank}.json").write_text(json.dumps(found))
+    print(json.dumps({name: told_of(manifest) for name, manifest in json.loads(Path(sys.argv[1]).read_text()).items()}))
 
 
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+@pytest.fixture
+def ranks(tmp_path: Path) -> list[dict[str, Any]]:
     """What two ranks did, by name of the manifest."""
-    folder = tmp_path_factory.mktemp("balance")
     cases: dict[str, Any] = {}
     for name, balance, steps in (("plain", False, 1), ("balanced", True, 1), ("steps", True, 2)):
         cases[name] = tiny_body(2, workload={**WORK, "optimizer_steps": steps}, layout={"balance": balance})
-    (folder / "manifests.json").write_text(json.dumps(cases))
-    run_program(["tests.worker.test_balance", str(folder / "manifests.json"), str(folder)], 2, folder)
-    return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(2)]
-
-
-def tokens(rank: dict[str, Any], name: str) -> int:
-    return sum(map(len, rank[name]["samples"]))
+    (tmp_path / "manifests.json").write_text(json.dumps(cases))
+    return told_by_ranks(["tests.worker.test_balance", str(tmp_path / "manifests.json")], 2, tmp_path)
 
 
 @pytest.mark.ranks
 @pytest.mark.timeout(400)
-def test_the_samples_in_all_stay_the_same_and_their_tokens_are_shared_evenly(ranks: list[dict[str, Any]]) -> None:
-    plain, balanced = (
-        sorted(sample for rank in ranks for sample in rank[name]["samples"]) for name in ("plain", "balanced")
-    )
+def test_balance_shares_tokens_evenly_and_changes_neither_samples_counts_nor_the_step(
+    ranks: list[dict[str, Any]],
+) -> None:
+    samples = {name: [rank[name]["samples"] for rank in ranks] for name in ("plain", "balanced")}
+    plain, balanced = (sorted(one + other) for one, other in samples.values())
     assert plain == balanced and len(plain) == 16
-    apart = {name: abs(tokens(ranks[0], name) - tokens(ranks[1], name)) for name in ("plain", "balanced")}
+    apart = {name: abs(sum(map(len, one)) - sum(map(len, other))) for name, (one, other) in samples.items()}
     assert apart["balanced"] <= 1 < apart["plain"]
-
-
-@pytest.mark.ranks
-@pytest.mark.timeout(400)
-def test_balance_changes_neither_counts_nor_scores_nor_the_step_but_pads_less(ranks: list[dict[str, Any]]) -> None:
-    plain, balanced = (ranks[0][name] for name in ("plain", "balanced"))
-    assert balanced["counts"].pop("padded_tokens") < plain["counts"].pop("padded_tokens")
-    assert balanced["counts"] == plain["counts"]
-    assert balanced["reward"] == plain["reward"]
-    assert balanced["kl"] == pytest.approx(plain["kl"], rel=1e-5) == 0.25
-    assert balanced["weights"] == pytest.approx(plain["weights"], rel=1e-5, abs=1e-6)
+    told, expected = ranks[0]["balanced"], ranks[0]["plain"]
+    assert told["counts"].pop("padded_tokens") < expected["counts"].pop("padded_tokens")
+    assert (told["counts"], told["reward"]) == (expected["counts"], expected["reward"])
+    assert told["kl"] == pytest.approx(expected["kl"], rel=1e-5) == 0.25
+    assert told["weights"] == pytest.approx(expected["weights"], rel=1e-5, abs=1e-6)
     two_steps = ranks[0]["steps"]["weights"]
-    assert balanced["weights"] != pytest.approx(two_steps, rel=1e-5, abs=1e-6), "what is compared does move"
-
-
-@pytest.mark.ranks
-@pytest.mark.timeout(400)
-def test_steps_of_a_balanced_batch_are_equal_in_samples_and_lie_by_length(ranks: list[dict[str, Any]]) -> None:
+    assert told["weights"] != pytest.approx(two_steps, rel=1e-5, abs=1e-6), "what is compared does move"
     steps = [rank["steps"]["steps"] for rank in ranks]
     assert [[len(step) for step in own] for own in steps] == [[4, 4], [4, 4]]
-    for own in steps:
-        assert all(step == sorted(step, reverse=True) for step in own)
+    assert all(step == sorted(step, reverse=True) for own in steps for step in own)
     for one, other in zip(*steps, strict=True):
         assert abs(sum(one) - sum(other)) <= 3, "the replicas' steps are alike"
 

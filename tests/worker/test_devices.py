@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from suite.worker import devices
-from suite.worker.devices import DeviceError, asked_for, check_devices, check_torch_devices, seen_gpus
+from suite.worker.devices import DeviceError, check_devices, check_torch_devices, seen_gpus
 from suite.worker.failures import failure_evidence, failure_kind
 
 
@@ -25,14 +25,6 @@ def list_gpus(node: Path, *indices: int) -> None:
     lines = "".join(f"echo 'GPU {index}: H200 (UUID: GPU-{index})'\n" for index in indices)
     (node / "nvidia-smi").write_text(f"#!/bin/sh\n{lines}")
     (node / "nvidia-smi").chmod(0o755)
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [(None, None), ("", (0, [])), ("count:2", (2, [])), ("ids:0,3", (2, ["0", "3"])), ("ids:GPU-7", (1, ["GPU-7"]))],
-)
-def test_the_launchers_word_is_read(text: str | None, wanted: object) -> None:
-    assert asked_for({} if text is None else {"SUITE_DEVICES": text}) == wanted
 
 
 def test_nothing_is_looked_at_where_no_launcher_chose(node: Path) -> None:
@@ -53,10 +45,7 @@ def test_as_many_as_asked_for_are_well(node: Path, text: str) -> None:
         ("count:4", "asked for 4 GPUs, sees 2: GPU 0: H200 (UUID: GPU-0); GPU 1: H200 (UUID: GPU-1)"),
         ("ids:1", "asked for 1 GPUs, sees 2: GPU 0: H200 (UUID: GPU-0); GPU 1: H200 (UUID: GPU-1)"),
         ("", "asked for 0 GPUs, sees 2: GPU 0: H200 (UUID: GPU-0); GPU 1: H200 (UUID: GPU-1)"),
-        (
-            "ids:GPU-0,GPU-7",
-            "asked for GPU-7, sees other GPUs: GPU 0: H200 (UUID: GPU-0); GPU 1: H200 (UUID: GPU-1)",
-        ),
+        ("ids:GPU-0,GPU-7", "asked for GPU-7, sees other GPUs: GPU 0: H200 (UUID: GPU-0); GPU 1: H200 (UUID: GPU-1)"),
     ],
 )
 def test_any_others_are_a_failure_with_the_list(node: Path, text: str, line: str) -> None:

@@ -10,13 +10,14 @@ import pytest
 
 from suite.worker.events import EventLog
 from tests.waiting import wait_until
+from tests.worker.written import events_in
 
 
 def test_events_are_numbered_and_readable_before_the_file_is_closed(tmp_path: Path) -> None:
     log = EventLog(str(tmp_path), 3, mirror=False)
     log.emit("phase", phase="score", seconds=0.5)
     log.emit("end", status="ok")
-    events = [json.loads(line) for line in (tmp_path / "events" / "rank-3.jsonl").read_text().splitlines()]
+    events = events_in(tmp_path, rank=3)
     log.close()
     assert [(event["kind"], event["rank"], event["seq"]) for event in events] == [("phase", 3, 0), ("end", 3, 1)]
     assert events[0]["seconds"] == 0.5

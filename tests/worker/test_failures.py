@@ -11,18 +11,6 @@ from suite.worker.failures import failure_evidence, failure_kind
 from suite.worker.rank import ConfigError
 
 
-def raised_by_torch_for_too_much_memory() -> RuntimeError:
-    with pytest.raises(RuntimeError) as caught:
-        torch.empty(1 << 55)
-    return caught.value
-
-
-def raised_by_torch_without_cuda() -> Exception:
-    with pytest.raises((RuntimeError, AssertionError)) as caught:
-        torch.zeros(1, device="cuda")
-    return caught.value
-
-
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
@@ -50,12 +38,16 @@ def test_what_the_manifest_causes_shows_before_the_first_iteration(error: Except
 
 
 def test_torchs_own_words_for_host_memory_are_known() -> None:
-    assert failure_kind(raised_by_torch_for_too_much_memory(), "train") == "oom_host"
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 55)
+    assert failure_kind(caught.value, "train") == "oom_host"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
 def test_torchs_own_words_for_a_missing_gpu_are_known() -> None:
-    assert failure_kind(raised_by_torch_without_cuda(), "setup") == "gpu_unavailable"
+    with pytest.raises((RuntimeError, AssertionError)) as caught:
+        torch.zeros(1, device="cuda")
+    assert failure_kind(caught.value, "setup") == "gpu_unavailable"
 
 
 def test_evidence_names_the_error_and_its_cause_in_few_lines() -> None:

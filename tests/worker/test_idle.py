@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,49 +15,29 @@ from suite.worker.failures import failure_kind
 from suite.worker.idle import REQUIRE_IDLE_VARIABLE, cpu_idle, gpu_idle, require_idle
 from suite.worker.nvml import NvmlGpu
 from suite.worker.rank import RankIdentity
+from tests.worker.pretended_nvml import UNSUPPORTED, PretendedNvml
 
 GIB = 1 << 30
 WANTED = {REQUIRE_IDLE_VARIABLE: "1"}
 
 
-class NVMLError(Exception):
-    """The binding's own."""
-
-
-class PretendedNvml:
-    """The calls that are made of the library, about one H100 that nobody uses; what is given replaces an answer."""
-
-    NVMLError = NVMLError
-    NVML_CLOCK_SM = 1
-
-    def __init__(self, **answers: Any) -> None:
-        self._answers: dict[str, Any] = {
-            "UtilizationRates": SimpleNamespace(gpu=0),
-            "MemoryInfo": SimpleNamespace(used=GIB // 2, total=80 * GIB),
-            "CurrentClocksThrottleReasons": 0x1,
-            "ComputeRunningProcesses": [],
-            "ClockInfo": 345,
-            "MaxClockInfo": 1980,
-            "EnforcedPowerLimit": 700_000,
-            "PowerManagementDefaultLimit": 700_000,
-            "PciInfo": SimpleNamespace(busId=b"00000000:CA:00.0"),
-            "CpuAffinity": [0b101, 0, 1],
-            **answers,
-        }
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        answer = self._answers[name.removeprefix("nvmlDeviceGet")]
-
-        def call(handle: object, *more: object) -> Any:
-            if answer is NVMLError:
-                raise NVMLError
-            return answer
-
-        return call
+#: about one H100 that nobody uses
+FREE: dict[str, Any] = {
+    "UtilizationRates": SimpleNamespace(gpu=0),
+    "MemoryInfo": SimpleNamespace(used=GIB // 2, total=80 * GIB),
+    "CurrentClocksThrottleReasons": 0x1,
+    "ComputeRunningProcesses": [],
+    "ClockInfo": 345,
+    "MaxClockInfo": 1980,
+    "EnforcedPowerLimit": 700_000,
+    "PowerManagementDefaultLimit": 700_000,
+    "PciInfo": SimpleNamespace(busId=b"00000000:CA:00.0"),
+    "CpuAffinity": [0b101, 0, 1],
+}
 
 
 def gpu(**answers: Any) -> NvmlGpu:
-    return NvmlGpu(PretendedNvml(**answers), object())
+    return NvmlGpu(PretendedNvml(**{**FREE, **answers}), object())
 
 
 def process(pid: int, size: int | None) -> SimpleNamespace:
@@ -103,11 +82,7 @@ def test_what_would_be_measured_too_is_told_and_refused_where_a_free_gpu_is_want
 
 
 def test_what_the_library_does_not_tell_is_null_and_disturbs_nobody() -> None:
-    names = (
-        "UtilizationRates MemoryInfo CurrentClocksThrottleReasons ComputeRunningProcesses ClockInfo MaxClockInfo "
-        "EnforcedPowerLimit PowerManagementDefaultLimit"
-    )
-    facts = gpu_idle(gpu(**dict.fromkeys(names.split(), NVMLError)))
+    facts = gpu_idle(gpu(**dict.fromkeys(FREE, UNSUPPORTED)))
     assert facts.pop("processes") == facts.pop("throttle_reasons") == facts.pop("disturbed_by") == []
     assert set(facts.values()) == {None}
 
@@ -116,8 +91,8 @@ def test_the_place_of_a_gpu_is_its_pci_address_and_the_cpus_near_it() -> None:
     assert gpu().pci_address() == "0000:ca:00.0"
     assert gpu(PciInfo=SimpleNamespace(busId="00010000:17:00.0")).pci_address() == "10000:17:00.0"
     assert gpu().near_cpus() == [0, 2, 128]
-    assert gpu(PciInfo=NVMLError).pci_address() is None
-    assert gpu(CpuAffinity=NVMLError).near_cpus() == []
+    assert gpu(PciInfo=UNSUPPORTED).pci_address() is None
+    assert gpu(CpuAffinity=UNSUPPORTED).near_cpus() == []
 
 
 def test_a_cpu_tells_its_load() -> None:
@@ -161,7 +136,7 @@ def test_during_a_run_others_are_those_of_other_sessions_and_unknown_where_even_
     assert alone == {"other_processes": 0, "other_utilisation": None}
     shared = gpu(ComputeRunningProcesses=[own, stranger], ProcessUtilization=used).others()
     assert shared == {"other_processes": 1, "other_utilisation": 25}
-    silent = gpu(ComputeRunningProcesses=[own, stranger], ProcessUtilization=NVMLError).others()
+    silent = gpu(ComputeRunningProcesses=[own, stranger], ProcessUtilization=UNSUPPORTED).others()
     assert silent == {"other_processes": 1, "other_utilisation": None}
-    for hidden in ([stranger], [], NVMLError):
+    for hidden in ([stranger], [], UNSUPPORTED):
         assert gpu(ComputeRunningProcesses=hidden).others() == {"other_processes": None, "other_utilisation": None}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +25,7 @@ from suite.worker.recorder import NullRecorder, Recorder
 from suite.worker.samples import Samples
 from suite.worker.world import World
 from tests.worker.tiny import tiny_body
+from tests.worker.written import events_in
 
 WORK = {"ppo_epochs": 2, "optimizer_steps": 2, "rollouts": 8}
 
@@ -90,10 +90,6 @@ def recorder(folder: Path) -> Recorder:
     return Recorder(world, log, MemoryProbe(world.device, 0), None, Progress())
 
 
-def events_in(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "events" / "rank-0.jsonl").read_text().splitlines()]
-
-
 def test_phases_come_in_order_and_every_epoch_trains_each_sample_once_in_another_order() -> None:
     engine = ScriptedEngine()
     iterate(engine, tiny_body(workload=WORK))
@@ -133,16 +129,11 @@ def uneven(**workload: Any) -> dict[str, Any]:
     return tiny_body(workload={**UNEVEN, **workload})
 
 
-def test_counts_of_uneven_samples_are_of_real_tokens_and_padding_is_the_engines() -> None:
-    counts, _ = iterate(ScriptedEngine(padded_tokens=11.0), uneven())
+def test_uneven_samples_are_counted_by_their_tokens_trained_as_they_were_generated_and_weigh_by_their_tokens() -> None:
+    engine = ScriptedEngine(padded_tokens=11.0)
+    counts, _ = iterate(engine, uneven())
     assert (counts["samples"], counts["prompt_tokens"], counts["response_tokens"]) == (8, 40, 34)
-    assert counts["trained_tokens"] == 2 * 74
-    assert counts["padded_tokens"] == 4 * 11, "four optimizer steps"
-
-
-def test_uneven_samples_are_trained_as_they_were_generated_and_weigh_by_their_tokens() -> None:
-    engine = ScriptedEngine()
-    iterate(engine, uneven())
+    assert (counts["trained_tokens"], counts["padded_tokens"]) == (2 * 74, 4 * 11), "four optimizer steps"
     for batch in engine.trained:
         mask, weight = batch["mask"], batch["weight"]
         assert mask.shape == weight.shape == batch["advantages"].shape
@@ -207,39 +198,34 @@ class ScriptedGenerator(Generator):
         return (-1.0 - apart) * mask
 
 
-def rollout_of(apart: float, folder: Path) -> tuple[list[str], dict[str, Any]]:
+#: of log-probs that are 0.5 apart at 8 of 34 tokens
+EFFECTIVE = (8 * math.exp(0.5) + 26) ** 2 / (34 * (8 * math.exp(1) + 26))
+
+
+@pytest.mark.parametrize(
+    ("apart", "mean", "most", "effective"),
+    [
+        (0.0, 0.0, 0.0, 1.0),
+        (0.5, 8 * 0.5 / 34, 0.5, EFFECTIVE),
+        (1e4, 8 * 1e4 / 34, 1e4, 8 / 34),
+        (float("inf"), None, None, None),
+        (float("nan"), None, None, None),
+    ],
+)
+def test_a_generator_has_weights_first_sleeps_before_scoring_and_is_told_of_in_the_iterations_event(
+    apart: float, mean: float | None, most: float | None, effective: float | None, tmp_path: Path
+) -> None:
     engine = ScriptedEngine()
-    Loop(engine, uneven(), ScriptedGenerator(engine, apart)).run_iteration(0, recorder(folder))
-    event = events_in(folder)[-1]
+    Loop(engine, uneven(), ScriptedGenerator(engine, apart)).run_iteration(0, recorder(tmp_path))
+    assert engine.calls[:4] == ["sync", "generate", "sleep", "score"]
+    event = events_in(tmp_path)[-1]
     assert wrong_field(event, FIELDS["rank"]["iteration"], "") is None
-    return engine.calls, event["rollout"]
-
-
-def test_a_generator_is_given_weights_first_and_sleeps_before_scoring(tmp_path: Path) -> None:
-    calls, found = rollout_of(0.0, tmp_path)
-    assert calls[:4] == ["sync", "generate", "sleep", "score"]
-    assert (found["effective_sample_size"], found["logprob_difference_max"]) == (1.0, 0.0), "equal log-probs"
-
-
-def test_idle_slots_and_mismatch_of_log_probs_are_in_the_iterations_event(tmp_path: Path) -> None:
-    apart = 0.5
-    _, found = rollout_of(apart, tmp_path)
-    assert found["idle_slot_seconds"] == pytest.approx(0.1 * (8 - 34 / 8))
-    assert found["logprob_difference_mean"] == pytest.approx(8 * apart / 34)
-    assert found["logprob_difference_max"] == pytest.approx(apart)
-    weights = [math.exp(apart)] * 8 + [1.0] * 26
-    expected = math.fsum(weights) ** 2 / (34 * math.fsum(weight**2 for weight in weights))
-    assert found["effective_sample_size"] == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("apart", [float("inf"), float("nan"), 1e4])
-def test_log_probs_that_are_no_numbers_or_far_apart_give_null_or_a_number(apart: float, tmp_path: Path) -> None:
-    _, found = rollout_of(apart, tmp_path)
-    mismatch = [value for name, value in found.items() if name != "idle_slot_seconds"]
-    if math.isfinite(apart):
-        assert found["effective_sample_size"] == pytest.approx(8 / 34)
-    else:
-        assert mismatch == [None] * 3
+    assert event["rollout"] == {
+        "idle_slot_seconds": pytest.approx(0.1 * (8 - 34 / 8)),
+        "logprob_difference_mean": pytest.approx(mean),
+        "logprob_difference_max": pytest.approx(most),
+        "effective_sample_size": pytest.approx(effective),
+    }
 
 
 def test_statistics_tell_reward_kl_and_losses() -> None:
@@ -252,14 +238,6 @@ def test_statistics_tell_reward_kl_and_losses() -> None:
     assert stats["gradient_norm"] is None
     _, stats = iterate(ScriptedEngine(loss=float("nan")), tiny_body())
     assert stats["loss"] is None, "what is no number"
-
-
-def test_advantages_are_whitened_before_training() -> None:
-    engine = ScriptedEngine()
-    iterate(engine, tiny_body())
-    advantages = engine.trained[0]["advantages"]
-    assert float(advantages.mean()) == pytest.approx(0.0, abs=1e-5)
-    assert float(advantages.std(correction=0)) == pytest.approx(1.0, abs=1e-4)
 
 
 def test_prompts_depend_on_seed_and_iteration_and_not_on_the_layout() -> None:
@@ -291,22 +269,27 @@ def test_an_iteration_is_recorded_as_the_contract_says(tmp_path: Path) -> None:
     assert [(event["kind"], event.get("phase")) for event in events] == one * 2
     assert [event["iteration"] for event in events] == [0] * 11 + [1] * 11
     assert not [problem for event in events if (problem := wrong_field(event, FIELDS["rank"][event["kind"]], ""))]
+    inside = sum(event["seconds"] + event["wait_seconds"] for event in events[:10] if event["kind"] == "phase")
+    assert 0 < inside <= events[10]["seconds"]
 
 
-def skipped_steps(folder: Path, precision: str, **stats: float) -> Any:
-    """What the iteration's event says of them, or "absent"; four optimizer steps."""
+@pytest.mark.parametrize(
+    ("precision", "told", "expected"),
+    [
+        ("fp16", {"skipped_steps": 1.0}, 4),
+        ("fp16", {"skipped_steps": 0.0}, 0),
+        ("bf16", {"skipped_steps": 0.0}, "absent"),
+        ("fp16", {}, "absent"),
+    ],
+)
+def test_steps_that_fp16_skipped_are_summed_into_the_iterations_event_and_others_say_nothing(
+    precision: str, told: dict[str, float], expected: object, tmp_path: Path
+) -> None:
     manifest = tiny_body(workload=WORK, measure={"precision": precision})
-    iterate(ScriptedEngine(**stats), manifest, recorder(folder))
-    event = events_in(folder)[-1]
+    iterate(ScriptedEngine(**told), manifest, recorder(tmp_path))
+    event = events_in(tmp_path)[-1]
     assert wrong_field(event, FIELDS["rank"]["iteration"], "") is None
-    return event.get("skipped_steps", "absent")
-
-
-def test_steps_that_fp16_skipped_are_summed_into_the_iterations_event_and_others_say_nothing(tmp_path: Path) -> None:
-    assert skipped_steps(tmp_path / "some", "fp16", skipped_steps=1.0) == 4
-    assert skipped_steps(tmp_path / "none", "fp16", skipped_steps=0.0) == 0
-    assert skipped_steps(tmp_path / "bf16", "bf16", skipped_steps=0.0) == "absent"
-    assert skipped_steps(tmp_path / "silent", "fp16") == "absent"
+    assert event.get("skipped_steps", "absent") == expected
 
 
 def test_a_session_forgets_the_peaks_of_the_set_up_and_watches_its_models(
@@ -326,15 +309,8 @@ def test_a_session_forgets_the_peaks_of_the_set_up_and_watches_its_models(
     session.run(tiny_body(), RankIdentity(0, 1, 0, 1), log, progress, lambda _: lambda *_: engine)
     assert engine.calls[:2] == ["forget", "generate"]
     assert engine.calls.count("forget") == 1
-    beats = [(event["iteration"], event["phase"]) for event in events_in(tmp_path) if event["kind"] == "heartbeat"]
+    beats = [(event["iteration"], event["phase"]) for event in events_in(tmp_path, "heartbeat")]
     assert [beat for beat in beats if beat[1] != "setup"] == [(0, "score"), (1, "score"), (2, "score")]
-
-
-def test_phases_and_waits_fit_into_the_iteration(tmp_path: Path) -> None:
-    Loop(ScriptedEngine(), tiny_body()).run_iteration(0, recorder(tmp_path))
-    events = events_in(tmp_path)
-    inside = sum(event["seconds"] + event["wait_seconds"] for event in events if event["kind"] == "phase")
-    assert 0 < inside <= events[-1]["seconds"]
 
 
 def test_without_a_recorder_the_work_is_the_same(tmp_path: Path) -> None:

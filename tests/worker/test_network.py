@@ -16,7 +16,8 @@ from suite.worker.network import bus_factor, fitting, scopes
 from suite.worker.progress import Progress
 from suite.worker.rank import RankIdentity
 from suite.worker.world import World
-from tests.worker.tiny import be_rank, run_program, tiny_body
+from tests.worker.tiny import be_rank, tiny_body, told_by_ranks
+from tests.worker.written import events_in
 
 CPU = torch.device("cpu")
 
@@ -35,16 +36,11 @@ class TestTeams:
             assert sorted(rank for team in teams for rank in team) == list(range(world_size))
             assert len({len(team) for team in teams}) == 1
 
-    def test_a_node_alone_and_nodes_of_one_device_have_one_scope_each(self) -> None:
+    def test_there_are_scopes_inside_and_across_nodes_and_of_all_where_they_differ(self) -> None:
         assert scopes(4, 4) == [("within_node", [[0, 1, 2, 3]])]
         assert scopes(3, 1) == [("across_nodes", [[0, 1, 2]])]
-
-    def test_nodes_of_several_devices_are_measured_inside_across_and_together(self) -> None:
-        assert scopes(4, 2) == [
-            ("within_node", [[0, 1], [2, 3]]),
-            ("across_nodes", [[0, 2], [1, 3]]),
-            ("all_ranks", [[0, 1, 2, 3]]),
-        ]
+        inside, across = ("within_node", [[0, 1], [2, 3]]), ("across_nodes", [[0, 2], [1, 3]])
+        assert scopes(4, 2) == [inside, across, ("all_ranks", [[0, 1, 2, 3]])]
 
 
 class TestFigures:
@@ -93,8 +89,7 @@ class TestFigures:
 @pytest.mark.ranks
 @pytest.mark.timeout(400)
 def test_two_nodes_of_two_ranks_measure_all_scopes_and_tell_the_same(tmp_path: Path) -> None:
-    program = ["tests.worker.test_network"]
-    told = [json.loads(output.splitlines()[-1]) for output in run_program(program, 4, tmp_path)]
+    told = told_by_ranks(["tests.worker.test_network"], 4, tmp_path)
     for facts in told[0]:
         assert (facts["backend"], facts["dtype"]) == ("gloo", "float32")
         measured = facts["measurements"]
@@ -128,7 +123,7 @@ def test_a_network_that_fails_fails_the_run_and_the_environment_is_told(
     with pytest.raises(RuntimeError, match="connection refused"):
         session.run(tiny_body(2), RankIdentity(0, 2, 0, 2), log, Progress(), lambda _: pytest.fail)  # type: ignore[arg-type]
     log.close()
-    (event,) = map(json.loads, Path(log.path).read_text().splitlines())
+    (event,) = events_in(tmp_path)
     assert event["kind"] == "environment"
     assert event["facts"]["host"] and "network" not in event["facts"]
 

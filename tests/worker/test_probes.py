@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import weakref
 from pathlib import Path
@@ -19,7 +18,9 @@ from suite.worker.progress import Progress
 from suite.worker.recorder import Recorder
 from suite.worker.resident import peak_resident_bytes, reset_peak_resident, resident_bytes
 from suite.worker.world import World
+from tests.spec.test_redaction import VALUES, WORD
 from tests.waiting import wait_until
+from tests.worker.written import events_in
 
 ALONE = World(0, 1, 0, 1, torch.device("cpu"))
 BIG = 64 << 20
@@ -43,9 +44,7 @@ class TestMemory:
         peaks = probe.peaks()
         assert abs((peaks["peak_allocated_bytes"] or 0) - block.numel()) < SLACK
         assert peaks["peak_reserved_bytes"] is peaks["peak_device_bytes"] is peaks["allocation_retries"] is None
-
-    def test_less_than_the_baseline_is_nothing(self) -> None:
-        assert MemoryProbe(ALONE.device, 1 << 50).peaks()["peak_allocated_bytes"] == 0
+        assert MemoryProbe(ALONE.device, 1 << 50).peaks()["peak_allocated_bytes"] == 0, "less than the baseline"
 
     def test_behind_the_set_up_the_allocator_is_emptied_before_peaks_start_anew(
         self, monkeypatch: pytest.MonkeyPatch
@@ -71,7 +70,8 @@ class TestFacts:
     def test_secrets_are_never_among_the_variables(self) -> None:
         steering = {"OMP_NUM_THREADS": "1", "NCCL_DEBUG": "INFO", "TORCHDYNAMO_DISABLE": "1", "FI_PROVIDER": "efa"}
         steering |= {"UCX_TLS": "rc", "TRITON_CACHE_DIR": "/tmp/triton"}
-        secrets = {"CUDA_API_KEY": "x", "DS_TOKEN": "x", "TORCH_PASSWORD": "x", "NCCL_AUTH": "x"}
+        secrets = {"CUDA_API_KEY": "x", "DS_TOKEN": "x", "TORCH_PASSWORD": "x", "NCCL_AUTH": "x", "DS_PASS": WORD}
+        secrets |= {f"NCCL_{name}": value for name, value in VALUES.items()}
         assert relevant_variables({**steering, **secrets, "HOME": "/", "AWS_REGION": "x"}) == steering
 
     def test_a_cpu_has_no_cuda_facts_and_its_packages_have_versions(self) -> None:
@@ -166,8 +166,7 @@ class TestSampler:
             recorder.stop()
             gpu.joules += 1000
             recorder.finish({}, {})
-        log.close()
-        windows = [json.loads(line)["device"] for line in Path(log.path).read_text().splitlines()]
+        windows = [event["device"] for event in events_in(tmp_path)]
         assert [window["energy_joules"] for window in windows] == [100.0] * 3
         assert [window["energy_counter_begin_joules"] for window in windows] == [5007.0, 6114.0, 7221.0]
         assert [window["energy_counter_end_joules"] for window in windows] == [5107.0, 6214.0, 7321.0]

@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +15,6 @@ from suite.launch.cluster.torchrun import FailedRank, failed_ranks
 from suite.launch.kubernetes.ray import PATTERNS, RANKS_VARIABLE, entry_point, pod_variables, ranks_text
 from suite.launch.patterns import strongest
 from suite.worker import ray_ranks
-from suite.worker.ports import GIVEN_OUT
 from suite.worker.rank import LAUNCH_VARIABLES, read_rank
 from suite.worker.ray_ranks import Ended, RankProcess, Wanted, order, rank_environment, read_wanted, table
 from tests.launch.kubernetes.runs import job_of
@@ -26,11 +24,6 @@ WANTED = Wanted(argv=["python"], nodes=2, ranks_per_node=4, limit_seconds=10.0, 
 
 def node(name: str, address: str, **other: Any) -> dict[str, Any]:
     return {"NodeID": name, "NodeManagerAddress": address, "Alive": True, "Resources": {"CPU": 1.0}, **other}
-
-
-def test_ranks_meet_at_a_port_that_no_connection_that_goes_out_is_given() -> None:
-    first = int(Path(GIVEN_OUT).read_text().split()[0])
-    assert all(1024 < RankProcess().free_port() < first for _ in range(20))
 
 
 def test_what_the_pods_are_given_is_what_is_read() -> None:

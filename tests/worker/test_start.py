@@ -9,16 +9,10 @@ import pytest
 
 from suite.worker.manifest import check_stack, check_world_size, read_manifest
 from suite.worker.rank import ConfigError, RankIdentity, read_rank
-from tests.worker.tiny import rank_environment, start_ranks, tiny_body, tiny_manifest, wait_for, write_manifest
+from tests.worker.tiny import rank_environment, start_rank, tiny_body, tiny_manifest, wait_for, write_manifest
 
 
 class TestRank:
-    def test_without_a_launcher_one_rank_is_alone(self) -> None:
-        assert read_rank({"HOME": "/"}) == RankIdentity(0, 1, 0, 1)
-
-    def test_torchrun_variables_are_read(self) -> None:
-        assert read_rank(rank_environment(1, 4, 29500)) == RankIdentity(1, 4, 1, 4)
-
     @pytest.mark.parametrize("missing", ["WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"])
     def test_half_a_launcher_is_named(self, missing: str) -> None:
         environment = rank_environment(0, 2, 29500)
@@ -33,10 +27,6 @@ class TestRank:
 
 
 class TestManifest:
-    def test_a_manifest_of_the_driver_is_read(self, tmp_path: Path) -> None:
-        manifest = tiny_manifest()
-        assert read_manifest(str(write_manifest(manifest, tmp_path)))["hash"] == manifest.hash
-
     @pytest.mark.parametrize(
         ("text", "message"),
         [("{", "cannot read"), ("[]", "schema None"), ('{"schema": "suite/manifest/9"}', "suite/manifest/9")],
@@ -69,7 +59,7 @@ class TestManifest:
 class TestFailuresBeforeTheStackIsImported:
     def test_a_wrong_stack_is_a_config_failure_with_its_proof(self, tmp_path: Path) -> None:
         path = write_manifest(tiny_manifest(stack={"torch": "0.1"}), tmp_path)
-        run = wait_for(start_ranks(path, 1), tmp_path)
+        run = wait_for([start_rank(path)], tmp_path)
         assert run.exit_codes == [1]
         assert [event["kind"] for event in run.events()] == ["start", "failure", "end"]
         failure, end = run.events()[1:]
@@ -81,7 +71,7 @@ class TestFailuresBeforeTheStackIsImported:
         assert [json.loads(line) for line in mirrored] == run.events(), "rank 0 speaks on standard output"
 
     def test_a_manifest_that_is_not_there_ends_in_one_line(self, tmp_path: Path) -> None:
-        run = wait_for(start_ranks(tmp_path / "none.json", 1), tmp_path)
+        run = wait_for([start_rank(tmp_path / "none.json")], tmp_path)
         assert run.exit_codes == [1]
         assert len(run.errors[0].splitlines()) == 1
         assert "none.json" in run.errors[0]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 
 from suite.worker.topology import collect_topology, describe_gpus
 from suite.worker.world import World
+from tests.worker.pretended_nvml import UNSUPPORTED, PretendedNvml
 
 CPU = World(0, 2, 0, 2, torch.device("cpu"))
 
@@ -23,72 +24,60 @@ def write(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
-class PretendedNvml:
-    """Two GPUs of three links each: one up to the other, one up to a GPU of another job, one down.
-
-    An exception in the place of an answer is raised, None is a function that the binding has not.
-    """
-
-    class NVMLError(Exception):
-        pass
-
-    def __init__(self, **answers: Any) -> None:
-        places = {"a": b"00000000:3B:00.0", "b": "00000000:5E:00.0", "other": "00000000:AF:00.0"}
-
-        def pci(name: str) -> SimpleNamespace:
-            return SimpleNamespace(busId=places[name])
-
-        made = {
-            "PciInfo": pci,
-            "CurrPcieLinkGeneration": 1,
-            "MaxPcieLinkGeneration": 4,
-            "CurrPcieLinkWidth": 8,
-            "MaxPcieLinkWidth": self.NVMLError("not supported"),
-            "NvLinkState": lambda _, link: int(link < 2) if link < 3 else self.NVMLError("invalid argument"),
-            "NvLinkRemoteDeviceType": 0,
-            "NvLinkRemotePciInfo": lambda handle, link: pci("other" if link else {"a": "b", "b": "a"}[handle]),
-            "NvLinkVersion": 3,
-            "P2PStatus": lambda _first, _second, how: 0 if how == 0 else 4,
-            **answers,
-        }
-        for name, answer in made.items():
-            setattr(self, f"nvmlDeviceGet{name}", answer if answer is None else partial(self._ask, answer))
-
-    def _ask(self, answer: Any, *arguments: Any) -> Any:
-        told = answer(*arguments) if callable(answer) else answer
-        if isinstance(told, Exception):
-            raise told
-        return told
+PLACES = {"a": b"00000000:3B:00.0", "b": "00000000:5E:00.0", "other": "00000000:AF:00.0"}
 
 
-UNSUPPORTED = PretendedNvml.NVMLError("not supported")
-#: all links go to a switch, whose place nobody can ask for
-SWITCHED = PretendedNvml(NvLinkRemoteDeviceType=2, NvLinkRemotePciInfo=UNSUPPORTED)
+def pci(name: str) -> SimpleNamespace:
+    return SimpleNamespace(busId=PLACES[name])
+
+
+def two_gpus(**answers: Any) -> PretendedNvml:
+    """Of three links each: one up to the other, one up to a GPU of another job, one down."""
+    made = {
+        "PciInfo": pci,
+        "CurrPcieLinkGeneration": 1,
+        "MaxPcieLinkGeneration": 4,
+        "CurrPcieLinkWidth": 8,
+        "MaxPcieLinkWidth": UNSUPPORTED,
+        "NvLinkState": lambda _, link: int(link < 2) if link < 3 else UNSUPPORTED,
+        "NvLinkRemoteDeviceType": 0,
+        "NvLinkRemotePciInfo": lambda handle, link: pci("other" if link else {"a": "b", "b": "a"}[handle]),
+        "NvLinkVersion": 3,
+        "P2PStatus": lambda _first, _second, how: 0 if how == 0 else 4,
+    }
+    return PretendedNvml(**{**made, **answers})
+
+
+LINKS = {"links": 3, "active": 2, "version": 3}
 
 
 class TestGpus:
     def test_links_are_counted_by_where_they_lead(self, tmp_path: Path) -> None:
         root = write(tmp_path, {"sys/bus/pci/devices/0000:3b:00.0/numa_node": "1\n"})
-        first, second = describe_gpus(PretendedNvml(), ["a", "b"], str(root))
+        first, second = describe_gpus(two_gpus(), ["a", "b"], str(root))
         assert first == {
             "pci": "0000:3b:00.0",
             "numa_node": 1,
             "pcie": {"generation": 1, "max_generation": 4, "width": 8, "max_width": None},
-            "nvlinks": {"links": 3, "active": 2, "to_ranks": 1, "version": 3},
+            "nvlinks": {**LINKS, "to_ranks": 1},
             "peers": {"others": 1, "read": 1, "nvlink": 0},
         }
         assert second["pci"] == "0000:5e:00.0"
         assert second["numa_node"] is None
 
-    def test_a_switch_reaches_everybody_and_no_links_are_null(self) -> None:
-        (switched,) = describe_gpus(SWITCHED, ["a"], "/none")
-        assert switched["nvlinks"]["to_ranks"] == 2
-        (without,) = describe_gpus(PretendedNvml(NvLinkState=UNSUPPORTED), ["a"], "/none")
-        assert without["nvlinks"] is None
-
-    def test_an_old_pynvml_without_a_function_leaves_its_answer_out(self) -> None:
-        (told,) = describe_gpus(PretendedNvml(NvLinkRemoteDeviceType=None), ["a"], "/none")
-        assert told["nvlinks"] == {"links": 3, "active": 2, "to_ranks": None, "version": 3}
+    @pytest.mark.parametrize(
+        ("answers", "nvlinks"),
+        [
+            # all links go to a switch, whose place nobody can ask for
+            ({"NvLinkRemoteDeviceType": 2, "NvLinkRemotePciInfo": UNSUPPORTED}, {**LINKS, "to_ranks": 2}),
+            ({"NvLinkState": UNSUPPORTED}, None),
+            ({"NvLinkRemoteDeviceType": None}, {**LINKS, "to_ranks": None}),
+        ],
+        ids=["a switch reaches everybody", "no links", "an old pynvml has no such call"],
+    )
+    def test_links_of_other_kinds(self, answers: dict[str, Any], nvlinks: dict[str, Any] | None) -> None:
+        (told,) = describe_gpus(two_gpus(**answers), ["a"], "/none")
+        assert told["nvlinks"] == nvlinks
 
 
 class TestKernel:
@@ -135,8 +124,3 @@ class TestKernel:
             "nvidia_peermem": None,
         }
         assert collect_topology(World(1, 2, 1, 2, CPU.device), str(tmp_path)) is None
-
-    def test_this_machine_can_be_asked(self) -> None:
-        told = collect_topology(CPU)
-        assert told is not None
-        assert all(one["name"] != "lo" for one in told["interfaces"])

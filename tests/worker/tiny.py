@@ -22,6 +22,7 @@ from suite.spec.resolve import make_manifest
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from tests.worker.forked import fork
+from tests.worker.written import events_in
 
 if TYPE_CHECKING:
     from suite.worker.world import World
@@ -113,15 +114,19 @@ class Finished:
     folder: Path
 
     def events(self, rank: int = 0, kind: str | None = None) -> list[dict[str, Any]]:
-        lines = (self.folder / "events" / f"rank-{rank}.jsonl").read_text().splitlines()
-        found = [json.loads(line) for line in lines]
-        return [event for event in found if kind in (None, event["kind"])]
+        return events_in(self.folder, kind, rank)
 
 
-def start_ranks(manifest_path: Path, ranks: int) -> list[subprocess.Popen[str]]:
-    """Start every rank as a launcher does, with torchrun's variables; one rank alone gets none of them."""
-    port = free_port()
-    return [_start(manifest_path, rank_environment(rank, ranks, port) if ranks > 1 else {}) for rank in range(ranks)]
+def start_rank(manifest_path: Path) -> subprocess.Popen[str]:
+    """Start one rank alone as a launcher does."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "suite.worker", str(manifest_path)],
+        cwd=ROOT,
+        env=clean_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def wait_for(processes: list[subprocess.Popen[str]], folder: Path, seconds: float = RUN_SECONDS) -> Finished:
@@ -148,6 +153,11 @@ def run_program(argv: list[str], ranks: int, folder: Path, seconds: float = RUN_
     errors = "\n".join(error[-3000:] for error in finished.errors)
     assert finished.exit_codes == [0] * ranks, errors
     return finished.outputs
+
+
+def told_by_ranks(argv: list[str], ranks: int, folder: Path, seconds: float = RUN_SECONDS) -> list[Any]:
+    """What each of the ranks of ``run_program`` printed last, as JSON."""
+    return [json.loads(output.splitlines()[-1]) for output in run_program(argv, ranks, folder, seconds)]
 
 
 def fork_ranks(argv: list[str], ranks: int, folder: Path, seconds: float) -> Finished:
@@ -192,12 +202,9 @@ def clean_environment() -> dict[str, str]:
     return {**kept, "OMP_NUM_THREADS": "1"}
 
 
-def _start(manifest_path: Path, variables: dict[str, str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "suite.worker", str(manifest_path)],
-        cwd=ROOT,
-        env={**clean_environment(), **variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def is_alive(pid: int) -> bool:
+    """Whether the process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

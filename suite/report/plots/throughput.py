@@ -41,13 +41,7 @@ def figure(model: ReportModel) -> Figure | None:
     )
     for column, count in enumerate(ranks):
         axes[0, column].set_title(counted(count, "rank"))
-        _panel(
-            axes[0, column],
-            lines,
-            sizes,
-            count,
-            rates,
-        )
+        _panel(axes[0, column], lines, sizes, count, rates)
         _failed(axes[0, column], lines, sizes, count)
         if ratios:
             axes[1, column].axhline(1, color=style.FAINT, linewidth=1)

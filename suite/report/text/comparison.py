@@ -7,14 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich import box
 from rich.table import Table
 
-from suite.report.comparing.model import (
-    ComparedMemory,
-    ComparedRow,
-    FolderComparison,
-    Gate,
-    Lack,
-    Unjudged,
-)
+from suite.report.comparing.model import ComparedMemory, ComparedRow, FolderComparison, Gate, Lack, Unjudged
 from suite.report.formatting.console import cell, console
 from suite.report.formatting.escape import visible
 from suite.report.formatting.forms import Cells, Form, explained, print_line, print_widest, without

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,9 @@ def test_a_report_is_the_same(runs: Path, tmp_path: Path, monkeypatch: pytest.Mo
     few(monkeypatch, 3, tmp_path / "many")
     found = read_entries([runs])
     assert found.entries == alone.entries and found.damaged == alone.damaged and len(found.entries) == 4
+    assert read_entries([runs]).entries == alone.entries, "what was kept is found again"
+    monkeypatch.setenv("SUITE_CACHE", "off")
+    assert read_entries([runs]).entries == alone.entries
 
 
 def test_a_run_that_goes_on_is_left_to_who_asks(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,3 +84,19 @@ def test_a_process_that_is_killed_costs_time_and_no_run(
     few(monkeypatch, 3, tmp_path / "many")
     monkeypatch.setattr(ahead, "read_once", lambda bundle: os.kill(os.getpid(), signal.SIGKILL))
     assert read_listing([runs]) == alone
+
+
+def rates_of(runs: Path) -> list[float]:
+    """As a process of its own reads them, three times over."""
+    for _ in range(3):
+        found = [entry.record.throughput for entry in read_entries([runs]).entries]
+    return [rates.samples_per_second.value for rates in found if rates is not None]
+
+
+def test_readers_at_one_time_all_get_what_they_would_alone(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few(monkeypatch, 1000, tmp_path / "cache")
+    with ProcessPoolExecutor(3, multiprocessing.get_context("fork")) as readers:
+        told = list(readers.map(rates_of, [runs] * 3))
+    assert told == [pytest.approx([4 / repeat for repeat in range(2, 6)])] * 3

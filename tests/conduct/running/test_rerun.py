@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from suite.bundle.derive import derive
 from suite.bundle.store import Bundle
 from suite.conduct.running.display import print_rerun
-from suite.conduct.running.reproduction import Reproduction, reproduction, rerun_outcome
+from suite.conduct.running.reproduction import reproduction, rerun_outcome
 from suite.conduct.running.rerun import default_repeats, repeats_of, rerun_plan
 from suite.spec.manifest import Manifest
 from suite.stats.intervals import RunSeconds
@@ -194,8 +194,3 @@ def test_the_command_ends_with_the_verdict(tmp_path: Path, script: Callable[...,
     assert failing.exit_code == 1
     assert (told["verdict"], told["more_after"], told["records"][0]["status"]) == ("cannot tell", 2, "failed")
     assert len(told["compared_with"]) == 3 and derive(Bundle(bundle)).status == "ok"
-
-
-def test_a_verdict_is_one_of_three() -> None:
-    with pytest.raises(ValueError, match="verdict"):
-        Reproduction.model_validate({"verdict": "maybe"})

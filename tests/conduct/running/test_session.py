@@ -1,12 +1,14 @@
-"""A plan is worked through: what is done is skipped, what fails is kept, what was cut off is done again."""
+"""A plan is worked through, by one driver or several: each run once; what fails is kept, what is cut off done again."""
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,15 +17,20 @@ from typing import Any
 import psutil
 import pytest
 
-from suite.bundle.store import Bundle, find_bundles
+from suite.bundle import store
+from suite.bundle.derive import record_of
+from suite.bundle.store import ATTIC, Bundle, HeldByAnother, find_bundles
 from suite.bundle.verify import verify
 from suite.conduct.planning.plan import Plan, make_plan
+from suite.conduct.running.ledger import Ledger, Settings
 from suite.conduct.running.session import states
+from suite.conduct.running.state import set_aside, state_of
 from suite.spec.base import UsageError
 from suite.spec.manifest import Limits, Manifest
 from tests.command import suite
 from tests.conduct.requests import STACKS, request
-from tests.conduct.sessions import Remembering, work
+from tests.conduct.sessions import Instantly, Remembering, work
+from tests.synthetic import make_bundle
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -130,23 +137,6 @@ def test_a_run_of_another_driver_is_left_to_it_and_the_rest_goes_on(tmp_path: Pa
     assert seen.notices == [f"{second.run.id} is being run by another process and was left to it"]
 
 
-def test_the_budget_stops_before_a_run_that_would_exceed_it(tmp_path: Path) -> None:
-    ticks = iter(range(0, 10_000, 40))
-    summary, seen = work(plan_of(repeats=3), tmp_path, clock=ticks, budget_seconds=150)
-    assert len(summary.measured) == 1 and len(summary.left_by_budget) == 2
-    assert "budget" in seen.notices[-1]
-
-
-def test_a_results_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "runs").write_text("mine")
-    with pytest.raises(UsageError, match="cannot write"):
-        work(plan_of(), tmp_path / "runs")
-    assert (tmp_path / "runs").read_text() == "mine"
-
-
-HANG = {"at": {"iteration": 4, "do": "hang"}}
-
-
 def ranks_in_their_fifth_iteration(root: Path) -> list[int]:
     """Both ranks' processes once neither does anything any more; empty before."""
     texts = [path.read_text() for path in sorted(root.glob("*/events/rank-*.jsonl"))]
@@ -155,11 +145,8 @@ def ranks_in_their_fifth_iteration(root: Path) -> list[int]:
     return [json.loads(text.splitlines()[0])["pid"] for text in texts]
 
 
-def wait_until_gone(pids: list[int]) -> None:
-    def alive() -> list[int]:
-        return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]
-
-    wait_until(lambda: not alive(), told=alive)
+def is_alive(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"
 
 
 RUN = ("run", "--size", "1M", "--backend", "deepspeed", "--device", "cpu", "--repeats", "1", "--ranks", "2")
@@ -172,13 +159,13 @@ def test_a_driver_that_is_stopped_leaves_an_interrupted_record_and_no_rank_and_t
     runs = tmp_path / "runs"
     words = (*RUN, "--iterations", "6", "--runs", str(runs))
     command = [sys.executable, str(ROOT / "tests/scripted_suite.py"), *words]
-    env = {**os.environ, "SUITE_SCRIPT": json.dumps(HANG)}
+    env = {**os.environ, "SUITE_SCRIPT": json.dumps({"at": {"iteration": 4, "do": "hang"}})}
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as driver:
         ranks = wait_until(lambda: ranks_in_their_fifth_iteration(runs))
         driver.send_signal(number)
         output = driver.communicate()[0]
     assert "Traceback" not in output
-    wait_until_gone(ranks)
+    wait_until(lambda: not any(map(is_alive, ranks)))
     (bundle,) = find_bundles([runs])
     if number == signal.SIGINT:
         assert driver.returncode == 130 and bundle.record().status == "interrupted"
@@ -188,28 +175,6 @@ def test_a_driver_that_is_stopped_leaves_an_interrupted_record_and_no_rank_and_t
     kept = Bundle(runs / "attic" / f"{bundle.id}.1").record()
     assert (kept.status, len(kept.iterations.seconds)) == ("interrupted", 4), "all that was measured is kept"
     assert Bundle(bundle.path).record().status == "ok"
-
-
-def test_kill_9_of_a_rank_fails_its_run_with_proof_and_leaves_nothing_behind(
-    tmp_path: Path, script: Script, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("suite.launch.supervise.oom_kills", lambda: None)  # what else the machine kills is not ours
-    ranks: list[int] = []
-
-    class Killing(Remembering):
-        def event(self, event: dict[str, Any]) -> None:
-            if event["kind"] == "iteration" and event["iteration"] == 3:
-                ranks.extend(wait_until(lambda: ranks_in_their_fifth_iteration(tmp_path)))
-                os.kill(ranks[1], signal.SIGKILL)
-
-    script(**HANG)
-    plan = plan_of(ranks=(2,), measure=request().measure.model_copy(update={"iterations": 6}))
-    assert work(plan, tmp_path, view=Killing())[0].failed
-    wait_until_gone(ranks)
-    record = find_bundles([tmp_path])[0].record()
-    assert record.status == "failed" and record.failure.kind == "rank_lost"
-    assert any("rank 1" in line and "SIGKILL" in line for line in record.failure.evidence)
-    assert len(record.iterations.seconds) == 4, "at most the iteration it was in is lost"
 
 
 @pytest.mark.parametrize(
@@ -222,3 +187,105 @@ def test_a_run_that_is_silent_or_takes_too_long_is_given_up(
     assert work(plan_of(ranks=(2,), limits=Limits(**limit)), tmp_path)[0].failed
     record = find_bundles([tmp_path])[0].record()
     assert record.failure.kind == kind and record.failure.evidence
+
+
+DRIVERS = 8
+
+
+def drive(plan: Plan, root: Path, gate: Any, answers: Any) -> None:
+    """One driver in a process of its own."""
+    gate.wait()
+    try:
+        answers.put(list(work(plan, root, Instantly())[0].measured))
+    except BaseException as error:  # noqa: BLE001 (told by the parent)
+        answers.put(f"{type(error).__name__}: {error}")
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return make_plan(request(ranks=(1,), repeats=4), STACKS)
+
+
+def test_eight_drivers_on_a_folder_of_interrupted_runs_all_end_well(tmp_path: Path, plan: Plan) -> None:
+    for manifest in plan.manifests:
+        Bundle.create(tmp_path, manifest)  # as a driver leaves it that dies at once
+    forked = multiprocessing.get_context("fork")
+    gate, answers = forked.Barrier(DRIVERS), forked.Queue()
+    drivers = [forked.Process(target=drive, args=(plan, tmp_path, gate, answers)) for _ in range(DRIVERS)]
+    for driver in drivers:
+        driver.start()
+    told = [answers.get(timeout=100) for _ in drivers]
+    for driver in drivers:
+        driver.join()
+    assert [answer for answer in told if isinstance(answer, str)] == []
+    assert sorted(run for measured in told for run in measured) == sorted(each.run.id for each in plan.manifests)
+    kept = sorted(path.name for path in (tmp_path / ATTIC).iterdir())
+    assert kept == sorted(f"{manifest.run.id}.1" for manifest in plan.manifests), "no good run was moved away"
+    assert {record_of(bundle).status for bundle in find_bundles([tmp_path])} == {"ok"}
+    assert [path for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_what_was_seen_is_looked_at_again_before_it_is_moved(tmp_path: Path, plan: Plan) -> None:
+    finished, going_on, cut_off, moved = plan.manifests[:4]
+    make_bundle(tmp_path, finished)
+    Bundle.create(tmp_path, cut_off)
+    seen = Remembering()
+    a_moment_ago: Any = [(manifest, "interrupted") for manifest in plan.manifests[:4]]
+    with Bundle.begin(tmp_path, going_on):
+        ledger = Ledger(a_moment_ago, Settings(root=tmp_path, python="python"), seen, time.monotonic)
+    assert ledger.outcome == {"done_before": [finished.run.id], "busy": [going_on.run.id]}
+    assert ledger.waiting == [cut_off, moved]
+    assert [path.name for path in (tmp_path / ATTIC).iterdir()] == [f"{cut_off.run.id}.1"]
+    assert "interrupted: kept as" in seen.notices[1] and len(seen.notices) == 2
+
+
+def test_a_run_is_held_from_the_moment_on_at_which_it_can_be_seen(
+    tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+    rename = Path.rename
+
+    def renamed(path: Path, target: Path) -> Path:
+        rename(path, target)
+        seen.append(Bundle(target).running())
+        return target
+
+    monkeypatch.setattr(Path, "rename", renamed)
+    with Bundle.begin(tmp_path, plan.manifests[0]):
+        pass
+    assert seen == [True]
+    assert state_of(tmp_path, plan.manifests[0]) == "interrupted", "and is let go at its end"
+
+
+def test_a_lock_whose_run_was_moved_away_meanwhile_holds_nothing(
+    tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = plan.manifests[0]
+    bundle = Bundle.create(tmp_path, manifest)
+    lock = store._locked
+
+    def locked_too_late(path: Path) -> int:
+        descriptor = lock(path)
+        bundle.path.rename(tmp_path / "elsewhere")
+        Bundle.create(tmp_path, manifest)
+        return descriptor
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "_locked", locked_too_late)
+        with pytest.raises(HeldByAnother, match="was moved by another process"), bundle.hold():
+            pass
+    assert set_aside(tmp_path, manifest, lambda state: state == "interrupted").state == "interrupted"
+
+
+def test_a_run_that_another_driver_began_and_left_is_done_in_its_place(tmp_path: Path, plan: Plan) -> None:
+    """Nobody would do it, were it left to a driver that is dead by now."""
+    first, second = plan.manifests[:2]
+
+    class Meanwhile(Remembering):
+        def run_started(self, manifest: Manifest, seconds_left: float | None) -> None:
+            if manifest == first:
+                Bundle.create(tmp_path, second)
+
+    few = plan.model_copy(update={"manifests": (first, second)})
+    summary, _ = work(few, tmp_path, Instantly(), Meanwhile())
+    assert summary.measured == (first.run.id, second.run.id) and not summary.busy

@@ -82,63 +82,34 @@ def by_codes(**codes: int) -> SchedulerEnd:
     return SchedulerEnd(status="failed", exit_codes={name.replace("_", "-"): code for name, code in codes.items()})
 
 
+def verdict(failure: Failure, **more: Any) -> SchedulerEnd:
+    return SchedulerEnd(status="failed", verdict=failure, **more)
+
+
+LOST_IT = [events(PHASE, *failed("rank_lost", "Connection closed by peer", time=5.5))] * 3
+ALL_TERMINATED = {"node-0": -15, "node-1": -15}
+LATE, SEEN_KILLED, SEEN_ENDED = (TABLE.format(rank=3, code=code) for code in (-15, -9, 1))
+HALF = IN_TRAIN[:2] + WELL[:2]
+PULL = "cannot pull it"
+
+
 @pytest.mark.parametrize(
     ("ranks", "end", "logs", "kind", "evidence"),
     [
-        (
-            [events(PHASE, *failed("rank_lost", "Connection closed by peer", time=5.5))] * 3 + LAST_HAS_NO_MEMORY[3:],
-            *(ENDED_BADLY, {}, "oom_device", "rank 3: CUDA out of memory"),
-        ),
-        (
-            IN_TRAIN,
-            by_codes(node_1=1, node_0=-15),
-            {"node-1": TABLE.format(rank=3, code=-9)},
-            *("rank_lost", "rank 3 ended by SIGKILL"),
-        ),
-        (
-            IN_TRAIN,
-            by_codes(node_1=1),
-            {"node-1": OTHERS + TABLE.format(rank=3, code=1)},
-            *("unknown", "rank 3 ended with exit code 1"),
-        ),
-        (
-            IN_TRAIN,
-            SchedulerEnd(status="failed", verdict=TIMEOUT, exit_codes={"node-0": -15, "node-1": -15}),
-            {"node-1": TABLE.format(rank=3, code=-15)},
-            *("timeout", "Slurm: TIMEOUT"),
-        ),
-        (
-            LAST_HAS_NO_MEMORY,
-            SchedulerEnd(status="failed", verdict=TIMEOUT),
-            *({}, "oom_device", "rank 3: CUDA out of memory"),
-        ),
-        (
-            ALL_RAISED,
-            SchedulerEnd(status="failed", verdict=OOM_KILLED),
-            *({}, "unknown", "rank 0: RuntimeError: the store is gone"),
-        ),
-        (
-            ALL_RAISED,
-            SchedulerEnd(status="failed", verdict=OOM_KILLED, proven=True),
-            *({}, "oom_host", "pod n1: OOMKilled"),
-        ),
+        ([*LOST_IT, LAST_HAS_NO_MEMORY[3]], ENDED_BADLY, {}, "oom_device", "rank 3: CUDA out of memory"),
+        (IN_TRAIN, by_codes(node_1=1, node_0=-15), {"node-1": SEEN_KILLED}, "rank_lost", "rank 3 ended by SIGKILL"),
+        (IN_TRAIN, by_codes(node_1=1), {"node-1": OTHERS + SEEN_ENDED}, "unknown", "rank 3 ended with exit code 1"),
+        (IN_TRAIN, verdict(TIMEOUT, exit_codes=ALL_TERMINATED), {"node-1": LATE}, "timeout", "Slurm: TIMEOUT"),
+        (LAST_HAS_NO_MEMORY, verdict(TIMEOUT), {}, "oom_device", "rank 3: CUDA out of memory"),
+        (ALL_RAISED, verdict(OOM_KILLED), {}, "unknown", "rank 0: RuntimeError: the store is gone"),
+        (ALL_RAISED, verdict(OOM_KILLED, proven=True), {}, "oom_host", "pod n1: OOMKilled"),
         ([[]] * 4, ENDED_BADLY, {"slurm": "error: cannot pull"}, "image_pull", "slurm: error: cannot pull"),
         (IN_TRAIN, by_codes(node_1=1), {"node-1": ECC}, "gpu_unavailable", f"node-1: {ECC.splitlines()[1]}"),
         ([[]] * 4, SchedulerEnd(status=None), {}, "unknown", "node-0 ended in a way that is not known"),
         (WELL, by_codes(node_1=-9, node_0=-15), {}, "rank_lost", "node-1 ended by SIGKILL"),
-        (
-            IN_TRAIN[:2] + WELL[:2],
-            by_codes(node_0=1, node_1=-15),
-            {"node-0": "cannot pull it"},
-            *("image_pull", "node-0: cannot pull it"),
-        ),
+        (HALF, by_codes(node_0=1, node_1=-15), {"node-0": PULL}, "image_pull", f"node-0: {PULL}"),
         (IN_TRAIN, by_codes(node_1=1, node_0=-15), {"node-1": SIGNALLED}, "rank_lost", "node-1 ended by SIGTERM"),
-        (
-            IN_TRAIN,
-            by_codes(node_0=1, node_1=1),
-            {"node-0": "something", "node-1": SIGNALLED},
-            *("unknown", "node-0 ended with exit code 1"),
-        ),
+        (IN_TRAIN, by_codes(node_0=1, node_1=1), {"node-1": SIGNALLED}, "unknown", "node-0 ended with exit code 1"),
         ([*WELL[:3], events(PHASE)], SchedulerEnd(status=None, verdict=UNSEEN), {}, "rank_lost", UNSEEN.evidence[0]),
     ],
     ids=[

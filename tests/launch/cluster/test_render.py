@@ -24,15 +24,6 @@ def test_a_shell_word_is_one_word_and_the_same(value: str) -> None:
     assert shlex.split(shell_word(value)) == [value]
 
 
-@settings(max_examples=40)
-@given(text.filter(str.isprintable))
-@example("a # b")
-@example("\\")
-@example('it\'s "x"')
-def test_a_word_for_sbatch_is_one_word_and_the_same(value: str) -> None:
-    assert shlex.split(directive_word(f"--comment={value}")) == [f"--comment={value}"]
-
-
 def test_what_a_word_cannot_carry_and_what_a_template_does_not_get_is_refused() -> None:
     for value in ("a\nb", "a\0b", "\x1b[0m", "\u2028"):
         with pytest.raises(UsageError, match="cannot carry"):

@@ -37,7 +37,7 @@ def submission(repeat: int = 1, submitted: float | None = None) -> Submission:
     )
 
 
-def test_what_is_written_is_read_again_and_may_be_replaced(tmp_path: Path) -> None:
+def test_what_is_written_is_read_again_oldest_first_and_may_be_replaced(tmp_path: Path) -> None:
     assert list(submissions(tmp_path / "nowhere")) == []
     path = write_submission(tmp_path / "runs", submission())
     assert read_submission(path) == submission()
@@ -45,12 +45,8 @@ def test_what_is_written_is_read_again_and_may_be_replaced(tmp_path: Path) -> No
     write_submission(tmp_path / "runs", later)
     assert list(submissions(tmp_path / "runs")) == [later]
     assert later.scheduler == {"job": "13"}
-
-
-def test_the_oldest_comes_first(tmp_path: Path) -> None:
-    for repeat, moment in ((1, 30.0), (2, 10.0), (3, 20.0)):
-        write_submission(tmp_path, submission(repeat, moment))
-    assert [each.submitted for each in submissions(tmp_path)] == [10.0, 20.0, 30.0]
+    write_submission(tmp_path / "runs", earlier := submission(repeat=2, submitted=4.0))
+    assert list(submissions(tmp_path / "runs")) == [earlier, later]
 
 
 def test_taking_one_back_leaves_nothing_but_what_is_others(tmp_path: Path) -> None:

@@ -6,26 +6,11 @@ import shlex
 
 import pytest
 
-from suite.launch.cluster.torchrun import (
-    RankNumbers,
-    Rendezvous,
-    failed_ranks,
-    rank_variables,
-    signal_of_torchrun,
-    torchrun_argv,
-)
+from suite.launch.cluster.torchrun import Rendezvous, failed_ranks, signal_of_torchrun, torchrun_argv
 from suite.launch.job import Job
 
 JOB = Job(name="run", argv=("/py", "-m", "suite.worker", "m.json", "--bundle", "."), nodes=4, ranks_per_node=8)
 MEETING = Rendezvous(address="10.0.0.1", port="29500", node_rank="2")
-
-
-def test_torchrun_starts_the_jobs_own_command_under_its_own_interpreter() -> None:
-    assert torchrun_argv(JOB, MEETING) == (
-        *("/py", "-m", "torch.distributed.run", "--nnodes=4", "--nproc_per_node=8", "--node_rank=2"),
-        *("--rdzv_backend=static", "--master_addr=10.0.0.1", "--master_port=29500", "--max_restarts=0"),
-        *("-m", "suite.worker", "m.json", "--bundle", "."),
-    )
 
 
 @pytest.mark.slow
@@ -37,12 +22,6 @@ def test_torchrun_reads_its_options_so() -> None:
     assert (options.module, options.training_script) == (True, "suite.worker")
     assert options.log_dir == "/here"
     assert options.training_script_args == ["m.json", "--bundle", "."]
-
-
-def test_a_rank_of_its_own_gets_what_torchrun_would_set() -> None:
-    variables = rank_variables(JOB, RankNumbers(rank="17", local_rank="1", node_rank="2"), MEETING)
-    numbers = {"RANK": "17", "WORLD_SIZE": "32", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "8", "GROUP_RANK": "2"}
-    assert variables == {**numbers, "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
 
 
 TABLE = """

@@ -41,7 +41,8 @@ def test_events_are_in_order_and_once_however_they_came(order: list[int], twice:
 
 def test_what_is_no_event_is_log_also_where_one_comes_behind_an_unfinished_line() -> None:
     texts = [b"hello\n", b"::suite:: {half\n", b"::suite:: [1]\n", b"\xff\xfe\n", b"::suite::\n"]
-    transcript = read(*texts, line(0, 0), b"loading 50 %" + line(1, 0))
+    transcript = read(*texts, line(0, 0), b"loading 50 %" + line(1, 0), b'::suite:: {"kind":"batch","time":1}\n')
+    assert transcript.own == [{"kind": "batch", "time": 1}], "what the batch script tells is kept apart"
     assert transcript.logs == {"node-0": [*texts, b"loading 50 %\n"]}
     assert (seqs(transcript.events[0]), seqs(transcript.events[1])) == ([0], [0])
 
@@ -58,12 +59,6 @@ def test_an_event_of_no_rank_of_the_run_is_left_out_and_said(rank: object) -> No
     transcript = read(b"::suite:: " + body + b"\n")
     assert transcript.events == {}
     assert len(transcript.notes) == 1
-
-
-def test_what_the_batch_script_tells_is_kept_apart() -> None:
-    transcript = read(b'::suite:: {"kind":"batch","job":"7","time":1}\n')
-    assert transcript.own == [{"kind": "batch", "job": "7", "time": 1}]
-    assert transcript.events == {}
 
 
 @settings(max_examples=40)

@@ -14,16 +14,14 @@ from pathlib import Path
 import pytest
 
 from suite.launch.docker.connection import connect
-from suite.launch.docker.gpus import access_of, usable_gpus
+from suite.launch.docker.gpus import access_of
 from suite.launch.docker.session import remove_orphans
-from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import ContainerPatience
 from suite.launch.outcome import LauncherAway
 from suite.launch.ports import free_port
-from suite.spec.base import UsageError
 from tests.container_runtime import Runtime, require_runtime, started_runtime
 from tests.containers import IMAGE, MEMLOCK, QUICK, launcher, left, once_started, run_container
-from tests.waiting import SECONDS, wait_until
+from tests.waiting import SECONDS
 
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(180)]
 
@@ -113,28 +111,6 @@ def test_a_runtime_that_stays_away_ends_the_plan_and_the_next_session_clears_up(
         assert remove_orphans(launched.runtime.api, is_local=True) == 1
 
 
-def test_a_runtime_that_ends_its_containers_is_a_lost_run(ours: Runtime, tmp_path: Path) -> None:
-    config = ours.folder / "daemon.json"
-    before = json.loads(config.read_text())
-    config.write_text(json.dumps({**before, "live-restore": False}))
-
-    def restart() -> None:
-        ours.process.send_signal(signal.SIGHUP)  # read daemon.json again
-        wait_until(lambda: ours.docker("info", "--format", "{{.LiveRestoreEnabled}}").stdout.strip() == "false")
-        ours.stop()
-        ours.start()
-
-    try:
-        restarting = once_started(tmp_path, restart)
-        ran = run_container(launcher(connect(), PATIENT), tmp_path, TICKS)
-        restarting.join()
-    finally:
-        config.write_text(json.dumps(before))
-    failure = ran.outcome.failure
-    assert failure.kind == "rank_lost", failure
-    assert "not by this driver" in failure.evidence[0] or "killed from outside" in failure.evidence[0]
-
-
 def test_a_runtime_that_is_away_when_a_run_begins_is_waited_for(ours: Runtime, tmp_path: Path) -> None:
     launched = launcher(connect(), PATIENT)
     ours.stop()
@@ -143,15 +119,6 @@ def test_a_runtime_that_is_away_when_a_run_begins_is_waited_for(ours: Runtime, t
     ran = run_container(launched, tmp_path, 'event("start")')
     starting.join()
     assert ran.outcome.status == "ok", ran.outcome
-
-
-def test_a_runtime_without_nvidias_hook_names_what_to_install(ours: Runtime, tmp_path: Path) -> None:
-    launched = launcher(connect(), ulimits=MEMLOCK, gpu_access="nvidia")
-    failure = run_container(launched, tmp_path, "", devices=("0",)).outcome.failure
-    assert failure.kind == "gpu_unavailable" and "could not select device driver" in failure.evidence[0]
-    assert "container toolkit" in failure.evidence[1]
-    with pytest.raises(UsageError, match="does not give 1 GPU to a container: could not select device driver"):
-        usable_gpus(launched.runtime, DockerSettings(gpus=1, gpu_access="nvidia"), launched.images["megatron"].id)
 
 
 @pytest.mark.parametrize(
@@ -175,13 +142,11 @@ def test_a_runtime_behind_tcp_gets_the_manifest_and_gives_the_results(
     assert connected.facts.remote
     ran = run_container(launcher(connected), tmp_path, TICKS.replace("0.1", "0"), ranks=2)
     assert ran.outcome.status == "ok", ran.outcome
-    assert sum(event["kind"] == "iteration" for event in ran.events) == 50
     assert len((tmp_path / "events" / "rank-1.jsonl").read_text().splitlines()) == 52
     assert ran.log(1).startswith(b"said 0\nsaid 1\n")
-    lost = replace(launcher(connected), patience=QUICK)
     monkeypatch.setattr("suite.launch.docker.copying.take_bundle", _no_space)
     (tmp_path / "full").mkdir()
-    outcome = run_container(lost, tmp_path / "full", 'event("start")').outcome
+    outcome = run_container(launcher(connected), tmp_path / "full", 'event("start")').outcome
     assert outcome.status == "failed" and "could not be copied back" in outcome.failure.evidence[0]
 
 

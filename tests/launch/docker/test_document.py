@@ -104,19 +104,15 @@ def host_of(rules: RuntimeRules, own: DockerSettings | None = None, **changes: o
     return container_document(job(**changes), own or DockerSettings(), rules)["HostConfig"]
 
 
-def test_what_the_user_sets_takes_the_place_of_the_usual() -> None:
+def test_what_the_user_sets_and_the_runtime_demands_takes_the_place_of_the_usual() -> None:
     ulimits = {"memlock": 1 << 23, "nofile": 4096}
     own = DockerSettings(shm_bytes=1 << 30, ipc="host", ulimits=ulimits, cpuset="0-3", network="host")
-    host = host_of(RuntimeRules("0:0", remapped=True), own)
+    host = host_of(RuntimeRules("0:0", remapped=True, selinux=True), own)
     assert (host["ShmSize"], host["IpcMode"], host["CpusetCpus"]) == (1 << 30, "host", "0-3")
     assert host["NetworkMode"] == "host"
     assert {entry["Name"]: entry["Soft"] for entry in host["Ulimits"]} == {**ulimits, "stack": 64 << 20}
     assert host["UsernsMode"] == "host", "results belong to the caller, not to a mapped user"
-
-
-def test_a_runtime_that_labels_containers_lets_them_reach_the_bundle_and_the_gpus() -> None:
-    labelled = host_of(RuntimeRules("1000:100", selinux=True))
-    assert labelled["SecurityOpt"] == ["no-new-privileges", "label=disable"]
+    assert host["SecurityOpt"] == ["no-new-privileges", "label=disable"], "else labels hide the bundle and the GPUs"
 
 
 def test_the_bundle_is_shared_or_takes_a_volume_of_its_own() -> None:

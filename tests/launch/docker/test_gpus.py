@@ -37,17 +37,14 @@ def test_gpus_are_those_that_were_named_or_the_first_so_many(runtime: Any, setti
     assert usable(runtime, **settings) == wanted
 
 
-def test_a_slice_of_a_gpu_is_no_whole_one(runtime: Any) -> None:
-    found = [(gpu.uuid, gpu.memory_bytes) for gpu in usable(runtime, gpu_ids=SLICES)]
-    assert found == [(name, None) for name in SLICES]
-
-
 def test_a_runtime_elsewhere_lists_whole_gpus_and_leaves_slices_as_they_were_named(
     runtime: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    found = [(gpu.uuid, gpu.memory_bytes) for gpu in usable(runtime, gpu_ids=SLICES)]
+    assert found == [(name, None) for name in SLICES], "a slice is no whole one"
     runtime.facts.remote = True
     listed = "GPU 0: A100 (UUID: GPU-0a)\n  MIG 3g.40gb     Device  0: (UUID: MIG-1b)\n"
-    monkeypatch.setattr(gpus, "ask", lambda *arguments, **host: listed)
+    answer(monkeypatch, nvidia_smi=listed)
     assert [gpu.uuid for gpu in usable(runtime, gpu_ids=SLICES[:1])] == ["MIG-1b"]
     assert [gpu.uuid for gpu in usable(runtime)] == ["GPU-0a"]
 
@@ -58,31 +55,28 @@ def test_gpus_that_are_not_there_are_named(runtime: Any, settings: dict) -> None
         usable(runtime, **settings)
 
 
-class Answers:
-    """Stands for ``ask``: what each program prints in a container, or why the runtime does not start it."""
+def answer(monkeypatch: pytest.MonkeyPatch, **answers: str | Exception) -> None:
+    """What each program prints in a container, or why the runtime does not start it."""
 
-    def __init__(self, **answers: str | Exception) -> None:
-        self.answers = answers
-
-    def __call__(self, runtime: Any, image: str, command: tuple[str, ...], **host: Any) -> str:
-        answer = self.answers[command[0].rpartition("/")[2].replace("-", "_")]
+    def ask(runtime: Any, image: str, command: tuple[str, ...], **host: Any) -> str:
+        answer = answers[command[0].rpartition("/")[2].replace("-", "_")]
         if isinstance(answer, Exception):
             raise answer
         return answer
 
+    monkeypatch.setattr(gpus, "ask", ask)
 
-NOT_FOUND = APIError(
-    "400", explanation='failed to create task: exec: "nvidia-smi": executable file not found in $PATH: unknown'
-)
+
+NOT_FOUND = APIError("400", explanation='exec: "nvidia-smi": executable file not found in $PATH: unknown')
 
 
 def test_where_a_container_gets_the_devices_alone_they_are_counted_by_their_files(
     runtime: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime.facts.remote = True
-    monkeypatch.setattr(gpus, "ask", Answers(nvidia_smi=NOT_FOUND, sh="nvidia0\nnvidia1\nnvidiactl\nnvidia-uvm\ntty\n"))
+    answer(monkeypatch, nvidia_smi=NOT_FOUND, sh="nvidia0\nnvidia1\nnvidiactl\nnvidia-uvm\ntty\n")
     assert [(gpu.uuid, gpu.memory_bytes) for gpu in usable(runtime)] == [("0", None), ("1", None)]
-    monkeypatch.setattr(gpus, "ask", Answers(nvidia_smi=NOT_FOUND, sh="nvidia0\n"))
+    answer(monkeypatch, nvidia_smi=NOT_FOUND, sh="nvidia0\n")
     assert [gpu.uuid for gpu in usable(runtime, gpu_ids=("1",))] == ["1"]
 
 
@@ -91,7 +85,7 @@ def test_a_container_without_gpus_is_no_image_without_the_suite(
     runtime: Any, monkeypatch: pytest.MonkeyPatch, listed: str | APIError
 ) -> None:
     runtime.facts.remote = True
-    monkeypatch.setattr(gpus, "ask", Answers(nvidia_smi=NOT_FOUND, sh=listed))
+    answer(monkeypatch, nvidia_smi=NOT_FOUND, sh=listed)
     with pytest.raises(UsageError, match="nvidia-smi") as told:
         usable(runtime, gpus=1)
     assert "lacks the suite" not in str(told.value)
@@ -106,6 +100,6 @@ def test_what_a_runtime_does_not_give_is_named(
 ) -> None:
     runtime.facts.remote = True
     refused = APIError("500", explanation='could not select device driver "" with capabilities: [[gpu]]')
-    monkeypatch.setattr(gpus, "ask", Answers(nvidia_smi=refused))
+    answer(monkeypatch, nvidia_smi=refused)
     with pytest.raises(UsageError, match=words):
         usable(runtime, **settings)

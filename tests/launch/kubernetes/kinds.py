@@ -6,10 +6,8 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from fractions import Fraction
 from typing import Any
 
-from suite.launch.kubernetes.names import quantity_number
 from suite.launch.kubernetes.read_back import pod_templates
 from tests.launch.kubernetes import kuberay
 
@@ -196,24 +194,16 @@ def _pod_problems(template: dict[str, Any], names: set[str]) -> Iterator[str]:
     spec = template["spec"]
     if spec["restartPolicy"] != "Never":
         yield f"restartPolicy {spec['restartPolicy']}: a measured run is not repeated"
-    volumes = {volume["name"]: volume for volume in spec["volumes"]}
     for volume in spec["volumes"]:
         if "configMap" in volume and volume["configMap"]["name"] not in names:
             yield f"volume of an unknown config map {volume}"
     for container in spec["containers"]:
-        yield from _container_problems(container, volumes)
+        yield from _container_problems(container)
 
 
-def _container_problems(container: dict[str, Any], volumes: dict[str, Any]) -> Iterator[str]:
-    yield from (f"unknown volume of {mount}" for mount in container["volumeMounts"] if mount["name"] not in volumes)
+def _container_problems(container: dict[str, Any]) -> Iterator[str]:
     security = container["securityContext"]
     if security["privileged"] or security["allowPrivilegeEscalation"] or not security["readOnlyRootFilesystem"]:
         yield f"security {security}"
     if security["capabilities"]["drop"] != ["ALL"]:
         yield f"capabilities {security['capabilities']}"
-    asked = container.get("resources", {"requests": {}, "limits": {}})
-    for name, value in asked["limits"].items():
-        number = quantity_number(str(value))
-        is_device = "/" in name  # whole ones, and as many asked for as allowed
-        if is_device and (number != Fraction(int(number)) or asked["requests"].get(name) != value):
-            yield f"{name}: limit {value}, request {asked['requests'].get(name)}"

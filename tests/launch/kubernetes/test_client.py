@@ -6,13 +6,13 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.kubernetes.client import Cluster, Refused, connect, kind_of
 from suite.spec.base import UsageError
 
@@ -23,7 +23,7 @@ class Answers:
     """A server on loopback that gives one answer and remembers what it was asked."""
 
     def __init__(self) -> None:
-        self.status, self.body = 200, b"{}"
+        self.status, self.body, self.is_cut = 200, b"{}", False
         self.asked: list[tuple[str, str, bytes]] = []
 
     def say(self, status: int, message: str) -> None:
@@ -40,6 +40,9 @@ def answers() -> Iterator[tuple[Answers, str]]:
             length = int(self.headers.get("Content-Length") or 0)
             scripted.asked.append((self.command, self.path, self.rfile.read(length)))
             self.send_response(scripted.status)
+            if scripted.is_cut:
+                self.send_header("Transfer-Encoding", "chunked")  # whose last chunk does not come
+                scripted.body = b"%x\r\n%s\r\n" % (len(scripted.body), scripted.body)
             self.end_headers()
             self.wfile.write(scripted.body)
 
@@ -48,17 +51,10 @@ def answers() -> Iterator[tuple[Answers, str]]:
         def log_message(self, *arguments: Any) -> None:
             return
 
-    with serving(Handler) as url:
-        yield scripted, url
-
-
-@contextmanager
-def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """The address of a server on loopback."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        yield scripted, f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
         thread.join()
 
@@ -66,8 +62,6 @@ def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
 def kubeconfig(path: Path, url: str, namespace: str | None = None) -> Path:
     context = {"cluster": "c", "user": "u", **({"namespace": namespace} if namespace else {})}
     body = {
-        "apiVersion": "v1",
-        "kind": "Config",
         "clusters": [{"name": "c", "cluster": {"server": url}}],
         "users": [{"name": "u", "user": {"token": "secret"}}],
         "contexts": [{"name": "lab", "context": context}],
@@ -125,6 +119,17 @@ def test_what_is_not_there_is_none_and_deleting_it_is_fine(cluster: Cluster, ans
     assert cluster.log("a", "suite", 5) == b""
 
 
+def test_a_log_that_breaks_off_gives_what_came_and_says_so(cluster: Cluster, answers: tuple[Answers, str]) -> None:
+    answers[0].body, answers[0].is_cut = b"2026-11-22T00:00:01.5Z line 1\n", True
+    log, came = cluster.log_from("a", "suite", "2026-11-22T00:00:00Z"), b""
+    with pytest.raises(Unanswered):
+        for piece in log:
+            came += piece
+    assert came == b"2026-11-22T00:00:01.5Z line 1\n"
+    query = "container=suite&timestamps=true&sinceTime=2026-11-22T00%3A00%3A00Z"
+    assert answers[0].asked[-1][1] == f"/api/v1/namespaces/benchmarks/pods/a/log?{query}"
+
+
 def test_a_dry_run_says_so_to_the_server(cluster: Cluster, answers: tuple[Answers, str]) -> None:
     cluster.create(CONFIG_MAP, dry_run=True)
     method, path, body = answers[0].asked[-1]
@@ -132,19 +137,15 @@ def test_a_dry_run_says_so_to_the_server(cluster: Cluster, answers: tuple[Answer
     assert json.loads(body) == CONFIG_MAP
 
 
-def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "config", "http://127.0.0.1:9")))
-    with pytest.raises(UsageError, match=r"the cluster at http://127.0.0.1:9 does not answer: .*refused"):
-        connect().find("Job")
-
-
-def test_the_context_says_which_namespace(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_context_says_which_namespace_and_server(cluster: Cluster, tmp_path: Path) -> None:
     assert cluster.namespace == "benchmarks"
     assert connect(namespace="other").namespace == "other"
     with pytest.raises(UsageError, match="there is no kubeconfig context 'prod'"):
         connect("prod")
     kubeconfig(tmp_path / "config", "http://127.0.0.1:9")
     assert connect().namespace == "default"
+    with pytest.raises(UsageError, match=r"the cluster at http://127.0.0.1:9 does not answer: .*refused"):
+        connect().find("Job")
 
 
 def test_a_kubeconfig_that_is_missing_or_broken_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

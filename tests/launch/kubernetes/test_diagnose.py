@@ -52,13 +52,7 @@ def not_started(message: str) -> list[dict[str, Any]]:
 
 
 CASES: dict[str, tuple[list[dict[str, Any]], RunEnd | None, str, str]] = {
-    "OOM kill": ([pod(**ended(137, "OOMKilled"))], FAILED, "oom_host", "OOMKilled"),
-    "OOM kill of one of two": (
-        [pod(0, **ended(1)), pod(1, **ended(137, "OOMKilled"))],
-        FAILED,
-        "oom_host",
-        "OOMKilled",
-    ),
+    "OOM kill of the second": ([pod(**ended(1)), pod(1, **ended(137, "OOMKilled"))], FAILED, "oom_host", "OOMKilled"),
     "disk": (evicted("The node was low on resource: ephemeral-storage."), FAILED, "disk_full", "ephemeral-storage"),
     "shared memory": (evicted('Usage of EmptyDir volume "shm" exceeds the limit "16Gi".'), FAILED, "disk_full", "shm"),
     "node without memory": (evicted("The node was low on resource: memory."), FAILED, "oom_host", "memory"),
@@ -104,21 +98,16 @@ def test_a_warning_speaks_for_pods_that_were_deleted(warning: str, kind: str) ->
 
 
 def test_warnings_of_a_run_that_began_are_history() -> None:
-    found = scheduler_end(read_pods([pod(**ended(1))]), FAILED, 1, warnings=[f"FailedScheduling: {GPUS}"])
-    assert found.verdict is None
+    found = scheduler_end(read_pods([pod(**ended(137))]), FAILED, 1, warnings=[f"FailedScheduling: {GPUS}"])
+    assert (found.verdict, found.exit_codes) == (None, {"node-0": -9})
 
 
-def test_a_run_that_ended_well_needs_no_verdict() -> None:
-    pods = read_pods([pod(number, "Succeeded", **ended(0, "Completed")) for number in (1, 0)])
-    found = scheduler_end(pods, RunEnd(True, "Job: Complete"), 2)
-    assert (found.status, found.verdict, found.exit_codes) == ("ok", None, {"node-0": 0, "node-1": 0})
-    assert found.ended is not None and found.started is not None
-    assert found.ended - found.started == 60
-
-
-def test_without_its_object_the_pods_tell_how_a_run_ended() -> None:
-    good = [pod(number, "Succeeded", **ended(0)) for number in (0, 1)]
-    assert scheduler_end(read_pods(good), None, 2).status == "ok"
+def test_a_run_that_ended_well_needs_no_verdict_and_without_its_object_its_pods_tell() -> None:
+    good = [pod(number, "Succeeded", **ended(0, "Completed")) for number in (1, 0)]
+    for end in (RunEnd(True, "Job: Complete"), None):
+        found = scheduler_end(read_pods(good), end, 2)
+        assert (found.status, found.verdict, found.exit_codes) == ("ok", None, {"node-0": 0, "node-1": 0})
+        assert (found.ended or 0) - (found.started or 0) == 60
     assert scheduler_end(read_pods(good[:1]), None, 2).status == "failed"
     assert scheduler_end([], None, 2).status is None
 
@@ -140,10 +129,6 @@ def test_of_containers_that_nobody_saw_end_the_output_tells(reason: str, code: i
     assert (failed.status, failed.proven, failed.exit_codes) == ("failed", False, {"node-0": 1})
 
 
-def test_a_container_that_a_signal_ended_has_a_negative_code() -> None:
-    assert scheduler_end(read_pods([pod(**ended(137))]), FAILED, 1).exit_codes == {"node-0": -9}
-
-
 @pytest.mark.parametrize(
     ("kind", "said", "succeeded"),
     [
@@ -151,14 +136,12 @@ def test_a_container_that_a_signal_ended_has_a_negative_code() -> None:
         ("Job", ("Failed", "True"), False),
         ("Job", ("SuccessCriteriaMet", "True"), None),
         ("JobSet", ("Completed", "True"), True),
-        ("TrainJob", ("Complete", "True"), True),
         ("PyTorchJob", ("Succeeded", "True"), True),
         ("PyTorchJob", ("Running", "True"), None),
         ("MPIJob", ("Failed", "False"), None),
         ("Job", "Completed", True),
         ("Job", "Aborted", False),
         ("Job", "Running", None),
-        ("Job", None, None),
     ],
 )
 def test_every_variant_says_in_its_own_way_that_a_run_is_over(kind: str, said: Any, succeeded: bool | None) -> None:
@@ -166,7 +149,7 @@ def test_every_variant_says_in_its_own_way_that_a_run_is_over(kind: str, said: A
     run: dict[str, Any] = {"kind": kind}
     if isinstance(said, tuple):
         run["status"] = {"conditions": [dict(zip(("type", "status"), said, strict=True))]}
-    elif said is not None:
+    else:
         run["status"] = {"state": {"phase": said, "message": "as told"}}
     end = run_end(run)
     assert (None if end is None else end.succeeded) is succeeded
@@ -183,9 +166,8 @@ def test_every_variant_says_in_its_own_way_that_a_run_is_over(kind: str, said: A
 )
 def test_the_number_of_a_pods_node_is_where_its_operator_writes_it(owner: str, labels: dict, number: int) -> None:
     metadata = {"name": "p", "labels": labels, "ownerReferences": [{"kind": owner}]}
-    assert (
-        read_pods([{"metadata": metadata, "spec": {"containers": [{"name": "c"}]}, "status": {}}])[0].number == number
-    )
+    (found,) = read_pods([{"metadata": metadata, "spec": {"containers": [{"name": "c"}]}, "status": {}}])
+    assert found.number == number
 
 
 def deleted(body: dict[str, Any], asked: str) -> dict[str, Any]:

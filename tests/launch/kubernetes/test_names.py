@@ -26,22 +26,14 @@ def test_any_run_id_becomes_a_dns_label_with_room_for_what_variants_append(run_i
 def test_a_readable_run_id_stays_readable_and_long_ones_that_differ_at_their_end_differ() -> None:
     assert object_name("megatron-1.3B-n32-1f3a9c2e-r1") == "suite-megatron-1-3b-n32-1f3a9c2e-r1"
     assert object_name("x" * 80 + "-r1") != object_name("x" * 80 + "-r2")
-
-
-@settings(max_examples=40)
-@given(st.lists(st.from_regex(r"[a-z]{1,9}-[0-9.]{1,60}B-n\d-[0-9a-f]{8}-r\d", fullmatch=True), unique=True))
-def test_different_runs_have_different_names(run_ids: list[str]) -> None:
-    assert len({object_name(run_id) for run_id in run_ids}) == len({run_id.replace(".", "-") for run_id in run_ids})
+    assert object_name("1..3B") != object_name("1.3B"), "what is written alike is told apart"
 
 
 @settings(max_examples=40)
 @given(st.text(alphabet=st.sampled_from("$()A {}"), max_size=30))
 def test_a_literal_comes_through_the_kubelets_expansion_as_it_was(text: str) -> None:
     assert expanded(literal(text), {"A": "replaced", "": "replaced"}) == text
-
-
-def test_the_kubelet_replaces_what_is_no_literal() -> None:
-    assert expanded("--rank=$(JOB_COMPLETION_INDEX) $(NONE)", {"JOB_COMPLETION_INDEX": "3"}) == "--rank=3 $(NONE)"
+    assert expanded("--rank=$(A) $(NONE)", {"A": "3"}) == "--rank=3 $(NONE)"
 
 
 @pytest.mark.parametrize(

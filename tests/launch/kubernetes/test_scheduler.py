@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -73,9 +72,10 @@ class TestHandingOver:
             hand_objects_over(run.cluster, parse(render_run(run.submission, settings_of("job"))))  # type: ignore[arg-type]
         assert run.cluster.objects == before
 
-    @pytest.mark.parametrize("refused", ["ConfigMap", "Service", "Job", "Pod"])
+    @pytest.mark.parametrize(
+        ("refused", "rehearsal"), [("Service", True), ("Pod", True), ("ConfigMap", False), ("Job", False)]
+    )
     @pytest.mark.parametrize("error", [Refused("no", 403, "no"), KeyboardInterrupt()], ids=["refusal", "Ctrl-C"])
-    @pytest.mark.parametrize("rehearsal", [True, False])
     def test_a_refusal_at_any_step_leaves_nothing(
         self, cluster: MemoryCluster, tmp_path: Path, refused: str, error: BaseException, rehearsal: bool
     ) -> None:
@@ -84,8 +84,6 @@ class TestHandingOver:
                 raise error
 
         cluster.on_create = refuse
-        if refused == "Pod" and not rehearsal:
-            return  # pods are the controller's to make
         with pytest.raises(type(error)):
             submit(cluster, submission_of(kubernetes_manifest()), tmp_path)
         assert cluster.kinds() == []
@@ -125,28 +123,23 @@ class TestHandingOver:
 
 
 class TestLooking:
-    def test_pods_are_counted_and_the_first_reason_to_wait_is_told(self, run: Handed) -> None:
+    def test_pods_are_counted_and_the_first_reason_to_wait_or_the_phase_is_told(self, run: Handed) -> None:
         run.add_pod(0, "Running")
         waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes\nfit"}
         name = run.add_pod(1, "Pending", conditions=[waits])
         state = run.look()
         assert (state.phase, state.word) == ("running", "Running")
         assert state.detail == f"1 of 2 pods run; {name} waits: Unschedulable: 0/3 nodes fit"
-
-    def test_the_phase_is_told_while_it_runs(self, run: Handed) -> None:
         run.add_pods("Running", but=5)
-        assert re.match(r"2 of 2 pods run; iteration \d, ", run.look().detail)
+        assert run.look().detail.startswith("2 of 2 pods run; iteration ")
 
-    def test_warnings_of_this_run_tell_why_there_are_no_pods(self, run: Handed) -> None:
+    def test_warnings_of_this_run_or_its_queue_tell_why_there_are_no_pods(self, run: Handed) -> None:
         run.add_event(run.name, "FailedCreate", "exceeded quota")
         assert run.look().detail == "0 of 2 pods run; FailedCreate: exceeded quota"
         run.add_event(f"{run.name}0", "FailedCreate", "exceeded quota")
         assert run.look().detail == "0 of 2 pods run", "the name of another goes on"
-
-    def test_a_queue_that_holds_the_run_back_is_told(self, run: Handed) -> None:
         run.job["spec"]["suspend"] = True
-        state = run.look()
-        assert (state.phase, state.detail) == ("pending", "0 of 2 pods run; suspended: it waits in its queue")
+        assert run.look().detail == "0 of 2 pods run; suspended: it waits in its queue"
 
     def test_a_run_is_over_when_its_job_says_so_or_all_its_pods(self, run: Handed) -> None:
         run.add_pods("Succeeded")
@@ -219,16 +212,10 @@ class TestComingHome:
             with pytest.raises(UsageError, match="in its submission is no object of a run"):
                 ask(changed)
 
-    @pytest.mark.parametrize("settings", [{"rdma_count": "\ud800"}, {"variant": "none"}, {"namespace": 1}])
-    def test_settings_that_are_none_are_one_line(self, run: Handed, settings: dict[str, Any]) -> None:
+    def test_settings_that_are_none_are_one_line(self, run: Handed) -> None:
         with pytest.raises(UsageError, match="its submission's settings are none of Kubernetes") as refusal:
-            run.cancel(settings={**run.submission.scheduler["settings"], **settings})
+            run.cancel(settings={**run.submission.scheduler["settings"], "rdma_count": "\ud800"})
         assert str(refusal.value).isprintable()
-
-    def test_what_is_over_or_gone_is_not_cancelled(self, run: Handed) -> None:
-        run.finish()
-        run.cancel()
-        assert run.cluster.kinds() == ["ConfigMap", "Job", "Service"]
 
     @pytest.mark.parametrize("end", ["cancelled", "failed"])
     def test_a_run_submitted_again_forgets_what_is_left_of_an_earlier_attempt(self, run: Handed, end: str) -> None:
@@ -238,15 +225,12 @@ class TestComingHome:
         else:
             run.add_pod(0, "Failed")
             run.finish("Failed")
+            run.cancel()
+            assert run.cluster.kinds() == ["ConfigMap", "Job", "Pod", "Service"], "what is over is not cancelled"
         run.collect()
         submit(run.cluster, run.submission, run.root)
         assert run.cluster.kinds() == ["ConfigMap", "Job", "Service"]
         assert run.look().phase == "pending"
-
-    def test_a_damaged_memory_of_a_cancelled_run_is_named(self, run: Handed) -> None:
-        spool_path(run.root, run.submission.run_id).write_text("{")
-        with pytest.raises(UsageError, match="cannot be used"):
-            run.look()
 
     def test_runs_that_were_only_rendered_can_be_collected_too(self, cluster: MemoryCluster, tmp_path: Path) -> None:
         launcher = launcher_of()

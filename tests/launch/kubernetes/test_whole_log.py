@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
-from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from hypothesis import given
@@ -14,9 +10,8 @@ from hypothesis import strategies as st
 
 from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.kubernetes import whole_log as module
-from suite.launch.kubernetes.client import Refused, connect
+from suite.launch.kubernetes.client import Refused
 from suite.launch.kubernetes.whole_log import whole_log
-from tests.launch.kubernetes.test_client import kubeconfig, serving
 
 
 class Node:
@@ -63,9 +58,7 @@ def read(node: Node) -> bytes:
     return whole_log(node, "pod", "suite")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("breaks", "zone", "answers"), [([], "Z", 1), ([500, 300, 0], "Z", 4), ([500, 300], "+05:30", 3)]
-)
+@pytest.mark.parametrize(("breaks", "zone", "answers"), [([], "Z", 1), ([500, 300, 0], "+05:30", 4)])
 def test_an_answer_that_breaks_off_is_gone_on_with_from_its_last_second(
     breaks: list[int | None], zone: str, answers: int
 ) -> None:
@@ -120,46 +113,3 @@ def test_a_node_that_tells_no_moments_is_read_in_one_go_or_not_at_all(moment: st
     assert read(Node(lines)).count(b"line") == len(LINES)
     with pytest.raises(Unanswered):
         read(Node(lines, [500]))
-
-
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
-    """An API server on loopback whose answers come in chunks, and break off as the node says."""
-    node = Node(of_seconds(LINES))
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            query = parse_qs(urlsplit(self.path).query)
-            assert query["timestamps"] == ["true"] and "limitBytes" not in query
-            since = query.get("sinceTime", [None])[0]
-            node.asked.append(since)
-            text, is_whole = node.answer(since)
-            self.send_response(200)
-            self.send_header("Transfer-Encoding", "chunked")
-            self.end_headers()
-            if text:
-                self.wfile.write(b"%x\r\n%s\r\n" % (len(text), text))
-            if is_whole:
-                self.wfile.write(b"0\r\n\r\n")
-            self.close_connection = True
-
-        def log_message(self, *arguments: Any) -> None:
-            return
-
-    with serving(Handler) as url:
-        monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "config", url)))
-        yield node
-
-
-def test_a_connection_that_is_cut_in_mid_answer_costs_no_line(server: Node) -> None:
-    server.breaks = [700, 300]
-    assert whole_log(connect(), "pod", "suite") == WHOLE
-    assert len(server.asked) == 3
-
-
-def test_a_cluster_that_does_not_answer_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "none", "http://127.0.0.1:9")))
-    with pytest.raises(Unanswered, match="does not answer"):
-        whole_log(connect(), "pod", "suite")

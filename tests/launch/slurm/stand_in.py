@@ -57,15 +57,22 @@ else:
 """
 
 
+def with_programs(folder: Path, texts: dict[str, str]) -> Path:
+    """The folder with a program of each name; a text that does not say otherwise is bash's."""
+    for name, text in texts.items():
+        (folder / name).write_text(text if text.startswith("#!") else f"#!/bin/bash\n{text}\n")
+        (folder / name).chmod(0o755)
+    return folder
+
+
 class StandIn:
     """A folder with the commands. ``jobs``: by id, name, folder and output pattern of each, and the array's numbers."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "jobs").mkdir(parents=True)
-        for name in ("sbatch", "squeue", "scancel", "sacct"):
-            (folder / name).write_text(SCRIPT.format(python=sys.executable, here=str(folder)))
-            (folder / name).chmod(0o755)
+        text = SCRIPT.format(python=sys.executable, here=str(folder))
+        with_programs(folder, dict.fromkeys(("sbatch", "squeue", "scancel", "sacct"), text))
 
     @property
     def jobs(self) -> dict[str, list[str]]:

@@ -9,21 +9,18 @@ import pytest
 from suite.launch.slurm import client
 from suite.launch.slurm.scheduler import submit
 from suite.spec.base import UsageError
+from tests.launch.slurm.stand_in import with_programs
 
 
 @pytest.fixture
 def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that holds all commands there are; none at first."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    for name in ("sbatch", "squeue", "sacct", "scancel"):
-        say(tmp_path, name, "exit 127")
-        (tmp_path / name).unlink()
     return tmp_path
 
 
 def say(folder: Path, name: str, script: str) -> None:
-    (folder / name).write_text(f"#!/bin/bash\n{script}\n")
-    (folder / name).chmod(0o755)
+    with_programs(folder, {name: script})
 
 
 SUBMITTED = '[ "$1" = --test-only ] || echo'

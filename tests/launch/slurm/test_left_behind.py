@@ -13,15 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from suite.launch.job import Job
-from suite.launch.slurm.script import SlurmRun, batch_script
 from suite.launch.slurm.settings import SlurmSettings
-from tests.launch.slurm.jobs import ROOT, manifest
+from tests.launch.slurm.stand_in import with_programs
+from tests.launch.slurm.test_script import STAND_INS, script_of
 from tests.waiting import wait_until
 
-#: runs what comes behind its own options, as a task of a step would be
-SRUN = '#!/bin/bash\nwhile [ "$1" != bash ]; do shift; done\n"$@"\n'
-SCONTROL = '#!/bin/bash\n[ "$2" = node ] && echo "NodeName=n1 NodeAddr=10.1.2.3" || echo n1\n'
 #: two tasks that are told to end once both work; as soon as one has ended the other is killed, and no step starts then
 CANCELLED = f"""#!{sys.executable}
 import os, signal, subprocess, sys, time
@@ -56,10 +52,7 @@ KILLED = "import os, signal; os.kill(os.getppid(), signal.SIGKILL)"
 def tools(tmp_path: Path) -> Path:
     folder = tmp_path / "tools"
     folder.mkdir()
-    for name, text in (("srun", SRUN), ("scontrol", SCONTROL)):
-        (folder / name).write_text(text)
-        (folder / name).chmod(0o755)
-    return folder
+    return with_programs(folder, STAND_INS)
 
 
 @pytest.fixture
@@ -74,17 +67,9 @@ def run_job(
     tools: Path, scratch: Path, code: str = "", more: Mapping[str, str] | None = None, **settings: object
 ) -> int:
     """The exit code of a batch script whose one rank is a few lines of Python."""
-    asked = Job(name="run", argv=(sys.executable, "-c", code), ranks_per_node=1)
-    queue = SlurmSettings(starter="srun", **settings)
-    script = batch_script([SlurmRun(manifest(nodes=1, gpus=1), asked)], queue, ROOT)
-    job = {"SLURM_JOB_ID": "71", "SLURM_JOB_NODELIST": "n1", "SLURM_NODEID": "0", "SLURM_PROCID": "0"}
-    environment = {
-        **job,
-        **(more or {}),
-        "SLURM_LOCALID": "0",
-        "PATH": f"{tools}:{os.environ['PATH']}",
-        "TMPDIR": str(scratch),
-    }
+    script = script_of(code, how=SlurmSettings(starter="srun", **settings))
+    job = {"SLURM_JOB_ID": "71", "SLURM_JOB_NODELIST": "n1", "SLURM_NODEID": "0", "SLURM_LOCALID": "0"}
+    environment = {**job, **(more or {}), "PATH": f"{tools}:{os.environ['PATH']}", "TMPDIR": str(scratch)}
     return subprocess.run(["bash", "-c", script], env=environment, capture_output=True, timeout=110).returncode
 
 

@@ -32,12 +32,8 @@ def queue(monkeypatch: pytest.MonkeyPatch, state: str | None, reason: str = "Non
 @pytest.mark.parametrize(
     ("state", "phase", "status", "kind", "is_proven"),
     [
-        ("PENDING", "pending", None, None, False),
-        ("REQUEUED", "pending", None, None, False),
-        ("CONFIGURING", "running", None, None, False),
-        ("RUNNING", "running", None, None, False),
-        ("COMPLETING", "running", None, None, False),
-        ("SUSPENDED", "running", None, None, False),
+        *((state, "pending", None, None, False) for state in ("PENDING", "REQUEUED")),
+        *((state, "running", None, None, False) for state in ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED")),
         ("COMPLETED", "over", "ok", None, False),
         ("FAILED", "over", "failed", None, False),
         ("TIMEOUT", "over", "failed", "timeout", False),
@@ -52,17 +48,14 @@ def queue(monkeypatch: pytest.MonkeyPatch, state: str | None, reason: str = "Non
 def test_what_slurms_word_for_a_jobs_state_means(
     monkeypatch: pytest.MonkeyPatch, handed: Submission, state: Any, phase: str, status: Any, kind: Any, is_proven: bool
 ) -> None:
-    queue(monkeypatch, state)
-    assert SlurmScheduler().look(handed).phase == phase
+    queue(monkeypatch, state, "Resources")
+    found = SlurmScheduler().look(handed)
+    assert found.phase == phase
+    assert state is None or found.detail == "job 7 on n[1-2] (Resources)"
     if phase in ("over", "gone"):
         Path(f"{handed.scheduler['output']}-7.out").write_text("0: hello\n")
         end = SlurmScheduler().gather(handed).end
         assert (end.status, end.verdict and end.verdict.kind, end.proven) == (status, kind, is_proven)
-
-
-def test_why_a_job_waits_is_told(monkeypatch: pytest.MonkeyPatch, handed: Submission) -> None:
-    queue(monkeypatch, "PENDING", "Resources")
-    assert SlurmScheduler().look(handed).detail == "job 7 on n[1-2] (Resources)"
 
 
 def test_a_job_that_never_ran_has_no_output_and_that_is_no_error(
@@ -84,30 +77,22 @@ def test_the_newest_output_of_a_job_whose_id_nobody_knows_counts(
     assert list(gathered.streams[0].lines) == [b"run-12.out\n"]
 
 
-def test_a_job_that_is_over_or_unknown_is_not_cancelled(monkeypatch: pytest.MonkeyPatch, handed: Submission) -> None:
-    monkeypatch.setattr(client, "cancel", lambda job: pytest.fail("it is over"))
+def test_a_job_of_another_name_is_left_alone(monkeypatch: pytest.MonkeyPatch, handed: Submission) -> None:
+    """Also one that is over, or that nobody knows."""
+    cancelled: list[str] = []
+    monkeypatch.setattr(client, "cancel", cancelled.append)
+    monkeypatch.setattr(client, "is_called", lambda *job: job == ("7", handed.fact("name", str)))
+    queue(monkeypatch, "RUNNING")
+    SlurmScheduler().cancel(handed)
+    assert cancelled == ["7"]
+    with pytest.raises(UsageError, match="job 7 is not yours or is not called"):
+        SlurmScheduler().cancel(handed.with_scheduler(name="other"))
     queue(monkeypatch, "COMPLETED")
     SlurmScheduler().cancel(handed)
     queue(monkeypatch, None)
     with pytest.raises(UsageError, match="knows no job 7"):
         SlurmScheduler().cancel(handed)
-
-
-@pytest.mark.parametrize("is_called", [True, False])
-def test_a_job_of_another_name_is_left_alone(
-    monkeypatch: pytest.MonkeyPatch, handed: Submission, is_called: bool
-) -> None:
-    asked, cancelled = [], []
-    queue(monkeypatch, "RUNNING")
-    monkeypatch.setattr(client, "is_called", lambda *job: asked.append(job) or is_called)
-    monkeypatch.setattr(client, "cancel", cancelled.append)
-    if is_called:
-        SlurmScheduler().cancel(handed)
-    else:
-        with pytest.raises(UsageError, match="job 7 is not yours or is not called"):
-            SlurmScheduler().cancel(handed)
-    assert asked == [("7", handed.fact("name", str))]
-    assert cancelled == (["7"] if is_called else [])
+    assert cancelled == ["7"]
 
 
 @pytest.mark.parametrize("job", ["--help", "7; rm", "../../7", "7\x1b[0m", ""])

@@ -21,6 +21,7 @@ from suite.launch.slurm.settings import SlurmSettings
 from suite.spec.base import UsageError
 from tests.launch.differences import differences
 from tests.launch.slurm.jobs import ROOT, job, manifest, run
+from tests.launch.slurm.stand_in import with_programs
 from tests.slurm import Slurm
 
 IMAGE = "registry.example.com#suite/engines:0.1.0"
@@ -32,46 +33,8 @@ VARIANTS = {
 }
 BY_SRUN = SlurmSettings(starter="srun")
 #: what breaks templates, shells, sbatch's own reading of its lines, and file names
-HOSTILE = (
-    *(
-        "",
-        " ",
-        "'",
-        '"',
-        "`id`",
-        "$(id)",
-        "${HOME}",
-        "$HOME",
-        "\\",
-        "\\n",
-        "a\\",
-        "#",
-        "a # b",
-        ";",
-        "&&",
-        "|",
-        ">x",
-        "*",
-    ),
-    *(
-        "~",
-        "{{ x }}",
-        "{% x %}",
-        "{#",
-        "-x",
-        "--wrap=id",
-        "-",
-        "ü ñ 漢字 🚀",
-        "%j %A",
-        "!",
-        "a'b\"c",
-        "=",
-        "x=y",
-        ")",
-        "(",
-    ),
-    *("esac", ";;"),
-)
+WORDS = r"""' " `id` $(id) ${HOME} $HOME \ \n a\ # ; && | >x * ~ {# -x --wrap=id - ! a'b"c = x=y ) ( esac ;;"""
+HOSTILE = ("", " ", "a # b", "{{ x }}", "{% x %}", "ü ñ 漢字 🚀", "%j %A", *WORDS.split())
 hostile_text = st.one_of(
     st.sampled_from(HOSTILE),
     st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=30),
@@ -179,13 +142,6 @@ STAND_INS = {
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of stand-ins for the commands of a cluster."""
     return with_programs(tmp_path_factory.mktemp("tools"), STAND_INS)
-
-
-def with_programs(folder: Path, texts: dict[str, str]) -> Path:
-    for name, text in texts.items():
-        (folder / name).write_text(f"#!/bin/bash\n{text}\n")
-        (folder / name).chmod(0o755)
-    return folder
 
 
 def run_script(script: str, tools: Path, **variables: str) -> list[str]:

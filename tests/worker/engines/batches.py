@@ -1,4 +1,4 @@
-"""A batch to train an engine on, without a loop: PPO's loss, each token with the same weight."""
+"""Samples, and batches to train an engine on, without a loop: PPO's loss, each token with the same weight."""
 
 from __future__ import annotations
 
@@ -19,3 +19,15 @@ def loss_of(manifest: dict[str, Any]) -> Any:
     from suite.worker.algorithms import build_algorithm
 
     return build_algorithm(manifest["workload"]).loss
+
+
+def uneven_samples(vocab: int, prompts: list[int], responses: list[int], seed: int) -> Any:
+    """Samples of random tokens with prompts and responses of these lengths, padded behind."""
+    import torch
+
+    from suite.worker.samples import Samples
+
+    ends = torch.tensor([prompt + response for prompt, response in zip(prompts, responses, strict=True)])
+    columns = int(ends.max())
+    tokens = torch.randint(vocab, (len(prompts), columns), generator=torch.Generator().manual_seed(seed))
+    return Samples(tokens * (torch.arange(columns) < ends.unsqueeze(1)), prompts, responses)

@@ -1,21 +1,20 @@
 """From equal weights both engines take the same optimizer steps, in every family, on the same uneven samples.
 
 In bf16 each is as far from fp32 as bf16's rounding says, and not further from the other. Run as a script this file is
-the program of one rank: ``python -m tests.worker.engines.test_agreement FOLDER FAMILY...``.
+the program of one rank: ``python -m tests.worker.engines.test_agreement FAMILY...``.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.worker.engines.cases import asked_for, cases_of
 from tests.worker.engines.megatron.families import load_checkpoint, size_of, weights_of
-from tests.worker.tiny import be_rank, run_program, tiny_body
+from tests.worker.tiny import be_rank, tiny_body, told_by_ranks
 
 STEPS, SECONDS = 3, 500.0
 PROMPTS, RESPONSES = [3, 7, 5, 7, 4, 6, 7, 2], [4, 9, 1, 6, 12, 3, 5, 8]
@@ -64,7 +63,7 @@ def rank_program(world: Any) -> None:
     from suite.worker.engines.megatron.engine import MegatronEngine
     from suite.worker.engines.megatron.stack import parallel_state
 
-    folder, *families = sys.argv[1:]
+    families = sys.argv[1:]
     deepspeed.draw_weights = rounded(deepspeed.draw_weights)
     seen: dict[str, dict[str, Any]] = {family: {} for family in families}
     starts: dict[str, Any] = {}
@@ -85,9 +84,7 @@ def rank_program(world: Any) -> None:
             seen[family][f"{precision} {layout}"] = observe(engine, manifest)
             if not layout.startswith("deepspeed"):
                 parallel_state.destroy_model_parallel()
-    for family, runs_of_family in seen.items():
-        told = compared(runs_of_family)
-        Path(folder, f"{family} on {world.world_size}.{world.rank}.json").write_text(json.dumps(told))
+    print(json.dumps({f"{family} on {world.world_size}": compared(runs) for family, runs in seen.items()}))
 
 
 def rounded(draw: Any) -> Any:
@@ -206,11 +203,12 @@ every_case = pytest.mark.parametrize("case", cases_of(CASES, IN_EVERY_ROUND))
 def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """By case, what rank 0 saw in each layout and precision."""
     folder, cases = tmp_path_factory.mktemp("agreement"), asked_for(request, CASES)
+    found = {}
     for ranks in LAYOUTS:
         families = [case.split()[0] for case in cases if case.endswith(f" {ranks}")]
         if families:
-            run_program(["tests.worker.engines.test_agreement", str(folder), *families], ranks, folder, SECONDS)
-    return {case: json.loads((folder / f"{case}.0.json").read_text()) for case in cases}
+            found.update(told_by_ranks(["tests.worker.engines.test_agreement", *families], ranks, folder, SECONDS)[0])
+    return found
 
 
 def of_precision(seen: dict[str, Any], case: str, precision: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import pytest
 
 from suite.spec.manifest import Manifest
 from suite.theory.flops import iteration_flops
-from tests.worker.tiny import be_rank, run_program, tiny_manifest
+from tests.worker.tiny import be_rank, tiny_manifest, told_by_ranks
 
 LLAMA = {"architecture": "llama", "kv_heads": 2, "ffn": 80, "tied_embeddings": False}
 UNEVEN = {"lengths": "lognormal:mean=5,sigma=0.6,cap=8", "prompt_lengths": "lognormal:mean=5,sigma=0.6,cap=8"}
@@ -107,8 +107,8 @@ def counted(
 ) -> tuple[str, dict[str, dict[str, int]]]:
     """A backend and what its engine computed."""
     folder = tmp_path_factory.mktemp("flops")
-    (output,) = run_program(["tests.worker.engines.test_flops", request.param], 1, folder)
-    return request.param, json.loads(output.splitlines()[-1])
+    (found,) = told_by_ranks(["tests.worker.engines.test_flops", request.param], 1, folder)
+    return request.param, found
 
 
 def expected(backend: str, manifest: Manifest) -> dict[str, int]:

@@ -5,7 +5,7 @@ between phases, and the peak of an optimizer step by the allocations in it. On a
 together, so what is offloaded is compared with the sum of the two predictions. ``HybridDeviceOptimizer``, which
 offloads Megatron's states, moves nothing where parameters are on the CPU already: its layout is counted by its class.
 
-Run as a script this file is one rank: ``python -m tests.worker.engines.test_predicted_bytes MANIFESTS OUTPUT``.
+Run as a script this file is one rank: ``python -m tests.worker.engines.test_predicted_bytes MANIFESTS``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from suite.spec.catalogue import devices
 from suite.spec.manifest import Manifest
 from tests.worker.engines.batches import even_batch, loss_of
 from tests.worker.engines.cases import asked_for, cases_of
-from tests.worker.tiny import be_rank, run_program, tiny_manifest
+from tests.worker.tiny import be_rank, tiny_manifest, told_by_ranks
 
 #: Its matrices have more than 1e5 elements each: smaller parameters stay whole under ZeRO-3.
 SHAPE = {"layers": 2, "hidden": 320, "ffn": 1280, "heads": 4, "kv_heads": 4, "vocab": 2000, "positions": 64}
@@ -73,12 +73,11 @@ def manifest_of(case: str) -> Manifest:
 
 def rank_program(world: Any) -> None:
     """Each case's ``held`` and ``step`` bytes of this rank, as JSON."""
-    manifests, output = map(Path, sys.argv[1:])
     found = {}
-    for case, (backend, manifest) in json.loads(manifests.read_text()).items():
+    for case, (backend, manifest) in json.loads(Path(sys.argv[1]).read_text()).items():
         found[case] = count_bytes(backend, manifest, world)
         gc.collect()
-    (output / f"{world.rank}.json").write_text(json.dumps(found))
+    print(json.dumps(found))
 
 
 def count_bytes(backend: str, manifest: dict[str, Any], world: Any) -> dict[str, int]:
@@ -184,9 +183,7 @@ def counted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     cases = asked_for(request, CASES)
     bodies = {case: (CASES[case][0], manifest_of(case).model_dump(mode="json", by_alias=True)) for case in cases}
     (folder / "manifests.json").write_text(json.dumps(bodies))
-    program = ["tests.worker.engines.test_predicted_bytes", str(folder / "manifests.json"), str(folder)]
-    run_program(program, 2, folder)
-    each = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
+    each = told_by_ranks(["tests.worker.engines.test_predicted_bytes", str(folder / "manifests.json")], 2, folder)
     return {case: {name: max(one[case][name] for one in each) for name in ("held", "step")} for case in cases}
 
 

@@ -22,6 +22,7 @@ from suite.worker.split.link import Link
 from suite.worker.split.sides import find_side
 from tests.worker.clock import Clock
 from tests.worker.tiny import tiny_body
+from tests.worker.written import events_in
 
 SPLIT = {"placement": "split", "generation_ranks": 1}
 NAMES = ("training", "generation")
@@ -87,11 +88,7 @@ def test_the_last_ranks_generate_and_count_from_zero_on_their_side() -> None:
 
 
 @pytest.mark.parametrize(
-    ("identity", "reason"),
-    [
-        (RankIdentity(0, 1, 0, 1), "both sides need one"),
-        (RankIdentity(0, 4, 0, 2), "one node"),
-    ],
+    ("identity", "reason"), [(RankIdentity(0, 1, 0, 1), "both sides need one"), (RankIdentity(0, 4, 0, 2), "one node")]
 )
 def test_ranks_that_cannot_be_two_sides_are_refused(identity: RankIdentity, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
@@ -137,8 +134,7 @@ def test_a_side_that_works_is_waited_for_longer_than_a_run_may_be_silent(
     training.hear("done", progress)
     log.close()
     assert clock.now > began + 10 * SILENCE
-    beats = Path(log.path).read_text().splitlines()
-    assert len(beats) >= 10 and all("heartbeat" in beat for beat in beats), "the driver hears that work goes on"
+    assert len(events_in(tmp_path, "heartbeat")) >= 10, "the driver hears that work goes on"
 
 
 def test_a_side_that_shows_no_sign_of_work_is_given_up_by_name(clock: Clock, store: ScriptedStore) -> None:

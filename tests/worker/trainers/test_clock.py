@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,9 @@ from suite.worker.events import EventLog
 from suite.worker.memory import MemoryProbe
 from suite.worker.progress import Progress
 from suite.worker.trainers import clock as clock_module
-from suite.worker.trainers.clock import NullClock, PhaseClock
+from suite.worker.trainers.clock import PhaseClock
 from suite.worker.world import World
+from tests.worker.written import events_in
 
 COUNTS = dict.fromkeys(
     ("samples", "prompt_tokens", "response_tokens", "padded_tokens", "trained_tokens", "optimizer_steps"), 1
@@ -52,8 +52,7 @@ class Stand:
         self.barriers += 1
 
     def events(self, kind: str) -> list[dict[str, Any]]:
-        lines = (self.folder / "events" / "rank-0.jsonl").read_text().splitlines()
-        return [event for event in map(json.loads, lines) if event["kind"] == kind]
+        return events_in(self.folder, kind)
 
 
 @pytest.fixture
@@ -125,18 +124,8 @@ def test_parts_are_summed_by_name_an_inner_one_counts_for_itself_and_none_for_th
     first, second = stand.events("iteration")
     assert first["details"] == {"train/forward": 2.0, "train/optimizer": 2.0, "train/backward": 4.0}
     assert "details" not in second
-
-
-def test_its_events_are_what_the_reader_takes(stand: Stand) -> None:
-    stand.clock.begin(0)
-    for phase in ("generate", "score", "reference", "reward", "train"):
-        with stand.clock.phase(phase), stand.clock.detail(phase + "/part"):
-            pass
-    stand.clock.stop()
-    stand.clock.finish(COUNTS, STATS)
     events = [event for kind in ("phase", "memory", "iteration") for event in stand.events(kind)]
-    assert len(events) == 11
-    assert [wrong_field(event, FIELDS["rank"][event["kind"]], "here") for event in events] == [None] * 11
+    assert [wrong_field(event, FIELDS["rank"][event["kind"]], "here") for event in events] == [None] * 6
 
 
 @pytest.mark.parametrize(
@@ -154,14 +143,3 @@ def test_phases_out_of_order_are_the_programmers_mistake(stand: Stand, misuse: A
     stand.clock.begin(0)
     with pytest.raises(AssertionError):
         misuse(stand.clock)
-
-
-def test_the_null_clock_takes_the_same_calls_and_does_nothing() -> None:
-    clock = NullClock()
-    clock.begin(0)
-    with clock.phase("generate", more=True), clock.detail("generate/part"):
-        pass
-    clock.open("train", alone=True)
-    clock.close()
-    clock.stop()
-    clock.finish(COUNTS, STATS)

@@ -12,25 +12,18 @@ from transformers import PreTrainedTokenizerFast
 from suite.spec.shape import Shape
 from suite.theory.parameters import parameter_count
 from suite.worker.trainers import drawn_model
+from tests.worker.trainers.runs import tiny_shape
 
-SHAPE: dict[str, Any] = {
-    "name": "tiny",
-    "architecture": "qwen2",
-    "layers": 2,
-    "hidden": 16,
-    "ffn": 32,
-    "heads": 4,
-    "kv_heads": 2,
-    "vocab": 1003,
-    "positions": 32,
-    "tied_embeddings": True,
-}
-GPT2 = {**SHAPE, "architecture": "gpt2", "kv_heads": 4}
-QWEN3 = {**SHAPE, "architecture": "qwen3", "head_width": 8}
+
+def shape(architecture: str = "qwen2", **changes: Any) -> dict[str, Any]:
+    """Of a vocabulary with three special tokens behind a thousand others."""
+    return tiny_shape(architecture, vocab=1003, **changes).model_dump(mode="json")
 
 
 @pytest.mark.parametrize(
-    "size", [GPT2, {**SHAPE, "architecture": "llama"}, SHAPE, QWEN3], ids=lambda s: s["architecture"]
+    "size",
+    [shape("gpt2"), shape("llama"), shape("qwen2"), shape("qwen3", head_width=8)],
+    ids=lambda s: s["architecture"],
 )
 def test_a_model_has_the_shapes_parameters_and_equal_seeds_give_equal_models(size: dict[str, Any]) -> None:
     first, second, other = (drawn_model.draw_model(size, seed, torch.device("cpu")) for seed in (1, 1, 2))
@@ -55,7 +48,7 @@ def test_a_word_is_the_number_of_its_id(tmp_path: Path) -> None:
 
 
 def test_special_tokens_may_lie_behind_the_vocabulary() -> None:
-    model = drawn_model.draw_model(SHAPE, 1, torch.device("cpu"), has_special=False)
+    model = drawn_model.draw_model(shape(), 1, torch.device("cpu"), has_special=False)
     assert (model.config.eos_token_id, model.generation_config.eos_token_id) == (None, None)
-    assert drawn_model.count_parameters(model) == drawn_model.count_on_paper(SHAPE)
+    assert drawn_model.count_parameters(model) == drawn_model.count_on_paper(shape())
     assert drawn_model.build_tokenizer(1003 + 3)(["1002"])["input_ids"] == [[1002]]

@@ -14,6 +14,7 @@ import pytest
 from suite.worker.trainers import guardian
 from suite.worker.trainers.processes import Processes, below
 from tests.waiting import wait_until
+from tests.worker.tiny import is_alive
 
 #: a daemon in a session of its own, without a parent, that holds shared memory
 DAEMON = """
@@ -44,13 +45,6 @@ PIPES: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
 def shared() -> Path:
     """A name in shared memory."""
     return Path(f"/dev/shm/suite-test-{os.getpid()}")
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def start(folder: Path, shared: Path, told: Path) -> tuple[subprocess.Popen[str], int]:

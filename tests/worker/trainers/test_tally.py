@@ -57,12 +57,3 @@ def test_a_step_too_many_and_a_rank_that_speaks_for_no_replica_are_told(leader: 
 def test_lengths_that_were_not_forced_are_refused_at_once(prompt: int, response: int) -> None:
     with pytest.raises(ConfigError, match=r"8 \+ 8 tokens were forced"):
         tally().add_samples(tokens(4, prompt), tokens(4, response), PAD)
-
-
-def test_a_cleared_tally_begins_again() -> None:
-    counted = tally()
-    for _ in range(2):
-        counted.clear()
-        counted.add_samples(tokens(4, 8), tokens(4, 8), PAD)
-        counted.trained_tokens, counted.optimizer_steps = 64, 1
-        assert counted.counts(60, 100)["trained_tokens"] == 64

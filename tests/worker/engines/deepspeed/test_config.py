@@ -7,16 +7,13 @@ from typing import Any
 import pytest
 
 from suite.worker.engines.deepspeed.config import training_config
+from tests.worker.tiny import tiny_body
 
 
-def read_part(device: str, data: int, stage: int) -> dict[str, Any]:
-    """The part of a manifest that the configuration reads."""
-    return {
-        "layout": {"data": data, "zero_stage": stage, "offload_optimizer": False, "offload_parameters": False},
-        "work": {"replica_batch": 8, "micro_batch": 2},
-        "workload": {"optimizer": {"gradient_clip": 1.0}},
-        "measure": {"device": device, "precision": "bf16"},
-    }
+def config_of(device: str, data: int, stage: int, parameters: int = 1000) -> dict[str, Any]:
+    measure, workload = {"device": device, "precision": "bf16"}, {"rollouts": 8}
+    manifest = tiny_body(data, layout={"zero_stage": stage}, measure=measure, workload=workload)
+    return training_config(manifest, parameters)
 
 
 @pytest.mark.parametrize(
@@ -26,12 +23,12 @@ def read_part(device: str, data: int, stage: int) -> dict[str, Any]:
 def test_gradients_are_reduced_during_backward_where_megatron_does_it_too(
     device: str, data: int, stage: int, overlaps: bool
 ) -> None:
-    zero = training_config(read_part(device, data, stage), 1000)["zero_optimization"]
+    zero = config_of(device, data, stage)["zero_optimization"]
     assert zero.get("overlap_comm", False) is overlaps
 
 
 def test_one_train_call_is_one_optimizer_step_and_the_bucket_is_no_larger_than_the_model() -> None:
-    config = training_config(read_part("cuda", 1, 2), 1000)
+    config = config_of("cuda", 1, 2)
     assert config["gradient_accumulation_steps"] == 4
     assert config["zero_optimization"]["reduce_bucket_size"] == 1000
-    assert training_config(read_part("cuda", 1, 2), 10**10)["zero_optimization"]["reduce_bucket_size"] == 500_000_000
+    assert config_of("cuda", 1, 2, 10**10)["zero_optimization"]["reduce_bucket_size"] == 500_000_000

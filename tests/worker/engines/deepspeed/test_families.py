@@ -23,46 +23,29 @@ from suite.worker.engines.deepspeed.policy import (
 )
 from suite.worker.engines.deepspeed.weights import count_parameters, draw_weights, plain_weights
 from suite.worker.samples import Samples
+from tests.worker.engines.batches import uneven_samples
+from tests.worker.engines.megatron.families import size_of
 
 VOCAB = 100  # padded to 128
-_SIZE: dict[str, Any] = {"layers": 3, "hidden": 32, "ffn": 48, "heads": 4, "vocab": VOCAB, "positions": 16}
-_LLAMA3 = {
-    "kind": "llama3",
-    "factor": 4.0,
-    "low_frequency_factor": 1.0,
-    "high_frequency_factor": 4.0,
-    "original_positions": 8,
-}
-SIZES: dict[str, dict[str, Any]] = {
-    "gpt2": {"architecture": "gpt2", "kv_heads": 4, "tied_embeddings": True},
-    "llama": {"architecture": "llama", "kv_heads": 2, "tied_embeddings": False, "rope_scaling": _LLAMA3},
-    "llama tied": {"architecture": "llama", "kv_heads": 4, "tied_embeddings": True, "head_width": 16},
-    "qwen2": {"architecture": "qwen2", "kv_heads": 1, "tied_embeddings": False, "rope_theta": 1e6},
-    "qwen3": {
-        "architecture": "qwen3",
-        "kv_heads": 2,
-        "tied_embeddings": True,
-        "head_width": 12,
-        "norm_epsilon": 1e-5,
-        "rope_scaling": {"kind": "linear", "factor": 2.0},
-    },
+SIZES = {
+    "gpt2": size_of("gpt2", layers=3, vocab=VOCAB),
+    "llama": size_of("llama", layers=3, vocab=VOCAB),
+    "llama tied": size_of("llama", layers=3, vocab=VOCAB, kv_heads=4, tied_embeddings=True, head_width=16),
+    "qwen2": size_of("qwen2", layers=3, vocab=VOCAB, kv_heads=1, tied_embeddings=False),
+    "qwen3": size_of("qwen3", layers=3, vocab=VOCAB),
 }
 FAMILIES = pytest.mark.parametrize("name", SIZES)
 PROMPTS, RESPONSES = [3, 6, 1], [7, 2, 5]
-
-
-def size_of(name: str) -> dict[str, Any]:
-    return {**_SIZE, **SIZES[name]}
 
 
 def whole(_parameters: Any) -> Any:
     return nullcontext()
 
 
-def drawn(name: str, packs: bool = False, loud: bool = True, **options: Any) -> Policy:
+def drawn(name: str, packs: bool = False, loud: bool = True, seed: int = 3, **options: Any) -> Policy:
     """A policy with its weights; ``loud``: larger and with biases, so that attention and positions matter."""
-    policy = policy_builder(size_of(name), packs, **options)()
-    draw_weights(policy, 3, whole)
+    policy = policy_builder(SIZES[name], packs, **options)()
+    draw_weights(policy, seed, whole)
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for parameter in policy.parameters() if loud else ():
@@ -75,21 +58,18 @@ def drawn(name: str, packs: bool = False, loud: bool = True, **options: Any) -> 
 
 def plain_model(policy: Policy, name: str) -> Any:
     """Hugging Face's own, on the unpadded vocabulary, with the policy's weights by name."""
-    config = build_config(size_of(name))
+    config = build_config(SIZES[name])
     config.vocab_size = VOCAB
     model = class_of(config.model_type)(config).eval()
     weights = {each: tensor.clone() for each, tensor in plain_weights(policy, whole)}
     missing = model.load_state_dict(weights, strict=False)
     assert missing.unexpected_keys == []
-    assert missing.missing_keys == (["lm_head.weight"] if size_of(name)["tied_embeddings"] else [])
+    assert missing.missing_keys == (["lm_head.weight"] if SIZES[name]["tied_embeddings"] else [])
     return model
 
 
-def uneven() -> Samples:
-    generator = torch.Generator().manual_seed(1)
-    tokens = torch.randint(VOCAB, (3, 10), generator=generator)
-    lengths = torch.tensor([prompt + response for prompt, response in zip(PROMPTS, RESPONSES, strict=True)])
-    return Samples(tokens * (torch.arange(10) < lengths.unsqueeze(1)), PROMPTS, RESPONSES)
+def uneven() -> Any:
+    return uneven_samples(VOCAB, PROMPTS, RESPONSES, seed=1)
 
 
 def by_hand(model: Any, samples: Samples) -> list[torch.Tensor]:
@@ -123,12 +103,11 @@ def test_log_probs_of_uneven_samples_are_those_of_the_plain_model(name: str, pac
 
 
 @FAMILIES
-@pytest.mark.parametrize("recomputes", [False, True], ids=["kept", "recomputed"])
-def test_packed_gradients_are_the_padded_ones(name: str, recomputes: bool) -> None:
+def test_packed_and_recomputed_gradients_are_the_padded_ones(name: str) -> None:
     samples, gradients = uneven(), []
     for packs in (False, True):
         policy = drawn(name, packs).train()
-        if recomputes and packs:
+        if packs:
             recompute_blocks(policy)
         logprobs, values = policy(samples=samples)
         (logprobs * torch.arange(21.0).view(3, 7)).sum().backward(retain_graph=True)
@@ -182,6 +161,8 @@ def test_weights_are_drawn_as_gpt2s_and_norms_start_at_one(name: str) -> None:
     matrix = next(iter(policy.family.matrices))
     path = f"{policy.family.trunk}.{policy.family.blocks}.1.{matrix}"
     assert torch.equal(again[path + ".base.weight"], dict(policy.named_parameters())[path + ".weight"])
+    other = dict(drawn(name, loud=False, seed=4).named_parameters())
+    assert not torch.equal(other[path + ".weight"], dict(policy.named_parameters())[path + ".weight"])
 
 
 @FAMILIES
@@ -233,7 +214,7 @@ def test_rotary_frequencies_survive_a_conversion_to_16_bit() -> None:
 )
 def test_other_families_are_refused_in_one_line(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        _check_family({**_SIZE, "kv_heads": 4, **changes})
+        _check_family({**SIZES["gpt2"], **changes})
 
 
 @pytest.mark.slow
@@ -248,6 +229,6 @@ def test_all_that_a_model_is_made_of_is_imported_before_memory_counts() -> None:
         "class_of(manifest['size']['architecture'])(build_config(manifest['size']))\n"
         "print(*sorted(set(sys.modules) - before))"
     )
-    manifest = json.dumps({"size": size_of("llama"), "work": {}, "layout": {}})
+    manifest = json.dumps({"size": SIZES["llama"], "work": {}, "layout": {}})
     done = subprocess.run([sys.executable, "-c", code, manifest], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.worker.tiny import be_rank, run_program, tiny_body
+from tests.worker.tiny import be_rank, tiny_body, told_by_ranks
 
 RANKS, ITERATIONS = 2, 2
 
@@ -66,8 +66,7 @@ def rank_program(world: Any) -> None:
 @pytest.mark.ranks
 @pytest.mark.timeout(400)
 def test_weights_gathered_once_give_the_same_tokens_and_losses_and_are_partitioned_again(tmp_path: Path) -> None:
-    for output in run_program(["tests.worker.engines.deepspeed.test_gathered_generation"], RANKS, tmp_path):
-        layers, once = json.loads(output.splitlines()[-1])
+    for layers, once in told_by_ranks(["tests.worker.engines.deepspeed.test_gathered_generation"], RANKS, tmp_path):
         assert once["tokens"] == layers["tokens"]
         assert once["stats"] == layers["stats"]
         assert once["weights"] == layers["weights"]

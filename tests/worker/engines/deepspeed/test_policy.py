@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
 
 import pytest
 import torch
-from transformers import GenerationConfig
 from transformers.pytorch_utils import Conv1D
 
 from suite.worker.engines.deepspeed.critic import Critic, critic_config
@@ -22,18 +20,9 @@ from suite.worker.engines.deepspeed.policy import (
 )
 from suite.worker.engines.deepspeed.weights import count_parameters, draw_weights
 from suite.worker.samples import Samples
+from tests.worker.engines.megatron.families import size_of
 
-SIZE: dict[str, Any] = {
-    "architecture": "gpt2",
-    "vocab": 32,
-    "positions": 8,
-    "hidden": 16,
-    "ffn": 32,
-    "heads": 2,
-    "layers": 3,
-    "tied_embeddings": True,
-}
-
+SIZE = size_of("gpt2", layers=3, hidden=16, ffn=32, heads=2, kv_heads=2, vocab=32, positions=8)
 EVEN = Samples.even(torch.arange(8).reshape(2, 4), 2)
 
 
@@ -68,9 +57,10 @@ def test_recomputed_blocks_run_twice_and_train_alike(has_a_choice: bool, monkeyp
 GPT2_VOCAB, GPT2_ROWS = 50257, 50304
 
 
-def gpt2_vocabulary(tied: bool = True, **options: Any) -> Policy:
+def gpt2_vocabulary(tied: bool = True) -> Policy:
     """A tiny policy on GPT-2's vocabulary, its weights drawn."""
-    policy = policy_builder({**SIZE, "vocab": GPT2_VOCAB, "hidden": 8, "tied_embeddings": tied}, **options)()
+    policy = policy_builder({**SIZE, "vocab": GPT2_VOCAB, "hidden": 8, "tied_embeddings": tied})()
+
     draw_weights(policy, 3, lambda _parameter: nullcontext())
     return policy
 
@@ -112,36 +102,11 @@ def test_an_optimizer_with_weight_decay_leaves_padded_rows_at_zero(tied: bool) -
         assert not torch.equal(matrix[:GPT2_VOCAB], drawn[:GPT2_VOCAB])
 
 
-def test_generation_never_samples_a_padded_token() -> None:
-    policy = gpt2_vocabulary().eval()
-    with torch.no_grad():  # the logit of every token far below the padding's, which is zero
-        policy.transformer.wte.weight[:GPT2_VOCAB] = -1000.0
-        policy.transformer.ln_f.weight.zero_()
-        policy.transformer.ln_f.bias.fill_(1.0)
-        logits = policy.lm_head(torch.ones(8))
-    assert float(logits[:GPT2_VOCAB].max()) < float(logits[GPT2_VOCAB:].min()) - 5000.0
-    prompts = torch.zeros(4, 2, dtype=torch.int64)
-    config = GenerationConfig(do_sample=True, top_k=0, min_new_tokens=5, max_new_tokens=5)
-    tokens = policy.generate(prompts, generation_config=config)
-    assert tokens.shape == (4, 7)
-    assert int(tokens.max()) < GPT2_VOCAB
-
-
-def test_padding_is_not_counted() -> None:
-    policy, plain = gpt2_vocabulary(with_value_head=False), parameters_without_padding()
-    assert count_parameters(policy) == (plain, plain)
-    untied = gpt2_vocabulary(tied=False, with_value_head=False)
-    assert count_parameters(untied)[0] == plain + GPT2_VOCAB * 8
+def test_padding_of_a_critic_is_not_counted() -> None:
     critic = Critic(critic_config({**SIZE, "vocab": GPT2_VOCAB}, {"layers": 1, "hidden": 8, "ffn": 16, "heads": 2}))
     assert critic.transformer.wte.weight.shape[0] == GPT2_ROWS
     held = sum(parameter.numel() for parameter in critic.parameters())
     assert held - count_parameters(critic)[0] == (GPT2_ROWS - GPT2_VOCAB) * 8
-
-
-def parameters_without_padding() -> int:
-    """By hand: embeddings, three blocks of width 8 with 32 inside, final LayerNorm."""
-    block = 4 * 8 + (8 + 1) * 24 + (8 + 1) * 8 + (8 + 1) * 32 + (32 + 1) * 8
-    return (GPT2_VOCAB + 8) * 8 + 3 * block + 16
 
 
 def test_an_adapter_is_three_products_side_by_side_beside_the_joint_matrix() -> None:

@@ -48,10 +48,17 @@ def counted(policy: list[bool], critic: list[bool] | None) -> list[float]:
     return [engine.train(samples, batch, lambda *_: (torch.zeros(()), parts))["skipped_steps"] for _ in policy]
 
 
-def test_a_step_is_counted_where_it_was_skipped() -> None:
-    assert counted([True, False, True], None) == [1.0, 0.0, 1.0]
-
-
-@pytest.mark.parametrize(("policy", "critic"), [(True, False), (False, True), (True, True)])
-def test_a_step_that_policy_or_critic_skipped_is_one_step(policy: bool, critic: bool) -> None:
-    assert counted([False, policy], [False, critic]) == [0.0, 1.0]
+@pytest.mark.parametrize(
+    ("policy", "critic", "skipped"),
+    [
+        ([True, False, True], None, [1.0, 0.0, 1.0]),
+        ([False, True], [False, False], [0.0, 1.0]),
+        ([False, False], [False, True], [0.0, 1.0]),
+        ([False, True], [False, True], [0.0, 1.0]),
+    ],
+    ids=["no critic", "policy alone", "critic alone", "both at once are one step"],
+)
+def test_a_step_is_counted_where_it_was_skipped(
+    policy: list[bool], critic: list[bool] | None, skipped: list[float]
+) -> None:
+    assert counted(policy, critic) == skipped

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from suite.worker.hugging_face import shape_fields
+
 LAYERS, HIDDEN, FFN, VOCAB, POSITIONS = 2, 32, 48, 200, 40
 
 _LLAMA3 = {
@@ -61,48 +63,21 @@ def hugging_face_model(size: dict[str, Any]) -> Any:
 
 
 def _configuration(size: dict[str, Any]) -> dict[str, Any]:
-    common = {"vocab_size": size["vocab"], "initializer_range": 0.2, "tie_word_embeddings": size["tied_embeddings"]}
-    if size["architecture"] == "gpt2":
-        return {
-            **common,
-            "n_positions": size["positions"],
-            "n_embd": size["hidden"],
-            "n_layer": size["layers"],
-            "n_head": size["heads"],
-            "n_inner": size["ffn"],
-        }
-    theirs = {
-        "kind": "rope_type",
-        "factor": "factor",
-        "low_frequency_factor": "low_freq_factor",
-        "high_frequency_factor": "high_freq_factor",
-        "original_positions": "original_max_position_embeddings",
-    }
-    scaling = size.get("rope_scaling") or {"kind": "default"}
-    rope = {"rope_theta": size.get("rope_theta", 10000.0)}
-    rope |= {theirs[name]: value for name, value in scaling.items() if value is not None}
-    experts = size.get("experts", {"count": 0, "per_token": 0})
+    experts = size.get("experts", {})
     own = {
-        "mixtral": {"num_local_experts": experts["count"], "num_experts_per_tok": experts["per_token"]},
+        "mixtral": {"num_local_experts": experts.get("count")},
         "qwen3_moe": {
-            "num_experts": experts["count"],
-            "num_experts_per_tok": experts["per_token"],
+            "num_experts": experts.get("count"),
             "moe_intermediate_size": size["ffn"],
             "norm_topk_prob": experts.get("normalise"),
         },
     }
     return {
-        **common,
-        "hidden_size": size["hidden"],
-        "intermediate_size": size["ffn"],
-        "num_hidden_layers": size["layers"],
-        "num_attention_heads": size["heads"],
-        "num_key_value_heads": size["kv_heads"],
-        "max_position_embeddings": size["positions"],
-        "rms_norm_eps": size.get("norm_epsilon", 1e-6),
-        "head_dim": size.get("head_width", size["hidden"] // size["heads"]),
-        "rope_parameters": rope,
-        **own.get(size["architecture"], {}),
+        "vocab_size": size["vocab"],
+        "tie_word_embeddings": size["tied_embeddings"],
+        "initializer_range": 0.2,
+        **shape_fields(size),
+        **({"num_experts_per_tok": experts["per_token"], **own[size["architecture"]]} if experts else {}),
     }
 
 

@@ -2,7 +2,7 @@
 
 Names of modules, arguments and parameters, and what marks a parameter as sharded, are those of Transformer Engine 2.11.
 Kernels are what it cannot show: it stands in for them at the modules' own calls. As a script it is the program of one
-rank of test_native.py: ``python -m tests.worker.engines.megatron.stub_transformer_engine FOLDER``.
+rank of test_native.py: ``python -m tests.worker.engines.megatron.stub_transformer_engine``.
 """
 
 from __future__ import annotations
@@ -74,35 +74,27 @@ class Linear(torch.nn.Module):
     """Column or row parallel, as ``parallel_mode`` says."""
 
     def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        sequence_parallel: bool,
-        tp_group: Any,
-        tp_size: int,
-        bias: bool,
-        return_bias: bool,
-        parallel_mode: str,
-        params_dtype: torch.dtype,
-        **_options: Any,
+        self, in_features: int, out_features: int, parallel_mode: str, params_dtype: torch.dtype, **options: Any
     ) -> None:
         super().__init__()
-        self.sequence_parallel, self.parallel_mode, self.group = sequence_parallel, parallel_mode, tp_group
-        self.return_bias = return_bias
+        self.sequence_parallel, self.parallel_mode = options["sequence_parallel"], parallel_mode
+        self.group, self.return_bias = options["tp_group"], options["return_bias"]
         if parallel_mode == "column":
-            out_features //= tp_size
+            out_features //= options["tp_size"]
         else:
-            in_features //= tp_size
+            in_features //= options["tp_size"]
         self.weight = torch.nn.Parameter(torch.full((out_features, in_features), torch.nan, dtype=params_dtype))
         # Without a bias, Transformer Engine has an empty tensor there, which is no parameter.
-        self.bias = torch.nn.Parameter(torch.full((out_features,), torch.nan, dtype=params_dtype)) if bias else None
+        self.bias = (
+            torch.nn.Parameter(torch.full((out_features,), torch.nan, dtype=params_dtype)) if options["bias"] else None
+        )
         _mark_sharded(self.weight, 0 if parallel_mode == "column" else 1)
         if self.bias is None:
             return
         if parallel_mode == "column":
             _mark_sharded(self.bias, 0)
         else:
-            self.bias.sequence_parallel = sequence_parallel
+            self.bias.sequence_parallel = self.sequence_parallel
 
     def forward(self, states: torch.Tensor, is_first_microbatch: bool | None = None) -> Any:
         from megatron.core import tensor_parallel as regions
@@ -128,19 +120,11 @@ class Linear(torch.nn.Module):
 
 
 class LayerNormLinear(Linear):
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        eps: float,
-        params_dtype: torch.dtype,
-        normalization: str,
-        **options: Any,
-    ) -> None:
-        super().__init__(in_features, out_features, params_dtype=params_dtype, **options)
+    def __init__(self, in_features: int, out_features: int, eps: float, normalization: str, **options: Any) -> None:
+        super().__init__(in_features, out_features, **options)
         self.eps, self.normalization = eps, normalization
         for name in ("layer_norm_weight", *(["layer_norm_bias"] if normalization == "LayerNorm" else [])):
-            parameter = torch.nn.Parameter(torch.full((in_features,), torch.nan, dtype=params_dtype))
+            parameter = torch.nn.Parameter(torch.full((in_features,), torch.nan, dtype=options["params_dtype"]))
             parameter.sequence_parallel = self.sequence_parallel
             setattr(self, name, parameter)
 

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.worker.engines.megatron.batch import MicroBatch
-from suite.worker.engines.megatron.family import inverse_frequencies
 from suite.worker.samples import Samples
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=5)
@@ -43,18 +42,3 @@ def test_positions_start_again_with_each_packed_sample(lengths: list[tuple[int, 
     batch = MicroBatch(samples, packed=True, multiple=1)
     expected = [position for length in samples.lengths for position in range(length)]
     assert batch.positions.tolist() == expected and batch.segments == samples.lengths
-
-
-def test_frequencies_are_llama_3_1s_as_hugging_face_computes_them() -> None:
-    from transformers import LlamaConfig
-    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
-
-    rope = {"rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-    rope |= {"rope_type": "llama3", "original_max_position_embeddings": 8192}
-    config = LlamaConfig(hidden_size=4096, num_attention_heads=32, max_position_embeddings=131072, rope_parameters=rope)
-    theirs, _ = ROPE_INIT_FUNCTIONS["llama3"](config, device="cpu")
-    scaling = {"low_frequency_factor": 1.0, "high_frequency_factor": 4.0, "original_positions": 8192}
-    size = {"hidden": 4096, "heads": 32, "rope_theta": 500000.0}
-    ours = inverse_frequencies({**size, "rope_scaling": {"kind": "llama3", "factor": 8.0, **scaling}})
-    assert torch.allclose(ours, theirs, rtol=1e-6, atol=0)
-    assert not torch.allclose(ours, inverse_frequencies(size))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 from unittest import mock
 
@@ -13,23 +12,15 @@ from hypothesis import strategies as st
 
 from suite.worker.engines.megatron import weights as megatron_weights
 from suite.worker.engines.megatron.engine import MegatronEngine
-from suite.worker.engines.megatron.family import gelu_tanh
 from suite.worker.world import World
+from tests.worker.tiny import tiny_body
 
 CPU = World(0, 1, 0, 1, torch.device("cpu"))
 CUDA = World(0, 1, 0, 1, torch.device("cuda", 0))
-MANIFEST: dict[str, Any] = {
-    "size": {"architecture": "gpt2"},
-    "workload": {"reference": "full"},
-    "layout": {
-        "tensor": 1,
-        "zero_stage": 0,
-        "offload_parameters": False,
-        "offload_optimizer": False,
-        "distributed_optimizer": True,
-    },
-    "measure": {"precision": "bf16"},
-}
+
+
+def manifest() -> dict[str, Any]:
+    return tiny_body(backend="megatron", layout={"distributed_optimizer": True}, measure={"precision": "bf16"})
 
 
 @pytest.mark.parametrize(
@@ -44,10 +35,10 @@ MANIFEST: dict[str, Any] = {
     ],
 )
 def test_what_megatron_cannot_do_is_refused(section: str, field: str, value: Any, world: World, message: str) -> None:
-    manifest = copy.deepcopy(MANIFEST)
-    manifest[section][field] = value
+    asked = manifest()
+    asked[section][field] = value
     with pytest.raises(ValueError, match=message):
-        MegatronEngine(manifest, world)
+        MegatronEngine(asked, world)
 
 
 @pytest.mark.parametrize(
@@ -58,11 +49,11 @@ def test_what_megatron_cannot_do_is_refused(section: str, field: str, value: Any
     ],
 )
 def test_optimizer_offload_names_what_it_needs(section: str, field: str, value: Any, message: str) -> None:
-    manifest = copy.deepcopy(MANIFEST)
-    manifest["layout"]["offload_optimizer"] = True
-    manifest[section][field] = value
+    asked = manifest()
+    asked["layout"]["offload_optimizer"] = True
+    asked[section][field] = value
     with pytest.raises(ValueError, match=message):
-        MegatronEngine(manifest, CUDA)
+        MegatronEngine(asked, CUDA)
 
 
 @given(st.integers(1, 40), st.integers(1, 4), st.integers(1, 16))
@@ -82,9 +73,3 @@ def test_shards_of_the_vocabulary_join_to_the_whole_and_zero_padding(vocab: int,
     joined = torch.cat(shards)
     assert torch.equal(joined[:vocab], whole)
     assert not joined[vocab:].any()
-
-
-def test_gelu_is_gpt2s_formula() -> None:
-    inputs = torch.linspace(-4, 4, 101, dtype=torch.float64)
-    inner = (2 / torch.pi) ** 0.5 * (inputs + 0.044715 * inputs**3)
-    assert torch.allclose(gelu_tanh(inputs), 0.5 * inputs * (1 + torch.tanh(inner)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -152,24 +153,22 @@ def test_periods_begin_behind_the_first_publication_and_tell_how_old_samples_wer
     manifest, clock = openrlhf_body(2, GROUPED, **split), Journal()
     monkeypatch.setattr(hooks, "ask_all", lambda *_: trained(manifest))
     path = tmp_path / "times"
-    lock = SimpleNamespace(acquire=None, release=SimpleNamespace(remote=lambda: None))
 
     class Trainer:
         """Trains on a batch, publishes, and so on; each batch was generated before the publication ahead of it."""
 
         critic_model_group = None
+        vllm_lock: Any = SimpleNamespace(acquire=None, release=SimpleNamespace(remote=lambda: None))
+        actor_model_group = SimpleNamespace(async_run_method=lambda method_name: None)
+        batches = itertools.count()
 
         def __init__(self) -> None:
-            self.vllm_lock: Any = lock
             self.rollout_queue = SimpleNamespace(get=self.batch)
-            self.actor_model_group = SimpleNamespace(async_run_method=lambda method_name: None)
-            self.batches = 0
 
         def batch(self, block: bool, timeout: float) -> Any:
             with path.open("a") as file:
                 file.write(f"{time.monotonic()!r}\n{time.monotonic()!r}\n")
-            self.batches += 1
-            return (samples_of(manifest, self.batches - 1), {}, None, 0.0)
+            return (samples_of(manifest, next(self.batches)), {}, None, 0.0)
 
         def ppo_train(self, step: int) -> dict[str, float]:
             return {"policy_loss": 0.1}

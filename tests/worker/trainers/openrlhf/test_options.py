@@ -76,14 +76,6 @@ def test_devices_are_shared_as_the_layout_says(
     assert said.get("train.async_queue_size") == ("1" if "staleness" in asked else None)
 
 
-def test_the_worker_refuses_what_a_changed_manifest_asks_for() -> None:
-    for field, value, words in (("zero_stage", 1, "stage 2 or 3"), ("generation", "hf", "vLLM alone")):
-        manifest = openrlhf_body(work={"algorithm": "grpo"})
-        manifest["layout"][field] = value
-        with pytest.raises(ValueError, match=words):
-            options.check(manifest)
-
-
 def test_prompts_are_the_manifests_and_labels_say_what_each_sample_gets() -> None:
     work = {"algorithm": "grpo", "group": 2, "rollouts": 4, "lengths": "list:LIST", "new_tokens": 3}
     work["lengths"] = {"kind": "list", "listed": (1, 3, 2, 3)}

@@ -53,15 +53,6 @@ def test_vllm_ends_no_response_before_its_length() -> None:
     assert vllm["vllm_max_model_length"] == 16
 
 
-@pytest.mark.parametrize(
-    ("layout", "key"),
-    [({"engine": "ddp"}, None), ({"engine": "fsdp2", "zero_stage": 3}, "fsdp"), ({"zero_stage": 2}, "deepspeed")],
-)
-def test_one_engine_is_asked_for(layout: dict[str, Any], key: str | None) -> None:
-    found = arguments(trl_body(layout=layout))
-    assert {name for name in ("fsdp", "deepspeed") if name in found} == ({key} if key else set())
-
-
 def test_zeros_bucket_is_no_larger_than_the_model_and_offload_is_passed_on() -> None:
     manifest = trl_body(layout={"zero_stage": 3, "offload_optimizer": True, "offload_parameters": True})
     zero = arguments(manifest)["deepspeed"]["zero_optimization"]

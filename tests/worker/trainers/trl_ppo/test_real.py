@@ -20,10 +20,7 @@ pytestmark = [pytest.mark.ranks, pytest.mark.trainers, pytest.mark.timeout(560)]
 GPT2, LLAMA = tiny_shape("gpt2"), tiny_shape("llama", tied_embeddings=False)
 #: no clipping, which DDP does not do, so that every engine takes the same steps
 UNCLIPPED: dict[str, Any] = {**WORK, "optimizer": {"gradient_clip": 1e6}}
-PARTS = {
-    *("train/forward", "train/backward", "train/optimizer"),
-    *("other/statistics", "other/collect-garbage"),
-}
+PARTS = {*("train/forward", "train/backward", "train/optimizer"), *("other/statistics", "other/collect-garbage")}
 LAYOUTS: dict[str, dict[str, Any]] = {
     "ddp": {"engine": "ddp"},
     "zero2": {"zero_stage": 2},

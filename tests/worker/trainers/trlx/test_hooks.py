@@ -40,17 +40,15 @@ class Policy(nn.Module):
 
 
 class Wrapper(nn.Module):
-    """Around the policy, as DeepSpeed's engine: what it does not have itself, it asks the policy for."""
+    """Around the policy, as DeepSpeed's engine: what it does not have itself is the policy's."""
 
     def __init__(self, policy: Policy) -> None:
         super().__init__()
         self.module = policy
 
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(super().__getattr__("module"), name)
+    @property
+    def forward_hydra(self) -> Any:
+        return self.module.forward_hydra
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         return self.module(tokens)

@@ -8,19 +8,9 @@ import pytest
 
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.trlx.accelerate import model as trlx_model
+from tests.worker.trainers.runs import tiny_shape
 
-GROUPED: dict[str, Any] = {
-    "name": "grouped",
-    "architecture": "llama",
-    "layers": 2,
-    "hidden": 16,
-    "ffn": 32,
-    "heads": 4,
-    "kv_heads": 2,
-    "vocab": 64,
-    "positions": 16,
-    "tied_embeddings": False,
-}
+GROUPED = tiny_shape("llama", name="grouped", tied_embeddings=False).model_dump(mode="json")
 
 
 class ConfigBefore431:

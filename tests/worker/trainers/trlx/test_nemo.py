@@ -213,26 +213,6 @@ def test_an_import_error_of_nemo_is_shown_as_it_is(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("workload", "layout", "words"),
-    [
-        ({}, {"pipeline": 2}, "no pipeline parallelism: asked for 2"),
-        ({"reward": {"kind": "token-below", "threshold": 3}}, {}, "token-below"),
-        ({"reference": "hydra", "trainable_layers": 1}, {}, "hydra"),
-        ({"trainable_layers": 0}, {}, "0 trainable layers of 3"),
-    ],
-)
-def test_what_would_silently_be_other_work_is_refused(
-    workload: dict[str, Any], layout: dict[str, int], words: str
-) -> None:
-    from suite.worker.trainers.trlx.nemo.config import check
-
-    manifest = as_read(nemo_manifest(**workload))
-    manifest["layout"].update(layout)
-    with pytest.raises(ConfigError, match=words):
-        check(manifest)
-
-
-@pytest.mark.parametrize(
     ("new_tokens", "words"),
     [
         (8, "leaves out each response's first token (7 of 8)"),

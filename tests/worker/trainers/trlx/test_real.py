@@ -17,9 +17,13 @@ from suite.backends.interpreters import environment_python
 from suite.spec.layout import Layout
 from suite.spec.manifest import Measure
 from suite.theory.parameters import parameter_count
+from suite.worker.trainers.trlx.source import COMMIT, SOURCE_VARIABLE
 from tests.worker.trainers.runs import WORK, Run, run_of, tiny_shape, trainer_manifest, whole_run_of
 
-pytestmark = [pytest.mark.ranks, pytest.mark.trlx, pytest.mark.timeout(1800)]
+NO_SOURCE = f"{SOURCE_VARIABLE} names no checkout of trlx at {COMMIT[:8]} (make test-trlx SOURCE=...)"
+#: where one is named, a source or an interpreter that does not do fails the tests
+needs_source = pytest.mark.skipif(not os.environ.get(SOURCE_VARIABLE), reason=NO_SOURCE)
+pytestmark = [pytest.mark.ranks, pytest.mark.trlx, needs_source, pytest.mark.timeout(1800)]
 PYTHON = os.environ.get("SUITE_TRLX_PYTHON") or environment_python("trlx") or sys.executable
 SHAPES = {
     "gpt2": tiny_shape("gpt2", layers=3),
@@ -82,20 +86,25 @@ def test_every_layout_does_the_same_training_and_tells_every_phase(family: str, 
     assert all(stats["gradient_norm"] > 0 for stats in found["zero2"])
 
 
-@pytest.mark.parametrize("stage", [2, 3])
-@pytest.mark.parametrize("family", SHAPES)
-def test_the_hydra_reference_is_trlxs_own_branch(family: str, stage: int, tmp_path: Path) -> None:
-    run = ended(tmp_path, family=family, stage=stage, **HYDRA)
-    assert run.stats[0]["kl"] == pytest.approx(0, abs=1e-6), "the branch is a copy of the policy's layers"
+@pytest.mark.parametrize(
+    ("backend", "family", "stage", "told"),
+    [
+        *(
+            ("trlx-deepspeed", family, stage, "runs the whole policy once more")
+            for family in SHAPES
+            for stage in (2, 3)
+        ),
+        ("trlx-ddp", "gpt2", 0, "full copy, not hydra"),
+    ],
+)
+def test_the_hydra_reference_is_trlxs_own_branch_and_on_ddp_a_full_copy(
+    backend: str, family: str, stage: int, told: str, tmp_path: Path
+) -> None:
+    run = ended(tmp_path, backend, family, stage, **HYDRA)
+    assert run.stats[0]["kl"] == pytest.approx(0, abs=1e-6), "both are copies of the policy"
     counts = run.record.counts
     assert counts is not None and counts.trainable_parameters < counts.total_parameters
-    assert any("runs the whole policy once more" in text for text in run.facts["work_differences"])
-
-
-def test_ddp_with_a_hydra_workload_says_that_it_took_a_full_reference(tmp_path: Path) -> None:
-    run = ended(tmp_path, "trlx-ddp", **HYDRA)
-    assert run.stats[0]["kl"] == pytest.approx(0, abs=1e-6)
-    assert any("full copy, not hydra" in text for text in run.facts["work_differences"])
+    assert any(told in text for text in run.facts["work_differences"])
 
 
 def test_one_rank_alone_runs_on_the_engine_too(tmp_path: Path) -> None:
@@ -120,12 +129,9 @@ def test_another_reward_is_read_from_the_text(tmp_path: Path) -> None:
     assert [stats["reward"] for stats in run.stats] == [1.0] * 3
 
 
-@pytest.mark.parametrize(("stage", "work"), [(1, {}), (3, HYDRA)], ids=["all train", "above a frozen trunk"])
-def test_the_engine_beside_trlx_recomputes_to_the_same_training(
-    stage: int, work: dict[str, Any], tmp_path: Path
-) -> None:
+def test_the_engine_beside_trlx_recomputes_to_the_same_training(tmp_path: Path) -> None:
     kept, again = (
-        ended(tmp_path, "deepspeed", "gpt2", stage, **work, recompute=recompute).stats for recompute in ("none", "full")
+        ended(tmp_path, "deepspeed", "gpt2", 3, **HYDRA, recompute=recompute).stats for recompute in ("none", "full")
     )
     for before, after in zip(kept, again, strict=True):
         assert after["loss"] == pytest.approx(before["loss"], rel=1e-4)

@@ -16,10 +16,12 @@ from suite.worker.rank import ConfigError
 from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
 from suite.worker.trainers.drawn_model import as_text, build_model
+from suite.worker.trainers.verl import workspace
 from suite.worker.trainers.verl.hooks import ordinary_prompts, same_rows
-from suite.worker.trainers.verl.settings import check, prompt_rows, settings
+from suite.worker.trainers.verl.settings import prompt_rows, settings
 from suite.worker.trainers.verl.workspace import draw_critic, write_plugins
-from tests.worker.trainers.runs import as_read
+from tests.waiting import wait_until
+from tests.worker.trainers.runs import ALONE, as_read
 from tests.worker.trainers.verl.manifests import GRPO, verl_manifest
 
 FOLDERS = {name: f"/{name}" for name in ("model", "tokenizer", "critic", "plugins", "prompts")}
@@ -116,23 +118,6 @@ def test_a_critic_is_the_workloads_own_or_has_the_policys_shape() -> None:
     assert own.config.to_dict()["num_key_value_heads"] == 2  # asked for by verl, whatever the model
 
 
-@pytest.mark.parametrize(
-    ("section", "change", "words"),
-    [
-        ("work", {"lengths": {"prompt": [6], "response": [8]}}, "forces one length"),
-        ("workload", {"trainable_layers": 1}, "all parameters train"),
-        ("size", {"architecture": "opt"}, "not opt"),
-        ("layout", {"generation": "hf"}, "generates with vLLM"),
-        ("workload", {"optimizer_steps": 4}, "whole groups"),
-    ],
-)
-def test_the_worker_refuses_what_the_driver_would(section: str, change: dict[str, Any], words: str) -> None:
-    manifest = as_read(verl_manifest(**GRPO))
-    manifest[section].update(change)
-    with pytest.raises(ValueError, match=words):
-        check(manifest)
-
-
 def test_scores_of_responses_that_are_not_there_yet_are_refused() -> None:
     manifest = as_read(verl_manifest(**GRPO))
     manifest["workload"]["reward"] = {"kind": "token-below", "threshold": 3}
@@ -147,3 +132,17 @@ def test_plugins_are_found_by_their_metadata(tmp_path: Path, monkeypatch: pytest
     (point,) = [each for each in metadata.entry_points(group="vllm.general_plugins") if each.name == "suite_verl_cpu"]
     assert point.value == "suite.worker.trainers.verl.vllm_cpu:register"
     assert callable(point.load())
+
+
+def test_its_folder_goes_with_the_rank_however_that_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workspace, "_PARENT", str(tmp_path))
+    for part in ("_write_models", "_write_prompts"):
+        monkeypatch.setattr(workspace.Workspace, part, lambda *_: None)
+    manifest = as_read(verl_manifest(**GRPO))
+    manifest["measure"]["device"] = "cuda"
+    made = workspace.Workspace(manifest, ALONE)
+    assert Path(made.folders["model"]).is_dir()
+    guardian: Any = made._guardian
+    guardian.stdin.close()  # as the pipe of a killed rank is
+    wait_until(lambda: not Path(made.path).exists())
+    made.close()

@@ -9,14 +9,7 @@ class RefLMHeads(nn.Module):
     def __init__(self, language_model, hidden):
         super().__init__()
         self.language_model = language_model
-        self.other_heads = nn.ParameterList(
-            [
-                parameter([2 * hidden, hidden], 0),
-                parameter([2 * hidden], 0),
-                parameter([1, 2 * hidden], 1),
-                parameter([1]),
-            ]
-        )
+        self.other_heads = nn.ParameterList([parameter([2 * hidden * (hidden + 2)], 0), parameter([1])])
         for each in self.language_model.parameters():
             if each.requires_grad:
                 each._ref_data = each.data.clone().cpu()

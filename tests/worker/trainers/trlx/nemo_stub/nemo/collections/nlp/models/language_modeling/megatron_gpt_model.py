@@ -16,22 +16,14 @@ def parameter(shape, split=None):
 
 
 class Layer(nn.Module):
+    """Of as many numbers as a layer of GPT has, in two parameters: what tensor parallel ranks share, and the rest."""
+
     def __init__(self, cfg, number):
         super().__init__()
         hidden, ffn = cfg["hidden_size"], cfg["ffn_hidden_size"]
         self.layer_number = number
-        self.norms = nn.ParameterList([parameter([hidden]) for _ in range(4)])
-        self.split = nn.ParameterList(
-            [
-                parameter([3 * hidden, hidden], 0),
-                parameter([3 * hidden], 0),
-                parameter([hidden, hidden], 1),
-                parameter([ffn, hidden], 0),
-                parameter([ffn], 0),
-                parameter([hidden, ffn], 1),
-            ]
-        )
-        self.biases = nn.ParameterList([parameter([hidden]) for _ in range(2)])
+        self.matrices = parameter([4 * hidden * hidden + 2 * hidden * ffn + 3 * hidden + ffn], 0)
+        self.norms_and_biases = parameter([6 * hidden])
 
 
 class LanguageModel(nn.Module):
@@ -41,7 +33,7 @@ class LanguageModel(nn.Module):
         self.word_embeddings = parameter([padded_vocab, hidden], 0)
         self.positions = parameter([cfg["max_position_embeddings"], hidden])
         self.layers = nn.ModuleList([Layer(cfg, index + 1) for index in range(cfg["num_layers"])])
-        self.final_norm = nn.ParameterList([parameter([hidden]) for _ in range(2)])
+        self.final_norm = parameter([2 * hidden])
 
 
 class MegatronGPTModel(nn.Module):

@@ -1,0 +1,191 @@
+"""Runs that failed or were disturbed, and rows whose seed, variance or clock sets them apart."""
+
+from __future__ import annotations
+
+import pytest
+
+from suite.bundle.noise_model import Validity
+from suite.report.facts.entry import SUITE_CLOCK, Entry
+from suite.report.facts.model import build
+from suite.report.facts.suspect import usable
+from suite.report.terminal import headline_rows
+from suite.report.text.markdown import render
+from suite.report.text.output import as_json
+from suite.report.text.summary import sentences
+from suite.stats.intervals import log_rates, pooled_rate
+from suite.stats.moderated import FEWEST_ROWS, moderate
+from tests.report import entries as made
+
+
+def test_runs_of_one_row_that_ended_alike_are_told_once_and_other_evidence_is_another_row() -> None:
+    alike = [made.failed(repeat=repeat) for repeat in (1, 2, 3)]
+    failures = build([*alike, made.failed(repeat=4, evidence=("CUDA error", "and more"))]).failures
+    assert [(one.evidence, one.evidence_lines, len(one.run_ids), len(one.paths)) for one in failures] == [
+        ("CUDA error", 2, 1, 1),
+        ("RuntimeError: out of memory", 1, 3, 3),
+    ]
+
+
+def test_a_run_without_a_classified_failure_is_told_by_its_status() -> None:
+    def unclassified(status: str) -> Entry:
+        return made.recorded(made.failed(status, size=f"{len(status)}M"), failure=None)
+
+    failures = build([unclassified("interrupted"), unclassified("unknown")]).failures
+    assert sorted(one.kind for one in failures) == ["interrupted", "unknown"]
+    assert {one.evidence for one in failures} == {None}
+
+
+REASON = "others used {} of the 2 CPUs of rank 0, of which the run needs 1"
+
+
+def doubtful(entry: Entry, reason: str = REASON.format("1.52"), status: str = "suspect") -> Entry:
+    validity = Validity.model_validate({"status": status, "reasons": (reason,)})
+    return made.recorded(entry, validity=validity)
+
+
+def slow(repeat: int, **asked: object) -> Entry:
+    return doubtful(made.entry(repeat=repeat, rate=5.0, **asked))
+
+
+def test_a_suspect_run_is_in_no_rate_unless_asked_for_and_told_beside_its_row() -> None:
+    quiet = made.repeats(3)
+    alone, with_it = build(quiet), build([*quiet, slow(4)])
+    (row,) = with_it.rows
+    assert row.samples_per_second == alone.rows[0].samples_per_second
+    assert (row.runs, row.runs_ok, row.runs_suspect, row.is_ranked) == (4, 4, 1, True)
+    (line,) = with_it.caveats
+    assert line.startswith("R1, deepspeed 1M: 1 suspect of 4 runs, left out of its figures: others used 1.52 of the 2")
+    assert headline_rows(with_it)[0]["runs ok"] == "4 of 4, 1 suspect"
+    assert "4 of 4, 1 suspect" in render(with_it, {})
+    asked = build([*quiet, slow(4)], with_suspect=True)
+    assert len(asked.rows[0].measured) == 4 and asked.rows[0].holds_suspect
+    assert "in its figures, as asked for" in asked.caveats[0]
+
+
+def test_a_row_of_suspect_runs_alone_keeps_its_figures_and_is_not_ranked() -> None:
+    entries = [*made.repeats(5), *made.repeats(5, backend="megatron", rate=30.0)]
+    entries += [slow(repeat, backend="trlx-deepspeed") for repeat in range(1, 6)]
+    model = build(entries)
+    by_backend = {row.backend: row for row in model.rows}
+    assert by_backend["trlx-deepspeed"].samples_per_second is not None
+    (group,) = model.ranking.groups
+    assert {ranked.row.backend for ranked in group.places} == {"deepspeed", "megatron"}
+    assert {cells["backend"]: cells["verdict"] for cells in headline_rows(model)}["trlx-deepspeed"] == "suspect"
+    assert "1 configuration of suspect runs alone is not ranked" in sentences(model)[1]
+    asked = build(entries, with_suspect=True)
+    assert len(asked.ranking.groups[0].places) == 3
+    verdicts = {cells["backend"]: cells["verdict"] for cells in headline_rows(asked)}
+    assert "suspect runs" in verdicts["trlx-deepspeed"]
+    assert "suspect runs" in render(asked, {})
+
+
+def test_a_scaling_curve_has_no_suspect_point() -> None:
+    entries = [*made.repeats(3), *made.repeats(3, ranks=2, rate=36.0)]
+    assert build(entries).scaling.curves
+    assert not build([*entries[:3], *map(doubtful, entries[3:])]).scaling.curves
+
+
+def test_where_all_are_suspect_the_report_says_so_and_equal_reasons_are_told_once() -> None:
+    runs = [doubtful(made.entry(repeat=repeat), REASON.format(f"1.{repeat}")) for repeat in (1, 2, 3)]
+    model = build([*runs, *(slow(repeat, backend="megatron") for repeat in (1, 2, 3))])
+    assert "All runs are suspect, so nothing is ranked" in sentences(model)[1]
+    assert "All runs are suspect, so nothing is ranked" in render(model, {})
+    assert (model.rows[0].runs_suspect, as_json(model)["rows"][0]["runs_suspect"]) == (3, 3)
+    assert model.rows[0].doubts == (f"{REASON.format('1.1')} (like this in 3 runs)",)
+
+
+def test_an_invalid_run_is_in_no_figure_even_if_suspect_ones_are_asked_for() -> None:
+    broken = doubtful(made.entry(repeat=2), "rank 0 tells 9 CPU seconds of its process in 1 s", "invalid")
+    (row,) = build([made.entry(), broken], with_suspect=True).rows
+    assert (len(row.measured), row.runs_invalid) == (1, 1)
+    (row,) = build([broken], with_suspect=True).rows
+    assert (row.measured, row.without_rate) == ((), "invalid")
+
+
+def test_what_is_usable_for_a_comparison_is_what_nothing_speaks_against() -> None:
+    quiet, noisy, broken = made.entry(), slow(2), doubtful(made.entry(repeat=3), status="invalid")
+    assert usable([quiet, noisy, broken]).entries == [quiet]
+    assert usable([quiet, noisy, broken], with_suspect=True).entries == [quiet, noisy]
+    lines = usable([quiet, noisy, broken]).left_out
+    assert [line.split(": ")[1] for line in lines] == [
+        "left out, because it is suspect",
+        "left out, because it is invalid",
+    ]
+
+
+def test_the_rows_of_a_folder_share_the_variance_of_their_runs() -> None:
+    rows = build(made.matrix()).rows
+    prior = moderate([log_rates(row.measured) for row in rows])
+    assert prior is not None and {row.prior for row in rows} == {prior}
+    for row in rows:
+        assert row.samples_per_second == pooled_rate(row.measured, prior)
+        assert row.tokens_per_second.high == pytest.approx(32 * row.samples_per_second.high)
+        per_device = row.tokens_per_second_per_device
+        assert per_device.low * row.ranks == pytest.approx(row.tokens_per_second.low)
+
+
+def test_machines_share_nothing_and_few_rows_neither() -> None:
+    sizes = ("1M", "3M", "8M")
+    assert len(sizes) * 2 >= FEWEST_ROWS
+    enough = made.matrix(sizes=sizes, ranks=(1,))
+    assert {row.prior is None for row in build(enough).rows} == {False}
+    assert {row.prior for row in build(made.matrix(sizes=sizes[:2], ranks=(1,))).rows} == {None}
+    other = {**made.CPU_FACTS, "cpu": {"model": "Another CPU", "cores": 2, "threads": 2}}
+    elsewhere = made.repeats(3, size="25M", facts=other)
+    priors = {row.setting.machine: row.prior for row in build([*enough, *elsewhere]).rows}
+    assert (priors["A"] is not None and priors["B"] is None) or (priors["B"] is not None and priors["A"] is None)
+
+
+def test_a_row_with_a_slow_run_is_told_as_two_modes() -> None:
+    slow = made.entry(repeat=5, rate=14)
+    model = build([*made.repeats(4, rate=20), slow, *made.repeats(5, rate=26, backend="megatron")])
+    found = {row.backend: row.two_modes for row in model.rows}
+    assert found["megatron"] is None
+    assert (found["deepspeed"].slow, found["deepspeed"].runs) == (1, 5)
+    assert found["deepspeed"].loss == pytest.approx(0.3, abs=0.03)
+    text = render(model, {})
+    assert "two modes)" in text and "Two modes: some runs of this row" in text
+    assert "1 of 5 runs is 30." in text or "1 of 5 runs is 29." in text
+    assert "two modes" in {row["backend"]: row["verdict"] for row in headline_rows(model)}["deepspeed"]
+
+
+def test_rows_that_differ_in_their_seed_alone_do_not_compete() -> None:
+    both = [made.repeats(3, backend=backend, seed=seed) for seed in (1, 2) for backend in ("deepspeed", "megatron")]
+    model = build([one for each in both for one in each])
+    assert sorted(group.seed for group in model.ranking.groups) == [1, 2]
+    for group in model.ranking.groups:
+        assert [{place.row.backend for place in group.places}, {place.row.seed for place in group.places}] == [
+            {"deepspeed", "megatron"},
+            {group.seed},
+        ]
+    assert "Seeds: rows that differ in their seed alone" in render(model, {})
+    alone = build([*both[0], *both[2]]).ranking
+    assert alone.groups == () and len(alone.apart) == 2, "one backend is not ranked against itself"
+    (group,) = build([*both[0], *both[3]]).ranking.groups
+    assert group.seed is None, "two backends with a seed each did equal work"
+
+
+FACTS = {**made.GPU_FACTS, "clock": "the trainer's own log", "experimental": "never run"}
+SUITES = made.repeats(5, rate=20, device="cuda", kind="trainer", backend="trl-grpo")
+NEMO_RL = made.repeats(5, rate=26, device="cuda", kind="trainer", backend="nemo-rl", facts=FACTS)
+SKYRL = made.repeats(5, rate=30, device="cuda", kind="trainer", backend="skyrl", facts=FACTS)
+
+
+def test_they_are_in_no_ranking_with_rows_that_the_suite_timed_nor_with_another_trainers() -> None:
+    model = build([*SUITES, *NEMO_RL, *SKYRL])
+    assert model.ranking.groups == () and model.beside == ()
+    clocks = {"trl-grpo": SUITE_CLOCK, "nemo-rl": "nemo-rl's log", "skyrl": "skyrl's log"}
+    assert {row.backend: row.setting.clock for row in model.rows} == clocks
+    engines = made.repeats(5, rate=20, device="cuda")
+    assert build([*engines, *NEMO_RL]).beside == () and build([*engines, *SUITES]).beside != ()
+
+
+def test_rows_of_one_trainers_log_are_ranked_among_themselves_and_caveats_name_them() -> None:
+    recomputed = NEMO_RL[0].manifest.layout.model_copy(update={"recompute": "full"})
+    slower = made.repeats(5, rate=20, device="cuda", kind="trainer", backend="nemo-rl", facts=FACTS, layout=recomputed)
+    model = build([*SUITES, *NEMO_RL, *slower])
+    assert len(model.ranking.groups) == 1
+    assert "timed by `nemo-rl's log` and not by the suite" in render(model, ())
+    assert any("(nemo-rl): seconds and counts are those of the trainer's own log" in line for line in model.caveats)
+    assert any(line.startswith("nemo-rl is experimental (never run)") for line in model.caveats)
+    assert not any("trl-grpo" in line for line in model.caveats)
