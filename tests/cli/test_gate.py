@@ -44,8 +44,7 @@ def test_figures_of_unlike_machines_would_decide_but_are_doubtful(tmp_path: Path
         made = synthetic_manifest(repeat=repeat)
         other = {**facts_of(made), "cpu": {"model": "Another CPU", "cores": 2, "threads": 2}}
         make_bundle(tmp_path / "after", made, seconds=[1.2 + (repeat + step) / 1e3 for step in range(10)], facts=other)
-    doubt = "doubtful: what would be said of the gate of 0.95 rests on unlike machines"
-    assert gated(tmp_path)[::2] == (4, doubt)
+    assert gated(tmp_path)[::2] == (4, "doubtful: what would be said of the gate of 0.95 rests on unlike machines")
     assert gated(tmp_path, "--same-stack")[0] == 3
 
 
