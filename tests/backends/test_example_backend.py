@@ -161,12 +161,12 @@ def test_ranks_follow_a_trainer_on_ray(site: Path, tmp_path: Path, ray_python: s
     ("asked", "words"),
     [
         (
-            "run --backend example-torch --size 1M --device cpu --precision bf16",
+            ("--backend", "example-torch", "--precision", "bf16"),
             "example-torch can run nothing of this: the toy computes in fp32, not in bf16",
         ),
-        (f"run --backend example-ray --size 1M --device cpu --python verl={sys.executable}", "example-ray needs ray"),
+        (("--backend", "example-ray", "--python", f"verl={sys.executable}"), "example-ray needs ray"),
     ],
 )
-def test_what_it_refuses_is_told_before_the_run(asked: str, words: str, site: Path) -> None:
-    said = python(site, "suite", *asked.split())
+def test_what_it_refuses_is_told_before_the_run(asked: tuple[str, ...], words: str, site: Path) -> None:
+    said = python(site, "suite", "run", "--size", "1M", "--device", "cpu", *asked)
     assert said.returncode == 2 and words in said.stderr

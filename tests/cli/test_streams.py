@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ SHAPE = "name: Größe\nlayers: 2\nhidden: 64\nffn: 256\nheads: 4\nkv_heads: 4\n
 
 
 def shell(words: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
-    script = f"{sys.executable} {ROOT}/tests/scripted_suite.py {words}"
+    script = f"{shlex.join((sys.executable, str(ROOT / 'tests/scripted_suite.py')))} {words}"
     return subprocess.run(["bash", "-c", script], cwd=ROOT, env={**os.environ, **environment}, capture_output=True)
 
 

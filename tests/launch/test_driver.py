@@ -18,9 +18,10 @@ from tests.waiting import wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 DRIVER = """
-import sys
+import signal, sys
 from pathlib import Path
 from tests.launch.ranks import run
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # where the tests are started by nohup
 root, script, ranks, forked = sys.argv[1:]
 print(run(Path(root), script, int(ranks), forked=forked == "True").outcome.model_dump_json())
 """

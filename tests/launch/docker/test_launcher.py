@@ -6,7 +6,6 @@ import json
 import os
 import re
 import stat
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from suite.spec.base import UsageError
 from tests.container_runtime import Runtime
 from tests.containers import MEMLOCK, launcher, once_started, run_container
 from tests.launch.ranks import Ran
+from tests.programs import python_program
 
 pytestmark = pytest.mark.daemon
 
@@ -152,7 +152,7 @@ def test_all_that_a_container_prints_is_kept_to_the_last_byte(connected: Connect
 
 
 #: what OpenSSH does for `ssh -L LOCAL:REMOTE HOST cat`, with this machine in the place of the far one
-SSH = """#!{python}
+SSH = """
 import socket, sys, threading
 local, remote = sys.argv[sys.argv.index("-L") + 1].split(":")
 assert sys.argv[-3:] == ["--", "far", "cat"] and sys.argv[sys.argv.index("-l") + 1] == "me", sys.argv
@@ -180,8 +180,7 @@ sys.stdin.read()
 def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "bin" / "ssh"
     program.parent.mkdir()
-    program.write_text(SSH.replace("{python}", sys.executable))
-    program.chmod(0o755)
+    python_program(program, SSH)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
 
 

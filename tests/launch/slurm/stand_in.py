@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-SCRIPT = """#!{python} -S
+from tests.programs import python_program
+
+SCRIPT = """
 import os, sys, time
 here, name, words = {here!r}, os.path.basename(sys.argv[0]), sys.argv[1:]
 jobs = os.path.join(here, "jobs")
@@ -58,9 +59,9 @@ else:
 
 
 def with_programs(folder: Path, texts: dict[str, str]) -> Path:
-    """The folder with a program of each name; a text that does not say otherwise is bash's."""
+    """The folder with a program of bash by each name."""
     for name, text in texts.items():
-        (folder / name).write_text(text if text.startswith("#!") else f"#!/bin/bash\n{text}\n")
+        (folder / name).write_text(f"#!/bin/bash\n{text}\n")
         (folder / name).chmod(0o755)
     return folder
 
@@ -71,8 +72,8 @@ class StandIn:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "jobs").mkdir(parents=True)
-        text = SCRIPT.format(python=sys.executable, here=str(folder))
-        with_programs(folder, dict.fromkeys(("sbatch", "squeue", "scancel", "sacct"), text))
+        for name in ("sbatch", "squeue", "scancel", "sacct"):
+            python_program(folder / name, SCRIPT.format(here=str(folder)), "-S")
 
     @property
     def jobs(self) -> dict[str, list[str]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,16 +15,17 @@ import pytest
 from suite.launch.slurm.settings import SlurmSettings
 from tests.launch.slurm.stand_in import with_programs
 from tests.launch.slurm.test_script import STAND_INS, script_of
+from tests.programs import python_program
 from tests.waiting import wait_until
 
 #: two tasks that are told to end once both work; as soon as one has ended the other is killed, and no step starts then
-CANCELLED = f"""#!{sys.executable}
+CANCELLED = """
 import os, signal, subprocess, sys, time
 if "--overlap" in sys.argv:
     sys.exit(1)
 words = sys.argv[sys.argv.index("bash"):]
 ready = lambda rank: os.path.exists(os.environ["READY"] + str(rank))
-environments = [{{**os.environ, "SLURM_PROCID": str(rank)}} for rank in range(2)]
+environments = [{**os.environ, "SLURM_PROCID": str(rank)} for rank in range(2)]
 tasks = [subprocess.Popen(words, env=each, start_new_session=True) for each in environments]
 while not (ready(0) and ready(1)):
     time.sleep(0.02)
@@ -104,7 +104,7 @@ def test_a_job_removes_what_a_task_that_was_killed_at_once_left(tools: Path, scr
 def test_a_task_that_takes_longer_to_end_than_another_tidies_up_where_the_job_is_cancelled(
     tools: Path, scratch: Path, tmp_path: Path
 ) -> None:
-    (tools / "srun").write_text(CANCELLED)
+    python_program(tools / "srun", CANCELLED)
     assert run_job(tools, scratch, SLOW, {"READY": str(tmp_path / "ready")}) == 143
     assert list(scratch.iterdir()) == []
 
