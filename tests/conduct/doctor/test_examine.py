@@ -29,8 +29,9 @@ def diagnosis(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Diagnosis:
     monkeypatch.setattr(
         examined, "stack_versions", lambda python, packages: {p: ENGINES_STACK.get(p) for p in packages}
     )
-    monkeypatch.setattr("suite.backends.trlx_nemo.stack_versions", lambda python, packages: dict.fromkeys(packages))
-    monkeypatch.setattr("suite.backends.trl.stack_versions", lambda python, packages: dict.fromkeys(packages))
+    for module in ("trlx_nemo", "trl", "trl_ppo"):
+        nothing = f"suite.backends.{module}.stack_versions"
+        monkeypatch.setattr(nothing, lambda python, packages: dict.fromkeys(packages))
     for module in ("trlx_deepspeed", "trlx_nemo"):
         monkeypatch.setattr(f"suite.backends.{module}.trlx_errors", lambda python, engine=False: list(TRLX_PROBLEMS))
     monkeypatch.setattr(examined, "local_devices", tuple[LocalDevice, ...])
