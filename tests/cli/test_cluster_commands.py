@@ -263,7 +263,6 @@ def test_an_image_without_a_digest_is_noted(tmp_path: Path) -> None:
         (("--nodes", "3", "--tp", "16"), "tensor"),
         (("--image", "a b"), "not the name of an image"),
     ],
-    ids=lambda value: value[-1] if isinstance(value, tuple) else "",
 )
 def test_what_cannot_be_is_one_line_and_exit_code_2(tmp_path: Path, more: tuple[str, ...], message: str) -> None:
     given = (*LARGE, "--image", IMAGE, "--runs", tmp_path)
