@@ -43,6 +43,8 @@ def _without_slurm(script: Callable[..., None], monkeypatch: pytest.MonkeyPatch,
         (("render", "slurm", *SMALL, "--mount", "/data:/data"), "without --image"),
         (("render", "slurm", *BIG, "--mount", "data:/data"), "absolute paths"),
         (("render", "slurm", *SMALL, "--env", "A"), "NAME=VALUE"),
+        (("render", "slurm", *SMALL, "--env", "HF_TOKEN=x"), "export it where you submit"),
+        (("submit", "kubernetes", *SMALL, "--image", IMAGE, "--env", "B=http://a:b@c"), "--env B looks like a secret"),
         (
             ("render", "slurm", *SMALL, "--timeout", "5m", "--hang-timeout", "10m"),
             "--hang-timeout 10m is longer than --timeout 5m",
@@ -180,7 +182,7 @@ def test_what_cannot_be_is_refused_in_one_line(more: tuple[str, ...], words: str
 def test_ranks_are_bound_as_asked_for() -> None:
     bound = suite("render", "slurm", *SMALL, "--starter", "srun", "--cpu-bind", "cores", "--cpus-per-task", "4").stdout
     assert "    --cpu-bind=cores\n" in bound and bound.count("--cpus-per-task=4\n") == 2
-    hinted = suite("render", "slurm", *SMALL, "--hint", "nomultithread").stdout
+    hinted = suite("render", "slurm", *SMALL, "--hint", "nomultithread", "--env", "NCCL_IB_PKEY=1").stdout
     assert hinted.count("--hint=nomultithread\n") == 2 and "--cpu-bind" not in hinted
     assert "    --cpu-bind=none\n" in suite("render", "slurm", *SMALL).stdout
 
