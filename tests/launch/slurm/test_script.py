@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
 from suite.launch.job import Job, JobLimits, Mount
+from suite.launch.ports import free_port
 from suite.launch.slurm.script import SlurmRun, batch_script, sbatch_options, srun_argv
 from suite.launch.slurm.settings import SlurmSettings
 from suite.spec.base import UsageError
@@ -236,19 +237,12 @@ def test_a_port_that_somebody_listens_on_is_not_taken_for_the_meeting(tools: Pat
         return int(json.loads(run_script(script, tools, **variables)[1])[1]["MASTER_PORT"])
 
     with socket.socket() as other:
-        taken = next(each for each in range(29999, 10000, -1) if _bound(other, each))
+        taken = next(port for port in iter(free_port, 0) if port < 30000)
+        other.bind(("127.0.0.1", taken))
         other.listen()
         assert 10000 <= port(SLURM_JOB_ID=str(taken - 10000)) < 30000
         assert port(SLURM_JOB_ID=str(taken - 10000)) != taken
     assert port(SLURM_JOB_ID="25001", SLURM_RESTART_COUNT="1") != port(SLURM_JOB_ID="25001"), "another for each try"
-
-
-def _bound(probe: socket.socket, port: int) -> bool:
-    try:
-        probe.bind(("127.0.0.1", port))
-    except OSError:
-        return False
-    return True
 
 
 @pytest.mark.daemon
