@@ -48,16 +48,16 @@ def collect(
     left: dict[str, str] = {}
     is_missed = False
     for submission in chosen(runs, run or []):
-        if wait:
-            wait_until_over(runs, submission, show)
-        if not run:
-            now = without_hopeless(runs, standing(runs, submission))
-            if now.collected:
-                continue
-            if now.state.phase in ("pending", "running") or now.state.word == "rendered":
-                left[submission.run_id] = now.state.word
-                continue
         try:
+            if wait:
+                wait_until_over(runs, submission, show)
+            if not run:
+                now = without_hopeless(runs, standing(runs, submission))
+                if now.collected:
+                    continue
+                if now.state.phase in ("pending", "running") or now.state.word == "rendered":
+                    left[submission.run_id] = now.state.word
+                    continue
             with without_collector():
                 record = collect_run(runs, submission)
         except (DamagedBundle, UsageError) as error:

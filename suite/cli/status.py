@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from suite.cli.exits import command
+from suite.cli.exits import DONE, RUN_FAILED, command
 from suite.cli.options import completion
 from suite.spec.terminal import say
 
@@ -20,12 +20,13 @@ def status(
     ] = None,
     runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
-) -> None:
-    """Show how far each run is that was submitted to a cluster, and why it waits."""
+) -> int:
+    """Show how far each run is that a cluster was given, and why it waits. Exit 1 when one could not be asked."""
     from suite.cli.options.reading import print_json
-    from suite.conduct.cluster.standing import chosen, standing
+    from suite.conduct.cluster.standing import asked, chosen, standing
 
-    rows = [standing(runs, submission) for submission in chosen(runs, run or [])]
+    ask = standing if run and len(run) == 1 else asked
+    rows = [ask(runs, submission) for submission in chosen(runs, run or [])]
     if as_json:
         print_json(
             [
@@ -40,8 +41,8 @@ def status(
                 for row in rows
             ]
         )
-        return
-    if not rows:
+    elif not rows:
         say(f"nothing was submitted to a cluster from {runs}")
-    for row in rows:
+    for row in () if as_json else rows:
         say("  ".join(filter(None, (row.submission.run_id, row.state.word, row.state.detail))))
+    return RUN_FAILED if any(row.state.phase == "unknown" for row in rows) else DONE

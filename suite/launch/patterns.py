@@ -25,20 +25,23 @@ class Pattern(NamedTuple):
 
 #: Texts of CPython, torch, gloo, NCCL, the CUDA runtime, its driver and the C library, as they print them.
 PATTERNS: tuple[Pattern, ...] = (
-    Pattern("oom_device", "cause", r"CUDA out of memory"),
-    Pattern("oom_device", "cause", r"HIP out of memory"),
-    Pattern("oom_device", "cause", r"CUDA error: out of memory"),
+    Pattern("oom_device", "cause", r"(CUDA|HIP) out of memory"),
+    Pattern("oom_device", "cause", r"CUDA (driver )?[Ee]rror: out of memory"),
     Pattern("oom_device", "cause", r"Cuda failure (\d+ )?'out of memory'"),
-    Pattern("oom_device", "cause", r"CUBLAS_STATUS_ALLOC_FAILED"),
-    Pattern("oom_host", "cause", r"^MemoryError\b"),
+    Pattern("oom_device", "cause", r"CU[A-Z]+_STATUS_ALLOC_FAILED"),
+    Pattern("oom_device", "cause", r"No available memory for the cache blocks"),
+    # what a rank may lock, not what the host has; before the pattern of host memory, whose words it shares
+    Pattern("config", "cause", r"\bibv_\w+ .*Cannot allocate memory"),
+    Pattern("oom_host", "cause", r"^([\w.]+\.)?(_Array)?MemoryError\b"),
     Pattern("oom_host", "cause", r"std::bad_alloc"),
     Pattern("oom_host", "cause", r"DefaultCPUAllocator: (can't allocate|not enough) memory"),
-    Pattern("oom_host", "cause", r"Cannot allocate memory"),
-    Pattern("oom_host", "cause", r"cannot allocate memory for thread-local data"),
+    Pattern("oom_host", "cause", r"[Cc]annot allocate memory"),
     Pattern("oom_host", "cause", r"libgomp: Out of memory"),
-    Pattern("disk_full", "cause", r"No space left on device"),
-    Pattern("disk_full", "cause", r"Disk quota exceeded"),
+    Pattern("oom_host", "cause", r"node running low on memory"),
+    Pattern("disk_full", "cause", r"No space left on device|Disk quota exceeded"),
+    Pattern("disk_full", "cause", r"bus error .*insufficient shared memory"),
     Pattern("config", "cause", r"\bFile too large\b"),
+    Pattern("config", "cause", r"[Gg]ated ?[Rr]epo|\b401 Client Error"),
     Pattern("port_taken", "cause", r"server socket has failed to listen on any local network address"),
     Pattern("port_taken", "cause", r"\bEADDRINUSE\b"),
     Pattern("port_taken", "cause", r"\[Errno 98\] (error while attempting to bind|Address already in use)"),
@@ -53,7 +56,9 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("gpu_unavailable", "cause", r"no CUDA-capable device is detected"),
     Pattern("gpu_unavailable", "cause", r"CUDA-capable device\(s\) is/are busy or unavailable"),
     Pattern("gpu_unavailable", "cause", r"CUDA error: invalid device ordinal"),
-    Pattern("gpu_unavailable", "cause", r"uncorrectable ECC error encountered"),
+    Pattern("gpu_unavailable", "cause", r"uncorrectable (ECC|NVLink) error"),
+    Pattern("gpu_unavailable", "cause", r"GPU is lost|GPU has fallen off the bus|\bXid\b.{0,40}\b79\b"),
+    Pattern("gpu_unavailable", "cause", r"system not yet initialized"),
     Pattern("gpu_unavailable", "cause", r"Torch not compiled with CUDA enabled"),
     Pattern("config", "cause", r"^ModuleNotFoundError: ", before_start=True),
     Pattern("config", "cause", r"^ImportError: ", before_start=True),
@@ -62,9 +67,10 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("config", "cause", r"error while loading shared libraries: ", before_start=True),
     Pattern("nccl_timeout", "symptom", r"Watchdog caught collective operation timeout"),
     Pattern("nccl_timeout", "symptom", r"Some NCCL operations have failed or timed out"),
+    Pattern("nccl_timeout", "symptom", r"Timed out after \d+ seconds waiting for clients|wait timeout after \d+ ?ms"),
+    Pattern("nccl_timeout", "symptom", r"client socket has (timed out|failed to connect)|\bSocket Timeout\b"),
     Pattern("hang", "symptom", r"Timed out waiting \d+ms for (recv|send) operation to complete"),
-    Pattern("rank_lost", "consequence", r"Connection closed by peer"),
-    Pattern("rank_lost", "consequence", r"Connection reset by peer"),
+    Pattern("rank_lost", "consequence", r"Connection (closed|reset) by peer"),
     Pattern("rank_lost", "consequence", r"Application timeout caused pair closure"),
     Pattern("rank_lost", "consequence", r"Broken pipe"),
     Pattern("rank_lost", "consequence", r"Connection was likely closed"),
@@ -74,8 +80,8 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("rank_lost", "consequence", r"Gloo connectFullMesh failed"),
 )
 
-#: torch says much of the above also as a mere warning, e.g. of an old driver in a run that never asks for a GPU
-_WARNING = re.compile(r"Warning\b")
+#: libraries say much of the above also of what they get over, e.g. of an old driver in a run that never asks for a GPU
+_PASSING = re.compile(r"Warning\b|(?<![=\w])(DEBUG|INFO|WARNING)\b")
 #: torch puts the rank before each line of an uncaught exception
 _RANK_PREFIX = re.compile(r"^\[rank\d+\]:\s?")
 
@@ -91,7 +97,7 @@ def strongest(lines: Iterable[str], patterns: tuple[Pattern, ...], started: bool
     """The earliest cause in the lines, else the earliest symptom, else the earliest consequence, else ``None``."""
     found: Match | None = None
     for line in lines:
-        if _WARNING.search(line):
+        if _PASSING.search(line):
             continue
         bare = _RANK_PREFIX.sub("", line)
         for pattern in patterns:

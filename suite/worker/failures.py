@@ -7,9 +7,9 @@ from typing import List, Tuple
 from suite.worker.devices import DeviceError
 from suite.worker.rank import ConfigError
 
-#: (kind, what the message of a RuntimeError says), the first that fits counts
+#: (kind, what the message of a RuntimeError or ValueError says), the first that fits counts
 _MESSAGES = (
-    ("oom_device", ("CUDA out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDA error: out of memory")),
+    ("oom_device", ("CUDA out of memory", "_STATUS_ALLOC_FAILED", "CUDA error: out of memory", "for the cache blocks")),
     ("oom_host", ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")),
     ("port_taken", ("EADDRINUSE", "ddress already in use")),
     ("driver_mismatch", ("NVIDIA driver on your system is too old", "CUDA driver version is insufficient")),
@@ -45,13 +45,13 @@ def failure_kind(error: BaseException, phase: str) -> str:
         return "disk_full"
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         return "port_taken"
-    if isinstance(error, ConfigError) or (phase == "setup" and isinstance(error, (ValueError, ImportError))):
+    if isinstance(error, ConfigError):
         return "config"
-    if isinstance(error, (RuntimeError, AssertionError)):
+    if isinstance(error, (RuntimeError, AssertionError, ValueError)):
         for kind, texts in _MESSAGES:
             if any(text in str(error) for text in texts):
                 return kind
-    return "unknown"
+    return "config" if phase == "setup" and isinstance(error, (ValueError, ImportError)) else "unknown"
 
 
 def failure_evidence(error: BaseException) -> List[str]:

@@ -62,7 +62,7 @@ def test_threads_places_and_free_devices_of_a_clusters_ranks() -> None:
     assert "OMP_NUM_THREADS=12 " in changed and '"threads_per_rank":12,"warmup"' in changed
     assert "SUITE_REQUIRE_IDLE=1 " in changed
     on_cpus = rendered("--device", "cpu", "--workload", "cpu")
-    assert "OMP_NUM_THREADS=1 " in on_cpus and "bind" not in on_cpus.split("SUITE_MANIFEST=")[1].split("limits")[0]
+    assert "OMP_NUM_THREADS=1 " in on_cpus and "bind" not in on_cpus.split("<<'SUITE_MANIFEST'")[1].split("limits")[0]
 
 
 def test_what_is_typed_becomes_the_containers_settings(monkeypatch: pytest.MonkeyPatch) -> None:

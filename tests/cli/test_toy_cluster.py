@@ -15,7 +15,7 @@ from click.testing import Result
 import suite.cli
 from suite.bundle.store import Bundle
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS, find_launcher
-from suite.launch.cluster.scheduler import Gathered
+from suite.launch.cluster.scheduler import SchedulerState
 from suite.launch.cluster.submission import Submission, submissions
 from suite.spec.base import UsageError
 from tests import toy_cluster
@@ -94,18 +94,27 @@ def test_a_run_is_cancelled_and_its_bundle_says_interrupted(call: Call, tmp_path
     assert json.loads(collected.stdout)["collected"][run_id]["status"] == "interrupted"
 
 
-def test_a_run_that_the_cluster_never_took_is_told_by_the_exit_code(
+def test_a_run_that_cannot_be_asked_for_keeps_no_other_from_being_told_ended_and_collected(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gather(self: toy_cluster.ToyScheduler, submission: Submission) -> Gathered:
-        raise UsageError("nothing of it came back")
+    def look(self: toy_cluster.ToyScheduler, submission: Submission) -> SchedulerState:
+        if submission.run_id == silent:
+            raise UsageError("lane closed")
+        return answer(self, submission)
 
-    run_id = submit(call, tmp_path)
-    toy_cluster.JOBS.clear()
-    monkeypatch.setattr(toy_cluster.ToyScheduler, "gather", gather)
-    collected = call("collect", "--runs", tmp_path)
-    assert collected.exit_code == 1
-    assert collected.stderr == f"{run_id}: not collected: nothing of it came back\n"
+    silent, answer = submit(call, tmp_path), toy_cluster.ToyScheduler.look
+    other = submit(call, tmp_path, "--iterations", "3")
+    monkeypatch.setattr(toy_cluster.ToyScheduler, "look", look)
+    told = call("status", "--runs", tmp_path)
+    assert told.exit_code == 1 and f"{silent}  no answer  lane closed\n" in told.stdout and other in told.stdout
+    ended = call("cancel", "--all", "--json", "--runs", tmp_path)
+    assert ended.exit_code == 1
+    assert json.loads(ended.stdout) == {"cancelled": [other], "over": [], "failed": {silent: "lane closed"}}
+    home = call("collect", "--runs", tmp_path)
+    assert home.exit_code == 1 and home.stderr == f"{silent}: not collected: lane closed\n" and other in home.stdout
+    for command in ("status", "cancel", "collect"):
+        alone = call(command, silent, "--runs", tmp_path)
+        assert (alone.exit_code, alone.stderr) == (2, "error: lane closed\n")
 
 
 def test_what_is_refused_is_one_line_and_leaves_nothing(call: Call, tmp_path: Path) -> None:

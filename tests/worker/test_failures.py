@@ -35,6 +35,7 @@ def test_kinds_of_an_exception_in_training(error: BaseException, kind: str) -> N
 @pytest.mark.parametrize("error", [ValueError("3 heads"), ModuleNotFoundError("No module named 'deepspeed'")])
 def test_what_the_manifest_causes_shows_before_the_first_iteration(error: Exception) -> None:
     assert failure_kind(error, "setup") == "config"
+    assert failure_kind(ValueError("No available memory for the cache blocks."), "setup") == "oom_device"
 
 
 def test_torchs_own_words_for_host_memory_are_known() -> None:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 DEFAULT_GPUS_PER_NODE = 8
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: variables of every day whose names sound like one
+_NO_SECRETS = frozenset(("NCCL_IB_PKEY", "TOKENIZERS_PARALLELISM"))
 
 
 @dataclass(frozen=True)
@@ -226,14 +228,20 @@ class Nodes:
         )
 
     def variables(self) -> dict[str, str]:
-        """What ``--env`` and ``--require-idle`` set. Raises UsageError for what is no variable."""
+        """What ``--env`` and ``--require-idle`` set. Raises UsageError for what is no variable, or a secret."""
         from suite.launch.idle import REQUIRE_IDLE
         from suite.spec.base import UsageError
+        from suite.spec.redaction import is_secret
 
         given = dict(pair("--env", text) for text in self.env or ())
         for name in given:
             if not _VARIABLE.fullmatch(name):
                 raise UsageError(f"--env {name!r} cannot be the name of a variable")
+            if name not in _NO_SECRETS and is_secret(name, given[name]):
+                raise UsageError(
+                    f"--env {name} looks like a secret, and scripts, pods and process lists show what --env sets: "
+                    "leave it out; on Slurm export it where you submit, and sbatch hands it to the ranks"
+                )
         return {**given, **REQUIRE_IDLE} if self.require_idle else given
 
     def mounts(self) -> tuple[Mount, ...]:

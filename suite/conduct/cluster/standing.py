@@ -55,6 +55,15 @@ def standing(root: Path, submission: Submission) -> Standing:
     return Standing(submission=submission, state=state, collected=False)
 
 
+def asked(root: Path, submission: Submission) -> Standing:
+    """The same, with the phase ``unknown`` and the reason where the cluster cannot be asked."""
+    try:
+        return standing(root, submission)
+    except UsageError as error:
+        state = SchedulerState(phase="unknown", word="no answer", detail=str(error))
+        return Standing(submission=submission, state=state, collected=False)
+
+
 def collect_run(root: Path, submission: Submission) -> Record:
     """Make the bundle of a run that is over. Raises UsageError where it is not, or nothing came back."""
     now = without_hopeless(root, standing(root, submission))
@@ -88,22 +97,19 @@ def wait_until_over(
     pause = poll_seconds / 16
     give_up = 0.0
     while True:
-        try:
-            now = standing(root, submission)
+        now = asked(root, submission)
+        if now.state.phase != "unknown":
             give_up = time.monotonic() + PATIENCE_SECONDS
-        except UsageError as error:
-            if time.monotonic() >= give_up:
-                raise
-            away = SchedulerState(phase="running", word="no answer", detail=str(error))
-            now = Standing(submission=submission, state=away, collected=False)
+        elif time.monotonic() >= give_up:
+            raise UsageError(now.state.detail)
         if now.state != before:
             on_change(now)
             before = now.state
         with suppress(UsageError):  # a cluster that does not answer now is asked again
-            if now.state.phase == "running":
+            if now.state.phase in ("running", "unknown"):
                 find_scheduler(submission.launcher).keep(submission)
             now = without_hopeless(root, now)
-        if now.state.phase not in ("pending", "running"):
+        if now.state.phase in ("over", "gone"):
             return
         time.sleep(pause)
         pause = min(2 * pause, poll_seconds)

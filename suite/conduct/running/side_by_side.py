@@ -6,6 +6,7 @@ import os
 import selectors
 import signal
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext
 from functools import partial
@@ -105,13 +106,13 @@ class SideBySide:
     def work(self) -> bool:
         """Work until nothing is left, or until all that ran has ended after a stop request; whether that came.
 
-        Raises what kept a run from having a bundle, once the others have ended.
+        Raises what kept a run from having a bundle or from being shown, once all have ended.
         """
         threads, selector = ThreadPoolExecutor(max_workers=self._slots.most), selectors.DefaultSelector()
         with stop_requests() as requests, closing(self._mailbox), threads, selector:
             selector.register(requests.descriptor, selectors.EVENT_READ, partial(self._stop, requests))
             selector.register(self._mailbox.descriptor, selectors.EVENT_READ, self._mailbox.deliver)
-            while self._start(threads) or self._lanes:
+            while self._tried(partial(self._start, threads)) or self._lanes:
                 for key, _ in selector.select():
                     key.data()
         if self._error is not None:
@@ -146,10 +147,22 @@ class SideBySide:
             result = execute(manifest, self._settings.root, launcher, python, self._post_event)
         except Exception as error:  # noqa: BLE001 - the main thread raises it
             result = error
-        self._mailbox.post(partial(self._end, manifest, lane, result))
+        self._mailbox.post(partial(self._tried, partial(self._end, manifest, lane, result)))
 
     def _post_event(self, event: dict[str, Any]) -> None:
-        self._mailbox.post(partial(self._view.event, event))
+        self._mailbox.post(partial(self._tried, partial(self._view.event, event)))
+
+    def _tried(self, call: Callable[[], Any]) -> Any:
+        """What a call gives. What it raises, as of a closed pipe, ends all runs, and is told once they have ended."""
+        try:
+            return call()
+        except Exception as error:  # noqa: BLE001 - raised at the end
+            self._fail(error)
+            return None
+
+    def _fail(self, error: Exception) -> None:
+        self._error = self._error or error
+        self._forward(signal.SIGTERM)
 
     def _end(self, manifest: Manifest, lane: Lane, result: Result) -> None:
         del self._lanes[manifest.run.id]
@@ -159,8 +172,7 @@ class SideBySide:
         if isinstance(result, (Record, DamagedBundle, AlreadyThere)):
             self._ledger.ended(manifest, result)
         else:
-            self._error = self._error or result
-            self._forward(signal.SIGTERM)
+            self._fail(result)
 
     def _stop(self, requests: StopRequests) -> None:
         """Pass a stop request on to every run; none is started after it."""

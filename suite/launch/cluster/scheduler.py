@@ -14,8 +14,8 @@ from suite.launch.outcome import Failure
 from suite.launch.patterns import Pattern
 from suite.spec.base import Frozen, UsageError
 
-#: ``over``: nothing of it runs any more. ``gone``: the scheduler does not know it (any more).
-Phase = Literal["pending", "running", "over", "gone"]
+#: ``over``: nothing of it runs any more. ``gone``: the scheduler does not know it (any more). ``unknown``: not asked.
+Phase = Literal["pending", "running", "over", "gone", "unknown"]
 
 
 class Unanswered(UsageError):

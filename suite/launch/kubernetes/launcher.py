@@ -32,7 +32,7 @@ class KubernetesLauncher(ClusterLauncher):
     """
     documents = "objects"
     suffix = ".yaml"
-    command = "kubectl apply -f"
+    command = "kubectl apply --server-side -f"
     separator = "---\n"
     waits = True
 

@@ -12,7 +12,10 @@ from suite.launch.job import Job
 from suite.launch.kubernetes.pod import pod_values, reader_values
 from suite.launch.kubernetes.read_back import as_pods, wanted
 from suite.launch.kubernetes.settings import KubernetesSettings
+from suite.spec.base import UsageError
 
+#: Of a ConfigMap's values together; an API server refuses more.
+_MOST_BYTES = 1 << 20
 _TEXT = "tag:yaml.org,2002:str"
 
 
@@ -24,6 +27,12 @@ def render(
     ``folder``: the bundle as the ranks see it. ``files``: text files that the objects carry, the manifest among them.
     ``about``: annotations. Raises UsageError where the job cannot be what the settings ask for.
     """
+    carried = sum(len(text.encode(errors="replace")) for text in files.values())
+    if carried > _MOST_BYTES:
+        raise UsageError(
+            f"{job.name}: its manifest has {carried} bytes, and the ConfigMap that would carry it takes {_MOST_BYTES}: "
+            "take fewer nodes or rollouts, or lengths that are not drawn; Slurm carries such runs"
+        )
     values = pod_values(job, folder, settings, about)
     text = render_yaml(f"kubernetes/{settings.variant}.yaml.j2", **values, files=dict(files))
     objects = parse(text)

@@ -65,7 +65,7 @@ def about_run(submission: Submission, settings: KubernetesSettings) -> dict[str,
 def run_files(submission: Submission) -> dict[str, str]:
     """What goes with the objects: the manifest for the ranks, and the rest of what a bundle needs."""
     return {
-        MANIFEST: submission.manifest.model_dump_json(by_alias=True, indent=2) + "\n",
+        MANIFEST: submission.manifest.model_dump_json(by_alias=True) + "\n",
         ENVIRONMENT: json.dumps(submission.environment, indent=2, sort_keys=True) + "\n",
     }
 

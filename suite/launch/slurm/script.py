@@ -48,7 +48,7 @@ def batch_script(runs: Sequence[SlurmRun], settings: SlurmSettings, root: Path) 
                 "number": number,
                 "id": run.manifest.run.id,
                 "hash": run.manifest.hash,
-                "manifest": run.manifest.model_dump_json(by_alias=True),
+                "manifest": Raw(run.manifest.model_dump_json(by_alias=True)),  # one line, of a here-document
             }
             for number, run in enumerate(runs)
         ],
@@ -145,7 +145,7 @@ def srun_argv(job: Job, settings: SlurmSettings) -> list[Raw]:
     cpus = _cpus_per_task(settings, tasks)
     if cpus is not None:
         words.append(f"--cpus-per-task={cpus}")
-    words += [_binding(settings), "--mpi=none", "--label", "--kill-on-bad-exit=1", "--wait=60"]
+    words += [_binding(settings), "--mpi=none", "--input=all", "--label", "--kill-on-bad-exit=1", "--wait=60"]
     if settings.container == "pyxis":
         words += _pyxis(job)
     command = Raw(" \\\n    ".join(_expanding(word) for word in task_argv(job, settings)))

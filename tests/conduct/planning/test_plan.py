@@ -25,16 +25,6 @@ def test_the_cross_product_is_complete_and_every_run_is_named_once() -> None:
     assert len(works) == 4, "backends of one row get equal work, and two ranks twice that of one"
 
 
-def test_what_is_compared_runs_side_by_side_and_the_second_repeat_runs_backwards() -> None:
-    plan = make_plan(request(ranks=(1,)), STACKS)
-    assert [(m.backend.name, m.run.repeat) for m in plan.manifests] == [
-        ("deepspeed", 1),
-        ("megatron", 1),
-        ("megatron", 2),
-        ("deepspeed", 2),
-    ]
-
-
 def test_one_rank_serves_weak_and_strong_scaling_with_one_run() -> None:
     plan = make_plan(request(scalings=("weak", "strong"), repeats=1, backends=("deepspeed",)), STACKS)
     assert [(m.layout.ranks, m.work.global_rollouts) for m in plan.manifests] == [(1, 4), (2, 8), (2, 4)]

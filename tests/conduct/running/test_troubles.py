@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import select
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from docker.errors import APIError
@@ -27,9 +29,12 @@ from suite.bundle.shown_events import is_shown
 from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify
 from suite.conduct.planning.plan import Plan, make_plan
+from suite.conduct.running.ledger import Ledger, Settings
 from suite.conduct.running.progress import LiveView
 from suite.conduct.running.session import Summary
+from suite.conduct.running.side_by_side import SideBySide, Slots
 from suite.launch.docker import launcher as docker
+from suite.launch.docker.mailbox import MOST_WAITING
 from suite.launch.docker.patterns import reason_of
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import ContainerPatience
@@ -37,9 +42,11 @@ from suite.launch.job import Job
 from suite.launch.outcome import Failure, LauncherAway, Outcome, RunFolder
 from suite.launch.requests import stop_requests
 from suite.spec.base import UsageError
+from suite.spec.manifest import Manifest
 from tests.conduct.requests import STACKS, request
 from tests.conduct.sessions import Instantly, work
 from tests.launch.ranks import make_folder, make_job
+from tests.report.entries import failed
 from tests.scripted_suite import WORKER
 
 
@@ -135,14 +142,12 @@ def test_a_launcher_that_is_gone_ends_the_plan_and_the_rest_is_left_to_run(tmp_p
 
 
 REFUSED = NoConnection(ProtocolError("Connection aborted.", ConnectionRefusedError(111, "Connection refused")))
-NO_SOCKET = NoConnection(ProtocolError("x", FileNotFoundError(2, "No such file or directory")))
 
 
 @pytest.mark.parametrize(
     ("error", "words"),
     [
         (REFUSED, "connection refused"),
-        (NO_SOCKET, "no such file or directory"),
         (NoConnection(ProtocolError("Connection aborted.", ConnectionResetError("closed"))), "closed"),
         (NoConnection(), "ConnectionError"),
     ],
@@ -211,6 +216,31 @@ def test_a_runtime_that_is_away_is_no_failure_of_the_run(tmp_path: Path, monkeyp
     folder = make_folder(tmp_path)
     with pytest.raises(LauncherAway, match=r"at unix:///x has not answered for 0 s \(connection refused\): no further"):
         launcher.run(make_job(folder, ""), folder, lambda event: None)
+    once = Mock(side_effect=[REFUSED, "made"])
+    assert launcher_without_runtime(runtime_seconds=600.0)._patiently(once) == "made", "one that comes back"
+
+
+def test_a_view_that_cannot_print_ends_runs_side_by_side_and_is_told_once_they_have_ended(
+    tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped: list[str | None] = []
+
+    def execute(manifest: Manifest, root: Path, launcher: Any, python: str, on_event: Callable[[dict], None]) -> Record:
+        for number in range(2 * MOST_WAITING):
+            on_event({"number": number})
+        with launcher.stops() as requests:
+            select.select([requests.descriptor], [], [])
+            stopped.append(requests.take())
+        return failed("interrupted").record
+
+    monkeypatch.setattr("suite.conduct.running.side_by_side.execute", execute)
+    view: Any = Mock(**{"event.side_effect": BrokenPipeError, "run_ended.side_effect": BrokenPipeError})
+    launcher: Any = SimpleNamespace(beside=lambda *given, stops, **more: SimpleNamespace(stops=stops))
+    settings = Settings(root=tmp_path, python="python")
+    ledger = Ledger([(one, "to run") for one in plan.manifests], settings, view, lambda: 0.0)
+    with pytest.raises(BrokenPipeError):
+        SideBySide(ledger, settings, launcher, Slots(tuple("01234567"), 2), view).work()
+    assert stopped == ["SIGTERM", "SIGTERM"]
 
 
 Script = Callable[..., None]

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -109,16 +108,6 @@ def test_a_runtime_that_stays_away_ends_the_plan_and_the_next_session_clears_up(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("suite.launch.docker.session._start_ticks", lambda pid: None)
         assert remove_orphans(launched.runtime.api, is_local=True) == 1
-
-
-def test_a_runtime_that_is_away_when_a_run_begins_is_waited_for(ours: Runtime, tmp_path: Path) -> None:
-    launched = launcher(connect(), PATIENT)
-    ours.stop()
-    starting = threading.Timer(1.0, ours.start)
-    starting.start()
-    ran = run_container(launched, tmp_path, 'event("start")')
-    starting.join()
-    assert ran.outcome.status == "ok", ran.outcome
 
 
 @pytest.mark.parametrize(

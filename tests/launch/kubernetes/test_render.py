@@ -194,6 +194,10 @@ class TestWhatVariantsNeed:
 
 
 class TestRefusals:
+    def test_a_run_whose_files_no_config_map_takes_is_refused(self) -> None:
+        with pytest.raises(UsageError, match="has 1048577 bytes, and the ConfigMap"):
+            of_job(job_of(), settings_of("job"), {"manifest.json": "x" * (1 << 20), "environment.json": "x"})
+
     @pytest.mark.parametrize(
         ("changes", "given", "message"),
         [
@@ -231,7 +235,7 @@ class TestSubmissions:
     def test_a_run_carries_its_manifest_and_says_what_it_expects(self) -> None:
         manifest = kubernetes_manifest(nodes=4, ranks_per_node=8, device="cuda")
         objects = parse(render_run(submission_of(manifest), settings_of("job")))
-        assert objects[0]["data"]["manifest.json"] == manifest.model_dump_json(by_alias=True, indent=2) + "\n"
+        assert objects[0]["data"]["manifest.json"] == manifest.model_dump_json(by_alias=True) + "\n"
         about = objects[-1]["metadata"]["annotations"]
         assert about["suite/manifest-hash"] == manifest.hash
         assert about["suite/hardware"] == "4 nodes x 8 nvidia.com/gpu, bf16"

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
 from suite.launch.job import Job, JobLimits, Mount
+from suite.launch.ports import free_port
 from suite.launch.slurm.script import SlurmRun, batch_script, sbatch_options, srun_argv
 from suite.launch.slurm.settings import SlurmSettings
 from suite.spec.base import UsageError
@@ -86,7 +87,7 @@ def test_an_array_holds_every_run_once_and_asks_for_their_nodes_once() -> None:
     assert "--array=0-2%2" in directives(script)
     assert any(word.endswith("-%A_%a.out") for word in directives(script))
     for number, each in enumerate(runs):
-        assert f"{number}) SUITE_MANIFEST=" in script
+        assert f"{number}) cat <<'SUITE_MANIFEST'" in script
         assert each.manifest.run.id in script
 
 
@@ -147,8 +148,8 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_script(script: str, tools: Path, **variables: str) -> list[str]:
     """Run a batch script with the stand-ins; the lines of its output."""
     given = {"PATH": f"{tools}:{os.environ['PATH']}", "SLURM_JOB_ID": "25001", "SLURM_JOB_NODELIST": "n[1-2]"}
-    command, env = ["bash", "-c", script], {**given, **variables}
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=100, check=True).stdout.splitlines()
+    how = {"input": script, "env": {**given, **variables}, "text": True, "timeout": 100, "check": True}
+    return subprocess.run(["bash", "-s"], stdout=subprocess.PIPE, **how).stdout.splitlines()
 
 
 def script_of(code: str, *runs: int, how: SlurmSettings = BY_SRUN, image: str | None = None) -> str:
@@ -176,15 +177,18 @@ def test_a_shell_gives_every_rank_its_words_and_variables_as_they_were(
     variables = {"RANK": "3", "LOCAL_RANK": "1", "GROUP_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
     assert {name: environment[name] for name in variables} == variables
     assert (environment["MASTER_ADDR"], environment["MASTER_PORT"]) == ("10.1.2.3", "15001")
-    assert environment["SUITE_MANIFEST"] == made.model_dump_json(by_alias=True)
 
 
 def test_the_node_finds_its_manifest_in_a_folder_of_its_own_that_goes_with_it(tools: Path, tmp_path: Path) -> None:
-    code = "import os; print(os.getcwd(), open('manifest.json').read())"
-    first, printed, last = run_script(script_of(code), tools, TMPDIR=str(tmp_path))
+    code = "import os, sys; print(os.getcwd(), open('manifest.json').read() + sys.stdin.read())"
+    made = manifest(nodes=1, gpus=1)
+    made = made.model_copy(update={"size": made.size.model_copy(update={"note": "$(id) 'x' `id`" * 20_000})})
+    asked = Job(name="run", argv=(sys.executable, "-c", code), ranks_per_node=1)
+    script = batch_script([SlurmRun(made, asked)], BY_SRUN, ROOT)
+    first, printed, last = run_script(script, tools, TMPDIR=str(tmp_path))
     folder, _, text = printed.partition(" ")
     assert folder.startswith(str(tmp_path))
-    assert text == manifest(nodes=1, gpus=1).model_dump_json(by_alias=True)
+    assert text == made.model_dump_json(by_alias=True) and len(text) > 1 << 17, "more than a variable can hold"
     assert list(tmp_path.iterdir()) == []
     assert [json.loads(line.removeprefix("::suite:: "))["kind"] for line in (first, last)] == ["batch", "batch_end"]
 
@@ -233,19 +237,12 @@ def test_a_port_that_somebody_listens_on_is_not_taken_for_the_meeting(tools: Pat
         return int(json.loads(run_script(script, tools, **variables)[1])[1]["MASTER_PORT"])
 
     with socket.socket() as other:
-        taken = next(each for each in range(29999, 10000, -1) if _bound(other, each))
+        taken = next(port for port in iter(free_port, 0) if port < 30000)
+        other.bind(("127.0.0.1", taken))
         other.listen()
         assert 10000 <= port(SLURM_JOB_ID=str(taken - 10000)) < 30000
         assert port(SLURM_JOB_ID=str(taken - 10000)) != taken
     assert port(SLURM_JOB_ID="25001", SLURM_RESTART_COUNT="1") != port(SLURM_JOB_ID="25001"), "another for each try"
-
-
-def _bound(probe: socket.socket, port: int) -> bool:
-    try:
-        probe.bind(("127.0.0.1", port))
-    except OSError:
-        return False
-    return True
 
 
 @pytest.mark.daemon
