@@ -203,11 +203,11 @@ def _asked(manifest: Manifest) -> _Asked:
 
 
 def machine_name(hardware: Sequence[str] | None) -> str:
-    """``Xeon, 8 cores, 16 threads``; ``H100, 79.6 GiB``."""
+    """``Xeon, 8 cores, 16 threads``; ``H100, 79.6 GiB, 18 NVLinks, 400 Gb/s InfiniBand``."""
     if not hardware:
         return UNKNOWN_MACHINE
-    units = ("", " cores", " threads") if hardware[0] == "cpu" else ("", " GiB")
-    told = [f"{text}{unit}" for text, unit in zip(hardware[1:], units, strict=True) if text]
+    units = ("", " cores", " threads") if hardware[0] == "cpu" else ("", " GiB", "", "")
+    told = [f"{text}{unit}" for text, unit in zip(hardware[1:], units, strict=False) if text]
     return ", ".join(told) or UNKNOWN_MACHINE
 
 

@@ -52,17 +52,15 @@ def test_a_verdict_is_where_the_whole_interval_lies(rate: float, margin: float, 
 
 @given(st.integers(0, 6), st.integers(0, 6), st.floats(0.5, 2))
 @settings(max_examples=50)
-def test_one_run_on_either_side_never_shows_anything(before: int, after: int, rate: float) -> None:
+def test_one_run_on_either_side_or_runs_without_spread_never_show_anything(
+    before: int, after: int, rate: float
+) -> None:
     found = reproduction(runs(100)[:before], runs(100 * rate)[:after], 0.05)
     if min(before, after) < 2:
         assert found.verdict == "cannot tell"
         assert (found.more_before or 0) >= 2 - before or (found.more_after or 0) >= 2 - after
         assert found.more_before is None or found.more_before >= 2 - before
-
-
-def test_runs_without_spread_are_no_proof() -> None:
-    equal = reproduction(runs(100, (1, 1, 1)), runs(100, (1, 1, 1)), 0.05)
-    assert equal.verdict == "cannot tell"
+    assert reproduction(runs(100, (1, 1, 1)), runs(100, (1, 1, 1)), 0.05).verdict == "cannot tell", "without spread"
 
 
 def test_so_many_more_runs_as_it_says_settle_it_where_the_spread_stays() -> None:

@@ -71,8 +71,7 @@ def test_nights_of_suspect_runs_alone_are_listed_and_no_change(monkeypatch: pyte
     found = told("out", "--from", "runs")
     (series,) = found["series"]
     assert (found["regressions"], series["points"], series["runs"]) == (0, 10, 14)
-    page = page_of(series)
-    assert page.count("(suspect)") == 4 and page.count('class="point"') == 10
+    assert [page_of(series).count(text) for text in ("(suspect)", 'class="point"')] == [4, 10]
 
 
 def test_the_feed_is_atom_and_tells_of_losses_alone() -> None:
