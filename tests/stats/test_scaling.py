@@ -28,10 +28,10 @@ def test_eta_is_the_ratio_of_times_and_of_strong_scaling_over_the_ratio_of_ranks
 
 
 def test_the_base_is_one_by_definition_and_eta_above_one_is_kept_and_flagged():
-    curve = scaling_curve("weak", {2: weak(2, 1.0, 1.2), 4: weak(4, 0.8, 0.9)})
+    curve = scaling_curve("weak", {2: weak(2, 1.0, 1.02), 4: weak(4, 0.98, 1.01), 8: weak(8, 0.8, 0.81)})
     base = curve.points[0].eta
     assert (base.low, base.value, base.high) == (1.0, 1.0, 1.0)
-    assert [point.above_one for point in curve.points] == [False, True]
+    assert [point.above_one for point in curve.points] == [False, False, True]
 
 
 def test_the_interval_of_eta_is_that_of_the_ratio_over_the_ratio_of_ranks():
