@@ -98,7 +98,7 @@ def rerun(
 
     within = share("--margin", margin)
     named, manifest = manifest, unpacked_path(manifest)
-    wanted, _ = read_manifest(manifest)
+    wanted = read_manifest(manifest)
     rule = _rule(wanted, repeats, precision, extend)
     own = wanted.run.stopping
     with_suspect = with_suspect or (own is not None and own.with_suspect)

@@ -16,7 +16,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from suite.stats.compare import DEFAULT_MARGIN, Comparison, LogDifference, compare, decided
-from suite.stats.intervals import RunSeconds, log_rates, pooled_rate
+from suite.stats.intervals import RunSeconds, log_rates
 from suite.stats.moderated import LEAST_SPREAD, Prior, mean_of, moderate, spread
 from suite.stats.quantiles import student_quantile, variance_ratio_quantile
 
@@ -109,11 +109,12 @@ def compare_in_turns(
 
 
 def fastest(rows: Sequence[InTurns], rounds: Rounds | None) -> int:
-    """Index of the row of the highest rate; where another is ahead of it within rounds, of that one.
+    """Index of the row of the highest geometric mean rate, as ratios are made; where another is ahead of it within
+    rounds, of that one.
 
     A row that missed a slow round has a higher rate for that.
     """
-    best = max(range(len(rows)), key=lambda index: (pooled_rate(rows[index].runs).value, -index))
+    best = max(range(len(rows)), key=lambda index: (mean_of(log_rates(rows[index].runs)), -index))
     for _ in range(len(rows) if rounds else 0):
         ahead = {index: _lead(row, rows[best], rounds) for index, row in enumerate(rows) if index != best}
         first = max(ahead, key=lambda index: ahead[index], default=best)

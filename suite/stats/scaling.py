@@ -47,7 +47,8 @@ def scaling_curve(
     ``prior``: what the rows of the plan share of their variance. ``speedups``: by ranks, where they are known from runs
     of the same rounds (``suite.stats.rounds``).
 
-    An eta above 1 is kept and flagged: a sign of a base that is short of memory or cache, or of unequal work.
+    An eta above 1 is kept, and flagged where all of its interval is, or it has none: a sign of a base that is short of
+    memory or cache, or of unequal work.
 
     Raises ValueError for no point, a point without runs, or work that does not fit the kind.
     """
@@ -70,7 +71,8 @@ def scaling_curve(
 
 def _point(ranks: int, runs: Sequence[RunSeconds], base: int, speedup: Interval, prior: Prior | None) -> ScalingPoint:
     eta = speedup.scaled(base / ranks)
-    return ScalingPoint(ranks, pooled_rate(runs, prior), speedup, eta, above_one=eta.value > 1)
+    above_one = (eta.value if eta.low is None else eta.low) > 1
+    return ScalingPoint(ranks, pooled_rate(runs, prior), speedup, eta, above_one)
 
 
 def _check_work(kind: Scaling, runs_by_ranks: Mapping[int, Sequence[RunSeconds]]) -> None:

@@ -12,6 +12,7 @@ from suite.cli.options.handing_over import HandingOver, tell_network
 from suite.conduct.cluster.smoke import smoke_plan, smoke_root
 from suite.launch.cluster.launcher import NodeSetup
 from suite.report.facts.entry import Entry
+from suite.report.facts.environment_differences import environment_differences
 from suite.report.facts.model import build
 from suite.report.facts.network_check import CONVENTION, network_checks
 from suite.report.text.markdown import render
@@ -71,11 +72,17 @@ class TestFigures:
         (line,) = model.networks
         assert (line.measured.all_reduce, line.catalogue_bytes_per_second, model.caveats) == (1.5e9, None, ())
 
-    def test_the_machine_names_its_links_and_adapters(self) -> None:
+    def test_a_machine_has_its_links_and_adapters_and_others_are_another_machine(self) -> None:
         (machine,) = build([run(gpus=[gpu()] * 7 + [gpu(active=17)]), made.failed(device="cuda")]).machines
         told = {fact.name: fact.values for fact in machine.facts}
         assert told["links"] == ("7 x 18 NVLinks, PCIe 5 x16; 1 x 17 of 18 NVLinks, PCIe 5 x16",)
         assert told["network adapters"] == ("8 x 400 Gb/s InfiniBand",)
+        assert len(build([run(), run(ranks=8, gpus=[gpu()])]).machines) == 1
+        for changed in ({"gpus": [gpu(active=0)] * 8}, {"adapters": [HDR | {"link_layer": "Ethernet"}]}):
+            other = run(repeat=2, **changed)
+            assert [row.runs for row in build([run(), other]).rows] == [1, 1]
+            (difference,) = environment_differences([run().record], [other.record])
+            assert difference.kind == "machine"
 
 
 SLOW = {"ranks": 2, "rates": {"within_node": 100e9}}

@@ -68,6 +68,13 @@ class TestVerdicts:
         assert {one.row.backend: one.verdict for one in many.places}["deepspeed"] == "not distinguishable"
         assert many.lead.low < 1
 
+    def test_the_best_is_ahead_by_the_ratio_that_is_told_of_it(self) -> None:
+        far = [made.entry(rate=rate, repeat=repeat, spread=0) for repeat, rate in enumerate((120, 70), start=1)]
+        model = build([*far, *megatron(2, rate=91, spread=0), made.entry(backend="trlx-nemo", kind="trainer")])
+        (group,), (beside,) = model.ranking.groups, model.beside
+        assert beside.sides[0].row == group.places[0].row and group.places[0].row.backend == "deepspeed"
+        assert group.lead.value == pytest.approx(math.sqrt(120 * 70) / 91)
+
     def test_rows_whose_runs_are_not_steady_stay_and_are_marked(self) -> None:
         def told(*fast: Entry) -> tuple[list[int], str, set[str], str]:
             model = build([*made.repeats(5, rate=20), *fast])

@@ -47,11 +47,12 @@ def slow(repeat: int, **asked: object) -> Entry:
     return doubtful(made.entry(repeat=repeat, rate=5.0, **asked))
 
 
-def test_a_suspect_run_is_in_no_rate_unless_asked_for_and_told_beside_its_row() -> None:
+def test_a_suspect_run_is_in_no_figure_unless_asked_for_and_told_beside_its_row() -> None:
     quiet = made.repeats(3)
-    alone, with_it = build(quiet), build([*quiet, slow(4)])
+    alone, with_it = build(quiet), build([*quiet, slow(4, peak_factor=3.0)])
     (row,) = with_it.rows
     assert row.samples_per_second == alone.rows[0].samples_per_second
+    assert row.memory == alone.rows[0].memory
     assert (row.runs, row.runs_ok, row.runs_suspect, row.is_ranked) == (4, 4, 1, True)
     (line,) = with_it.caveats
     assert line.startswith("R1, deepspeed 1M: 1 suspect of 4 runs, left out of its figures: others used 1.52 of the 2")

@@ -52,12 +52,9 @@ def test_what_rounds_have_in_common_is_not_in_the_interval_of_a_ratio() -> None:
     assert within.ratio.value == pytest.approx(apart.ratio.value)
 
 
-def test_where_nothing_drifts_rows_are_independent() -> None:
+def test_rounds_are_found_where_they_stand_out_clearly_and_of_two_rows_alone_more_so() -> None:
     rows = rows_of((0.0,) * 5)
     assert find_rounds(in_pairs(rows), moderate([log_rates(one.runs) for one in rows])) is None
-
-
-def test_few_rounds_of_two_rows_alone_have_to_stand_out_clearly() -> None:
     assert find_rounds([rows_of((0.0, 0.02, -0.02), count=2)], None) is None
     assert find_rounds([rows_of((0.0, 0.3, -0.3), count=2)], None) is not None
 

@@ -139,7 +139,7 @@ class Nodes:
         extra = [f"--{name.replace('_', '-')}" for name in given if name not in ("repeats", "force", "price")]
         if extra:
             raise UsageError(f"{', '.join(extra)}: a manifest says what is measured; leave it out beside --manifest")
-        wanted, _ = read_manifest(path)
+        wanted = read_manifest(path)
         _refuse_profile(wanted.measure.profile)
         require_layout(wanted, self.counts, self.gpus_per_node)
         layout = wanted.layout

@@ -8,9 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from suite.bundle.derive import StillRunning, record_of
+from suite.bundle.derive import StillRunning
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle
+from suite.bundle.verify import examined
 from suite.conduct.planning.plan import Plan
 from suite.report.facts.environment_differences import EnvironmentDifference, environment_differences
 from suite.report.facts.pool import counted_seconds
@@ -173,13 +174,13 @@ class RerunOutcome(Frozen):
 def rerun_outcome(
     before: Sequence[Record], plan: Plan, root: Path, margin: float, with_suspect: bool = False
 ) -> RerunOutcome:
-    """What became of the runs of a rerun, against the records of ``before``."""
+    """What became of the runs of a rerun, as their events give them, against the records of ``before``."""
     after = []
     for manifest in plan.manifests:
         bundle = Bundle(root / manifest.run.id)
         if bundle.path.is_dir() and not bundle.running():
             with suppress(DamagedBundle, StillRunning):
-                after.append(record_of(bundle))
+                after.append(examined(bundle).record)
     return RerunOutcome(
         reproduction=reproduction(measured_runs(before, with_suspect), measured_runs(after, with_suspect), margin)
         if before

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from suite.bundle.derive import record_of
 from suite.bundle.files import read_text
 from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle, find_bundles
+from suite.bundle.verify import examined
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.state import state_of
 from suite.launch.cluster.submission import FOLDER, Submission, read_submission
@@ -28,23 +28,22 @@ FEWEST_RUNS, MOST_RUNS = 3, 10
 _SERIES = re.compile(r"rerun-([1-9]\d{0,8})-(?:of-([1-9]\d{0,8})|by-rule)")
 
 
-def read_manifest(path: Path) -> tuple[Manifest, Record | None]:
-    """A manifest from its file or its bundle, with the bundle's record where there is one.
+def read_manifest(path: Path) -> Manifest:
+    """A manifest from its file or its bundle.
 
-    Raises UsageError when there is nothing at ``path`` and DamagedBundle when it cannot be used.
+    Raises UsageError when there is nothing at ``path`` and DamagedBundle when it or its bundle cannot be used.
     """
     if path.is_dir():
         _require_bundle(path)
-        bundle = Bundle(path)
-        return bundle.manifest(), record_of(bundle)
+        return examined(Bundle(path)).manifest
     try:
         text = read_text(path, str(path))
     except FileNotFoundError as error:
         raise UsageError(f"{path} does not exist; name a manifest.json or a bundle") from error
     manifest = parse_manifest(text, str(path))
-    beside = Bundle(path.parent)
-    has_events = path.name == "manifest.json" and (path.parent / "events").is_dir()
-    return manifest, record_of(beside) if has_events else None
+    if path.name == "manifest.json" and (path.parent / "events").is_dir():
+        examined(Bundle(path.parent))
+    return manifest
 
 
 def _require_bundle(folder: Path) -> None:
@@ -61,23 +60,33 @@ def _require_bundle(folder: Path) -> None:
 
 
 def repeats_of(manifest: Manifest, path: Path) -> tuple[list[Record], list[str]]:
-    """Records of all runs beside the bundle at ``path`` (or its manifest.json) that its row was measured by, and a line
-    for each that could not be read. Runs of a rerun are of another row than those that it was set against."""
+    """Records of all runs beside the bundle at ``path`` (or its manifest.json) that its row was measured by, as their
+    events give them, and a line for each that was left out or stores another record. Runs of a rerun are of another row
+    than those that it was set against."""
     bundle = Bundle(path if path.is_dir() else path.parent)
     if not (bundle.path / "events").is_dir():
         return [], []
     series = _series_of(manifest.run.plan)
-    found, unread = [], []
+    records, told = [], []
     for beside in _repeats(bundle.path.resolve().parent, _prefix(manifest.run.id)).values():
         try:
             if beside.running():
                 continue
             other = beside.manifest()
-            if other.hash == manifest.hash and _series_of(other.run.plan) == series:
-                found.append(record_of(beside))
+            if other.hash != manifest.hash or _series_of(other.run.plan) != series:
+                continue
+            found = examined(beside)
         except DamagedBundle as error:
-            unread.append(f"{beside.path}: left out, damaged: {error}")
-    return found, unread
+            told.append(f"{beside.path}: left out, damaged: {error}")
+            continue
+        wrong = next((finding for finding in found.findings if finding.leaves_out), None)
+        if wrong is not None:
+            told.append(f"{beside.path}: left out, {wrong.line()}")
+            continue
+        records.append(found.record)
+        if found.differences:
+            told.append(f"{beside.path}: record.json is not what its events give, which are compared (suite verify)")
+    return records, told
 
 
 def rerun_plan(

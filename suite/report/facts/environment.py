@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from suite.bundle.record import Record
+from suite.report.facts.links import adapters_text, link_kinds
 from suite.report.facts.variants import launch_setting_of, short_image
 from suite.report.formatting.numbers import GIB, number
 
@@ -121,6 +122,8 @@ READERS: tuple[FactReader, ...] = (
     FactReader("cores", "machine", _worker("cpu", "cores")),
     FactReader("hardware threads", "machine", _worker("cpu", "threads")),
     FactReader("host memory", "machine", _bytes("memory_bytes")),
+    FactReader("NVLinks", "machine", lambda record: "".join(link_kinds(record)[:1])),
+    FactReader("network adapters", "machine", adapters_text),
     FactReader("top clock", "machine", _with_unit("MHz", "idle", "sm_clock_mhz_max")),
     FactReader("power limit", "machine", _with_unit("W", "idle", "power_limit_watts")),
     FactReader("driver", "version", _worker("driver")),

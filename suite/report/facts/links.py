@@ -13,22 +13,41 @@ from suite.report.formatting.numbers import number
 
 def links_text(record: Record) -> str:
     """``8 x 18 NVLinks, PCIe 5 x16``: links that are up, and the slot; empty where nothing is known."""
-    gpus = listed_objects(inner(record.environment.worker, "topology", "gpus"))
-    return _counted(_gpu(gpu) for gpu in gpus)
+    return _counted(map(_gpu, _listed(record, "gpus")))
 
 
 def adapters_text(record: Record) -> str:
     """``8 x 400 Gb/s InfiniBand``: ports that are up; empty for none."""
-    adapters = listed_objects(inner(record.environment.worker, "topology", "adapters"))
-    return _counted(_adapter(one) for one in adapters if one.get("state") == "ACTIVE")
+    return _counted(_adapters(record))
+
+
+def link_kinds(record: Record) -> tuple[str, ...]:
+    """Links of a device and adapters that are up, each kind once: equal for any number of ranks on one machine. Nothing
+    of a run that was not told its topology."""
+    if inner(record.environment.worker, "topology") is None:
+        return ()
+    kinds = (map(_nvlinks, _listed(record, "gpus")), _adapters(record))
+    return tuple("; ".join(sorted(set(filter(None, found)))) for found in kinds)
+
+
+def _listed(record: Record, name: str) -> list[dict[str, Any]]:
+    return listed_objects(inner(record.environment.worker, "topology", name))
+
+
+def _adapters(record: Record) -> list[str]:
+    return [_adapter(one) for one in _listed(record, "adapters") if one.get("state") == "ACTIVE"]
+
+
+def _nvlinks(gpu: dict[str, Any]) -> str:
+    links, active = (inner(gpu, "nvlinks", name) for name in ("links", "active"))
+    joined = f"{active} NVLinks" if active == links else f"{active} of {links} NVLinks"
+    return joined if positive(links) and type(active) is int else ""
 
 
 def _gpu(gpu: dict[str, Any]) -> str:
-    links, active = (inner(gpu, "nvlinks", name) for name in ("links", "active"))
     generation, width = inner(gpu, "pcie", "max_generation"), inner(gpu, "pcie", "width")
-    joined = f"{active} NVLinks" if active == links else f"{active} of {links} NVLinks"
     parts = (
-        joined if positive(links) and type(active) is int else "",
+        _nvlinks(gpu),
         f"PCIe {generation} x{width}" if positive(generation) and positive(width) else "",
     )
     return ", ".join(filter(None, parts))

@@ -9,7 +9,7 @@ from typing import Any
 
 from suite.bundle.record import Record
 from suite.report.facts.entry import Entry
-from suite.report.facts.links import adapters_text, links_text
+from suite.report.facts.links import adapters_text, link_kinds, links_text
 from suite.report.formatting.numbers import GIB, counted, number
 
 #: Most distinct values of one fact that are written out.
@@ -18,7 +18,7 @@ _MOST_PACKAGES = 60
 _UNKNOWN_MACHINE = "?"
 _PRECISIONS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
-#: What the hardware is, as far as it decides about speed: device, then processor where that is the device.
+#: What the hardware is, as far as it decides about speed: device, then processor where that is the device, else links.
 Hardware = tuple[str, ...]
 
 
@@ -49,7 +49,9 @@ def assign_machines(entries: Sequence[Entry]) -> tuple[list[str], tuple[Machine,
     A run that died before it recorded its hardware belongs to the machine of its own repeats where there is one such,
     else to the only machine of the report, else to ``?``.
     """
-    known = [hardware_of(entry.record) for entry in entries]
+    told = [hardware_of(entry.record) for entry in entries]
+    whole = {hardware: _whole(hardware, told) for hardware in set(told) if hardware}
+    known = [hardware and whole[hardware] for hardware in told]
     letters = {hardware: _letter(index) for index, hardware in enumerate(sorted({one for one in known if one}))}
     of_manifest: dict[str, set] = defaultdict(set)
     for entry, hardware in zip(entries, known, strict=True):
@@ -66,6 +68,12 @@ def assign_machines(entries: Sequence[Entry]) -> tuple[list[str], tuple[Machine,
     return assigned, tuple(_machine(letter, records[letter]) for letter in sorted(records))
 
 
+def _whole(hardware: Hardware, told: Sequence[Hardware | None]) -> Hardware:
+    """With the links of the only machine that is like it in all else, where they are not known of it."""
+    longer = {one for one in told if one and len(one) > len(hardware) and one[: len(hardware)] == hardware}
+    return next(iter(longer)) if len(longer) == 1 else hardware
+
+
 def _letter(index: int) -> str:
     """A to Z, then A1, B1 ..."""
     return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[index % 26] + (str(index // 26) if index >= 26 else "")
@@ -78,7 +86,7 @@ def hardware_of(record: Record) -> Hardware | None:
         return None
     if record.run.device == "cpu":
         return ("cpu", _text(facts, "cpu", "model"), _text(facts, "cpu", "cores"), _text(facts, "cpu", "threads"))
-    return ("cuda", _text(facts, "device", "name"), _gib(facts, "device", "memory_bytes"))
+    return ("cuda", _text(facts, "device", "name"), _gib(facts, "device", "memory_bytes"), *link_kinds(record))
 
 
 def _machine(letter: str, records: Sequence[Record]) -> Machine:

@@ -258,7 +258,7 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
         counts=counts,
         work_differences=costs.work_differences_of(records),
         lacking_phases=costs.lacking_phases_of(records),
-        memory=costs.memory_of(records),
+        memory=costs.memory_of(pooled(records, with_suspect)),
         occupied_bytes=costs.occupied_of(measured),
         energy=costs.energy_of(measured),
         expected=expected_of(manifest, records),

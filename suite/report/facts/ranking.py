@@ -114,16 +114,14 @@ def _by_seed(rows: Sequence[Row]) -> dict[int, list[Row]]:
 
 
 def _group(rows: Sequence[Row], seed: int | None, rounds: Rounds | None, of_phases: PhaseRounds) -> Group:
-    ordered = sorted(rows, key=lambda row: (-_rate(row), row.number))
+    ordered = list(rows)
     best = ordered.pop(fastest([in_turns(row) for row in ordered], rounds))
     sides = len(rows)
 
     def compared(row: Row, other: Row) -> Comparison:
         return compare_in_turns(in_turns(row), in_turns(other), prior=best.prior, sides=sides, rounds=rounds)
 
-    found = [(row, compared(row, best)) for row in ordered]
-    if any(comparison.paired_rounds for _, comparison in found):
-        found.sort(key=lambda one: -one[1].ratio.value)
+    found = sorted(((row, compared(row, best)) for row in ordered), key=lambda one: -one[1].ratio.value)
     others_ranked = [_ranked_row(row, best, comparison, sides, of_phases) for row, comparison in found]
     return Group(
         size=best.size,
@@ -180,8 +178,3 @@ def _best(row: Row, others: Sequence[RankedRow]) -> RankedRow:
         by_phase=(),
         difference=None,
     )
-
-
-def _rate(row: Row) -> float:
-    assert row.samples_per_second is not None, "a ranked row has a rate"
-    return row.samples_per_second.value

@@ -11,7 +11,8 @@ from suite.report.facts.pool import Row
 from suite.report.facts.work_done import done_otherwise, otherwise
 from suite.spec.phases import ALL_NAMES
 from suite.stats.compare import compare
-from suite.stats.intervals import Interval
+from suite.stats.intervals import Interval, log_rates
+from suite.stats.moderated import mean_of
 
 _NOTHING_SENT = "it generates on the weights that train, so none are sent"
 _NOT_ASKED = "the suite's iteration of this work has none"
@@ -63,7 +64,9 @@ def _kind(row: Row) -> tuple:
 
 
 def _group(rows: Sequence[Row]) -> SideBySide:
-    ordered = sorted(rows, key=lambda row: (row.setting.asynchronous, row.setting.kind, -_rate(row), row.number))
+    ordered = sorted(
+        rows, key=lambda row: (row.setting.asynchronous, row.setting.kind, -mean_of(log_rates(row.measured)))
+    )
     first = ordered[0]
     best = first if first.setting.kind == "engine" else None
     phases = tuple(name for name in ALL_NAMES if any(name in _phases(row) for row in rows))
@@ -87,8 +90,3 @@ def _lacking(row: Row, phases: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 def _phases(row: Row) -> set[str]:
     return {phase.name for phase in row.phases}
-
-
-def _rate(row: Row) -> float:
-    assert row.samples_per_second is not None, "a row with runs has a rate"
-    return row.samples_per_second.value

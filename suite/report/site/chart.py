@@ -170,17 +170,15 @@ def _mark(point: Point, place: int, x: _Scale, y: _Scale) -> Markup:
     if rate.low is not None and rate.high is not None:
         low, high = (_place(y(min(max(bound, y.low), y.high))) for bound in (rate.low, rate.high))
         bar = Markup('<path class="bar" d="M{} {}V{}"/>').format(_place(x(place)), low, high)
-    suspect = " suspect" if point.is_suspect else ""
-    return Markup('<g class="point{}" data-place="{}">{}<circle cx="{}" cy="{}" r="4"/><title>{}</title></g>').format(
-        suspect, place, bar, _place(x(place)), _place(y(rate.value)), escape(visible(told(point), 400))
+    return Markup('<g class="point" data-place="{}">{}<circle cx="{}" cy="{}" r="4"/><title>{}</title></g>').format(
+        place, bar, _place(x(place)), _place(y(rate.value)), escape(visible(told(point), 400))
     )
 
 
 def told(point: Point) -> str:
     """A point in one line."""
     runs = len(point.measured)
-    suspect = ", suspect" if point.is_suspect else ""
     return (
-        f"{moment(point.started)}: {interval(point.rate)} samples/s, {number(runs)} run{'s' * (runs != 1)}{suspect}, "
+        f"{moment(point.started)}: {interval(point.rate)} samples/s, {number(runs)} run{'s' * (runs != 1)}, "
         f"{point.folder}"
     )

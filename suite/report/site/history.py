@@ -47,7 +47,6 @@ class Point:
     is_suspect: bool
     lost: tuple[tuple[str, int, str], ...]
     phases: tuple[tuple[str, float], ...]
-    peak_bytes: float | None
 
     @cached_property
     def rate(self) -> Interval | None:
@@ -92,7 +91,8 @@ class LevelChange:
 
 @dataclass(frozen=True)
 class Series:
-    """One configuration on one kind of machine, over time. ``levels``: samples per second between changes."""
+    """One configuration on one kind of machine, over time. ``lost``: points without a rate, or of suspect runs alone,
+    which no level is made of. ``levels``: samples per second between changes."""
 
     id: str
     facts: Mapping[str, Any]
@@ -190,13 +190,13 @@ def _series(
         (_point(name, folder, group) for (folder, _), group in groups.items()),
         key=lambda point: (point.started or 0.0, point.folder, point.id),
     )
-    points = [point for point in all_points if point.measured]
+    points = [point for point in all_points if point.measured and not point.is_suspect]
     history = _changes(points)
     return Series(
         id=name,
         facts=facts,
         points=tuple(points),
-        lost=tuple(point for point in all_points if not point.measured),
+        lost=tuple(point for point in all_points if point.is_suspect or not point.measured),
         levels=tuple(math.exp(level) for level in history.levels),
         changes=tuple(_level_change(points, history, number, versions) for number in range(len(history.changes))),
         noise=history.noise,
@@ -217,7 +217,6 @@ def _point(series: str, folder: str, runs: Sequence[RunFacts]) -> Point:
         lost["suspect"] = len(with_rate) - len(quiet)
         first["suspect"] = next(run.note for run, _ in with_rate if run.state == "suspect")
     (one, rate) = used[0] if used else (None, None)
-    peaks = [run.peak_bytes for run, _ in used if run.peak_bytes is not None]
     names = [name for name in (used[0][0].phases if used else ()) if all(name in run.phases for run, _ in used)]
     return Point(
         id=digest([series, folder, runs[0].versions, min(run.run_id for run in runs)])[:_ID_CHARACTERS],
@@ -231,7 +230,6 @@ def _point(series: str, folder: str, runs: Sequence[RunFacts]) -> Point:
         is_suspect=bool(with_rate) and not quiet,
         lost=tuple((state, lost[state], first[state]) for state in sorted(lost)),
         phases=tuple((name, mean_of([run.phases[name] for run, _ in used])) for name in names),
-        peak_bytes=mean_of(peaks) if peaks else None,
     )
 
 

@@ -61,7 +61,6 @@ class RunFacts:
     low: float | None
     high: float | None
     phases: dict[str, float]
-    peak_bytes: int | None
     caveat: str
 
     def as_list(self) -> list[Any]:
@@ -117,14 +116,11 @@ def read_run(derived: Derived, path: str) -> ReadRun:
     series, versions = series_facts(manifest, record), versions_of(record)
     trace = Trace.of(Path(path), record, derived.digest)
     state, note = _state(derived)
-    throughput, counts, memory = record.throughput, record.counts, record.memory
+    throughput, counts = record.throughput, record.counts
     has_rate = state in ("ok", "suspect") and throughput is not None and counts is not None
     void = frozenset(record.void_iterations or ())
     counted = range(record.steady_state.warmup, len(trace.seconds)) if has_rate else range(0)
     rate = throughput.samples_per_second if throughput else None
-    peak = None
-    if memory is not None:
-        peak = memory.peak_reserved_bytes if record.run.device == "cuda" else memory.peak_resident_bytes
     return ReadRun(
         facts=RunFacts(
             path=path,
@@ -147,7 +143,6 @@ def read_run(derived: Derived, path: str) -> ReadRun:
             low=rate.low if rate else None,
             high=rate.high if rate else None,
             phases=_phases(record) if has_rate else {},
-            peak_bytes=peak if has_rate else None,
             caveat=derived.difference,
         ),
         series=series,
@@ -208,11 +203,11 @@ def _asked(manifest: Manifest) -> _Asked:
 
 
 def machine_name(hardware: Sequence[str] | None) -> str:
-    """``Xeon, 8 cores, 16 threads``; ``H100, 79.6 GiB``."""
+    """``Xeon, 8 cores, 16 threads``; ``H100, 79.6 GiB, 18 NVLinks, 400 Gb/s InfiniBand``."""
     if not hardware:
         return UNKNOWN_MACHINE
-    units = ("", " cores", " threads") if hardware[0] == "cpu" else ("", " GiB")
-    told = [f"{text}{unit}" for text, unit in zip(hardware[1:], units, strict=True) if text]
+    units = ("", " cores", " threads") if hardware[0] == "cpu" else ("", " GiB", "", "")
+    told = [f"{text}{unit}" for text, unit in zip(hardware[1:], units, strict=False) if text]
     return ", ".join(told) or UNKNOWN_MACHINE
 
 

@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suite.bundle.derive import derive
+from suite.bundle.record import Iterations
 from suite.bundle.store import Bundle
+from suite.conduct.planning.plan import Plan
 from suite.conduct.running.display import print_rerun
 from suite.conduct.running.reproduction import reproduction, rerun_outcome
 from suite.conduct.running.rerun import default_repeats, repeats_of, rerun_plan
@@ -50,17 +52,15 @@ def test_a_verdict_is_where_the_whole_interval_lies(rate: float, margin: float, 
 
 @given(st.integers(0, 6), st.integers(0, 6), st.floats(0.5, 2))
 @settings(max_examples=50)
-def test_one_run_on_either_side_never_shows_anything(before: int, after: int, rate: float) -> None:
+def test_one_run_on_either_side_or_runs_without_spread_never_show_anything(
+    before: int, after: int, rate: float
+) -> None:
     found = reproduction(runs(100)[:before], runs(100 * rate)[:after], 0.05)
     if min(before, after) < 2:
         assert found.verdict == "cannot tell"
         assert (found.more_before or 0) >= 2 - before or (found.more_after or 0) >= 2 - after
         assert found.more_before is None or found.more_before >= 2 - before
-
-
-def test_runs_without_spread_are_no_proof() -> None:
-    equal = reproduction(runs(100, (1, 1, 1)), runs(100, (1, 1, 1)), 0.05)
-    assert equal.verdict == "cannot tell"
+    assert reproduction(runs(100, (1, 1, 1)), runs(100, (1, 1, 1)), 0.05).verdict == "cannot tell", "without spread"
 
 
 def test_so_many_more_runs_as_it_says_settle_it_where_the_spread_stays() -> None:
@@ -100,12 +100,20 @@ def test_all_repeats_beside_a_bundle_are_what_a_rerun_is_compared_with(tmp_path:
     assert [record.run.repeat for record in own] == [4]
 
 
-def test_a_damaged_repeat_is_left_out_and_said_to_be(tmp_path: Path) -> None:
-    manifest = before_runs(tmp_path, 3)
-    other = tmp_path / f"{manifest.run.id[:-1]}2"
-    (other / "manifest.json").write_text("{")
-    records, (line,) = repeats_of(manifest, tmp_path / manifest.run.id)
-    assert [record.run.repeat for record in records] == [1, 3] and str(other) in line
+def test_a_repeat_counts_by_its_events_and_not_where_these_are_damaged_or_do_not_fit_together(tmp_path: Path) -> None:
+    manifest = before_runs(tmp_path, 4)
+    first, second, third, fourth = (Bundle(tmp_path / f"{manifest.run.id[:-1]}{repeat}") for repeat in (1, 2, 3, 4))
+    record = derive(first)
+    doubled = Iterations(seconds=tuple(2 * seconds for seconds in record.iterations.seconds))
+    first.write_record(record.model_copy(update={"iterations": doubled}))
+    driver = third.path / "events" / "driver.jsonl"
+    driver.write_text(driver.read_text().replace('"time": 17', '"time": 18'))
+    (fourth.path / "manifest.json").write_text("{")
+    records, told = repeats_of(manifest, first.path)
+    assert records == [record, derive(second)] and told[2].startswith(f"{fourth.path}: left out, damaged: ")
+    assert "record.json is not what its events give" in told[0] and "left out, run-times: " in told[1]
+    plan = Plan(id="", manifests=(first.manifest(),), skipped=(), notes=())
+    assert rerun_outcome(records, plan, tmp_path, 0.05).after == (record,)
 
 
 def test_an_interrupted_rerun_is_gone_on_with_and_a_finished_one_is_not(tmp_path: Path) -> None:

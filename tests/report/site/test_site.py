@@ -17,8 +17,8 @@ from suite.bundle.store import Bundle
 from suite.spec.layout import Layout
 from tests.command import suite as run_suite
 from tests.report.parsed import Parsed
-from tests.report.site.nights import night, nights
-from tests.synthetic import GPT, SMOKE, facts_of, synthetic_manifest
+from tests.report.site.nights import DAY, night, nights
+from tests.synthetic import BEGAN, GPT, SMOKE, facts_of, synthetic_manifest
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 
@@ -63,6 +63,15 @@ def test_a_loss_is_told_with_its_place_its_size_and_what_was_changed() -> None:
     words = words_of(page)
     assert "slower since 2023-11-24" in words and "suite's commit aaaaaaaaaaaa bbbbbbbbbbbb" in words
     assert "generate" in words and page.count('class="point"') == 14
+
+
+def test_nights_of_suspect_runs_alone_are_listed_and_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("suite.report.site.runs.is_suspect", lambda record: record.run.started > BEGAN + 9.5 * DAY)
+    nights(Path("runs"), [1.0] * 10 + [1.3] * 4, repeats=1)
+    found = told("out", "--from", "runs")
+    (series,) = found["series"]
+    assert (found["regressions"], series["points"], series["runs"]) == (0, 10, 14)
+    assert [page_of(series).count(text) for text in ("(suspect)", 'class="point"')] == [4, 10]
 
 
 def test_the_feed_is_atom_and_tells_of_losses_alone() -> None:
