@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.worker.engines.megatron import weights as megatron_weights
+from suite.worker.engines.megatron.attention import FusedAttention
 from suite.worker.engines.megatron.engine import MegatronEngine
+from suite.worker.engines.megatron.stack import AttnMaskType
 from suite.worker.world import World
 from tests.worker.tiny import tiny_body
 
@@ -73,3 +75,17 @@ def test_shards_of_the_vocabulary_join_to_the_whole_and_zero_padding(vocab: int,
     joined = torch.cat(shards)
     assert torch.equal(joined[:vocab], whole)
     assert not joined[vocab:].any()
+
+
+def test_heads_that_share_keys_and_values_read_them_where_they_lie() -> None:
+    attention = FusedAttention.__new__(FusedAttention)
+    torch.nn.Module.__init__(attention)
+    attention.softmax_scale = 0.5
+    query, key, value = (torch.randn(5, 2, heads, 4) for heads in (6, 2, 2))
+    repeated = (each.repeat_interleave(3, dim=2) for each in (key, value))
+    expected = attention(query, *repeated, None, AttnMaskType.causal)
+    kernel = torch.nn.functional.scaled_dot_product_attention
+    with mock.patch("torch.nn.functional.scaled_dot_product_attention", side_effect=kernel) as called:
+        found = attention(query, key, value, None, AttnMaskType.causal)
+    assert [each.data_ptr() for each in called.call_args.args[1:]] == [key.data_ptr(), value.data_ptr()]
+    assert torch.allclose(found, expected, atol=1e-6)
