@@ -35,7 +35,7 @@ def compute(
     work = _flops(manifest, counts.samples, "full")
     causal = float(_flops(manifest, counts.samples, "causal").hardware) if derivation(events) >= 2 else None
     device, notes = _device(events, manifest)
-    peak = None if device is None else device.peak_flops.get(manifest.measure.precision)
+    peak = None if device is None else _peak(device, events, manifest.measure.precision)
     available = None
     if peak is not None and timeline.counted:
         available = sum(timeline.counted_seconds) / len(timeline.counted) * peak * manifest.layout.ranks
@@ -50,6 +50,13 @@ def compute(
         hardware_flops_causal=causal,
         hfu_causal=None if causal is None or available is None else causal / available,
     ), notes
+
+
+def _peak(device: Device, events: Events, precision: str) -> float | None:
+    """Of fp32 whose products may be tf32, that of tf32 where it is known; bundles before derivation 4 keep fp32's."""
+    allowed = derivation(events) >= 4 and any(facts_of(events, rank).get("allow_tf32") is True for rank in events.ranks)
+    products = "tf32" if precision == "fp32" and allowed else precision
+    return device.peak_flops.get(products, device.peak_flops.get(precision))
 
 
 @once_per_manifest

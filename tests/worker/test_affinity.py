@@ -72,9 +72,7 @@ def test_the_kernel_tells_where_a_gpu_is_and_where_it_hides_the_device_its_drive
 
 
 @given(allowed=st.frozensets(st.integers(0, 31), min_size=1))
-def test_nobody_leaves_what_is_allowed_and_nobody_is_left_without(
-    allowed: frozenset[int],
-) -> None:
+def test_nobody_leaves_what_is_allowed_and_nobody_is_left_without(allowed: frozenset[int]) -> None:
     """Without /sys every CPU is a core of its own."""
     places = [SOCKETS[0], SOCKETS[0], SOCKETS[1], frozenset()]
     found = [choose(places, rank, allowed, "/nowhere") for rank in range(4)]

@@ -47,9 +47,7 @@ def watched(tmp_path: Path) -> Watched:
     return Watched(tmp_path)
 
 
-def test_every_line_is_kept_once_unless_the_node_cut_it_before_it_was_seen(
-    watched: Watched,
-) -> None:
+def test_every_line_is_kept_once_unless_the_node_cut_it_before_it_was_seen(watched: Watched) -> None:
     watched.prints(3)
     for _ in range(2):
         assert watched.keep() == b"".join(LINES[:3])
