@@ -32,8 +32,9 @@ def compute(
         return None, ()
     if lengths is not None and counts.samples != len(lengths.prompt):
         return None, (f"{counts.samples} samples in an iteration, but lengths of {len(lengths.prompt)}: no FLOPs",)
-    work = _flops(manifest, counts.samples, "full")
-    causal = float(_flops(manifest, counts.samples, "causal").hardware) if derivation(events) >= 2 else None
+    unscored = facts_of(events, 0).get("unscored") is True
+    work = _flops(manifest, counts.samples, "full", unscored)
+    causal = float(_flops(manifest, counts.samples, "causal", unscored).hardware) if derivation(events) >= 2 else None
     device, notes = _device(events, manifest)
     peak = None if device is None else _peak(device, events, manifest.measure.precision)
     available = None
@@ -60,10 +61,10 @@ def _peak(device: Device, events: Events, precision: str) -> float | None:
 
 
 @once_per_manifest
-def _flops(manifest: Manifest, samples: int, attention: Attention) -> IterationFlops:
+def _flops(manifest: Manifest, samples: int, attention: Attention, unscored: bool) -> IterationFlops:
     recompute = manifest.layout.recompute == "full"
     size, workload = manifest.size, manifest.workload
-    return iteration_flops(size, workload, samples, recompute, attention, manifest.work.lengths)
+    return iteration_flops(size, workload, samples, recompute, attention, manifest.work.lengths, unscored)
 
 
 def _bandwidth(

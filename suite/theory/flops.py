@@ -70,9 +70,11 @@ def iteration_flops(
     recompute: bool = False,
     attention: Attention = "full",
     lengths: SampleLengths | None = None,
+    unscored: bool = False,
 ) -> IterationFlops:
     """FLOPs of one iteration with ``samples`` rollouts in all, of uneven ``lengths`` where they are given.
 
+    ``unscored``: the policy makes no pass in score, where only values are computed.
     ``attention`` "full" counts every pair of positions of a sequence, as most published MFU does; "causal" only the
     pairs that the mask leaves. Raises ValueError for more trainable layers than the shape has, and for ``lengths`` of
     another number of samples; what stands for lengths that are not given is in ``suite.theory.lengths.totals``.
@@ -96,7 +98,7 @@ def iteration_flops(
     return IterationFlops(
         generate_prefill=prefill,
         generate_decode=decode + work.steps * 2 * size.hidden * size.vocab,
-        score=forward,
+        score=values if unscored else forward,
         reference=reference_blocks * block + output_head if workload.uses_reference else 0,
         train=workload.ppo_epochs * (forward + backward),
         recompute=workload.ppo_epochs * trainable * (block + adapters * work.tokens) if recompute else 0,

@@ -206,6 +206,7 @@ def _describe(subject: Optional[Subject], facts: Dict[str, Any], notes: List[str
         facts["packages"].update(subject.versions)
         told = {
             "lacking_phases": subject.lacking_phases,
+            "unscored": subject.unscored,
             "configuration": subject.configuration,
             "clock": subject.timed_by,
             "experimental": subject.experimental,

@@ -20,17 +20,7 @@ from tests.container_runtime import DATA, Runtime, made_base_image, require_runt
 from tests.containers import WORKER, labelled, made_scripted_image, scripted_suite
 from tests.faults.judging import brought_back, check_output
 from tests.faults.scene import Scene
-from tests.faults.sites import (
-    ITERATIONS,
-    Act,
-    Maker,
-    OwnDriver,
-    driver_signal,
-    driver_stopped,
-    faults_of,
-    sent,
-    struck,
-)
+from tests.faults.sites import ITERATIONS, Act, Maker, OwnDriver, driver_signal, driver_stopped, faults_of, sent, struck
 from tests.faults.tries import Missed, Verdict, Wrong
 
 SILENCE = ("--silence", "20s")

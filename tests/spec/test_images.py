@@ -9,15 +9,7 @@ from pydantic import ValidationError
 
 from suite.backends.registry import backends
 from suite.spec.base import UsageError
-from suite.spec.images import (
-    BaseImage,
-    bases,
-    find_image,
-    images,
-    images_of,
-    stack_labels,
-    stack_versions_of,
-)
+from suite.spec.images import BaseImage, bases, find_image, images, images_of, stack_labels, stack_versions_of
 
 ROOT = Path(__file__).resolve().parents[2]
 

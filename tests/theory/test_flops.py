@@ -147,3 +147,5 @@ def test_without_values_and_reference_their_work_is_not_counted(size, data):
     assert full.score - less.score == values
     assert full.train - less.train == 3 * ppo.ppo_epochs * values
     assert less.reference == 0 and less.generate == full.generate
+    unscored = iteration_flops(size, ppo, 3, unscored=True)
+    assert unscored.score == values and unscored.model == full.model - full.score + values
