@@ -45,10 +45,7 @@ def test_as_many_as_asked_for_are_well(node: Path, text: str) -> None:
         ("count:4", "asked for 4 GPUs, sees 2: GPU 0: H200 (UUID: GPU-0); GPU 1: H200 (UUID: GPU-1)"),
         ("ids:1", "asked for 1 GPUs, sees 2: GPU 0: H200 (UUID: GPU-0); GPU 1: H200 (UUID: GPU-1)"),
         ("", "asked for 0 GPUs, sees 2: GPU 0: H200 (UUID: GPU-0); GPU 1: H200 (UUID: GPU-1)"),
-        (
-            "ids:GPU-0,GPU-7",
-            "asked for GPU-7, sees other GPUs: GPU 0: H200 (UUID: GPU-0); GPU 1: H200 (UUID: GPU-1)",
-        ),
+        ("ids:GPU-0,GPU-7", "asked for GPU-7, sees other GPUs: GPU 0: H200 (UUID: GPU-0); GPU 1: H200 (UUID: GPU-1)"),
     ],
 )
 def test_any_others_are_a_failure_with_the_list(node: Path, text: str, line: str) -> None:

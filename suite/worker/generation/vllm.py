@@ -267,14 +267,21 @@ class VllmGenerator(Generator):
 
     @contextmanager
     def _own_random_numbers(self) -> Iterator[None]:
-        """vLLM draws from torch's own generators: seeded here alike on all ranks of a replica, anew for each
-        generation, and given back to training as they were."""
+        """vLLM draws from torch's own generators, and on CUDA seeds samples from NumPy's: all seeded here alike on all
+        ranks of a replica, anew for each generation, and given back to training as they were."""
         devices = [self._world.device] if self._world.device.type == "cuda" else []
         seed = self._manifest["measure"]["seed"] * _SEED_STRIDE + self._training.data_parallel_rank
-        with torch.random.fork_rng(devices=devices):
-            torch.manual_seed(seed * _SEED_STRIDE + self._generations)
-            self._generations += 1
-            yield
+        seed = seed * _SEED_STRIDE + self._generations
+        self._generations += 1
+        numpys = import_module("numpy.random")  # vLLM has it
+        state = numpys.get_state()
+        try:
+            with torch.random.fork_rng(devices=devices):
+                torch.manual_seed(seed)
+                numpys.seed(seed % 2**32)
+                yield
+        finally:
+            numpys.set_state(state)
 
     def _notes(self) -> Tuple[str, ...]:
         name, version = requirements.version(self._world.device.type)
