@@ -27,9 +27,9 @@ class Pattern(NamedTuple):
 PATTERNS: tuple[Pattern, ...] = (
     Pattern("oom_device", "cause", r"CUDA out of memory"),
     Pattern("oom_device", "cause", r"HIP out of memory"),
-    Pattern("oom_device", "cause", r"CUDA error: out of memory"),
+    Pattern("oom_device", "cause", r"CUDA (driver )?[Ee]rror: out of memory"),
     Pattern("oom_device", "cause", r"Cuda failure (\d+ )?'out of memory'"),
-    Pattern("oom_device", "cause", r"CUBLAS_STATUS_ALLOC_FAILED"),
+    Pattern("oom_device", "cause", r"(CUBLAS|CUDNN)_STATUS_ALLOC_FAILED"),
     Pattern("oom_host", "cause", r"^MemoryError\b"),
     Pattern("oom_host", "cause", r"std::bad_alloc"),
     Pattern("oom_host", "cause", r"DefaultCPUAllocator: (can't allocate|not enough) memory"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -122,10 +123,7 @@ class TestARank:
             session._idle("cuda", RankIdentity(3, 4, 1, 2))
 
     def test_says_nothing_where_nobody_can_be_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def nobody(device: torch.device) -> NvmlGpu:
-            raise RuntimeError("NVML: not found")
-
-        monkeypatch.setattr("suite.worker.nvml.open_gpu", nobody)
+        monkeypatch.setattr("suite.worker.nvml.open_gpu", mock.Mock(side_effect=RuntimeError("NVML: not found")))
         assert session._idle("cuda", RankIdentity(0, 1, 0, 1)) is None
 
 
