@@ -40,16 +40,7 @@ FLOORS = {
     "testing": 4,
     "__main__": 5,
 }
-TRAINING = {
-    "torch",
-    "accelerate",
-    "deepspeed",
-    "megatron",
-    "tokenizers",
-    "transformer_engine",
-    "transformers",
-    "trlx",
-}
+TRAINING = {"torch", "accelerate", "deepspeed", "megatron", "tokenizers", "transformer_engine", "transformers", "trlx"}
 #: Trainers in environments and images of their own, which alone import these modules.
 TRAINERS = {"trl", "datasets", "verl", "hydra", "omegaconf", "pandas"} | {
     *("openrlhf", "torchdata", "nemo_rl", "skyrl", "skyrl_gym", "areal")

@@ -27,12 +27,7 @@ def environment(lock: Path, python: str = "3.11", **extra: str) -> Environment:
 def whole(**changed: Any) -> Inside:
     """What a faultless trlx image answers, but for what is changed."""
     stack = environment(PROJECT.lock("trlx.lock"), trlx="0.7.0").model_copy(update={"commits": {"trlx": COMMIT}})
-    known = {
-        "user": 1000,
-        "suite": suite_version(),
-        "driver": environment(PROJECT.lock("driver.lock")),
-        "stack": stack,
-    }
+    known = {"user": 1000, "suite": suite_version(), "driver": environment(PROJECT.lock("driver.lock")), "stack": stack}
     return Inside(**{**known, **changed})
 
 

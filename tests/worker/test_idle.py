@@ -16,6 +16,7 @@ from suite.worker.failures import failure_kind
 from suite.worker.idle import REQUIRE_IDLE_VARIABLE, cpu_idle, gpu_idle, require_idle
 from suite.worker.nvml import NvmlGpu
 from suite.worker.rank import RankIdentity
+from suite.worker.trainers.processes import NodeMemory
 from tests.worker.pretended_nvml import UNSUPPORTED, PretendedNvml
 
 GIB = 1 << 30
@@ -86,6 +87,12 @@ def test_what_the_library_does_not_tell_is_null_and_disturbs_nobody() -> None:
     facts = gpu_idle(gpu(**dict.fromkeys(FREE, UNSUPPORTED)))
     assert facts.pop("processes") == facts.pop("throttle_reasons") == facts.pop("disturbed_by") == []
     assert set(facts.values()) == {None}
+
+
+def test_what_a_node_holds_at_most_takes_one_query_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("threading.Thread", mock.Mock())
+    only = NvmlGpu(PretendedNvml(MemoryInfo=SimpleNamespace(used=GIB)), object())
+    assert NodeMemory(None, 1, False, only).peaks()["peak_device_bytes"] == GIB
 
 
 def test_the_place_of_a_gpu_is_its_pci_address_and_the_cpus_near_it() -> None:
