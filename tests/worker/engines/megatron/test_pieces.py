@@ -10,9 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from suite.worker.engines.deepspeed.config import training_config
 from suite.worker.engines.megatron import weights as megatron_weights
 from suite.worker.engines.megatron.attention import FusedAttention
 from suite.worker.engines.megatron.engine import MegatronEngine
+from suite.worker.engines.megatron.optimizer import INITIAL_LOSS_SCALE
 from suite.worker.engines.megatron.stack import AttnMaskType
 from suite.worker.world import World
 from tests.worker.tiny import tiny_body
@@ -63,6 +65,11 @@ def test_shards_of_the_vocabulary_join_to_the_whole_and_zero_padding(vocab: int,
     joined = torch.cat(shards)
     assert torch.equal(joined[:vocab], whole)
     assert not joined[vocab:].any()
+
+
+def test_fp16_starts_at_one_loss_scale_in_both_engines() -> None:
+    config = training_config(tiny_body(measure={"precision": "fp16", "device": "cuda"}), 1000)
+    assert 2 ** config["fp16"]["initial_scale_power"] == INITIAL_LOSS_SCALE
 
 
 def test_heads_that_share_keys_and_values_read_them_where_they_lie() -> None:
