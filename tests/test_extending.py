@@ -29,11 +29,7 @@ TIMED = '        with recorder.phase("spread"):\n            pass\n'
 #: file, text in it, and what is written in front of that
 EDITS = [
     ("suite/worker/phases.json", '    {"name": "sync"', f"    {TOY_PHASE},\n"),
-    (
-        "suite/worker/loop.py",
-        "        generated = self._gen",
-        TIMED,
-    ),
+    ("suite/worker/loop.py", "        generated = self._gen", TIMED),
     ("suite/worker/backends.json", '    "deepspeed": {', f"    {TOY_LINE}\n"),
     ("suite/spec/workload.py", "    note: str | None = None\n    source: str | None = None\n", f"    {TURNS}"),
     ("suite/spec/layout.py", "    offload_optimizer: Annotated[", f"    {FUSED}"),

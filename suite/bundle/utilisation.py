@@ -32,9 +32,9 @@ def compute(
         return None, ()
     if lengths is not None and counts.samples != len(lengths.prompt):
         return None, (f"{counts.samples} samples in an iteration, but lengths of {len(lengths.prompt)}: no FLOPs",)
-    unscored = facts_of(events, 0).get("unscored") is True
-    work = _flops(manifest, counts.samples, "full", unscored)
-    causal = float(_flops(manifest, counts.samples, "causal", unscored).hardware) if derivation(events) >= 2 else None
+    done = facts_of(events, 0).get("unscored") is True, _sharing(manifest) if derivation(events) >= 4 else None
+    work = _flops(manifest, counts.samples, "full", *done)
+    causal = float(_flops(manifest, counts.samples, "causal", *done).hardware) if derivation(events) >= 2 else None
     device, notes = _device(events, manifest)
     peak = None if device is None else _peak(device, events, manifest.measure.precision)
     available = None
@@ -60,11 +60,22 @@ def _peak(device: Device, events: Events, precision: str) -> float | None:
     return device.peak_flops.get(products, device.peak_flops.get(precision))
 
 
+def _sharing(manifest: Manifest) -> int | None:
+    """Samples that the suite's own vLLM generates together, which compute each prompt once; null for other engines, and
+    for trainers, each of which sets its vLLM up by itself."""
+    layout, work = manifest.layout, manifest.work
+    if manifest.backend.kind != "engine" or layout.generation != "vllm":
+        return None
+    return work.global_rollouts // layout.generation_ranks if layout.generation_ranks else work.replica_rollouts
+
+
 @once_per_manifest
-def _flops(manifest: Manifest, samples: int, attention: Attention, unscored: bool) -> IterationFlops:
+def _flops(
+    manifest: Manifest, samples: int, attention: Attention, unscored: bool, sharing: int | None
+) -> IterationFlops:
     recompute = manifest.layout.recompute == "full"
     size, workload = manifest.size, manifest.workload
-    return iteration_flops(size, workload, samples, recompute, attention, manifest.work.lengths, unscored)
+    return iteration_flops(size, workload, samples, recompute, attention, manifest.work.lengths, unscored, sharing)
 
 
 def _bandwidth(

@@ -57,11 +57,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("openrlhf", {"measure": FP16}, "--precision bf16"),
     ("openrlhf", {"measure": {"device": "cuda"}}, "--precision bf16"),
     ("openrlhf", {"size": {"heads": 8, "kv_heads": 8}}, "heads of width"),
-    (
-        "trl-grpo",
-        {"work": {"algorithm": "rloo"}},
-        "runs grpo, and workload cpu asks for rloo: --algorithm grpo",
-    ),
+    ("trl-grpo", {"work": {"algorithm": "rloo"}}, "runs grpo, and workload cpu asks for rloo: --algorithm grpo"),
     ("trl-rloo", {"work": {"algorithm": "ppo", "group": 1}}, "trl-rloo runs rloo, and workload cpu asks for ppo"),
     ("trl-grpo", {"work": {"trainable_layers": 1}}, "leave out --trainable-layers"),
     ("trl-grpo", {"work": HYDRA}, "full copy"),

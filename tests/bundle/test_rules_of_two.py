@@ -16,7 +16,7 @@ from suite.theory.bandwidth import decode_bytes
 from suite.theory.flops import iteration_flops
 from tests.bundle import recorded as of_ranks
 from tests.bundle.recorded import GPU, TWO_RANKS, Ranks, of_kind, record_of, recorded
-from tests.synthetic import SHARES, facts_of, make_bundle, synthetic_manifest
+from tests.synthetic import SHARES, facts_of, grpo_workload, make_bundle, synthetic_manifest
 
 SECONDS = (9.0, 9.0, 1.0, 1.2, 0.9, 1.1, 1.3, 1.0, 0.8, 1.1)
 
@@ -199,6 +199,14 @@ def test_utilisation_is_work_over_time_peak_and_ranks(tmp_path):
     compute = record_of(path).compute
     assert compute.hardware_flops > compute.model_flops, "recomputed work counts for HFU alone"
     assert compute.hfu / compute.mfu == pytest.approx(compute.hardware_flops / compute.model_flops)
+
+
+@pytest.mark.parametrize(("rules", "sharing"), [(3, None), (4, 8)])
+def test_vllm_computes_a_groups_prompt_once(tmp_path: Path, rules: int, sharing: int | None) -> None:
+    layout = Layout(devices_per_node=1, data=1, generation="vllm")
+    manifest = synthetic_manifest(workload=grpo_workload(), layout=layout)
+    work = iteration_flops(manifest.size, manifest.workload, 8, lengths=manifest.work.lengths, sharing=sharing)
+    assert recorded(tmp_path, manifest, ranks_of(manifest, rules)).compute.model_flops == work.model
 
 
 @pytest.mark.parametrize(

@@ -212,12 +212,7 @@ def test_a_list_from_what_is_kept_is_the_list_of_what_is_there(results: Path, mo
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [
-        ("2023-11-14T22:13:20", BEGAN),
-        ("2023-11-14T23:13:20+01:00", BEGAN),
-        ("1h", BEGAN - HOUR),
-        ("12", BEGAN - 12),
-    ],
+    [("2023-11-14T22:13:20", BEGAN), ("2023-11-14T23:13:20+01:00", BEGAN), ("1h", BEGAN - HOUR), ("12", BEGAN - 12)],
 )
 def test_times_are_read_as_utc_or_as_so_long_ago(text: str, seconds: float) -> None:
     assert moment_of("--since", text, BEGAN) == seconds

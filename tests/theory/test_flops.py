@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.spec.catalogue import find_size, find_workload
+from suite.spec.manifest import SampleLengths
 from suite.spec.resolve import sample_lengths as sample_lengths_of
 from suite.spec.workload import Workload
 from suite.theory.flops import iteration_flops
@@ -136,6 +137,15 @@ def test_lengths_that_are_not_given_are_those_that_seed_0_draws():
     assert iteration_flops(size, workload, 64).model < 0.5 * iteration_flops(size, even, 64).model
     with pytest.raises(ValueError, match="lengths of 64 samples, but there are 32"):
         iteration_flops(size, workload, 32, lengths=drawn)
+
+
+def test_samples_of_a_prompt_that_are_generated_together_compute_it_once():
+    size, work = find_size("1M-llama"), find_workload("smoke").model_copy(update={"group": 4})
+    prefills = [iteration_flops(size, work, 8, sharing=sharing).generate_prefill for sharing in (None, 8, 2)]
+    each, shared, apart = (prefill - 8 * 2 * size.hidden * size.vocab for prefill in prefills)
+    assert each == 4 * shared == 2 * apart
+    lengths = SampleLengths(prompt=(work.prompt_tokens,) * 8, response=(work.new_tokens,) * 8)
+    assert iteration_flops(size, work, 8, lengths=lengths, sharing=8).generate_prefill == prefills[1]
 
 
 @given(size=shapes(), data=st.data())
