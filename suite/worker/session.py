@@ -91,7 +91,7 @@ def run(
         progress.beat()
         baseline = resident_bytes()
         facts["resident_baseline_bytes"] = baseline
-        memory: Any = MemoryProbe(world.device, baseline)
+        memory: Any = MemoryProbe(world.device, baseline, bool(manifest["layout"].get("engine_sleep")))
         memory.reset()
         began = time.perf_counter()
         with _beating(progress):

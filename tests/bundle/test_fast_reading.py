@@ -75,10 +75,7 @@ def test_both_ways_agree_whatever_the_file_holds(lines: list[str], data: st.Data
     assert outcome(quickly, bytes(content)) == outcome(slowly, bytes(content))
 
 
-_PIECES = [
-    *(bytes([one]) for one in b'"\n :{}\\,\t\xff'),
-    *(b"", b'":', b'"a":', b'{"a":1}', b"NaN", b"1e999"),
-]
+_PIECES = [*(bytes([one]) for one in b'"\n :{}\\,\t\xff'), *(b"", b'":', b'"a":', b'{"a":1}', b"NaN", b"1e999")]
 
 
 @pytest.mark.parametrize(

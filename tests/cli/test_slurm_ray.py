@@ -118,11 +118,7 @@ def test_ranks_of_a_batch_script_start_ray_follow_its_trainer_and_leave_nothing(
 def test_nothing_of_ray_stays_behind_a_run_on_two_nodes_that_is_ended(suite: Suite, how: str, tmp_path: Path) -> None:
     before = left_behind()
     submitted(suite, tmp_path, 2, ENDLESS)
-    wait_until(
-        lambda: '"kind":"iteration"' in output_of(tmp_path),
-        START_SECONDS,
-        lambda: output_of(tmp_path)[-3000:],
-    )
+    wait_until(lambda: '"kind":"iteration"' in output_of(tmp_path), START_SECONDS, lambda: output_of(tmp_path)[-3000:])
     rays = processes()
     assert (len(rays["gcs_server"]), len(rays["raylet"])) == (1, 2), "a head, and a node on each host"
     if how == "scancel":

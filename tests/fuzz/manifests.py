@@ -108,11 +108,7 @@ def no_files(body: Any, random: Random) -> Any:
 
 _OF_GRPO = {"algorithm": "grpo:kl_coefficient=0.001", "group": 4, "lengths": "lognormal:mean=10,sigma=0.6,cap=24"}
 WORKLOADS = [
-    {
-        "workload": workload.model_dump(mode="json"),
-        "layout": TWO_RANKS.model_dump(mode="json"),
-        "changes": changes,
-    }
+    {"workload": workload.model_dump(mode="json"), "layout": TWO_RANKS.model_dump(mode="json"), "changes": changes}
     for workload, changes in ((SMOKE, {"rollouts": 8, "micro_batch": 2}), (grpo_workload(), _OF_GRPO))
 ]
 

@@ -57,11 +57,7 @@ def test_a_step_is_found_with_its_size_and_its_place() -> None:
 
 @pytest.mark.parametrize(
     ("count", "steps"),
-    [
-        (12, {10: -0.08}),
-        (40, {20: -0.06, 23: 0.06}),
-        (60, {10: 0.07, 20: -0.07, 30: 0.07, 40: -0.07, 50: 0.07}),
-    ],
+    [(12, {10: -0.08}), (40, {20: -0.06, 23: 0.06}), (60, {10: 0.07, 20: -0.07, 30: 0.07, 40: -0.07, 50: 0.07})],
     ids=["a loss with its second point", "what comes and goes", "many"],
 )
 def test_all_steps_are_found(count: int, steps: dict[int, float]) -> None:

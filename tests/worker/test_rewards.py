@@ -20,10 +20,7 @@ SAMPLES = Samples(
 
 @pytest.mark.parametrize(
     ("reward", "scores"),
-    [
-        ({"kind": "constant", "value": 0.5}, [0.5, 0.5, 0.5]),
-        ({"kind": "token-below", "threshold": 4}, [1.0, 0.0, 0.5]),
-    ],
+    [({"kind": "constant", "value": 0.5}, [0.5, 0.5, 0.5]), ({"kind": "token-below", "threshold": 4}, [1.0, 0.0, 0.5])],
 )
 def test_a_constant_reads_no_token_and_token_below_counts_real_ones(
     reward: dict[str, Any], scores: list[float]

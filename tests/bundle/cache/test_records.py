@@ -170,10 +170,7 @@ def test_a_changed_record_is_told_every_time(tmp_path: Path, count: Count) -> No
 
 @pytest.mark.parametrize(
     ("module", "name", "value"),
-    [
-        (records, "code_key", lambda: b"another version"),
-        (os, "geteuid", lambda: os.getuid() + 1),
-    ],
+    [(records, "code_key", lambda: b"another version"), (os, "geteuid", lambda: os.getuid() + 1)],
     ids=["other code", "another user's folder"],
 )
 def test_other_circumstances_derive_again(

@@ -89,10 +89,7 @@ def test_the_last_ranks_generate_and_count_from_zero_on_their_side() -> None:
 
 @pytest.mark.parametrize(
     ("identity", "reason"),
-    [
-        (RankIdentity(0, 1, 0, 1), "both sides need one"),
-        (RankIdentity(0, 4, 0, 2), "one node"),
-    ],
+    [(RankIdentity(0, 1, 0, 1), "both sides need one"), (RankIdentity(0, 4, 0, 2), "one node")],
 )
 def test_ranks_that_cannot_be_two_sides_are_refused(identity: RankIdentity, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
