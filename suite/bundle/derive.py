@@ -59,7 +59,7 @@ def derive(
     status, failure = ending(events, timeline, manifest)
     shares, stale = phases(timeline), staleness(events, timeline)
     work, work_notes = compute(events, timeline, shares, manifest)
-    noise, validity = noise_and_validity(events, training, timeline, manifest)
+    noise, validity = noise_and_validity(events, training, timeline, manifest, work)
     return Record(
         run=_run_facts(events, manifest),
         status=status,

@@ -7,7 +7,7 @@ from suite.bundle.files import DamagedBundle
 from suite.spec.version import suite_version
 
 #: The newest rules that this version knows; ``suite.worker.facts.DERIVATION`` is what its own ranks ask for.
-NEWEST_DERIVATION = 3
+NEWEST_DERIVATION = 4
 #: Of a rank's own words, as much as a note shows.
 _LINES, _LINE_CHARACTERS = 8, 200
 

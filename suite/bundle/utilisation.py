@@ -32,10 +32,11 @@ def compute(
         return None, ()
     if lengths is not None and counts.samples != len(lengths.prompt):
         return None, (f"{counts.samples} samples in an iteration, but lengths of {len(lengths.prompt)}: no FLOPs",)
-    work = _flops(manifest, counts.samples, "full")
-    causal = float(_flops(manifest, counts.samples, "causal").hardware) if derivation(events) >= 2 else None
+    done = facts_of(events, 0).get("unscored") is True, _sharing(manifest) if derivation(events) >= 4 else None
+    work = _flops(manifest, counts.samples, "full", *done)
+    causal = float(_flops(manifest, counts.samples, "causal", *done).hardware) if derivation(events) >= 2 else None
     device, notes = _device(events, manifest)
-    peak = None if device is None else device.peak_flops.get(manifest.measure.precision)
+    peak = None if device is None else _peak(device, events, manifest.measure.precision)
     available = None
     if peak is not None and timeline.counted:
         available = sum(timeline.counted_seconds) / len(timeline.counted) * peak * manifest.layout.ranks
@@ -52,11 +53,29 @@ def compute(
     ), notes
 
 
+def _peak(device: Device, events: Events, precision: str) -> float | None:
+    """Of fp32 whose products may be tf32, that of tf32 where it is known; bundles before derivation 4 keep fp32's."""
+    allowed = derivation(events) >= 4 and any(facts_of(events, rank).get("allow_tf32") is True for rank in events.ranks)
+    products = "tf32" if precision == "fp32" and allowed else precision
+    return device.peak_flops.get(products, device.peak_flops.get(precision))
+
+
+def _sharing(manifest: Manifest) -> int | None:
+    """Samples that the suite's own vLLM generates together, which compute each prompt once; null for other engines, and
+    for trainers, each of which sets its vLLM up by itself."""
+    layout, work = manifest.layout, manifest.work
+    if manifest.backend.kind != "engine" or layout.generation != "vllm":
+        return None
+    return work.global_rollouts // layout.generation_ranks if layout.generation_ranks else work.replica_rollouts
+
+
 @once_per_manifest
-def _flops(manifest: Manifest, samples: int, attention: Attention) -> IterationFlops:
+def _flops(
+    manifest: Manifest, samples: int, attention: Attention, unscored: bool, sharing: int | None
+) -> IterationFlops:
     recompute = manifest.layout.recompute == "full"
     size, workload = manifest.size, manifest.workload
-    return iteration_flops(size, workload, samples, recompute, attention, manifest.work.lengths)
+    return iteration_flops(size, workload, samples, recompute, attention, manifest.work.lengths, unscored, sharing)
 
 
 def _bandwidth(

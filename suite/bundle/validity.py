@@ -15,6 +15,7 @@ from suite.bundle.events import Events
 from suite.bundle.facts import derivation, facts_of
 from suite.bundle.noise import Heard, hear, summarise, total
 from suite.bundle.noise_model import ClockRange, Noise, Spread, Validity
+from suite.bundle.record import Compute
 from suite.bundle.timeline import Timeline
 from suite.spec.manifest import Manifest
 
@@ -48,14 +49,15 @@ _ROUNDING_SHARE, _ROUNDING_SECONDS = 0.02, 0.05
 
 
 def noise_and_validity(
-    events: Events, training: Events, timeline: Timeline, manifest: Manifest
+    events: Events, training: Events, timeline: Timeline, manifest: Manifest, work: Compute | None
 ) -> tuple[Noise | None, Validity | None]:
     """Null of bundles of before there was such a thing, and where no iteration counts. Raises DamagedBundle."""
     if derivation(events) < 3 or not timeline.counted:
         return None, None
     heard = hear(events, training, timeline, manifest)
     noise = summarise(heard, events, timeline, manifest)
-    impossible = tuple(_impossible(events, timeline, heard))
+    used = work if derivation(events) >= 4 else None
+    impossible = (*_impossible(events, timeline, heard), *_above_peak(used, ("hfu_causal",)))
     if impossible:
         return noise, Validity(status="invalid", reasons=impossible)
     doubts = (
@@ -65,6 +67,7 @@ def noise_and_validity(
         *_devices(noise),
         *_late(heard, timeline),
         *_gaps(training, timeline),
+        *_above_peak(used, ("mfu", "hfu", "mbu")),
     )
     return noise, Validity(status="suspect" if doubts else "valid", reasons=doubts)
 
@@ -169,6 +172,15 @@ def _gaps(training: Events, timeline: Timeline) -> Iterator[str]:
     lost = math.fsum(max(0.0, gap - usual) for gap in gaps)
     if lost > GAP_SHARE * math.fsum(timeline.counted_seconds):
         yield f"{_seconds(lost)} passed between iterations beyond the usual"
+
+
+def _above_peak(work: Compute | None, figures: tuple[str, ...]) -> Iterator[str]:
+    """``hfu_causal`` counts what is executed at least. The others count attention that a kernel may skip, bytes that a
+    cache may hold, and experts that a router may leave out, so that they alone prove nothing."""
+    for name in figures:
+        share = getattr(work, name, None)
+        if share is not None and share > 1:
+            yield f"{name} is {share:.3g}, above the peak of the device: doubt the time or the device's name"
 
 
 def _impossible(events: Events, timeline: Timeline, heard: Heard) -> Iterator[str]:

@@ -14,6 +14,8 @@ from a language model's pre-training:
   are products of their own in every forward pass. A separate critic runs in score and train, whole.
 - An algorithm that learns no values has neither head nor critic, one that asks for no reference has no such phase.
 - Of a mixture of experts a token meets the router and the experts that it chooses.
+- Where an engine keeps what it computed of a prompt, its samples compute it once; what each computes again of the last
+  block, which is not kept whole, is not counted.
 - Samples of uneven length count with their own tokens: padding is no work, and packing changes none.
 """
 
@@ -26,7 +28,7 @@ from suite.spec.manifest import SampleLengths
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from suite.theory.adapters import active_adapter_elements, critic_shape
-from suite.theory.lengths import Totals, totals
+from suite.theory.lengths import Totals, drawn, totals
 from suite.theory.parameters import active_matrix_elements
 
 Attention = Literal["full", "causal"]
@@ -70,9 +72,13 @@ def iteration_flops(
     recompute: bool = False,
     attention: Attention = "full",
     lengths: SampleLengths | None = None,
+    unscored: bool = False,
+    sharing: int | None = None,
 ) -> IterationFlops:
     """FLOPs of one iteration with ``samples`` rollouts in all, of uneven ``lengths`` where they are given.
 
+    ``unscored``: the policy makes no pass in score, where only values are computed. ``sharing``: of so many samples in
+    a row, which are generated together, those of one prompt compute it once; None: each computes its own.
     ``attention`` "full" counts every pair of positions of a sequence, as most published MFU does; "causal" only the
     pairs that the mask leaves. Raises ValueError for more trainable layers than the shape has, and for ``lengths`` of
     another number of samples; what stands for lengths that are not given is in ``suite.theory.lengths.totals``.
@@ -81,6 +87,7 @@ def iteration_flops(
     if trainable > size.layers:
         raise ValueError(f"{trainable} trainable layers, but {size.name} has {size.layers}")
     work = totals(workload, samples, lengths, causal=attention == "causal")
+    prompts = work if sharing is None else _prompts_once(workload, samples, lengths, attention, sharing)
     block = _block(size, work.tokens, work.pairs)
     adapters = 2 * active_adapter_elements(size, workload)
     output_head = work.response * 2 * size.hidden * size.vocab
@@ -91,17 +98,29 @@ def iteration_flops(
     output_head_backward = output_head if workload.trainable_layers is not None else 2 * output_head
     backward = trainable * _block_backward(size, workload, work.tokens, block) + output_head_backward + 2 * values
     first_logits = work.samples * 2 * size.hidden * size.vocab
-    prefill = size.layers * (_block(size, work.prompt, work.prompt_pairs) + adapters * work.prompt) + first_logits
+    prefill = size.layers * (_block(size, prompts.prompt, prompts.prompt_pairs) + adapters * prompts.prompt)
     decode = size.layers * (_block(size, work.steps, work.decode_pairs) + adapters * work.steps)
     return IterationFlops(
-        generate_prefill=prefill,
+        generate_prefill=prefill + first_logits,
         generate_decode=decode + work.steps * 2 * size.hidden * size.vocab,
-        score=forward,
+        score=values if unscored else forward,
         reference=reference_blocks * block + output_head if workload.uses_reference else 0,
         train=workload.ppo_epochs * (forward + backward),
         recompute=workload.ppo_epochs * trainable * (block + adapters * work.tokens) if recompute else 0,
         convention=_CONVENTIONS[attention],
     )
+
+
+def _prompts_once(
+    workload: Workload, samples: int, lengths: SampleLengths | None, attention: Attention, sharing: int
+) -> Totals:
+    """The sums over the first sample of each prompt, and over the first that is generated apart from it."""
+    first = [number for number in range(samples) if number % workload.group == 0 or number % sharing == 0]
+    lengths = drawn(workload, samples, lengths)
+    if lengths is not None:
+        prompt, response = (tuple(each[number] for number in first) for each in (lengths.prompt, lengths.response))
+        lengths = SampleLengths(prompt=prompt, response=response)
+    return totals(workload, len(first), lengths, causal=attention == "causal")
 
 
 def _block_backward(size: Shape, workload: Workload, tokens: int, block: int) -> int:

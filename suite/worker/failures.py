@@ -9,7 +9,8 @@ from suite.worker.rank import ConfigError
 
 #: (kind, what the message of a RuntimeError or ValueError says), the first that fits counts
 _MESSAGES = (
-    ("oom_device", ("CUDA out of memory", "_STATUS_ALLOC_FAILED", "CUDA error: out of memory", "for the cache blocks")),
+    ("oom_device", ("CUDA out of memory", "CUDA error: out of memory", "CUDA Error: out of memory")),
+    ("oom_device", ("CUDA driver error: out of memory", "_STATUS_ALLOC_FAILED", "for the cache blocks")),
     ("oom_host", ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")),
     ("port_taken", ("EADDRINUSE", "ddress already in use")),
     ("driver_mismatch", ("NVIDIA driver on your system is too old", "CUDA driver version is insufficient")),

@@ -107,6 +107,7 @@ class Loop:
         with recorder.phase("generate"):
             samples = (generator or self._engine).generate(prompts)
             if generator is not None:
+                recorder.note_memory()
                 generator.sleep()
         if generator is not None and generator.overlaps:
             with recorder.phase("sync"):

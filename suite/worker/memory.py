@@ -11,16 +11,28 @@ Peaks = Dict[str, Optional[int]]
 
 
 class MemoryProbe:
-    """Peaks since the last ``reset``. ``baseline_bytes``: resident before the model was built (contracts)."""
+    """Peaks since the last ``reset``. ``baseline_bytes``: resident before the model was built (contracts).
 
-    def __init__(self, device: torch.device, baseline_bytes: int) -> None:
+    ``sleeps``: whether an engine lets go of device memory that torch goes on counting, so that torch's counts are
+    nobody's; what the whole device uses is then known alone, by a ``note`` before each time that memory is let go of.
+    """
+
+    def __init__(self, device: torch.device, baseline_bytes: int, sleeps: bool = False) -> None:
         self._device = device
         self._baseline_bytes = baseline_bytes
+        self._sleeps = sleeps
+        self._used = 0
 
     def reset(self) -> None:
         reset_peak_resident()
+        self._used = 0
         if self._device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self._device)
+
+    def note(self) -> None:
+        """Memory is about to be let go of within a phase."""
+        if self._sleeps and self._device.type == "cuda":
+            self._used = max(self._used, self._used_now())
 
     def forget_setup(self) -> None:
         """Between set-up and iteration 0: give back what building left behind, so that no later peak holds it."""
@@ -42,11 +54,14 @@ class MemoryProbe:
                 "peak_resident_bytes": resident,
                 "allocation_retries": None,
             }
-        free, total = torch.cuda.mem_get_info(self._device)
         return {
-            "peak_allocated_bytes": torch.cuda.max_memory_allocated(self._device),
-            "peak_reserved_bytes": torch.cuda.max_memory_reserved(self._device),
-            "peak_device_bytes": total - free,
+            "peak_allocated_bytes": None if self._sleeps else torch.cuda.max_memory_allocated(self._device),
+            "peak_reserved_bytes": None if self._sleeps else torch.cuda.max_memory_reserved(self._device),
+            "peak_device_bytes": max(self._used, self._used_now()),
             "peak_resident_bytes": resident,
             "allocation_retries": torch.cuda.memory_stats(self._device).get("num_alloc_retries", 0),
         }
+
+    def _used_now(self) -> int:
+        free, total = torch.cuda.mem_get_info(self._device)
+        return int(total - free)

@@ -73,6 +73,11 @@ class NvmlGpu:
         millijoules = self._ask(self._nvml.nvmlDeviceGetTotalEnergyConsumption)
         return None if millijoules is None else millijoules / 1000
 
+    def used_bytes(self) -> Optional[int]:
+        """Of the whole GPU's memory, by one query, so that it can be asked often."""
+        memory = self._ask(self._nvml.nvmlDeviceGetMemoryInfo)
+        return None if memory is None else memory.used
+
     def occupation(self) -> "Occupation":
         """What the GPU does at this moment, before this process has made a context on it."""
         nvml = self._nvml

@@ -29,6 +29,9 @@ class NullRecorder:
         """The work of one phase."""
         yield
 
+    def note_memory(self) -> None:
+        """Device memory is about to be let go of within a phase."""
+
     def stop(self) -> None:
         """The iteration's work is over."""
 
@@ -96,6 +99,9 @@ class Recorder(NullRecorder):
         self.meet()
         together = time.perf_counter()
         self._emit_phase(name, done - began, together - done, self._memory.peaks())
+
+    def note_memory(self) -> None:
+        self._memory.note()
 
     def stop(self) -> None:
         self._progress.phase = "other"

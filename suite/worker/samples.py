@@ -79,8 +79,9 @@ class Samples:
         if len(self) % rows:
             raise ValueError("{} samples do not divide into micro batches of {}".format(len(self), rows))
         for first in range(0, len(self), rows):
-            part = self.take(range(first, first + rows))
-            own = {name: tensor[first : first + rows] for name, tensor in (tensors or {}).items()}
+            rows_of = slice(first, first + rows)
+            part = Samples(self.tokens[rows_of], self.prompt_lengths[rows_of], self.response_lengths[rows_of])
+            own = {name: tensor[rows_of] for name, tensor in (tensors or {}).items()}
             yield (
                 part,
                 {name: each if each.dim() == 1 else each[:, : part.longest_response] for name, each in own.items()},

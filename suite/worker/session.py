@@ -91,7 +91,7 @@ def run(
         progress.beat()
         baseline = resident_bytes()
         facts["resident_baseline_bytes"] = baseline
-        memory: Any = MemoryProbe(world.device, baseline)
+        memory: Any = MemoryProbe(world.device, baseline, bool(manifest["layout"].get("engine_sleep")))
         memory.reset()
         began = time.perf_counter()
         with _beating(progress):
@@ -206,6 +206,7 @@ def _describe(subject: Optional[Subject], facts: Dict[str, Any], notes: List[str
         facts["packages"].update(subject.versions)
         told = {
             "lacking_phases": subject.lacking_phases,
+            "unscored": subject.unscored,
             "configuration": subject.configuration,
             "clock": subject.timed_by,
             "experimental": subject.experimental,

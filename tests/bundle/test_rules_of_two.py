@@ -16,7 +16,7 @@ from suite.theory.bandwidth import decode_bytes
 from suite.theory.flops import iteration_flops
 from tests.bundle import recorded as of_ranks
 from tests.bundle.recorded import GPU, TWO_RANKS, Ranks, of_kind, record_of, recorded
-from tests.synthetic import SHARES, facts_of, make_bundle, synthetic_manifest
+from tests.synthetic import SHARES, facts_of, grpo_workload, make_bundle, synthetic_manifest
 
 SECONDS = (9.0, 9.0, 1.0, 1.2, 0.9, 1.1, 1.3, 1.0, 0.8, 1.1)
 
@@ -191,10 +191,21 @@ def test_utilisation_is_work_over_time_peak_and_ranks(tmp_path):
     assert compute.mfu == pytest.approx(work.model / (2.0 * device.peak_flops["bf16"] * 2))
     read = decode_bytes(manifest.size, manifest.workload, manifest.work, manifest.layout, "bf16")
     assert compute.mbu == pytest.approx(read / (1.0 * device.memory_bytes_per_second))
+    path = make_bundle(tmp_path / "unscored", manifest, facts={**facts_of(manifest, GPU), "unscored": True})
+    values = iteration_flops(manifest.size, manifest.workload, manifest.work.global_rollouts, unscored=True).score
+    assert record_of(path).compute.model_flops == work.model - work.score + values
     _, path = cuda_bundle(tmp_path / "again", layout=Layout(devices_per_node=1, data=1, recompute="full"))
     compute = record_of(path).compute
     assert compute.hardware_flops > compute.model_flops, "recomputed work counts for HFU alone"
     assert compute.hfu / compute.mfu == pytest.approx(compute.hardware_flops / compute.model_flops)
+
+
+@pytest.mark.parametrize(("rules", "sharing"), [(3, None), (4, 8)])
+def test_vllm_computes_a_groups_prompt_once(tmp_path: Path, rules: int, sharing: int | None) -> None:
+    layout = Layout(devices_per_node=1, data=1, generation="vllm")
+    manifest = synthetic_manifest(workload=grpo_workload(), layout=layout)
+    work = iteration_flops(manifest.size, manifest.workload, 8, lengths=manifest.work.lengths, sharing=sharing)
+    assert recorded(tmp_path, manifest, ranks_of(manifest, rules)).compute.model_flops == work.model
 
 
 @pytest.mark.parametrize(

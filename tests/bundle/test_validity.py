@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from suite.bundle.store import Bundle
 from suite.bundle.verify import verify
+from suite.spec.catalogue import find_device
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest
 from tests.bundle.recorded import GPU, TWO_RANKS, Ranks, of_kind, ranks_of, recorded
@@ -225,6 +226,22 @@ def test_what_no_machine_can_do_is_invalid(tmp_path: Path, change: Change, reaso
     manifest = synthetic_manifest()
     found = doubts(tmp_path, manifest, noisy_ranks(manifest, change), "invalid")
     assert found.startswith("rank 0 " + reason)
+
+
+def test_utilisation_above_the_peak_is_a_doubt_and_invalid_where_attention_is_masked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest, device = synthetic_manifest(device="cuda"), find_device(GPU)
+    ranks = noisy_ranks(manifest, rules=4)
+    facts = of_kind(ranks[0], "environment")[0]["facts"]
+    for rules, allowed, peak in ((4, False, "fp32"), (3, True, "fp32"), (4, True, "tf32")):
+        facts.update(derivation=rules, allow_tf32=allowed)
+        compute = recorded(tmp_path / f"{rules}-{allowed}", manifest, ranks).compute
+        assert compute.peak_flops == device.peak_flops[peak]
+    for above, status in (("mfu", "suspect"), ("hfu_causal", "invalid")):
+        slow = device.model_copy(update={"peak_flops": {"fp32": compute.peak_flops * getattr(compute, above) * 0.999}})
+        monkeypatch.setattr("suite.bundle.utilisation.find_device", lambda name, slow=slow: slow)
+        assert doubts(tmp_path / above, manifest, ranks, status).startswith(f"{above} is 1, above the peak")
 
 
 def test_work_that_is_no_one_number_is_invalid(tmp_path: Path) -> None:

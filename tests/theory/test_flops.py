@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.spec.catalogue import find_size, find_workload
+from suite.spec.manifest import SampleLengths
 from suite.spec.resolve import sample_lengths as sample_lengths_of
 from suite.spec.workload import Workload
 from suite.theory.flops import iteration_flops
@@ -138,6 +139,15 @@ def test_lengths_that_are_not_given_are_those_that_seed_0_draws():
         iteration_flops(size, workload, 32, lengths=drawn)
 
 
+def test_samples_of_a_prompt_that_are_generated_together_compute_it_once():
+    size, work = find_size("1M-llama"), find_workload("smoke").model_copy(update={"group": 4})
+    prefills = [iteration_flops(size, work, 8, sharing=sharing).generate_prefill for sharing in (None, 8, 2)]
+    each, shared, apart = (prefill - 8 * 2 * size.hidden * size.vocab for prefill in prefills)
+    assert each == 4 * shared == 2 * apart
+    lengths = SampleLengths(prompt=(work.prompt_tokens,) * 8, response=(work.new_tokens,) * 8)
+    assert iteration_flops(size, work, 8, lengths=lengths, sharing=8).generate_prefill == prefills[1]
+
+
 @given(size=shapes(), data=st.data())
 def test_without_values_and_reference_their_work_is_not_counted(size, data):
     ppo = data.draw(workloads(size.layers))
@@ -147,3 +157,5 @@ def test_without_values_and_reference_their_work_is_not_counted(size, data):
     assert full.score - less.score == values
     assert full.train - less.train == 3 * ppo.ppo_epochs * values
     assert less.reference == 0 and less.generate == full.generate
+    unscored = iteration_flops(size, ppo, 3, unscored=True)
+    assert unscored.score == values and unscored.model == full.model - full.score + values

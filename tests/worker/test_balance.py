@@ -98,6 +98,13 @@ class TinyEngine(Engine):
         return of_tokens.gather(1, samples.response_positions() - 1) * samples.mask()
 
 
+def test_micro_batches_are_slices_so_that_no_index_is_copied_to_the_device() -> None:
+    samples = Samples(torch.arange(24).view(4, 6), [2] * 4, [4, 1, 3, 2])
+    micros = [micro for micro, _ in samples.micro_batches(2)]
+    assert [micro.tokens.data_ptr() for micro in micros] == [samples.tokens[row].data_ptr() for row in (0, 2)]
+    assert [micro.lengths for micro in micros] == [[6, 3], [5, 4]]
+
+
 def told_of(manifest: dict[str, Any]) -> dict[str, Any]:
     engine = TinyEngine(manifest)
     counts, stats = Loop(engine, manifest).run_iteration(0, NullRecorder())

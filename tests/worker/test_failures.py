@@ -15,6 +15,7 @@ from suite.worker.rank import ConfigError
     ("error", "kind"),
     [
         (torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"), "oom_device"),
+        (RuntimeError("CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62"), "oom_device"),
         (MemoryError(), "oom_host"),
         (OSError(errno.ENOSPC, "No space left on device"), "disk_full"),
         (KeyboardInterrupt(), "interrupted"),

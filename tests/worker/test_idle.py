@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from suite.worker.failures import failure_kind
 from suite.worker.idle import REQUIRE_IDLE_VARIABLE, cpu_idle, gpu_idle, require_idle
 from suite.worker.nvml import NvmlGpu
 from suite.worker.rank import RankIdentity
+from suite.worker.trainers.processes import NodeMemory
 from tests.worker.pretended_nvml import UNSUPPORTED, PretendedNvml
 
 GIB = 1 << 30
@@ -87,6 +89,12 @@ def test_what_the_library_does_not_tell_is_null_and_disturbs_nobody() -> None:
     assert set(facts.values()) == {None}
 
 
+def test_what_a_node_holds_at_most_takes_one_query_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("threading.Thread", mock.Mock())
+    only = NvmlGpu(PretendedNvml(MemoryInfo=SimpleNamespace(used=GIB)), object())
+    assert NodeMemory(None, 1, False, only).peaks()["peak_device_bytes"] == GIB
+
+
 def test_the_place_of_a_gpu_is_its_pci_address_and_the_cpus_near_it() -> None:
     assert gpu().pci_address() == "0000:ca:00.0"
     assert gpu(PciInfo=SimpleNamespace(busId="00010000:17:00.0")).pci_address() == "10000:17:00.0"
@@ -122,10 +130,7 @@ class TestARank:
             session._idle("cuda", RankIdentity(3, 4, 1, 2))
 
     def test_says_nothing_where_nobody_can_be_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def nobody(device: torch.device) -> NvmlGpu:
-            raise RuntimeError("NVML: not found")
-
-        monkeypatch.setattr("suite.worker.nvml.open_gpu", nobody)
+        monkeypatch.setattr("suite.worker.nvml.open_gpu", mock.Mock(side_effect=RuntimeError("NVML: not found")))
         assert session._idle("cuda", RankIdentity(0, 1, 0, 1)) is None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ import torch
 from suite.worker.ceilings import measure_ceilings
 from suite.worker.events import EventLog
 from suite.worker.facts import allocator, allows_tf32, collect_facts, driver_version, relevant_variables, threads
+from suite.worker.loop import Loop
 from suite.worker.memory import MemoryProbe
 from suite.worker.nvml import DeviceSampler, Sample, summarise
 from suite.worker.progress import Progress
@@ -58,6 +60,22 @@ class TestMemory:
         MemoryProbe(torch.device("cuda", 0), 0).forget_setup()
         assert calls == ["synchronize", "empty_cache", "reset_peak_memory_stats"]
         assert gone() is None  # a cycle that would have kept its tensors in the allocator
+
+    def test_what_an_engine_used_before_it_slept_is_seen_and_torchs_count_of_it_is_not_told(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        free, run = [2, 6], mock.MagicMock()
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free[0], 8))
+        for name in ("reset_peak_memory_stats", "max_memory_allocated", "max_memory_reserved", "memory_stats"):
+            monkeypatch.setattr(torch.cuda, name, lambda *_: {})
+        probe = MemoryProbe(torch.device("cuda", 0), 0, sleeps=True)
+        probe.reset()
+        run.generator.overlaps, run.generator.sleep = False, lambda: free.pop(0)
+        run.recorder.note_memory = probe.note
+        Loop._generate(mock.Mock(_generator=run.generator), mock.Mock(), run.recorder)
+        peaks = probe.peaks()
+        assert (peaks["peak_device_bytes"], free) == (6, [6])
+        assert peaks["peak_allocated_bytes"] is peaks["peak_reserved_bytes"] is None
 
 
 class Held:

@@ -63,8 +63,7 @@ class GRPO(Algorithm):
             kl = ppo.kl_to_reference(logprobs, micro["reference"], weight)
             loss = policy + options["kl_coefficient"] * kl
             parts["kl_loss"] = kl.detach()
-        # A copy: Megatron's schedule divides the loss itself, in place, by the number of micro batches.
-        return loss, {"loss": loss.detach().clone(), **parts}
+        return loss, {"loss": loss.detach(), **parts}
 
 
 def build(workload: Dict[str, Any], options: Dict[str, Any]) -> GRPO:

@@ -52,8 +52,7 @@ class PPO(Algorithm):
         policy = ppo.policy_loss(logprobs, micro["logprobs"], micro["advantages"], coefficients["clip_ratio"], weight)
         value = ppo.value_loss(values, micro["values"], micro["returns"], coefficients["clip_value"], weight)
         loss = policy + coefficients["value_coefficient"] * value
-        # A copy: Megatron's schedule divides the loss itself, in place, by the number of micro batches.
-        return loss, {"loss": loss.detach().clone(), "policy_loss": policy.detach(), "value_loss": value.detach()}
+        return loss, {"loss": loss.detach(), "policy_loss": policy.detach(), "value_loss": value.detach()}
 
 
 def build(workload: Dict[str, Any], options: Dict[str, Any]) -> PPO:

@@ -47,8 +47,7 @@ class ReinforcePlusPlus(Algorithm):
         low, high, weight = self._options["clip_low"], self._options["clip_high"], micro["weight"]
         loss = ppo.policy_loss(logprobs, micro["logprobs"], micro["advantages"], low, weight, high)
         share = ppo.clipped_share(logprobs, micro["logprobs"], micro["advantages"], low, high, weight)
-        # Copies: Megatron's schedule divides the loss itself, in place, by the number of micro batches.
-        return loss, {"loss": loss.detach().clone(), "policy_loss": loss.detach().clone(), "clip_share": share}
+        return loss, {"loss": loss.detach(), "policy_loss": loss.detach(), "clip_share": share}
 
 
 def build(workload: Dict[str, Any], options: Dict[str, Any]) -> ReinforcePlusPlus:

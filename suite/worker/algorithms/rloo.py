@@ -54,8 +54,7 @@ class RLOO(Algorithm):
         weight, low, high = micro["weight"].sum(dim=1), options["clip_low"], options["clip_high"]
         loss = ppo.policy_loss(now, before, micro["advantages"], low, weight, high)
         share = ppo.clipped_share(now, before, micro["advantages"], low, high, weight)
-        # Copies: Megatron's schedule divides the loss itself, in place, by the number of micro batches.
-        return loss, {"loss": loss.detach().clone(), "policy_loss": loss.detach().clone(), "clip_share": share}
+        return loss, {"loss": loss.detach(), "policy_loss": loss.detach(), "clip_share": share}
 
 
 def build(workload: Dict[str, Any], options: Dict[str, Any]) -> RLOO:

@@ -9,6 +9,7 @@ from suite.worker.samples import Samples
 
 #: ``loss_fn(logprobs [b, R], values [b, R] or None, micro)`` -> (scalar loss, named statistics as detached scalars).
 #: ``micro`` holds the micro batch's own rows of every tensor given to ``train``, cut to its longest response R.
+#: Statistics may share the loss's storage: an engine whose stack changes the loss in place gives it a copy.
 LossFunction = Callable[
     [torch.Tensor, Optional[torch.Tensor], Dict[str, torch.Tensor]], Tuple[torch.Tensor, Dict[str, torch.Tensor]]
 ]

@@ -105,6 +105,13 @@ def _reduce_over_gloo() -> None:
     communicator._all_group_ranks_share_shm_group_name = lambda _self: False
 
 
+def cache_blocks(lengths: Sequence[int], rows: int) -> int:
+    """Blocks for keys and values of all samples at once of the replica that needs most, whichever asks: of what all
+    ranks ask for vLLM takes the least. ``lengths``: tokens of each sample, those of a replica ``rows`` in a row."""
+    replicas = (sorted(lengths[first : first + rows]) for first in range(0, len(lengths), rows))
+    return _SPARE_BLOCKS + max(sum(-(-each // _BLOCK_TOKENS) for each in own[-_MOST_SAMPLES:]) for own in replicas)
+
+
 class VllmGenerator(Generator):
     """See ``Generator``. Built on every rank at the same time, after the training engine."""
 
@@ -201,9 +208,12 @@ class VllmGenerator(Generator):
         from vllm.v1.engine.llm_engine import LLMEngine
 
         measure, layout = self._manifest["measure"], self._manifest["layout"]
-        prompts, lengths = self._own_lengths()
+        prompts, lengths = self._all_lengths()
+        rows = self._manifest["work"]["replica_rollouts"]
+        first = self._training.data_parallel_rank * rows
+        prefill = min(sum(prompts[first : first + rows]), _MOST_PROMPT_TOKENS)
         is_cuda = self._world.device.type == "cuda"
-        samples = min(len(lengths), _MOST_SAMPLES)
+        longest, samples = max(lengths), min(rows, _MOST_SAMPLES)
         with tempfile.TemporaryDirectory(prefix="suite-vllm-") as folder:
             write_configuration(folder, self._manifest["size"], measure["precision"])
             arguments = EngineArgs(
@@ -217,10 +227,10 @@ class VllmGenerator(Generator):
                 tensor_parallel_size=layout["tensor"],
                 enforce_eager=not is_cuda,
                 enable_sleep_mode=self._sleeps,
-                max_model_len=self._longest(),
+                max_model_len=longest,
                 max_num_seqs=samples,
-                max_num_batched_tokens=max(self._longest(), samples, min(sum(prompts), _MOST_PROMPT_TOKENS)),
-                kv_cache_memory_bytes=self._cache_bytes(lengths),
+                max_num_batched_tokens=max(longest, samples, prefill),
+                kv_cache_memory_bytes=self._cache_bytes(cache_blocks(lengths, rows)),
                 # not what is taken, which is the line above: what must be free for vLLM to start at all
                 gpu_memory_utilization=_SHARE_THAT_MUST_BE_FREE,
                 logprobs_mode="raw_logprobs",
@@ -228,32 +238,20 @@ class VllmGenerator(Generator):
             )
             return LLMEngine.from_engine_args(arguments)
 
-    def _own_lengths(self) -> Tuple[List[int], List[int]]:
-        """Prompt and whole length of each sample of this replica, as the loop deals them out."""
+    def _all_lengths(self) -> Tuple[List[int], List[int]]:
+        """Prompt and whole length of each sample of all replicas, as the loop deals them out."""
         from suite.worker.loop import sample_lengths
 
         prompts, responses = sample_lengths(self._manifest["workload"], self._manifest["work"])
-        rows = self._manifest["work"]["replica_rollouts"]
-        first = self._training.data_parallel_rank * rows
-        own = slice(first, first + rows)
-        return prompts[own], [prompt + response for prompt, response in zip(prompts[own], responses[own])]
+        return prompts, [sum(pair) for pair in zip(prompts, responses)]
 
-    def _longest(self) -> int:
-        workload, work = self._manifest["workload"], self._manifest["work"]
-        uneven = work.get("lengths")
-        if uneven is None:
-            return workload["prompt_tokens"] + workload["new_tokens"]
-        return max(prompt + response for prompt, response in zip(uneven["prompt"], uneven["response"]))
-
-    def _cache_bytes(self, lengths: Sequence[int]) -> int:
-        """Room for keys and values of all samples of this replica at once; of a GPU a share of what is free at most,
-        and then samples wait for each other."""
+    def _cache_bytes(self, blocks: int) -> int:
+        """Of a GPU a share of what is free at most, and then samples wait for each other."""
         size = self._manifest["size"]
         width = size.get("head_width") or size["hidden"] // size["heads"]
         heads = math.ceil(size["kv_heads"] / self._manifest["layout"]["tensor"])
         token = 2 * size["layers"] * heads * width * _ELEMENT_BYTES[self._manifest["measure"]["precision"]]
-        blocks = sum(-(-length // _BLOCK_TOKENS) for length in sorted(lengths)[-_MOST_SAMPLES:]) + _SPARE_BLOCKS
-        wanted = max(blocks, -(-self._longest() // _BLOCK_TOKENS) + _SPARE_BLOCKS) * _BLOCK_TOKENS * token
+        wanted = blocks * _BLOCK_TOKENS * token
         if self._world.device.type != "cuda":
             return wanted
         free, _total = torch.cuda.mem_get_info(self._world.device)
@@ -269,14 +267,21 @@ class VllmGenerator(Generator):
 
     @contextmanager
     def _own_random_numbers(self) -> Iterator[None]:
-        """vLLM draws from torch's own generators: seeded here alike on all ranks of a replica, anew for each
-        generation, and given back to training as they were."""
+        """vLLM draws from torch's own generators, and on CUDA seeds samples from NumPy's: all seeded here alike on all
+        ranks of a replica, anew for each generation, and given back to training as they were."""
         devices = [self._world.device] if self._world.device.type == "cuda" else []
         seed = self._manifest["measure"]["seed"] * _SEED_STRIDE + self._training.data_parallel_rank
-        with torch.random.fork_rng(devices=devices):
-            torch.manual_seed(seed * _SEED_STRIDE + self._generations)
-            self._generations += 1
-            yield
+        seed = seed * _SEED_STRIDE + self._generations
+        self._generations += 1
+        numpys = import_module("numpy.random")  # vLLM has it
+        state = numpys.get_state()
+        try:
+            with torch.random.fork_rng(devices=devices):
+                torch.manual_seed(seed)
+                numpys.seed(seed % 2**32)
+                yield
+        finally:
+            numpys.set_state(state)
 
     def _notes(self) -> Tuple[str, ...]:
         name, version = requirements.version(self._world.device.type)

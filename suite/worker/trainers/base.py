@@ -21,6 +21,8 @@ class Trainer(ABC):
     work_differences: Tuple[str, ...] = ()
     #: timed phases that this trainer does not have, by name, each with the reason in a few words
     lacking_phases: Dict[str, str] = {}  # noqa: RUF012 - read, never changed
+    #: whether no pass of the policy gives its log-probs before training: generation or the first training pass does
+    unscored = False
     #: how the stack was configured, in its own words; empty where the manifest says it all
     configuration: Dict[str, Any] = {}  # noqa: RUF012 - read, never changed
     #: whose clock the seconds are of, where the suite does not time the trainer itself

@@ -103,7 +103,7 @@ class NodeMemory:
         }
 
     def _used_now(self) -> Optional[int]:
-        return None if self._gpu is None else self._gpu.occupation().used_bytes
+        return None if self._gpu is None else self._gpu.used_bytes()
 
     def _note(self) -> None:
         used = self._used_now()

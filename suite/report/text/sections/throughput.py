@@ -16,7 +16,7 @@ from suite.report.text.section import Picture, Section
 
 _MOST_NAMED = 12
 _VOID = "Iterations that do not count, because optimizer steps were skipped in them (overflow at the loss scale)"
-_ABOVE_PEAK = "Above 100 %, which no device can reach: doubt the time or the device's name"
+_ABOVE_PEAK = "Above 100 %, which no device can reach: doubt time, the device's name or, in older runs in fp32, TF32"
 
 
 def _blocks(model: ReportModel) -> Iterator[str]:

@@ -41,9 +41,6 @@ class FusedAttention(DotProductAttention):
         assert attention_mask is None and not any(option is not None for option in options.values())
         causal = attn_mask_type == AttnMaskType.causal
         assert query.size(0) == (key.size(0) if causal else 1), "a part of a sequence needs a mask of its own"
-        shared = query.size(2) // key.size(2)
-        if shared > 1:
-            key, value = key.repeat_interleave(shared, dim=2), value.repeat_interleave(shared, dim=2)
         if packed_seq_params is None:
             return self._attend(query, key, value, causal)
         parts = (tensor.split(packed_seq_params.lengths) for tensor in (query, key, value))
@@ -54,5 +51,6 @@ class FusedAttention(DotProductAttention):
             *(tensor.permute(1, 2, 0, 3) for tensor in (query, key, value)),
             is_causal=causal,
             scale=self.softmax_scale,
+            enable_gqa=query.size(2) > key.size(2),  # heads that share keys and values read them where they lie
         )
         return context.permute(2, 0, 1, 3).flatten(2)

@@ -140,7 +140,8 @@ class MegatronEngine(Engine):
 
     def train(self, samples: Samples, batch: Dict[str, torch.Tensor], loss_fn: LossFunction) -> Dict[str, float]:
         def loss(micro: Micro, output: Tuple[torch.Tensor, Optional[torch.Tensor]]) -> Tuple[torch.Tensor, Micro]:
-            return loss_fn(output[0], output[1], micro)
+            whole, parts = loss_fn(output[0], output[1], micro)
+            return whole.clone(), parts  # the schedule divides it in place, whatever of the parts shares its storage
 
         def forward(micros: Iterator[Tuple[MicroBatch, Micro]], stage: Any) -> Tuple[Any, Callable]:
             part, micro = next(micros)

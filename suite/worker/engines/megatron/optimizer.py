@@ -12,8 +12,8 @@ from suite.worker.engines.megatron.stack import (
     get_megatron_optimizer,
 )
 
-#: DeepSpeed's default; Megatron's, 2^32, overflows for the first dozens of steps
-INITIAL_LOSS_SCALE = 2.0**16
+#: As the deepspeed engine starts; Megatron's own, 2^32, overflows for the first dozens of steps
+INITIAL_LOSS_SCALE = 2.0**12
 
 
 def wrap_for_training(module: Any, layout: Dict[str, Any], device: torch.device) -> DistributedDataParallel:

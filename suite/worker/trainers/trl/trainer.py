@@ -64,6 +64,7 @@ class TrlTrainer(Trainer):
             raise ConfigError("generation {} was asked for, not what TRL runs".format(asked))
         self.notes += tuple(notes(manifest, self._trainer))
         self.work_differences = tuple(work_differences(manifest))
+        self.unscored = not trl_config.scores(manifest)
 
     def run(self, clock: NullClock, iterations: int) -> None:
         """``train`` of the trainer, which saves nothing."""

@@ -42,6 +42,8 @@ class TrlPpo(Trainer):
     def load(cls, manifest: Dict[str, Any]) -> None:
         import trl.experimental.ppo.ppo_trainer  # noqa: F401
 
+    unscored = True
+
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
         """Collective over all ranks. Raises ValueError for what TRL cannot do, ConfigError for what it did not do."""
         trl_config.check(manifest)

@@ -10,8 +10,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from suite.worker.engines.deepspeed.config import training_config
 from suite.worker.engines.megatron import weights as megatron_weights
+from suite.worker.engines.megatron.attention import FusedAttention
 from suite.worker.engines.megatron.engine import MegatronEngine
+from suite.worker.engines.megatron.optimizer import INITIAL_LOSS_SCALE
+from suite.worker.engines.megatron.stack import AttnMaskType
 from suite.worker.world import World
 from tests.worker.tiny import tiny_body
 
@@ -32,28 +36,16 @@ def manifest() -> dict[str, Any]:
         ("layout", "zero_stage", 2, CPU, "deepspeed"),
         ("layout", "offload_parameters", True, CPU, "deepspeed"),
         ("layout", "offload_optimizer", True, CPU, "means nothing on a CPU"),
+        ("layout", "distributed_optimizer", False, CUDA, "only with the distributed optimizer"),
+        ("measure", "precision", "fp32", CUDA, "in bf16 and fp16 only"),
     ],
 )
 def test_what_megatron_cannot_do_is_refused(section: str, field: str, value: Any, world: World, message: str) -> None:
     asked = manifest()
+    asked["layout"]["offload_optimizer"] = world is CUDA
     asked[section][field] = value
     with pytest.raises(ValueError, match=message):
         MegatronEngine(asked, world)
-
-
-@pytest.mark.parametrize(
-    ("section", "field", "value", "message"),
-    [
-        ("layout", "distributed_optimizer", False, "only with the distributed optimizer"),
-        ("measure", "precision", "fp32", "in bf16 and fp16 only"),
-    ],
-)
-def test_optimizer_offload_names_what_it_needs(section: str, field: str, value: Any, message: str) -> None:
-    asked = manifest()
-    asked["layout"]["offload_optimizer"] = True
-    asked[section][field] = value
-    with pytest.raises(ValueError, match=message):
-        MegatronEngine(asked, CUDA)
 
 
 @given(st.integers(1, 40), st.integers(1, 4), st.integers(1, 16))
@@ -73,3 +65,30 @@ def test_shards_of_the_vocabulary_join_to_the_whole_and_zero_padding(vocab: int,
     joined = torch.cat(shards)
     assert torch.equal(joined[:vocab], whole)
     assert not joined[vocab:].any()
+
+
+def test_fp16_starts_at_one_loss_scale_in_both_engines() -> None:
+    config = training_config(tiny_body(measure={"precision": "fp16", "device": "cuda"}), 1000)
+    assert 2 ** config["fp16"]["initial_scale_power"] == INITIAL_LOSS_SCALE
+
+
+def test_heads_that_share_keys_and_values_read_them_where_they_lie() -> None:
+    attention = mock.Mock(softmax_scale=0.5)
+    tensors = [torch.randn(5, 2, heads, 4) for heads in (6, 2, 2)]
+    FusedAttention.forward(attention, *tensors, None, AttnMaskType.causal)
+    assert all(passed is own for passed, own in zip(attention._attend.call_args.args, tensors, strict=False))
+    assert FusedAttention._attend(attention, *tensors, True).shape == (5, 2, 24)
+
+
+def test_a_schedule_that_divides_the_loss_in_place_leaves_parts_that_share_its_storage() -> None:
+    engine = mock.Mock(_share_statistics=lambda parts: parts[0], _micros=lambda *_: [])
+    engine._optimizer.step.return_value = True, None, None
+
+    def schedule(_model: Any, _micros: Any, forward: Any, forward_only: bool) -> list[Any]:
+        whole, parts = forward(iter([(mock.Mock(), {})]), mock.Mock())[1]((None, None))
+        whole /= 4
+        return [parts]
+
+    engine._run, loss = schedule, torch.tensor(3.0, requires_grad=True) * 2
+    told = MegatronEngine.train(engine, mock.Mock(), {}, lambda *_: (loss, {"policy_loss": loss.detach()}))
+    assert told["policy_loss"] == 6
