@@ -152,4 +152,4 @@ def test_a_collected_run_is_not_said_to_be_cancelled(tmp_path: Path, submitted: 
     assert done.exit_code == 0
     assert done.stdout == f"{submitted.run_id}: nothing to cancel: collected\n"
     body = json.loads(suite("cancel", submitted.run_id, "--runs", tmp_path, "--json").stdout)
-    assert body == {"cancelled": [], "over": [submitted.run_id]}
+    assert body == {"cancelled": [], "over": [submitted.run_id], "failed": {}}

@@ -19,7 +19,7 @@ slurm:
   account: 4711
   gpus-per-node: 2
   array: true
-  env: {NCCL_SOCKET_IFNAME: ib0, TOKEN: hidden-by-name}
+  env: {NCCL_SOCKET_IFNAME: ib0, MINE: kept-to-itself}
   stack: {torch: "1", deepspeed: "1", transformers: "1"}
   sbatch: [--exclude=n7]
 """
@@ -64,7 +64,7 @@ def test_the_users_own_file_gives_what_was_not_typed_and_tells_it(home: Path) ->
     assert "NCCL_SOCKET_IFNAME=ib0" in done.stdout and "--nproc_per_node=2" in done.stdout
     (note,) = [line for line in done.stderr.splitlines() if str(path) in line]
     assert "--partition gpu" in note and "--env NCCL_SOCKET_IFNAME" in note and "--array" in note
-    assert "hidden-by-name" not in note, "values of variables may be secrets"
+    assert "kept-to-itself" not in note, "values of variables may be secrets"
 
 
 def test_what_is_typed_wins_and_what_may_be_repeated_comes_after(home: Path) -> None:

@@ -239,8 +239,8 @@ def by_slurm(asked: Asked, queue: SlurmSettings) -> Seen:
     options = dict(word.partition("=")[::2] for word in words)
     step = shlex.split(script.partition("command=(\n")[2].partition("\n)\n")[0])
     line = step[-1].partition("exec 8>&2 2>/dev/null\n")[2].partition("\ncode=$?\n")[0]
-    assert line.endswith(" 2>&8 8>&-"), "the ranks' errors are shown, the shell's are not"
-    task = shlex.split(line.removesuffix(" 2>&8 8>&-").replace(" \\\n", " "))
+    assert line.endswith(" </dev/null 2>&8 8>&-"), "the ranks' errors are shown, the shell's are not"
+    task = shlex.split(line.removesuffix(" </dev/null 2>&8 8>&-").replace(" \\\n", " "))
     before, inside = task[: task.index("env")], task[task.index("env") + 1 :]
     _check_container(queue, step, before, job)
     count = next((index for index, word in enumerate(inside) if "=" not in word), 0)
