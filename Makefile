@@ -343,7 +343,6 @@ $(TRL_STAMP): $(STAMP) requirements/trl.lock
 	@touch $(TRL_STAMP)
 
 $(VENV)-trl-ppo/.installed: $(TRL_STAMP)  # has what this TRL needs too
-$(VENV)-trlx/.installed: $(TRL_STAMP)  # has what its datasets needs, which accelerate imports
 # vLLM generates for it, and Accelerate and Datasets are TRL's.
 $(VENV)-openrlhf/.installed: $(VLLM_STAMP) $(TRL_STAMP)
 
