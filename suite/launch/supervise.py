@@ -29,6 +29,8 @@ from suite.spec.foreign import open_log
 
 READ_BYTES = 64 * 1024
 STACK_LINES = 60
+#: a limit that a wait has put off is not looked at more often
+_LEAST_SECONDS, _ROUNDING_SECONDS = 0.5, 1e-3
 
 
 @dataclass(frozen=True)
@@ -64,13 +66,16 @@ class Supervision:
         on_event: OnEvent,
         patience: Patience,
         requests: StopRequests,
-        foreign: Collection[int],
+        foreign: Collection[int] | None,
+        waited: Callable[[float], float],
     ) -> None:
+        """``foreign``: as ``sweep`` takes it. ``waited``: how many of its last so many seconds the run waited."""
         self.ranks: list[Rank] = []
         self._job, self._folder, self._patience = job, folder, patience
         self._requests, self._on_event, self._foreign = requests, on_event, foreign
+        self._waited = waited
         self._began = time.monotonic()
-        self._ended = self._began
+        self._ended = self._heard = self._began
         self._oom_kills_before = oom_kills()
         self._selector = selectors.DefaultSelector()
         self._exits: list[int] = []
@@ -89,9 +94,10 @@ class Supervision:
     def watch(self) -> None:
         """Block until every rank has ended or was given up."""
         limits = self._job.limits
+        self._heard = time.monotonic()
         self._alarms = {
             self._time_out: self._began + limits.run_seconds,
-            self._silent: time.monotonic() + limits.silence_seconds,
+            self._silent: self._heard + limits.silence_seconds,
             self._look_at_logs: self._began + LOOK_SECONDS,
         }
         self._selector.register(self._requests.descriptor, selectors.EVENT_READ, self._take_request)
@@ -169,7 +175,8 @@ class Supervision:
         self._phase = self._phase if phase is None else phase
         self._iteration = self._iteration if iteration is None else iteration
         if self._silent in self._alarms:
-            self._alarms[self._silent] = time.monotonic() + self._job.limits.silence_seconds
+            self._heard = time.monotonic()
+            self._alarms[self._silent] = self._heard + self._job.limits.silence_seconds
         self._on_event(event)
 
     def _take_request(self) -> None:
@@ -183,7 +190,17 @@ class Supervision:
         else:
             self._kill()
 
+    def _is_early(self, alarm: Callable[[], None], since: float, limit: float) -> bool:
+        """Whether less than the limit has passed without what the run waited for its turn; it is looked at again then."""
+        passed = time.monotonic() - since
+        left = limit - (passed - self._waited(passed))
+        if left > _ROUNDING_SECONDS:
+            self._alarms[alarm] = time.monotonic() + max(left, _LEAST_SECONDS)
+        return left > _ROUNDING_SECONDS
+
     def _time_out(self) -> None:
+        if self._is_early(self._time_out, self._began, self._job.limits.run_seconds):
+            return
         self._verdict = self._failure(
             "timeout", f"the run took longer than its limit of {self._job.limits.run_seconds:g} s"
         )
@@ -192,6 +209,8 @@ class Supervision:
     def _silent(self) -> None:
         """No event for too long: ask the ranks for their stacks, then end them."""
         limit = self._job.limits.silence_seconds
+        if self._is_early(self._silent, self._heard, limit):
+            return
         words = f"no event from rank 0 for {limit:g} s; {self._last_seen()}"
         self._verdict = self._failure("hang", words, *self._printing(limit))
         sizes = [log_size(self._log_file(rank)) for rank in self.ranks]

@@ -141,6 +141,7 @@ class DeviceSampler:
         self._gpu = gpu
         self._lock = threading.Lock()
         self._samples: List[Sample] = []
+        self._is_open = False
         self._energy_at_open: Optional[float] = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="nvml-sampler", daemon=True)
@@ -155,7 +156,7 @@ class DeviceSampler:
     def open_window(self) -> None:
         """Forget what was sampled so far and note the energy counter."""
         with self._lock:
-            self._samples = []
+            self._samples, self._is_open = [], True
         self._energy_at_open = self._gpu.energy_joules()
 
     def close_window(self) -> Summary:
@@ -166,7 +167,7 @@ class DeviceSampler:
         """
         energy = self._gpu.energy_joules()
         with self._lock:
-            samples = list(self._samples)
+            samples, self._is_open = self._samples, False
         used = None if energy is None or self._energy_at_open is None else energy - self._energy_at_open
         summary = summarise(samples, used)
         summary.update(energy_counter_begin_joules=self._energy_at_open, energy_counter_end_joules=energy)
@@ -175,6 +176,8 @@ class DeviceSampler:
 
     def _run(self) -> None:
         while not self._stop.wait(INTERVAL_SECONDS):
+            if not self._is_open:  # nobody asks for it, and another row may have its turn
+                continue
             sample = self._gpu.sample()
             with self._lock:
                 self._samples.append(sample)
@@ -206,11 +209,18 @@ def throttle_reasons(mask: int) -> List[str]:
 
 
 def _is_own(pid: int) -> bool:
-    """Whether it is of this rank: its launcher gave each a session of its own, which what it starts belongs to."""
+    """Whether it is of this rank, or of one that the same launcher started, as of a row that takes turns with this one:
+    each was given a session of its own, which what it starts belongs to."""
     try:
-        return os.getsid(pid) == os.getsid(0)
+        session = os.getsid(pid)
+        return session == os.getsid(0) or _parent(session) == os.getppid()
     except OSError:
         return False
+
+
+def _parent(pid: int) -> int:
+    with open("/proc/{}/stat".format(pid), "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[1])  # proc(5): field 4
 
 
 def _watts(milliwatts: Optional[int]) -> Optional[float]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 CONTAINER_LOG = "container.log"
 REMOVED = "the container was removed in mid-run by somebody else"
 _AWAY = "the runtime has not answered for"
-RETRY_SECONDS = 0.3
+RETRY_SECONDS, _ROUNDING_SECONDS = 0.3, 1e-3
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,12 @@ class ContainerWatch:
         folder: RunFolder,
         on_event: OnEvent,
         requests: StopRequests,
+        waited: Callable[[float], float],
         patience: ContainerPatience,
     ) -> None:
         self._api, self._container, self._job = api, container, job
         self._on_event, self._requests, self._patience = on_event, requests, patience
+        self._waited = waited
         self._mailbox = Mailbox()
         self._output = Output(api, container, self._mailbox, self._take_data, self._take_output_end)
         self._log_path = folder.logs_dir / CONTAINER_LOG
@@ -229,6 +231,11 @@ class ContainerWatch:
     def _overdue(self) -> None:
         """The node should have given the run up long ago."""
         limit = self._job.limits.run_seconds
+        passed = time.monotonic() - self._began
+        left = limit + self._patience.start_seconds - (passed - self._waited(passed))
+        if left > _ROUNDING_SECONDS:  # it waited for its turn meanwhile
+            self._alarms[self._overdue] = time.monotonic() + max(left, RETRY_SECONDS)
+            return
         line = f"the container did not end {self._patience.start_seconds:g} s after the run's limit of {limit:g} s"
         self._verdict = Failure(kind="timeout", phase=self._phase, iteration=self._iteration, evidence=(line,))
         self._terminate()
