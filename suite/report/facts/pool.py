@@ -269,11 +269,14 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
 
 
 def turn_of(record: Record, launch: LaunchSetting) -> Turn | None:
-    """Runs of one plan that were launched alike took turns, repeat by repeat."""
-    run = record.run
+    """Runs of one plan that were launched alike took turns, repeat by repeat or, of one start, by iteration."""
+    run, turns = record.run, record.turns
     if not run.plan or run.started is None:
         return None
-    return Turn(" ".join((run.plan, *(part or "-" for part in launch.place()))), run.repeat, run.started)
+    plan = " ".join((run.plan, *(part or "-" for part in launch.place())))
+    if turns is None:
+        return Turn(plan, run.repeat, run.started)
+    return Turn(plan, run.repeat, run.started, turns.start, record.counted)
 
 
 def setting_of(manifest: Manifest, machine: str, clock: str = SUITE_CLOCK) -> Setting:
@@ -285,6 +288,7 @@ def setting_of(manifest: Manifest, machine: str, clock: str = SUITE_CLOCK) -> Se
         device=measure.device,
         precision=measure.precision,
         threads_per_rank=measure.threads_per_rank,
+        turns=measure.turns,
         machine=machine,
         asynchronous=manifest.layout.asynchronous,
         clock=clock,
@@ -322,6 +326,5 @@ def unseeded_hash(manifest: Manifest, machine: str, launch: LaunchSetting) -> st
 
 
 def counted_seconds(record: Record) -> tuple[float, ...]:
-    """Seconds of the iterations that count: those after the warm-up that are not void."""
-    seconds, void = record.iterations.seconds, frozenset(record.void_iterations or ())
-    return tuple(seconds[index] for index in range(record.steady_state.warmup, len(seconds)) if index not in void)
+    """Seconds of the iterations that count."""
+    return tuple(record.iterations.seconds[index] for index in record.counted)
