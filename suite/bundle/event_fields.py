@@ -132,10 +132,10 @@ def _is_asynchronous(value: Any) -> bool:
 
 def _is_turns(value: Any) -> bool:
     """Who was started together: the rows are named, each once."""
-    rows = value.get("rows") if type(value) is dict else None
     return (
-        _is_text_list(rows)
-        and 0 < len(set(rows)) == len(rows) <= _MOST_ROWS
+        type(value) is dict
+        and _is_text_list(value.get("rows"))
+        and 0 < len(set(value["rows"])) == len(value["rows"]) <= _MOST_ROWS
         and _is_text(value.get("start"))
         and 0 < len(value["start"]) <= _LONGEST_START
     )

@@ -30,11 +30,17 @@ _ENOUGH_ROUNDS, _ENOUGH_SHARE = 3, 2 / 3
 
 @dataclass(frozen=True)
 class Turn:
-    """When a run had its turn: its round, in which plan (and launch); ``started`` in Unix seconds, where known."""
+    """When a run had its turn: its round, in which plan (and launch); ``started`` in Unix seconds, where known.
+
+    ``start``: id that it shares with the runs that it took turns with by iteration; null: it was alone. ``iterations``:
+    numbers of those of its iterations that count, one for each of its ``RunSeconds.seconds``.
+    """
 
     plan: Hashable
     round: int
     started: float | None = None
+    start: str | None = None
+    iterations: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
