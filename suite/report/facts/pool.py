@@ -41,7 +41,8 @@ class Row:
     """One configuration: the runs of equal manifest hash in one launch. Figures come only from runs that succeeded.
 
     ``started``: when the runs in ``measured`` began, in Unix seconds, as far as that is known. ``turns``: in which
-    round of which plan and launch each of them was made, null where that is not known. ``doubts``: what speaks
+    round of which plan and launch each of them was made, null where that is not known. ``phase_seconds``: of runs in
+    turns by iteration, of their counted iterations by phase; empty where a run was alone. ``doubts``: what speaks
     against its suspect and invalid runs. ``holds_suspect``: whether suspect ones are in ``measured``. ``is_ranked``:
     not where all its runs are suspect, unless they are asked for. ``unseeded_hash``: equal for rows that differ in
     their seed alone. ``prior``: what its runs' variance shares with other rows'.
@@ -93,6 +94,7 @@ class Row:
     verdicts: tuple[tuple[str, int], ...]
     unsteady_reasons: tuple[str, ...]
     phases: tuple[costs.PhaseCost, ...]
+    phase_seconds: tuple[dict[str, tuple[float, ...]], ...]
     parts: tuple[costs.PhaseCost, ...]
     idle: costs.Idle | None
     unevenness: Unevenness | None
@@ -250,6 +252,7 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
         ),
         unsteady_reasons=tuple(sorted({reason for record in measured for reason in record.steady_state.reasons})),
         phases=costs.phases_of(measured),
+        phase_seconds=costs.phase_seconds_of(measured),
         parts=costs.parts_of(measured),
         idle=None if manifest.layout.asynchronous else costs.idle_of(measured),
         unevenness=unevenness_of(manifest, measured),
