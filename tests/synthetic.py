@@ -53,8 +53,9 @@ def synthetic_manifest(
     repeat: int = 1,
     plan: str = "plan",
     code: str | None = None,
+    **measure: Any,
 ) -> Manifest:
-    """A manifest of one rank unless told. ``code``: digest of the backend's package."""
+    """A manifest of one rank unless told. ``code``: digest of the backend's package; ``measure``: more of its own."""
     return make_manifest(
         plan=plan,
         repeat=repeat,
@@ -63,7 +64,7 @@ def synthetic_manifest(
         workload=workload,
         layout=layout or Layout(devices_per_node=1, data=1),
         measure=Measure.model_validate(
-            {"device": device, "precision": precision, "warmup": warmup, "iterations": iterations}
+            {"device": device, "precision": precision, "warmup": warmup, "iterations": iterations, **measure}
         ),
         limits=Limits(),
         stack={backend: "1.0"},
@@ -190,11 +191,17 @@ def rank_events(
     return log.events
 
 
-def driver_events(manifest: Manifest, status: str | None, failure: Mapping[str, Any] | None = None) -> list[Event]:
-    """The driver's launch, failure and end; without a status it died before its end."""
+def driver_events(
+    manifest: Manifest,
+    status: str | None,
+    failure: Mapping[str, Any] | None = None,
+    turns: Mapping[str, Any] | None = None,
+) -> list[Event]:
+    """The driver's launch, failure and end; without a status it died before its end. ``turns``: as launched with."""
     ranks = manifest.layout.ranks
     log = _Log(None, manifest)
-    log.write("launch", schema="suite/events/1", launcher="local", argv=["python"], ranks=ranks, pid=1)
+    told = {"turns": turns} if turns else {}
+    log.write("launch", schema="suite/events/1", launcher="local", argv=["python"], ranks=ranks, pid=1, **told)
     log.time += 60
     if failure is not None:
         log.write("failure", **failure)

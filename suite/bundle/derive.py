@@ -14,7 +14,7 @@ from suite.bundle.files import DamagedBundle
 from suite.bundle.peaks import memory
 from suite.bundle.per_manifest import once_per_manifest
 from suite.bundle.rates import details, phase_intervals, phases, steadiness, throughput, waits
-from suite.bundle.record import Environment, Evidence, Iterations, Record, RunFacts
+from suite.bundle.record import Environment, Evidence, Iterations, Record, RunFacts, Turns
 from suite.bundle.rollout import padding, realised_lengths, rollout, staleness, staleness_notes
 from suite.bundle.sides import overlap, training_side, with_sides_compared
 from suite.bundle.store import Bundle, OtherSchema
@@ -59,7 +59,9 @@ def derive(
     status, failure = ending(events, timeline, manifest)
     shares, stale = phases(timeline), staleness(events, timeline)
     work, work_notes = compute(events, timeline, shares, manifest)
-    noise, validity = noise_and_validity(events, training, timeline, manifest, work)
+    turns = _turns(events, timeline, manifest)
+    in_turns = turns is not None and len(turns.rows) > 1
+    noise, validity = noise_and_validity(events, training, timeline, manifest, work, in_turns)
     return Record(
         run=_run_facts(events, manifest),
         status=status,
@@ -70,7 +72,7 @@ def derive(
         details=details(training, timeline.counted),
         phase_intervals=phase_intervals(training, timeline),
         waits=waits(training, timeline),
-        void_iterations=None if timeline.skipped_steps is None else tuple(timeline.skipped_steps),
+        void_iterations=timeline.void,
         algorithm=_algorithm(manifest),
         lengths=realised_lengths(manifest),
         padding=padding(manifest, timeline.counts),
@@ -84,12 +86,13 @@ def derive(
         noise=noise,
         validity=validity,
         iterations=Iterations(seconds=timeline.seconds),
+        turns=turns,
         environment=Environment(worker=facts_of(events, 0) or None, driver=driver_facts),
         notes=(
             *events.notes,
             *_work_notes(timeline),
             *_void_notes(timeline),
-            *_gap_notes(events, timeline),
+            *_gap_notes(events, timeline, in_turns),
             *_clock_notes(events),
             *_contradictions(events, manifest),
             *staleness_notes(stale, manifest),
@@ -142,6 +145,25 @@ def _run_facts(events: Events, manifest: Manifest) -> RunFacts:
     )
 
 
+def _turns(events: Events, timeline: Timeline, manifest: Manifest) -> Turns | None:
+    """Raises DamagedBundle where manifest and driver differ over whether the run took turns, or with whom."""
+    told = next((event.get("turns") for event in events.driver if event["kind"] == "launch"), None)
+    is_asked = manifest.measure.turns == "iterations"
+    if told is None:
+        return None
+    if not is_asked or manifest.run.id not in told["rows"]:
+        raise DamagedBundle(
+            f"events/driver.jsonl has the run take turns with {' '.join(map(ascii, told['rows']))[:200]}, but it "
+            + ("is not among them" if is_asked else "was to be alone")
+        )
+    return Turns(
+        start=told["start"],
+        rows=tuple(told["rows"]),
+        length=manifest.measure.turn_length,
+        phases=timeline.phase_seconds,
+    )
+
+
 @once_per_manifest
 def _strategy(manifest: Manifest) -> str:
     return manifest.layout.strategy()
@@ -180,10 +202,11 @@ def _void_notes(timeline: Timeline) -> tuple[str, ...]:
     return (f"{told}, so there is no rate: give the loss scale more warm-up iterations, or run in bf16",)
 
 
-def _gap_notes(events: Events, timeline: Timeline) -> tuple[str, ...]:
-    """Check the clock of the iterations after the warm-up against the time between rank 0's iteration events."""
+def _gap_notes(events: Events, timeline: Timeline, in_turns: bool) -> tuple[str, ...]:
+    """Check the clock of the iterations after the warm-up against the time between rank 0's iteration events, unless
+    others had their turns in between."""
     window = timeline.window
-    if not window or window.start < 1:
+    if not window or window.start < 1 or in_turns:
         return ()
     times = [event["time"] for event in events.of(0, "iteration")]
     elapsed = times[window.stop - 1] - times[window.start - 1]

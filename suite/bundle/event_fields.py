@@ -26,6 +26,8 @@ TRAINER = "trainer"
 _ROUNDING = 1e-6
 #: How many publications old a sample is, and what an asynchronous trainer's devices do.
 _AGE, _ROLE, _MOST_ROLES = re.compile("0|[1-9][0-9]{0,8}"), re.compile("[a-z][a-z0-9_-]{0,39}"), 64
+#: Rows that take turns, and the characters of their start's id.
+_MOST_ROWS, _LONGEST_START = 1000, 100
 
 #: A check says whether a value is right; the text completes "must be ...".
 Check = tuple[Callable[[Any], bool], str]
@@ -125,6 +127,17 @@ def _is_asynchronous(value: Any) -> bool:
         and _is_named(value.get("staleness"), _AGE, _is_count)
         and _is_named(value.get("roles"), _ROLE, _is_role)
         and 0 < len(value["roles"]) <= _MOST_ROLES
+    )
+
+
+def _is_turns(value: Any) -> bool:
+    """Who was started together: the rows are named, each once."""
+    return (
+        type(value) is dict
+        and _is_text_list(value.get("rows"))
+        and 0 < len(set(value["rows"])) == len(value["rows"]) <= _MOST_ROWS
+        and _is_text(value.get("start"))
+        and 0 < len(value["start"]) <= _LONGEST_START
     )
 
 
@@ -264,6 +277,10 @@ OPTIONAL: tuple[tuple[str, Check], ...] = (
     ),
     ("own_timers", (_is_parts, "an object of seconds by timer")),
     ("source", _one_of(frozenset((TRAINER,)))),
+    (
+        "turns",
+        (_is_turns, "an object with the start's id, and as rows the run ids of those that take turns, each once"),
+    ),
     ("noise", (_is_noise, "an object of numbers from 0 or nulls, with one such object as host")),
 )
 #: How many fields every event has: kind, rank, time and seq.

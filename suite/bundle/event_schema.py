@@ -61,6 +61,19 @@ _OF: dict[Callable[[Any], bool], Schema] = {
     event_fields._is_noise: _object(
         {"host": {"type": ["object", "null"], "additionalProperties": _FIGURE}}, additionalProperties=_FIGURE
     ),
+    event_fields._is_turns: _object(
+        {
+            "start": {**_TEXT, "minLength": 1, "maxLength": event_fields._LONGEST_START},
+            "rows": {
+                "type": "array",
+                "items": _TEXT,
+                "minItems": 1,
+                "maxItems": event_fields._MOST_ROWS,
+                "uniqueItems": True,
+            },
+        },
+        required=["start", "rows"],
+    ),
     event_fields._is_asynchronous: _object(
         {
             "publication": _COUNT,

@@ -28,7 +28,8 @@ _NAMED, _MOST_REPEATS = 5, 100_000
 class Trace:
     """What is asked of a run among others; ``seconds`` of its iterations, ``phases`` their means.
 
-    ``host``: where the driver ran it with nothing beside it that it started too; null where it may have.
+    ``host``: where the driver ran it with nothing beside it that it started too; null where it may have. ``start``: of
+    the runs that it took turns with.
     """
 
     path: Path
@@ -42,6 +43,7 @@ class Trace:
     seconds: tuple[float, ...]
     phases: tuple[float, ...]
     digest: str | None
+    start: str | None = None
 
     @classmethod
     def of(cls, path: Path, record: Record, digest: str | None) -> "Trace":
@@ -60,6 +62,7 @@ class Trace:
             seconds=record.iterations.seconds,
             phases=tuple(phase.seconds for phase in timed if phase),
             digest=digest,
+            start=record.turns.start if record.turns else None,
         )
 
 
@@ -208,14 +211,19 @@ def _missing_repeats(traces: Sequence[Trace], bundles: Sequence[Bundle], named: 
             yield first, "missing-repeat", f"{', '.join(ids[:_NAMED])}{more} of {last} repeats not in {folder}"
 
 
+def _are_together(one: Trace, other: Trace) -> bool:
+    """Copies of one run, or runs that took turns."""
+    return one.started == other.started or (one.start is not None and one.start == other.start)
+
+
 def _overlaps(traces: Sequence[Trace]) -> _Found:
-    """Runs of a plan on one host follow each other, unless they were asked for at one time."""
+    """Runs of a plan on one host follow each other, unless they were asked for at one time or took turns."""
     last: dict[tuple[str, str], Trace] = {}
     for trace in traces:
         if trace.host is None or trace.started is None or trace.ended is None:
             continue
         before = last.get((trace.plan, trace.host))
-        if before is not None and before.ended is not None and before.started != trace.started:
+        if before is not None and before.ended is not None and not _are_together(before, trace):
             overlap = min(before.ended, trace.ended) - trace.started
             if overlap > _OVERLAP_SECONDS:
                 text = f"ran for {overlap:.6g} s at the same time on {trace.host} as {before.path}"

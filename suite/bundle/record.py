@@ -261,6 +261,17 @@ class Iterations(Frozen):
     )
 
 
+class Turns(Frozen):
+    """With whom a run took turns by iteration. ``phases`` are the raw samples of ratios within turns."""
+
+    start: str = Field(description="the same of all runs that were started together")
+    rows: tuple[str, ...] = Field(description="ids of these runs, this one among them")
+    length: int = Field(ge=1, description="iterations of a turn; of several the first does not count")
+    phases: dict[str, tuple[Seconds, ...]] = Field(
+        description="seconds of each timed phase of all completed iterations, slowest rank, warm-up first"
+    )
+
+
 class Environment(Frozen):
     """Where it ran."""
 
@@ -301,8 +312,9 @@ class Record(Frozen):
     )
     void_iterations: tuple[Count, ...] | None = Field(
         default=None,
-        description="iterations after the warm-up that do not count, because optimizer steps were skipped in them; "
-        "null: no rank tells skipped steps, or the bundle is older than this figure",
+        description="iterations after the warm-up that do not count, because optimizer steps were skipped in them, or "
+        "because they are the first of a turn of several; null: no rank tells skipped steps, or the bundle is older "
+        "than this figure",
     )
     algorithm: str | None = Field(
         default=None, description="with the options that are not its defaults; null: PPO, as of old"
@@ -323,6 +335,7 @@ class Record(Frozen):
     energy: Energy | None = Field(description="null where nothing was sampled, as on a CPU")
     steady_state: SteadyState
     iterations: Iterations
+    turns: Turns | None = Field(default=None, description="null: a run that was alone, as far as its driver tells")
     environment: Environment
     noise: Noise | None = Field(
         default=None, description="null: no iteration counts, or the bundle is older than these figures"
@@ -333,6 +346,13 @@ class Record(Frozen):
     evidence: Evidence | None = Field(
         default=None, description="null: the bundle is older than this figure, or holds more than is hashed"
     )
+
+    @property
+    def counted(self) -> tuple[int, ...]:
+        """Numbers of the iterations that count: those after the warm-up that are not void."""
+        void = frozenset(self.void_iterations or ())
+        window = range(self.steady_state.warmup, len(self.iterations.seconds))
+        return tuple(index for index in window if index not in void)
 
     @model_validator(mode="after")
     def _counts_what_it_has(self) -> "Record":

@@ -38,6 +38,13 @@ class Timeline:
     asynchronous: bool = False
 
     @property
+    def void(self) -> tuple[int, ...] | None:
+        """Iterations after the warm-up that do not count; null where nothing tells of any."""
+        if self.skipped_steps is None and len(self.counted) == len(self.window):
+            return None
+        return tuple(sorted(set(self.window).difference(self.counted)))
+
+    @property
     def counted_seconds(self) -> tuple[float, ...]:
         """Seconds of the counted iterations, in order."""
         return tuple(self.seconds[index] for index in self.counted)
@@ -56,7 +63,8 @@ class Timeline:
 def make_timeline(events: Events, manifest: Manifest) -> Timeline:
     """Line the ranks up. An iteration counts as completed when every rank of the world completed it.
 
-    An iteration in which a rank skipped an optimizer step (an overflow in fp16) did less than the others: it is void.
+    An iteration in which a rank skipped an optimizer step (an overflow in fp16) did less than the others: it is void,
+    and so is the first of a turn of several, which finds caches as others left them.
     Of a split run ``events`` are those of the training side, whose iterations are the run's.
     Raises DamagedBundle when a phase is reported by some ranks or in some iterations only.
     """
@@ -66,7 +74,8 @@ def make_timeline(events: Events, manifest: Manifest) -> Timeline:
     seconds = tuple(float(max(rows[index]["seconds"] for rows in by_rank)) for index in range(completed))
     window = range(min(manifest.measure.warmup, completed), completed)
     skipped = _skipped_steps(by_rank, window) if derivation(events) >= 2 else None
-    counted = [index for index in window if index not in skipped] if skipped else window
+    length = manifest.measure.turn_length
+    counted = [index for index in window if index not in (skipped or ()) and (length == 1 or index % length)]
     counts, problem = _counts(by_rank, counted or range(completed), manifest)
     exposed = frozenset(("generate",) if _generates_ahead(manifest) else ())
     phases = _phase_seconds(events, completed)

@@ -49,7 +49,7 @@ _ROUNDING_SHARE, _ROUNDING_SECONDS = 0.02, 0.05
 
 
 def noise_and_validity(
-    events: Events, training: Events, timeline: Timeline, manifest: Manifest, work: Compute | None
+    events: Events, training: Events, timeline: Timeline, manifest: Manifest, work: Compute | None, in_turns: bool
 ) -> tuple[Noise | None, Validity | None]:
     """Null of bundles of before there was such a thing, and where no iteration counts. Raises DamagedBundle."""
     if derivation(events) < 3 or not timeline.counted:
@@ -60,16 +60,22 @@ def noise_and_validity(
     impossible = (*_impossible(events, timeline, heard), *_above_peak(used, ("hfu_causal",)))
     if impossible:
         return noise, Validity(status="invalid", reasons=impossible)
-    doubts = (
-        *_others(heard),
-        *_lost_cpu(noise, heard, manifest),
-        *_host(noise),
-        *_devices(noise),
-        *_late(heard, timeline),
-        *_gaps(training, timeline),
-        *_above_peak(used, ("mfu", "hfu", "mbu")),
-    )
+    disturbed = () if in_turns else _disturbances(heard, noise, training, timeline, manifest)
+    doubts = (*disturbed, *_above_peak(used, ("mfu", "hfu", "mbu")))
     return noise, Validity(status="suspect" if doubts else "valid", reasons=doubts)
+
+
+def _disturbances(
+    heard: Heard, noise: Noise, training: Events, timeline: Timeline, manifest: Manifest
+) -> Iterator[str]:
+    """What may have moved the run's rate. Of runs in turns a ratio is made, and what moves all of them alike does not
+    move it; the ratio's own interval holds the rest."""
+    yield from _others(heard)
+    yield from _lost_cpu(noise, heard, manifest)
+    yield from _host(noise)
+    yield from _devices(noise)
+    yield from _late(heard, timeline)
+    yield from _gaps(training, timeline)
 
 
 def _others(heard: Heard) -> Iterator[str]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from copy import copy
 from functools import partial
 from pathlib import Path
@@ -151,7 +150,7 @@ def start_all(job: Job, folder: RunFolder, supervision: Supervision, zygote: Zyg
     """Start every rank of the job, forked where there is a zygote and it does not fail, else by itself."""
     if zygote is not None:
         try:
-            start_ranks(job, folder, supervision.ranks, partial(zygote.fork, job.argv))
+            start_ranks(job, folder, supervision.ranks, partial(zygote.fork, job.argv, job.limits.memory_bytes))
             return
         except ForkError:
             zygote.close()
@@ -170,10 +169,6 @@ def start_ranks(job: Job, folder: RunFolder, started: list[Rank], start: StartRa
             started.append(Rank(index, start(variables, log, index == 0)))
         finally:
             os.close(log)
-        if job.limits.memory_bytes is not None:
-            limit = job.limits.memory_bytes
-            with suppress(ProcessLookupError):  # it may have ended already
-                resource.prlimit(started[-1].process.pid, resource.RLIMIT_AS, (limit, limit))
 
 
 def rank_variables(job: Job, rank: int, port: int) -> dict[str, str]:
@@ -205,7 +200,7 @@ def spawn(job: Job, variables: Mapping[str, str], log: int, is_speaker: bool) ->
             stderr=log,
             bufsize=0,
             start_new_session=True,
-            preexec_fn=end_with_this_process(),
+            preexec_fn=end_with_this_process(job.limits.memory_bytes),
         )
     except OSError as error:
         where = error.filename or job.argv[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import sys
 import threading
@@ -98,9 +99,9 @@ def child_subreaper() -> Iterator[None]:
         libc.prctl(_PR_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)
 
 
-def end_with_this_process() -> Callable[[], None] | None:
-    """For ``preexec_fn``: have the kernel kill a child when the thread that starts it ends, whatever the child runs
-    (Linux); null elsewhere. A program that is run as another user loses it.
+def end_with_this_process(memory_bytes: int | None) -> Callable[[], None] | None:
+    """For ``preexec_fn``: have the kernel kill a child when the thread that starts it ends, whatever the child runs,
+    and limit its address space (Linux); null elsewhere. A program that is run as another user loses the first.
 
     What is called between fork and exec is looked up here, and there takes no lock that another thread may hold.
     """
@@ -110,6 +111,8 @@ def end_with_this_process() -> Callable[[], None] | None:
 
     def set_up() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL.value, 0, 0, 0)
+        if memory_bytes is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
         if os.getppid() != driver:  # it ended before this process asked to end with it
             os._exit(1)
 

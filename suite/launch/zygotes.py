@@ -133,11 +133,17 @@ class Zygote:
         except ForkError:
             return False
 
-    def fork(self, argv: tuple[str, ...], variables: Mapping[str, str], log: int, is_speaker: bool) -> ForkedProcess:
-        """A rank of this command, ``python -m MODULE ARGUMENT...``, with its own variables. Raises ForkError."""
+    def fork(
+        self, argv: tuple[str, ...], memory_bytes: int | None, variables: Mapping[str, str], log: int, is_speaker: bool
+    ) -> ForkedProcess:
+        """A rank of this command, ``python -m MODULE ARGUMENT...``, with its own variables and at most so much memory.
+
+        Raises ForkError.
+        """
         _, _, module, *rest = argv
         ours, theirs = os.pipe() if is_speaker else (None, None)
-        request = json.dumps({"module": module, "arguments": rest, "variables": dict(variables)})
+        asked = {"module": module, "arguments": rest, "variables": dict(variables), "memory_bytes": memory_bytes}
+        request = json.dumps(asked)
         try:
             self._repeat_output(log)
             with self._asking:

@@ -42,6 +42,16 @@ class Measure(Declaring):
     profile: Annotated[bool, Declared(written="when set")] = Field(
         default=False, description="after the counted iterations, one more under torch's profiler, which counts nowhere"
     )
+    turns: Annotated[Literal["rounds", "iterations"], Declared(written="when set")] = Field(
+        default="rounds",
+        description="iterations: rows that were started together take turns, one running while the others wait blocked",
+    )
+    turn_length: Annotated[int, Declared(written="when set")] = Field(
+        default=1,
+        ge=1,
+        le=MOST_ITERATIONS,
+        description="iterations of a turn; of several the first does not count, which finds what others left in caches",
+    )
     warmup: int = Field(default=2, ge=1, le=MOST_ITERATIONS, description="the first iteration never counts")
     iterations: int = Field(default=8, gt=0, le=MOST_ITERATIONS)
     seed: int = Field(default=1234, ge=0)

@@ -19,7 +19,8 @@ DEFAULT_MARGIN = 0.05
 class Comparison:
     """Rate of a over rate of b. ``equivalent`` is null where there are too few runs to say.
 
-    ``paired_rounds``: from so many differences within rounds (``suite.stats.rounds``); null: of independent runs.
+    ``paired_rounds``: from so many differences within rounds (``suite.stats.rounds``), or from so many starts of rows
+    that took ``turns`` by iteration, so many in all; null: of independent runs.
     """
 
     ratio: Interval
@@ -28,6 +29,7 @@ class Comparison:
     margin: float
     reasons: tuple[str, ...]
     paired_rounds: int | None = None
+    turns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -128,11 +130,17 @@ def compare(
 
 
 def decided(
-    difference: LogDifference, margin: float = DEFAULT_MARGIN, pairs: int = 1, sides: int = 2, rounds: int | None = None
+    difference: LogDifference,
+    margin: float = DEFAULT_MARGIN,
+    pairs: int = 1,
+    sides: int = 2,
+    rounds: int | None = None,
+    turns: int | None = None,
 ) -> Comparison:
-    """What a difference says at the levels of ``compare``. ``rounds``: how many it was taken within, if it was."""
+    """What a difference says at the levels of ``compare``. ``rounds``, ``turns``: how many it was taken within, if it
+    was."""
     low, high = difference.interval(1 - 0.05 / pairs, sides)
     verdict: ComparisonVerdict = "faster" if low > 1 else "slower" if high < 1 else "not distinguishable"
     least, most = difference.interval(1 - 0.10 / pairs, sides)
     equivalent = 1 / (1 + margin) <= least and most <= 1 + margin
-    return Comparison(Interval(math.exp(difference.mean), low, high), verdict, equivalent, margin, (), rounds)
+    return Comparison(Interval(math.exp(difference.mean), low, high), verdict, equivalent, margin, (), rounds, turns)

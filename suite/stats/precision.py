@@ -247,8 +247,7 @@ class _Pair:
         return difference
 
     def _paired(self, count: int | None) -> Paired | None:
-        rounds = self.shared.rounds
-        return paired(self.row.first(count), self.best.first(count), rounds) if rounds else None
+        return paired(self.row.first(count), self.best.first(count), self.shared.rounds)
 
     def _predicted(self, more: int, scale: float) -> float:
         """What ``_decided`` should be after so many more runs of each side that gets any; 0 where it is sure then."""

@@ -19,6 +19,7 @@ from suite.stats.compare import DEFAULT_MARGIN, Comparison, LogDifference, compa
 from suite.stats.intervals import RunSeconds, log_rates
 from suite.stats.moderated import LEAST_SPREAD, Prior, mean_of, moderate, spread
 from suite.stats.quantiles import student_quantile, variance_ratio_quantile
+from suite.stats.turns import Dispersion, Start, dispersion, error_of, start_of
 
 #: At which the runs of a round have to be more alike than those of several: where nothing drifts so many plans do it.
 LEVEL = 0.005
@@ -30,11 +31,17 @@ _ENOUGH_ROUNDS, _ENOUGH_SHARE = 3, 2 / 3
 
 @dataclass(frozen=True)
 class Turn:
-    """When a run had its turn: its round, in which plan (and launch); ``started`` in Unix seconds, where known."""
+    """When a run had its turn: its round, in which plan (and launch); ``started`` in Unix seconds, where known.
+
+    ``start``: id that it shares with the runs that it took turns with by iteration; null: it was alone. ``iterations``:
+    numbers of those of its iterations that count, one for each of its ``RunSeconds.seconds``.
+    """
 
     plan: Hashable
     round: int
     started: float | None = None
+    start: str | None = None
+    iterations: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,17 +54,22 @@ class InTurns:
 
 @dataclass(frozen=True)
 class Rounds:
-    """That rows on a machine wander together. ``prior``: what the differences within rounds share of their variance."""
+    """How rows on a machine are compared. ``within``: by the differences within rounds, because they wander together;
+    ``prior``: what these share of their variance. ``starts``: of rows in turns by iteration, how far starts vary."""
 
-    prior: Prior | None
+    prior: Prior | None = None
+    within: bool = True
+    starts: Dispersion | None = None
 
 
 @dataclass(frozen=True)
 class Paired:
-    """Two rows by the differences within so many ``rounds``."""
+    """Two rows by the differences within so many ``rounds``; of rows in turns by iteration these are starts, of so many
+    ``turns`` in all."""
 
     difference: LogDifference
     rounds: int
+    turns: int | None = None
 
 
 def find_rounds(groups: Sequence[Sequence[InTurns]], prior: Prior | None, is_known: bool = False) -> Rounds | None:
@@ -65,20 +77,49 @@ def find_rounds(groups: Sequence[Sequence[InTurns]], prior: Prior | None, is_kno
 
     ``groups``: rows that are compared with each other; ``prior``: what all the rows share of their variance. Rounds
     have to stand out (F test of the rounds against what is left of them, over all groups), unless the machine is known
-    to wander (``is_known``) by more than these figures, and intervals are to be narrower by them than without.
+    to wander (``is_known``) by more than these figures, and intervals are to be narrower by them than without. Rows in
+    turns by iteration are compared within turns whatever the machine does.
     """
+    starts = [pair for group in groups for one in group[1:] if (pair := starts_of(one, group[0]))]
+    found = dispersion(starts) if starts else None
     tables = [table for table in map(_table, groups) if table]
-    if not tables:
-        return None
-    parts = [_Parts.of(table) for table in tables]
-    if not (is_known or _stand_out(parts)):
-        return None
-    shared = moderate([_turned(contrast) for table in tables for contrast in _contrasts(table)])
-    return Rounds(shared) if _is_narrower(parts, prior, shared) else None
+    if tables:
+        parts = [_Parts.of(table) for table in tables]
+        if is_known or _stand_out(parts):
+            shared = moderate([_turned(contrast) for table in tables for contrast in _contrasts(table)])
+            if _is_narrower(parts, prior, shared):
+                return Rounds(shared, starts=found)
+    return Rounds(within=False, starts=found) if found else None
 
 
-def paired(a: InTurns, b: InTurns, rounds: Rounds) -> Paired | None:
-    """Log rate of a over that of b, from the rounds that both have; null where these are too few of their runs."""
+def starts_of(a: InTurns, b: InTurns) -> list[Start]:
+    """Of the starts that two rows share, what their turns say of the log rate of a over that of b."""
+    found = []
+    beside = {turn.start: index for index, turn in enumerate(b.turns) if turn and turn.start is not None}
+    for index, turn in enumerate(a.turns):
+        other = beside.get(turn.start) if turn and turn.start is not None else None
+        if turn is None or other is None or (partner := b.turns[other]) is None:
+            continue
+        mine = dict(zip(turn.iterations, a.runs[index].seconds, strict=True))
+        theirs = dict(zip(partner.iterations, b.runs[other].seconds, strict=True))
+        work = math.log(a.runs[index].work / b.runs[other].work)
+        both = [number for number in turn.iterations if number in theirs]
+        start = start_of([work + math.log(theirs[number] / mine[number]) for number in both])
+        found += [start] if start else []
+    return found
+
+
+def paired(a: InTurns, b: InTurns, rounds: Rounds | None) -> Paired | None:
+    """Log rate of a over that of b, from the starts or the rounds that both have; null where these are too few of their
+    runs, or rows are not to be compared so."""
+    if rounds is None:
+        return None
+    if rounds.starts and (starts := starts_of(a, b)):
+        error, turns = error_of(starts, rounds.starts), sum(start.turns for start in starts)
+        mean = mean_of([start.mean for start in starts])
+        return Paired(LogDifference(mean, error, rounds.starts.degrees, True), len(starts), turns)
+    if not rounds.within:
+        return None
     pairs = partners(a, b)
     fewest = min(len(a.runs), len(b.runs))
     enough = _ENOUGH_ROUNDS if len(pairs) >= _ENOUGH_SHARE * fewest else fewest
@@ -102,10 +143,10 @@ def compare_in_turns(
     pairs: int = 1,
 ) -> Comparison:
     """Within rounds where they are to be used and the two have enough in common; else ``compare``, and raises as it."""
-    found = paired(a, b, rounds) if rounds is not None else None
+    found = paired(a, b, rounds)
     if found is None:
         return compare(a.runs, b.runs, margin, pairs, prior, sides)
-    return decided(found.difference, margin, pairs, sides, found.rounds)
+    return decided(found.difference, margin, pairs, sides, found.rounds, found.turns)
 
 
 def fastest(rows: Sequence[InTurns], rounds: Rounds | None) -> int:
@@ -125,17 +166,19 @@ def fastest(rows: Sequence[InTurns], rounds: Rounds | None) -> int:
 
 
 def _lead(row: InTurns, best: InTurns, rounds: Rounds | None) -> float:
-    found = paired(row, best, rounds) if rounds else None
+    found = paired(row, best, rounds)
     return found.difference.mean if found else 0.0
 
 
 def partners(a: InTurns, b: InTurns) -> list[tuple[int, int]]:
-    """Indices of the runs of one round: started within ``APART_SECONDS``, and no other run of the two in between."""
-    by_turn = {(turn.plan, turn.round): index for index, turn in enumerate(b.turns) if turn}
+    """Indices of the runs of one round: started within ``APART_SECONDS``, and no other run of the two in between.
+
+    Runs that took turns by iteration are no such runs."""
+    by_turn = {(turn.plan, turn.round): index for index, turn in enumerate(b.turns) if turn and turn.start is None}
     starts = [turn.started for turn in (*a.turns, *b.turns) if turn and turn.started is not None]
     found = []
     for index, turn in enumerate(a.turns):
-        other = by_turn.get((turn.plan, turn.round)) if turn else None
+        other = by_turn.get((turn.plan, turn.round)) if turn and turn.start is None else None
         if other is not None and _are_near(turn, b.turns[other], starts):
             found.append((index, other))
     return found

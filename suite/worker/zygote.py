@@ -1,10 +1,10 @@
 """``python -m suite.worker.zygote SOCKET PARENT BACKEND DEVICE KERNELS``: imports a stack and forks ranks that have it.
 
 A launcher that starts ranks on one machine, run after run, talks to it on a socket (SOCK_SEQPACKET), in JSON: told
-first whether it can fork (``{"unfit": null}`` or why not), the launcher sends ``{"module", "arguments", "variables"}``
-with the descriptors of standard output and error for each rank, and is answered ``{"pid"}`` by the rank itself, or
-``{"error"}``. What a rank then does is ``python -m MODULE ARGUMENT...``, in the environment of this process and
-``variables``.
+first whether it can fork (``{"unfit": null}`` or why not), the launcher sends ``{"module", "arguments", "variables",
+"memory_bytes"}`` (the last: the most that it may map, or null) with the descriptors of standard output and error for
+each rank, and is answered ``{"pid"}`` by the rank itself, or ``{"error"}``. What a rank then does is ``python -m MODULE
+ARGUMENT...``, in the environment of this process and ``variables``.
 
 Linux alone. This process is to be started in the environment of the ranks but for what differs from rank to rank.
 """
@@ -12,6 +12,7 @@ Linux alone. This process is to be started in the environment of the ranks but f
 import array
 import json
 import os
+import resource
 import runpy
 import socket
 import sys
@@ -126,6 +127,8 @@ def _serve(channel: socket.socket, launcher: int, pages: Pages) -> Optional[Prog
             _answer(channel, pid=os.getpid())
             channel.close()
             _be_fresh(request["variables"], pages)
+            if request["memory_bytes"] is not None:
+                resource.setrlimit(resource.RLIMIT_AS, (request["memory_bytes"], request["memory_bytes"]))
             return Program(request["module"], request["arguments"])
         for stream in streams:
             os.close(stream)

@@ -152,6 +152,17 @@ def phase_runs(work: float, by_run: Sequence[float]) -> tuple[RunSeconds, ...]:
     return tuple(RunSeconds(work, (seconds,)) for seconds in by_run)
 
 
+def phase_seconds_of(records: Sequence[Record]) -> tuple[dict[str, tuple[float, ...]], ...]:
+    """Of runs in turns, seconds of each timed phase in every counted iteration; empty where one was alone."""
+    if not all(record.turns for record in records):
+        return ()
+    return tuple(
+        {name: tuple(seconds[index] for index in record.counted) for name, seconds in record.turns.phases.items()}
+        for record in records
+        if record.turns
+    )
+
+
 def parts_of(records: Sequence[Record]) -> tuple[PhaseCost, ...]:
     """As ``phases_of``, for what all runs time within phases, named ``phase/name``; shares are of the iteration."""
     details = [record.details or {} for record in records]

@@ -39,6 +39,7 @@ SUITE_CLOCK = "suite"
 class Setting:
     """What two rows must share, besides their work, before their rates may be compared.
 
+    ``turns``: of iterations, in which neighbours are resident and wait, or of whole runs, each alone.
     ``asynchronous``: samples are generated beside the training of older ones, as far ahead as queues let them.
     ``clock``: the suite's, or whose log the seconds are from: what one trainer's timers hold another's do not.
     """
@@ -49,6 +50,7 @@ class Setting:
     precision: str
     threads_per_rank: int
     machine: str
+    turns: Literal["rounds", "iterations"] = "rounds"
     asynchronous: bool = False
     clock: str = SUITE_CLOCK
 

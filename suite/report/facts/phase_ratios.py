@@ -10,7 +10,7 @@ from suite.report.facts.costs import phase_runs
 from suite.report.facts.entry import RUNS_TO_PUBLISH
 from suite.report.facts.pool import Row
 from suite.stats.compare import ComparisonVerdict
-from suite.stats.intervals import Interval
+from suite.stats.intervals import Interval, RunSeconds
 from suite.stats.rounds import InTurns, Rounds, compare_in_turns, find_rounds
 
 #: What is compared beside the whole iteration, and which phases it is.
@@ -85,8 +85,16 @@ def phase_rounds(groups: Sequence[Sequence[Row]]) -> PhaseRounds:
 def _in_part(row: Row, phases: Sequence[str]) -> InTurns | None:
     """The runs of a row by their rates in these phases alone; null where one took no time for them."""
     assert row.samples_per_iteration, "a ranked row has counts"
+    if row.phase_seconds:
+        runs = tuple(RunSeconds(row.samples_per_iteration, _together(run, phases)) for run in row.phase_seconds)
+        return InTurns(runs, row.turns) if all(run.seconds and min(run.seconds) > 0 for run in runs) else None
     runs = phase_runs(row.samples_per_iteration, _by_run(row, phases))
     return InTurns(runs, row.turns) if len(runs) == len(row.turns) > 0 else None
+
+
+def _together(run: Mapping[str, Sequence[float]], phases: Sequence[str]) -> tuple[float, ...]:
+    """Seconds of each iteration, phases together."""
+    return tuple(map(math.fsum, zip(*(run[name] for name in phases if name in run), strict=True)))
 
 
 def difference(row: Row, best: Row) -> Difference | None:

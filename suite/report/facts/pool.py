@@ -41,7 +41,8 @@ class Row:
     """One configuration: the runs of equal manifest hash in one launch. Figures come only from runs that succeeded.
 
     ``started``: when the runs in ``measured`` began, in Unix seconds, as far as that is known. ``turns``: in which
-    round of which plan and launch each of them was made, null where that is not known. ``doubts``: what speaks
+    round of which plan and launch each of them was made, null where that is not known. ``phase_seconds``: of runs in
+    turns by iteration, of their counted iterations by phase; empty where a run was alone. ``doubts``: what speaks
     against its suspect and invalid runs. ``holds_suspect``: whether suspect ones are in ``measured``. ``is_ranked``:
     not where all its runs are suspect, unless they are asked for. ``unseeded_hash``: equal for rows that differ in
     their seed alone. ``prior``: what its runs' variance shares with other rows'.
@@ -93,6 +94,7 @@ class Row:
     verdicts: tuple[tuple[str, int], ...]
     unsteady_reasons: tuple[str, ...]
     phases: tuple[costs.PhaseCost, ...]
+    phase_seconds: tuple[dict[str, tuple[float, ...]], ...]
     parts: tuple[costs.PhaseCost, ...]
     idle: costs.Idle | None
     unevenness: Unevenness | None
@@ -250,6 +252,7 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
         ),
         unsteady_reasons=tuple(sorted({reason for record in measured for reason in record.steady_state.reasons})),
         phases=costs.phases_of(measured),
+        phase_seconds=costs.phase_seconds_of(measured),
         parts=costs.parts_of(measured),
         idle=None if manifest.layout.asynchronous else costs.idle_of(measured),
         unevenness=unevenness_of(manifest, measured),
@@ -269,11 +272,14 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
 
 
 def turn_of(record: Record, launch: LaunchSetting) -> Turn | None:
-    """Runs of one plan that were launched alike took turns, repeat by repeat."""
-    run = record.run
+    """Runs of one plan that were launched alike took turns, repeat by repeat or, of one start, by iteration."""
+    run, turns = record.run, record.turns
     if not run.plan or run.started is None:
         return None
-    return Turn(" ".join((run.plan, *(part or "-" for part in launch.place()))), run.repeat, run.started)
+    plan = " ".join((run.plan, *(part or "-" for part in launch.place())))
+    if turns is None:
+        return Turn(plan, run.repeat, run.started)
+    return Turn(plan, run.repeat, run.started, turns.start, record.counted)
 
 
 def setting_of(manifest: Manifest, machine: str, clock: str = SUITE_CLOCK) -> Setting:
@@ -285,6 +291,7 @@ def setting_of(manifest: Manifest, machine: str, clock: str = SUITE_CLOCK) -> Se
         device=measure.device,
         precision=measure.precision,
         threads_per_rank=measure.threads_per_rank,
+        turns=measure.turns,
         machine=machine,
         asynchronous=manifest.layout.asynchronous,
         clock=clock,
@@ -322,6 +329,5 @@ def unseeded_hash(manifest: Manifest, machine: str, launch: LaunchSetting) -> st
 
 
 def counted_seconds(record: Record) -> tuple[float, ...]:
-    """Seconds of the iterations that count: those after the warm-up that are not void."""
-    seconds, void = record.iterations.seconds, frozenset(record.void_iterations or ())
-    return tuple(seconds[index] for index in range(record.steady_state.warmup, len(seconds)) if index not in void)
+    """Seconds of the iterations that count."""
+    return tuple(record.iterations.seconds[index] for index in record.counted)

@@ -94,7 +94,7 @@ def _work_unit(row: Row, kind: Scaling) -> float:
 
 
 def _point(kind: Scaling, base: Row, row: Row, rounds: Rounds | None) -> Point:
-    within = paired(in_turns(row), in_turns(base), rounds) if rounds else None
+    within = paired(in_turns(row), in_turns(base), rounds)
     speedups = {row.ranks: decided(within.difference).ratio} if within else {}
     curve = scaling_curve(kind, {base.ranks: base.measured, row.ranks: row.measured}, base.prior, speedups)
     point, count = curve.points[-1], within.rounds if within else None

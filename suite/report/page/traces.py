@@ -104,10 +104,8 @@ def _trace(row: Row, entry: Entry) -> Trace | None:
 
 def median_iteration(record: Record) -> int:
     """Of the iterations that count, that of the median in seconds; of an even number the quicker one in the middle."""
-    void = frozenset(record.void_iterations or ())
     seconds = record.iterations.seconds
-    counted_ones = [at for at in range(record.steady_state.warmup, len(seconds)) if at not in void]
-    ordered = sorted(counted_ones or range(len(seconds)), key=lambda at: (seconds[at], at))
+    ordered = sorted(record.counted or range(len(seconds)), key=lambda at: (seconds[at], at))
     return ordered[(len(ordered) - 1) // 2]
 
 

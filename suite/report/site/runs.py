@@ -118,8 +118,6 @@ def read_run(derived: Derived, path: str) -> ReadRun:
     state, note = _state(derived)
     throughput, counts = record.throughput, record.counts
     has_rate = state in ("ok", "suspect") and throughput is not None and counts is not None
-    void = frozenset(record.void_iterations or ())
-    counted = range(record.steady_state.warmup, len(trace.seconds)) if has_rate else range(0)
     rate = throughput.samples_per_second if throughput else None
     return ReadRun(
         facts=RunFacts(
@@ -139,7 +137,7 @@ def read_run(derived: Derived, path: str) -> ReadRun:
             state=state,
             note=note,
             samples=counts.samples if counts else 0,
-            counted=tuple(index for index in counted if index not in void),
+            counted=record.counted if has_rate else (),
             low=rate.low if rate else None,
             high=rate.high if rate else None,
             phases=_phases(record) if has_rate else {},

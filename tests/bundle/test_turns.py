@@ -1,0 +1,96 @@
+"""Records of runs that took turns by iteration with others that were started together with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.bundle.derive import derive
+from suite.bundle.files import DamagedBundle
+from suite.bundle.record import Record
+from suite.bundle.store import Bundle
+from suite.bundle.verify import verify_all
+from suite.spec.manifest import Manifest
+from tests.bundle.test_consistency import shifted
+from tests.bundle.test_validity import noisy_ranks, on_host
+from tests.synthetic import SHARES, driver_events, synthetic_manifest, write_bundle
+
+STOLEN = on_host(steal_seconds=0.2)
+
+
+def in_turns(**more: Any) -> Manifest:
+    return synthetic_manifest(turns="iterations", iterations=4, **more)
+
+
+def bundle_of(root: Path, manifest: Manifest, *others: Manifest, pause: float = 0.0) -> Bundle:
+    """Of a run that much was stolen from, and that waited for ``pause`` seconds after each iteration."""
+    ranks = noisy_ranks(manifest, STOLEN)
+    for event in (event for events in ranks.values() for event in events):
+        event["time"] += pause * (event.get("iteration") or 0)
+    rows = sorted(each.run.id for each in (manifest, *others))
+    driver = driver_events(manifest, "ok", turns={"start": "s1", "rows": rows} if others else None)
+    driver[-1]["time"] += 60 * pause
+    return Bundle(write_bundle(root, manifest, ranks, driver, {"host": {"host": "host-a"}, "suite": "0"}))
+
+
+def record_of(bundle: Bundle) -> Record:
+    record = derive(bundle)
+    bundle.write_record(record)
+    return record
+
+
+def test_a_run_in_turns_tells_with_whom_and_the_raw_seconds_of_its_phases(tmp_path: Path) -> None:
+    manifest, other = in_turns(), in_turns(backend="megatron")
+    turns = record_of(bundle_of(tmp_path, manifest, other, pause=2.0)).turns
+    assert turns is not None
+    assert (turns.start, turns.rows, turns.length) == ("s1", (manifest.run.id, other.run.id), 1)
+    assert turns.phases["train"] == pytest.approx([SHARES["train"]] * 6)
+
+
+def test_what_slows_all_that_take_turns_makes_none_of_them_suspect(tmp_path: Path) -> None:
+    """A ratio within turns does not move by it. A run alone is suspect by the same events, as is one whose manifest
+    says turns and whose driver tells of none."""
+    manifest, other, alone = in_turns(), in_turns(backend="megatron"), synthetic_manifest(iterations=4)
+    together = record_of(bundle_of(tmp_path / "together", manifest, other, pause=2.0))
+    assert together.validity is not None and together.validity.status == "valid"
+    assert not any("went by between" in note for note in together.notes), "others had their turns meanwhile"
+    for each in (alone, manifest):
+        record = record_of(bundle_of(tmp_path / "alone", each))
+        assert record.turns is None
+        assert record.validity is not None and record.validity.status == "suspect"
+
+
+def test_the_first_iteration_of_a_turn_of_several_does_not_count(tmp_path: Path) -> None:
+    manifest = in_turns(turn_length=3)
+    record = record_of(bundle_of(tmp_path, manifest, in_turns(backend="megatron", turn_length=3)))
+    assert record.void_iterations == (3,) and record.counted == (2, 4, 5)
+
+
+@pytest.mark.parametrize("rows", [["another-run"], None])
+def test_turns_that_the_manifest_does_not_know_are_damage(tmp_path: Path, rows: list[str] | None) -> None:
+    manifest = in_turns() if rows else synthetic_manifest(iterations=4)
+    driver = driver_events(manifest, "ok", turns={"start": "s1", "rows": rows or [manifest.run.id, "another-run"]})
+    path = write_bundle(tmp_path, manifest, noisy_ranks(manifest), driver)
+    with pytest.raises(DamagedBundle, match="take turns with"):
+        derive(Bundle(path))
+
+
+@pytest.mark.parametrize("turns", [{"start": "", "rows": ["a"]}, {"start": "s", "rows": ["a", "a"]}, {"rows": []}, 3])
+def test_turns_of_another_form_are_damage(tmp_path: Path, turns: Any) -> None:
+    manifest = in_turns()
+    path = write_bundle(tmp_path, manifest, noisy_ranks(manifest), driver_events(manifest, "ok", turns=turns))
+    with pytest.raises(DamagedBundle, match="turns is"):
+        derive(Bundle(path))
+
+
+def test_runs_of_one_start_may_be_at_work_at_one_time(tmp_path: Path) -> None:
+    rows = in_turns(), in_turns(backend="megatron")
+    together = [bundle_of(tmp_path / "together", row, *(other for other in rows if other is not row)) for row in rows]
+    apart = [bundle_of(tmp_path / "apart", row) for row in rows]
+    for bundles, expected in ((together, set()), (apart, {"overlapping-runs"})):
+        for bundle, later in zip(bundles, (0.0, 1.0), strict=True):
+            shifted(bundle.path, later)
+        found = verify_all(bundles)
+        assert {finding.name for _, each in found for finding in each.findings} == expected
