@@ -69,7 +69,7 @@ class LocalLauncher:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Of runs in this block each ends the processes in its ranks' sessions, and the block's end what else is left."""
+        """Of runs in this block each ends what is in its ranks' sessions, and the block's end whatever else is left."""
         with child_subreaper():
             before = descendants()
             try:

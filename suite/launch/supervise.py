@@ -191,7 +191,7 @@ class Supervision:
             self._kill()
 
     def _is_early(self, alarm: Callable[[], None], since: float, limit: float) -> bool:
-        """Whether less than the limit has passed without what the run waited for its turn; it is looked at again then."""
+        """Whether, without what the run waited for its turn, less than the limit has passed; it is set anew then."""
         passed = time.monotonic() - since
         left = limit - (passed - self._waited(passed))
         if left > _ROUNDING_SECONDS:

@@ -1,11 +1,11 @@
 """Who works when: rows that were started together, one of which has its turn while the others wait.
 
-Each rank connects to a Unix stream socket of the driver and names itself, ``{"run": ID, "rank": N}`` in a line. It sends
-``?`` for a turn and gets ``!`` when that of its row has come. Asking again ends the turn, and so does the end of the run.
-A round of turns begins when every row that goes on waits with all of its ranks.
+Each rank connects to a Unix stream socket of the driver and names itself, ``{"run": ID, "rank": N}`` in a line. It
+sends ``?`` for a turn and gets ``!`` when that of its row has come. Asking again ends the turn, and so does the end of
+the run. A round of turns begins when every row that goes on waits with all of its ranks.
 
-Whoever watches a run, ``{"run": ID, "watches": true}``, may ask how many of its last so many seconds it waited: a number
-in a line each way. What a run waits is neither silence nor time that it takes.
+Whoever watches a run, ``{"run": ID, "watches": true}``, may ask how many of its last so many seconds it waited: a
+number in a line each way. What a run waits is neither silence nor time that it takes.
 """
 
 from __future__ import annotations
@@ -46,9 +46,7 @@ class Start(NamedTuple):
     def admit(self, job: Job) -> Job:
         """The job, told where turns are given."""
         mounts = () if self.folder is None else (Mount(source=self.folder, target=self.folder),)
-        return job.model_copy(
-            update={"env": {**job.env, VARIABLE: self.address}, "mounts": (*job.mounts, *mounts)}
-        )
+        return job.model_copy(update={"env": {**job.env, VARIABLE: self.address}, "mounts": (*job.mounts, *mounts)})
 
 
 class Listener:
@@ -176,13 +174,15 @@ class Arbiter:
             self._drop(caller)
 
     def _accept(self) -> None:
-        channel = self._listener.accept()
+        channel = self._listener.accept() if self._listens else None
         if channel is not None:
             caller = _Caller(channel)
             self._callers.add(caller)
             self._selector.register(channel, selectors.EVENT_READ, partial(self._hear, caller))
 
     def _hear(self, caller: _Caller) -> None:
+        if caller not in self._callers:  # it was sent away meanwhile
+            return
         data = b""
         with suppress(OSError):
             data = caller.channel.recv(_LONGEST_LINE)

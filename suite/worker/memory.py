@@ -52,8 +52,9 @@ class MemoryProbe:
         self.reset()
 
     def peaks(self) -> Peaks:
-        """The fields of a ``memory`` event. ``peak_device_bytes`` is what the whole device uses at this moment, but
-        for rows that take turns: the allocator keeps what it reserved, so at the end of a phase this is the phase's peak but for cudaFree."""
+        """The fields of a ``memory`` event. ``peak_device_bytes`` is what the whole device uses at this moment, without
+        ``others``: the allocator keeps what it reserved, so at the end of a phase this is the phase's peak but for
+        cudaFree."""
         resident = peak_resident_bytes()
         if self._device.type != "cuda":
             return {

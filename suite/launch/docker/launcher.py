@@ -64,8 +64,8 @@ class DockerLauncher:
     def beside(
         self, stops: Stops, runs_at_once: int = 1, gpus: tuple[str, ...] | None = None, cpuset: str | None = None
     ) -> DockerLauncher:
-        """The same launcher for one of several runs at the same time, stopped by these requests: ``runs_at_once`` side by
-        side, on devices of their own where some are given."""
+        """The same launcher for one of several runs at the same time, or side by side on devices of its own, stopped by
+        these requests."""
         settings = self.settings if cpuset is None else self.settings.model_copy(update={"cpuset": cpuset})
         return replace(self, runs_at_once=runs_at_once, devices=gpus, settings=settings, stops=stops)
 
