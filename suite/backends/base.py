@@ -24,8 +24,9 @@ class BackendDriver(Protocol):
     """One stack. ``settings`` names the layout choices that mean something to it.
 
     It may have ``extra_work``, names of workload fields that it honours beyond those that every backend does
-    (``Declared.feature``), ``native_packages``, those that it needs beside ``packages`` for native kernels alone, and
-    ``experimental``, why nobody should rely on it yet.
+    (``Declared.feature``), ``native_packages``, those that it needs beside ``packages`` for native kernels alone,
+    ``experimental``, why nobody should rely on it yet, and ``takes_turns``, whether all of its work is done by the
+    ranks themselves, which can wait between iterations: so it is for engines unless told.
     """
 
     name: str
@@ -105,6 +106,15 @@ def experimental(driver: BackendDriver) -> str | None:
     """What keeps the backend from being relied on, in a few words; null where nothing does."""
     found: str | None = getattr(driver, "experimental", None)
     return found
+
+
+def without_turns(driver: BackendDriver, layout: Layout) -> str | None:
+    """Why rows of this stack and layout cannot take turns by iteration; null where they can."""
+    if layout.placement == "split":
+        return "its two sides work at the same time, on different iterations"
+    if getattr(driver, "takes_turns", driver.kind == "engine"):
+        return None
+    return "its work is done by processes of its own, which go on while its ranks wait"
 
 
 def native_packages(driver: BackendDriver) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ class _Trl:
     """Data parallel over all ranks; there is neither tensor nor pipeline parallelism."""
 
     kind: BackendKind = "trainer"
+    takes_turns = True
     packages: tuple[str, ...] = _PACKAGES
     extra_work: tuple[str, ...] = ("algorithm", "group")
     settings: tuple[str, ...] = (

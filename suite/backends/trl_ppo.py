@@ -20,6 +20,7 @@ class TrlPpo:
 
     name = "trl-ppo"
     kind: BackendKind = "trainer"
+    takes_turns = True
     summary = "TRL's own PPO trainer, in its last release, on Accelerate: DeepSpeed ZeRO or DDP (--engine)"
     environment = "trl-ppo"
     packages: tuple[str, ...] = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "deepspeed", "trl")

@@ -24,6 +24,7 @@ class _Accelerate:
     """Data parallel over all ranks; trlx has neither tensor nor pipeline parallelism here, and no recomputation."""
 
     kind: BackendKind = "trainer"
+    takes_turns = True
     # trlx imports DeepSpeed on DDP too
     packages: tuple[str, ...] = _PACKAGES
     environment = "trlx"

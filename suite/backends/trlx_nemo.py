@@ -24,6 +24,7 @@ class TrlxNemo:
 
     name = "trlx-nemo"
     kind: BackendKind = "trainer"
+    takes_turns = True
     image = "nemo"
     summary = "trlx's NeMoPPOTrainer on NeMo-Megatron 1.17; not run on a GPU yet"
     packages: tuple[str, ...] = ("torch", "nemo_toolkit", "apex", "pytorch-lightning", "transformers")

@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -16,9 +18,10 @@ import suite
 from suite.launch.job import Job, Site
 from suite.launch.outcome import OnEvent, Outcome, RunFolder
 from suite.launch.ports import free_port
-from suite.launch.processes import RankProcess, child_subreaper, descendants, end_with_this_process
-from suite.launch.requests import stop_requests
+from suite.launch.processes import RankProcess, child_subreaper, descendants, end_with_this_process, sweep
+from suite.launch.requests import Stops, stop_requests
 from suite.launch.supervise import USUAL_PATIENCE, Patience, Rank, Supervision
+from suite.launch.waits import TURNS
 from suite.launch.zygotes import ForkError, Zygote, Zygotes, can_fork
 from suite.spec.base import UsageError
 from suite.spec.foreign import open_log
@@ -33,9 +36,11 @@ StartRank = Callable[[Mapping[str, str], int, bool], RankProcess]
 class LocalLauncher:
     """Runs a job's ranks on this machine, each in its own session, with the variables that torchrun would set.
 
-    Must run in the main thread: the kernel is asked to end ranks when the thread that started them ends
-    (PR_SET_PDEATHSIG), and only the main thread may wait for Ctrl-C and SIGTERM. These are turned into an Outcome
-    with status ``interrupted`` while a job runs; a second one stops the ranks without further patience.
+    Must run in a thread that lives longer than the ranks: the kernel is asked to end them when the thread that started
+    them ends (PR_SET_PDEATHSIG). In the main thread, which alone may, it waits for Ctrl-C and SIGTERM; runs at the same
+    time, each ``beside`` the others, are told of these by their own requests, in a block of ``together``. A request is
+    turned into an Outcome with status ``interrupted`` while a job runs; a second one stops the ranks without further
+    patience.
     """
 
     name = "local"
@@ -54,6 +59,23 @@ class LocalLauncher:
         """
         self._patience, self._gpus, self._env, self._start = patience, gpus, env, start
         self._zygotes = Zygotes()
+        self._stops: Stops = stop_requests
+
+    def beside(self, stops: Stops) -> LocalLauncher:
+        """The same launcher for one of several runs at the same time, stopped by these requests."""
+        one = copy(self)
+        one._stops = stops
+        return one
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Of runs in this block each ends what is in its ranks' sessions, and the block's end whatever else is left."""
+        with child_subreaper():
+            before = descendants()
+            try:
+                yield
+            finally:
+                sweep(before | self._zygotes.processes(), (), self._patience.helper_seconds)
 
     def site(self, manifest: Manifest, bundle: Path, python: str) -> Site:
         """The host's own paths, and a GPU for each rank. Raises UsageError as ``worker_path`` does."""
@@ -70,12 +92,14 @@ class LocalLauncher:
 
     def run(self, job: Job, folder: RunFolder, on_event: OnEvent) -> Outcome:
         """See ``Launcher.run``. Raises UsageError for several nodes, an image, or a program that cannot be started."""
-        assert threading.current_thread() is threading.main_thread(), "ranks are started from the main thread only"
+        is_alone = self._stops is stop_requests
+        assert not is_alone or threading.current_thread() is threading.main_thread(), "signals come to the main thread"
         _check(job)
         folder.logs_dir.mkdir(parents=True, exist_ok=True)
-        with stop_requests() as requests, child_subreaper():
+        with self._stops() as requests, child_subreaper():
             zygote = self._zygotes.find(job, rank_variables(job, 0, 0), requests) if can_fork(job) else None
-            supervision = Supervision(job, folder, on_event, self._patience, requests, descendants())
+            foreign = descendants() if is_alone else None
+            supervision = Supervision(job, folder, on_event, self._patience, requests, foreign)
             try:
                 start_all(job, folder, supervision, zygote)
                 supervision.watch()
@@ -157,6 +181,7 @@ def rank_variables(job: Job, rank: int, port: int) -> dict[str, str]:
         "GROUP_RANK": "0",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
+        **{name: value for name, value in job.env.items() if name == TURNS},
     }
     if job.devices is not None:
         variables["CUDA_VISIBLE_DEVICES"] = ",".join(job.devices)

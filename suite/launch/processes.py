@@ -119,11 +119,14 @@ def end_with_this_process(memory_bytes: int | None) -> Callable[[], None] | None
     return set_up
 
 
-def descendants() -> set[int]:
-    """Ids of all processes below this one."""
+def descendants(pid: int | None = None) -> set[int]:
+    """Ids of all processes below one, this one unless told."""
     import psutil
 
-    return {child.pid for child in psutil.Process().children(recursive=True)}
+    try:
+        return {child.pid for child in psutil.Process(pid).children(recursive=True)}
+    except psutil.NoSuchProcess:
+        return set()
 
 
 def end_with_children(process: RankProcess) -> None:
@@ -146,8 +149,9 @@ def end_with_children(process: RankProcess) -> None:
     psutil.wait_procs(below, timeout=1.0)
 
 
-def sweep(before: Collection[int], sessions: Collection[int], patience_seconds: float) -> None:
-    """End what is left of a run: descendants of this process that are not in ``before``, and members of ``sessions``.
+def sweep(before: Collection[int] | None, sessions: Collection[int], patience_seconds: float) -> None:
+    """End what is left of a run: descendants of this process that are not in ``before``, and members of ``sessions``,
+    or these alone where other runs go on (null).
 
     Helpers that end by themselves once their rank is gone have ``patience_seconds`` to do so; the rest is killed.
     """
@@ -166,10 +170,11 @@ def sweep(before: Collection[int], sessions: Collection[int], patience_seconds: 
         psutil.wait_procs(left, timeout=1.0)
 
 
-def _left(before: Collection[int], sessions: Collection[int]) -> list[psutil.Process]:
+def _left(before: Collection[int] | None, sessions: Collection[int]) -> list[psutil.Process]:
     import psutil
 
-    found = {process.pid: process for process in psutil.Process().children(recursive=True) if process.pid not in before}
+    below = [] if before is None else psutil.Process().children(recursive=True)
+    found = {process.pid: process for process in below if process.pid not in (before or ())}
     for pid in psutil.pids():
         try:
             if pid not in found and os.getsid(pid) in sessions:

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -26,6 +26,7 @@ class StopRequests:
             return None
 
 
+Stops = Callable[[], AbstractContextManager[StopRequests]]
 #: Those that are collected already, of a block around this one.
 _collecting: list[StopRequests] = []
 

@@ -24,11 +24,14 @@ from suite.launch.processes import RankProcess, catches, exit_descriptor, signal
 from suite.launch.requests import StopRequests
 from suite.launch.stream import EventStream
 from suite.launch.traces import iteration_of, log_size, log_tail, phase_of, read_reports, stack_lines
+from suite.launch.waits import Waits
 from suite.spec.bounds import LONGEST_WAIT_SECONDS
 from suite.spec.foreign import open_log
 
 READ_BYTES = 64 * 1024
 STACK_LINES = 60
+#: a limit that a wait has put off is not looked at more often
+_LEAST_SECONDS, _ROUNDING_SECONDS = 0.5, 1e-3
 
 
 @dataclass(frozen=True)
@@ -64,13 +67,15 @@ class Supervision:
         on_event: OnEvent,
         patience: Patience,
         requests: StopRequests,
-        foreign: Collection[int],
+        foreign: Collection[int] | None,
     ) -> None:
+        """``foreign``: as ``sweep`` takes it."""
         self.ranks: list[Rank] = []
         self._job, self._folder, self._patience = job, folder, patience
         self._requests, self._on_event, self._foreign = requests, on_event, foreign
+        self._waits, self._is_stopped = Waits(job), False
         self._began = time.monotonic()
-        self._ended = self._began
+        self._ended = self._heard = self._began
         self._oom_kills_before = oom_kills()
         self._selector = selectors.DefaultSelector()
         self._exits: list[int] = []
@@ -89,13 +94,16 @@ class Supervision:
     def watch(self) -> None:
         """Block until every rank has ended or was given up."""
         limits = self._job.limits
+        self._heard = time.monotonic()
         self._alarms = {
             self._time_out: self._began + limits.run_seconds,
-            self._silent: time.monotonic() + limits.silence_seconds,
+            self._silent: self._heard + limits.silence_seconds,
             self._look_at_logs: self._began + LOOK_SECONDS,
         }
         self._selector.register(self._requests.descriptor, selectors.EVENT_READ, self._take_request)
         self._selector.register(self._stdout(), selectors.EVENT_READ, self._read_output)
+        if self._waits.channel is not None:
+            self._selector.register(self._waits.channel, selectors.EVENT_READ, self._hear_of_turns)
         for rank in self.ranks:
             descriptor = exit_descriptor(rank.process)
             self._exits.append(descriptor)
@@ -120,6 +128,7 @@ class Supervision:
                 os.close(descriptor)
             self._close_outputs()
             self._selector.close()
+            self._waits.close()
             os.close(self._log)
         self._log_limit.hold(map(self._log_file, self.ranks))
 
@@ -169,8 +178,18 @@ class Supervision:
         self._phase = self._phase if phase is None else phase
         self._iteration = self._iteration if iteration is None else iteration
         if self._silent in self._alarms:
-            self._alarms[self._silent] = time.monotonic() + self._job.limits.silence_seconds
+            self._heard = time.monotonic()
+            self._alarms[self._silent] = self._heard + self._job.limits.silence_seconds
         self._on_event(event)
+
+    def _hear_of_turns(self) -> None:
+        """Ranks that wait are stopped: so no thread of theirs takes anything, as gloo's do, one for each group."""
+        waits = self._waits.hear()
+        if waits is None and self._waits.channel is not None:
+            self._selector.unregister(self._waits.channel)
+        self._is_stopped = bool(waits)
+        for rank in self._alive():
+            signal_group(rank.process, signal.SIGSTOP if waits else signal.SIGCONT)
 
     def _take_request(self) -> None:
         """The first request ends the ranks, a second one at once."""
@@ -183,7 +202,17 @@ class Supervision:
         else:
             self._kill()
 
+    def _is_early(self, alarm: Callable[[], None], since: float, limit: float) -> bool:
+        """Whether, without what the run waited for its turn, less than the limit has passed; it is set anew then."""
+        passed = time.monotonic() - since
+        left = limit - (passed - self._waits.seconds(passed))
+        if left > _ROUNDING_SECONDS:
+            self._alarms[alarm] = time.monotonic() + max(left, _LEAST_SECONDS)
+        return left > _ROUNDING_SECONDS
+
     def _time_out(self) -> None:
+        if self._is_early(self._time_out, self._began, self._job.limits.run_seconds):
+            return
         self._verdict = self._failure(
             "timeout", f"the run took longer than its limit of {self._job.limits.run_seconds:g} s"
         )
@@ -192,6 +221,8 @@ class Supervision:
     def _silent(self) -> None:
         """No event for too long: ask the ranks for their stacks, then end them."""
         limit = self._job.limits.silence_seconds
+        if self._is_early(self._silent, self._heard, limit):
+            return
         words = f"no event from rank 0 for {limit:g} s; {self._last_seen()}"
         self._verdict = self._failure("hang", words, *self._printing(limit))
         sizes = [log_size(self._log_file(rank)) for rank in self.ranks]
@@ -222,6 +253,8 @@ class Supervision:
         self._stopped_at = self._stopped_at or time.time()
         for rank in self._alive():
             signal_group(rank.process, number)
+            if self._is_stopped:  # they are to take it
+                signal_group(rank.process, signal.SIGCONT)
 
     def _alive(self) -> list[Rank]:
         return [rank for rank in self.ranks if rank.ended_at is None]

@@ -17,14 +17,17 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import weakref
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import IO, Any, NamedTuple
 
 from suite.launch.job import Job
-from suite.launch.processes import end_with_children
+from suite.launch.processes import descendants, end_with_children
 from suite.launch.requests import StopRequests
+from suite.launch.waits import TURNS
 from suite.spec.bounds import LONGEST_WAIT_SECONDS
 
 _WORKER = ("-m", "suite.worker")
@@ -33,7 +36,10 @@ _ZYGOTE = ("-m", "suite.worker.zygote")
 _MOST = 4
 _FORK_SECONDS = 30.0
 _LONGEST_ANSWER = 1 << 12
-_RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
+_RANK_VARIABLES = (
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT"),
+    TURNS,
+)
 
 
 class ForkError(Exception):
@@ -86,6 +92,7 @@ class Zygote:
         """Raises OSError when it cannot be started."""
         self._channel, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._said = os.memfd_create("zygote")
+        self._asking = threading.Lock()
         with there:
             end = str(there.fileno())
             try:
@@ -103,6 +110,10 @@ class Zygote:
                 self._channel.close()
                 os.close(self._said)
                 raise
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     @property
     def is_alive(self) -> bool:
@@ -135,9 +146,10 @@ class Zygote:
         request = json.dumps(asked)
         try:
             self._repeat_output(log)
-            self._channel.settimeout(_FORK_SECONDS)
-            socket.send_fds(self._channel, [request.encode()], [log if theirs is None else theirs, log])
-            pid = self._answer().get("pid")
+            with self._asking:
+                self._channel.settimeout(_FORK_SECONDS)
+                socket.send_fds(self._channel, [request.encode()], [log if theirs is None else theirs, log])
+                pid = self._answer().get("pid")
             if not isinstance(pid, int):
                 raise ForkError("no rank was forked")
         except (OSError, ForkError) as error:
@@ -172,16 +184,31 @@ class Zygote:
 
 
 class Zygotes:
-    """Those of a launcher, by their surroundings: started when first asked for, kept until the launcher is gone."""
+    """Those of a launcher, by their surroundings: started when first asked for, kept until the launcher is gone.
+
+    A zygote ends with the thread that started it. So where several threads ask, for a run each, it is none of these,
+    but one that does for all of them what is asked, one after the other.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[Surroundings, Zygote | None] = {}  # None: found unfit, and not asked again
+        self._thread = ThreadPoolExecutor(max_workers=1)
         self._finalizer = weakref.finalize(self, _close, self._kept)
 
     def find(self, job: Job, variables: Mapping[str, str], requests: StopRequests) -> Zygote | None:
         """One that can fork the ranks of this job, with its stack imported; None where they are to start by
         themselves. ``variables``: of a rank, beside those of the job and of this process."""
         around = surroundings(job, variables)
+        if threading.current_thread() is threading.main_thread():
+            return self._find(job, around, requests)
+        return self._thread.submit(self._find, job, around, requests).result()
+
+    def processes(self) -> set[int]:
+        """Ids of all that are kept, and of what they have started."""
+        pids = {zygote.pid for zygote in self._kept.values() if zygote is not None}
+        return pids.union(*map(descendants, pids))
+
+    def _find(self, job: Job, around: Surroundings, requests: StopRequests) -> Zygote | None:
         known = self._kept.get(around)
         if around in self._kept and (known is None or known.is_alive):
             return known

@@ -6,6 +6,7 @@ from typing import List, Tuple
 
 from suite.worker.devices import DeviceError
 from suite.worker.rank import ConfigError
+from suite.worker.turns import DriverGoneError
 
 #: (kind, what the message of a RuntimeError or ValueError says), the first that fits counts
 _MESSAGES = (
@@ -38,7 +39,7 @@ def failure_kind(error: BaseException, phase: str) -> str:
         return "oom_device"
     if isinstance(error, MemoryError):
         return "oom_host"
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, (KeyboardInterrupt, DriverGoneError)):
         return "interrupted"
     if isinstance(error, DeviceError):
         return "gpu_unavailable"

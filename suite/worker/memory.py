@@ -1,7 +1,7 @@
 """Peaks of memory per phase: the caching allocator's on CUDA, the resident set's on the host."""
 
 import gc
-from typing import Dict, Optional
+from typing import Callable, Dict, Optional
 
 import torch
 
@@ -15,12 +15,14 @@ class MemoryProbe:
 
     ``sleeps``: whether an engine lets go of device memory that torch goes on counting, so that torch's counts are
     nobody's; what the whole device uses is then known alone, by a ``note`` before each time that memory is let go of.
+    ``others``: bytes of the device that rows hold with which this one takes turns.
     """
 
-    def __init__(self, device: torch.device, baseline_bytes: int, sleeps: bool = False) -> None:
+    def __init__(self, device: torch.device, baseline_bytes: int, sleeps: bool = False, others: int = 0) -> None:
         self._device = device
         self._baseline_bytes = baseline_bytes
         self._sleeps = sleeps
+        self._others = others
         self._used = 0
 
     def reset(self) -> None:
@@ -34,6 +36,13 @@ class MemoryProbe:
         if self._sleeps and self._device.type == "cuda":
             self._used = max(self._used, self._used_now())
 
+    def during(self, wait: Callable[[], None]) -> None:
+        """Wait for a turn: what the device's use grows by meanwhile is other rows'."""
+        before = self._used_now() if self._device.type == "cuda" else 0
+        wait()
+        if self._device.type == "cuda":
+            self._others += self._used_now() - before
+
     def forget_setup(self) -> None:
         """Between set-up and iteration 0: give back what building left behind, so that no later peak holds it."""
         gc.collect()
@@ -43,8 +52,9 @@ class MemoryProbe:
         self.reset()
 
     def peaks(self) -> Peaks:
-        """The fields of a ``memory`` event. ``peak_device_bytes`` is what the whole device uses at this moment:
-        the allocator keeps what it reserved, so at the end of a phase this is the phase's peak but for cudaFree."""
+        """The fields of a ``memory`` event. ``peak_device_bytes`` is what the whole device uses at this moment, without
+        ``others``: the allocator keeps what it reserved, so at the end of a phase this is the phase's peak but for
+        cudaFree."""
         resident = peak_resident_bytes()
         if self._device.type != "cuda":
             return {
@@ -64,4 +74,4 @@ class MemoryProbe:
 
     def _used_now(self) -> int:
         free, total = torch.cuda.mem_get_info(self._device)
-        return int(total - free)
+        return int(total - free) - self._others

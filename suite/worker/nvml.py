@@ -206,11 +206,18 @@ def throttle_reasons(mask: int) -> List[str]:
 
 
 def _is_own(pid: int) -> bool:
-    """Whether it is of this rank: its launcher gave each a session of its own, which what it starts belongs to."""
+    """Whether it is of this rank, or of one that the same launcher started, as of a row that takes turns with this one:
+    each was given a session of its own, which what it starts belongs to."""
     try:
-        return os.getsid(pid) == os.getsid(0)
+        session = os.getsid(pid)
+        return session == os.getsid(0) or _parent(session) == os.getppid()
     except OSError:
         return False
+
+
+def _parent(pid: int) -> int:
+    with open("/proc/{}/stat".format(pid), "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[1])  # proc(5): field 4
 
 
 def _watts(milliwatts: Optional[int]) -> Optional[float]:

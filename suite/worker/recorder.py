@@ -12,6 +12,7 @@ from suite.worker.noise import NoiseProbe
 from suite.worker.nvml import DeviceSampler, Summary
 from suite.worker.phases import check_phase
 from suite.worker.progress import Progress
+from suite.worker.turns import Turns
 from suite.worker.world import World, barrier, synchronise
 
 
@@ -54,6 +55,7 @@ class Recorder(NullRecorder):
         memory: MemoryProbe,
         sampler: Optional[DeviceSampler],
         progress: Progress,
+        turns: Turns = Turns(),  # noqa: B008 - the one that gives none
     ) -> None:
         self._world = world
         self._log = log
@@ -65,6 +67,7 @@ class Recorder(NullRecorder):
         self._window: Optional[Summary] = None
         self._disturbance: Dict[str, Any] = {}
         self._progress = progress
+        self._turns = turns
 
     def watch(self, *models: torch.nn.Module) -> None:
         for model in models:
@@ -79,6 +82,10 @@ class Recorder(NullRecorder):
         barrier(self._world)
 
     def begin(self, iteration: int) -> None:
+        if self._turns.end_before(iteration):
+            synchronise(self._world)
+            self._memory.during(self._turns.ask)
+            self._log.emit("turn", iteration=iteration)
         self._noise.open_window()  # before ranks meet: what it takes on one rank would else be another's wait
         synchronise(self._world)
         self.meet()

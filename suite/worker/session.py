@@ -26,12 +26,13 @@ from suite.worker.nvml import DeviceSampler, open_gpu, open_gpus
 from suite.worker.process import without_collector
 from suite.worker.profile import ProfilingRecorder
 from suite.worker.progress import Progress
-from suite.worker.rank import RankIdentity
+from suite.worker.rank import ConfigError, RankIdentity
 from suite.worker.recorder import Recorder
 from suite.worker.resident import resident_bytes
 from suite.worker.split.session import generates, join_split
 from suite.worker.trainers import trainer_class
 from suite.worker.trainers.base import Trainer
+from suite.worker.turns import Turns, open_turns
 from suite.worker.world import World, join, leave
 
 #: an engine, which runs the suite's iteration, or a trainer, which brings its own
@@ -66,7 +67,12 @@ def run(
     # ranks of a trainer that has its processes elsewhere meet over gloo and leave the device alone
     apart = getattr(build, "own_processes", False)
     rank_device = "cpu" if apart else device_type
-    affinity, idle = _place(manifest["measure"], identity, apart), _idle(device_type, identity)
+    turns = open_turns(os.environ, manifest, identity.rank)
+    if turns.are_given and (apart or manifest["layout"].get("placement") == "split"):
+        raise ConfigError("rows take turns only where all of their work is done by ranks, in one iteration at a time")
+    idle = _idle(device_type, identity)  # before the first turn, when no row has used a GPU
+    turns.ask()
+    affinity, others = _place(manifest["measure"], identity, apart), _held_since(idle, identity, turns)
     communicators = Communicators(rank_device, identity.local_rank, eager=True)
     communicators.note("before_join")
     split = join_split(manifest, identity) if is_engine else None
@@ -91,7 +97,7 @@ def run(
         progress.beat()
         baseline = resident_bytes()
         facts["resident_baseline_bytes"] = baseline
-        memory: Any = MemoryProbe(world.device, baseline, bool(manifest["layout"].get("engine_sleep")))
+        memory: Any = MemoryProbe(world.device, baseline, bool(manifest["layout"].get("engine_sleep")), others)
         memory.reset()
         began = time.perf_counter()
         with _beating(progress):
@@ -116,11 +122,12 @@ def run(
     memory.forget_setup()
     iterations = asked_iterations(manifest)
     if isinstance(subject, Trainer):
-        subject.run(subject.make_clock(world, log, memory, sampler, progress), iterations)
+        subject.run(subject.make_clock(world, log, memory, sampler, progress, turns), iterations)
     elif split is not None:
         split.run(subject, generator, log, memory, sampler, progress)
     else:
-        loop, recorder = Loop(subject, manifest, generator), Recorder(world, log, memory, sampler, progress)
+        loop = Loop(subject, manifest, generator)
+        recorder = Recorder(world, log, memory, sampler, progress, turns)
         recorder.watch(*subject.models)
         for iteration in range(iterations):
             loop.run_iteration(iteration, recorder)
@@ -188,6 +195,16 @@ def _idle(device_type: str, identity: RankIdentity) -> Optional[Dict[str, Any]]:
     facts = gpu_idle(gpu)
     require_idle(facts, os.environ)
     return facts
+
+
+def _held_since(idle: Optional[Dict[str, Any]], identity: RankIdentity, turns: Turns) -> int:
+    """Bytes of this rank's GPU that rows whose turn came before have taken since it was found ``idle``."""
+    before = (idle or {}).get("used_bytes")
+    if before is None or not turns.are_given:
+        return 0
+    gpu = open_gpus(identity.local_rank + 1)[identity.local_rank]
+    used = None if gpu is None else gpu.used_bytes()
+    return 0 if used is None else max(0, used - before)
 
 
 def _thread_notes(threads: Dict[str, Optional[int]], ranks: int) -> List[str]:

@@ -21,6 +21,7 @@ from suite.conduct.running.spare_room import SpareRoom, spare_room
 from suite.launch.job import Job, JobLimits, Site
 from suite.launch.outcome import Failure, Launcher, LauncherAway, Outcome, RunFolder
 from suite.launch.requests import StopRequests, stop_requests
+from suite.launch.turns import Start
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 
@@ -60,9 +61,14 @@ def make_job(manifest: Manifest, site: Site) -> Job:
 
 
 def execute(
-    manifest: Manifest, root: Path, launcher: Launcher, python: str, on_event: Callable[[dict], None]
+    manifest: Manifest,
+    root: Path,
+    launcher: Launcher,
+    python: str,
+    on_event: Callable[[dict], None],
+    start: Start | None = None,
 ) -> Record:
-    """Run one manifest to its end and derive its record. A failed run is a record too.
+    """Run one manifest to its end and derive its record. A failed run is a record too. ``start``: where it takes turns.
 
     Raises UsageError when the bundle cannot be made, or cannot be written to its end; what there is of it has a record
     then, as far as there is room. Raises LauncherAway, with the run recorded as interrupted, when no other can be
@@ -77,7 +83,10 @@ def execute(
                 site = launcher.site(manifest, bundle.path.resolve(), python)
                 job = make_job(manifest, site)
                 bundle.write_environment({**driver_facts(launcher, job, site.bundle), **origin_of(manifest)})
-                log.write("launch", schema="suite/events/1", launcher=launcher.name, ranks=job.ranks, pid=os.getpid())
+                told = {"launcher": launcher.name, "ranks": job.ranks, "pid": os.getpid()}
+                if start is not None:
+                    told["turns"], job = {"start": start.id, "rows": [*start.rows]}, start.admit(job)
+                log.write("launch", schema="suite/events/1", **told)
                 folder = RunFolder(events_dir=bundle.path / "events", logs_dir=bundle.path / "logs")
                 began = time.monotonic()
                 try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 
 from suite.bundle.record import Record
@@ -54,7 +55,7 @@ def run_plan(
     folder cannot take a bundle.
     """
     return work_through(
-        plan, settings, view, clock, lambda ledger: _one_by_one(ledger, settings, launcher, view), further
+        plan, settings, view, clock, lambda ledger: one_by_one(ledger, settings, launcher, view), further
     )
 
 
@@ -86,8 +87,12 @@ def work_through(
     return Summary(interrupted=interrupted, **{what: tuple(ids) for what, ids in ledger.outcome.items()})
 
 
-def _one_by_one(ledger: Ledger, settings: Settings, launcher: Launcher, view: View) -> bool:
-    while manifest := ledger.take():
+def one_by_one(ledger: Ledger, settings: Settings, launcher: Launcher, view: View, most: int | None = None) -> bool:
+    """Work until nothing is left, or so many runs were made; whether somebody asked to stop."""
+    for _ in count() if most is None else range(most):
+        manifest = ledger.take()
+        if manifest is None:
+            break
         result: Record | DamagedBundle | AlreadyThere
         try:
             python = settings.python_of(manifest.backend.name)

@@ -6,7 +6,7 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -32,14 +32,13 @@ from suite.launch.docker.watch import RETRY_SECONDS, USUAL_PATIENCE, ContainerPa
 from suite.launch.image_paths import PYTHON_PATH, RUNS
 from suite.launch.job import Job, Mount, Site
 from suite.launch.outcome import Failure, FailureKind, LauncherAway, OnEvent, Outcome, RunFolder
-from suite.launch.requests import StopRequests, stop_requests
+from suite.launch.requests import StopRequests, Stops, stop_requests
 from suite.spec.manifest import Manifest
 
 if TYPE_CHECKING:
     from docker import APIClient
 
 Answer = TypeVar("Answer")
-Stops = Callable[[], AbstractContextManager[StopRequests]]
 
 
 @dataclass(frozen=True)
@@ -61,10 +60,18 @@ class DockerLauncher:
     unremoved: list[dict[str, str]] = field(default_factory=list)
     name = "docker"
 
-    def beside(self, runs_at_once: int, gpus: tuple[str, ...], cpuset: str | None, stops: Stops) -> DockerLauncher:
-        """The same launcher for one of several runs side by side: on devices of its own, stopped by these requests."""
+    def beside(
+        self, stops: Stops, runs_at_once: int = 1, gpus: tuple[str, ...] | None = None, cpuset: str | None = None
+    ) -> DockerLauncher:
+        """The same launcher for one of several runs at the same time, or side by side on devices of its own, stopped by
+        these requests."""
         settings = self.settings if cpuset is None else self.settings.model_copy(update={"cpuset": cpuset})
         return replace(self, runs_at_once=runs_at_once, devices=gpus, settings=settings, stops=stops)
+
+    @staticmethod
+    def together() -> AbstractContextManager[None]:
+        """Runs at the same time have nothing in common here."""
+        return nullcontext()
 
     def site(self, manifest: Manifest, bundle: Path, python: str) -> Site:
         """Paths inside the container; so is ``python``."""

@@ -1,0 +1,115 @@
+"""Runs that were started together and take turns by iteration: what is compared meets the same machine."""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, closing
+from secrets import token_hex
+
+from suite.conduct.planning.plan import Plan
+from suite.conduct.running.at_once import AtOnce
+from suite.conduct.running.ledger import Ledger, Settings, View
+from suite.conduct.running.session import Further, Summary, one_by_one, work_through
+from suite.launch.docker.launcher import DockerLauncher
+from suite.launch.local import LocalLauncher
+from suite.launch.outcome import Launcher
+from suite.launch.requests import Stops
+from suite.launch.turns import Arbiter, Listener, Start
+from suite.spec.base import UsageError, digest
+from suite.spec.manifest import Manifest
+
+#: Equal of runs that are started together, where their repeat is too; null of one that is alone.
+Group = Callable[[Manifest], Hashable | None]
+
+
+def turns_refused(launcher: Launcher) -> str | None:
+    """Why rows cannot take turns where this launcher starts them; null where they can."""
+    if isinstance(launcher, LocalLauncher):
+        return None
+    if not isinstance(launcher, DockerLauncher):
+        return f"the {launcher.name} launcher starts ranks that this host does not reach"
+    return "the container runtime is on another host" if launcher.runtime.facts.remote else None
+
+
+def run_in_turns(
+    plan: Plan, settings: Settings, launcher: Launcher, view: View, group: Group, further: Further | None = None
+) -> Summary:
+    """As ``run_plan``, but runs of one repeat and ``group`` are started together and take turns by iteration.
+
+    Of such runs those take part that are still to be made: where others were made before, they are of another start.
+    Raises UsageError where ``turns_refused`` has a reason, and as ``run_plan`` does.
+    """
+    reason = turns_refused(launcher)
+    if reason is not None:
+        raise UsageError(f"rows cannot take turns by iteration: {reason}; --turns rounds runs one after the other")
+    assert isinstance(launcher, (LocalLauncher, DockerLauncher)), "see turns_refused"
+
+    def work(ledger: Ledger) -> bool:
+        while ledger.waiting:
+            if _start(ledger, settings, launcher, view, group):
+                return True
+        return False
+
+    return work_through(plan, settings, view, time.monotonic, work, further)
+
+
+def _start(
+    ledger: Ledger, settings: Settings, launcher: LocalLauncher | DockerLauncher, view: View, group: Group
+) -> bool:
+    """Make the next run of the ledger, with those that take turns with it; whether somebody asked to stop."""
+    first = ledger.waiting[0]
+    key = group(first)
+    if key is None:
+        return one_by_one(ledger, settings, launcher, view, most=1)
+    taken = []
+    while manifest := ledger.take(lambda waiting: waiting.run.repeat == first.run.repeat and group(waiting) == key):
+        taken.append(manifest)
+    if not taken:
+        return False
+    listener = Listener(shared=isinstance(launcher, DockerLauncher))
+    try:
+        with launcher.together():
+            return InTurns(ledger, settings, launcher, taken, view, listener).work()
+    finally:
+        listener.close()
+
+
+class InTurns(AtOnce):
+    """The runs of one start."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        settings: Settings,
+        launcher: LocalLauncher | DockerLauncher,
+        taken: Sequence[Manifest],
+        view: View,
+        listener: Listener,
+    ) -> None:
+        """``taken``: from the ledger."""
+        super().__init__(ledger, settings, view, len(taken))
+        rows = tuple(sorted(manifest.run.id for manifest in taken))
+        self._launcher, self._listener, self._left = launcher, listener, [*taken]
+        self._ranks = {manifest.run.id: manifest.layout.ranks for manifest in taken}
+        start = digest({"rows": rows, "token": token_hex(16)})
+        self._together = Start(start, rows, listener.address, listener.folder)
+        self._arbiter: Arbiter | None = None
+
+    def attending(self, selector: selectors.BaseSelector) -> AbstractContextManager[object]:
+        self._arbiter = Arbiter(selector, self._listener, self._ranks, self._together.id)
+        return closing(self._arbiter)
+
+    def start(self) -> Start | None:
+        return self._together
+
+    def following(self) -> Manifest | None:
+        return self._left.pop(0) if self._left else None
+
+    def launcher(self, manifest: Manifest, stops: Stops) -> Launcher:
+        return self._launcher.beside(stops)
+
+    def ended(self, manifest: Manifest) -> None:
+        assert self._arbiter is not None, "the wait began before"
+        self._arbiter.end(manifest.run.id)

@@ -1,0 +1,242 @@
+"""Who works when: rows that were started together, one of which has its turn while the others wait.
+
+Each rank connects to a Unix stream socket of the driver and names itself, ``{"run": ID, "rank": N}`` in a line. It
+sends ``?`` for a turn and gets ``!`` when that of its row has come. Asking again ends the turn, and so does the end of
+the run. A round of turns begins when every row that goes on waits with all of its ranks.
+
+Whoever watches a run, ``{"run": ID, "watches": true}``, is told ``-`` when it waits with all of its ranks, and ``+``
+when it goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import shutil
+import socket
+import struct
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from secrets import token_hex
+from typing import NamedTuple
+
+from suite.launch.job import Job, Mount
+from suite.launch.turn_order import balanced_orders
+from suite.launch.waits import GOES_ON, TURNS, WAITS, connected
+
+_LONGEST_LINE = 4096
+#: pid, uid and gid of the other end (unix(7), SO_PEERCRED)
+_CREDENTIALS = struct.Struct("3i")
+
+
+class Start(NamedTuple):
+    """Runs that are started together: ``rows`` are their ids; where their ranks ask for turns; the socket's folder."""
+
+    id: str
+    rows: tuple[str, ...]
+    address: str
+    folder: str | None
+
+    def admit(self, job: Job) -> Job:
+        """The job, told where turns are given."""
+        mounts = () if self.folder is None else (Mount(source=self.folder, target=self.folder),)
+        return job.model_copy(update={"env": {**job.env, TURNS: self.address}, "mounts": (*job.mounts, *mounts)})
+
+
+class Listener:
+    """The driver's socket: an abstract one, of which a driver that is killed leaves nothing, or one in a folder of its
+    own where ``shared`` with containers."""
+
+    def __init__(self, shared: bool) -> None:
+        self.folder = tempfile.mkdtemp(prefix="suite-") if shared or sys.platform != "linux" else None
+        self.address = f"@suite-{token_hex(8)}" if self.folder is None else f"{self.folder}/turns"
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.bind(connected(self.address))
+        self.socket.listen()
+
+    def accept(self) -> socket.socket | None:
+        """Whoever connects; an abstract name is open to other users of this host, who are sent away."""
+        channel, _ = self.socket.accept()
+        if self.folder is None:
+            told = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+            if _CREDENTIALS.unpack(told)[1] not in (os.getuid(), 0):
+                channel.close()
+                return None
+        return channel
+
+    def close(self) -> None:
+        """Once or several times."""
+        self.socket.close()
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class _Row:
+    """A row: those of its ranks that are there and that have asked, and who watches it."""
+
+    def __init__(self, ranks: int) -> None:
+        self._ranks = ranks
+        self._there: dict[int, socket.socket] = {}
+        self._asked: set[int] = set()
+        self._watchers: list[socket.socket] = []
+        self.waits = self.has_turn = self.is_over = self._has_lost = False
+
+    @property
+    def is_there(self) -> bool:
+        return self._has_lost or self.is_over or len(self._there) == self._ranks
+
+    def greet(self, rank: object, channel: socket.socket) -> bool:
+        """Whether it is a rank that was missing."""
+        if type(rank) is not int or self.is_there or rank in self._there or not 0 <= rank < self._ranks:
+            return False
+        self._there[rank] = channel
+        return True
+
+    def watch(self, channel: socket.socket) -> None:
+        self._watchers.append(channel)
+        if self.waits:
+            _send(channel, WAITS)
+
+    def ask(self, rank: int) -> None:
+        self._asked.add(rank)
+        if len(self._asked) == self._ranks and not self._has_lost:
+            self.has_turn = False
+            self._tell(waits=True)
+
+    def lose(self, rank: int) -> None:
+        """A rank has ended: what the others still do goes on until their launcher ends them too."""
+        self._asked.discard(rank)
+        self._has_lost = True
+        self._tell(waits=False)
+
+    def begin_turn(self) -> None:
+        self._asked.clear()
+        self.has_turn = True
+        self._tell(waits=False)
+        for channel in self._there.values():
+            _send(channel, b"!")
+
+    def _tell(self, waits: bool) -> None:
+        if waits != self.waits:
+            self.waits = waits
+            for channel in self._watchers:
+                _send(channel, WAITS if waits else GOES_ON)
+
+
+class _Caller:
+    """A connection: whose it is, once that was said, and what was said since and not understood yet."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self.channel = channel
+        self.row: _Row | None = None
+        self.rank: int | None = None
+        self.said = b""
+
+
+class Arbiter:
+    """Gives the rows of one start their turns. It registers with a selector whose owner calls what is due there."""
+
+    def __init__(
+        self, selector: selectors.BaseSelector, listener: Listener, ranks: Mapping[str, int], seed: str
+    ) -> None:
+        """``ranks``: how many, by the id of the run. ``seed`` draws the order."""
+        self._selector, self._listener = selector, listener
+        self._rows = {run: _Row(number) for run, number in ranks.items()}
+        self._orders = balanced_orders(sorted(ranks), seed)
+        self._queue: list[_Row] = []
+        self._callers: set[_Caller] = set()
+        self._listens = True
+        selector.register(listener.socket, selectors.EVENT_READ, self._accept)
+
+    def end(self, run: str) -> None:
+        """A run is over: the others go on without it."""
+        self._rows[run].is_over, self._rows[run].has_turn = True, False
+        self._go_on()
+
+    def close(self) -> None:
+        """No more turns. The end of their connection tells ranks that still wait."""
+        self._stop_listening()
+        for caller in [*self._callers]:
+            self._drop(caller)
+
+    def _accept(self) -> None:
+        channel = self._listener.accept() if self._listens else None
+        if channel is not None:
+            caller = _Caller(channel)
+            self._callers.add(caller)
+            self._selector.register(channel, selectors.EVENT_READ, partial(self._hear, caller))
+
+    def _hear(self, caller: _Caller) -> None:
+        data = b""
+        with suppress(OSError):
+            data = caller.channel.recv(_LONGEST_LINE)
+        caller.said += data
+        if not data or not self._is_understood(caller):
+            self._drop(caller)
+        self._go_on()
+
+    def _is_understood(self, caller: _Caller) -> bool:
+        """Do what is asked for; whether it made sense."""
+        if caller.row is None:
+            line, newline, rest = caller.said.partition(b"\n")
+            if not newline:
+                return len(line) < _LONGEST_LINE
+            try:
+                caller.row = self._greet(caller, json.loads(line))
+            except (ValueError, TypeError, KeyError, RecursionError):
+                return False
+            caller.said = rest
+        asked, caller.said = caller.said, b""
+        if asked and caller.rank is not None:
+            caller.row.ask(caller.rank)
+        return not asked.strip(b"?")
+
+    def _greet(self, caller: _Caller, said: dict[str, object]) -> _Row:
+        """The row of which it speaks. Raises KeyError, TypeError or ValueError for somebody who has no place here."""
+        row = self._rows[str(said["run"])]
+        if said.get("watches"):
+            row.watch(caller.channel)
+        elif row.greet(said["rank"], caller.channel):
+            caller.rank = int(str(said["rank"]))
+        else:
+            raise ValueError("no such rank is missing")
+        if all(row.is_there for row in self._rows.values()):
+            self._stop_listening()
+        return row
+
+    def _go_on(self) -> None:
+        """Begin the next turn, if none is under way and there is one."""
+        going = [row for row in self._rows.values() if not row.is_over]
+        while not any(row.has_turn for row in going):
+            while self._queue:
+                row = self._queue.pop(0)
+                if row.waits:
+                    return row.begin_turn()
+            if not going or not all(row.waits for row in going):
+                return None
+            self._queue = [self._rows[run] for run in next(self._orders)]
+        return None
+
+    def _drop(self, caller: _Caller) -> None:
+        self._callers.discard(caller)
+        self._selector.unregister(caller.channel)
+        caller.channel.close()
+        if caller.row is not None and caller.rank is not None:
+            caller.row.lose(caller.rank)
+
+    def _stop_listening(self) -> None:
+        """Everybody is there: nobody needs the address any more, and a driver that is killed leaves none."""
+        if self._listens:
+            self._listens = False
+            self._selector.unregister(self._listener.socket)
+            self._listener.close()
+
+
+def _send(channel: socket.socket, word: bytes) -> None:
+    """Nothing to somebody who is gone, as the end of the connection tells."""
+    with suppress(OSError):
+        channel.send(word)

@@ -1,0 +1,60 @@
+"""Rows that take turns: a rank asks its driver for the next one, and sleeps in the kernel until it has it.
+
+The driver's side, with the protocol, is ``suite.launch.turns``.
+"""
+
+import json
+import socket
+from typing import Any, Dict, Mapping, Optional
+
+#: address of the driver's socket: a path, or behind ``@`` an abstract name (unix(7))
+VARIABLE = "SUITE_TURNS"
+
+
+class DriverGoneError(Exception):
+    """Nobody is left who gives turns."""
+
+
+class Turns:
+    """This rank's; where nobody gives any, all time is its own."""
+
+    def __init__(self, channel: Optional[socket.socket] = None, length: int = 1) -> None:
+        """``length``: iterations of a turn."""
+        self._channel, self._length = channel, length
+
+    @property
+    def are_given(self) -> bool:
+        return self._channel is not None
+
+    def end_before(self, iteration: int) -> bool:
+        """Whether another turn is to be asked for before this iteration."""
+        return self.are_given and iteration % self._length == 0
+
+    def ask(self) -> None:
+        """End the turn that there was, and wait for the next. The last one ends with this process, or its run.
+
+        Raises DriverGoneError.
+        """
+        if self._channel is None:
+            return
+        try:
+            self._channel.sendall(b"?")
+            answer = self._channel.recv(1)
+        except OSError as error:
+            raise DriverGoneError("the driver that gives turns is gone: {}".format(error)) from error
+        if not answer:
+            raise DriverGoneError("the driver that gives turns is gone")
+
+
+def open_turns(environment: Mapping[str, str], manifest: Dict[str, Any], rank: int) -> Turns:
+    """Connect to the driver that the environment names; without one there are no turns. Raises DriverGoneError."""
+    address = environment.get(VARIABLE)
+    if not address:
+        return Turns()
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        channel.connect("\0" + address[1:] if address.startswith("@") else address)
+        channel.sendall(json.dumps({"run": manifest["run"]["id"], "rank": rank}).encode() + b"\n")
+    except OSError as error:
+        raise DriverGoneError("the driver that gives turns is gone: {}".format(error)) from error
+    return Turns(channel, manifest["measure"].get("turn_length", 1))
