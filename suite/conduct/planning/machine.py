@@ -11,7 +11,7 @@ from pydantic import Field
 
 from suite.backends.base import optional_packages
 from suite.backends.generation import vllm_error
-from suite.backends.registry import find_backend
+from suite.backends.registry import find_backend, seat_of
 from suite.launch.gpu_choice import VISIBLE, hidden_by_variable, local_choice, why_no_gpu
 from suite.launch.probe import (
     LocalDevice,
@@ -40,7 +40,9 @@ class Machine(Frozen):
     """
 
     python: str
-    pythons: dict[str, str] = Field(default={}, description="backend -> interpreter, of those with one of their own")
+    pythons: dict[str, str] = Field(
+        default={}, description="backend, or backend@environment -> interpreter, of those with one of their own"
+    )
     device: Literal["cpu", "cuda"]
     max_ranks: int
     device_memory_bytes: int | None
@@ -108,7 +110,7 @@ class Machine(Frozen):
             if "generation" not in find_backend(manifest.backend.name).settings:
                 continue  # its trainer brings an engine of its own
             if manifest.layout.generation == "vllm":
-                error = vllm_error(self.device, manifest.stack, self.where(manifest.backend.name))
+                error = vllm_error(self.device, manifest.stack, self.where(manifest.backend.label))
                 if error:
                     raise UsageError(error)
 
@@ -117,18 +119,21 @@ class Machine(Frozen):
 
         What some layouts alone need is among them where it is there.
         """
-        driver = find_backend(backend)
+        driver, _ = seat_of(backend)
         optional = optional_packages(driver)
         return without_missing(optional, stack_versions(self.python_of(backend), driver.packages + optional))
 
     def code(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
         """Digest of the code of each backend's packages; none where an image holds them, whose own digest says it."""
-        wanted = {name: find_backend(name).packages + optional_packages(find_backend(name)) for name in backends}
-        return {name: stack_code(self.python_of(name), packages) for name, packages in wanted.items()}
+        drivers = {name: seat_of(name)[0] for name in backends}
+        return {
+            name: stack_code(self.python_of(name), driver.packages + optional_packages(driver))
+            for name, driver in drivers.items()
+        }
 
     def stack_errors(self, backend: str) -> list[str]:
         """Why the stack cannot be measured although no package is missing; empty when it can."""
-        return find_backend(backend).stack_errors(self.python_of(backend))
+        return seat_of(backend)[0].stack_errors(self.python_of(backend))
 
     def images(self, backends: Iterable[str]) -> dict[str, str | None]:
         """What names the image that a backend's runs are in; ``None`` on a bare host."""

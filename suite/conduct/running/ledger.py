@@ -48,8 +48,8 @@ class Settings(Frozen):
     retry_failed: bool = False
 
     def python_of(self, backend: str) -> str:
-        """The interpreter of a backend's ranks."""
-        return self.pythons.get(backend, self.python)
+        """The interpreter of a backend's ranks; ``backend``: with its environment (``Backend.label``)."""
+        return self.pythons.get(backend) or self.pythons.get(backend.partition("@")[0], self.python)
 
 
 class _Seen(NamedTuple):

@@ -139,7 +139,7 @@ def _row_there(
     manifest: Manifest, root: Path, image: str | None, manner: Sequence[str] = ()
 ) -> tuple[str, dict[int, Bundle | Submission]]:
     """What the ids of the row's runs begin with on the host or in that image, and its runs under ``root``."""
-    row = run_id(manifest.backend.name, manifest.size.name, manifest.layout.ranks, manifest.hash, 1, image, manner)
+    row = run_id(manifest.backend.label, manifest.size.name, manifest.layout.ranks, manifest.hash, 1, image, manner)
     prefix = _prefix(row)
     return prefix, {**_submitted(root, prefix), **_repeats(root, prefix)}
 
