@@ -55,8 +55,8 @@ def rerun(
         "runs"
     ),
     where: Where = HERE,
-    oversubscribe: Annotated[
-        bool, typer.Option(help="allow more CPU ranks than cores", rich_help_panel="Where it runs")
+    force: Annotated[
+        bool, typer.Option("--force", help="allow more CPU ranks than cores", rich_help_panel="Where it runs")
     ] = False,
     as_json: Annotated[
         bool,
@@ -123,9 +123,10 @@ def rerun(
     require_consent(wanted, manifest, _runs(rule, count), yes, named)
     machine, launcher = where.open(wanted.measure.device, (wanted.backend.name,))
     require_same_variables(wanted, machine.variables)
-    machine.require_room(wanted.layout.ranks, oversubscribe, wanted.layout.nodes, wanted.measure.threads_per_rank)
+    machine.require_room(wanted.layout.ranks, force, wanted.layout.nodes, wanted.measure.threads_per_rank)
     machine.require_memory([wanted])
-    name = wanted.backend.name
+    name = next((name for name in (wanted.backend.label, wanted.backend.name) if name in machine.pythons), None)
+    name = name or wanted.backend.name
     code = machine.code([name]).get(name, {}) if wanted.stack_code else {}
     require_same_stack(wanted, machine.stacks([name])[name], code)
     image = machine.images([name])[name]

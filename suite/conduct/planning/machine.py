@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -65,8 +65,8 @@ class Machine(Frozen):
         """bf16 on a GPU; a CPU computes in fp32."""
         return "bf16" if self.device == "cuda" else "fp32"
 
-    def require_room(self, ranks: int, oversubscribe: bool, nodes: int = 1, threads: int = 1) -> None:
-        """Raises UsageError for several nodes, for more ranks than devices, and unless asked for, for ranks of so many
+    def require_room(self, ranks: int, force: bool, nodes: int = 1, threads: int = 1) -> None:
+        """Raises UsageError for several nodes, for more ranks than devices, and without ``force`` for ranks of so many
         ``threads`` each on a CPU that has fewer."""
         if nodes > 1:
             raise UsageError(
@@ -78,11 +78,11 @@ class Machine(Frozen):
                 asked = f"{ranks} ranks need {ranks} GPUs" if ranks > 1 else "1 rank needs 1 GPU"
                 left = f"{self.limited_by} leaves" if self.limited_by else "this machine has"
                 raise UsageError(f"{asked}, {left} {self.max_ranks}")
-        elif ranks * threads > self.max_ranks and not oversubscribe:
+        elif ranks * threads > self.max_ranks and not force:
             asked = f"{ranks} {'rank' if ranks == 1 else 'ranks'}" + (f" of {threads} threads each" * (threads > 1))
             raise UsageError(
                 f"{asked} on {self.max_ranks} cores would time the scheduler, not the backend; "
-                f"ask for fewer {'ranks or --threads' if threads > 1 else 'ranks'}, or say --oversubscribe"
+                f"ask for fewer {'ranks or --threads' if threads > 1 else 'ranks'}, or say --force"
             )
 
     def require_memory(self, manifests: Iterable[Manifest]) -> None:
@@ -154,6 +154,10 @@ class Machine(Frozen):
         """The interpreter of a backend's ranks."""
         return self.pythons.get(backend, self.python)
 
+    def environments(self, backend: str) -> list[str]:
+        """Those of a backend that are compared (``Backend.label``), or the backend itself."""
+        return [name for name in self.pythons if name.startswith(f"{backend}@")] or [backend]
+
     def stacks(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
         """Versions of each backend's packages in the stack's interpreter.
 
@@ -189,6 +193,20 @@ class Machine(Frozen):
             name: {package: version for package, version in self.versions(name).items() if version is not None}
             for name in backends
         }
+
+
+def require_other_stacks(stacks: Mapping[str, Mapping[str, str]], code: Mapping[str, Mapping[str, str]]) -> None:
+    """Raises UsageError for two environments of a backend that hold one stack, by versions and digests of code."""
+    seen: dict[tuple[str, str], str] = {}
+    for name, versions in stacks.items():
+        backend, is_one_of_several, _ = name.partition("@")
+        stack = repr(sorted(versions.items())) + repr(sorted(code.get(name, {}).items()))
+        other = seen.setdefault((backend, stack), name)
+        if is_one_of_several and other != name:
+            raise UsageError(
+                f"{other} and {name} are the same stack, to the digest of its code, so there is no change to measure: "
+                "install it into one of them, or say --same-stack"
+            )
 
 
 def threads_of_a_full_node(cores: int | None, devices: int) -> int:
