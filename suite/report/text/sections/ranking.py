@@ -135,7 +135,7 @@ def _table(groups: Sequence[Group]) -> Table:
             "Not in turns: all runs of this row came before or after those of the best, so their ratio "
             "includes whatever changed on the machine in between."
         )
-    if any(ranked.row.unsteady_runs for _, ranked in members):
+    if any(ranked.is_unsteady for _, ranked in members):
         notes.append(
             "Unsteady: iterations of some runs of this row kept getting slower or faster, or spread too far "
             "(Throughput says how many), so their rates depend on when they were measured, which no interval covers."
@@ -187,7 +187,7 @@ def _cells(group: Group, ranked: RankedRow, extra: Sequence[Shown]) -> tuple[str
 def _remarks(group: Group, ranked: RankedRow) -> str:
     remarks = (["equal within 5 %"] if ranked.equivalent else []) + (["provisional"] if ranked.provisional else [])
     remarks += [] if ranked.in_turns else ["not in turns"]
-    remarks += ["unsteady"] if ranked.row.unsteady_runs else []
+    remarks += ["unsteady"] if ranked.is_unsteady else []
     remarks += ["two modes"] if ranked.row.two_modes else []
     remarks += ["stale samples"] if _is_stale(ranked) else []
     remarks += ["other work"] if _does_otherwise(group, ranked) else []
