@@ -21,7 +21,7 @@ from suite.launch.ports import free_port
 from suite.launch.processes import RankProcess, child_subreaper, descendants, end_with_this_process, sweep
 from suite.launch.requests import Stops, stop_requests
 from suite.launch.supervise import USUAL_PATIENCE, Patience, Rank, Supervision
-from suite.launch.turns import VARIABLE, waiting_of
+from suite.launch.waits import TURNS
 from suite.launch.zygotes import ForkError, Zygote, Zygotes, can_fork
 from suite.spec.base import UsageError
 from suite.spec.foreign import open_log
@@ -96,10 +96,10 @@ class LocalLauncher:
         assert not is_alone or threading.current_thread() is threading.main_thread(), "signals come to the main thread"
         _check(job)
         folder.logs_dir.mkdir(parents=True, exist_ok=True)
-        with self._stops() as requests, child_subreaper(), waiting_of(job) as waited:
+        with self._stops() as requests, child_subreaper():
             zygote = self._zygotes.find(job, rank_variables(job, 0, 0), requests) if can_fork(job) else None
             foreign = descendants() if is_alone else None
-            supervision = Supervision(job, folder, on_event, self._patience, requests, foreign, waited)
+            supervision = Supervision(job, folder, on_event, self._patience, requests, foreign)
             try:
                 start_all(job, folder, supervision, zygote)
                 supervision.watch()
@@ -181,7 +181,7 @@ def rank_variables(job: Job, rank: int, port: int) -> dict[str, str]:
         "GROUP_RANK": "0",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
-        **{name: value for name, value in job.env.items() if name == VARIABLE},
+        **{name: value for name, value in job.env.items() if name == TURNS},
     }
     if job.devices is not None:
         variables["CUDA_VISIBLE_DEVICES"] = ",".join(job.devices)

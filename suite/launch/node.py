@@ -20,7 +20,7 @@ from suite.launch.job import Job, JobLimits
 from suite.launch.local import LocalLauncher
 from suite.launch.outcome import Failure, Outcome, RunFolder
 from suite.launch.stream import EVENT_PREFIX
-from suite.launch.turns import VARIABLE
+from suite.launch.waits import TURNS
 from suite.spec.base import UsageError
 
 OUTCOME_KIND = "outcome"
@@ -98,7 +98,7 @@ def _run(options: argparse.Namespace) -> Outcome:
         name=options.name,
         argv=tuple(options.argv),
         ranks_per_node=options.ranks,
-        env={name: value for name, value in os.environ.items() if name == VARIABLE},
+        env={name: value for name, value in os.environ.items() if name == TURNS},
         limits=JobLimits(run_seconds=options.run_seconds, silence_seconds=options.silence_seconds),
     )
     folder = RunFolder(events_dir=options.folder / "events", logs_dir=options.folder / "logs")

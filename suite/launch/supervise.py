@@ -24,6 +24,7 @@ from suite.launch.processes import RankProcess, catches, exit_descriptor, signal
 from suite.launch.requests import StopRequests
 from suite.launch.stream import EventStream
 from suite.launch.traces import iteration_of, log_size, log_tail, phase_of, read_reports, stack_lines
+from suite.launch.waits import Waits
 from suite.spec.bounds import LONGEST_WAIT_SECONDS
 from suite.spec.foreign import open_log
 
@@ -67,13 +68,12 @@ class Supervision:
         patience: Patience,
         requests: StopRequests,
         foreign: Collection[int] | None,
-        waited: Callable[[float], float],
     ) -> None:
-        """``foreign``: as ``sweep`` takes it. ``waited``: how many of its last so many seconds the run waited."""
+        """``foreign``: as ``sweep`` takes it."""
         self.ranks: list[Rank] = []
         self._job, self._folder, self._patience = job, folder, patience
         self._requests, self._on_event, self._foreign = requests, on_event, foreign
-        self._waited = waited
+        self._waits, self._is_stopped = Waits(job), False
         self._began = time.monotonic()
         self._ended = self._heard = self._began
         self._oom_kills_before = oom_kills()
@@ -102,6 +102,8 @@ class Supervision:
         }
         self._selector.register(self._requests.descriptor, selectors.EVENT_READ, self._take_request)
         self._selector.register(self._stdout(), selectors.EVENT_READ, self._read_output)
+        if self._waits.channel is not None:
+            self._selector.register(self._waits.channel, selectors.EVENT_READ, self._hear_of_turns)
         for rank in self.ranks:
             descriptor = exit_descriptor(rank.process)
             self._exits.append(descriptor)
@@ -126,6 +128,7 @@ class Supervision:
                 os.close(descriptor)
             self._close_outputs()
             self._selector.close()
+            self._waits.close()
             os.close(self._log)
         self._log_limit.hold(map(self._log_file, self.ranks))
 
@@ -179,6 +182,15 @@ class Supervision:
             self._alarms[self._silent] = self._heard + self._job.limits.silence_seconds
         self._on_event(event)
 
+    def _hear_of_turns(self) -> None:
+        """Ranks that wait are stopped: so no thread of theirs takes anything, as gloo's do, one for each group."""
+        waits = self._waits.hear()
+        if waits is None and self._waits.channel is not None:
+            self._selector.unregister(self._waits.channel)
+        self._is_stopped = bool(waits)
+        for rank in self._alive():
+            signal_group(rank.process, signal.SIGSTOP if waits else signal.SIGCONT)
+
     def _take_request(self) -> None:
         """The first request ends the ranks, a second one at once."""
         name = self._requests.take()
@@ -193,7 +205,7 @@ class Supervision:
     def _is_early(self, alarm: Callable[[], None], since: float, limit: float) -> bool:
         """Whether, without what the run waited for its turn, less than the limit has passed; it is set anew then."""
         passed = time.monotonic() - since
-        left = limit - (passed - self._waited(passed))
+        left = limit - (passed - self._waits.seconds(passed))
         if left > _ROUNDING_SECONDS:
             self._alarms[alarm] = time.monotonic() + max(left, _LEAST_SECONDS)
         return left > _ROUNDING_SECONDS
@@ -241,6 +253,8 @@ class Supervision:
         self._stopped_at = self._stopped_at or time.time()
         for rank in self._alive():
             signal_group(rank.process, number)
+            if self._is_stopped:  # they are to take it
+                signal_group(rank.process, signal.SIGCONT)
 
     def _alive(self) -> list[Rank]:
         return [rank for rank in self.ranks if rank.ended_at is None]

@@ -4,8 +4,8 @@ Each rank connects to a Unix stream socket of the driver and names itself, ``{"r
 sends ``?`` for a turn and gets ``!`` when that of its row has come. Asking again ends the turn, and so does the end of
 the run. A round of turns begins when every row that goes on waits with all of its ranks.
 
-Whoever watches a run, ``{"run": ID, "watches": true}``, may ask how many of its last so many seconds it waited: a
-number in a line each way. What a run waits is neither silence nor time that it takes.
+Whoever watches a run, ``{"run": ID, "watches": true}``, is told ``-`` when it waits with all of its ranks, and ``+``
+when it goes on.
 """
 
 from __future__ import annotations
@@ -18,19 +18,17 @@ import socket
 import struct
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from secrets import token_hex
 from typing import NamedTuple
 
 from suite.launch.job import Job, Mount
 from suite.launch.turn_order import balanced_orders
+from suite.launch.waits import GOES_ON, TURNS, WAITS, connected
 
-#: address of the socket: a path, or behind ``@`` an abstract name (unix(7)), of which no driver leaves anything
-VARIABLE = "SUITE_TURNS"
-_LONGEST_LINE, _ANSWER_SECONDS = 4096, 30.0
+_LONGEST_LINE = 4096
 #: pid, uid and gid of the other end (unix(7), SO_PEERCRED)
 _CREDENTIALS = struct.Struct("3i")
 
@@ -46,17 +44,18 @@ class Start(NamedTuple):
     def admit(self, job: Job) -> Job:
         """The job, told where turns are given."""
         mounts = () if self.folder is None else (Mount(source=self.folder, target=self.folder),)
-        return job.model_copy(update={"env": {**job.env, VARIABLE: self.address}, "mounts": (*job.mounts, *mounts)})
+        return job.model_copy(update={"env": {**job.env, TURNS: self.address}, "mounts": (*job.mounts, *mounts)})
 
 
 class Listener:
-    """The driver's socket: an abstract one, or one in a folder of its own where ``shared`` with containers."""
+    """The driver's socket: an abstract one, of which a driver that is killed leaves nothing, or one in a folder of its
+    own where ``shared`` with containers."""
 
     def __init__(self, shared: bool) -> None:
         self.folder = tempfile.mkdtemp(prefix="suite-") if shared or sys.platform != "linux" else None
         self.address = f"@suite-{token_hex(8)}" if self.folder is None else f"{self.folder}/turns"
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket.bind(_bound(self.address))
+        self.socket.bind(connected(self.address))
         self.socket.listen()
 
     def accept(self) -> socket.socket | None:
@@ -77,64 +76,55 @@ class Listener:
 
 
 class _Row:
-    """A row: its ranks that are there, those that have asked, and since when all of them wait (monotonic)."""
+    """A row: those of its ranks that are there and that have asked, and who watches it."""
 
     def __init__(self, ranks: int) -> None:
         self._ranks = ranks
-        self.there: dict[int, socket.socket] = {}
+        self._there: dict[int, socket.socket] = {}
         self._asked: set[int] = set()
-        self.has_turn = self.has_lost = self.is_over = False
-        self._waits: list[tuple[float, float]] = []
-        self._since: float | None = None
-
-    @property
-    def waits(self) -> bool:
-        return self._since is not None
+        self._watchers: list[socket.socket] = []
+        self.waits = self.has_turn = self.is_over = self._has_lost = False
 
     @property
     def is_there(self) -> bool:
-        return self.has_lost or self.is_over or len(self.there) == self._ranks
+        return self._has_lost or self.is_over or len(self._there) == self._ranks
 
     def greet(self, rank: object, channel: socket.socket) -> bool:
-        """Whether there is such a rank, and it is new."""
-        if self.is_over or not isinstance(rank, int) or rank in self.there or not 0 <= rank < self._ranks:
+        """Whether it is a rank that was missing."""
+        if type(rank) is not int or self.is_there or rank in self._there or not 0 <= rank < self._ranks:
             return False
-        self.there[rank] = channel
+        self._there[rank] = channel
         return True
+
+    def watch(self, channel: socket.socket) -> None:
+        self._watchers.append(channel)
+        if self.waits:
+            _send(channel, WAITS)
 
     def ask(self, rank: int) -> None:
         self._asked.add(rank)
-        if len(self._asked) == self._ranks and not self.has_lost and not self.waits:
-            self.has_turn, self._since = False, time.monotonic()
+        if len(self._asked) == self._ranks and not self._has_lost:
+            self.has_turn = False
+            self._tell(waits=True)
 
     def lose(self, rank: int) -> None:
-        """A rank has ended. The row waits no more: it is up to its launcher to end the others."""
-        del self.there[rank]
-        self.has_lost = True
-        self._stop_waiting()
+        """A rank has ended: what the others still do goes on until their launcher ends them too."""
+        self._asked.discard(rank)
+        self._has_lost = True
+        self._tell(waits=False)
 
     def begin_turn(self) -> None:
-        self._stop_waiting()
         self._asked.clear()
         self.has_turn = True
-        for channel in self.there.values():
-            with suppress(OSError):  # that it has ended is told by its connection
-                channel.send(b"!")
+        self._tell(waits=False)
+        for channel in self._there.values():
+            _send(channel, b"!")
 
-    def end(self) -> None:
-        self._stop_waiting()
-        self.is_over, self.has_turn = True, False
-
-    def waited(self, seconds: float) -> float:
-        """Of the last so many seconds."""
-        now = time.monotonic()
-        waits = self._waits if self._since is None else [*self._waits, (self._since, now)]
-        return sum(max(0.0, end - max(begin, now - seconds)) for begin, end in waits)
-
-    def _stop_waiting(self) -> None:
-        if self._since is not None:
-            self._waits.append((self._since, time.monotonic()))
-            self._since = None
+    def _tell(self, waits: bool) -> None:
+        if waits != self.waits:
+            self.waits = waits
+            for channel in self._watchers:
+                _send(channel, WAITS if waits else GOES_ON)
 
 
 class _Caller:
@@ -164,7 +154,7 @@ class Arbiter:
 
     def end(self, run: str) -> None:
         """A run is over: the others go on without it."""
-        self._rows[run].end()
+        self._rows[run].is_over, self._rows[run].has_turn = True, False
         self._go_on()
 
     def close(self) -> None:
@@ -181,46 +171,42 @@ class Arbiter:
             self._selector.register(channel, selectors.EVENT_READ, partial(self._hear, caller))
 
     def _hear(self, caller: _Caller) -> None:
-        if caller not in self._callers:  # it was sent away meanwhile
-            return
         data = b""
         with suppress(OSError):
             data = caller.channel.recv(_LONGEST_LINE)
         caller.said += data
         if not data or not self._is_understood(caller):
             self._drop(caller)
-            if caller.row is not None and caller.rank is not None:
-                caller.row.lose(caller.rank)
         self._go_on()
 
     def _is_understood(self, caller: _Caller) -> bool:
         """Do what is asked for; whether it made sense."""
-        while b"\n" in caller.said and caller.rank is None:
-            line, _, caller.said = caller.said.partition(b"\n")
+        if caller.row is None:
+            line, newline, rest = caller.said.partition(b"\n")
+            if not newline:
+                return len(line) < _LONGEST_LINE
             try:
-                said = json.loads(line)
-                if caller.row is None:
-                    self._greet(caller, said)
-                else:
-                    caller.channel.send(b"%r\n" % caller.row.waited(float(said)))
-            except (ValueError, TypeError, KeyError, OSError, RecursionError):
+                caller.row = self._greet(caller, json.loads(line))
+            except (ValueError, TypeError, KeyError, RecursionError):
                 return False
-        if caller.row is not None and caller.rank is not None and caller.said:
+            caller.said = rest
+        asked, caller.said = caller.said, b""
+        if asked and caller.rank is not None:
             caller.row.ask(caller.rank)
-            is_clear, caller.said = not caller.said.strip(b"?"), b""
-            return is_clear
-        return len(caller.said) < _LONGEST_LINE
+        return not asked.strip(b"?")
 
-    def _greet(self, caller: _Caller, said: dict[str, object]) -> None:
-        """Raises KeyError, TypeError or ValueError for somebody who has no place here."""
+    def _greet(self, caller: _Caller, said: dict[str, object]) -> _Row:
+        """The row of which it speaks. Raises KeyError, TypeError or ValueError for somebody who has no place here."""
         row = self._rows[str(said["run"])]
-        if not said.get("watches"):
-            if not row.greet(said["rank"], caller.channel):
-                raise ValueError("no such rank is missing")
+        if said.get("watches"):
+            row.watch(caller.channel)
+        elif row.greet(said["rank"], caller.channel):
             caller.rank = int(str(said["rank"]))
-        caller.row = row
+        else:
+            raise ValueError("no such rank is missing")
         if all(row.is_there for row in self._rows.values()):
             self._stop_listening()
+        return row
 
     def _go_on(self) -> None:
         """Begin the next turn, if none is under way and there is one."""
@@ -229,16 +215,18 @@ class Arbiter:
             while self._queue:
                 row = self._queue.pop(0)
                 if row.waits:
-                    row.begin_turn()
-                    return
+                    return row.begin_turn()
             if not going or not all(row.waits for row in going):
-                return
+                return None
             self._queue = [self._rows[run] for run in next(self._orders)]
+        return None
 
     def _drop(self, caller: _Caller) -> None:
         self._callers.discard(caller)
         self._selector.unregister(caller.channel)
         caller.channel.close()
+        if caller.row is not None and caller.rank is not None:
+            caller.row.lose(caller.rank)
 
     def _stop_listening(self) -> None:
         """Everybody is there: nobody needs the address any more, and a driver that is killed leaves none."""
@@ -248,25 +236,7 @@ class Arbiter:
             self._listener.close()
 
 
-@contextmanager
-def waiting_of(job: Job) -> Iterator[Callable[[float], float]]:
-    """How many of its last so many seconds a job waited for its turn: none where nobody gives turns, or tells."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
-        channel.settimeout(_ANSWER_SECONDS)
-
-        def waited(seconds: float) -> float:
-            try:
-                channel.sendall(b"%r\n" % seconds)
-                return float(channel.recv(_LONGEST_LINE))
-            except (OSError, ValueError):
-                channel.close()
-                return 0.0
-
-        with suppress(OSError, KeyError):
-            channel.connect(_bound(job.env[VARIABLE]))
-            channel.sendall(json.dumps({"run": job.name, "watches": True}).encode() + b"\n")
-        yield waited
-
-
-def _bound(address: str) -> str:
-    return f"\0{address[1:]}" if address.startswith("@") else address
+def _send(channel: socket.socket, word: bytes) -> None:
+    """Nothing to somebody who is gone, as the end of the connection tells."""
+    with suppress(OSError):
+        channel.send(word)

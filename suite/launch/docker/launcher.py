@@ -33,7 +33,6 @@ from suite.launch.image_paths import PYTHON_PATH, RUNS
 from suite.launch.job import Job, Mount, Site
 from suite.launch.outcome import Failure, FailureKind, LauncherAway, OnEvent, Outcome, RunFolder
 from suite.launch.requests import StopRequests, Stops, stop_requests
-from suite.launch.turns import waiting_of
 from suite.spec.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ class DockerLauncher:
 
         document = container_document(job, self.settings, self._placing(job))
         began = time.monotonic()
-        with self.stops() as requests, self._removed_afterwards(job), waiting_of(job) as waited:
+        with self.stops() as requests, self._removed_afterwards(job):
             try:
                 name = _container_name(job)
                 if self._copies:
@@ -134,7 +133,7 @@ class DockerLauncher:
                 container = self._patiently(lambda: self._api.create_container_from_config(document, name))["Id"]
                 if self._copies:
                     copying.put_bundle(self._api, container, job.name, folder.events_dir.parent, document["User"])
-                return self._watch(container, job, folder, on_event, requests, waited)
+                return self._watch(container, job, folder, on_event, requests)
             except (DockerException, RequestException, OSError) as error:
                 if _is_silence(error):
                     raise self._away(error) from error
@@ -179,16 +178,8 @@ class DockerLauncher:
                     raise
                 time.sleep(RETRY_SECONDS)
 
-    def _watch(
-        self,
-        container: str,
-        job: Job,
-        folder: RunFolder,
-        on_event: OnEvent,
-        requests: StopRequests,
-        waited: Callable[[float], float],
-    ) -> Outcome:
-        watch = ContainerWatch(self._api, container, job, folder, on_event, requests, waited, self.patience)
+    def _watch(self, container: str, job: Job, folder: RunFolder, on_event: OnEvent, requests: StopRequests) -> Outcome:
+        watch = ContainerWatch(self._api, container, job, folder, on_event, requests, self.patience)
         try:
             watch.attach()
             self._api.start(container)

@@ -26,6 +26,7 @@ from suite.launch.outcome import Failure, OnEvent, Outcome, RunFolder
 from suite.launch.requests import StopRequests
 from suite.launch.stream import EventStream
 from suite.launch.traces import iteration_of, log_tail, phase_of
+from suite.launch.waits import Waits
 from suite.spec.bounds import LONGEST_WAIT_SECONDS
 from suite.spec.foreign import open_log
 
@@ -65,12 +66,11 @@ class ContainerWatch:
         folder: RunFolder,
         on_event: OnEvent,
         requests: StopRequests,
-        waited: Callable[[float], float],
         patience: ContainerPatience,
     ) -> None:
         self._api, self._container, self._job = api, container, job
         self._on_event, self._requests, self._patience = on_event, requests, patience
-        self._waited = waited
+        self._waits = Waits(job)
         self._mailbox = Mailbox()
         self._output = Output(api, container, self._mailbox, self._take_data, self._take_output_end)
         self._log_path = folder.logs_dir / CONTAINER_LOG
@@ -104,6 +104,8 @@ class ContainerWatch:
         with selectors.DefaultSelector() as selector:
             selector.register(self._requests.descriptor, selectors.EVENT_READ, self._take_request)
             selector.register(self._mailbox.descriptor, selectors.EVENT_READ, self._mailbox.deliver)
+            if self._waits.channel is not None:
+                selector.register(self._waits.channel, selectors.EVENT_READ, partial(self._hear_of_turns, selector))
             while not (self._exited and self._output_ended):
                 due = min(self._alarms.values(), default=None)
                 for key, _ in selector.select(
@@ -154,7 +156,13 @@ class ContainerWatch:
         self._closing.set()
         self._output.close()
         self._mailbox.close()
+        self._waits.close()
         os.close(self._log)
+
+    def _hear_of_turns(self, selector: selectors.BaseSelector) -> None:
+        """The node inside stops and wakes its ranks; here waiting is left out of their time alone."""
+        if self._waits.hear() is None and self._waits.channel is not None:
+            selector.unregister(self._waits.channel)
 
     def _take_data(self, stream: Stream, data: bytes) -> None:
         if stream == "stdout":
@@ -232,7 +240,7 @@ class ContainerWatch:
         """The node should have given the run up long ago."""
         limit = self._job.limits.run_seconds
         passed = time.monotonic() - self._began
-        left = limit + self._patience.start_seconds - (passed - self._waited(passed))
+        left = limit + self._patience.start_seconds - (passed - self._waits.seconds(passed))
         if left > _ROUNDING_SECONDS:  # it waited for its turn meanwhile
             self._alarms[self._overdue] = time.monotonic() + max(left, RETRY_SECONDS)
             return
