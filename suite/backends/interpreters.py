@@ -84,9 +84,9 @@ def read_interpreters(texts: Sequence[str], compares: bool = False) -> Interpret
     compared = {name: named.pop(name) for name in [*named] if name not in known}
     if len(compared) == 1 or (compared and not compares):
         name, path = next(iter(compared.items()))
-        what = f"there is no backend or environment {name!r}{nearest(name, known)}"
-        also = ", and to compare environments of a backend takes two of them" if compares else ""
-        raise UsageError(f"--python {name}={path}: {what}{also}")
+        also = " (two such names are environments of a backend to compare)" if compares else ""
+        what = f"there is no backend or environment {name!r}{also}{nearest(name, known)}"
+        raise UsageError(f"--python {name}={path}: {what}")
     for name in compared:
         if not re.fullmatch(ENVIRONMENT, name):
             raise UsageError(f"--python {name}=PATH: environments have names of at most 31 letters, digits, . and -")

@@ -95,11 +95,10 @@ def run(
     """Measure every combination of the backends, model sizes, numbers of ranks and layouts that are given.
 
     \b
-    suite run --ladder cpu --ranks 1 --ranks 2
+    suite run --ladder cpu --ranks 1 --ranks 2 --precision 3% --budget 20m
     suite run --size 1.3B --ranks 8 --backend deepspeed --zero 1 --zero 3
     suite run --preset ladder --dry-run
-    suite run --ladder cpu --precision 3% --budget 20m
-    suite run --backend deepspeed --size 8M --python before=a/bin/python --python after=b/bin/python
+    suite run --size 8M --python before=a/bin/python --python after=b/bin/python
 
     Each repeat is a run in fresh processes. Rows that are compared take turns, by iteration or run by run. Runs that
     the results folder already holds are skipped; an interrupted run is done again. With --precision 3% or

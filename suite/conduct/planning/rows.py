@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from types import MappingProxyType
 
 from pydantic import Field
 
@@ -36,6 +37,7 @@ class Seat(Frozen):
 
 #: By the hash of the row.
 Seats = Mapping[str, Seat]
+NO_SEATS: Seats = MappingProxyType({})
 
 
 def start_of(manifest: Manifest, seats: Seats) -> Hashable | None:

@@ -63,7 +63,7 @@ def _start(
     key = group(first)
     if key is None:
         return one_by_one(ledger, settings, launcher, view, most=1)
-    taken = []
+    taken: list[Manifest] = []
     while manifest := ledger.take(lambda waiting: group(waiting) == key, is_begun=bool(taken)):
         taken.append(manifest)
     if not taken:
