@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy
 
-from benchmarks import turns_check
+from benchmarks import iteration_turns, turns_check
 from benchmarks.stopping import difference_figures, precision_figures
 from suite.launch.probe import host_facts
 from suite.stats.compare import compare
@@ -283,6 +283,7 @@ PARTS: dict[str, Callable[[int], Iterator[Line]]] = {
     "Equal rows in a group: how often the ranking tells a difference": alarm_lines,
     "A row 5 % faster than the others: how often it is told": power_lines,
     "Rows that took turns": lambda count: (Line(*told) for told in turns_check.figures(max(count // 5, 15))),
+    "Rows in turns by iteration": lambda count: (Line(*told) for told in iteration_turns.figures(max(count // 5, 15))),
     "Rows that --precision stopped": lambda count: (Line(*told[:4]) for told in precision_figures(count // 10)),
     "Rows that --difference stopped": lambda count: (
         Line(*told[:4]) for told in difference_figures(max(count // 10, 6))

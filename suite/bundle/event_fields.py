@@ -249,6 +249,7 @@ _TABLE: dict[str, dict[str, Fields]] = {
             ("counts", (_is_counts, f"an object of whole numbers {' '.join(_COUNTS)}, with samples and responses")),
             ("stats", (_is_stats, "an object of numbers or nulls")),
         ),
+        "turn": (("iteration", _COUNT),),
         "heartbeat": (("iteration", _or_null(_COUNT)), ("phase", _one_of(_MEMORY_PHASES)), ("calls", _COUNT)),
         "failure": _FAILURE,
         "end": (("status", _one_of(frozenset(("ok", "failed")))), ("iterations", _COUNT)),

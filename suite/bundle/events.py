@@ -31,7 +31,7 @@ Read = Callable[[str, int], bytes]
 #: A kind of a later version: only fields that any event may carry are known.
 _UNKNOWN = Kind(())
 _head = itemgetter("kind", "rank", "time", "seq")
-_OF_ITERATIONS = frozenset(("phase", "memory", "iteration"))
+_OF_ITERATIONS = frozenset(("turn", "phase", "memory", "iteration"))
 #: Events of one file, and of all together: beyond any run, and no more than a machine reads in a minute.
 MOST_IN_FILE, MOST_EVENTS = 1 << 18, 1 << 21
 #: Bytes of all together, and more for each rank that has some: what is read takes up to twenty times as much memory.

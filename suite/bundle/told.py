@@ -19,7 +19,7 @@ class ToldPhase(NamedTuple):
 
 
 class ToldIteration(NamedTuple):
-    """One iteration. ``elapsed``: from the event of the iteration before, or of the set-up, to its own.
+    """One iteration. ``elapsed``: from the event of the iteration before, of the set-up, or of its turn, to its own.
 
     ``by_trainer``: its seconds are those of the trainer's own log, of which every rank tells the same.
     """
@@ -48,6 +48,8 @@ def told_by(events: tuple[Event, ...]) -> list[ToldIteration]:
             by_trainer = event.get("source") == TRAINER
             told.append(ToldIteration(event["iteration"], event["seconds"], since, tuple(phases), by_trainer))
             phases, iteration_before = [], time
+        elif kind == "turn":  # others worked until now
+            iteration_before = time
         elif kind not in ("environment", "memory"):
             continue
         elif not told and not phases:

@@ -59,7 +59,7 @@ def _unranked(row: Row) -> str:
 
 def _verdict(ranked: RankedRow) -> str:
     remarks = [_PROVISIONAL] if ranked.provisional else []
-    remarks += [_UNSTEADY] if ranked.row.unsteady_runs else []
+    remarks += [_UNSTEADY] if ranked.is_unsteady else []
     remarks += [_SUSPECT] if ranked.row.holds_suspect else []
     remarks += [_TWO_MODES] if ranked.row.two_modes else []
     return f"{ranked.verdict} ({', '.join(remarks)})" if remarks else ranked.verdict

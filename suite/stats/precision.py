@@ -17,12 +17,12 @@ import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
 from suite.spec.stopping import Stopping
-from suite.stats.compare import Comparison, LogDifference, welch
+from suite.stats.compare import DEFAULT_MARGIN, Comparison, LogDifference, welch
 from suite.stats.intervals import RunSeconds, log_rates
 from suite.stats.moderated import Prior, moderate, spread
 from suite.stats.quantiles import student_quantile
@@ -62,6 +62,11 @@ class Sampled:
     closed: bool = False
     turns: tuple[Turn | None, ...] = ()
 
+    @property
+    def in_turns(self) -> bool:
+        """Whether its runs took turns by iteration: its ratios are asked for then, and no width of its rate."""
+        return any(turn is not None and turn.start is not None for turn in self.turns)
+
     def first(self, count: int | None = None) -> InTurns:
         """The first so many runs with their turns, or all."""
         return InTurns(self.runs[:count], (self.turns or (None,) * len(self.runs))[:count])
@@ -69,7 +74,8 @@ class Sampled:
 
 @dataclass(frozen=True)
 class Outlook:
-    """Where a row stands. ``half_width``: of its rate's 95 % interval, relative; null with one run.
+    """Where a row stands. ``half_width``: of its rate's 95 % interval, relative, or of its ratio's where rows were in
+    turns by iteration; null with one run.
 
     ``more_runs``: those it will take, as far as its spread so far tells; null where nothing tells it. ``comparison``:
     of its rate with that of the best of its group, row ``against``, where a difference is asked for; the best has none.
@@ -89,11 +95,13 @@ def judge(rows: Sequence[Sampled], rule: Stopping) -> tuple[Outlook, ...]:
     """
     prior = moderate([log_rates(row.runs) for row in rows])
     outlooks = [_by_width(row, rule, prior) for row in rows]
-    if rule.difference is not None:
-        groups = _groups(rows)
+    groups = _groups(rows)
+    if rule.difference is None:
+        groups = [members for members in groups if rows[members[0]].in_turns]
+    if groups:
         shared = Shared(prior, find_rounds([[rows[index].first() for index in members] for members in groups], prior))
         for members in groups:
-            for index, outlook in _by_difference(members, rows, rule, rule.difference, shared).items():
+            for index, outlook in _by_difference(members, rows, rule, shared).items():
                 outlooks[index] = _both(outlooks[index], outlook)
     return tuple(_at_most(outlook, row, rule) for outlook, row in zip(outlooks, rows, strict=True))
 
@@ -118,7 +126,7 @@ def _by_width(row: Sampled, rule: Stopping, prior: Prior | None) -> Outlook:
     shown = math.expm1(_width(runs, prior)) if len(runs) > 1 else None
     if len(runs) < rule.least:
         return Outlook("more", shown, rule.least - len(runs))
-    if rule.precision is None:
+    if rule.precision is None or row.in_turns:
         return Outlook("reached", shown, 0)
     target, now = math.log1p(rule.precision), spread_of(runs, prior)
 
@@ -175,18 +183,19 @@ def _groups(rows: Sequence[Sampled]) -> list[list[int]]:
     return [members for members in found.values() if len(members) > 1]
 
 
-def _by_difference(
-    members: list[int], rows: Sequence[Sampled], rule: Stopping, margin: float, shared: Shared
-) -> dict[int, Outlook]:
+def _by_difference(members: list[int], rows: Sequence[Sampled], rule: Stopping, shared: Shared) -> dict[int, Outlook]:
     """As ``judge``, for each row of a group against the best, which needs what the others need of it."""
     best = members[fastest([rows[index].first() for index in members], shared.rounds)]
+    margin = rule.difference or DEFAULT_MARGIN
     found = {
         index: _Pair(rows[index], rows[best], margin, len(members), shared).outlook(rule, best)
         for index in members
         if index != best
     }
     most = max(found.values(), key=_urgency)
-    return {**found, best: Outlook(most.state, None, most.more_runs)}
+    if most.state == "more" and rows[best].in_turns:  # a start is one of the whole group
+        found = {index: replace(one, state="more", more_runs=most.more_runs) for index, one in found.items()}
+    return {**found, best: Outlook(most.state, most.half_width, most.more_runs)}
 
 
 @dataclass(frozen=True)
@@ -213,6 +222,8 @@ class _Pair:
         if missing:
             return Outlook("more", None, max(runs for runs, _ in missing), comparison, index)
         difference = self._now
+        if self._within and self._within.turns is not None:
+            return self._by_turns(rule, comparison, index)
         if self._is_sure(difference):
             return Outlook("reached", None, 0, comparison, index)
         target, attempts = math.log1p(self.margin), max(row.attempts, best.attempts)
@@ -228,6 +239,31 @@ class _Pair:
         if waiting[0] == "reached" and self._is_weak(difference):
             return Outlook("more", None, 1, comparison, index)
         return Outlook(waiting[0], None, waiting[1], comparison, index)
+
+    def _by_turns(self, rule: Stopping, comparison: Comparison, index: int) -> Outlook:
+        """Of rows in turns by iteration: a ratio of the width that is asked for, told apart or equivalent.
+
+        Their width comes from many turns, so that it needs no confirming run. Equivalence has to hold at 95 %: who
+        looks again and again for it at 90 % finds it too often.
+        """
+        difference, starts = self._now, self._within.rounds if self._within else 0
+        reach, margin, lacking = self._reach(difference, 0.95), math.log1p(self.margin), 0.0
+        if rule.precision is not None:
+            lacking = reach / math.log1p(rule.precision)
+        if rule.difference is not None and not (self._is_sure(difference) or abs(difference.mean) + reach <= margin):
+            lacking = max(lacking, self._decided(difference) / margin)
+
+        def predicted(more: int, scale: float) -> float:
+            added = 0 if self.row.closed or self.best.closed else more
+            return lacking * scale * math.sqrt(starts / (starts + added))
+
+        state: State = "reached"
+        more = 0
+        if lacking > 1:
+            state, more = _to_come(predicted, 1.0, difference.degrees, self.row.attempts, rule)
+        elif rule.difference is not None and self._is_weak(difference):
+            state, more = "more", 1
+        return Outlook(state, math.expm1(reach), more, comparison, index)
 
     @cached_property
     def _now(self) -> LogDifference:
@@ -296,7 +332,8 @@ def _urgency(outlook: Outlook) -> tuple[int, int]:
 def _both(one: Outlook, other: Outlook) -> Outlook:
     """The width of a row and its comparison together."""
     most = max((one, other), key=_urgency)
-    return Outlook(most.state, one.half_width, most.more_runs, other.comparison, other.against)
+    width = one.half_width if other.half_width is None else other.half_width
+    return Outlook(most.state, width, most.more_runs, other.comparison, other.against)
 
 
 def _at_most(outlook: Outlook, row: Sampled, rule: Stopping) -> Outlook:

@@ -9,11 +9,14 @@ from suite.report.comparing.model import ComparedMemory, ComparedPhase, Compared
 from suite.report.comparing.pairing import Measured
 from suite.report.comparing.verdicts import JudgedTogether, Sides, judge_together
 from suite.report.facts.costs import phase_runs
+from suite.report.facts.phase_ratios import in_part
+from suite.report.facts.rounds import in_turns
 from suite.report.formatting.numbers import counted
 from suite.spec.phases import ALL_NAMES
-from suite.stats.compare import ComparisonVerdict
+from suite.stats.compare import ComparisonVerdict, LogDifference
 from suite.stats.intervals import RunSeconds, log_rates
 from suite.stats.moderated import slow_runs
+from suite.stats.rounds import InTurns, find_rounds, paired, starts_of
 
 Pair = tuple[Measured, Measured]
 
@@ -26,7 +29,8 @@ def judge(pairs: Sequence[Pair], margin: float) -> tuple[ComparedRow, ...]:
     """
     reasons = [copies(*pair) for pair in pairs]
     sides = [(before.row.measured, after.row.measured) for before, after in pairs]
-    whole = judge_together(sides, reasons, [_machine(pair, place) for place, pair in enumerate(pairs)])
+    within = _within([(in_turns(before.row), in_turns(after.row)) for before, after in pairs])
+    whole = judge_together(sides, reasons, [_machine(pair, place) for place, pair in enumerate(pairs)], within)
     equal = whole.equal(margin)
     changed = [whole.verdict(place) != "not distinguishable" for place in range(len(pairs))]
     phases = _phases(pairs, reasons, changed)
@@ -35,6 +39,16 @@ def judge(pairs: Sequence[Pair], margin: float) -> tuple[ComparedRow, ...]:
         _row(pair, whole, place, equal[place], margin, phases[place], memories[place])
         for place, pair in enumerate(pairs)
     )
+
+
+def _within(sides: Sequence[tuple[InTurns | None, InTurns | None]]) -> dict[int, LogDifference]:
+    """By place, of pairs that took turns by iteration, the difference of their log rates; null: nothing to compare."""
+    known = {place: (before, after) for place, (before, after) in enumerate(sides) if before and after}
+    rounds = find_rounds([list(pair) for pair in known.values()], None)
+    if rounds is None or rounds.starts is None:
+        return {}
+    found = {place: paired(after, before, rounds) for place, (before, after) in known.items()}
+    return {place: one.difference for place, one in found.items() if one and one.turns}
 
 
 def _machine(pair: Pair, place: int) -> str:
@@ -57,6 +71,7 @@ def _row(
     slow = [len(slow_runs(log_rates(side.row.measured), whole.priors[_machine(pair, place)])) for side in pair]
     low, high = whole.bounds(place)
     decided = verdict != "not distinguishable" or bool(equal)
+    in_turn = one.difference is not None and bool(starts_of(in_turns(after.row), in_turns(before.row)))
     return ComparedRow(
         name=after.name,
         size=after.row.size,
@@ -76,8 +91,8 @@ def _row(
         degrees=one.difference.degrees if one.difference else None,
         reason=one.reason,
         runs_needed=None if decided else whole.runs_needed(place, runs, margin),
-        unsteady_before=before.row.unsteady_runs,
-        unsteady_after=after.row.unsteady_runs,
+        unsteady_before=0 if in_turn else before.row.unsteady_runs,
+        unsteady_after=0 if in_turn else after.row.unsteady_runs,
         slow_before=slow[0],
         slow_after=slow[1],
         phases=phases,
@@ -108,15 +123,20 @@ def _phases(
     """``changed``: rows that differ as a whole, of which phases have a share."""
     places: dict[tuple[int, str], int] = {}
     sides: list[Sides] = []
+    turns: list[tuple[InTurns | None, InTurns | None]] = []
     for place, ((before, after), reason) in enumerate(zip(pairs, reasons, strict=True)):
         for name in ALL_NAMES:
             first, second = _phase_runs(before, name), _phase_runs(after, name)
             if first and second and reason is None:
                 places[place, name] = len(sides)
                 sides.append((first, second))
+                turns.append((in_part(before.row, (name,)), in_part(after.row, (name,))))
     # a phase varies like that phase of other rows, and not like other phases of its own
     tests = judge_together(
-        sides, [None] * len(sides), [f"{name} {_machine(pairs[place], place)}" for place, name in places]
+        sides,
+        [None] * len(sides),
+        [f"{name} {_machine(pairs[place], place)}" for place, name in places],
+        _within(turns),
     )
     return [
         tuple(_phase(pair, name, tests, places.get((place, name)), changed[place]) for name in _names(pair))

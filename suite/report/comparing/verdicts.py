@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from suite.stats.compare import ComparisonVerdict, LogDifference, welch
 from suite.stats.deciding import POWER, runs_to_decide
@@ -83,26 +84,39 @@ def run_spread(error: float, degrees: float, runs: tuple[int, int]) -> tuple[flo
     return error / math.sqrt(1 / runs[0] + 1 / runs[1]), max(0.0, degrees - (sum(runs) - 2))
 
 
-def judge_together(sides: Sequence[Sides], reasons: Sequence[str | None], alike: Sequence[str]) -> JudgedTogether:
+def judge_together(
+    sides: Sequence[Sides],
+    reasons: Sequence[str | None],
+    alike: Sequence[str],
+    within: Mapping[int, LogDifference] = MappingProxyType({}),
+) -> JudgedTogether:
     """Welch's test on the logarithms of the runs' rates, for each pair of sides that has no reason against it.
 
     ``alike``: of each pair, a word that it has in common with those whose runs vary like its own; the variances are
-    moderated by what these share (``suite.stats.moderated``).
+    moderated by what these share (``suite.stats.moderated``). ``within``: by place, of pairs that took turns by
+    iteration, what their turns say of their difference, in Welch's place.
     """
     rates: dict[str, list[list[float]]] = defaultdict(list)
     for pair, reason, word in zip(sides, reasons, alike, strict=True):
         rates[word] += [log_rates(runs) for runs in pair] if reason is None else []
     priors = {word: moderate(groups) for word, groups in rates.items()}
-    each = tuple(_judged(*pair, priors[word], reason) for pair, reason, word in zip(sides, reasons, alike, strict=True))
+    each = tuple(
+        _judged(*pair, priors[word], reason, within.get(place))
+        for place, (pair, reason, word) in enumerate(zip(sides, reasons, alike, strict=True))
+    )
     return JudgedTogether(each, together([found for one in each if (found := one.probability) is not None]), priors)
 
 
 def _judged(
-    before: Sequence[RunSeconds], after: Sequence[RunSeconds], prior: Prior | None, reason: str | None
+    before: Sequence[RunSeconds],
+    after: Sequence[RunSeconds],
+    prior: Prior | None,
+    reason: str | None,
+    within: LogDifference | None,
 ) -> Judged:
-    distance = mean_of(log_rates(after)) - mean_of(log_rates(before))
+    distance = within.mean if within else mean_of(log_rates(after)) - mean_of(log_rates(before))
     ratio = math.exp(min(max(distance, -700.0), 700.0))
-    found = _cautious(before, after, prior) if reason is None else None
+    found = (within or _cautious(before, after, prior)) if reason is None else None
     if found is None and reason is None:
         reason = f"{len(before)} and {len(after)} runs: at least 2 a side tell the spread between runs"
     return Judged(ratio, found, reason)

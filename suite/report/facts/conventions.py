@@ -14,7 +14,8 @@ def conventions(entries: Sequence[Entry], in_rounds: bool = False) -> tuple[str,
     """The report's own, one line each. ``in_rounds``: whether any rows are compared by the differences in rounds."""
     several = {manifest.workload.algorithm.name for manifest in manifests_of(entries)} - {PPO_NAME}
     rate = _RATE.format("iterations" if several else "PPO iterations")
-    ratios = (_RANKING, _ROUNDS) if in_rounds else (_RANKING,)
+    in_turns = any(entry.record.turns for entry in entries)
+    ratios = (_RANKING, *((_ROUNDS,) if in_rounds else ()), *((_TURNS,) if in_turns else ()))
     phases = (_PHASES, *((_PERIODS,) if any(entry.manifest.layout.asynchronous for entry in entries) else ()))
     return (rate, _ROWS, _INTERVAL, *ratios, *phases, *_utilisation(entries), _MEMORY, _SCALING, *_warmup(entries))
 
@@ -73,6 +74,12 @@ _ROUNDS = (
     "intervals are Student's t on the differences within rounds, in place of Welch; so are those of phases where that "
     "makes them narrower, but each phase's eta, and rows with too few rounds in common, are not. The rates' own "
     "intervals hold what the machine did."
+)
+_TURNS = (
+    "Turns: rows that were started together took turns by iteration, one at work while the others waited. Their "
+    "ratios and eta are means of log ratios within turns (the trimmed mean of each start, starts as the sample, their "
+    "variance that of turns times a dispersion over all pairs; Student's t). What slowed all of them alike is in their "
+    "rates, each with its own wide interval, and makes no run suspect."
 )
 _PHASES = (
     "Phases: mean seconds per iteration of the slowest rank in each; other is the rest of the iteration. Each interval "

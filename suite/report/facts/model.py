@@ -140,6 +140,6 @@ def build(
 
 def _has_rounds(ranking: Ranking, scaling: Scalings) -> bool:
     """Whether any ratio or eta is of runs of the same round."""
-    compared = (ranked for group in ranking.groups for ranked in group.places)
-    points = (point for curve in scaling.curves for point in curve.points)
-    return any(one.paired_rounds for one in compared) or any(one.paired_rounds for one in points)
+    compared = [one.row for group in ranking.groups for one in group.places if one.paired_rounds]
+    points = [one.row for curve in scaling.curves for one in curve.points if one.paired_rounds]
+    return any(row.setting.turns == "rounds" for row in (*compared, *points))

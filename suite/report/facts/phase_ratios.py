@@ -64,7 +64,7 @@ def phase_ratios(row: Row, best: Row, sides: int, rounds: PhaseRounds) -> tuple[
     """
     found = []
     for name, phases in COMPARED.items():
-        a, b = _in_part(row, phases), _in_part(best, phases)
+        a, b = in_part(row, phases), in_part(best, phases)
         if a is None or b is None or _told(row, phases) != _told(best, phases):
             continue
         result = compare_in_turns(a, b, sides=sides, rounds=rounds.get(name), pairs=len(COMPARED))
@@ -77,17 +77,19 @@ def phase_rounds(groups: Sequence[Sequence[Row]]) -> PhaseRounds:
     """Of groups on a machine that is known to wander from round to round: which parts are compared within rounds."""
     found: dict[str, Rounds | None] = {}
     for name, phases in COMPARED.items():
-        parts = [[part for row in group if (part := _in_part(row, phases))] for group in groups]
+        parts = [[part for row in group if (part := in_part(row, phases))] for group in groups]
         found[name] = find_rounds(parts, None, is_known=True)
     return found
 
 
-def _in_part(row: Row, phases: Sequence[str]) -> InTurns | None:
+def in_part(row: Row, phases: Sequence[str]) -> InTurns | None:
     """The runs of a row by their rates in these phases alone; null where one took no time for them."""
     assert row.samples_per_iteration, "a ranked row has counts"
     if row.phase_seconds:
-        runs = tuple(RunSeconds(row.samples_per_iteration, _together(run, phases)) for run in row.phase_seconds)
-        return InTurns(runs, row.turns) if all(run.seconds and min(run.seconds) > 0 for run in runs) else None
+        seconds = [_together(run, phases) for run in row.phase_seconds]
+        if not all(run and min(run) > 0 for run in seconds):
+            return None
+        return InTurns(tuple(RunSeconds(row.samples_per_iteration, run) for run in seconds), row.turns)
     runs = phase_runs(row.samples_per_iteration, _by_run(row, phases))
     return InTurns(runs, row.turns) if len(runs) == len(row.turns) > 0 else None
 

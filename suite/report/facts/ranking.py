@@ -28,7 +28,9 @@ class RankedRow:
     The bounds of all ratios between rows of a group hold together at 95 %. ``in_turns``: whether runs of the two took
     turns, so that a machine that drifts meets both; else all of one row came before all of the other.
     ``paired_rounds``: the ratio is the mean over so many rounds of its value within each; null: of independent runs.
-    ``by_phase`` and ``difference`` are against the best too; the best has none.
+    ``turns``: of rows that took turns by iteration, how many it is made from, in so many starts; the order of those is
+    as sure as their interval says, and needs no further runs. ``by_phase`` and ``difference`` are against the best too;
+    the best has none.
     """
 
     row: Row
@@ -38,8 +40,14 @@ class RankedRow:
     provisional: bool
     in_turns: bool
     paired_rounds: int | None
+    turns: int | None
     by_phase: tuple[PhaseRatio, ...]
     difference: Difference | None
+
+    @property
+    def is_unsteady(self) -> bool:
+        """Whether its rate, and so its ratio, depends on when it was measured: within turns a ratio does not."""
+        return self.turns is None and self.row.unsteady_runs > 0
 
 
 @dataclass(frozen=True)
@@ -143,9 +151,10 @@ def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int, of_phas
         ratio=comparison.ratio,
         verdict="too few runs" if too_few else comparison.verdict,
         equivalent=None if too_few else comparison.equivalent,
-        provisional=not too_few and runs < RUNS_TO_RANK,
+        provisional=not too_few and comparison.turns is None and runs < RUNS_TO_RANK,
         in_turns=_took_turns(row.started, best.started),
         paired_rounds=comparison.paired_rounds,
+        turns=comparison.turns,
         by_phase=() if row.setting.asynchronous else phase_ratios(row, best, sides, of_phases),
         difference=None if row.setting.asynchronous else difference(row, best),
     )
@@ -175,6 +184,7 @@ def _best(row: Row, others: Sequence[RankedRow]) -> RankedRow:
         provisional=provisional,
         in_turns=True,
         paired_rounds=None,
+        turns=min((ranked.turns for ranked in others if ranked.turns), default=None),
         by_phase=(),
         difference=None,
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting
 from suite.report.facts.model import ReportModel
-from suite.report.facts.ranking import Group
+from suite.report.facts.ranking import Group, RankedRow
 from suite.report.facts.scaling import Curve
 from suite.report.formatting import numbers
 from suite.report.formatting.escape import visible
@@ -94,15 +94,6 @@ def _faster(model: ReportModel, show: Show) -> str:
     several_works = model.several_kinds
     few = len(groups) <= _MOST_GROUPS
     text = _clauses(groups, len(kinds) > 1, several_works, show) if few else _tally(groups, show)
-    weakest = min(len(ranked.row.measured) for group in groups for ranked in group.places)
-    if weakest < RUNS_TO_PUBLISH:
-        tail = (
-            f"{RUNS_TO_PUBLISH} runs of each are needed to publish and {RUNS_TO_RANK} to rank, and some have {weakest}"
-        )
-    elif weakest < RUNS_TO_RANK:
-        tail = f"the order is provisional, because ranking takes {RUNS_TO_RANK} runs of each and some have {weakest}"
-    else:
-        tail = ""
     alone = len(model.alone)
     other_kind = len(model.ranking.apart) - alone
     clauses = (
@@ -113,9 +104,21 @@ def _faster(model: ReportModel, show: Show) -> str:
         else "",
         _suspect(model),
         _unsteady(groups),
-        tail,
+        _few_runs(groups),
     )
     return f"{_capital('; '.join(filter(None, clauses)))}."
+
+
+def _few_runs(groups: Sequence[Group]) -> str:
+    """Rows in turns by iteration are in an order as sure as its interval; others need runs for it."""
+    weakest = min(len(ranked.row.measured) for ranked in _places(groups))
+    if weakest < RUNS_TO_PUBLISH:
+        return (
+            f"{RUNS_TO_PUBLISH} runs of each are needed to publish and {RUNS_TO_RANK} to rank, and some have {weakest}"
+        )
+    if any(ranked.provisional for ranked in _places(groups)):
+        return f"the order is provisional, because ranking takes {RUNS_TO_RANK} runs of each and some have {weakest}"
+    return ""
 
 
 def _suspect(model: ReportModel) -> str:
@@ -128,9 +131,13 @@ def _suspect(model: ReportModel) -> str:
 
 
 def _unsteady(groups: Sequence[Group]) -> str:
-    rows = [ranked.row for group in groups for ranked in group.places]
-    unsteady = sum(row.unsteady_runs > 0 for row in rows)
-    return f"not all runs of {unsteady} of the {len(rows)} ranked configurations were steady" if unsteady else ""
+    places = _places(groups)
+    unsteady = sum(ranked.is_unsteady for ranked in places)
+    return f"not all runs of {unsteady} of the {len(places)} ranked configurations were steady" if unsteady else ""
+
+
+def _places(groups: Sequence[Group]) -> list[RankedRow]:
+    return [ranked for group in groups for ranked in group.places]
 
 
 def _unranked(model: ReportModel, show: Show) -> str:
