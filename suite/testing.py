@@ -131,7 +131,7 @@ class BackendContract:
         asked |= {"device": self.device, "precision": self.precision, "python": self.interpreter()}
         asked |= {"repeats": "1", "warmup": "1", "iterations": "2", "runs": str(tmp_path)}
         words = [word for name, value in asked.items() for word in (f"--{name}", value)]
-        command = (sys.executable, "-m", "suite", "run", *words, "--json", "--oversubscribe", *self.options)
+        command = (sys.executable, "-m", "suite", "run", *words, "--json", "--force", *self.options)
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         (run,) = json.loads(done.stdout)["measured"]

@@ -109,7 +109,7 @@ def test_a_command_of_the_docs_can_be_planned(each: Shown, tmp_path: Path, monke
     if each.words[0] == "run":
         # on this machine, else for one with GPUs and all stacks, of which small sizes take the small workload
         refusals = []
-        for more in (("--oversubscribe",), ("--device", "cuda"), ("--device", "cuda", "--workload", "cpu")):
+        for more in (("--force",), ("--device", "cuda"), ("--device", "cuda", "--workload", "cpu")):
             done = plan(*words, *more)
             if done.exit_code == 0:
                 return

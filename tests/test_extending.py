@@ -66,7 +66,7 @@ class ToyEngine(BigramEngine):
         self.notes = (f"{manifest['workload'].get('turns')} turns, fused: {manifest['layout'].get('fused')}",)
 """,
 }
-RUN = "run --size 1M --device cpu --ranks 1 --repeats 1 --warmup 1 --iterations 2 --oversubscribe --json --backend"
+RUN = "run --size 1M --device cpu --ranks 1 --repeats 1 --warmup 1 --iterations 2 --force --json --backend"
 
 
 def suite(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -135,6 +135,6 @@ def stack_of(driver: BackendDriver, layout: Layout, versions: Mapping[str, str])
     return {package: version for package, version in versions.items() if package not in unused}
 
 
-def choice(driver: BackendDriver) -> Backend:
+def choice(driver: BackendDriver, environment: str | None = None) -> Backend:
     """The backend as a manifest names it."""
-    return Backend(name=driver.name, kind=driver.kind)
+    return Backend(name=driver.name, kind=driver.kind, environment=environment)

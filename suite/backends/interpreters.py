@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from pydantic import Field
 from suite.backends.base import BackendDriver
 from suite.backends.registry import backends, find_backend
 from suite.spec.base import Frozen, UsageError
+from suite.spec.manifest import ENVIRONMENT
 from suite.spec.names import nearest
 
 #: one interpreter for all backends, where no option names one
@@ -22,11 +24,13 @@ class Interpreters(Frozen):
     """``usual`` holds every stack but those in ``named`` (backend or environment -> interpreter).
 
     Where nobody asked for one (``usual`` is None) it is this interpreter, and a backend that has an environment takes
-    the one beside this, as ``make <environment>`` puts it there.
+    the one beside this, as ``make <environment>`` puts it there. ``compared``: several of each other backend, by the
+    names that their user gave them.
     """
 
     usual: str | None = None
     named: dict[str, str] = Field(default={})
+    compared: dict[str, str] = Field(default={})
 
     def of(self, backend: str) -> str:
         """The interpreter of a backend's ranks."""
@@ -39,6 +43,12 @@ class Interpreters(Frozen):
             return self.usual
         beside = None if own is None else environment_python(own)
         return beside or sys.executable
+
+    def seats(self, backend: str) -> dict[str, str]:
+        """The interpreter of a backend, or of each of its environments that are compared (``Backend.label``)."""
+        if not self.compared or not self.named.keys().isdisjoint((backend, environment_of(find_backend(backend)))):
+            return {backend: self.of(backend)}
+        return {f"{backend}@{name}": path for name, path in self.compared.items()}
 
 
 def environment_of(driver: BackendDriver) -> str | None:
@@ -53,12 +63,14 @@ def environment_python(name: str) -> str | None:
     return str(python) if python.exists() else None
 
 
-def read_interpreters(texts: Sequence[str]) -> Interpreters:
+def read_interpreters(texts: Sequence[str], compares: bool = False) -> Interpreters:
     """``PATH`` for all, ``NAME=PATH`` for a backend or an environment; without any, what the variable says.
 
-    Raises UsageError for a name that neither is, for two of one, and for nothing behind the sign.
+    ``compares``: other names, of which there are two at least, are environments of every other backend. Raises
+    UsageError for a name that is nothing of this, for two of one, and for nothing behind the sign.
     """
     usual, named = None, {}
+    known = {*backends(), *filter(None, map(environment_of, backends().values()))}
     for text in texts:
         name, sign, path = text.partition("=")
         if not sign or os.sep in name:
@@ -66,10 +78,16 @@ def read_interpreters(texts: Sequence[str]) -> Interpreters:
                 raise UsageError(f"--python names one interpreter for all backends, not {usual} and {text}")
             usual = text
             continue
-        known = {*backends(), *filter(None, map(environment_of, backends().values()))}
-        if name not in known:
-            raise UsageError(f"--python {text}: there is no backend or environment {name!r}{nearest(name, known)}")
         if not path or name in named:
             raise UsageError(f"--python {name}=PATH names one interpreter, once")
         named[name] = path
-    return Interpreters(usual=usual or os.environ.get(PYTHON_VARIABLE) or None, named=named)
+    compared = {name: named.pop(name) for name in [*named] if name not in known}
+    if len(compared) == 1 or (compared and not compares):
+        name, path = next(iter(compared.items()))
+        also = " (two such names are environments of a backend to compare)" if compares else ""
+        what = f"there is no backend or environment {name!r}{also}{nearest(name, known)}"
+        raise UsageError(f"--python {name}={path}: {what}")
+    for name in compared:
+        if not re.fullmatch(ENVIRONMENT, name):
+            raise UsageError(f"--python {name}=PATH: environments have names of at most 31 letters, digits, . and -")
+    return Interpreters(usual=usual or os.environ.get(PYTHON_VARIABLE) or None, named=named, compared=compared)

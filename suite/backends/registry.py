@@ -48,3 +48,9 @@ def find_backend(name: str) -> BackendDriver:
     if name not in known:
         raise UsageError(f"there is no backend {name!r}{nearest(name, known)}; `suite backends` lists them")
     return known[name]
+
+
+def seat_of(name: str) -> tuple[BackendDriver, str | None]:
+    """Backend and environment of ``deepspeed`` or ``deepspeed@before`` (``Backend.label``). Raises UsageError."""
+    backend, _, environment = name.partition("@")
+    return find_backend(backend), environment or None

@@ -14,7 +14,8 @@ from suite.spec.terminal import say
 @command
 def compare(
     before: Annotated[
-        Path | None, typer.Argument(help="results folder, bundle or file of suite pack to compare with")
+        Path | None,
+        typer.Argument(help="results folder, bundle or file of suite pack to compare with; alone: of two environments"),
     ] = None,
     after: Annotated[
         Path | None, typer.Argument(help="results folder, bundle or file of suite pack that is compared")
@@ -56,20 +57,27 @@ def compare(
 ) -> int:
     """Compare two sides: the second's rate over the first's, for equal backend, layout and work.
 
+    \b
+    suite compare before/ after/
+    suite compare runs --gate 0.97
+
+    One folder has two sides where two environments of a backend were measured (suite run --python NAME=PATH, twice):
+    the first is the one that was named first.
+
     With a gate, exit 0 when it is met, 3 when a row is slower, 4 when the runs cannot tell (undecided or doubtful); 2
     when there is nothing to compare.
     """
     from suite.cli.options.reading import print_json, without_collector
     from suite.report.compare import compare_entries
     from suite.report.comparing.gate import check_gate, hold_to
-    from suite.report.comparing.reading import left_out, notes
+    from suite.report.comparing.reading import by_environment, left_out, notes
     from suite.report.formatting.escape import visible
     from suite.report.reading import read_entries
     from suite.report.text.comparison import print_comparison
     from suite.spec.base import UsageError
 
     sides = [[*([path] if path else []), *(more or [])] for path, more in ((before, more_before), (after, more_after))]
-    if not all(sides):
+    if not sides[0]:
         raise UsageError("compare takes two sides: suite compare BEFORE AFTER, or --before PATH ... --after PATH ...")
     if gate is None and (allow_missing or strict or same_stack or gate_phase):
         raise UsageError(
@@ -78,7 +86,7 @@ def compare(
     if gate is not None:
         check_gate(gate, gate_phase)
     with without_collector():
-        first, second = (read_entries(paths) for paths in sides)
+        first, second = map(read_entries, sides) if sides[1] else by_environment(read_entries(sides[0]))
         lacking = left_out(first, second)
         result = compare_entries(first.entries, second.entries, left_out=lacking, with_suspect=with_suspect)
         outcome = None

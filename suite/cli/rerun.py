@@ -15,6 +15,7 @@ from suite.cli.options.launchers import HERE, Where
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
 
 if TYPE_CHECKING:
+    from suite.conduct.planning.machine import Machine
     from suite.conduct.running.reproduction import RerunOutcome
     from suite.spec.manifest import Manifest
     from suite.spec.stopping import Stopping
@@ -55,8 +56,8 @@ def rerun(
         "runs"
     ),
     where: Where = HERE,
-    oversubscribe: Annotated[
-        bool, typer.Option(help="allow more CPU ranks than cores", rich_help_panel="Where it runs")
+    force: Annotated[
+        bool, typer.Option("--force", help="allow more CPU ranks than cores", rich_help_panel="Where it runs")
     ] = False,
     as_json: Annotated[
         bool,
@@ -70,16 +71,16 @@ def rerun(
     suite rerun runs/BUNDLE --launcher slurm -- --partition gpu
 
     All repeats beside the named bundle are what the new runs are compared with. A manifest of a plan that asked for a
-    precision is repeated until that is reached. A manifest that you did not record on this machine is shown and asked
-    about first. Exit 0: reproduced, or it cannot be told; 3: not reproduced; 1: a run failed.
+    precision is repeated until that is reached. Rows that took turns by iteration are run together again. A manifest
+    that you did not record on this machine is shown and asked about first. Exit 0: reproduced, or it cannot be told; 3:
+    not reproduced; 1: a run failed.
     """
     from functools import partial
 
     from suite.bundle.store import Bundle
     from suite.cli.options.cluster_rerun import forwarded, runs_on_cluster
     from suite.conduct.planning.plan import Plan
-    from suite.conduct.planning.variables import require_same_variables
-    from suite.conduct.running.display import live_view
+    from suite.conduct.running.display import crowd_view, live_view
     from suite.conduct.running.ledger import Settings
     from suite.conduct.running.pursuit import Pursuit
     from suite.conduct.running.reached import follow
@@ -89,8 +90,8 @@ def rerun(
         first_by_rule,
         read_manifest,
         repeats_of,
-        require_same_stack,
         rerun_plan,
+        started_with,
     )
     from suite.conduct.running.session import run_plan
     from suite.spec.base import UsageError
@@ -99,7 +100,10 @@ def rerun(
     within = share("--margin", margin)
     named, manifest = manifest, unpacked_path(manifest)
     wanted = read_manifest(manifest)
-    rule = _rule(wanted, repeats, precision, extend)
+    rows = started_with(wanted, manifest)
+    rule = _rule(wanted, repeats, precision, extend) if len(rows) == 1 else None
+    if len(rows) > 1 and (precision is not None or where.launcher in CLUSTER_LAUNCHERS):
+        raise UsageError("rows that take turns by iteration are run --repeats times, on this host")
     own = wanted.run.stopping
     with_suspect = with_suspect or (own is not None and own.with_suspect)
     if rule is not None:
@@ -121,23 +125,28 @@ def rerun(
         raise UsageError(f"{submit_option[0]}: what follows -- is for a cluster; add --launcher slurm or kubernetes")
     count = repeats or default_repeats(before)
     require_consent(wanted, manifest, _runs(rule, count), yes, named)
-    machine, launcher = where.open(wanted.measure.device, (wanted.backend.name,))
-    require_same_variables(wanted, machine.variables)
-    machine.require_room(wanted.layout.ranks, oversubscribe, wanted.layout.nodes, wanted.measure.threads_per_rank)
-    machine.require_memory([wanted])
-    name = wanted.backend.name
-    code = machine.code([name]).get(name, {}) if wanted.stack_code else {}
-    require_same_stack(wanted, machine.stacks([name])[name], code)
-    image = machine.images([name])[name]
+    for row in rows[1:]:
+        require_consent(row, (manifest if manifest.is_dir() else manifest.parent).parent / row.run.id, f"{count}", yes)
+    machine, launcher = where.open(wanted.measure.device, tuple(dict.fromkeys(row.backend.name for row in rows)))
+    image, *images = [_image(row, machine, force) for row in rows]
     where.warn_if_busy(machine, launcher)
-    view = live_view(to_stderr=as_json)
+    view = live_view(to_stderr=as_json) if len(rows) == 1 else crowd_view(as_json)
     for line in unread:
         view.notice(line)
     settings = Settings(root=runs, python=machine.python, pythons=machine.pythons)
     work_on = partial(run_plan, settings=settings, launcher=launcher, view=view)
     if rule is None:
         plan = rerun_plan(wanted, runs, count, image, extend)
-        summary = work_on(plan)
+        others = [rerun_plan(row, runs, count, own, extend) for row, own in zip(rows[1:], images, strict=True)]
+        if others:
+            from suite.conduct.running.in_turns import run_in_turns
+
+            starts = {each.run.id: start for one in (plan, *others) for start, each in enumerate(one.manifests)}
+            work_on = partial(
+                run_in_turns, settings=settings, launcher=launcher, view=view, group=lambda each: starts[each.run.id]
+            )
+        together = tuple(each for one in (plan, *others) for each in one.manifests)
+        summary = work_on(plan.model_copy(update={"manifests": together}))
     else:
 
         def is_unfinished(first: Manifest) -> bool:
@@ -149,6 +158,22 @@ def rerun(
     outcome = rerun_outcome(before, plan, runs, within, with_suspect)
     ended = INTERRUPTED if summary.interrupted else RUN_FAILED if summary.failed or summary.failed_before else None
     return _told(outcome, runs, as_json, ended, strict)
+
+
+def _image(wanted: Manifest, machine: Machine, force: bool) -> str | None:
+    """What names the image that a manifest is run in here, if any. Raises UsageError where this host, or the stack, is
+    not what it asks for."""
+    from suite.conduct.planning.variables import require_same_variables
+    from suite.conduct.running.rerun import require_same_stack
+
+    require_same_variables(wanted, machine.variables)
+    machine.require_room(wanted.layout.ranks, force, wanted.layout.nodes, wanted.measure.threads_per_rank)
+    machine.require_memory([wanted])
+    backend = wanted.backend
+    name = backend.label if backend.label in machine.pythons else backend.name
+    code = machine.code([name]).get(name, {}) if wanted.stack_code else {}
+    require_same_stack(wanted, machine.stacks([name])[name], code)
+    return machine.images([name])[name]
 
 
 def _told(outcome: RerunOutcome, runs: Path, as_json: bool, ended: int | None, strict: bool) -> int:

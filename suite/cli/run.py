@@ -39,6 +39,23 @@ def run(
             rich_help_panel="Where it runs",
         ),
     ] = None,
+    turns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="iterations|rounds",
+            help="rows of one size are started together and run an iteration each in turn while the others wait, or "
+            "follow each other run by run [default: iterations, on CPUs where all fit]",
+            rich_help_panel="Measuring",
+        ),
+    ] = None,
+    turn_length: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="iterations of a turn; of several the first does not count [default: 1]",
+            rich_help_panel="Measuring",
+        ),
+    ] = None,
     budget: Annotated[
         str | None, typer.Option(help="start no further run after this long, e.g. 20m", rich_help_panel="Measuring")
     ] = None,
@@ -55,8 +72,13 @@ def run(
     retry_failed: Annotated[
         bool, typer.Option(help="run again what failed before", rich_help_panel="Measuring")
     ] = False,
-    oversubscribe: Annotated[
-        bool, typer.Option(help="allow more CPU ranks than cores", rich_help_panel="Where it runs")
+    same_stack: Annotated[
+        bool,
+        typer.Option(
+            "--same-stack",
+            help="measure environments of --python that hold the same stack",
+            rich_help_panel="Where it runs",
+        ),
     ] = False,
     dry_run: Annotated[
         bool,
@@ -73,18 +95,21 @@ def run(
     """Measure every combination of the backends, model sizes, numbers of ranks and layouts that are given.
 
     \b
-    suite run --ladder cpu --ranks 1 --ranks 2
+    suite run --ladder cpu --ranks 1 --ranks 2 --precision 3% --budget 20m
     suite run --size 1.3B --ranks 8 --backend deepspeed --zero 1 --zero 3
     suite run --preset ladder --dry-run
-    suite run --ladder cpu --precision 3% --budget 20m
+    suite run --size 8M --python before=a/bin/python --python after=b/bin/python
 
-    Each repeat is a run in fresh processes, and repeats of different rows alternate. Runs that the results folder
-    already holds are skipped; an interrupted run is done again. With --precision 3% or --difference 5% rows get runs
-    until their intervals are that narrow, --budget ends, or a row cannot get there.
+    Each repeat is a run in fresh processes. Rows that are compared take turns, by iteration or run by run. Runs that
+    the results folder already holds are skipped; an interrupted run is done again. With --precision 3% or
+    --difference 5% rows get runs until their intervals are that narrow, --budget ends, or a row cannot get there.
     """
     from suite.cli.options.reading import print_json, rank_counts, seconds
+    from suite.cli.options.turns import tell_of_turns, turning_here
+    from suite.conduct.planning.machine import require_other_stacks
     from suite.conduct.planning.plan import make_joint_plan
     from suite.conduct.planning.preflight import preflight
+    from suite.conduct.planning.rows import start_of
     from suite.conduct.running import display
     from suite.conduct.running.ledger import Settings
     from suite.conduct.running.session import run_plan, states
@@ -97,7 +122,7 @@ def run(
 
         require_containers(machine, parallel)
         machine = machine.model_copy(update={"manner": (*machine.manner, f"{parallel}-at-once")})
-    work = work.installed(machine)
+    work = work.installed(machine).in_environments(machine)
     source = context.get_parameter_source("ranks")
     if work.preset and source is not None and source.name == "ENVIRONMENT":
         ranks = None  # a default of this machine, where the preset has its own
@@ -106,7 +131,7 @@ def run(
     needs = (max(largest.ranks), largest.nodes, largest.backends)
     elsewhere = list(machine.lacks(*needs) if dry_run and machine.device == "cuda" else ())
     if not elsewhere:
-        machine.require_room(max(largest.ranks), oversubscribe, largest.nodes, largest.measure.threads_per_rank)
+        machine.require_room(max(largest.ranks), work.force, largest.nodes, largest.measure.threads_per_rank)
     settings = Settings(
         root=runs,
         python=machine.python,
@@ -116,7 +141,11 @@ def run(
     )
     stacks = machine.found_stacks if elsewhere else machine.stacks
     found_stacks, images = stacks(largest.backends), machine.images(largest.backends)
-    plan = make_joint_plan(requests, found_stacks, images, machine.manner, machine.code(largest.backends))
+    code = machine.code(largest.backends)
+    if not same_stack:
+        require_other_stacks(found_stacks, code)
+    turning = turning_here(turns, turn_length, machine, launcher, parallel)
+    plan = make_joint_plan(requests, found_stacks, images, machine.manner, code, turning)
     found = preflight(plan.manifests, machine.device_name, work.price, machine.host_memory_bytes)
     rule = requests[0].stopping
     if rule is not None:  # what follows a rule is imported for it alone, as is what runs side by side
@@ -139,18 +168,26 @@ def run(
     if settings.budget_seconds is not None and found.of(to_do).totals()["seconds"] > settings.budget_seconds:
         warn("note: ", f"the budget of {budget} is expected to end before the plan does; the same command goes on")
     if to_do:
+        tell_of_turns(plan, to_do)
         where.warn_if_busy(machine, launcher)
-    view = display.crowd_view(as_json) if parallel > 1 else display.live_view(to_stderr=as_json)
-    work_on = (
-        partial(run_side_by_side, settings=settings, machine=machine, launcher=launcher, view=view, most=parallel)
-        if parallel > 1
-        else partial(run_plan, settings=settings, launcher=launcher, view=view)
-    )
+    is_crowd = parallel > 1 or bool(plan.seats)
+    view = display.crowd_view(as_json) if is_crowd else display.live_view(to_stderr=as_json)
+    if parallel > 1:
+        work_on = partial(
+            run_side_by_side, settings=settings, machine=machine, launcher=launcher, view=view, most=parallel
+        )
+    elif plan.seats:
+        from suite.conduct.running.in_turns import run_in_turns
+
+        group = partial(start_of, seats=plan.seats)
+        work_on = partial(run_in_turns, settings=settings, launcher=launcher, view=view, group=group)
+    else:
+        work_on = partial(run_plan, settings=settings, launcher=launcher, view=view)
     found_out = None
     if rule is None:
         summary = work_on(plan)
     else:
-        plan, summary, found_out = follow(Pursuit(plan.firsts, rule, runs, view), plan, work_on)
+        plan, summary, found_out = follow(Pursuit(plan.firsts, rule, runs, view, plan.seats), plan, work_on)
     if as_json:
         told = {} if found_out is None else {"precision": found_out.model_dump(mode="json")}
         print_json({"plan": plan.id, **summary.model_dump(mode="json"), **told})

@@ -16,13 +16,25 @@ from suite.spec.stopping import Stopping
 from suite.spec.workload import Workload
 
 MANIFEST_SCHEMA: Literal["suite/manifest/1"] = "suite/manifest/1"
+#: What an environment may be called: part of the names of folders, containers and pods.
+ENVIRONMENT = r"^[A-Za-z0-9][A-Za-z0-9.-]{0,30}$"
 
 
-class Backend(Frozen):
+class Backend(Declaring):
     """The stack under test. Engine backends run the suite's own iteration, trainer backends the stack's."""
 
     name: str
     kind: Literal["engine", "trainer"]
+    environment: Annotated[str | None, Declared(written="when set")] = Field(
+        default=None,
+        pattern=ENVIRONMENT,
+        description="which of several of this backend, as its user calls it",
+    )
+
+    @property
+    def label(self) -> str:
+        """``deepspeed``, or ``deepspeed@before`` in one of several environments."""
+        return self.name if self.environment is None else f"{self.name}@{self.environment}"
 
 
 class Measure(Declaring):
@@ -105,6 +117,9 @@ class Run(Declaring):
         default=None,
         gt=0,
         description="counted iterations of this run, where the rule chose others than the measure has",
+    )
+    base: Annotated[str | None, Declared(written="when set")] = Field(
+        default=None, pattern=ENVIRONMENT, description="the environment that was named first, of a run in another one"
     )
 
 

@@ -134,12 +134,13 @@ def make_manifest(
     image: str | None = None,
     manner: Sequence[str] = (),
     stopping: Stopping | None = None,
+    base: str | None = None,
 ) -> Manifest:
     """Resolve and hash one run. The run id is readable, and unique by the manifest's hash, the image, the manner of its
     start and the repeat.
 
     ``image``: what names the image it is to run in, if any, and ``manner``: how it is started, in words, where that is
-    not the usual way. They are no part of the manifest, which runs anywhere.
+    not the usual way. They are no part of the manifest, which runs anywhere. ``base``: ``Run.base``.
     """
     body: dict[str, Any] = {
         "schema": MANIFEST_SCHEMA,
@@ -159,10 +160,11 @@ def make_manifest(
     body["hash"] = whole
     body["work_hash"] = work_hash(size, workload, layout.ranks, measure.seed)
     body["run"] = Run(
-        id=run_id(backend.name, size.name, layout.ranks, whole, repeat, image, manner),
+        id=run_id(backend.label, size.name, layout.ranks, whole, repeat, image, manner),
         plan=plan,
         repeat=repeat,
         stopping=stopping,
+        base=base,
     ).model_dump()
     return Manifest.model_validate(body)
 
@@ -192,4 +194,4 @@ def run_id(
     safe = "".join(char if char.isalnum() or char in ".-" else "-" for char in size).strip("-.")
     place = "" if image is None else f"-i{digest(image)[:8]}"
     way = "".join(f"-{word}" for word in manner)
-    return f"{backend}-{safe}-n{ranks}-{whole_hash[:8]}{place}{way}-r{repeat}"
+    return f"{backend.replace('@', '-')}-{safe}-n{ranks}-{whole_hash[:8]}{place}{way}-r{repeat}"

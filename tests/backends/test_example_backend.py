@@ -122,7 +122,7 @@ def ray_python() -> str:
 
 def asked_of_ray(python: str, runs: Path, *more: str) -> tuple[str, ...]:
     asked = ("--backend", "example-ray", "--size", "1M", "--ranks", "2", "--repeats", "1", "--device", "cpu", *more)
-    return ("run", *asked, "--runs", str(runs), "--json", "--oversubscribe", "--python", f"verl={python}")
+    return ("run", *asked, "--runs", str(runs), "--json", "--force", "--python", f"verl={python}")
 
 
 def left_behind() -> set[str]:

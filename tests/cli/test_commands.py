@@ -28,6 +28,7 @@ def _scripted(script: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> N
 RUN = ("run", "--device", "cpu", "--size", "1M", "--ranks", "1", "--repeats", "1", "--dry-run")
 RULED = ("run", "--device", "cpu", "--size", "1M", "--ranks", "1", "--backend", "megatron", "--dry-run")
 DOCKER = ("--launcher", "docker")
+ONE = (*RUN, "--backend", "deepspeed")
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,7 @@ DOCKER = ("--launcher", "docker")
         (("run", "--size", "66b1"), "did you mean"),
         (("run", "--dry-run"), "--size, --ladder or --shape"),
         ((*RUN, "--size", "1M"), "named twice"),
-        ((*RUN, "--ranks", "4096"), "--oversubscribe"),
+        ((*RUN, "--ranks", "4096"), "--force"),
         ((*RUN, "--repeats", "1001"), "--repeats 1001: must be less than"),
         ((*RUN, "--zero", "5"), "--zero 5: must be less than or equal to 3"),
         ((*RUN, "--budget", "soon"), "no duration"),
@@ -58,7 +59,7 @@ DOCKER = ("--launcher", "docker")
         (("verify", "nowhere"), "nowhere"),
         (("rerun", "nowhere"), "does not exist"),
         (("compare", "nowhere", "nowhere"), "nowhere"),
-        (("compare", "somewhere"), "two sides"),
+        (("compare", "somewhere"), "somewhere"),
         (("compare", ".", ".", "--strict"), "give --gate too"),
         (("compare", ".", ".", "--allow-missing"), "give --gate too"),
         (("compare", ".", ".", "--gate", "0"), "above 0"),
@@ -73,8 +74,15 @@ DOCKER = ("--launcher", "docker")
         ((*RUN, *DOCKER, "--shm-size", "big"), "'big' is no size"),
         ((*RUN, *DOCKER, "--ulimit", "memlock=much"), "ulimits.memlock"),
         ((*RUN, *DOCKER, "--env", "NO_SUCH_VARIABLE"), "--env NO_SUCH_VARIABLE"),
-        ((*RUN, *DOCKER, "--gpus", "2", "--gpu-ids", "0"), "not both"),
-        ((*RUN, *DOCKER, "--gpus", "2"), "--device cpu leaves no use for --gpus"),
+        ((*RUN, *DOCKER, "--gpu-ids", "0"), "--device cpu leaves no use for --gpu-ids"),
+        ((*RUN, "--turns", "turns"), "--turns is iterations or rounds, not 'turns'"),
+        ((*RUN, "--turns", "rounds", "--turn-length", "2"), "--turn-length is of turns by iteration"),
+        ((*ONE, "--turns", "iterations"), "--turns iterations: 1M is one row, with nobody to take turns with"),
+        ((*ONE, "--python", "before=/a"), "(two such names are environments of a backend to compare)"),
+        (
+            (*ONE, "--python", f"a={sys.executable}", "--python", f"b={sys.executable}"),
+            "deepspeed@b are the same stack",
+        ),
         ((*RUN, *DOCKER), "no container runtime answers at unix:///nowhere/docker.sock"),
         (("images", "wheelhouse", "nemo"), "has no CPU build"),
         (("images", "build", "engines", "--project", "/nowhere"), "no checkout"),
@@ -103,7 +111,7 @@ def test_an_interpreter_that_does_not_exist_is_told(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_dry_run_shows_the_plan_and_leaves_nothing(tmp_path: Path) -> None:
-    asked = (*RUN, "--ranks", "2", "--oversubscribe", "--runs", tmp_path / "runs")
+    asked = (*RUN, "--ranks", "2", "--force", "--runs", tmp_path / "runs")
     done = suite(*asked)
     assert done.exit_code == 0 and "deepspeed-1M-n1-" in done.stdout and "4 to run; nothing was run" in done.stdout
     rows = json.loads(suite(*asked, "--json").stdout)["runs"]

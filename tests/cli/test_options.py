@@ -142,10 +142,6 @@ def test_values_to_compare_are_crossed_and_switches_are_switched() -> None:
     assert [row["layout"] for row in rows] == ["zero1 recompute", "zero2 recompute"]
 
 
-def test_the_old_name_of_the_hang_timeout_still_works() -> None:
-    assert planned("--silence", "5m") == planned("--hang-timeout", "5m")
-
-
 TOO_LONG = "lognormal:mean=6,sigma=0.6,cap=800"
 
 

@@ -23,10 +23,10 @@ from tests.faults.scene import Scene
 from tests.faults.sites import ITERATIONS, Act, Maker, OwnDriver, driver_signal, driver_stopped, faults_of, sent, struck
 from tests.faults.tries import Missed, Verdict, Wrong
 
-SILENCE = ("--silence", "20s")
+SILENCE = ("--hang-timeout", "20s")
 SCRIPT = {"seconds": 0.04, "sleep": True, "measured": True}
 RUN = ("--backend", "deepspeed", "--device", "cpu", "--size", "1M", "--workload", "cpu", "--ranks", "2")
-MEASURE = ("--repeats", "1", "--warmup", "1", "--iterations", str(ITERATIONS - 1), "--oversubscribe", *SILENCE)
+MEASURE = ("--repeats", "1", "--warmup", "1", "--iterations", str(ITERATIONS - 1), "--force", *SILENCE)
 #: of each rank; and as many iterations as it takes to fill a container's memory
 MEMORY_ITERATIONS = 5 * ITERATIONS
 MEMORY = ("--memory", "256m", "--iterations", str(MEMORY_ITERATIONS - 1))

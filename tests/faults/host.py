@@ -12,9 +12,9 @@ from tests.faults.tries import Missed
 
 ITERATIONS = 8
 #: ranks that start on a busy machine are silent for long
-SILENCE = ("--silence", "45s")
+SILENCE = ("--hang-timeout", "45s")
 SIZE = ("--backend", "deepspeed", "--size", "1M", "--workload", "cpu", "--device", "cpu", "--ranks", "2")
-MEASURE = ("--warmup", "1", "--iterations", str(ITERATIONS - 1), "--oversubscribe")
+MEASURE = ("--warmup", "1", "--iterations", str(ITERATIONS - 1), "--force")
 
 
 @dataclass

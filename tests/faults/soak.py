@@ -48,7 +48,7 @@ FEWEST_RUNS = 12
 #: of the mean, that a figure may grow by over a whole plan
 MOST_GROWTH = 0.05
 LOOK_SECONDS = 0.02
-WORK = ("--backend", "deepspeed", "--size", "1M", "--workload", "cpu", "--device", "cpu", "--oversubscribe")
+WORK = ("--backend", "deepspeed", "--size", "1M", "--workload", "cpu", "--device", "cpu", "--force")
 REPEATS = ("--ranks", "1", "--warmup", "1", "--iterations", "3", "--repeats")
 SCRIPT = {"seconds": 0.005, "sleep": True}
 #: a plan with stand-ins ends after these at the latest

@@ -199,7 +199,7 @@ def torn_events(what: str, site: Host, scene: Scene, random: Random) -> Verdict:
 def eight_drivers(site: Host, scene: Scene, random: Random) -> Verdict:
     """Eight at once on one folder of four runs, three of them killed at some moment: each run is made once."""
     scene.environment["SUITE_SCRIPT"] = '{"seconds": 0.02, "sleep": true}'
-    same = scripted_command("run", *SIZE, "--iterations", "8", "--repeats", "4", "--oversubscribe")
+    same = scripted_command("run", *SIZE, "--iterations", "8", "--repeats", "4", "--force")
     same += ["--runs", str(scene.runs)]
     drivers = []
     for _ in range(DRIVERS):

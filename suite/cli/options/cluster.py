@@ -140,6 +140,8 @@ class Nodes:
         if extra:
             raise UsageError(f"{', '.join(extra)}: a manifest says what is measured; leave it out beside --manifest")
         wanted = read_manifest(path)
+        if wanted.measure.turns == "iterations":
+            raise UsageError(f"{path} took turns by iteration with other rows, which on a cluster no run does")
         _refuse_profile(wanted.measure.profile)
         require_layout(wanted, self.counts, self.gpus_per_node)
         layout = wanted.layout

@@ -113,11 +113,11 @@ def _open_local(where: Where, device: str, backends: Sequence[str], planning: bo
     start = find_start(where.start)
     settings = checked(where.settings)
     ids = settings.gpu_ids
-    asked = read_interpreters(where.python or ())
+    asked = read_interpreters(where.python or (), compares=True)
     machine = look_at_machine(asked.usual or sys.executable, device, planning, ids)
     given = settings.env
-    known = {"pythons": {name: asked.of(name) for name in backends}, "variables": measured_with(given)}
-    machine = machine.model_copy(update=known)
+    pythons = {seat: path for name in backends for seat, path in asked.seats(name).items()}
+    machine = machine.model_copy(update={"pythons": pythons, "variables": measured_with(given)})
     _require_idle(where, machine, planning)
     env = {**given, **(REQUIRE_IDLE if where.require_idle else {})}
     return machine, LocalLauncher(gpus=machine.device_names, env=env, start=start)

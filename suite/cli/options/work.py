@@ -160,8 +160,6 @@ class Basics:
     hang_timeout: Annotated[
         str | None,
         typer.Option(
-            "--hang-timeout",
-            "--silence",
             help="kill a run that emits no event for this long [default: 10m, more for phases expected to be long]",
             rich_help_panel=MEASURING,
         ),
@@ -173,7 +171,9 @@ class Basics:
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="start runs that are not expected to fit or to end in time", rich_help_panel=MEASURING
+            "--force",
+            help="start runs that are not expected to fit or to end in time, or have more CPU ranks than cores",
+            rich_help_panel=MEASURING,
         ),
     ] = False
 
@@ -211,6 +211,11 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
         for line in missing:
             warn("note: ", f"left out: {line}")
         return replace(self, backend=there)
+
+    def in_environments(self, machine: Machine) -> Work:
+        """This work on each environment of the backends, where several are compared."""
+        seats = [seat for name in self.backends for seat in machine.environments(name)]
+        return self if seats == [*self.backends] else replace(self, backend=seats)
 
     @property
     def is_for_gpus(self) -> bool:

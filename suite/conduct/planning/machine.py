@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -11,7 +11,7 @@ from pydantic import Field
 
 from suite.backends.base import optional_packages
 from suite.backends.generation import vllm_error
-from suite.backends.registry import find_backend
+from suite.backends.registry import find_backend, seat_of
 from suite.launch.gpu_choice import VISIBLE, hidden_by_variable, local_choice, why_no_gpu
 from suite.launch.probe import (
     LocalDevice,
@@ -40,7 +40,9 @@ class Machine(Frozen):
     """
 
     python: str
-    pythons: dict[str, str] = Field(default={}, description="backend -> interpreter, of those with one of their own")
+    pythons: dict[str, str] = Field(
+        default={}, description="backend, or backend@environment -> interpreter, of those with one of their own"
+    )
     device: Literal["cpu", "cuda"]
     max_ranks: int
     device_memory_bytes: int | None
@@ -63,8 +65,8 @@ class Machine(Frozen):
         """bf16 on a GPU; a CPU computes in fp32."""
         return "bf16" if self.device == "cuda" else "fp32"
 
-    def require_room(self, ranks: int, oversubscribe: bool, nodes: int = 1, threads: int = 1) -> None:
-        """Raises UsageError for several nodes, for more ranks than devices, and unless asked for, for ranks of so many
+    def require_room(self, ranks: int, force: bool, nodes: int = 1, threads: int = 1) -> None:
+        """Raises UsageError for several nodes, for more ranks than devices, and without ``force`` for ranks of so many
         ``threads`` each on a CPU that has fewer."""
         if nodes > 1:
             raise UsageError(
@@ -76,11 +78,11 @@ class Machine(Frozen):
                 asked = f"{ranks} ranks need {ranks} GPUs" if ranks > 1 else "1 rank needs 1 GPU"
                 left = f"{self.limited_by} leaves" if self.limited_by else "this machine has"
                 raise UsageError(f"{asked}, {left} {self.max_ranks}")
-        elif ranks * threads > self.max_ranks and not oversubscribe:
+        elif ranks * threads > self.max_ranks and not force:
             asked = f"{ranks} {'rank' if ranks == 1 else 'ranks'}" + (f" of {threads} threads each" * (threads > 1))
             raise UsageError(
                 f"{asked} on {self.max_ranks} cores would time the scheduler, not the backend; "
-                f"ask for fewer {'ranks or --threads' if threads > 1 else 'ranks'}, or say --oversubscribe"
+                f"ask for fewer {'ranks or --threads' if threads > 1 else 'ranks'}, or say --force"
             )
 
     def require_memory(self, manifests: Iterable[Manifest]) -> None:
@@ -108,7 +110,7 @@ class Machine(Frozen):
             if "generation" not in find_backend(manifest.backend.name).settings:
                 continue  # its trainer brings an engine of its own
             if manifest.layout.generation == "vllm":
-                error = vllm_error(self.device, manifest.stack, self.where(manifest.backend.name))
+                error = vllm_error(self.device, manifest.stack, self.where(manifest.backend.label))
                 if error:
                     raise UsageError(error)
 
@@ -117,18 +119,21 @@ class Machine(Frozen):
 
         What some layouts alone need is among them where it is there.
         """
-        driver = find_backend(backend)
+        driver, _ = seat_of(backend)
         optional = optional_packages(driver)
         return without_missing(optional, stack_versions(self.python_of(backend), driver.packages + optional))
 
     def code(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
         """Digest of the code of each backend's packages; none where an image holds them, whose own digest says it."""
-        wanted = {name: find_backend(name).packages + optional_packages(find_backend(name)) for name in backends}
-        return {name: stack_code(self.python_of(name), packages) for name, packages in wanted.items()}
+        drivers = {name: seat_of(name)[0] for name in backends}
+        return {
+            name: stack_code(self.python_of(name), driver.packages + optional_packages(driver))
+            for name, driver in drivers.items()
+        }
 
     def stack_errors(self, backend: str) -> list[str]:
         """Why the stack cannot be measured although no package is missing; empty when it can."""
-        return find_backend(backend).stack_errors(self.python_of(backend))
+        return seat_of(backend)[0].stack_errors(self.python_of(backend))
 
     def images(self, backends: Iterable[str]) -> dict[str, str | None]:
         """What names the image that a backend's runs are in; ``None`` on a bare host."""
@@ -148,6 +153,10 @@ class Machine(Frozen):
     def python_of(self, backend: str) -> str:
         """The interpreter of a backend's ranks."""
         return self.pythons.get(backend, self.python)
+
+    def environments(self, backend: str) -> list[str]:
+        """Those of a backend that are compared (``Backend.label``), or the backend itself."""
+        return [name for name in self.pythons if name.startswith(f"{backend}@")] or [backend]
 
     def stacks(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
         """Versions of each backend's packages in the stack's interpreter.
@@ -184,6 +193,20 @@ class Machine(Frozen):
             name: {package: version for package, version in self.versions(name).items() if version is not None}
             for name in backends
         }
+
+
+def require_other_stacks(stacks: Mapping[str, Mapping[str, str]], code: Mapping[str, Mapping[str, str]]) -> None:
+    """Raises UsageError for two environments of a backend that hold one stack, by versions and digests of code."""
+    seen: dict[tuple[str, str], str] = {}
+    for name, versions in stacks.items():
+        backend, is_one_of_several, _ = name.partition("@")
+        stack = repr(sorted(versions.items())) + repr(sorted(code.get(name, {}).items()))
+        other = seen.setdefault((backend, stack), name)
+        if is_one_of_several and other != name:
+            raise UsageError(
+                f"{other} and {name} are the same stack, to the digest of its code, so there is no change to measure: "
+                "install it into one of them, or say --same-stack"
+            )
 
 
 def threads_of_a_full_node(cores: int | None, devices: int) -> int:

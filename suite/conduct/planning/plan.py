@@ -6,18 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from types import MappingProxyType
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from suite.backends.base import BackendDriver, choice, stack_of, unknown_work, versions_errors
 from suite.backends.generation import generation_errors
-from suite.backends.registry import find_backend
+from suite.backends.registry import seat_of
 from suite.conduct.planning.allowance import Pace, counted_iterations, limits_for
 from suite.conduct.planning.prediction import expected_pace, layouts_to_prefer
 from suite.conduct.planning.request import Request, Skipped
+from suite.conduct.planning.rows import Point, Seat
+from suite.conduct.planning.turns import ROUNDS, Turning, take_seats
 from suite.spec.base import Frozen, UsageError, digest
 from suite.spec.fields import chosen, declared, is_default
 from suite.spec.layout import Layout, LayoutChoices, LayoutRequest
-from suite.spec.manifest import Limits, Manifest, Measure, work_hash
+from suite.spec.manifest import Manifest, work_hash
 from suite.spec.resolve import layout_errors, make_manifest
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
@@ -28,28 +30,22 @@ NO_IMAGES: Mapping[str, str | None] = MappingProxyType({})
 
 
 class Plan(Frozen):
-    """All runs of a request in running order, what cannot be run, and settings that some backend does not know."""
+    """All runs of a request in running order, what cannot be run, and settings that some backend does not know.
+
+    ``seats``: of the rows that take turns by iteration, by their hash; ``in_rounds``: why others, that might, do not.
+    """
 
     id: str
     manifests: tuple[Manifest, ...]
     skipped: tuple[Skipped, ...]
     notes: tuple[str, ...]
+    seats: dict[str, Seat] = Field(default={})
+    in_rounds: tuple[str, ...] = ()
 
     @property
     def firsts(self) -> tuple[Manifest, ...]:
         """The first repeat of every row, in order."""
         return tuple(manifest for manifest in self.manifests if manifest.run.repeat == 1)
-
-
-class _Point(Frozen):
-    """One row of the report to be: everything but the repeat."""
-
-    backend: str
-    size: Shape
-    workload: Workload
-    layout: Layout
-    measure: Measure
-    limits: Limits
 
 
 def make_plan(
@@ -73,59 +69,75 @@ def make_joint_plan(
     images: Mapping[str, str | None] = NO_IMAGES,
     manner: Sequence[str] = (),
     code: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    turning: Turning = ROUNDS,
 ) -> Plan:
     """One plan of several requests that differ in sizes, ranks, layout and workload only, as those of a preset.
 
-    See ``make_plan``. ``code``: backend -> package -> digest of its code, as far as it is known.
+    See ``make_plan``. ``code``: backend -> package -> digest of its code, as far as it is known. A backend may be one
+    in an environment, ``deepspeed@before``.
     """
     request = requests[0]
-    drivers = [find_backend(name) for name in request.backends]
-    points: list[_Point] = []
+    drivers = {name: seat_of(name)[0] for name in request.backends}
+    points: list[Point] = []
     skipped: list[Skipped] = []
     notes: list[str] = []
     for each in requests:
         for size, ranks, scaling in product(each.sizes, each.ranks, each.scalings):
-            for driver in drivers:
-                _resolve_point(each, driver, stacks.get(driver.name, {}), size, ranks, scaling, points, skipped, notes)
-    for driver in drivers:
-        _require_a_point(driver.name, points, skipped)
+            for name in drivers:
+                _resolve_point(each, name, stacks.get(name, {}), size, ranks, scaling, points, skipped, notes)
+    for name in drivers:
+        _require_a_point(name, points, skipped)
     bodies = [each.model_dump(mode="json") for each in requests]
     identity = digest(bodies[0] if len(bodies) == 1 else bodies)[:12]
-    notes += [note for each in requests for note in _notes(each, drivers)]
-    ordered = _interleaved(_allowed(request, _unique(points)), request.repeats)
-    manifests = tuple(
-        make_manifest(
+    notes += [note for each in requests for note in _notes(each, [*drivers.values()])]
+    seated = take_seats(_unique(points), turning, "iterations" in request.left_open)
+    notes += [*seated.assumed, *(f"rounds, not turns by iteration: {reason}" for reason in seated.in_rounds)]
+    ordered = _interleaved(_allowed(request, seated.points), request.repeats)
+    bases = {drivers[name].name: seat_of(name)[1] for name in reversed(drivers)}
+    manifests = []
+    for point, repeat in ordered:
+        driver, environment = seat_of(point.backend)
+        manifest = make_manifest(
             plan=identity,
             repeat=repeat,
-            backend=choice(find_backend(point.backend)),
+            backend=choice(driver, environment),
             size=point.size,
             workload=point.workload,
             layout=point.layout,
             measure=point.measure,
             limits=point.limits,
-            stack=stack_of(find_backend(point.backend), point.layout, stacks[point.backend]),
-            stack_code=stack_of(find_backend(point.backend), point.layout, code.get(point.backend, {})),
+            stack=stack_of(driver, point.layout, stacks[point.backend]),
+            stack_code=stack_of(driver, point.layout, code.get(point.backend, {})),
             track=request.track,
             image=images.get(point.backend),
             manner=manner,
             stopping=request.stopping,
+            base=None if bases[driver.name] == environment else bases[driver.name],
         )
-        for point, repeat in ordered
+        manifests.append(manifest)
+    seats = {manifest.hash: point.seat for manifest, (point, _) in zip(manifests, ordered, strict=True) if point.seat}
+    return Plan(
+        id=identity,
+        manifests=tuple(manifests),
+        skipped=tuple(skipped),
+        notes=tuple(dict.fromkeys(notes)),
+        seats=seats,
+        in_rounds=seated.in_rounds,
     )
-    return Plan(id=identity, manifests=manifests, skipped=tuple(skipped), notes=tuple(dict.fromkeys(notes)))
 
 
 def _resolve_point(
     request: Request,
-    driver: BackendDriver,
+    name: str,
     versions: Mapping[str, str],
     size: Shape,
     ranks: int,
     scaling: str,
-    points: list[_Point],
+    points: list[Point],
     skipped: list[Skipped],
     notes: list[str],
 ) -> None:
+    driver, _ = seat_of(name)
     # one rank does the same work under either scaling, so both tables share the run
     weak = ranks == 1 or scaling == "weak"
     workload = request.workload.model_copy(update={"scaling": "weak" if weak else "strong"})
@@ -137,18 +149,18 @@ def _resolve_point(
             layout, others = _layout(request, driver, versions, size, workload, free)
             errors = errors if others else []
         if layout is None or errors:
-            skipped.append(Skipped(backend=driver.name, size=size.name, ranks=ranks, reason="; ".join(errors)))
+            skipped.append(Skipped(backend=name, size=size.name, ranks=ranks, reason="; ".join(errors)))
             continue
         if request.layout_is_open:
             first, layout = layout, _expected_to_fit(request, driver, size, workload, layout)
             if layout != first and request.preset:
                 notes.append(
-                    f"{driver.name} {size.name}: {layout.label()} in the place of the preset's {first.label()}, which "
+                    f"{name} {size.name}: {layout.label()} in the place of the preset's {first.label()}, which "
                     "is not expected to fit" + (" with room to spare" if request.wants_spare else "")
                 )
         points.append(
-            _Point(
-                backend=driver.name,
+            Point(
+                backend=name,
                 size=size,
                 workload=workload,
                 layout=layout,
@@ -203,12 +215,13 @@ def _expected_to_fit(
     return layout
 
 
-def _allowed(request: Request, points: list[_Point]) -> list[_Point]:
+def _allowed(request: Request, points: list[Point]) -> list[Point]:
     """The points with what was left open, by the time that they are expected to take."""
     if not request.left_open:
         return points
+    device = request.device_name
     paces = [
-        expected_pace(each.size, each.workload, each.layout, each.backend, each.measure, request.device_name)
+        expected_pace(each.size, each.workload, each.layout, seat_of(each.backend)[0].name, each.measure, device)
         for each in points
     ]
     groups: dict[str, list[Pace]] = {}
@@ -248,24 +261,26 @@ def _layout_requests(request: Request, driver: BackendDriver, ranks: int) -> Ite
         )
 
 
-def _require_a_point(backend: str, points: list[_Point], skipped: list[Skipped]) -> None:
+def _require_a_point(backend: str, points: list[Point], skipped: list[Skipped]) -> None:
     if not any(point.backend == backend for point in points):
         reasons = sorted({entry.reason for entry in skipped if entry.backend == backend})
         raise UsageError(f"{backend} can run nothing of this: {'; '.join(reasons)}")
 
 
-def _unique(points: list[_Point]) -> list[_Point]:
-    seen: dict[str, _Point] = {}
+def _unique(points: list[Point]) -> list[Point]:
+    seen: dict[str, Point] = {}
     for point in points:
         seen.setdefault(digest(point.model_dump(mode="json")), point)
     return list(seen.values())
 
 
-def _interleaved(points: list[_Point], repeats: int) -> list[tuple[_Point, int]]:
+def _interleaved(points: list[Point], repeats: int) -> list[tuple[Point, int]]:
     """Repeat by repeat, every second one backwards (A B, B A, A B): drift of the machine meets both sides alike."""
     order = []
     for repeat in range(1, repeats + 1):
-        order += [(point, repeat) for point in (points if repeat % 2 else reversed(points))]
+        for point in points if repeat % 2 else reversed(points):
+            runs = point.seat.runs if point.seat else 1
+            order += [(point, number) for number in range((repeat - 1) * runs + 1, repeat * runs + 1)]
     return order
 
 

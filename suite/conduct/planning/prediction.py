@@ -6,6 +6,7 @@ The planner is imported only for runs on CUDA in 16 bit: of a CPU it knows nothi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from suite.bundle.record import Record
 from suite.conduct.planning.allowance import Pace
@@ -47,15 +48,26 @@ def expected_pace(
     size: Shape, workload: Workload, layout: Layout, backend: str, measure: Measure, device: str | None
 ) -> Pace | None:
     """Seconds that an iteration and its longest phase are expected to take; ``None`` where nothing is known."""
+    predicted = _predicted(size, workload, layout, backend, measure, device)
+    return None if predicted is None else Pace(predicted["iteration_seconds"], max(predicted["phases"].values()))
+
+
+def expected_bytes(
+    size: Shape, workload: Workload, layout: Layout, backend: str, measure: Measure, device: str | None
+) -> int | None:
+    """What of its fullest device a run is expected to take; ``None`` where nothing is known."""
+    predicted = _predicted(size, workload, layout, backend, measure, device)
+    return None if predicted is None else int(predicted["memory_bytes"])
+
+
+def _predicted(
+    size: Shape, workload: Workload, layout: Layout, backend: str, measure: Measure, device: str | None
+) -> dict[str, Any] | None:
     if device is None or not can_be_predicted(measure):
         return None
     from suite.planner.predict_manifest import predict_layout
 
-    work = resolve_work(size, workload, layout, measure.seed)
-    predicted = predict_layout(size, workload, work, layout, backend, device)
-    if predicted is None:
-        return None
-    return Pace(predicted["iteration_seconds"], max(predicted["phases"].values()))
+    return predict_layout(size, workload, resolve_work(size, workload, layout, measure.seed), layout, backend, device)
 
 
 def with_prediction(record: Record, manifest: Manifest) -> Record:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from suite.backends.registry import find_backend
+from suite.backends.registry import seat_of
 from suite.conduct.planning.request import Request, chosen_sizes
 from suite.spec.base import Frozen, Track, UsageError
 from suite.spec.catalogue import find_device, find_size, find_workload
@@ -112,7 +112,7 @@ def _chosen(preset: Preset, sizes: Sequence[str]) -> tuple[PresetPoint, ...]:
 def _request(preset: Preset, point: PresetPoint, given: GivenOptions, common: Mapping[str, Any]) -> Request:
     layout = dict(common["layout"])
     nobody_chose = LayoutChoices.model_validate(layout) == LayoutChoices()
-    known = {name for backend in common["backends"] for name in find_backend(backend).settings}
+    known = {name for backend in common["backends"] for name in seat_of(backend)[0].settings}
     compared, automatic = chosen(Layout, "compare"), chosen(Layout, "automatic")
     for name, value in point.layout.items():
         asked = layout.get(name) if name in compared else name in automatic and layout.get(name) is not None

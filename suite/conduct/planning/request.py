@@ -23,7 +23,7 @@ from suite.spec.workload import Scaling, Workload
 class Request(Declaring):
     """A cross product of backends, sizes, rank counts and layouts on one workload, repeated."""
 
-    backends: tuple[str, ...] = Field(min_length=1)
+    backends: tuple[str, ...] = Field(min_length=1, description="deepspeed, or deepspeed@before in an environment")
     sizes: tuple[Shape, ...] = Field(min_length=1)
     ranks: tuple[PositiveInt, ...] = Field(min_length=1)
     nodes: int = Field(default=1, gt=0)

@@ -103,7 +103,7 @@ class AtOnce(ABC):
         result: Result
         try:
             launcher = self.launcher(manifest, lambda: nullcontext(requests))
-            python = self._settings.python_of(manifest.backend.name)
+            python = self._settings.python_of(manifest.backend.label)
             result = execute(manifest, self._settings.root, launcher, python, self._post_event, self.start())
         except Exception as error:  # noqa: BLE001 - the main thread raises it
             result = error

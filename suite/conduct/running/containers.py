@@ -71,8 +71,8 @@ def open_containers(
     ``planning``: nothing is run, so GPUs that are asked for need not be there.
     """
     require_device_name(device)
-    if device == "cpu" and (settings.gpus or settings.gpu_ids):
-        raise UsageError("--device cpu leaves no use for --gpus and --gpu-ids; leave them out")
+    if device == "cpu" and settings.gpu_ids:
+        raise UsageError("--device cpu leaves no use for --gpu-ids; leave it out")
     runtime = connect(settings.copy_back)
     _clear_away(runtime, on_progress)
     references = {name: image or usual_image(name) for name in backends}
@@ -87,7 +87,7 @@ def open_containers(
         device=chosen,
         max_ranks=len(names),
         device_names=names,
-        limited_by=_limit(settings) if chosen == "cuda" else None,
+        limited_by="--gpu-ids " + ",".join(settings.gpu_ids) if chosen == "cuda" and settings.gpu_ids else None,
         device_memory_bytes=smallest_memory(gpus) if gpus else None,
         device_name=name_of_all(gpus) if gpus else None,
         threads_per_rank=threads_of_a_full_node(_cores(runtime, settings), len(gpus)) if chosen == "cuda" else 1,
@@ -97,13 +97,6 @@ def open_containers(
         found={name: _versions(runtime, images[name], python or PYTHON, name) for name in backends},
     )
     return machine, DockerLauncher(runtime=runtime, settings=settings, images=images)
-
-
-def _limit(settings: DockerSettings) -> str | None:
-    """The option that says how many of the host's GPUs runs may use."""
-    if settings.gpu_ids:
-        return "--gpu-ids " + ",".join(settings.gpu_ids)
-    return None if settings.gpus is None else f"--gpus {settings.gpus}"
 
 
 def _versions(runtime: Runtime, image: ImageFacts, python: str, backend: str) -> dict[str, str | None]:
@@ -127,7 +120,7 @@ def _clear_away(runtime: Runtime, on_progress: Callable[[str], None]) -> None:
 def _devices(
     runtime: Runtime, settings: DockerSettings, device: str, image: ImageFacts, planning: bool
 ) -> tuple[Literal["cpu", "cuda"], tuple[LocalDevice, ...]]:
-    asked = device == "cuda" or settings.gpus is not None or bool(settings.gpu_ids)
+    asked = device == "cuda" or bool(settings.gpu_ids)
     if device == "cpu" or not (asked or may_have_gpus(runtime)):
         return "cpu", ()
     try:

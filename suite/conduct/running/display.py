@@ -40,7 +40,7 @@ def plan_rows(runs: Sequence[tuple[Manifest, RunState]], found: Preflight) -> li
     return [
         {
             "run": manifest.run.id,
-            "backend": manifest.backend.name,
+            "backend": manifest.backend.label,
             "size": manifest.size.name,
             "ranks": manifest.layout.ranks,
             "layout": manifest.layout.label(),

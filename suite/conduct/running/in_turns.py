@@ -20,7 +20,7 @@ from suite.launch.turns import Arbiter, Listener, Start
 from suite.spec.base import UsageError, digest
 from suite.spec.manifest import Manifest
 
-#: Equal of runs that are started together, where their repeat is too; null of one that is alone.
+#: Equal of runs that are started together; null of one that is alone.
 Group = Callable[[Manifest], Hashable | None]
 
 
@@ -36,7 +36,7 @@ def turns_refused(launcher: Launcher) -> str | None:
 def run_in_turns(
     plan: Plan, settings: Settings, launcher: Launcher, view: View, group: Group, further: Further | None = None
 ) -> Summary:
-    """As ``run_plan``, but runs of one repeat and ``group`` are started together and take turns by iteration.
+    """As ``run_plan``, but runs of one ``group`` are started together and take turns by iteration.
 
     Of such runs those take part that are still to be made: where others were made before, they are of another start.
     Raises UsageError where ``turns_refused`` has a reason, and as ``run_plan`` does.
@@ -63,8 +63,8 @@ def _start(
     key = group(first)
     if key is None:
         return one_by_one(ledger, settings, launcher, view, most=1)
-    taken = []
-    while manifest := ledger.take(lambda waiting: waiting.run.repeat == first.run.repeat and group(waiting) == key):
+    taken: list[Manifest] = []
+    while manifest := ledger.take(lambda waiting: group(waiting) == key, is_begun=bool(taken)):
         taken.append(manifest)
     if not taken:
         return False

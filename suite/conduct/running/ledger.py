@@ -48,16 +48,18 @@ class Settings(Frozen):
     retry_failed: bool = False
 
     def python_of(self, backend: str) -> str:
-        """The interpreter of a backend's ranks."""
-        return self.pythons.get(backend, self.python)
+        """The interpreter of a backend's ranks; ``backend``: with its environment (``Backend.label``)."""
+        return self.pythons.get(backend) or self.pythons.get(backend.partition("@")[0], self.python)
 
 
 class _Seen(NamedTuple):
-    """A run that ended: its seconds, those of one of its iterations (0: unknown), and how many it counted."""
+    """A run that ended: its seconds, those of one of its iterations (0: unknown), how many it counted, and how many
+    runs were started together, which all took these seconds."""
 
     seconds: float
     each: float
     iterations: int
+    together: int
 
 
 class Durations:
@@ -69,27 +71,30 @@ class Durations:
     def __init__(self) -> None:
         self._seen: dict[str, list[_Seen]] = {}
 
-    def note(self, manifest: Manifest, seconds: float, record: Record | None = None) -> None:
-        """``seconds``: from the start of the run to its end."""
+    def note(self, manifest: Manifest, seconds: float, record: Record | None = None, together: int = 1) -> None:
+        """``seconds``: from the start of the run to its end; ``together``: runs that took turns meanwhile."""
         each = 0.0
         if record is not None and record.status == "ok" and record.iterations.seconds:
             each = min(fmean(record.iterations.seconds), seconds / len(record.iterations.seconds))
-        self._seen.setdefault(manifest.hash, []).append(_Seen(seconds, each, manifest.iterations))
+        self._seen.setdefault(manifest.hash, []).append(_Seen(seconds, each, manifest.iterations, together))
 
     def expect(self, manifest: Manifest) -> float | None:
         """Seconds that this run should take, or ``None`` while its row was never run."""
         seen = self._seen.get(manifest.hash)
         if not seen:
             return None
-        return fmean(one.seconds + one.each * (manifest.iterations - one.iterations) for one in seen)
+        return fmean(one.seconds + one.together * one.each * (manifest.iterations - one.iterations) for one in seen)
 
     def expect_all(self, manifests: Sequence[Manifest]) -> float | None:
-        """Seconds for all of them, or ``None`` while nothing was run yet."""
+        """Seconds for all of them, or ``None`` while nothing was run yet; each has its share of those of a start."""
         if not self._seen:
             return None
-        known = [self.expect(manifest) for manifest in manifests]
-        usual = fmean(fmean(one.seconds for one in seen) for seen in self._seen.values())
-        return sum(usual if seconds is None else seconds for seconds in known)
+        usual = fmean(fmean(one.seconds / one.together for one in seen) for seen in self._seen.values())
+        return sum(usual if share is None else share for share in map(self._share, manifests))
+
+    def _share(self, manifest: Manifest) -> float | None:
+        seconds = self.expect(manifest)
+        return None if seconds is None else seconds / self._seen[manifest.hash][-1].together
 
 
 class Ledger:
@@ -111,7 +116,7 @@ class Ledger:
         for manifest, state in states:
             self._sort(manifest, state)
         self._began = clock()
-        self._to_come = 0.0
+        self._to_come, self._together = 0.0, 1
         self.spent = False
 
     def add(self, manifests: Sequence[Manifest], seconds_to_come: float) -> None:
@@ -124,11 +129,11 @@ class Ledger:
         budget = self._settings.budget_seconds
         return None if budget is None else budget - (self._clock() - self._began)
 
-    def take(self, fits: Callable[[Manifest], bool] = lambda manifest: True) -> Manifest | None:
+    def take(self, fits: Callable[[Manifest], bool] = lambda manifest: True, is_begun: bool = False) -> Manifest | None:
         """The next run for which there is room; ``None`` when none fits, none is left, or the budget is spent.
 
         One that another driver of the same folder has begun meanwhile is left to it, or done again where that was cut
-        off.
+        off. ``is_begun``: it takes turns with one that was taken before, and the budget did for both.
         """
         manifest = next(filter(fits, self.waiting), None)
         while manifest is not None and (self._settings.root / manifest.run.id).exists():
@@ -139,11 +144,12 @@ class Ledger:
             return None
         expected = self._durations.expect(manifest) or 0.0
         left = self.seconds_left()
-        if left is not None and (left <= 0 or expected > left):
+        if left is not None and not is_begun and (left <= 0 or expected > left):
             self._leave()
             return None
         self._view.run_started(manifest, _at_most(self._expected(), left))
         self.waiting.remove(manifest)
+        self._together = 1 + (self._together if is_begun else 0)
         self._started[manifest.run.id] = self._clock()
         return manifest
 
@@ -158,7 +164,7 @@ class Ledger:
             self._view.notice(f"{manifest.run.id} left a damaged bundle: {result}")
             self._note("failed", manifest)
             return
-        self._durations.note(manifest, self._clock() - started, result)
+        self._durations.note(manifest, self._clock() - started, result, self._together)
         self._view.run_ended(manifest, result)
         if result.status != "interrupted":
             self._note("measured" if result.status == "ok" else "failed", manifest)

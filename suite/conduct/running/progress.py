@@ -41,7 +41,7 @@ def row_name(manifest: Manifest) -> str:
     """What its row is called where several are told of."""
     ranks = manifest.layout.ranks
     layout = manifest.layout.label()
-    return f"{manifest.backend.name} {manifest.size.name} on {ranks} rank{'s' if ranks > 1 else ''} ({layout})"
+    return f"{manifest.backend.label} {manifest.size.name} on {ranks} rank{'s' if ranks > 1 else ''} ({layout})"
 
 
 def title(manifest: Manifest) -> str:

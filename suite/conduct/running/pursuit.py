@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Container, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -11,6 +11,7 @@ from statistics import fmean
 from suite.bundle.derive import StillRunning, record_of
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle
+from suite.conduct.planning.rows import NO_SEATS, Seat, Seats
 from suite.conduct.running.ledger import Ledger, View
 from suite.conduct.running.progress import row_name
 from suite.report.facts.pool import counted_seconds, setting_of, turn_of
@@ -38,11 +39,13 @@ _MOST_TIMES, _LIMIT_SHARE = 4, 0.5
 class PursuedRow:
     """A row of the plan: its repeats so far, what came of them, and where it stands.
 
-    ``gave_up``: why it gets no more runs though it needs them. ``seconds``: of all its runs so far.
+    ``group``: equal of rows that are compared, ``unit`` of those that get runs together or not at all. ``gave_up``: why
+    it gets no more runs though it needs them. ``seconds``: of all its runs so far, of starts in turns its share.
     """
 
     first: Manifest
     group: Hashable
+    unit: Hashable
     repeats: list[Manifest]
     iterations: int
     sampled: Sampled
@@ -72,10 +75,12 @@ class PursuedRow:
 class Pursuit:
     """The rows of a plan under one rule. Everything it decides follows from the bundles under ``root``."""
 
-    def __init__(self, firsts: Sequence[Manifest], rule: Stopping, root: Path, view: View) -> None:
-        """``firsts``: of each row the first repeat that counts."""
-        self.rule, self._root, self._view = rule, root, view
-        self.rows = [_row(first, root) for first in firsts]
+    def __init__(
+        self, firsts: Sequence[Manifest], rule: Stopping, root: Path, view: View, seats: Seats = NO_SEATS
+    ) -> None:
+        """``firsts``: of each row the first repeat that counts; ``seats``: of those in turns by iteration."""
+        self.rule, self._root, self._view, self._seats = rule, root, view, seats
+        self.rows = [_row(first, root, rule, seats.get(first.hash)) for first in firsts]
         self._records: dict[str, Record | None] = {}
 
     @property
@@ -100,28 +105,52 @@ class Pursuit:
     def more(self, ledger: Ledger) -> tuple[list[Manifest], float]:
         """The next round, and seconds that others should take after it (``suite.conduct.running.session.Further``).
 
-        One run of each row that needs it and for which the budget should do; none at the end.
+        One run of each row that needs it and for which the budget should do, beside those that it takes turns with;
+        none at the end.
         """
         self.look()
         for row in self.rows:
             self._tell(row)
-        active = [row for row in self.rows if row.goes_on]
+        active = self._active()
         chosen = self._affordable(active, ledger.seconds_left())
+        rounds: dict[Hashable, int] = {}
+        for row in chosen:
+            rounds[self._partners(row)] = max(self._rounds(row), rounds.get(self._partners(row), 0))
         following = []
         for row in chosen:
-            number = row.repeats[-1].run.repeat + 1 if row.repeats else row.first.run.repeat
-            row.repeats.append(as_repeat(row.first, number, row.iterations))
-            following.append(row.repeats[-1])
+            count, number = self._runs(row), row.first.run.repeat + rounds[self._partners(row)] * self._runs(row)
+            following += [as_repeat(row.first, number + more, row.iterations) for more in range(count)]
+            row.repeats += following[-count:]
         longest = max((len(row.repeats) for row in chosen), default=0)
         to_come = sum((row.outlook.more_runs or 1) - 1 for row in active if row.outlook)
         self._view.planned(sum(len(row.repeats) for row in self.rows) + to_come)
         rest = sum(max(0.0, (row.seconds_more or 0.0) - _one_run(row)) for row in active)
         return (following if longest % 2 else following[::-1]), rest
 
+    def _active(self) -> list[PursuedRow]:
+        """Rows that go on, and those that they take turns with."""
+        units = {self._partners(row) for row in self.rows if row.goes_on}
+        return [row for row in self.rows if row.gave_up is None and self._partners(row) in units]
+
+    def _partners(self, row: PursuedRow) -> Hashable:
+        """Equal of rows that are started together; of one in rounds its own."""
+        return row.unit if row.first.hash in self._seats else row.first.hash
+
+    def _runs(self, row: PursuedRow) -> int:
+        """Of this row in each round."""
+        seat = self._seats.get(row.first.hash)
+        return 1 if seat is None else seat.runs
+
+    def _rounds(self, row: PursuedRow) -> int:
+        """How many it has, or has begun."""
+        last = row.repeats[-1].run.repeat + 1 if row.repeats else row.first.run.repeat
+        return -(-(last - row.first.run.repeat) // self._runs(row))
+
     def look(self) -> None:
         """Judge every row by what the results folder holds of it."""
+        over = {manifest.run.id for row in self.rows for manifest in row.repeats if self._is_over(manifest)}
         for row in self.rows:
-            self._sample(row)
+            self._sample(row, over)
         self._choose_iterations()
         outlooks = judge([row.sampled for row in self.rows], self.rule)
         for row, outlook in zip(self.rows, outlooks, strict=True):
@@ -132,20 +161,21 @@ class Pursuit:
         self.look()
         return any(row.goes_on for row in self.rows)
 
-    def _sample(self, row: PursuedRow) -> None:
+    def _sample(self, row: PursuedRow, over: Container[str]) -> None:
+        """``over``: ids of the runs that have ended."""
         runs: list[RunSeconds] = []
         turns: list[Turn | None] = []
         costs: list[Cost] = []
         attempts = failed = suspect = 0
         row.seconds = 0.0
         for manifest in row.repeats:
-            if not self._is_over(manifest):
+            if manifest.run.id not in over:
                 continue
             record = self._records[manifest.run.id]
             if record is not None and record.status == "interrupted":
                 continue
             attempts += 1
-            row.seconds += _wall_seconds(record) or 0.0
+            row.seconds += self._seconds(record)
             measured = None if record is None or record.status != "ok" else _measured(record)
             valid = record is not None and self._counts(record)
             failed = 0 if measured else failed + 1
@@ -154,8 +184,8 @@ class Pursuit:
                 continue
             runs.append(measured)
             turns.append(turn_of(record, launch_setting_of(record)))
-            total, wall = sum(measured.seconds), _wall_seconds(record) or 0.0
-            costs.append(Cost(max(0.0, wall - total), total / len(measured.seconds)))
+            total = sum(measured.seconds)
+            costs.append(Cost(max(0.0, self._seconds(record) - self._counted(record)), total / len(measured.seconds)))
         if failed >= FAILED_IN_A_ROW:
             row.gave_up = f"{failed} runs in a row failed"
         elif suspect >= SUSPECT_IN_A_ROW:
@@ -163,6 +193,21 @@ class Pursuit:
         row.costs = tuple(costs)
         closed = row.gave_up is not None
         row.sampled = Sampled(tuple(runs), attempts, row.iterations, row.group, closed, tuple(turns))
+
+    def _together(self, record: Record) -> list[Record]:
+        """The runs that a run was started with, itself among them."""
+        started = [self._records.get(run) for run in record.turns.rows] if record.turns else []
+        return [each for each in started if each is not None] or [record]
+
+    def _seconds(self, record: Record | None) -> float:
+        """From start to end, of a start in turns its share."""
+        if record is None or record.run.started is None or record.run.ended is None:
+            return 0.0
+        return max(0.0, record.run.ended - record.run.started) / len(self._together(record))
+
+    def _counted(self, record: Record) -> float:
+        """Seconds of counted iterations, in the mean over the runs of a start."""
+        return fmean(sum(counted_seconds(each)) for each in self._together(record))
 
     def _counts(self, record: Record) -> bool:
         """Whether nothing speaks against the figures of a run, or they are taken as they are."""
@@ -202,7 +247,9 @@ class Pursuit:
                 for seconds, cost in zip(room, means, strict=True)
             )
             most = max(asked, min(_MOST_TIMES * asked, possible))
-            chosen = best_iterations(known, min(asked, FEWEST_ITERATIONS), most)
+            fewest = min(asked, FEWEST_ITERATIONS)
+            in_turns = members[0].first.hash in self._seats
+            chosen = _worth_a_start(means, fewest, most) if in_turns else best_iterations(known, fewest, most)
             for row in members:
                 row.iterations = chosen or asked
                 row.sampled = _with_iterations(row.sampled, row.iterations)
@@ -217,8 +264,8 @@ class Pursuit:
         if left is None or sum(needs) <= left or not begun:
             return active
         units: dict[Hashable, list[PursuedRow]] = {}
-        for number, row in enumerate(active):
-            units.setdefault(row.group if self.rule.difference is not None else number, []).append(row)
+        for row in active:
+            units.setdefault(row.unit, []).append(row)
         total, chosen = 0.0, []
         for unit in sorted(units.values(), key=lambda rows: sum(row.seconds_more or 0.0 for row in rows)):
             total += sum(row.seconds_more or 0.0 for row in unit)
@@ -285,12 +332,15 @@ def _group(manifest: Manifest) -> Hashable:
     return setting_of(manifest, ""), manifest.work_hash, lengths_hash_of(manifest), manifest.layout.ranks
 
 
-def _row(first: Manifest, root: Path) -> PursuedRow:
+def _row(first: Manifest, root: Path, rule: Stopping, seat: Seat | None) -> PursuedRow:
     """With the repeats that are there already."""
     repeats = [as_repeat(first, number) for number in repeats_there(root, first) if number >= first.run.repeat]
     iterations = first.measure.iterations
     group = _group(first)
-    return PursuedRow(first, group, repeats, iterations, Sampled((), 0, iterations, group))
+    unit = group if seat is not None or rule.difference is not None else first.hash
+    if seat is not None and seat.blocks > 1:
+        unit = seat.group
+    return PursuedRow(first, group, unit, repeats, iterations, Sampled((), 0, iterations, group))
 
 
 def repeats_there(root: Path, manifest: Manifest) -> list[int]:
@@ -306,10 +356,11 @@ def _measured(record: Record) -> RunSeconds | None:
     return RunSeconds(record.counts.samples, counted_seconds(record))
 
 
-def _wall_seconds(record: Record | None) -> float | None:
-    if record is None or record.run.started is None or record.run.ended is None:
-        return None
-    return max(0.0, record.run.ended - record.run.started)
+def _worth_a_start(costs: Sequence[Cost], fewest: int, most: int) -> int:
+    """Iterations of rows in turns that take twice as long as their start-up: starts differ by what their turns tell, so
+    that more of these are nearly as good as more starts."""
+    start, each = fmean(cost.start_seconds for cost in costs), fmean(cost.iteration_seconds for cost in costs)
+    return max(fewest, min(most, round(2 * start / each)))
 
 
 def mean_cost(costs: Sequence[Cost]) -> Cost:

@@ -46,6 +46,26 @@ def read_manifest(path: Path) -> Manifest:
     return manifest
 
 
+def started_with(manifest: Manifest, path: Path) -> tuple[Manifest, ...]:
+    """The manifest at ``path``, and those of the rows that it took turns with by iteration, if it did.
+
+    Raises UsageError where their bundles are not beside its own: without its partners it is another measurement.
+    """
+    if manifest.measure.turns == "rounds":
+        return (manifest,)
+    bundle = Bundle(path if path.is_dir() else path.parent)
+    turns = examined(bundle).record.turns if (bundle.path / "events").is_dir() else None
+    others = [name for name in (turns.rows if turns else ()) if name != manifest.run.id]
+    beside = [Bundle(bundle.path.resolve().parent / name) for name in others]
+    if not beside or not all((each.path / "manifest.json").exists() for each in beside):
+        named = f" ({', '.join(others)})" if others else ""
+        raise UsageError(
+            f"{manifest.run.id} took turns by iteration with other rows{named}, and alone it would be another "
+            "measurement: name its bundle in the results folder that has theirs too"
+        )
+    return (manifest, *(each.manifest() for each in beside))
+
+
 def _require_bundle(folder: Path) -> None:
     """Raises UsageError for a folder of bundles, naming some of them, and for any other folder without a manifest."""
     if (folder / "manifest.json").exists():
@@ -139,7 +159,7 @@ def _row_there(
     manifest: Manifest, root: Path, image: str | None, manner: Sequence[str] = ()
 ) -> tuple[str, dict[int, Bundle | Submission]]:
     """What the ids of the row's runs begin with on the host or in that image, and its runs under ``root``."""
-    row = run_id(manifest.backend.name, manifest.size.name, manifest.layout.ranks, manifest.hash, 1, image, manner)
+    row = run_id(manifest.backend.label, manifest.size.name, manifest.layout.ranks, manifest.hash, 1, image, manner)
     prefix = _prefix(row)
     return prefix, {**_submitted(root, prefix), **_repeats(root, prefix)}
 

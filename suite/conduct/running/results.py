@@ -60,7 +60,7 @@ def results(plan: Plan, root: Path) -> list[Result]:
     prior = moderate([log_rates(runs) for runs in measured.values()])
     return [
         Result(
-            backend=manifests[row].backend.name,
+            backend=manifests[row].backend.label,
             size=manifests[row].size.name,
             ranks=manifests[row].layout.ranks,
             layout=manifests[row].layout.label(),

@@ -95,7 +95,7 @@ def one_by_one(ledger: Ledger, settings: Settings, launcher: Launcher, view: Vie
             break
         result: Record | DamagedBundle | AlreadyThere
         try:
-            python = settings.python_of(manifest.backend.name)
+            python = settings.python_of(manifest.backend.label)
             result = execute(manifest, settings.root, launcher, python, view.event)
         except (DamagedBundle, AlreadyThere) as error:
             result = error

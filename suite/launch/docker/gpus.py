@@ -46,18 +46,14 @@ def may_have_gpus(runtime: Runtime) -> bool:
 
 
 def usable_gpus(runtime: Runtime, settings: DockerSettings, image: str) -> tuple[LocalDevice, ...]:
-    """The GPUs that runs may use: those named, or the first so many, or all.
+    """The GPUs that runs may use: those named, or all.
 
     This host's driver is asked, or a short container where that shows none. Raises UsageError when some are not there.
     """
     here = () if runtime.facts.remote else local_devices()
     if not here:
         return _ask_container(runtime, settings, image)
-    if settings.gpu_ids:
-        return named_gpus(here, settings.gpu_ids)
-    if settings.gpus is not None and settings.gpus > len(here):
-        raise UsageError(f"--gpus {settings.gpus}: this host has {len(here)}")
-    return here[: settings.gpus]
+    return named_gpus(here, settings.gpu_ids) if settings.gpu_ids else here
 
 
 def _ask_container(runtime: Runtime, settings: DockerSettings, image: str) -> tuple[LocalDevice, ...]:
@@ -106,19 +102,15 @@ def _device_files(
 
 
 def _requests(settings: DockerSettings, access: Literal["nvidia", "cdi"]) -> Sequence[dict[str, Any]]:
-    if settings.gpu_ids or settings.gpus:
-        return device_requests(settings.gpu_ids, settings.gpus, access)
+    if settings.gpu_ids:
+        return device_requests(settings.gpu_ids, None, access)
     if access == "cdi":
         return device_requests(("all",), None, access)
     return device_requests((), -1, access)
 
 
 def _asked(settings: DockerSettings) -> str:
-    if settings.gpu_ids:
-        return f"GPU {','.join(settings.gpu_ids)}"
-    if not settings.gpus:
-        return "any GPU"
-    return "1 GPU" if settings.gpus == 1 else f"{settings.gpus} GPUs"
+    return f"GPU {','.join(settings.gpu_ids)}" if settings.gpu_ids else "any GPU"
 
 
 def _describes_gpus(folder: Path) -> bool:

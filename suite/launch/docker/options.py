@@ -20,7 +20,6 @@ class DockerOptions:
 
     image: Annotated[str | None, typer.Option(help="docker: image to run in [default: the backend's]")] = None
     pull: Annotated[str, typer.Option(help="docker: pull the image if missing, never or always")] = "missing"
-    gpus: Annotated[int | None, typer.Option(help="docker: how many of the host's GPUs may be used")] = None
     gpu_ids: Annotated[str | None, typer.Option(help="which of the host's GPUs, by index or UUID: 0,3")] = None
     gpu_access: Annotated[str, typer.Option(help="docker: ask for GPUs by auto, nvidia (its hook) or cdi")] = "auto"
     shm_size: Annotated[str, typer.Option(help="docker: size of /dev/shm")] = "16g"
@@ -48,7 +47,6 @@ class DockerOptions:
         from suite.spec.typed import size
 
         given = {
-            "gpus": self.gpus,
             "gpu_ids": tuple(self.gpu_ids.split(",")) if self.gpu_ids else (),
             "gpu_access": self.gpu_access,
             "shm_bytes": size(self.shm_size),

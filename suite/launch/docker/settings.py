@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from suite.launch.node import limit_number
 from suite.spec.base import Frozen
@@ -47,7 +47,6 @@ def _gpu_ids(ids: tuple[str, ...]) -> tuple[str, ...]:
 class DockerSettings(Frozen):
     """How a session's containers are made. ``None`` leaves the choice to the launcher."""
 
-    gpus: int | None = Field(default=None, gt=0, description="how many of the host's GPUs may be used")
     gpu_ids: Annotated[tuple[str, ...], AfterValidator(_gpu_ids)] = Field(
         default=(), description="indices or UUIDs of the GPUs that may be used; empty: any"
     )
@@ -65,12 +64,6 @@ class DockerSettings(Frozen):
     copy_back: bool = Field(
         default=False, description="copy the bundle back even from a container runtime on this host"
     )
-
-    @model_validator(mode="after")
-    def _count_or_ids(self) -> "DockerSettings":
-        if self.gpus is not None and self.gpu_ids:
-            raise ValueError("give a number of GPUs or their ids, not both")
-        return self
 
     def limits(self, has_gpus: bool) -> dict[str, int]:
         """Every limit of a container, the user's word last."""

@@ -18,7 +18,7 @@ from suite.report.formatting.numbers import counted
 from suite.spec.manifest import Manifest
 
 #: Parts of a manifest that say which run it is or when it is given up, not what is measured and how.
-_NO_SETTING = ("schema", "run", "hash", "work_hash", "note", "source", "limits", "stack", "stack_code")
+_NO_SETTING = ("schema", "run", "hash", "work_hash", "note", "source", "limits", "stack", "stack_code", "environment")
 #: What stands for all of a shape, a workload or a layout where the name or the label differs.
 _SAID_BY = {"size": "size.name", "layout": "layout"}
 _FAR = {"size.name": 8, "backend.name": 4}

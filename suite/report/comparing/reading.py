@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from suite.report.comparing.model import Lack, Side, Unjudged
 from suite.report.reading import Found
+from suite.spec.base import UsageError
 
 #: How ``suite.report.reading`` words what keeps a bundle from being taken as it is, the most telling words first.
 _WORDED: tuple[tuple[re.Pattern[str], Lack], ...] = (
@@ -16,6 +18,26 @@ _WORDED: tuple[tuple[re.Pattern[str], Lack], ...] = (
     (re.compile(r": missing-repeat\b"), "missing run"),
     (re.compile(r": left out, "), "inconsistent"),
 )
+
+
+def by_environment(found: Found) -> tuple[Found, Found]:
+    """The two environments whose rows are in one results folder, that which was named first before the other.
+
+    Raises UsageError where there are not two of them.
+    """
+    backends = {entry.manifest.backend.environment: entry.manifest.run.base for entry in found.entries}
+    names = sorted(filter(None, backends), key=lambda name: (backends[name] is not None, name))
+    if len(names) != 2 or len(backends) != 2 or backends[names[1]] != names[0]:
+        held = f"runs of environments {', '.join(names)}" if names else "no runs of named environments"
+        raise UsageError(
+            f"one folder has two sides where suite run measured two environments (--python NAME=PATH, twice), and this "
+            f"has {held}; else compare takes two sides: suite compare BEFORE AFTER"
+        )
+    before, after = ([one for one in found.entries if one.manifest.backend.environment == name] for name in names)
+    paths = tuple(entry.path for entry in after)
+    told = [line for line in found.caveats if line.startswith(paths)]
+    rest = [line for line in found.caveats if line not in told]
+    return replace(found, entries=before, caveats=rest), replace(found, entries=after, damaged=[], caveats=told)
 
 
 def left_out(before: Found, after: Found) -> tuple[Unjudged, ...]:

@@ -41,7 +41,7 @@ def test_a_run_that_cannot_fit_a_cpus_memory_is_refused_before_it_takes_the_mach
         (machine("cpu"), (3, 1), "3 ranks on 2 cores .* fewer ranks,"),
         (machine("cpu"), (1, 3), "1 rank of 3 threads each on 2 cores .* ranks or --threads"),
         # what an option takes away is not said to be missing
-        (machine("cuda", max_ranks=1, limited_by="--gpus 1"), (2, 1), "2 ranks need 2 GPUs, --gpus 1 leaves 1$"),
+        (machine("cuda", max_ranks=1, limited_by="--gpu-ids 0"), (2, 1), "2 ranks need 2 GPUs, --gpu-ids 0 leaves 1$"),
         (machine("cuda", max_ranks=1), (2, 1), "2 ranks need 2 GPUs, this machine has 1$"),
     ],
 )

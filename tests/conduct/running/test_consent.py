@@ -137,5 +137,5 @@ def test_what_this_machine_cannot_hold_is_refused_before_anything_is_made(
 ) -> None:
     file = tmp_path / "manifest.json"
     file.write_text(manifest.model_dump_json(by_alias=True))
-    done = suite("rerun", file, "--runs", tmp_path / "runs", "--yes", "--oversubscribe")
+    done = suite("rerun", file, "--runs", tmp_path / "runs", "--yes", "--force")
     assert done.exit_code == 2 and says in done.stderr and not (tmp_path / "runs").exists()

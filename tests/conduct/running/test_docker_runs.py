@@ -155,7 +155,6 @@ def test_a_run_is_done_again_in_a_container_and_compared(runtime: Runtime, scrip
             ("--device", "auto", "--gpu-ids", "0,99"),
             "does not give GPU 0,99 to a container: nvidia-container-cli: device",
         ),
-        (("--device", "auto", "--gpus", "99"), "does not give 99 GPUs to a container"),
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else "",
 )

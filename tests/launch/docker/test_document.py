@@ -136,8 +136,6 @@ def test_several_nodes_are_sent_to_the_launchers_that_have_them() -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"gpus": 2, "gpu_ids": ("0",)}, "not both"),
-        ({"gpus": 0}, "greater than 0"),
         ({"gpu_ids": ("0", "0")}, "named twice"),
         ({"gpu_ids": ("first",)}, "no GPU id"),
         ({"ulimits": {"memlok": 1}}, "no limit 'memlok'"),

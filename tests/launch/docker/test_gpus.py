@@ -31,9 +31,9 @@ def usable(runtime: Any, **settings: Any) -> tuple[LocalDevice, ...]:
 
 @pytest.mark.parametrize(
     ("settings", "wanted"),
-    [({}, HERE), ({"gpus": 1}, HERE[:1]), ({"gpu_ids": ("1",)}, HERE[1:]), ({"gpu_ids": ("GPU-1a", "0")}, HERE[::-1])],
+    [({}, HERE), ({"gpu_ids": ("1",)}, HERE[1:]), ({"gpu_ids": ("GPU-1a", "0")}, HERE[::-1])],
 )
-def test_gpus_are_those_that_were_named_or_the_first_so_many(runtime: Any, settings: dict, wanted: tuple) -> None:
+def test_gpus_are_those_that_were_named_or_all(runtime: Any, settings: dict, wanted: tuple) -> None:
     assert usable(runtime, **settings) == wanted
 
 
@@ -49,7 +49,7 @@ def test_a_runtime_elsewhere_lists_whole_gpus_and_leaves_slices_as_they_were_nam
     assert [gpu.uuid for gpu in usable(runtime)] == ["GPU-0a"]
 
 
-@pytest.mark.parametrize("settings", [{"gpu_ids": ("2",)}, {"gpu_ids": ("GPU-9z",)}, {"gpus": 3}])
+@pytest.mark.parametrize("settings", [{"gpu_ids": ("2",)}, {"gpu_ids": ("GPU-9z",)}])
 def test_gpus_that_are_not_there_are_named(runtime: Any, settings: dict) -> None:
     with pytest.raises(UsageError, match="this host has"):
         usable(runtime, **settings)
@@ -87,13 +87,13 @@ def test_a_container_without_gpus_is_no_image_without_the_suite(
     runtime.facts.remote = True
     answer(monkeypatch, nvidia_smi=NOT_FOUND, sh=listed)
     with pytest.raises(UsageError, match="nvidia-smi") as told:
-        usable(runtime, gpus=1)
+        usable(runtime)
     assert "lacks the suite" not in str(told.value)
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
-    [({"gpus": 1}, "not give 1 GPU to"), ({"gpus": 2}, "2 GPUs"), ({"gpu_ids": ("7",)}, "GPU 7 "), ({}, "any GPU to")],
+    [({"gpu_ids": ("7",)}, "GPU 7 "), ({}, "any GPU to")],
 )
 def test_what_a_runtime_does_not_give_is_named(
     runtime: Any, monkeypatch: pytest.MonkeyPatch, settings: dict, words: str

@@ -1,0 +1,150 @@
+"""Which rows of a plan take turns by iteration, with which others, and why the rest do not."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from pydantic import Field
+
+from suite.backends.base import without_turns
+from suite.backends.registry import seat_of
+from suite.conduct.planning.prediction import expected_bytes
+from suite.conduct.planning.rows import Point, Seat
+from suite.report.formatting.numbers import counted, gib
+from suite.spec.base import Frozen, UsageError
+from suite.spec.resolve import resolve_work
+from suite.theory.memory import memory_floor
+
+#: Counted iterations of a run in turns that nobody chose: beside its start they cost little.
+ITERATIONS = 40
+#: Of the memory of a host or of a GPU, what rows may take together.
+MOST_OF_MEMORY = 0.8
+#: Of a rank: Python and its stack, and on a GPU what CUDA keeps there.
+STACK_BYTES = 1 << 30
+_ASSUMED = "twice the floor of each where nothing is predicted, and 1 GiB a rank"
+
+
+class Turning(Frozen):
+    """How rows shall take turns, and what this host has for it. ``asked``: null leaves it to what is possible."""
+
+    asked: Literal["iterations", "rounds"] | None = None
+    length: int = Field(default=1, description="iterations of a turn")
+    refused: str | None = Field(default=None, description="why no row here can take turns by iteration")
+    device_name: str | None = None
+    room_bytes: int | None = Field(default=None, description="of the host, or of each GPU; null: not known")
+
+
+ROUNDS = Turning(asked="rounds")
+
+
+class Seated(NamedTuple):
+    """The points, those in turns with a seat; what was assumed of memory; and why others, that might, have none."""
+
+    points: list[Point]
+    assumed: tuple[str, ...] = ()
+    in_rounds: tuple[str, ...] = ()
+
+
+def take_seats(points: list[Point], turning: Turning, chooses_iterations: bool) -> Seated:
+    """Who takes turns with whom. A group is all that are of one size and do one kind of work: those that are compared,
+    and a backend on several numbers of ranks, because scaling efficiency is a ratio too.
+
+    ``chooses_iterations``: nobody else did. Raises UsageError where turns by iteration were asked for and are possible
+    nowhere.
+    """
+    if turning.asked == "rounds":
+        return Seated(points)
+    groups: dict[Hashable, list[Point]] = defaultdict(list)
+    reasons: dict[str, None] = {}
+    for point in points:
+        driver, _ = seat_of(point.backend)
+        reason = turning.refused or _why_alone(point)
+        if reason is None:
+            groups[point.size.name, point.workload.name, point.workload.algorithm.text(), driver.kind].append(point)
+        else:
+            reasons[reason] = None
+    seats: dict[int, Seat] = {}
+    assumed = []
+    for number, members in enumerate(groups.values()):
+        needs = {id(point): _resident_bytes(point, turning.device_name) for point in members}
+        blocks = _blocks(members, needs, turning.room_bytes)
+        if blocks:
+            seats[id(members[0])] = Seat(group=number, block=None, blocks=len(blocks))
+            assumed.append(_told(members[0], blocks, needs, turning.room_bytes))
+        for place, block in enumerate(blocks):
+            seats.update({id(point): Seat(group=number, block=place, blocks=len(blocks)) for point in block})
+        for point in members:
+            if id(point) not in seats:
+                reasons[_why_not(point, len(members), needs[id(point)], turning.room_bytes)] = None
+    if turning.asked == "iterations" and not seats:
+        raise UsageError(f"--turns iterations: {'; '.join(reasons)}; --turns rounds runs one after the other")
+    changes = {"turns": "iterations", "turn_length": turning.length}
+    own = {"iterations": ITERATIONS} if chooses_iterations else {}
+    seated = [
+        point.model_copy(
+            update={"seat": seats[id(point)], "measure": point.measure.model_copy(update={**changes, **own})}
+        )
+        if id(point) in seats
+        else point
+        for point in points
+    ]
+    return Seated(seated, tuple(assumed), tuple(reasons) if len(points) > 1 else ())
+
+
+def _why_alone(point: Point) -> str | None:
+    if point.measure.profile:
+        return "--profile adds an iteration that counts nowhere"
+    reason = without_turns(seat_of(point.backend)[0], point.layout)
+    return None if reason is None else f"{point.backend}: {reason}"
+
+
+def _why_not(point: Point, members: int, needed: float, room_bytes: int | None) -> str:
+    if members == 1:
+        return f"{point.size.name} is one row, with nobody to take turns with"
+    return (
+        f"{point.backend} {point.size.name} should need {gib(needed)} GiB ({_ASSUMED}), for which there is no room "
+        f"beside the first of its rows on {gib(room_bytes)} GiB"
+    )
+
+
+def _told(first: Point, blocks: Sequence[Sequence[Point]], needs: Mapping[int, float], room_bytes: int | None) -> str:
+    most = needs[id(first)] + max(sum(needs[id(point)] for point in block) for block in blocks)
+    split = f", in {len(blocks)} blocks that share the first" if len(blocks) > 1 else ""
+    room = "" if room_bytes is None else f" of {gib(room_bytes)}"
+    rows = counted(1 + sum(map(len, blocks)), "row")
+    return (
+        f"{rows} of {first.size.name} take turns by iteration{split}: at once they should need {gib(most)}{room} GiB "
+        f"({_ASSUMED})"
+    )
+
+
+def _resident_bytes(point: Point, device_name: str | None) -> float:
+    """Of the host on a CPU, of the fullest device on a GPU."""
+    size, workload, layout, measure = point.size, point.workload, point.layout, point.measure
+    backend = seat_of(point.backend)[0].name
+    predicted = expected_bytes(size, workload, layout, backend, measure, device_name)
+    if predicted is not None:
+        return predicted
+    work = resolve_work(size, workload, layout, measure.seed)
+    rank = STACK_BYTES + 2.0 * memory_floor(size, workload, work, layout, measure.precision).bytes
+    return rank * layout.ranks if measure.device == "cpu" else rank
+
+
+def _blocks(members: Sequence[Point], needs: Mapping[int, float], room_bytes: int | None) -> list[list[Point]]:
+    """Who fits beside the first of the members at once; those that do not even alone are in none."""
+    first, *others = members
+    room = math.inf if room_bytes is None else MOST_OF_MEMORY * room_bytes - needs[id(first)]
+    blocks: list[list[Point]] = []
+    left = 0.0
+    for point in others:
+        if needs[id(point)] > room:
+            continue
+        if not blocks or needs[id(point)] > left:
+            blocks.append([])
+            left = room
+        blocks[-1].append(point)
+        left -= needs[id(point)]
+    return blocks
