@@ -42,6 +42,7 @@ def test_both_ranks_tell_what_the_log_tells_and_whose_it_is(tmp_path: Path) -> N
     unknown = dict.fromkeys(("padded_tokens", "trainable_parameters", "total_parameters"))
     assert finished.events(0, "iteration")[0]["counts"] == {**known, **unknown}
     facts = finished.events(0, "environment")[0]["facts"]
+    assert "resident_baseline_bytes" not in facts, "peaks are the program's, and this rank's own set is no baseline"
     assert (facts["clock"], facts["experimental"]) == ("the trainer's own log", "never run")
     assert any("by way of files" in text for text in facts["work_differences"])
     assert list((finished.folder / "tmp").glob("suite-areal-*")) == [], "nothing of the program is left"
