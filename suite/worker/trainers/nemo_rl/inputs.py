@@ -1,4 +1,4 @@
-"""What a trainer in its own process is given: a drawn model, the manifest's prompts, and the rewards of its samples."""
+"""What NeMo-RL is given: a drawn model, the manifest's prompts, and the rewards of its samples."""
 
 import json
 import os
@@ -13,18 +13,16 @@ from suite.worker.rank import ConfigError
 from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
 
-#: The manifest, for a process that the leading rank has started.
-MANIFEST_VARIABLE = "SUITE_MANIFEST"
 #: Joins numbers to a text of one token each; with nothing around it, so that lengths are those of the manifest.
 CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% if not loop.last %} {% endif %}{% endfor %}"
 
 
-def write_model(folder: str, manifest: Dict[str, Any]) -> Tuple[int, int]:
+def write_model(folder: str, manifest: Dict[str, Any]) -> None:
     """A model of the manifest's shape as ``from_pretrained`` reads it, and a tokenizer of numbers.
 
-    Weights are drawn from the run's seed and saved in bfloat16; how many parameters there are, and how many train.
+    Weights are drawn from the run's seed and saved in bfloat16.
     """
-    from suite.worker.trainers.drawn_model import count_parameters, draw_model, write_tokenizer
+    from suite.worker.trainers.drawn_model import draw_model, write_tokenizer
 
     size = manifest["size"]
     model = draw_model(size, manifest["measure"]["seed"], torch.device("cpu")).to(torch.bfloat16)
@@ -37,7 +35,6 @@ def write_model(folder: str, manifest: Dict[str, Any]) -> Tuple[int, int]:
         settings = json.load(file)
     with open(path, "w", encoding="utf-8") as file:
         json.dump({**settings, "chat_template": CHAT_TEMPLATE}, file)
-    return count_parameters(model)
 
 
 def prompts(manifest: Dict[str, Any]) -> Iterator[Dict[str, Any]]:
@@ -88,13 +85,3 @@ class Rewards:
             nothing = Samples.even(torch.empty(samples, 0), 0)
             self._scores[iteration] = score_samples(workload["reward"], nothing, seed).tolist()
         return self._scores[iteration]
-
-
-def manifest_of_run() -> Dict[str, Any]:
-    """In the trainer's process: the manifest that it was started for."""
-    path = os.environ.get(MANIFEST_VARIABLE)
-    if not path:
-        raise RuntimeError("{} is not set: this program is started by a run of the suite".format(MANIFEST_VARIABLE))
-    with open(path, encoding="utf-8") as file:
-        manifest: Dict[str, Any] = json.load(file)
-    return manifest
