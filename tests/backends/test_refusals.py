@@ -69,6 +69,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("trl-ppo", {"work": HYDRA}, "no hydra reference"),
     ("trl-ppo", {"work": {"trainable_layers": 1}}, "trains every layer"),
     ("trl-ppo", {"measure": FP16}, "fp16 is untested"),
+    ("trl-ppo", {"work": {"rollouts": 1, "new_tokens": 1}}, "a rank's own tokens, and there is one"),
     ("trl-ppo", {"work": {"algorithm": "grpo", "group": 2}}, "algorithm grpo"),
     ("trlx-deepspeed", {"layout": {"tensor": 2, "data": 1}}, "data parallel only"),
     ("trlx-deepspeed", {"measure": FP16}, "fp16 is not trained on a CPU"),
