@@ -17,7 +17,6 @@ from suite.backends.trlx_nemo import TrlxNemo
 from suite.conduct.planning.machine import Machine
 from suite.spec.base import UsageError
 from suite.spec.layout import Layout
-from suite.worker.engines.deepspeed.config import ARCHITECTURES
 from suite.worker.trainers.trl import config as worker_trl
 from suite.worker.trainers.trl_ppo import config as worker_trl_ppo
 from suite.worker.trainers.trlx import source as trlx_source
@@ -69,12 +68,11 @@ def test_versions_that_cannot_do_this_work_are_told_and_others_are_not(
     assert len(told) == len(words) and all(word in error for word, error in zip(words, told, strict=True)), told
 
 
-def test_driver_and_worker_were_made_for_the_same_versions_and_families() -> None:
+def test_driver_and_worker_were_made_for_the_same_versions() -> None:
     assert trl.TRL_VERSIONS == worker_trl.VERSIONS
     assert {find_backend(name).algorithm for name in worker_trl.ALGORITHMS} == {"grpo", "rloo"}
     assert VERSION == worker_trl_ppo.VERSION
     assert TESTED_TRANSFORMERS == trlx_source.TESTED_TRANSFORMERS
-    assert {"llama", "qwen2", "qwen3"} <= set(ARCHITECTURES)
 
 
 @pytest.mark.parametrize("name", [name for name, driver in backends().items() if driver.kind == "trainer"])
