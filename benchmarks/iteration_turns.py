@@ -1,7 +1,7 @@
-"""Rows that took turns by iteration on machines that drift: what their ratios promise, seeded.
+"""Rows that take turns by iteration on machines that drift: what their ratios promise, seeded.
 
-Part of ``python -m benchmarks.stats_check``. Both rows of a turn run one after the other, in a drawn order that the
-next one has reversed, so that they share what lasts for longer than an iteration and nothing else.
+Part of ``python -m benchmarks.stats_check``. The rows of a round of turns run one after the other, in an order that is
+drawn and then reversed, so that they share what lasts for longer than an iteration and nothing else.
 """
 
 from __future__ import annotations
@@ -11,126 +11,139 @@ from collections.abc import Callable, Iterator
 
 import numpy
 
-from benchmarks.turns_check import Bounds, Figure
+from benchmarks.stopping import rule_of
+from benchmarks.turns_check import ALARMS, SEED, Bounds, Figure
 from suite.stats.intervals import RunSeconds
-from suite.stats.rounds import InTurns, Turn, compare_in_turns, find_rounds
+from suite.stats.precision import Sampled, judge
+from suite.stats.rounds import InTurns, Turn, compare_in_turns, fastest, find_rounds
 
-#: Of an iteration, and of the speed between two starts, as standard deviations of logarithms.
-ITERATION_NOISE, BETWEEN_STARTS = 0.06, 0.1
-#: Between starts, of what a start itself adds to a ratio: as much as 40 turns leave of its mean where nothing drifts.
-OWN = 0.014
-FASTER, MARGIN = 0.05, 0.05
-COVERED, POWER = (0.93, 0.985), (0.9, 1.0)
-#: Starts and turns of each; the pairs of a plan.
-SHAPES, PAIRS = ((2, 40), (3, 40), (5, 20)), 4
-SEED = 21
+COVERED, POWER = (0.93, 0.97), (0.9, 1.0)
+#: Rows are faster by it, or equivalent within it; most starts of a pair that is decided.
+FASTER, MOST_STARTS = 0.05, 20
+SHAPES, PAIRS, SIDES = ((3, 40), (5, 20), (2, 40)), 4, 4
+SHARED = "a shared machine"
 
 Generator = numpy.random.Generator
-#: (iterations) -> log seconds that the machine adds to each, one after the other
-Machine = Callable[[Generator, int], numpy.ndarray]
+#: (starts, iterations of all rows) -> log seconds that the machine adds to each, one after the other
+Machine = Callable[[Generator, int, int], numpy.ndarray]
 
 
-def still(rng: Generator, count: int) -> numpy.ndarray:
-    return numpy.zeros(count)
+def still(rng: Generator, starts: int, count: int) -> numpy.ndarray:
+    return numpy.zeros((starts, count))
 
 
-def walking(rng: Generator, count: int) -> numpy.ndarray:
-    return rng.normal(0, 0.03, count).cumsum()
+def walking(rng: Generator, starts: int, count: int) -> numpy.ndarray:
+    """By 3 % from iteration to iteration, and by a quarter from start to start."""
+    return rng.normal(0, 0.25, (starts, 1)) + rng.normal(0, 0.03, (starts, count)).cumsum(1)
 
 
-def bursts(rng: Generator, count: int) -> numpy.ndarray:
-    """Others take the machine for a few iterations, some more than others."""
-    added, at = numpy.zeros(count), 0
-    while at < count:
-        at += 1 + int(rng.exponential(8))
-        lasts = 1 + int(rng.exponential(3))
-        added[at : at + lasts] += rng.exponential(0.25)
-        at += lasts
-    return added
+def switching(enters: float, leaves: float, slower: float) -> Machine:
+    """Slower by so much, from one iteration to the next with one chance and back with another."""
+
+    def make(rng: Generator, starts: int, count: int) -> numpy.ndarray:
+        added, is_slow = numpy.zeros((starts, count)), rng.random(starts) < enters / (enters + leaves)
+        for index, drawn in enumerate(rng.random((count, starts))):
+            is_slow = numpy.where(is_slow, drawn >= leaves, drawn < enters)
+            added[:, index] = slower * is_slow
+        return added
+
+    return make
 
 
-def two_modes(rng: Generator, count: int) -> numpy.ndarray:
-    """A quarter slower for twenty iterations in the mean, then as before."""
-    return 0.25 * ((rng.random(count) < 0.05).cumsum() % 2)
+def neighbour(rng: Generator, starts: int, count: int) -> numpy.ndarray:
+    """Somebody who works two fifths of each period of 3 to 30 iterations."""
+    periods = numpy.arange(count) / rng.uniform(3, 30, (starts, 1)) + rng.random((starts, 1))
+    return 0.3 * (periods % 1 < 0.4)
 
 
-def neighbour(rng: Generator, count: int) -> numpy.ndarray:
-    """Somebody who works periodically."""
-    waves = numpy.sin(2 * math.pi * numpy.arange(count) / rng.uniform(3, 12) + rng.uniform(0, 2 * math.pi))
-    return 0.15 * (waves > 0.3)
+def shared(rng: Generator, starts: int, count: int) -> numpy.ndarray:
+    """As on two cores of a virtual machine: it wanders, and one iteration in five loses its processor for a while."""
+    steals = rng.random((starts, count)) < 0.2
+    return walking(rng, starts, count) + steals * rng.exponential(0.2, (starts, count))
 
 
-def shared(rng: Generator, count: int) -> numpy.ndarray:
-    """As a shared virtual machine: it wanders, and one iteration in eight loses its processor for a while."""
-    return walking(rng, count) + (rng.random(count) < 0.12) * rng.exponential(0.3, count)
-
-
-MACHINES: dict[str, Machine] = {
-    "still": still,
-    "a random walk, 3 % an iteration": walking,
-    "bursts of steal": bursts,
-    "two modes": two_modes,
-    "a periodic neighbour": neighbour,
-    "a shared machine": shared,
+#: Each with the noise of an iteration, as a standard deviation of logarithms, and of what a start adds to a ratio.
+MACHINES: dict[str, tuple[Machine, float, float]] = {
+    "a machine that stands still": (still, 0.03, 0.0),
+    "a random walk, 3 % an iteration": (walking, 0.06, 0.0),
+    "bursts of steal": (switching(0.03, 0.2, 0.6), 0.06, 0.0),
+    "two modes": (switching(0.015, 0.02, 0.35), 0.06, 0.0),
+    "a periodic neighbour": (neighbour, 0.06, 0.0),
+    SHARED: (shared, 0.06, 0.0),
+    f"{SHARED}, starts differ by 1 %": (shared, 0.06, 0.01),
+    f"{SHARED}, starts differ by 2 %": (shared, 0.06, 0.02),
+    "a still machine, starts differ by 0.5 %": (still, 0.03, 0.005),
+    "a very still machine, starts differ by 0.5 %": (still, 0.005, 0.005),
 }
 
 
-def pair(rng: Generator, machine: Machine, starts: int, turns: int, ratio: float, own: float) -> list[InTurns]:
-    """Two rows, the first ``ratio`` times as fast; ``own``: spread of what each start adds to that."""
-    runs: tuple[list[RunSeconds], list[RunSeconds]] = ([], [])
-    when = [Turn("plan", number, 60.0 * number, f"s{number}", tuple(range(turns))) for number in range(starts)]
-    for _ in range(starts):
-        logs = rng.normal(0, BETWEEN_STARTS) + machine(rng, 2 * turns) + rng.normal(0, ITERATION_NOISE, 2 * turns)
-        by_turn = logs.reshape(turns, 2)
-        backwards = numpy.repeat(rng.random((turns + 1) // 2) < 0.5, 2)[:turns] ^ (numpy.arange(turns) % 2 == 1)
-        by_turn[backwards] = by_turn[backwards, ::-1]
-        by_turn[:, 0] -= math.log(ratio) + rng.normal(0, own)
-        for side, found in enumerate(runs):
-            found.append(RunSeconds(1.0, tuple(numpy.exp(by_turn[:, side]).tolist())))
-    return [InTurns(tuple(each), tuple(when)) for each in runs]
+def started(rng: Generator, name: str, starts: int, turns: int, sides: int = 2, faster: float = 0.0) -> list[InTurns]:
+    """Rows that were started together on a machine of this name, the first faster by a share."""
+    machine, noise, own = MACHINES[name]
+    logs = machine(rng, starts, sides * turns) + rng.normal(0, noise, (starts, sides * turns))
+    order = rng.random((starts, (turns + 1) // 2, sides)).argsort(-1)
+    order = numpy.stack([order, order[..., ::-1]], 2).reshape(starts, -1, sides)[:, :turns]
+    logs = numpy.take_along_axis(logs.reshape(starts, turns, sides), order, -1)
+    logs += rng.normal(0, own / math.sqrt(2), (starts, 1, sides))
+    logs[..., 0] -= math.log1p(faster)
+    when = tuple(Turn("plan", number, 60.0 * number, f"s{number}", tuple(range(turns))) for number in range(starts))
+    seconds = numpy.exp(logs).transpose(2, 0, 1).tolist()
+    return [InTurns(tuple(RunSeconds(1.0, tuple(one)) for one in runs), when) for runs in seconds]
 
 
 def figures(count: int) -> Iterator[Figure]:
-    """Of so many plans of four pairs each."""
-    for name, machine in MACHINES.items():
+    """Of so many plans of four pairs, and groups of four rows and pairs, twice to four times as many."""
+    for name, (_, _, own) in MACHINES.items():
         for starts, turns in SHAPES:
-            yield from _covered(name, machine, starts, turns, 0.0, count, COVERED)
-        yield from _told(name, machine, count)
-    for starts, turns in SHAPES:
-        yield from _covered("starts that differ by themselves", still, starts, turns, OWN, count, None)
+            yield from _covered(name, starts, turns, 2 * count, None if own else COVERED)
+        if not own:
+            yield from _told(name, 4 * count)
+    for name in (SHARED, f"{SHARED}, starts differ by 2 %"):
+        for faster, bounds in ((0.0, ALARMS), (FASTER, POWER)):
+            told = [_is_told_at_its_end(numpy.random.default_rng([SEED, n]), name, faster) for n in range(2 * count)]
+            rows = f"one of 2 rows {FASTER:.0%} faster" if faster else "2 equal rows"
+            what = f"{name}: {rows}, told where --difference stops"
+            yield what, "3 x 40", float(numpy.mean(told)), None if MACHINES[name][2] else bounds
 
 
-def _covered(
-    name: str, machine: Machine, starts: int, turns: int, own: float, count: int, bounds: Bounds | None
-) -> Iterator[Figure]:
-    """The interval of an A/A's ratio: how often it holds 1, and so tells no difference."""
+def _covered(name: str, starts: int, turns: int, count: int, bounds: Bounds | None) -> Iterator[Figure]:
+    """Intervals of ratios of equal rows: those that leave out 1 tell a difference."""
     rng, held, half_widths = numpy.random.default_rng(SEED), [], []
     for _ in range(count):
-        pairs = [pair(rng, machine, starts, turns, 1.0, own) for _ in range(PAIRS)]
+        pairs = [started(rng, name, starts, turns) for _ in range(PAIRS)]
         rounds = find_rounds(pairs, None)
         for one, other in pairs:
             ratio = compare_in_turns(one, other, rounds=rounds).ratio
-            assert ratio.low is not None and ratio.high is not None, "a start is enough"
+            assert ratio.low is not None and ratio.high is not None, "two starts tell it"
             held.append(ratio.low <= 1 <= ratio.high)
             half_widths.append(math.log(ratio.high / ratio.low) / 2)
-    column = f"{starts} x {turns}"
-    yield f"{name}: intervals that hold the ratio", column, float(numpy.mean(held)), bounds
-    yield f"{name}: their half-width", column, float(numpy.mean(half_widths)), None
+    yield f"{name}: ratio covered", f"{starts} x {turns}", float(numpy.mean(held)), bounds
+    if name == SHARED:
+        yield f"{name}: half-width", f"{starts} x {turns}", float(numpy.median(half_widths)), None
 
 
-def _told(name: str, machine: Machine, count: int) -> Iterator[Figure]:
-    rng, told = numpy.random.default_rng(SEED), []
+def _told(name: str, count: int) -> Iterator[Figure]:
+    rng, alarms, told = numpy.random.default_rng(SEED), [], []
     for _ in range(count):
-        one, other = pair(rng, machine, 3, 40, 1 + FASTER, 0.0)
-        told.append(compare_in_turns(one, other, MARGIN, rounds=find_rounds([[one, other]], None)).verdict == "faster")
-    yield f"{name}: {FASTER:.0%} faster, told", "3 x 40", float(numpy.mean(told)), POWER
+        rows = started(rng, name, 3, 40, SIDES)
+        rounds = find_rounds([rows], None)
+        best = rows[fastest(rows, rounds)]
+        found = [compare_in_turns(row, best, sides=SIDES, rounds=rounds) for row in rows if row is not best]
+        alarms.append(any(one.verdict != "not distinguishable" for one in found))
+        one, other = started(rng, name, 3, 40, faster=FASTER)
+        told.append(compare_in_turns(one, other, rounds=find_rounds([[one, other]], None)).verdict == "faster")
+    yield f"{name}: {SIDES} equal rows, a difference told", "3 x 40", float(numpy.mean(alarms)), ALARMS
+    what, bounds = f"{name}: one of 2 rows {FASTER:.0%} faster, told", POWER if name == SHARED else None
+    yield what, "3 x 40", float(numpy.mean(told)), bounds
 
 
-def main() -> None:
-    for what, column, value, bounds in figures(100):
-        mark = "" if bounds is None or bounds[0] <= value <= bounds[1] else "  FAILS"
-        print(f"{what:70} {column:8} {value:7.3f}{mark}", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+def _is_told_at_its_end(rng: Generator, name: str, faster: float) -> bool:
+    """Whether a pair is told apart when --difference gives it no more starts."""
+    rows, rule = started(rng, name, MOST_STARTS, 40, faster=faster), rule_of(most=MOST_STARTS, difference=FASTER)
+    for starts in range(rule.least, MOST_STARTS + 1):
+        sampled = [Sampled(row.runs[:starts], starts, 40, "group", turns=row.turns[:starts]) for row in rows]
+        outlooks = judge(sampled, rule)
+        if outlooks[0].state != "more":
+            break
+    found = next(one.comparison for one in outlooks if one.comparison)
+    return found.verdict != "not distinguishable"

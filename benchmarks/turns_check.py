@@ -57,18 +57,11 @@ def wandering(step: float) -> Machine:
     return make
 
 
-def steadily(step: float) -> Machine:
-    """Every run is slower than the one before by the same share."""
-    return lambda rng, runs: numpy.array([[step * place(row, number) for number in range(runs)] for row in range(ROWS)])
-
-
 MACHINES: dict[str, Machine] = {
     "a machine that stands still": still,
     "10 % between rounds": between_rounds(0.10),
     "2 % between rounds": between_rounds(0.02),
-    "a random walk, 1 % a run": wandering(0.01),
     "a random walk, 3 % a run": wandering(0.03),
-    "0.3 % slower with each run": steadily(0.003),
 }
 
 

@@ -1,4 +1,4 @@
-"""A stand-in for ``python -m suite.worker``: the contract's events from a script, standard library alone.
+"""A stand-in for ``python -m suite.worker``: the contract's events from a script, standard library alone but for turns.
 
     RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 SUITE_SCRIPT='{"seconds": 0.01}' \
         python tests/scripted_worker.py MANIFEST.json --bundle DIR
@@ -92,6 +92,7 @@ class Worker:
         self.run_factor = of_run.lognormvariate(0, script.get("run_noise", 0))
         self.completed = self.calls = 0
         self.phase: str | None = "setup"
+        self.turns: Any = None
 
     def run(self) -> int:
         """Exit status: what was asked, or the failure and status 1."""
@@ -100,6 +101,8 @@ class Worker:
             self.start()
             counted = self.manifest["run"].get("iterations") or measure["iterations"]
             for iteration in range(measure["warmup"] + counted):
+                if self.turns is not None and self.turns.end_before(iteration):
+                    self.turns.ask()
                 self.iterate(iteration)
         except ScriptedError as error:
             self.events.emit(
@@ -113,6 +116,10 @@ class Worker:
 
     def start(self) -> None:
         resident = 100 * MIB
+        if "SUITE_TURNS" in os.environ:
+            from suite.worker.turns import open_turns
+
+            self.turns = open_turns(os.environ, self.manifest, self.events.rank)
         self.events.emit(
             "start",
             schema="suite/events/1",
@@ -124,6 +131,8 @@ class Worker:
             suite_version="0",
             resident_bytes=resident,
         )
+        if self.turns is not None:
+            self.turns.ask()
         facts = {"device": {"type": self.manifest["measure"]["device"], "name": None, "count": 1}, "host": "scripted"}
         self.events.emit(
             "environment", facts={**facts, "resident_baseline_bytes": resident, **self.script.get("facts", {})}

@@ -17,7 +17,7 @@ import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -193,7 +193,9 @@ def _by_difference(members: list[int], rows: Sequence[Sampled], rule: Stopping, 
         if index != best
     }
     most = max(found.values(), key=_urgency)
-    return {**found, best: Outlook(most.state, None, most.more_runs)}
+    if most.state == "more" and rows[best].in_turns:  # a start is one of the whole group
+        found = {index: replace(one, state="more", more_runs=most.more_runs) for index, one in found.items()}
+    return {**found, best: Outlook(most.state, most.half_width, most.more_runs)}
 
 
 @dataclass(frozen=True)
@@ -220,7 +222,7 @@ class _Pair:
         if missing:
             return Outlook("more", None, max(runs for runs, _ in missing), comparison, index)
         difference = self._now
-        if self._within and self._within.turns:
+        if self._within and self._within.turns is not None:
             return self._by_turns(rule, comparison, index)
         if self._is_sure(difference):
             return Outlook("reached", None, 0, comparison, index)
@@ -239,17 +241,29 @@ class _Pair:
         return Outlook(waiting[0], None, waiting[1], comparison, index)
 
     def _by_turns(self, rule: Stopping, comparison: Comparison, index: int) -> Outlook:
-        """Of rows in turns: told apart or equivalent where that is asked for, and a ratio of the width asked for."""
-        difference, starts = self._now, len(self.row.runs)
-        reach = self._reach(difference, 0.95)
-        factors = [0.0]
+        """Of rows in turns by iteration: a ratio of the width that is asked for, told apart or equivalent.
+
+        Their width comes from many turns, so that it needs no confirming run. Equivalence has to hold at 95 %: who
+        looks again and again for it at 90 % finds it too often.
+        """
+        difference, starts = self._now, self._within.rounds if self._within else 0
+        reach, margin, lacking = self._reach(difference, 0.95), math.log1p(self.margin), 0.0
         if rule.precision is not None:
-            factors.append(reach / math.log1p(rule.precision))
-        if rule.difference is not None and not (self._is_sure(difference) or comparison.equivalent):
-            factors.append(self._decided(difference) / math.log1p(self.margin))
-        more = math.ceil(starts * max(factors) ** 2) - starts
-        state: State = "reached" if more <= 0 else "more" if self.row.attempts + more <= rule.most else "out of reach"
-        return Outlook(state, math.expm1(reach), max(0, more), comparison, index)
+            lacking = reach / math.log1p(rule.precision)
+        if rule.difference is not None and not (self._is_sure(difference) or abs(difference.mean) + reach <= margin):
+            lacking = max(lacking, self._decided(difference) / margin)
+
+        def predicted(more: int, scale: float) -> float:
+            added = 0 if self.row.closed or self.best.closed else more
+            return lacking * scale * math.sqrt(starts / (starts + added))
+
+        state: State = "reached"
+        more = 0
+        if lacking > 1:
+            state, more = _to_come(predicted, 1.0, difference.degrees, self.row.attempts, rule)
+        elif rule.difference is not None and self._is_weak(difference):
+            state, more = "more", 1
+        return Outlook(state, math.expm1(reach), more, comparison, index)
 
     @cached_property
     def _now(self) -> LogDifference:

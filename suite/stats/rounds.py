@@ -19,7 +19,7 @@ from suite.stats.compare import DEFAULT_MARGIN, Comparison, LogDifference, compa
 from suite.stats.intervals import RunSeconds, log_rates
 from suite.stats.moderated import LEAST_SPREAD, Prior, mean_of, moderate, spread
 from suite.stats.quantiles import student_quantile, variance_ratio_quantile
-from suite.stats.turns import Dispersion, Start, dispersion, error_of, start_of
+from suite.stats.turns import Dispersion, TurnPair, dispersion, pair_of
 
 #: At which the runs of a round have to be more alike than those of several: where nothing drifts so many plans do it.
 LEVEL = 0.005
@@ -55,11 +55,12 @@ class InTurns:
 @dataclass(frozen=True)
 class Rounds:
     """How rows on a machine are compared. ``within``: by the differences within rounds, because they wander together;
-    ``prior``: what these share of their variance. ``starts``: of rows in turns by iteration, how far starts vary."""
+    ``prior``: what these share of their variance. ``starts``: how far those of ``rows`` in turns by iteration vary."""
 
     prior: Prior | None = None
     within: bool = True
     starts: Dispersion | None = None
+    rows: tuple[InTurns, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,44 +81,50 @@ def find_rounds(groups: Sequence[Sequence[InTurns]], prior: Prior | None, is_kno
     to wander (``is_known``) by more than these figures, and intervals are to be narrower by them than without. Rows in
     turns by iteration are compared within turns whatever the machine does.
     """
-    starts = [pair for group in groups for one in group[1:] if (pair := starts_of(one, group[0]))]
-    found = dispersion(starts) if starts else None
+    turned = [pair for group in groups for one in group[1:] if (pair := starts_of(one, group[0]))]
+    starts, rows = (dispersion(turned) if turned else None), tuple(row for group in groups for row in group)
     tables = [table for table in map(_table, groups) if table]
     if tables:
         parts = [_Parts.of(table) for table in tables]
         if is_known or _stand_out(parts):
             shared = moderate([_turned(contrast) for table in tables for contrast in _contrasts(table)])
             if _is_narrower(parts, prior, shared):
-                return Rounds(shared, starts=found)
-    return Rounds(within=False, starts=found) if found else None
+                return Rounds(shared, True, starts, rows)
+    return Rounds(None, False, starts, rows) if starts else None
 
 
-def starts_of(a: InTurns, b: InTurns) -> list[Start]:
-    """Of the starts that two rows share, what their turns say of the log rate of a over that of b."""
+def starts_of(a: InTurns, b: InTurns) -> TurnPair | None:
+    """What turns say of the log rate of a over that of b; null where the two share too few starts.
+
+    A turn is an iteration that counts on both sides.
+    """
+    beside = {turn.start: (turn, run) for turn, run in zip(b.turns, b.runs, strict=True) if turn and turn.start}
     found = []
-    beside = {turn.start: index for index, turn in enumerate(b.turns) if turn and turn.start is not None}
-    for index, turn in enumerate(a.turns):
-        other = beside.get(turn.start) if turn and turn.start is not None else None
-        if turn is None or other is None or (partner := b.turns[other]) is None:
+    for turn, run in zip(a.turns, a.runs, strict=True):
+        if turn is None or turn.start not in beside:
             continue
-        mine = dict(zip(turn.iterations, a.runs[index].seconds, strict=True))
-        theirs = dict(zip(partner.iterations, b.runs[other].seconds, strict=True))
-        work = math.log(a.runs[index].work / b.runs[other].work)
-        both = [number for number in turn.iterations if number in theirs]
-        start = start_of([work + math.log(theirs[number] / mine[number]) for number in both])
-        found += [start] if start else []
-    return found
+        partner, other = beside[turn.start]
+        theirs = dict(zip(partner.iterations, other.seconds, strict=True))
+        mine = zip(turn.iterations, run.seconds, strict=True)
+        work = run.work / other.work
+        found.append([math.log(work * theirs[number] / seconds) for number, seconds in mine if number in theirs])
+    return pair_of(found)
 
 
 def paired(a: InTurns, b: InTurns, rounds: Rounds | None) -> Paired | None:
     """Log rate of a over that of b, from the starts or the rounds that both have; null where these are too few of their
-    runs, or rows are not to be compared so."""
+    runs, or rows are not to be compared so.
+
+    Rows in turns by iteration that were not started together are compared by what each is to a third.
+    """
     if rounds is None:
         return None
-    if rounds.starts and (starts := starts_of(a, b)):
-        error, turns = error_of(starts, rounds.starts), sum(start.turns for start in starts)
-        mean = mean_of([start.mean for start in starts])
-        return Paired(LogDifference(mean, error, rounds.starts.degrees, True), len(starts), turns)
+    if rounds.starts:
+        if pair := starts_of(a, b):
+            return Paired(pair.difference(rounds.starts), pair.starts, pair.turns)
+        chains = [(one, other) for row in rounds.rows if (one := starts_of(a, row)) and (other := starts_of(row, b))]
+        if chains:
+            return min((_chained(*chain, rounds.starts) for chain in chains), key=lambda found: found.difference.error)
     if not rounds.within:
         return None
     pairs = partners(a, b)
@@ -131,6 +138,15 @@ def paired(a: InTurns, b: InTurns, rounds: Rounds | None) -> Paired | None:
     error = math.sqrt(found.variance / len(differences))
     is_moderated = rounds.prior is not None
     return Paired(LogDifference(mean_of(differences), error, found.degrees, is_moderated), len(differences))
+
+
+def _chained(one: TurnPair, other: TurnPair, starts: Dispersion) -> Paired:
+    """The sum of two differences, with degrees of freedom after Welch."""
+    first, second = one.difference(starts), other.difference(starts)
+    error = math.hypot(first.error, second.error)
+    degrees = error**4 / (first.error**4 / first.degrees + second.error**4 / second.degrees)
+    difference = LogDifference(first.mean + second.mean, error, degrees, is_moderated=True)
+    return Paired(difference, min(one.starts, other.starts), min(one.turns, other.turns))
 
 
 def compare_in_turns(

@@ -9,6 +9,7 @@ from statistics import fmean
 
 from suite.stats.intervals import RunSeconds, log_rates
 from suite.stats.moderated import Prior, spread
+from suite.stats.rounds import InTurns, starts_of
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Cost:
     start_seconds: float
     iteration_seconds: float
 
-    def run_seconds(self, iterations: int) -> float:
+    def run_seconds(self, iterations: float) -> float:
         """A whole run with so many counted iterations."""
         return self.start_seconds + iterations * self.iteration_seconds
 
@@ -57,19 +58,31 @@ def spread_of(runs: Sequence[RunSeconds], prior: Prior | None = None) -> RowSpre
     return RowSpread(len(runs), found.variance, found.degrees, within, fmean(lengths))
 
 
-def best_iterations(rows: Sequence[tuple[Sequence[RunSeconds], Cost]], least: int, most: int) -> int | None:
+def best_iterations(rows: Sequence[tuple[InTurns, Cost]], least: int, most: int) -> int | None:
     """Counted iterations of a run that narrow the intervals of these rows in the least time; null where nothing tells.
 
     A run of n iterations takes c + n t seconds and its rate has variance b + w / n: b between runs, w within them. The
     time for a given width is proportional to the product, which is least at n = sqrt(c w / (t b)), as in Kalibera and
     Jones, Rigorous Benchmarking in Reasonable Time (ISMM 2013). Rows that are compared get the same number, from the
     means of their variances and costs. ``least`` and ``most`` bound it, because few runs tell b badly.
+
+    Of rows in turns by iteration b and w are of their ratios to the first, between starts and within them, and a start
+    is all of their runs at once, each of which lasts as long: what waits is in its cost.
     """
-    spreads = [found for runs, _ in rows if len(runs) > 1 and (found := spread_of(runs)).within is not None]
-    if not spreads:
-        return None
-    within, between = fmean(found.within or 0.0 for found in spreads), fmean(found.between for found in spreads)
-    start, each = fmean(cost.start_seconds for _, cost in rows), fmean(cost.iteration_seconds for _, cost in rows)
+    first = rows[0][0]
+    pairs = [pair for row, _ in rows[1:] if (pair := starts_of(row, first))]
+    if pairs:
+        turns = fmean(pair.turns / pair.starts for pair in pairs)
+        within = turns * fmean(pair.explained for pair in pairs)
+        between = fmean(pair.own_variance for pair in pairs)
+        each = math.fsum(cost.iteration_seconds for _, cost in rows)
+        start = max(0.0, fmean(cost.run_seconds(turns) for _, cost in rows) - turns * each)
+    else:
+        spreads = [found for row, _ in rows if len(row.runs) > 1 and (found := spread_of(row.runs)).within is not None]
+        if not spreads:
+            return None
+        within, between = fmean(found.within or 0.0 for found in spreads), fmean(found.between for found in spreads)
+        start, each = fmean(cost.start_seconds for _, cost in rows), fmean(cost.iteration_seconds for _, cost in rows)
     if between <= 0:
         return most if within > 0 else least
     return max(least, min(most, round(math.sqrt(start * within / (each * between)))))

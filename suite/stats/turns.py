@@ -2,12 +2,14 @@
 
 Two rows that were started together run one iteration each, one right after the other, so that what slows a machine for
 longer than that meets both. A turn gives the difference of two log rates; a start gives their trimmed mean, which one
-preempted iteration hardly moves; starts are the sample. How far starts vary is known twice: from the turns within them,
-well, and from the few starts themselves, which alone know what a start has of its own (where its memory lies, say). So
-the variance is that of turns times a dispersion, which is 1 until the starts of all pairs of a plan say otherwise.
+preempted iteration hardly moves; starts are the sample. Benchmarks that are paired like this have intervals several
+times narrower on shared machines (Bulej et al., Duet benchmarking, ICPE 2020, arXiv 2001.05811).
 
-Paired like this, benchmarks on shared machines get intervals several times narrower: Bulej et al., Duet benchmarking,
-ICPE 2020 (arXiv 2001.05811).
+How far the means of starts vary is known twice: from the turns within them, well, and from the few starts themselves,
+which alone know what a start has of its own (where its memory lies, say). The variance is that of turns times a
+dispersion (a Birge ratio): 1, until starts say otherwise. The less turns vary, the less they tell of what starts may
+differ by, and the fewer degrees of freedom their word is worth. All constants were chosen by simulation
+(``benchmarks.iteration_turns``).
 """
 
 from __future__ import annotations
@@ -17,92 +19,90 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from suite.stats.compare import LogDifference
 from suite.stats.moderated import LEAST_SPREAD, mean_of
 
 #: Share of the turns that is cut at each end before their mean is taken.
 TRIMMED = 0.2
-#: Fewer turns of a start tell too little of how far they vary.
-FEWEST_TURNS = 5
-#: Degrees of freedom that "starts vary as their turns say" is worth, against those of the starts themselves. More make
-#: narrower intervals, which miss more where starts differ by themselves: with 8, three starts that differ by as much
-#: again as their turns make them are still covered in nine cases of ten (``benchmarks.turns_check``).
-TRUST = 8.0
-_MOST_CORRELATED = 0.8
-
-
-@dataclass(frozen=True)
-class Start:
-    """Turns of two rows that were started together: the trimmed mean of the differences of log rates, its variance
-    were turns independent, and the sums that tell their autocorrelation (of neighbours, and of squares)."""
-
-    mean: float
-    variance: float
-    neighbours: float
-    squares: float
-    turns: int
+#: Fewer turns of a start tell too little of how far they vary; fewer starts tell nothing of how far these do.
+FEWEST_TURNS, FEWEST_STARTS = 5, 2
+#: Degrees of freedom that "starts vary as their turns say" is worth, against those of the starts, where turns vary far.
+TRUST = 6.0
+#: What starts have of their own where turns tell nothing of it, as a standard deviation of log ratios: where they vary
+#: by less, starts are believed rather than turns.
+OWN_SPREAD = 0.01
+_LEAST_CORRELATED, _MOST_CORRELATED = -0.2, 0.9
 
 
 @dataclass(frozen=True)
 class Dispersion:
-    """What starts vary beyond their turns: a factor of the variance, known with so many degrees of freedom.
+    """Of all pairs of a plan: sum of squares of starts' means, each over what turns explain of it, and its degrees."""
 
-    ``factor`` covers the autocorrelation of turns too.
+    squares: float
+    degrees: int
+
+
+@dataclass(frozen=True)
+class TurnPair:
+    """Two rows over the starts that they share: ``mean`` of the log ratios of so many ``turns`` in all.
+
+    ``explained``: variance of a start's mean, as turns explain it; ``squares``: as in ``Dispersion``.
     """
 
-    factor: float
-    degrees: float
+    mean: float
+    explained: float
+    squares: float
+    starts: int
+    turns: int
+
+    @property
+    def own_variance(self) -> float:
+        """What starts vary by beyond their turns, taken for ``OWN_SPREAD`` at least."""
+        return max((self.squares / (self.starts - 1) - 1) * self.explained, OWN_SPREAD**2)
+
+    def difference(self, shared: Dispersion) -> LogDifference:
+        """With the dispersion that the starts have, drawn to that of all pairs of a plan, or to 1 where that is lower.
+
+        Degrees of freedom as of a sum of which one part is known (Satterthwaite, Biometrics Bulletin 2, 1946, p. 110).
+        """
+        trust, degrees = TRUST * self.explained / (self.explained + OWN_SPREAD**2), self.starts - 1
+        centre = max(1.0, (trust + shared.squares) / (trust + shared.degrees))
+        factor = (trust * centre + self.squares) / (trust + degrees)
+        error = math.sqrt(max(factor * self.explained, LEAST_SPREAD**2) / self.starts)
+        return LogDifference(self.mean, error, (trust + degrees) ** 2 / degrees, is_moderated=True)
 
 
-def start_of(differences: Sequence[float]) -> Start | None:
-    """From the log rate of one row over that of the other in each turn; null for fewer than ``FEWEST_TURNS``.
+def pair_of(starts: Sequence[Sequence[float]]) -> TurnPair | None:
+    """From the log rate of one row over that of the other in each turn of each start, which count by their turns.
 
-    The variance of a trimmed mean is that of the winsorised values (Yuen, Biometrika 61, 1974).
+    Null where fewer than ``FEWEST_STARTS`` have ``FEWEST_TURNS``. The variance of a trimmed mean is that of the
+    winsorised values (Yuen, Biometrika 61, 1974), times (1 + r) / (1 - r) for their lag-one correlation r, which is
+    estimated too low by 1 / turns, and is negative where orders are reversed from turn to turn.
     """
-    count = len(differences)
-    if count < FEWEST_TURNS:
+    found = [_trimmed(differences) for differences in starts if len(differences) >= FEWEST_TURNS]
+    if len(found) < FEWEST_STARTS:
         return None
-    ordered, cut = sorted(differences), int(TRIMMED * count)
-    low, high = ordered[cut], ordered[count - 1 - cut]
-    winsorised = [min(max(value, low), high) for value in differences]
+    turns = sum(len(apart) for _, apart, _ in found)
+    squares = math.fsum(value * value for _, apart, _ in found for value in apart)
+    neighbours = math.fsum(one * other for _, apart, _ in found for one, other in pairwise(apart))
+    correlation = neighbours / squares + len(found) / turns if squares else 0.0
+    correlation = min(max(correlation, _LEAST_CORRELATED), _MOST_CORRELATED)
+    per_turn = max(squares / math.fsum(kept * (kept - 1) / len(apart) for _, apart, kept in found), LEAST_SPREAD**2)
+    per_turn *= (1 + correlation) / (1 - correlation)
+    mean = math.fsum(len(apart) * mean for mean, apart, _ in found) / turns
+    between = math.fsum(len(apart) * (each - mean) ** 2 for each, apart, _ in found)
+    return TurnPair(mean, per_turn * len(found) / turns, between / per_turn, len(found), turns)
+
+
+def _trimmed(values: Sequence[float]) -> tuple[float, list[float], int]:
+    """Their trimmed mean, the winsorised ones around their own mean, and how many were kept."""
+    ordered, cut = sorted(values), int(TRIMMED * len(values))
+    kept = ordered[cut : len(ordered) - cut]
+    winsorised = [min(max(value, kept[0]), kept[-1]) for value in values]
     centre = mean_of(winsorised)
-    apart = [value - centre for value in winsorised]
-    squares = math.fsum(value * value for value in apart)
-    least = LEAST_SPREAD**2 / count
-    return Start(
-        mean=mean_of(ordered[cut : count - cut]),
-        variance=max(squares / ((count - 1) * (1 - 2 * cut / count) ** 2 * count), least),
-        neighbours=math.fsum(one * other for one, other in pairwise(apart)),
-        squares=squares,
-        turns=count,
-    )
+    return mean_of(kept), [value - centre for value in winsorised], len(kept)
 
 
-def dispersion(pairs: Sequence[Sequence[Start]]) -> Dispersion:
-    """Of the starts of every pair of rows that is compared; of pairs with one start nothing is learned.
-
-    The mean of the ratios of the variance between starts to that which turns explain, drawn to 1.
-    """
-    starts = [start for pair in pairs for start in pair]
-    correlated = _inflation(starts)
-    total, degrees = TRUST, TRUST
-    for pair in pairs:
-        centre, explained = mean_of([start.mean for start in pair]), mean_of([start.variance for start in pair])
-        total += math.fsum((start.mean - centre) ** 2 for start in pair) / (explained * correlated)
-        degrees += len(pair) - 1
-    return Dispersion(correlated * total / degrees, degrees)
-
-
-def error_of(pair: Sequence[Start], found: Dispersion) -> float:
-    """Standard error of the mean of the starts' means, with the dispersion's degrees of freedom."""
-    return math.sqrt(found.factor * mean_of([start.variance for start in pair]) / len(pair))
-
-
-def _inflation(starts: Sequence[Start]) -> float:
-    """Of the variance of a mean by the lag-one correlation of turns, whose estimate is too low by 1 / turns."""
-    squares = math.fsum(start.squares for start in starts)
-    if not squares:
-        return 1.0
-    bias = len(starts) / math.fsum(start.turns for start in starts)
-    correlation = math.fsum(start.neighbours for start in starts) / squares + bias
-    correlation = min(max(correlation, 0.0), _MOST_CORRELATED)
-    return (1 + correlation) / (1 - correlation)
+def dispersion(pairs: Sequence[TurnPair]) -> Dispersion:
+    """Of all pairs of a plan together."""
+    return Dispersion(math.fsum(pair.squares for pair in pairs), sum(pair.starts - 1 for pair in pairs))

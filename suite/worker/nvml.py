@@ -141,7 +141,6 @@ class DeviceSampler:
         self._gpu = gpu
         self._lock = threading.Lock()
         self._samples: List[Sample] = []
-        self._is_open = False
         self._energy_at_open: Optional[float] = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="nvml-sampler", daemon=True)
@@ -156,7 +155,7 @@ class DeviceSampler:
     def open_window(self) -> None:
         """Forget what was sampled so far and note the energy counter."""
         with self._lock:
-            self._samples, self._is_open = [], True
+            self._samples = []
         self._energy_at_open = self._gpu.energy_joules()
 
     def close_window(self) -> Summary:
@@ -167,7 +166,7 @@ class DeviceSampler:
         """
         energy = self._gpu.energy_joules()
         with self._lock:
-            samples, self._is_open = self._samples, False
+            samples = list(self._samples)
         used = None if energy is None or self._energy_at_open is None else energy - self._energy_at_open
         summary = summarise(samples, used)
         summary.update(energy_counter_begin_joules=self._energy_at_open, energy_counter_end_joules=energy)
@@ -176,8 +175,6 @@ class DeviceSampler:
 
     def _run(self) -> None:
         while not self._stop.wait(INTERVAL_SECONDS):
-            if not self._is_open:  # nobody asks for it, and another row may have its turn
-                continue
             sample = self._gpu.sample()
             with self._lock:
                 self._samples.append(sample)

@@ -85,6 +85,7 @@ class Recorder(NullRecorder):
         if self._turns.end_before(iteration):
             synchronise(self._world)
             self._memory.during(self._turns.ask)
+            self._log.emit("turn", iteration=iteration)
         self._noise.open_window()  # before ranks meet: what it takes on one rank would else be another's wait
         synchronise(self._world)
         self.meet()

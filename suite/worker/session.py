@@ -70,11 +70,9 @@ def run(
     turns = open_turns(os.environ, manifest, identity.rank)
     if turns.are_given and (apart or manifest["layout"].get("placement") == "split"):
         raise ConfigError("rows take turns only where all of their work is done by ranks, in one iteration at a time")
-    # A GPU before the first turn, when no other row has used it; a CPU's load after the others' imports.
-    idle = None if device_type == "cpu" else _gpu_idle(identity)
+    idle = _idle(device_type, identity)  # before the first turn, when no row has used a GPU
     turns.ask()
     affinity, others = _place(manifest["measure"], identity, apart), _held_since(idle, identity, turns)
-    idle = cpu_idle() if device_type == "cpu" else idle
     communicators = Communicators(rank_device, identity.local_rank, eager=True)
     communicators.note("before_join")
     split = join_split(manifest, identity) if is_engine else None
@@ -184,11 +182,13 @@ def _place(measure: Dict[str, Any], identity: RankIdentity, apart: bool) -> Dict
     return bind(open_gpus(identity.local_world_size), identity.local_rank)
 
 
-def _gpu_idle(identity: RankIdentity) -> Optional[Dict[str, Any]]:
-    """The ``idle`` facts of this rank's GPU, asked before it is used; None where nothing can be asked.
+def _idle(device_type: str, identity: RankIdentity) -> Optional[Dict[str, Any]]:
+    """The ``idle`` facts of this rank's device, asked before it is used; None where nothing can be asked.
 
     Raises DeviceError where the launcher wants a free GPU and this one is not.
     """
+    if device_type == "cpu":
+        return cpu_idle()
     gpu = open_gpus(identity.local_rank + 1)[identity.local_rank]
     if gpu is None:
         return None
@@ -199,9 +199,12 @@ def _gpu_idle(identity: RankIdentity) -> Optional[Dict[str, Any]]:
 
 def _held_since(idle: Optional[Dict[str, Any]], identity: RankIdentity, turns: Turns) -> int:
     """Bytes of this rank's GPU that rows whose turn came before have taken since it was found ``idle``."""
-    gpu = open_gpus(identity.local_rank + 1)[identity.local_rank] if turns.are_given and idle is not None else None
-    used, before = (None, None) if gpu is None or idle is None else (gpu.used_bytes(), idle["used_bytes"])
-    return 0 if used is None or before is None else max(0, used - before)
+    before = (idle or {}).get("used_bytes")
+    if before is None or not turns.are_given:
+        return 0
+    gpu = open_gpus(identity.local_rank + 1)[identity.local_rank]
+    used = None if gpu is None else gpu.used_bytes()
+    return 0 if used is None else max(0, used - before)
 
 
 def _thread_notes(threads: Dict[str, Optional[int]], ranks: int) -> List[str]:

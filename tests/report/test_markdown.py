@@ -107,10 +107,10 @@ def two_curves() -> list[Entry]:
 
 #: The smallest runs that show all that a section tells; what was imported is in tests/cli/test_import.py.
 VIEWS: dict[str, Callable[[], list[Entry]]] = {
-    "caveats": lambda: [made.entry(backend="nemo-rl", kind="trainer", **LOG)],
     "ranking": two_backends,
     "side_by_side": trainers_beside_an_engine,
     "apart": two_backends,
+    "caveats": lambda: [made.entry(backend="nemo-rl", kind="trainer", **LOG)],
     "throughput": lambda: [made.entry(), on_a_gpu(), made.failed(size="8M")],
     "predicted": lambda: [made.entry()],
     "phases": lambda: [made.entry(), *made.repeats(2, **TRLX), *ahead()],

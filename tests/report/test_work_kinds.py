@@ -45,7 +45,7 @@ def test_rows_of_each_kind_are_ranked_in_a_table_of_their_own_under_a_line_of_th
     ppo, grpo = re.split(r"\nGRPO in groups of 4 on Llama, responses lognormal:[^\n]*:\n", text)
     assert "\nPPO on GPT-2:\n" in ppo
     assert "1M-llama" not in ppo and "| 1M " not in grpo
-    assert [line.split("|")[3].strip() for line in ppo.splitlines() if line.endswith("| faster  |")] == ["R2", "R4"]
+    assert [line.split("|")[3].strip() for line in ppo.splitlines() if "| faster " in line] == ["R2", "R4"]
 
 
 def test_a_report_of_one_kind_says_nothing_of_kinds_in_its_ranking() -> None:

@@ -13,6 +13,7 @@ from benchmarks.stopping import NOISE, rule_of, verdicts, widths
 from suite.spec.stopping import Stopping
 from suite.stats.intervals import RunSeconds
 from suite.stats.precision import CONFIRMING_ALONE, CONFIRMING_RUNS, Outlook, Sampled, judge
+from suite.stats.rounds import InTurns
 from suite.stats.split import Cost, RowSpread, best_iterations
 
 
@@ -83,11 +84,17 @@ def test_a_row_without_a_partner_that_has_runs_is_not_waited_for() -> None:
     assert judge([row(3, 0.01)], asked)[0].state == "reached", "it is compared with nothing"
 
 
-def varied(within: float, between: float) -> list[RunSeconds]:
+def alone(*runs: RunSeconds) -> InTurns:
+    return InTurns(runs, (None,) * len(runs))
+
+
+def varied(within: float, between: float) -> InTurns:
     """200 runs of ten iterations."""
     rng = random.Random(3)
     levels = [rng.gauss(0, between) for _ in range(200)]
-    return [RunSeconds(1.0, tuple(math.exp(level + rng.gauss(0, within)) for _ in range(10))) for level in levels]
+    return alone(
+        *(RunSeconds(1.0, tuple(math.exp(level + rng.gauss(0, within)) for _ in range(10))) for level in levels)
+    )
 
 
 def test_the_best_number_of_iterations_is_the_cheapest_for_a_given_width() -> None:
@@ -108,7 +115,9 @@ def test_the_number_of_iterations_stays_within_its_bounds() -> None:
     cost = Cost(start_seconds=100, iteration_seconds=0.01)
     assert best_iterations([(varied(0.2, 0.0), cost)], 5, 32) == 32
     assert best_iterations([(varied(0.001, 0.3), Cost(0.1, 5.0))], 5, 32) == 5
-    assert best_iterations([((RunSeconds(1.0, (1.0,)),) * 3, cost)], 5, 32) is None, "one iteration tells nothing"
+    assert best_iterations([(alone(*[RunSeconds(1.0, (1.0,))] * 3), cost)], 5, 32) is None, (
+        "one iteration tells nothing"
+    )
 
 
 SECONDS = st.floats(0.5, 2.0)

@@ -239,7 +239,7 @@ class Pursuit:
             if not going or any(len(row.costs) < least for row in going):
                 continue
             means = [mean_cost(row.costs[:least]) for row in going]
-            known = [(row.sampled.runs[:least], cost) for row, cost in zip(going, means, strict=True)]
+            known = [(row.sampled.first(least), cost) for row, cost in zip(going, means, strict=True)]
             asked = members[0].first.measure.iterations
             room = [_LIMIT_SHARE * row.first.limits.run_seconds for row in going]
             possible = min(

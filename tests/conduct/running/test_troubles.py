@@ -202,7 +202,7 @@ def test_what_cannot_be_removed_in_time_is_removed_after_a_further_run(
             pass
         assert [labels["suite.run"] for labels in launcher.unremoved] == left
     refused.clear()
-    another = launcher.beside(2, (), None, nullcontext)  # type: ignore[arg-type]
+    another = launcher.beside(nullcontext, 2, ())  # type: ignore[arg-type]
     with another._removed_afterwards(job.model_copy(update={"labels": {"suite.run": "third"}})):
         pass
     assert launcher.unremoved == []
@@ -225,7 +225,9 @@ def test_a_view_that_cannot_print_ends_runs_side_by_side_and_is_told_once_they_h
 ) -> None:
     stopped: list[str | None] = []
 
-    def execute(manifest: Manifest, root: Path, launcher: Any, python: str, on_event: Callable[[dict], None]) -> Record:
+    def execute(
+        manifest: Manifest, root: Path, launcher: Any, python: str, on_event: Callable[[dict], None], start: None
+    ) -> Record:
         for number in range(2 * MOST_WAITING):
             on_event({"number": number})
         with launcher.stops() as requests:
@@ -233,9 +235,9 @@ def test_a_view_that_cannot_print_ends_runs_side_by_side_and_is_told_once_they_h
             stopped.append(requests.take())
         return failed("interrupted").record
 
-    monkeypatch.setattr("suite.conduct.running.side_by_side.execute", execute)
+    monkeypatch.setattr("suite.conduct.running.at_once.execute", execute)
     view: Any = Mock(**{"event.side_effect": BrokenPipeError, "run_ended.side_effect": BrokenPipeError})
-    launcher: Any = SimpleNamespace(beside=lambda *given, stops, **more: SimpleNamespace(stops=stops))
+    launcher: Any = SimpleNamespace(beside=lambda stops, *given, **more: SimpleNamespace(stops=stops))
     settings = Settings(root=tmp_path, python="python")
     ledger = Ledger([(one, "to run") for one in plan.manifests], settings, view, lambda: 0.0)
     with pytest.raises(BrokenPipeError):

@@ -7,10 +7,10 @@ from importlib import import_module
 from suite.report.text.section import Section
 
 ORDER = (
-    "caveats",
     "ranking",
     "side_by_side",
     "apart",
+    "caveats",
     "throughput",
     "predicted",
     "phases",

@@ -118,11 +118,17 @@ def _table(groups: Sequence[Group]) -> Table:
         *(Column("size", False), Column("ranks")),
         *(Column(title, False) for title in ("row", "backend", "layout")),
         *(column for column, _ in extra),
-        *(Column(title) for title in ("runs", "samples/s [95 %]", "ratio to best [95 %]")),
+        Column("ratio to best [95 %]"),
         Column("verdict", False),
+        *(Column(title) for title in ("runs", "samples/s [95 %]")),
     )
     rows = tuple(_cells(group, ranked, extra) for group, ranked in members)
     notes = []
+    turns = [ranked.turns for _, ranked in members if ranked.turns]
+    if turns:
+        notes.append(
+            f"Ratios of rows that took turns by iteration are of {_span(turns)} turns, one start for each run."
+        )
     if any(ranked.verdict == "too few runs" for _, ranked in members):
         notes.append(
             f"Too few runs: {RUNS_TO_PUBLISH} are needed to publish a figure and {RUNS_TO_RANK} to rank; "
@@ -162,6 +168,11 @@ def _table(groups: Sequence[Group]) -> Table:
     return Table(columns, rows, tuple(notes))
 
 
+def _span(counts: Sequence[int]) -> str:
+    least, most = min(counts), max(counts)
+    return str(least) if least == most else f"{least} to {most}"
+
+
 def _does_otherwise(group: Group, ranked: RankedRow) -> bool:
     """Beyond what is counted, as the trainers tell it."""
     return set(ranked.row.work_differences) != set(group.places[0].row.work_differences)
@@ -178,9 +189,9 @@ def _cells(group: Group, ranked: RankedRow, extra: Sequence[Shown]) -> tuple[str
         *((inline(group.size), str(group.ranks)) if first else ("", "")),
         *(row.name, inline(row.backend), row.layout),
         *(show(row) for _, show in extra),
-        *(str(len(row.measured)), interval(row.samples_per_second)),
         "1" if first else interval(ranked.ratio, bound_digits=1),
         ranked.verdict + _remarks(group, ranked),
+        *(str(len(row.measured)), interval(row.samples_per_second)),
     )
 
 

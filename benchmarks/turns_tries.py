@@ -1,0 +1,164 @@
+"""Two environments of one backend take turns, for real: how often the gate finds a loss, and calls one where none is.
+
+    python -m benchmarks.turns_tries [--starts 12] [--tries 100] [--folder build/turns-check]
+
+Measures A/A, where both environments are this one, and a loss: there the second one's iterations wait, busily, until
+they have lost 3 %. A try judges some of the starts, drawn anew, as ``suite compare RUNS --gate 0.97 --strict`` does.
+Then the ratio of the engines in turns against that of runs alone. The figures belong to the machine and the day, and
+the machine must have nothing else to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from suite.report.compare import compare_entries
+from suite.report.comparing.gate import hold_to
+from suite.report.comparing.reading import by_environment
+from suite.report.facts.entry import Entry
+from suite.report.formatting.numbers import interval
+from suite.report.reading import read_entries
+from suite.stats.intervals import Interval
+
+GATE, SEED = 0.97, 1
+#: Starts of a try, whose turns take less than five minutes together.
+PER_TRY = 5
+#: Slows the iterations of whoever has it on its path: in its last timed phase, by a share of the time until then.
+LOSS = """
+import sys, time
+from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder
+
+class Slower(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name != "suite.worker.loop":
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        run = spec.loader.exec_module
+
+        def exec_module(module):
+            run(module)
+            loop, began = module.Loop, [0.0]
+            iterate, train = loop.run_iteration, loop._train
+
+            def run_iteration(self, iteration, recorder):
+                began[0] = time.perf_counter()
+                return iterate(self, iteration, recorder)
+
+            def lose(self, *given):
+                found = train(self, *given)
+                until = began[0] + (time.perf_counter() - began[0]) / {kept}
+                while time.perf_counter() < until:
+                    pass
+                return found
+
+            loop.run_iteration, loop._train = run_iteration, lose
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+sys.meta_path.insert(0, Slower())
+"""
+
+
+def slower_python(folder: Path, kept: float) -> Path:
+    """An interpreter like this one, whose iterations run at this share of their rate."""
+    (folder / "sitecustomize.py").write_text(LOSS.replace("{kept}", str(kept)))
+    program = folder / "python"
+    program.write_text(f'#!/bin/sh\nexport PYTHONPATH="{folder}:$PYTHONPATH"\nexec "{sys.executable}" "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
+def measure(runs: Path, starts: int, *options: str) -> float:
+    """Seconds that ``suite run`` took for so many starts of small models on one rank."""
+    suite = Path(sys.executable).with_name("suite")
+    command = [str(suite), "run", "--size", "1M", "--ranks", "1", "--iterations", "40", "--start", "fork", *options]
+    began = time.monotonic()
+    subprocess.run([*command, "--repeats", str(starts), "--runs", str(runs)], check=True)
+    return time.monotonic() - began
+
+
+def sides_of(runs: Path) -> tuple[list[Entry], list[Entry]]:
+    """Runs of the first and of the second environment."""
+    first, second = by_environment(read_entries([runs]))
+    return list(first.entries), list(second.entries)
+
+
+def outcomes(sides: tuple[Sequence[Entry], Sequence[Entry]], tries: int) -> Counter[str]:
+    """How the gate ended in each of so many tries."""
+    starts = sorted({entry.record.turns.start for entry in sides[0] if entry.record.turns})
+    draws, found = random.Random(SEED), Counter[str]()
+    for _ in range(tries):
+        chosen = set(draws.sample(starts, PER_TRY))
+        before, after = (
+            [one for one in side if one.record.turns and one.record.turns.start in chosen] for side in sides
+        )
+        _, gate = hold_to(compare_entries(before, after), GATE, strict=True, same_stack=True)
+        found[gate.outcome] += 1
+    return found
+
+
+def ratio_of(before: Sequence[Entry], after: Sequence[Entry]) -> Interval:
+    (row,) = compare_entries(before, after).rows
+    return Interval(row.ratio, row.low, row.high)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--starts", type=int, default=12)
+    parser.add_argument("--tries", type=int, default=100)
+    parser.add_argument("--folder", type=Path, default=Path("build/turns-check"))
+    options = parser.parse_args()
+    folder = options.folder.resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    sides = {"A/A": sys.executable, "a loss of 3 %": str(slower_python(folder, GATE))}
+    for name, python in sides.items():
+        runs = folder / name.replace("/", "").replace(" ", "-").replace("%", "percent")
+        pythons = ("--python", f"before={sys.executable}", "--python", f"after={python}", "--same-stack")
+        seconds = measure(runs, options.starts, "--backend", "deepspeed", *pythons)
+        found = sides_of(runs)
+        told = ", ".join(f"{word} {count}" for word, count in outcomes(found, options.tries).most_common())
+        print(
+            f"{name}: ratio {interval(ratio_of(*found))} from {options.starts} starts in {seconds:.0f} s; "
+            f"{options.tries} tries of {PER_TRY} starts ({PER_TRY * seconds / options.starts:.0f} s each): {told}",
+            flush=True,
+        )
+    ratios = {}
+    for turns in ("iterations", "rounds"):
+        runs = folder / turns
+        measure(runs, options.starts, "--turns", turns)
+        entries = read_entries([runs]).entries
+        engines = ([one for one in entries if one.manifest.backend.name == name] for name in ("deepspeed", "megatron"))
+        ratios[turns] = _ratio_of_rates(*engines)
+        print(f"megatron over deepspeed, {turns}: {interval(ratios[turns])}", flush=True)
+    print(f"in turns over alone: {ratios['iterations'].value / ratios['rounds'].value:.4f}")
+    half = [math.log((each.high or 1) / (each.low or 1)) / 2 for each in ratios.values()]
+    print(f"known to +-{100 * math.hypot(*half):.1f} %")
+
+
+def _ratio_of_rates(one: Sequence[Entry], other: Sequence[Entry]) -> Interval:
+    """Of two backends, as the ranking makes it."""
+    from suite.report.facts.model import build
+    from suite.report.facts.ranking import rank
+
+    (group,) = rank(build([*one, *other]).rows).groups
+    (ranked,) = [place for place in group.places if place is not group.places[0]]
+    if ranked.row.backend == "megatron":
+        return ranked.ratio
+    low, high = ranked.ratio.low, ranked.ratio.high
+    return Interval(1 / ranked.ratio.value, 1 / high if high else None, 1 / low if low else None)
+
+
+if __name__ == "__main__":
+    main()
