@@ -1,0 +1,212 @@
+"""Runs that are started together: one works at a time, what befalls one is its own, and nothing is left of any."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Hashable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from suite.bundle.derive import record_of
+from suite.bundle.record import Record
+from suite.bundle.store import Bundle, find_bundles
+from suite.bundle.verify import verify
+from suite.conduct.planning.plan import Plan, make_plan
+from suite.conduct.running.in_turns import run_in_turns, turns_refused
+from suite.conduct.running.ledger import Settings
+from suite.conduct.running.session import Summary
+from suite.launch import supervise, waits
+from suite.launch.local import LocalLauncher
+from suite.spec.base import UsageError
+from suite.spec.manifest import Limits, Manifest, Measure
+from tests.conduct.requests import STACKS, request
+from tests.conduct.sessions import Instantly, Remembering
+from tests.launch.ranks import QUICK, Clock
+from tests.worker.written import events_in
+
+Script = Callable[..., None]
+MEASURE = Measure(device="cpu", precision="fp32", warmup=1, iterations=5, turns="iterations")
+#: of an iteration that really lasts
+SLEEPING = {"sleep": True, "measured": True, "seconds": 0.02}
+DEEPSPEEDS_BYTES = 1 << 20
+OF_DEEPSPEED = {"memory_bytes": DEEPSPEEDS_BYTES}
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left() -> Any:
+    yield
+    assert psutil.Process().children(recursive=True) == []
+
+
+def plan_of(**changes: Any) -> Plan:
+    return make_plan(request(**{"ranks": (1,), "repeats": 1, "measure": MEASURE, **changes}), STACKS)
+
+
+def together(manifest: Manifest) -> Hashable:
+    return manifest.size.name
+
+
+def work(plan: Plan, root: Path, view: Any = None, group: Any = together) -> Summary:
+    settings = Settings(root=root, python=sys.executable)
+    return run_in_turns(plan, settings, LocalLauncher(QUICK), view or Remembering(), group)
+
+
+def records(root: Path) -> dict[str, Record]:
+    """By backend; each bundle is what its files say."""
+    bundles = find_bundles([root])
+    found = [verify(bundle) for bundle in bundles]
+    assert not [(one.differences, one.findings) for one in found if one.differences or one.findings]
+    return {record.run.backend: record for record in map(record_of, bundles)}
+
+
+def spans(bundle: Bundle) -> list[tuple[float, float, str]]:
+    """When each iteration of each rank began and ended, and of which run."""
+    told = [event for path in bundle.path.glob("events/rank-*.jsonl") for event in map(json.loads, path.open())]
+    return [
+        (event["time"] - event["seconds"], event["time"], bundle.id) for event in told if event["kind"] == "iteration"
+    ]
+
+
+def is_deepspeeds(event: dict[str, Any]) -> bool:
+    """The last event before training in iteration 2, with the memory that its script has."""
+    return (event["kind"], event.get("iteration"), event.get("phase")) == ("memory", 2, "reward") and (
+        event["peak_allocated_bytes"] == DEEPSPEEDS_BYTES
+    )
+
+
+class Striking(Remembering):
+    """A view that does something once, when an event comes: unless told, of DeepSpeed's in iteration 2, so that others
+    wait. What it is given are the process ids of all ranks by backend.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        do: Callable[[dict[str, list[int]]], None],
+        when: Callable[[dict[str, Any]], bool] | None = None,
+    ) -> None:
+        super().__init__()
+        self._root, self._do, self._when = root, do, when or is_deepspeeds
+        self.struck = False
+
+    def event(self, event: dict[str, Any]) -> None:
+        super().event(event)
+        if self._when(event) and not self.struck:
+            self.struck = True
+            self._do({bundle.manifest().backend.name: self._pids(bundle) for bundle in find_bundles([self._root])})
+
+    def _pids(self, bundle: Bundle) -> list[int]:
+        return [events_in(bundle.path, "start", rank)[0]["pid"] for rank in range(bundle.manifest().layout.ranks)]
+
+
+def test_rows_of_a_start_work_one_at_a_time_and_their_bundles_name_each_other(tmp_path: Path, script: Script) -> None:
+    script(**SLEEPING)
+    summary = work(plan_of(ranks=(1, 2), repeats=2), tmp_path)
+    assert len(summary.measured) == 8
+    bundles = find_bundles([tmp_path])
+    starts: dict[str, list[Bundle]] = {}
+    for bundle in bundles:
+        turns = record_of(bundle).turns
+        assert turns is not None and bundle.id in turns.rows
+        starts.setdefault(turns.start, []).append(bundle)
+    assert [len(rows) for rows in starts.values()] == [4, 4], "a start for each repeat"
+    for rows in starts.values():
+        told = [record_of(bundle).turns for bundle in rows]
+        assert {turns.rows for turns in told if turns} == {tuple(sorted(bundle.id for bundle in rows))}
+        for (_, ended, one), (began, _, other) in pairwise(sorted(span for bundle in rows for span in spans(bundle))):
+            assert one == other or began >= ended
+    assert {verify(bundle).status for bundle in bundles} == {"equal"}
+
+
+def test_rows_alone_and_of_other_groups_are_started_one_after_the_other(tmp_path: Path, script: Script) -> None:
+    script()
+    alone = plan_of(measure=MEASURE.model_copy(update={"turns": "rounds"}))
+    work(alone, tmp_path / "alone", group=lambda manifest: None)
+    assert {record.turns for record in records(tmp_path / "alone").values()} == {None}
+    work(plan_of(), tmp_path / "apart", group=lambda manifest: manifest.backend.name)
+    assert {len(record.turns.rows) for record in records(tmp_path / "apart").values() if record.turns} == {1}
+
+
+def test_what_is_left_of_a_start_is_started_without_what_was_made_before(tmp_path: Path, script: Script) -> None:
+    script()
+    work(plan_of(backends=("megatron",)), tmp_path)
+    summary = work(plan_of(), tmp_path)
+    assert len(summary.measured) == 1 and len(summary.done_before) == 1
+    turns = [record.turns for record in records(tmp_path).values()]
+    assert len({one.start for one in turns if one}) == 2 and {len(one.rows) for one in turns if one} == {1}
+
+
+@pytest.mark.parametrize(
+    ("trouble", "kind"),
+    [({"do": "signal"}, "rank_lost"), ({"do": "raise", "kind": "oom_host"}, "oom_host"), ({"do": "exit"}, "unknown")],
+)
+def test_a_row_that_dies_in_its_turn_fails_alone(
+    trouble: dict[str, Any], kind: str, tmp_path: Path, script: Script
+) -> None:
+    script(of={"megatron": {"at": {"iteration": 2, "rank": 1, **trouble}}})
+    summary = work(plan_of(ranks=(2,)), tmp_path)
+    assert (len(summary.measured), len(summary.failed)) == (1, 1)
+    found = records(tmp_path)
+    assert found["deepspeed"].status == "ok"
+    assert found["megatron"].failure is not None and found["megatron"].failure.kind == kind
+
+
+def test_a_row_that_hangs_in_its_turn_fails_alone_and_who_waits_is_not_silent(
+    tmp_path: Path, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(of={"deepspeed": {**OF_DEEPSPEED, "at": {"iteration": 2, "do": "hang"}}})
+    clock = Clock({"passes": 10_000.0})
+    for module in (supervise, waits):
+        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(supervise, "LONGEST_WAIT_SECONDS", 0.05)
+    plan = plan_of(limits=Limits(run_seconds=5000.0, silence_seconds=5000.0))
+    work(plan, tmp_path, Striking(tmp_path, lambda pids: clock.take({"kind": "passes"})))
+    found = records(tmp_path)
+    assert found["megatron"].status == "ok"
+    assert found["deepspeed"].failure is not None and found["deepspeed"].failure.kind == "timeout"
+
+
+def test_a_row_that_is_killed_while_it_waits_fails_alone(tmp_path: Path, script: Script) -> None:
+    script(**SLEEPING, of={"deepspeed": OF_DEEPSPEED})
+    view = Striking(tmp_path, lambda pids: os.kill(pids["megatron"][1], signal.SIGKILL))
+    summary = work(plan_of(ranks=(2,)), tmp_path, view)
+    assert (len(summary.measured), len(summary.failed)) == (1, 1)
+    found = records(tmp_path)
+    assert found["megatron"].failure is not None and found["megatron"].failure.kind == "rank_lost"
+    assert found["deepspeed"].status == "ok"
+
+
+def test_an_interrupt_ends_all_rows_and_the_same_command_starts_them_together(tmp_path: Path, script: Script) -> None:
+    script(**SLEEPING, of={"deepspeed": OF_DEEPSPEED})
+    summary = work(plan_of(), tmp_path, Striking(tmp_path, lambda pids: os.kill(os.getpid(), signal.SIGTERM)))
+    assert summary.interrupted and not summary.failed and not summary.measured
+    assert {record.status for record in records(tmp_path).values()} == {"interrupted"}
+    assert len(work(plan_of(), tmp_path).measured) == 2
+    assert len({record.turns.start for record in records(tmp_path).values() if record.turns}) == 1
+
+
+def test_a_view_that_cannot_print_ends_all_rows(tmp_path: Path, script: Script) -> None:
+    script(**SLEEPING, of={"deepspeed": OF_DEEPSPEED})
+
+    def broken(pids: object) -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        work(plan_of(), tmp_path, Striking(tmp_path, broken))
+    assert {record.status for record in records(tmp_path).values()} == {"interrupted"}
+
+
+def test_launchers_whose_ranks_this_host_does_not_reach_are_refused(tmp_path: Path) -> None:
+    assert turns_refused(LocalLauncher()) is None
+    launcher: Any = Instantly()
+    launcher.name = "slurm"
+    settings = Settings(root=tmp_path, python=sys.executable)
+    with pytest.raises(UsageError, match="the slurm launcher starts ranks that this host does not reach; --turns rou"):
+        run_in_turns(plan_of(), settings, launcher, Remembering(), together)
