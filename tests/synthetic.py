@@ -53,13 +53,15 @@ def synthetic_manifest(
     repeat: int = 1,
     plan: str = "plan",
     code: str | None = None,
+    environment: str | None = None,
+    base: str | None = None,
     **measure: Any,
 ) -> Manifest:
     """A manifest of one rank unless told. ``code``: digest of the backend's package; ``measure``: more of its own."""
     return make_manifest(
         plan=plan,
         repeat=repeat,
-        backend=Backend.model_validate({"name": backend, "kind": kind}),
+        backend=Backend.model_validate({"name": backend, "kind": kind, "environment": environment}),
         size=size,
         workload=workload,
         layout=layout or Layout(devices_per_node=1, data=1),
@@ -69,6 +71,7 @@ def synthetic_manifest(
         limits=Limits(),
         stack={backend: "1.0"},
         stack_code={backend: code} if code else {},
+        base=base,
     )
 
 

@@ -42,9 +42,7 @@ FLOORS = {
 }
 TRAINING = {"torch", "accelerate", "deepspeed", "megatron", "tokenizers", "transformer_engine", "transformers", "trlx"}
 #: Trainers in environments and images of their own, which alone import these modules.
-TRAINERS = {"trl", "datasets", "verl", "hydra", "omegaconf", "pandas"} | {
-    *("openrlhf", "torchdata", "nemo_rl", "skyrl", "skyrl_gym", "areal")
-}
+TRAINERS = {"trl", "datasets", "verl", "hydra", "omegaconf", "pandas", "openrlhf", "torchdata", "nemo_rl"}
 STACK = TRAINING | {"pynvml", "vllm", "ray"} | TRAINERS
 HEAVY = TRAINING | {"numpy", "scipy", "matplotlib", "pydantic", "docker", "kubernetes", "jinja2", "yaml", "requests"}
 

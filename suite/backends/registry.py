@@ -16,6 +16,8 @@ from suite.spec.base import UsageError
 from suite.spec.names import nearest
 
 ENTRY_POINT_GROUP = "suite.backends"
+#: Trainers whose logs are read and that are not started: their backends were never run.
+_IMPORTED = ("skyrl", "areal")
 _FILE = Path(__file__).parents[1] / "worker" / "backends.json"
 
 
@@ -45,6 +47,8 @@ def backends() -> dict[str, BackendDriver]:
 def find_backend(name: str) -> BackendDriver:
     """The backend called ``name``; UsageError with the nearest names otherwise."""
     known = backends()
+    if name in _IMPORTED and name not in known:
+        raise UsageError(f"{name} is not started by the suite: `suite import LOG --from {name}` takes over its own log")
     if name not in known:
         raise UsageError(f"there is no backend {name!r}{nearest(name, known)}; `suite backends` lists them")
     return known[name]

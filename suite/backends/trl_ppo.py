@@ -60,6 +60,8 @@ class TrlPpo:
             errors.append("TRL's PPO trains every layer: leave --trainable-layers out")
         if measure.precision == "fp16":
             errors.append("fp16 is untested with TRL's PPO; use fp32 or bf16")
+        if workload.global_rollouts(layout.ranks) // layout.data * workload.new_tokens < 2:
+            errors.append("TRL whitens the advantages of a rank's own tokens, and there is one: choose --rollouts")
         return errors
 
     def versions_errors(self, workload: Workload, versions: Mapping[str, str]) -> list[str]:

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from statistics import median
 from typing import Any
 
-from suite.bundle.events import Events
+from suite.bundle.event_fields import TRAINER
+from suite.bundle.events import Event, Events
 from suite.bundle.facts import derivation, facts_of
 from suite.bundle.noise import Heard, hear, summarise, total
 from suite.bundle.noise_model import ClockRange, Noise, Spread, Validity
@@ -194,7 +195,11 @@ def _impossible(events: Events, timeline: Timeline, heard: Heard) -> Iterator[st
     if timeline.counts_problem:
         yield f"the work is not one number: {timeline.counts_problem}"
     for rank, windows in heard.ranks.items():
-        own = [event["seconds"] for event in events.ranks[rank] if event["kind"] == "iteration"]
+        own = [
+            0.0 if _is_read_late(event, events) else event["seconds"]
+            for event in events.ranks[rank]
+            if event["kind"] == "iteration"
+        ]
         cpu = facts_of(events, rank).get("cpu")
         machine = cpu.get("threads") if isinstance(cpu, dict) else None
         for index, window in zip(timeline.counted, windows, strict=True):
@@ -202,6 +207,11 @@ def _impossible(events: Events, timeline: Timeline, heard: Heard) -> Iterator[st
             if problem:
                 yield f"rank {rank} tells {problem} of iteration {index}"
                 break
+
+
+def _is_read_late(event: Event, events: Events) -> bool:
+    """Whether its seconds are from a trainer's log, of which what is around them begins and ends a moment later."""
+    return event.get("source") == TRAINER and derivation(events) >= 4
 
 
 def _impossible_window(window: Mapping[str, Any], iteration_seconds: float, machine: int | None) -> str | None:

@@ -14,7 +14,7 @@ from suite.spec.terminal import say
 @command
 def import_log(
     log: Annotated[Path, typer.Argument(help="the log as it was published: a console's output, or a tracker's JSON")],
-    tool: Annotated[str, typer.Option("--from", metavar="verl|nemo-rl", help="the tool that wrote it")],
+    tool: Annotated[str, typer.Option("--from", metavar="verl|nemo-rl|skyrl|areal", help="the tool that wrote it")],
     model: Annotated[str, typer.Option(metavar="NAME", help="what was trained")],
     devices: Annotated[int, typer.Option(min=1, metavar="N", help="how many devices the run had in all")],
     device: Annotated[str | None, typer.Option(metavar="NAME", help="what they are")] = None,

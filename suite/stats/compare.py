@@ -77,23 +77,6 @@ def welch(a: Sequence[RunSeconds], b: Sequence[RunSeconds], prior: Prior | None 
     return LogDifference(mean_of(logs_a) - mean_of(logs_b), math.sqrt(total), degrees, is_moderated=prior is not None)
 
 
-def ratio_interval(
-    a: Sequence[RunSeconds], b: Sequence[RunSeconds], pairs: int = 1, prior: Prior | None = None, sides: int = 2
-) -> Interval:
-    """Ratio of the geometric mean rates a / b with its 95 % interval (Welch, on logarithms).
-
-    ``pairs``, ``prior`` and ``sides`` as in ``compare``. The bounds are null where either side has fewer than two runs.
-    Raises ValueError where one has none.
-    """
-    if not a or not b:
-        raise ValueError("a ratio needs at least one run on each side")
-    difference = welch(a, b, prior)
-    if difference is None:
-        return Interval(math.exp(mean_of(log_rates(a)) - mean_of(log_rates(b))), None, None)
-    low, high = difference.interval(1 - 0.05 / pairs, sides)
-    return Interval(math.exp(difference.mean), low, high)
-
-
 def compare(
     a: Sequence[RunSeconds],
     b: Sequence[RunSeconds],
@@ -117,14 +100,17 @@ def compare(
     What runs that took turns share of their noise is not used here (``suite.stats.rounds`` does): the intervals are
     then rather too wide.
 
-    Raises ValueError for a margin that is not positive or a side without runs.
+    The bounds are null where either side has fewer than two runs. Raises ValueError for a margin that is not positive
+    or a side without runs.
     """
     if not margin > 0:
         raise ValueError(f"the margin is {margin}, must be above 0")
+    if not a or not b:
+        raise ValueError("a ratio needs at least one run on each side")
     difference = welch(a, b, prior)
     if difference is None:
         reason = f"{len(a)} and {len(b)} runs: at least 2 on each side tell the spread between runs"
-        ratio = ratio_interval(a, b, pairs, prior, sides)
+        ratio = Interval(math.exp(mean_of(log_rates(a)) - mean_of(log_rates(b))), None, None)
         return Comparison(ratio, "not distinguishable", None, margin, (reason,))
     return decided(difference, margin, pairs, sides)
 

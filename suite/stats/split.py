@@ -66,8 +66,8 @@ def best_iterations(rows: Sequence[tuple[InTurns, Cost]], least: int, most: int)
     Jones, Rigorous Benchmarking in Reasonable Time (ISMM 2013). Rows that are compared get the same number, from the
     means of their variances and costs. ``least`` and ``most`` bound it, because few runs tell b badly.
 
-    Of rows in turns by iteration b and w are of their ratios to the first, between starts and within them, and a start
-    is all of their runs at once, each of which lasts as long: what waits is in its cost.
+    Of rows in turns by iteration b and w are of their ratios to the first, between starts and within them, and c and t
+    of all their runs together, each of which has its share of what went by.
     """
     first = rows[0][0]
     pairs = [pair for row, _ in rows[1:] if (pair := starts_of(row, first))]
@@ -75,14 +75,12 @@ def best_iterations(rows: Sequence[tuple[InTurns, Cost]], least: int, most: int)
         turns = fmean(pair.turns / pair.starts for pair in pairs)
         within = turns * fmean(pair.explained for pair in pairs)
         between = fmean(pair.own_variance for pair in pairs)
-        each = math.fsum(cost.iteration_seconds for _, cost in rows)
-        start = max(0.0, fmean(cost.run_seconds(turns) for _, cost in rows) - turns * each)
     else:
         spreads = [found for row, _ in rows if len(row.runs) > 1 and (found := spread_of(row.runs)).within is not None]
         if not spreads:
             return None
         within, between = fmean(found.within or 0.0 for found in spreads), fmean(found.between for found in spreads)
-        start, each = fmean(cost.start_seconds for _, cost in rows), fmean(cost.iteration_seconds for _, cost in rows)
+    start, each = fmean(cost.start_seconds for _, cost in rows), fmean(cost.iteration_seconds for _, cost in rows)
     if between <= 0:
         return most if within > 0 else least
     return max(least, min(most, round(math.sqrt(start * within / (each * between)))))

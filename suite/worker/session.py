@@ -96,7 +96,8 @@ def run(
         communicators.note("network_measured")
         progress.beat()
         baseline = resident_bytes()
-        facts["resident_baseline_bytes"] = baseline
+        if not apart:  # where others do the work, the peaks are theirs, and this rank's own says nothing of them
+            facts["resident_baseline_bytes"] = baseline
         memory: Any = MemoryProbe(world.device, baseline, bool(manifest["layout"].get("engine_sleep")), others)
         memory.reset()
         began = time.perf_counter()

@@ -18,11 +18,11 @@ CUDA = Measure(device="cuda", precision="bf16")
 #: backends whose usual work is not that of `cpu` on a tiny Llama on a CPU
 GRPO = {"algorithm": "grpo", "group": 2}
 WORK: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("trl-grpo", "nemo-rl", "skyrl", "areal"), GRPO),
+    **dict.fromkeys(("trl-grpo", "nemo-rl"), GRPO),
     "trl-rloo": {"algorithm": "rloo", "group": 2},
 }
 SIZES = {"trlx-deepspeed": "1M", "trlx-ddp": "1M", "trlx-nemo": "1.3B"}
-ON_CUDA = ("trlx-nemo", "nemo-rl", "skyrl", "areal")
+ON_CUDA = ("trlx-nemo", "nemo-rl")
 
 
 def size_of(backend: str, **changes: Any) -> Shape:

@@ -14,7 +14,7 @@ from suite.spec.base import UsageError
 from suite.spec.layout import Layout
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
-from suite.worker.generation.requirements import check, version
+from suite.worker.generation.requirements import version
 from suite.worker.rank import ConfigError
 from tests.worker.tiny import tiny_manifest
 
@@ -40,24 +40,14 @@ TWO = {"devices_per_node": 2, "data": 1, "generation": "vllm"}
         ({}, {**TWO, "placement": "split", "generation_ranks": 1}, "cpu", None),
     ],
 )
-def test_driver_and_worker_refuse_the_same(
+def test_what_vllm_cannot_generate_for_is_one_line(
     shape: dict[str, Any], layout: dict[str, Any], device: str, words: str | None
 ) -> None:
     measure = {"device": device, "precision": "fp32", "warmup": 1, "iterations": 1}
     size = {**LLAMA, **REST, "name": "mine", **shape}
     errors = generation_errors(Shape(**size), Layout(**layout), Measure(**measure))
-    work = {"rollouts": 2, "micro_batch": 1}
-    manifest = tiny_manifest(
-        layout["devices_per_node"], shape=size, layout=layout, workload=work, measure=measure, stack={}
-    ).model_dump(mode="json", by_alias=True)
-    if words is None:
-        assert errors == []
-        check(manifest)
-        return
-    (error,) = errors
-    assert words in error and "\n" not in error
-    with pytest.raises(ConfigError, match="vLLM cannot generate"):
-        check(manifest)
+    assert len(errors) == (words is not None)
+    assert all(words in error and "\n" not in error for error in errors if words)
 
 
 def test_what_the_stack_generates_itself_is_never_refused_for_vllm() -> None:

@@ -64,6 +64,15 @@ def test_one_for_all_is_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert read_interpreters(()).of("foreign") == "/d/python"
 
 
+def test_other_names_are_environments_of_every_backend_that_has_none_of_its_own() -> None:
+    asked = read_interpreters(("before=/a", "after=/b", "megatron=/c"), compares=True)
+    assert asked.seats("deepspeed") == {"deepspeed@before": "/a", "deepspeed@after": "/b"}
+    assert asked.seats("megatron") == {"megatron": "/c"}
+    for texts in (("before=/a",), ("before=/a", "a/b=/b"), ("before=/a", "a b=/b")):
+        with pytest.raises(UsageError):
+            read_interpreters(texts, compares=True)
+
+
 @pytest.mark.parametrize(
     ("texts", "said"),
     [
@@ -71,6 +80,7 @@ def test_one_for_all_is_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (("/a", "/b"), "one interpreter for all backends, not /a and /b"),
         (("foreign=",), "names one interpreter, once"),
         (("foreign=/a", "foreign=/b"), "names one interpreter, once"),
+        (("before=/a", "after=/b"), "there is no backend or environment 'before'"),
     ],
 )
 def test_what_makes_no_sense_is_told(texts: tuple[str, ...], said: str) -> None:

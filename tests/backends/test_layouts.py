@@ -38,7 +38,7 @@ SPLIT: dict[str, Any] = {"placement": "split", "generation_ranks": 1}
         ("trlx-ddp", {"size": find_size("66B")}, "dp2"),
         ("verl", {}, "fsdp2 dp2 vllm"),
         ("verl", {"sampler": "fast"}, "fsdp2 dp2 vllm fast sampler"),
-        *((backend, {}, "fsdp2 dp2 vllm") for backend in ("nemo-rl", "skyrl", "areal")),
+        ("nemo-rl", {}, "fsdp2 dp2 vllm"),
         ("openrlhf", {}, "zero2 dp2 vllm"),
         ("openrlhf", {"ranks": 3, "staleness": 1, **SPLIT}, "zero2 dp2 vllm split g1 async1"),
         ("megatron", {"tensor": 2}, "tp2 sp dist-opt"),

@@ -127,6 +127,9 @@ RULES = {
     "megatron-8M-n1-870c15b0-r1": 1,
     "megatron-1M-n2-3eb382ec-r1": 2,
     "deepspeed-8M-llama-n1-e6416f31-r1": 2,
+    # of backends that there are no more
+    "skyrl-1M-llama-n2-b94711a5-r1": 4,
+    "areal-1M-llama-n2-873fe6a4-r1": 4,
 }
 
 

@@ -47,6 +47,21 @@ def test_the_json_holds_everything(tmp_path: Path) -> None:
     assert json.loads(compare(before, after, "--json")[1])["gate"] is None
 
 
+def test_two_environments_of_one_folder_are_two_sides_and_the_first_is_that_which_was_named_first(
+    tmp_path: Path,
+) -> None:
+    root = add_runs(tmp_path / "runs", 4, 1.0, environment="zero", code="a" * 16)
+    code, _, err = compare(root, "--gate", "0.97")
+    assert code == 2 and "this has runs of environments zero" in err
+    add_runs(root, 4, 1.2, environment="patch", base="zero", code="b" * 16)
+    code, out, _ = compare(root, "--gate", "0.97", "--json")
+    told = json.loads(out)
+    assert code == 3 and told["rows"][0]["ratio"] == pytest.approx(1 / 1.2, abs=0.01)
+    assert told["surroundings"]["label"] == "across versions", "what an environment is called is no setting"
+    add_runs(root, 2, 1.0)
+    assert compare(root)[0] == 2
+
+
 def test_a_gate_fails_on_what_vanished_unless_it_may_be_missing(tmp_path: Path) -> None:
     before = add_runs(tmp_path / "before", 3, 1.0)
     add_runs(before, 3, 1.0, backend="megatron")

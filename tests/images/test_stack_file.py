@@ -73,8 +73,8 @@ def test_what_is_missing_is_told_with_the_file_and_the_options_that_give_it(imag
     with pytest.raises(UsageError, match="--stack FILE with what `suite images stack IMAGE > FILE`"):
         machine("registry/suite-nemo:1").stacks(["trlx-nemo"])
     write(image)
-    with pytest.raises(UsageError, match="areal needs vllm, areal, which the image does not have by the file"):
-        machine(image).stacks(["areal"])
+    with pytest.raises(UsageError, match="nemo-rl needs ray, nemo-rl, which the image does not have by the file"):
+        machine(image).stacks(["nemo-rl"])
 
 
 def test_an_image_that_was_built_anew_is_not_planned_by_its_old_file(image: Path) -> None:

@@ -22,7 +22,7 @@ SERVICES = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))["
 BENCHES = [name for name in SERVICES if name.startswith("bench-")]
 KINDS = {"gpu": "cuda", "cpu": "cpu"}
 #: in images that have no CPU build
-ON_GPUS = ("bench-nemo", "bench-nemo-rl", "bench-skyrl", "bench-areal")
+ON_GPUS = ("bench-nemo", "bench-nemo-rl")
 CASES = [(name, profile) for name in BENCHES for profile in KINDS if profile == "gpu" or name not in ON_GPUS]
 LLAMAS = {"gpu": "Llama-3.2-1B", "cpu": "1M-llama"}
 GROUPS = ("--algorithm", "grpo", "--group", "2")
@@ -30,7 +30,7 @@ GROUPS = ("--algorithm", "grpo", "--group", "2")
 ASKED = {
     "bench-trl-grpo": GROUPS,
     "bench-trl-rloo": ("--algorithm", "rloo", "--group", "2"),
-    **dict.fromkeys(("bench-verl", "bench-openrlhf", "bench-nemo-rl", "bench-skyrl", "bench-areal"), GROUPS),
+    **dict.fromkeys(("bench-verl", "bench-openrlhf", "bench-nemo-rl"), GROUPS),
 }
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from suite.report.comparing.verdicts import judge_together
-from suite.stats.compare import compare, ratio_interval, welch
-from suite.stats.intervals import RunSeconds
+from suite.stats.compare import compare, welch
+from suite.stats.intervals import Interval, RunSeconds
 from suite.stats.moderated import Prior
 from tests.stats.runs import noisy_runs, runs_at
 
@@ -58,12 +60,16 @@ def test_welch_agrees_with_scipy() -> None:
     assert (math.log(low), math.log(high)) == pytest.approx((0.09579443111074148, 1.1707801983704642))
 
 
+def ratio_of(a: Sequence[RunSeconds], b: Sequence[RunSeconds], **options: Any) -> Interval:
+    return compare(a, b, **options).ratio
+
+
 rates = st.lists(st.floats(min_value=0.1, max_value=100), min_size=2, max_size=5)
 
 
 @given(rates, rates)
 def test_swapping_the_sides_inverts_the_ratio(a: list[float], b: list[float]) -> None:
-    there, back = ratio_interval(runs_at(*a), runs_at(*b)), ratio_interval(runs_at(*b), runs_at(*a))
+    there, back = ratio_of(runs_at(*a), runs_at(*b)), ratio_of(runs_at(*b), runs_at(*a))
     assert there.value == pytest.approx(1 / back.value)
     assert math.log(there.low) == pytest.approx(-math.log(back.high), abs=1e-9)
     assert there.low <= there.value <= there.high
@@ -72,7 +78,7 @@ def test_swapping_the_sides_inverts_the_ratio(a: list[float], b: list[float]) ->
 def test_the_ratio_covers_the_truth_with_three_runs_on_each_side() -> None:
     source, trials, hits = random.Random(11), 2000, 0
     for _ in range(trials):
-        ratio = ratio_interval(noisy_runs(source, 3, 3.0, 0.05), noisy_runs(source, 3, 2.0, 0.02))
+        ratio = ratio_of(noisy_runs(source, 3, 3.0, 0.05), noisy_runs(source, 3, 2.0, 0.02))
         hits += ratio.low <= 1.5 <= ratio.high
     assert 0.93 <= hits / trials <= 0.985
 
@@ -88,18 +94,18 @@ def test_a_difference_at_the_margin_is_called_equivalent_at_most_once_in_twenty(
 
 @given(rates, rates, st.integers(2, 20))
 def test_more_pairs_widen_the_interval_and_leave_the_ratio(a: list[float], b: list[float], pairs: int) -> None:
-    one, many = (ratio_interval(runs_at(*a), runs_at(*b), pairs=count) for count in (1, pairs))
-    assert one == ratio_interval(runs_at(*a), runs_at(*b)) and many.value == one.value
+    one, many = (ratio_of(runs_at(*a), runs_at(*b), pairs=count) for count in (1, pairs))
+    assert one == ratio_of(runs_at(*a), runs_at(*b)) and many.value == one.value
     assert many.low < one.low < one.high < many.high
 
 
 def test_more_sides_widen_the_interval_as_all_their_pairs_do_and_less_with_a_prior() -> None:
     a, b = runs_at(1.0, 1.02, 0.98), runs_at(1.1, 1.12, 1.08)
-    assert ratio_interval(a, b, sides=4) == ratio_interval(a, b, pairs=6)
+    assert ratio_of(a, b, sides=4) == ratio_of(a, b, pairs=6)
     prior = Prior(variance=4e-4, degrees=20.0, most=60.0)
-    by_range, by_pairs = ratio_interval(a, b, prior=prior, sides=4), ratio_interval(a, b, pairs=6, prior=prior)
-    assert by_pairs.low < by_range.low < ratio_interval(a, b, prior=prior).low
-    assert ratio_interval(a, b, sides=4).high > by_range.high
+    by_range, by_pairs = ratio_of(a, b, prior=prior, sides=4), ratio_of(a, b, pairs=6, prior=prior)
+    assert by_pairs.low < by_range.low < ratio_of(a, b, prior=prior).low
+    assert ratio_of(a, b, sides=4).high > by_range.high
 
 
 def test_a_prior_tells_a_difference_that_few_runs_do_not() -> None:
@@ -111,7 +117,7 @@ def test_a_prior_tells_a_difference_that_few_runs_do_not() -> None:
 
 
 def test_equal_runs_leave_a_thousandth_of_noise() -> None:
-    ratio = ratio_interval(runs_at(*[2.0] * 5), runs_at(*[1.0] * 5))
+    ratio = ratio_of(runs_at(*[2.0] * 5), runs_at(*[1.0] * 5))
     assert 1.99 < ratio.low < 2.0 < ratio.high < 2.01
 
 
@@ -119,7 +125,7 @@ def test_a_margin_of_nothing_and_a_side_without_runs_are_refused() -> None:
     with pytest.raises(ValueError, match="margin"):
         compare(runs_at(1.0, 1.0), runs_at(1.0, 1.0), margin=0.0)
     with pytest.raises(ValueError, match="at least one run"):
-        ratio_interval([], runs_at(1.0))
+        compare([], runs_at(1.0))
 
 
 SIDES = st.lists(st.floats(0.5, 2.0), min_size=1, max_size=5)

@@ -154,6 +154,6 @@ def test_times_that_are_none_are_refused(seconds):
 
 
 def test_statistics_load_neither_numpy_nor_scipy_at_import():
-    modules = ", ".join(f"suite.stats.{name}" for name in ("scaling", "steady_state", "moderated", "quantiles"))
+    modules = ", ".join(f"suite.stats.{name}" for name in ("turns", "steady_state", "moderated", "quantiles"))
     code = f"import sys, {modules}; print({{'numpy', 'scipy'}} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"

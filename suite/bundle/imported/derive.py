@@ -124,10 +124,12 @@ def _counts(counted: Sequence[Step], names: Names, told: Told) -> tuple[Imported
     count = len(counted)
     prompt, prompt_from = _either(_logged(counted, names.prompt_mean), told.prompt_tokens, count, "--prompt-tokens")
     response, response_from = _either(
-        _logged(counted, names.response_mean), told.response_tokens, count, "--response-tokens"
+        _logged_response(counted, names), told.response_tokens, count, "--response-tokens", _by(names.response_mean)
     )
     total = _logged(counted, names.total_tokens)
-    samples, samples_from = _either(_logged_samples(counted, names), told.samples, count, "--samples", _COMPUTED)
+    samples, samples_from = _either(
+        _logged_samples(counted, names), told.samples, count, "--samples", _by(names.samples)
+    )
     if samples is None and total is not None and _LOG == prompt_from == response_from:
         samples, samples_from = _samples_of(total, prompt, response), _COMPUTED
     work: dict[str, list[float] | None] = {
@@ -161,14 +163,28 @@ def _logged(counted: Sequence[Step], name: str) -> list[float] | None:
     return [step.values[name] for step in counted]
 
 
+def _by(names: Sequence[str]) -> Source:
+    return _LOG if len(names) == 1 else _COMPUTED
+
+
 def _logged_samples(counted: Sequence[Step], names: Names) -> list[float] | None:
-    """Turns over turns a sample, where a tool logs these."""
-    if not names.samples:
-        return None
-    turns, each = (_logged(counted, name) for name in names.samples)
+    """As they are logged, or turns over turns a sample."""
+    found = [_logged(counted, name) for name in names.samples]
+    if len(found) < 2:
+        return found[0] if found else None
+    turns, each = found
     if turns is None or each is None or min(each) <= 0:
         return None
     return _whole_numbers([one / other for one, other in zip(turns, each, strict=True)])
+
+
+def _logged_response(counted: Sequence[Step], names: Names) -> list[float] | None:
+    """The mean length as it is logged, or that of whole samples less that of prompts."""
+    found = [_logged(counted, name) for name in names.response_mean]
+    if len(found) < 2:
+        return found[0] if found else None
+    whole, prompt = found
+    return None if whole is None or prompt is None else [a - b for a, b in zip(whole, prompt, strict=True)]
 
 
 def _samples_of(

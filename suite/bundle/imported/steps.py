@@ -10,6 +10,8 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
 from typing import Any
 
 from suite.bundle.files import DamagedBundle, parse_object
@@ -24,7 +26,9 @@ _OF_NUMBERS = frozenset("0123456789+-.eE")
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
 #: How numpy's numbers print themselves.
 _WRAPPED = ("np.float64(", "np.float32(", "np.int64(", "np.int32(")
-_BULLET = "\N{BULLET}"
+_BULLET, _BAR = "\N{BULLET}", "\N{BOX DRAWINGS LIGHT VERTICAL}"
+_DONE = re.compile(r"(\d{8}-\d\d:\d\d:\d\d\.\d{3}) StatsLogger INFO: .{0,80}Train step (\d{1,18})/\d{1,18} done")
+_STAMP = "%Y%m%d-%H:%M:%S.%f"
 
 
 class UnusableLog(UsageError):
@@ -171,11 +175,61 @@ def _nemo_console(data: bytes) -> ReadLog:
     return steps.read("console")
 
 
-def _nemo_tracker(data: bytes) -> ReadLog:
+def _skyrl_console(data: bytes) -> ReadLog:
+    """A dictionary behind ``Step N:``, a line a name, as Python prints it; two of a step are one."""
+    steps = _Steps("skyrl")
+    current: Step | None = None
+    is_open, place = False, 0
+    for place, line in _lines(data):
+        text = _plain(line)
+        before, _, number = text.rpartition("Step ")
+        if text.endswith(":") and _is_count(number[:-1]) and (not before or before[-1].isspace()):
+            if current is None or current.number != int(number[:-1]):
+                steps.end(current, place)
+                current = Step(int(number[:-1]))
+            is_open = True
+        elif is_open and current is not None:
+            name, _, value = text.partition("': ")
+            steps.add(current, name.partition("'")[2], _number(value.rstrip("},").strip("'")), place)
+            is_open = not text.endswith("}")
+    steps.end(current, place)
+    return steps.read("console")
+
+
+def _areal_console(data: bytes) -> ReadLog:
+    """Tables of names and numbers behind ``Train step N/M done.``, by whose time stamps alone a step has seconds."""
+    steps, whole = _Steps("areal"), NAMES["areal"].whole
+    current: Step | None = None
+    ended: datetime | None = None
+    place = 0
+    for place, line in _lines(data):
+        if _BAR in line and current is not None:
+            cells = [cell.strip() for cell in line.split(_BAR)]
+            for name, text in zip(cells[1::2], cells[2::2], strict=False):
+                steps.add(current, name, _number(text), place)
+        elif "Train step " in line and (found := _DONE.search(_plain(line))) is not None:
+            began, ended = ended, _moment(found[1])
+            steps.end(current, place)
+            follows = current is not None and int(found[2]) == current.number + 1
+            current = Step(int(found[2]))
+            if follows and began is not None and ended is not None:
+                steps.add(current, whole, (ended - began).total_seconds(), place)
+    steps.end(current, place)
+    return steps.read("console")
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        return datetime.strptime(text, _STAMP)
+    except ValueError:
+        return None
+
+
+def _scalars(data: bytes, tool: Tool) -> ReadLog:
     """TensorBoard's scalars as NeMo-RL's own script writes them out: ``{"name": {"step": number}}``."""
     if len(data) > DOCUMENT_BYTES:
         raise UnusableLog(f"the log has {len(data)} bytes of JSON, more than the {DOCUMENT_BYTES} that are read")
-    steps = _Steps("nemo-rl")
+    steps = _Steps(tool)
     found: dict[int, Step] = {}
     for name, values in _object(data.decode(errors="replace"), "the log").items():
         if type(values) is not dict:
@@ -192,7 +246,9 @@ def _nemo_tracker(data: bytes) -> ReadLog:
 #: Of each tool: how its console is read, and how the file of a tracker.
 _FORMS: Mapping[Tool, tuple[Callable[[bytes], ReadLog], Callable[[bytes], ReadLog]]] = {
     "verl": (_verl_console, _verl_tracker),
-    "nemo-rl": (_nemo_console, _nemo_tracker),
+    "nemo-rl": (_nemo_console, partial(_scalars, tool="nemo-rl")),
+    "skyrl": (_skyrl_console, partial(_scalars, tool="skyrl")),
+    "areal": (_areal_console, partial(_scalars, tool="areal")),
 }
 
 
@@ -242,7 +298,7 @@ def _bullet(line: str) -> tuple[str, float | None]:
     name, _, text = _plain(line).partition(_BULLET)[2].strip().rpartition(": ")
     seconds, _, share = text.partition(" (")
     if name == "Mean Generation Length":
-        return names.response_mean, _number(text)
+        return names.response_mean[0], _number(text)
     if name == "Total step time" and text.endswith("s"):
         return names.whole, _number(text[:-1])
     if seconds.endswith("s") and share.endswith("%)"):

@@ -2,7 +2,8 @@
 
 NeMo-RL's are those by which the worker reads its step log (``suite/worker/trainers/nemo_rl/timers.py``). The driver
 does not import the worker, and a test holds the two together. verl's are those of its 0.9.1 and of older versions that
-log the same names; ``docs/trainers/verl.md`` says where they stand in its source.
+log the same names; ``docs/trainers/verl.md`` says where they stand in its source. SkyRL's are those of its 0.4.0 and
+AReaL's those of its 1.0.4 (``docs/import.md``).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final, Literal
 #: Beside the phases: the timer of the whole step; timers within another; the tool's own work, which stays in ``other``;
 #: ``aside``: what is no part of the work, though it lies in the step, as validations and checkpoints do.
 WHOLE, WITHIN, OWN, ASIDE = "whole", "within", "own", "aside"
-Tool = Literal["verl", "nemo-rl"]
+Tool = Literal["verl", "nemo-rl", "skyrl", "areal"]
 
 
 @dataclass(frozen=True)
@@ -22,16 +23,17 @@ class Names:
     """How one tool calls what is read of its log.
 
     ``prefix``: of everything that is a timer. ``timers``: name -> phase, or a word of above. ``within``:
-    prefixes of timers that lie within another. ``samples``: a number of samples, or two whose quotient it is.
-    ``memory``: what names of peaks in GiB end in -> the field of the record.
+    prefixes of timers that lie within another. ``samples``: a number of samples, or two whose quotient it is;
+    ``response_mean``: a mean length, or two whose difference it is. ``memory``: what names of peaks in GiB end in ->
+    the field of the record. What a tool does not log is empty.
     """
 
     prefix: str
     timers: Mapping[str, str]
-    samples: tuple[str, ...]
-    prompt_mean: str
-    response_mean: str
-    total_tokens: str
+    samples: tuple[str, ...] = ()
+    prompt_mean: str = ""
+    response_mean: tuple[str, ...] = ()
+    total_tokens: str = ""
     within: tuple[str, ...] = ()
     memory: Mapping[str, str] = field(default_factory=dict)
 
@@ -42,7 +44,7 @@ class Names:
 
     def asks_for(self, name: str) -> bool:
         """Whether anything is made of the number of this name."""
-        asked = (self.prompt_mean, self.response_mean, self.total_tokens, *self.samples)
+        asked = (self.whole, self.prompt_mean, self.total_tokens, *self.samples, *self.response_mean)
         return name.startswith(self.prefix) or name in asked or self.peak_of(name) is not None
 
     def peak_of(self, name: str) -> str | None:
@@ -77,9 +79,8 @@ _VERL = Names(
         "timing_s/stop_profile": ASIDE,
     },
     within=("timing_s/agent_loop/", "timing_s/generation_timing/"),
-    samples=(),
     prompt_mean="prompt_length/mean",
-    response_mean="response_length/mean",
+    response_mean=("response_length/mean",),
     total_tokens="perf/total_num_tokens",
     memory={
         "perf/max_memory_allocated_gb": "peak_allocated_bytes",
@@ -106,7 +107,57 @@ _NEMO_RL = Names(
     within=("timing/train/get_logprobs/", "timing/train/policy_training/", "timing/train/prepare_for_generation/"),
     samples=("train/total_turns", "train/avg_turns_per_sample"),
     prompt_mean="train/mean_prompt_length",
-    response_mean="train/mean_gen_tokens_per_sample",
+    response_mean=("train/mean_gen_tokens_per_sample",),
     total_tokens="train/total_num_tokens",
 )
-NAMES: Final[Mapping[str, Names]] = {"verl": _VERL, "nemo-rl": _NEMO_RL}
+_SKYRL = Names(
+    prefix="timing/",
+    timers={
+        "timing/step": WHOLE,
+        "timing/generate": "generate",
+        "timing/postprocess_generator_output": "reward",
+        "timing/convert_to_training_input": OWN,
+        "timing/fwd_logprobs_values_reward": "score",
+        "timing/apply_reward_kl_penalty": "reward",
+        "timing/compute_advantages_and_returns": "reward",
+        "timing/train_critic_and_policy": "train",
+        "timing/policy_train": WITHIN,
+        "timing/critic_train": WITHIN,
+        "timing/update_ref_with_policy": OWN,
+        "timing/sync_weights": "sync",
+        "timing/sync_weights_only_transfer": WITHIN,
+        "timing/save_checkpoints": ASIDE,
+        "timing/cleanup_old_checkpoints": WITHIN,
+        "timing/save_hf_model": ASIDE,
+        "timing/eval": WITHIN,  # behind the step, and so in no sum either
+    },
+    response_mean=("generate/avg_num_tokens",),
+)
+_AREAL = Names(
+    prefix="timeperf/",
+    timers={
+        "the time from one line `Train step N/M done` to the next": WHOLE,
+        "timeperf/rollout": "generate",
+        "timeperf/ref_logp": "reference",
+        "timeperf/recompute_logp": "score",
+        "timeperf/critic_values": "score",
+        "timeperf/compute_advantage": "reward",
+        "timeperf/train_step": "train",
+        "timeperf/critic_train_step": "train",
+        "timeperf/update_weights": "sync",
+        "timeperf/clear_batches": OWN,
+        **{f"timeperf/rollout_{name}": OWN for name in ("pause", "pause_generation", "continue_generation", "resume")},
+        **{
+            f"timeperf/{role}_{way}": OWN
+            for role in ("rollout", "actor", "critic", "ref", "teacher")
+            for way in ("onload", "offload")
+        },
+        "timeperf/save": ASIDE,
+        "timeperf/checkpoint_for_recover": ASIDE,
+        "timeperf/eval": ASIDE,
+    },
+    samples=("ppo_actor/n_seqs",),
+    prompt_mean="ppo_actor/prompt_len/avg",
+    response_mean=("ppo_actor/seq_len/avg", "ppo_actor/prompt_len/avg"),
+)
+NAMES: Final[Mapping[str, Names]] = {"verl": _VERL, "nemo-rl": _NEMO_RL, "skyrl": _SKYRL, "areal": _AREAL}

@@ -6,23 +6,21 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from suite.report.facts.costs import phase_runs
 from suite.report.facts.noise import place_of
+from suite.report.facts.phase_ratios import in_part
 from suite.report.facts.pool import Row
 from suite.report.facts.rounds import in_turns, rounds_of
 from suite.spec.workload import Scaling
-from suite.stats.compare import decided, ratio_interval
 from suite.stats.intervals import Interval
-from suite.stats.rounds import Rounds, paired
-from suite.stats.scaling import scaling_curve
+from suite.stats.rounds import Rounds, compare_in_turns
 
 
 @dataclass(frozen=True)
 class Point:
     """One row of a curve. ``phase_eta``: the same ratio, with its interval, for each phase's own time.
 
-    ``paired_rounds``: speedup and eta are means over so many rounds of their value within each; null: of independent
-    runs, as each phase's always are.
+    ``paired_rounds``: speedup and eta are means over so many rounds, or starts of rows in turns by iteration, of their
+    value within each; null: of independent runs, as each phase's are but of rows in turns by iteration.
     """
 
     row: Row
@@ -69,7 +67,7 @@ def scale(rows: Sequence[Row]) -> Scalings:
             found.append((kind, base, larger))
     rounds = rounds_of([[base, *larger] for _, base, larger in found])
     curves = [
-        Curve(kind, base, tuple(_point(kind, base, row, rounds[place_of(base)]) for row in larger))
+        Curve(kind, base, tuple(_point(base, row, rounds[place_of(base)]) for row in larger))
         for kind, base, larger in found
     ]
     curves.sort(key=lambda curve: curve.base.number)
@@ -93,26 +91,29 @@ def _work_unit(row: Row, kind: Scaling) -> float:
     return row.samples_per_iteration / (row.ranks if kind == "weak" else 1)
 
 
-def _point(kind: Scaling, base: Row, row: Row, rounds: Rounds | None) -> Point:
-    within = paired(in_turns(row), in_turns(base), rounds)
-    speedups = {row.ranks: decided(within.difference).ratio} if within else {}
-    curve = scaling_curve(kind, {base.ranks: base.measured, row.ranks: row.measured}, base.prior, speedups)
-    point, count = curve.points[-1], within.rounds if within else None
-    return Point(row, point.speedup, point.eta, point.above_one, count, _phase_eta(base, row))
+def _point(base: Row, row: Row, rounds: Rounds | None) -> Point:
+    """eta(N; N0) = (rate_N / N) / (rate_N0 / N0), rates of the whole world: its interval is that of the ratio of rates.
+
+    Where all of it is above 1, or it has no bounds and is above 1, it is kept and flagged: a sign of a base that is
+    short of memory or cache.
+    """
+    found = compare_in_turns(in_turns(row), in_turns(base), prior=base.prior, rounds=rounds)
+    eta = found.ratio.scaled(base.ranks / row.ranks)
+    above_one = (eta.value if eta.low is None else eta.low) > 1
+    of_phases = rounds if row.setting.turns == "iterations" else None
+    return Point(row, found.ratio, eta, above_one, found.paired_rounds, _phase_eta(base, row, of_phases))
 
 
-def _phase_eta(base: Row, row: Row) -> tuple[tuple[str, Interval], ...]:
+def _phase_eta(base: Row, row: Row, rounds: Rounds | None) -> tuple[tuple[str, Interval], ...]:
     """Of every phase that all runs of both rows took time for: work per second and rank, over the same of the base.
 
     None of asynchronous rows: others work while they last.
     """
-    assert base.samples_per_iteration and row.samples_per_iteration, "a measured row has counts"
     if row.setting.asynchronous:
         return ()
-    before = {phase.name: phase_runs(base.samples_per_iteration, phase.by_run) for phase in base.phases}
     found = []
-    for phase in row.phases:
-        runs, base_runs = phase_runs(row.samples_per_iteration, phase.by_run), before.get(phase.name)
-        if runs and base_runs:
-            found.append((phase.name, ratio_interval(runs, base_runs).scaled(base.ranks / row.ranks)))
+    for name in (phase.name for phase in row.phases if phase.name in {phase.name for phase in base.phases}):
+        mine, theirs = in_part(row, (name,)), in_part(base, (name,))
+        if mine and theirs:
+            found.append((name, compare_in_turns(mine, theirs, rounds=rounds).ratio.scaled(base.ranks / row.ranks)))
     return tuple(found)

@@ -52,7 +52,7 @@ class LedTrainer(Trainer):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise ConfigError or ValueError, on every rank, for what this stack cannot do; imports nothing heavy."""
+        """Raise ConfigError, on every rank, where the stack is not the one it should be; imports nothing heavy."""
 
     def start(self) -> Any:
         """What holds the trainer's processes, on every rank at the same time: Ray, unless a trainer starts its own.

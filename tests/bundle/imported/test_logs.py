@@ -23,6 +23,9 @@ def record(text: str, tool: Tool = "verl", told: Told = TOLD, warmup: int = 0) -
     return derive("imported-x", asked, data)
 
 
+HERE = Path(__file__).parent
+VERSIONS: dict[Tool, str] = {"skyrl": "0.4.0", "areal": "1.0.4"}
+WORK = ("samples", "prompt_tokens", "response_tokens", "total_tokens")
 LOGS: list[tuple[Tool, str]] = [
     ("verl", verl_console()),
     ("verl", verl_console(prefix="\x1b[36m(TaskRunner pid=4242)\x1b[0m ")),
@@ -59,6 +62,32 @@ def test_a_console_of_nemo_rl_tells_phases_and_the_importer_the_samples() -> Non
     assert set(found.counts.sources.values()) == {"told by the importer"}
     alone = record(nemo_console(), "nemo-rl")
     assert alone.throughput.samples_per_second is None and alone.counts.samples is None
+
+
+#: printed by the tools' own loggers (docs/import.md): four steps of 16 samples of 8 and 8 tokens
+PRINTED = {tool: (HERE / "logs" / f"{tool}-{version}.log").read_text() for tool, version in VERSIONS.items()}
+
+
+def test_skyrls_console_tells_seconds_and_lengths_of_responses_and_the_importer_the_samples() -> None:
+    text = PRINTED["skyrl"]
+    found = record(text, "skyrl", TOLD.model_copy(update={"samples": 16, "prompt_tokens": 8.0}))
+    assert found.seconds == (0.0935, 0.0893, 0.0765, 0.0752) and found.steps.first == 1
+    assert found.counts.response_tokens == 128 and found.counts.total_tokens == 256
+    assert found.phases["generate"].seconds == pytest.approx(0.03535) and "reference" not in found.phases
+    assert found.notes == ("1 step of the log tells no time and is left out",), "an evaluation before the first"
+    alone = record(text, "skyrl")
+    assert alone.counts.model_dump(exclude={"sources"}) == dict.fromkeys(WORK) and alone.phases == found.phases
+    split = text.replace(" 'timing/generate'", "} Step 1: \n{'timing/generate'", 1)
+    assert record(split, "skyrl").seconds == found.seconds, "metrics and timers of a step, logged apart"
+
+
+def test_areals_console_tells_all_but_the_seconds_of_its_first_step() -> None:
+    found = record(PRINTED["areal"], "areal")
+    assert found.seconds == (0.135, 0.141, 0.125) and (found.steps.first, found.steps.last) == (2, 4)
+    assert found.counts.model_dump(exclude={"sources"}) == dict(zip(WORK, (16, 128, 128, 256), strict=True))
+    assert found.counts.sources["samples"] == "the log"
+    assert {*found.phases} == {"generate", "score", "reference", "reward", "train", "sync", "other"}
+    assert not any("nothing is known" in note for note in found.notes)
 
 
 def test_steps_of_a_second_epoch_go_on() -> None:
@@ -125,6 +154,11 @@ REFUSED: list[tuple[str, Tool, str]] = [
     ('{"a": 1}', "nemo-rl", "is no object of numbers by step"),
     ('{"a": {"x": 1}}', "nemo-rl", "which is no number"),
     ('{"a": ' * 40, "nemo-rl", "not JSON"),
+    (PRINTED["skyrl"] * 2, "skyrl", "is of step 1 behind step 4: two runs in one log"),
+    (PRINTED["areal"] * 2, "areal", "two runs in one log"),
+    (PRINTED["areal"].replace("06:00:00.276", "05:00:00.276"), "areal", "step 2 of the log took -3599.86 s in"),
+    (PRINTED["areal"].replace("20261124", "20269924"), "areal", "nowhere does it tell the time from"),
+    ('{"timeperf/rollout": {"0": 1.0}}', "areal", "no step of areal"),
     ("x" * (1 << 20) + "y\n", "verl", "line 1 of the log is longer"),
     (f"step:1 - timing_s/step:1 - {'timing_s/a:1 - ' * 3}timing_s/a:2\n", "verl", "with another value again"),
 ]
@@ -139,14 +173,21 @@ def test_a_wrong_log_is_refused_in_one_line(text: str, tool: Tool, problem: str)
 
 @pytest.mark.parametrize(
     "line",
-    ["step:1 - " + "timing_s/a" * 90_000, "step:" * 200_000, "step:1" + " - " * 300_000, "\N{BULLET}: " * 200_000],
-    ids=["a long name", "many steps", "many parts", "many bullets"],
+    [
+        "step:1 - " + "timing_s/a" * 90_000,
+        "step:" * 200_000,
+        "step:1" + " - " * 300_000,
+        "\N{BULLET}: " * 200_000,
+        "': '" * 200_000,
+        "20261124-06:00:00.141 StatsLogger INFO: Train step 1/" * 15_000,
+    ],
+    ids=["a long name", "many steps", "many parts", "many bullets", "many names", "many headings"],
 )
 def test_a_hostile_line_ends(line: str) -> None:
     """With a pattern that goes back over what it read, it would not in hours."""
     for tool in NAMES:
         with pytest.raises(UnusableLog):
-            read_steps(f"=== Step 1/1 ===\n{line}\n".encode(), tool)
+            read_steps(f"=== Step 1/1 ===\nStep 1:\n{line}\nTrain step {line}\n".encode(), tool)
 
 
 def test_what_a_log_may_take_of_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +205,7 @@ def test_nemo_rls_timers_are_those_by_which_the_worker_reads_its_log() -> None:
         assert names.phase_of(timer.name) == {None: OWN, "whole": WHOLE, "within": WITHIN}.get(timer.phase, timer.phase)
 
 
-REAL = Path(__file__).resolve().parents[3] / "docs/results/trainers-grpo/runs/verl-1M-llama-n2-e7a096eb-r1"
+REAL = HERE.parents[2] / "docs/results/trainers-grpo/runs/verl-1M-llama-n2-e7a096eb-r1"
 
 
 def test_the_console_of_a_real_run_of_verl_gives_what_the_suite_counted_itself() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 
 from suite.bundle.store import Bundle
 from suite.bundle.verify import verify
-from suite.conduct.planning.plan import Plan, make_plan
+from suite.conduct.planning.plan import Plan, make_joint_plan, make_plan
+from suite.conduct.planning.turns import Turning
 from suite.conduct.running.pursuit import FAILED_IN_A_ROW, Pursuit, compared_with_none
 from suite.conduct.running.reached import Reached, follow, lines
 from suite.conduct.running.session import Summary
@@ -20,6 +22,7 @@ from suite.launch.job import Job
 from suite.launch.outcome import Failure, Outcome, RunFolder
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest, Run
+from suite.spec.resolve import as_repeat
 from suite.spec.stopping import Stopping
 from tests.conduct.requests import STACKS, request
 from tests.conduct.sessions import Instantly, Remembering, work
@@ -62,7 +65,7 @@ def pursue(
     def run(plan: Plan, further: Any) -> Summary:
         return work(plan, root, launcher, seen, further=further, **how)[0]
 
-    return (*follow(Pursuit(plan.firsts, asked, root, seen), plan, run), seen)
+    return (*follow(Pursuit(plan.firsts, asked, root, seen, plan.seats), plan, run), seen)
 
 
 def test_rows_take_turns_until_each_interval_is_as_narrow_as_asked(tmp_path: Path) -> None:
@@ -173,3 +176,34 @@ def test_before_every_row_has_its_least_runs_none_is_put_off_for_the_budget(tmp_
     attempts = [row.attempts for row in found.rows]
     assert summary.left_by_budget and 0 < min(attempts) < LEAST and max(attempts) - min(attempts) <= 1
     assert not [line for line in seen.notices if "come last" in line]
+
+
+def in_turns(asked: Stopping) -> Plan:
+    body = request(repeats=asked.least, stopping=asked)
+    return make_joint_plan((body,), STACKS, turning=Turning())
+
+
+def runs_of(plan: Plan, backend: str, ranks: int) -> list[int]:
+    made = [m for m in plan.manifests if (m.backend.name, m.layout.ranks) == (backend, ranks)]
+    return [manifest.run.repeat for manifest in made]
+
+
+def test_rows_in_turns_go_on_with_those_that_they_are_compared_with_and_with_no_others(tmp_path: Path) -> None:
+    asked = rule(difference=0.05, most=12)
+
+    def seconds(manifest: Manifest) -> float:
+        alone, slow = manifest.layout.ranks == 1, manifest.backend.name == "megatron"
+        noise = random.Random(manifest.run.id).lognormvariate(0, 0.001 if alone else 0.05)
+        return 0.01 * noise * (2.0 if alone and slow else 1.0)
+
+    first = in_turns(asked)
+    plan, _, _, _ = pursue(asked, tmp_path, Instantly(seconds), first)
+    assert runs_of(plan, "deepspeed", 1) == runs_of(plan, "megatron", 1) == [1, 2, 3]
+    both = runs_of(plan, "deepspeed", 2)
+    assert both == runs_of(plan, "megatron", 2) and len(both) > 3
+    lost = next(m for m in plan.manifests if m.backend.name == "megatron" and m.layout.ranks == 1)
+    for repeat in (1, 2, 3):
+        shutil.rmtree(tmp_path / as_repeat(lost, repeat).run.id)
+    plan, _, _, _ = pursue(asked, tmp_path, Instantly(seconds), first)
+    assert runs_of(plan, "megatron", 1) == [4, 5, 6], "started together with new runs of the other"
+    assert runs_of(plan, "deepspeed", 1) == [1, 2, 3, 4, 5, 6]

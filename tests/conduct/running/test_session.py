@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from suite.bundle import store
-from suite.bundle.derive import record_of
+from suite.bundle.derive import derive, record_of
 from suite.bundle.store import ATTIC, Bundle, HeldByAnother, find_bundles
 from suite.bundle.verify import verify
 from suite.conduct.planning.plan import Plan, make_plan
@@ -237,6 +237,21 @@ def test_what_was_seen_is_looked_at_again_before_it_is_moved(tmp_path: Path, pla
     assert ledger.waiting == [cut_off, moved]
     assert [path.name for path in (tmp_path / ATTIC).iterdir()] == [f"{cut_off.run.id}.1"]
     assert "interrupted: kept as" in seen.notices[1] and len(seen.notices) == 2
+
+
+def test_a_start_is_begun_as_a_whole_or_not_at_all_and_counts_once(tmp_path: Path) -> None:
+    plan = make_plan(request(ranks=(1,), repeats=3), STACKS)
+    now, seen = [0.0], Remembering()
+    settings = Settings(root=tmp_path, python="python", budget_seconds=25)
+    ledger = Ledger([(manifest, "to run") for manifest in plan.manifests], settings, seen, lambda: now[0])
+    for _ in range(2):
+        first, second = ledger.take(), ledger.take(is_begun=True)
+        assert first is not None and second is not None, "the budget does for the first, and so for all of its start"
+        now[0] += 10
+        for manifest in (first, second):
+            ledger.ended(manifest, derive(Bundle(make_bundle(tmp_path, manifest))))
+        assert seen.left == (None if now[0] == 10 else pytest.approx(15)), "two starts of 10 s, of a budget of 25"
+    assert ledger.take() is None and ledger.spent and len(ledger.outcome["left_by_budget"]) == 2
 
 
 def test_a_run_is_held_from_the_moment_on_at_which_it_can_be_seen(

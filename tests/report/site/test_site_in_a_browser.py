@@ -11,7 +11,7 @@ from suite.bundle.cache.survey import survey
 from suite.report.site.gathering import gather
 from suite.report.site.history import Point, histories
 from suite.report.site.output import write_site
-from suite.stats.compare import ratio_interval
+from suite.stats.compare import compare
 from tests.browser import Tab
 from tests.report.conftest import is_whole
 from tests.report.site.nights import night, nights
@@ -39,7 +39,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def compared(before: Point, after: Point) -> list[float]:
     """The ratio of the later rate to the earlier one, with its bounds where there are any."""
-    found = ratio_interval(after.measured, before.measured)
+    found = compare(after.measured, before.measured).ratio
     return [one for one in (found.value, found.low, found.high) if one is not None]
 
 

@@ -49,7 +49,7 @@ def of_trainers() -> tuple[str, ...]:
     """Where trainers of others are driven, each of which runs algorithms by names of its own."""
     declared = json.loads((ROOT / "suite/worker/backends.json").read_text(encoding="utf-8"))["trainers"].values()
     drivers = {entry["driver"].partition(":")[0].replace(".", "/") + ".py" for entry in declared}
-    return ("suite/worker/trainers/", "suite/backends/own_image.py", *drivers)
+    return ("suite/worker/trainers/", *drivers)
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -4,36 +4,8 @@ from typing import Any, Dict
 
 #: DeepSpeed's default number of elements in a reduction bucket; it is allocated whatever the model's size.
 _DEFAULT_BUCKET_ELEMENTS = 500_000_000
-#: Families that it builds; experts are another matter.
-ARCHITECTURES = ("gpt2", "llama", "qwen2", "qwen3")
 #: An overflow would skip an optimizer step: start lower than DeepSpeed's 2^16.
 _INITIAL_SCALE_POWER = 12
-
-
-def check(manifest: Dict[str, Any]) -> None:
-    """Raise ValueError for what this engine cannot do, with the value."""
-    size, layout, precision = manifest["size"], manifest["layout"], manifest["measure"]["precision"]
-    _check_family(size)
-    if layout["tensor"] > 1 or layout["pipeline"] > 1:
-        raise ValueError(
-            "the deepspeed engine is data parallel only: tensor {}, pipeline {}".format(
-                layout["tensor"], layout["pipeline"]
-            )
-        )
-    if layout["distributed_optimizer"] or layout["sequence_parallel"]:
-        raise ValueError("distributed optimizer and sequence parallelism belong to the megatron backend")
-    if precision == "fp16" and manifest["measure"]["device"] == "cpu":
-        raise ValueError("fp16 is not trained on a CPU; use fp32 or bf16")
-
-
-def _check_family(size: Dict[str, Any]) -> None:
-    architecture = size["architecture"]
-    if size.get("experts") is not None:
-        raise ValueError("the deepspeed engine has no expert parallelism and builds no {}".format(architecture))
-    if architecture not in ARCHITECTURES:
-        raise ValueError("the deepspeed engine builds {}, not {}".format(", ".join(ARCHITECTURES), architecture))
-    if architecture == "gpt2" and size["kv_heads"] != size["heads"]:
-        raise ValueError("GPT-2 has no grouped queries: {} heads, {} kv heads".format(size["heads"], size["kv_heads"]))
 
 
 def training_config(manifest: Dict[str, Any], trainable_elements: int) -> Dict[str, Any]:

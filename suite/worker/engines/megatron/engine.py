@@ -13,7 +13,6 @@ from suite.worker.algorithms import build_algorithm
 from suite.worker.engines.base import Engine, LossFunction
 from suite.worker.engines.megatron import native
 from suite.worker.engines.megatron.batch import MicroBatch
-from suite.worker.engines.megatron.checks import check
 from suite.worker.engines.megatron.cpu import apply_cpu_patches
 from suite.worker.engines.megatron.export import export_weights
 from suite.worker.engines.megatron.family import is_rotary
@@ -39,9 +38,10 @@ class MegatronEngine(Engine):
     """Policy, reference and optimizer on Megatron-Core's local layers, or on Transformer Engine's (native kernels)."""
 
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
-        """Collective over all ranks. Raises ValueError for what Megatron cannot do."""
-        check(manifest, world)
+        """Collective over all ranks. Raises ValueError where native kernels cannot run in this process."""
         layout, seed = manifest["layout"], manifest["measure"]["seed"]
+        if layout.get("kernels") == "native":
+            native.require()
         self.device = world.device
         self.notes = _prepare_process(world, manifest)
         if layout["pipeline"] > 1:

@@ -1,7 +1,7 @@
 """Transformer Engine's layers in the place of megatron-core's own. Experimental: not run on a GPU yet."""
 
 import os
-from typing import Any, Iterator, Optional, Tuple
+from typing import Any, Iterator, Tuple
 
 import torch
 
@@ -16,15 +16,11 @@ FUSED_LAYER_NORMS = {
 ATTENTION_SWITCHES = {"NVTE_FLASH_ATTN": "0", "NVTE_FUSED_ATTN": "1", "NVTE_UNFUSED_ATTN": "0"}
 
 
-def refusal(device: torch.device, precision: str) -> Optional[str]:
-    """Why native kernels cannot run here; None where they can."""
-    if device.type != "cuda":
-        return "native kernels are Transformer Engine's, which computes on CUDA devices alone; use torch kernels"
-    if precision == "fp32":
-        return "native kernels have no fp32: Transformer Engine's fused attention is for bf16 and fp16"
+def require() -> None:
+    """Raise ValueError where this process has what native kernels cannot run with, or lacks what they need."""
     for name, value in ATTENTION_SWITCHES.items():
         if os.environ.get(name, value) != value:
-            return (
+            raise ValueError(
                 "{} is {} in the environment, and megatron-core would set it to {}; unset it for native kernels".format(
                     name, os.environ[name], value
                 )
@@ -32,10 +28,9 @@ def refusal(device: torch.device, precision: str) -> Optional[str]:
     try:
         import transformer_engine.pytorch  # noqa: F401
     except (ImportError, OSError) as error:
-        return "native kernels need Transformer Engine beside megatron-core, and it cannot be imported: {}".format(
-            error
-        )
-    return None
+        raise ValueError(
+            "native kernels need Transformer Engine beside megatron-core, and it cannot be imported: {}".format(error)
+        ) from error
 
 
 def layer_spec_and_norm(config: Any) -> Tuple[Any, Any]:

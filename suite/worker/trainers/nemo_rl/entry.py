@@ -8,17 +8,14 @@ import os
 import runpy
 import sys
 from functools import wraps
-from importlib import metadata
 from typing import Any, Callable, List, Mapping
 
-from suite.worker.trainers.logged.sink import StepSink, sink_from_environment
 from suite.worker.trainers.nemo_rl.configuration import REGISTERED
+from suite.worker.trainers.nemo_rl.logged import LOG_VARIABLE, StepSink
 
-NAME = "nemo-rl"
 ENVIRONMENT = "suite.worker.trainers.nemo_rl.data.NumberedEnvironment"
 #: what the logger is given of a step, in the order of grpo.py; the last one comes with ``step_finished``
 PREFIXES = ("train", "performance", "timing/train")
-SETUP_PREFIX = "timing/setup"
 
 
 def source_folder() -> str:
@@ -30,13 +27,9 @@ def source_folder() -> str:
 
 def told(log_metrics: Callable[..., Any], sink: StepSink) -> Callable[..., Any]:
     """``Logger.log_metrics``, which writes what it is given of a step to the sink first."""
-    began: List[bool] = []
 
     @wraps(log_metrics)
     def log(self: Any, metrics: Mapping[str, Any], step: int, prefix: str = "", *rest: Any, **options: Any) -> Any:
-        if not began and (prefix == SETUP_PREFIX or prefix in PREFIXES):
-            began.append(True)
-            sink.begin()
         if prefix in PREFIXES:
             sink.log(metrics, step, prefix, finished=bool(options.get("step_finished", False)))
         return log_metrics(self, metrics, step, prefix, *rest, **options)
@@ -56,7 +49,7 @@ def main(arguments: List[str]) -> None:
     register_env(REGISTERED, ENVIRONMENT)
     ACTOR_ENVIRONMENT_REGISTRY[ENVIRONMENT] = PY_EXECUTABLES.SYSTEM
     register_processor(REGISTERED, as_datum)
-    Logger.log_metrics = told(Logger.log_metrics, sink_from_environment(NAME, metadata.version("nemo-rl")))
+    Logger.log_metrics = told(Logger.log_metrics, StepSink(os.environ[LOG_VARIABLE]))
     script = os.path.join(source_folder(), "examples", "run_grpo.py")
     sys.argv = [script, "--config", arguments[0]]
     runpy.run_path(script, run_name="__main__")

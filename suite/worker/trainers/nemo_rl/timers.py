@@ -1,17 +1,53 @@
-"""What NeMo-RL's timers hold (v0.7.0, nemo_rl/algorithms/grpo.py; the class is in nemo_rl/utils/timer.py)."""
+"""What NeMo-RL's timers hold (v0.7.0, nemo_rl/algorithms/grpo.py; the class is in nemo_rl/utils/timer.py), as data.
 
-from typing import Any, Optional
+By it a step's seconds become phases, and the documentation has its table.
+"""
 
-from suite.worker.trainers.logged.timers import WHOLE, WITHIN, Timer
+import math
+from dataclasses import dataclass
+from typing import Any, Dict, Optional
 
+from suite.worker.rank import ConfigError
+from suite.worker.trainers.nemo_rl.logged import LoggedStep
+
+#: Beside the phases: the timer of the whole step, and timers that lie within another.
+WHOLE, WITHIN = "whole", "within"
+#: Timers are read one after the other, so that parts may add up to a little more than the whole.
+_SLACK_SHARE, _SLACK_SECONDS = 0.01, 0.001
 _RETURNED = "the results of Ray's workers in host memory; no device is synchronised for the clock"
 _CONTROLLER = "nothing: the controller's own work"
-_NOTHING = "nothing"
+
+
+@dataclass(frozen=True)
+class Timer:
+    """One timer of a step, by the name under which it is logged.
+
+    ``phase``: of the suite's phases the one that it is part of; ``whole`` or ``within`` (another timer, and so in no
+    sum); null: NeMo-RL's own work, which stays in ``other``. ``waits``: what its end waits for, and so whether a
+    device has finished by then. ``where``: file and line in the source. ``required``: every step has it.
+    """
+
+    name: str
+    phase: Optional[str]
+    includes: str
+    waits: str
+    where: str
+    required: bool = True
+    detail: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Timed:
+    """The seconds of one step: the whole, by phase, and by ``phase/part``."""
+
+    seconds: float
+    phases: Dict[str, float]
+    details: Dict[str, float]
 
 
 def _timer(name: str, phase: Optional[str], includes: str, waits: str, line: str, **options: Any) -> Timer:
     where = "nemo_rl/algorithms/{}".format(line)
-    return Timer("timing/train/" + name, phase, includes, waits, _NOTHING, where, **options)
+    return Timer("timing/train/" + name, phase, includes, waits, where, **options)
 
 
 TIMERS = (
@@ -88,3 +124,36 @@ TIMERS = (
     ),
     _timer("policy_training", "train", "forward, backward and all optimizer steps", _RETURNED, "grpo.py:2730"),
 )
+
+
+def time_step(step: LoggedStep) -> Timed:
+    """The step's seconds by NeMo-RL's own timers.
+
+    Raises ConfigError for a timer that is missing, not finite or negative, and for parts longer than the whole.
+    """
+    names = [timer.name for timer in TIMERS if timer.required and timer.name not in step.values]
+    if names:
+        raise ConfigError(
+            "step {} of the log has no {}: a version that logs by other names?".format(step.number, ", ".join(names))
+        )
+    whole = 0.0
+    phases: Dict[str, float] = {}
+    details: Dict[str, float] = {}
+    for timer in TIMERS:
+        if timer.name not in step.values:
+            continue
+        seconds = step.values[timer.name]
+        if seconds is None or seconds < 0:
+            raise ConfigError("step {} of the log took {} in {}".format(step.number, seconds, timer.name))
+        if timer.phase == WHOLE:
+            whole = seconds
+        elif timer.phase not in (None, WITHIN):
+            phases[str(timer.phase)] = phases.get(str(timer.phase), 0.0) + seconds
+        if timer.detail is not None:
+            details[timer.detail] = details.get(timer.detail, 0.0) + seconds
+    parts = math.fsum(phases.values())
+    if whole <= 0 or parts > whole * (1 + _SLACK_SHARE) + _SLACK_SECONDS:
+        raise ConfigError(
+            "the phases of step {} of the log take {:.6g} s, the step {:.6g} s".format(step.number, parts, whole)
+        )
+    return Timed(whole, phases, details)

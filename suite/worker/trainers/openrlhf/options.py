@@ -15,25 +15,6 @@ _GIB = 1 << 30
 Options = Dict[str, Any]
 
 
-def check(manifest: Dict[str, Any]) -> None:
-    """Raise ValueError for what OpenRLHF cannot do, or was not tried with, with the value."""
-    layout, workload, measure = manifest["layout"], manifest["workload"], manifest["measure"]
-    if layout["nodes"] > 1 or layout["tensor"] > 1 or layout["pipeline"] > 1 or layout.get("expert", 1) > 1:
-        raise ValueError("OpenRLHF is measured data parallel, on one node")
-    if layout["zero_stage"] not in (2, 3):
-        raise ValueError("OpenRLHF is measured under ZeRO stage 2 or 3, not {}".format(layout["zero_stage"]))
-    if measure["precision"] != "bf16" and (measure["precision"], measure["device"]) != ("fp32", "cpu"):
-        raise ValueError("OpenRLHF trains in bf16 and gives vLLM bf16 weights, not {}".format(measure["precision"]))
-    if layout.get("generation") != "vllm":
-        raise ValueError("OpenRLHF generates by vLLM alone")
-    if workload["trainable_layers"] is not None or workload["reference"] != "full":
-        raise ValueError("OpenRLHF trains all layers, beside a full reference")
-    if algorithm(manifest) not in _ESTIMATORS:
-        raise ValueError("algorithm {} is not mapped to OpenRLHF".format(algorithm(manifest)))
-    if uses_critic(manifest) and layout.get("placement") == "split" and not layout.get("staleness"):
-        raise ValueError("beside vLLM on devices of its own, OpenRLHF's critic has devices of its own too")
-
-
 def algorithm(manifest: Dict[str, Any]) -> str:
     """Its name."""
     return (manifest["workload"].get("algorithm") or {"name": "ppo"})["name"]

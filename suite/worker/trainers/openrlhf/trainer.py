@@ -30,7 +30,6 @@ class OpenRlhfTrainer(LedTrainer):
     def check(self) -> None:
         """See ``LedTrainer``."""
         manifest = self.manifest
-        options.check(manifest)
         found = installed_version("openrlhf")
         if found != options.VERSION:
             raise ConfigError("openrlhf {} is wanted, and {} is there".format(options.VERSION, found))

@@ -1,11 +1,10 @@
 """The manifest in the words of TRL, transformers' trainer, Accelerate and DeepSpeed; standard library alone."""
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict
 
 #: DeepSpeed's default number of elements in a reduction bucket; it is allocated whatever the model's size.
 _DEFAULT_BUCKET_ELEMENTS = 500_000_000
 ALGORITHMS = {"trl-grpo": "grpo", "trl-rloo": "rloo"}
-ARCHITECTURES = ("gpt2", "llama", "qwen2", "qwen3")
 #: TRL's methods are timed as this line of releases has them
 VERSIONS = ("1.16",)
 #: nothing is fetched, nothing reported home
@@ -49,34 +48,6 @@ def scores(manifest: Dict[str, Any]) -> bool:
     """
     steps = manifest["workload"]["optimizer_steps"] * manifest["workload"]["ppo_epochs"]
     return manifest["backend"]["name"] == "trl-rloo" or uses_vllm(manifest) or steps > 1
-
-
-def check(manifest: Dict[str, Any]) -> None:
-    """Raise ValueError for what TRL cannot do, or would do otherwise, with the value."""
-    size, layout, workload = manifest["size"], manifest["layout"], manifest["workload"]
-    name, precision = manifest["backend"]["name"], manifest["measure"]["precision"]
-    algorithm = (workload.get("algorithm") or {"name": "ppo"})["name"]
-    wrong: List[Tuple[bool, str]] = [
-        (algorithm != ALGORITHMS[name], "{} runs {}, not {}".format(name, ALGORITHMS[name], algorithm)),
-        (size["architecture"] not in ARCHITECTURES, "no {} models are built for TRL".format(size["architecture"])),
-        (
-            layout["tensor"] > 1 or layout["pipeline"] > 1,
-            "TRL is data parallel only: tensor {}, pipeline {}".format(layout["tensor"], layout["pipeline"]),
-        ),
-        (
-            layout["distributed_optimizer"] or layout["sequence_parallel"],
-            "distributed optimizer and sequence parallelism belong to the megatron backend",
-        ),
-        (manifest["work"].get("lengths") is not None, "TRL is not given samples of uneven length"),
-        (workload["reference"] != "full", "TRL's reference is a full copy, not {}".format(workload["reference"])),
-        (workload["trainable_layers"] is not None, "all layers train under TRL"),
-        (workload.get("lora_rank") is not None, "TRL is given no adapters here"),
-        (precision not in ("fp32", "bf16"), "TRL is measured in fp32 and bf16, not {}".format(precision)),
-        (layout["zero_stage"] == 1, "TRL is measured under ZeRO stages 0, 2 and 3, not 1"),
-    ]
-    for is_wrong, why in wrong:
-        if is_wrong:
-            raise ValueError(why)
 
 
 def training_arguments(manifest: Dict[str, Any], iterations: int, folder: str, parameters: int) -> Dict[str, Any]:

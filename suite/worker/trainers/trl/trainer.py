@@ -38,7 +38,6 @@ class TrlTrainer(Trainer):
     def load(cls, manifest: Dict[str, Any]) -> None:
         """Import TRL, and vLLM before it where it generates. Raises ConfigError for one that is not there, or another
         TRL than was measured."""
-        trl_config.check(manifest)
         version = installed_version("trl")
         if version is None or ".".join(version.split(".")[:2]) not in trl_config.VERSIONS:
             wanted = " or ".join(line + ".x" for line in trl_config.VERSIONS)
@@ -49,10 +48,9 @@ class TrlTrainer(Trainer):
         _module(manifest)
 
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
-        """Collective over all ranks. Raises ValueError for what TRL cannot do, ConfigError for what it did not do."""
+        """Collective over all ranks. Raises ConfigError for what TRL did not do."""
         from suite.worker.trainers.trl.shims import SHIMS
 
-        trl_config.check(manifest)
         self._manifest, self._world = manifest, world
         self._sheet = Sheet(Tally(manifest, world), trl_config.passes(manifest))
         self.notes = apply_shims(SHIMS, manifest, world)

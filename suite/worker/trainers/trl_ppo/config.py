@@ -8,7 +8,6 @@ from suite.worker.trainers.accelerate_launch import accelerate_variables as laun
 
 #: the last release with a PPO trainer; names and lines of the hooks are its own
 VERSION = "1.12.0"
-ENGINES = ("deepspeed", "ddp")
 #: DeepSpeed's default number of elements in a reduction bucket; it is allocated whatever the model's size.
 _DEFAULT_BUCKET_ELEMENTS = 500_000_000
 
@@ -32,35 +31,6 @@ def uses_deepspeed(manifest: Dict[str, Any]) -> bool:
 def micro_batches(manifest: Dict[str, Any]) -> int:
     """Micro batches of one optimizer step on one rank."""
     return manifest["work"]["replica_batch"] // manifest["work"]["micro_batch"]
-
-
-def check(manifest: Dict[str, Any]) -> None:
-    """Raise ValueError for what TRL's PPO cannot do, with the value."""
-    size, layout, workload, work = (manifest[name] for name in ("size", "layout", "workload", "work"))
-    if layout["tensor"] > 1 or layout["pipeline"] > 1:
-        raise ValueError(
-            "TRL's PPO is data parallel only: tensor {}, pipeline {}".format(layout["tensor"], layout["pipeline"])
-        )
-    if layout["distributed_optimizer"] or layout["sequence_parallel"]:
-        raise ValueError("distributed optimizer and sequence parallelism belong to the megatron backend")
-    if layout.get("engine", "deepspeed") not in ENGINES:
-        raise ValueError("TRL's PPO runs on {}, not {}".format(" or ".join(ENGINES), layout["engine"]))
-    if layout["recompute"] != "none":
-        raise ValueError("TRL's PPO never turns recomputation on")
-    if (workload.get("algorithm") or {"name": "ppo"})["name"] != "ppo":
-        raise ValueError("TRL's PPO trainer does PPO, not {}".format(workload["algorithm"]["name"]))
-    if work.get("lengths") is not None:
-        raise ValueError("TRL's PPO forces one length on all samples")
-    if workload["reference"] != "full":
-        raise ValueError("TRL's PPO has a full reference copy, not {}".format(workload["reference"]))
-    if workload["trainable_layers"] is not None:
-        raise ValueError("TRL's PPO trains every layer")
-    if size["architecture"] == "gpt2" and size["kv_heads"] != size["heads"]:
-        raise ValueError("GPT-2 has no grouped queries: {} heads, {} kv heads".format(size["heads"], size["kv_heads"]))
-    if manifest["measure"]["precision"] == "fp16":
-        raise ValueError("fp16 is untested with TRL's PPO; use fp32 or bf16")
-    if work["replica_rollouts"] * workload["new_tokens"] < 2:
-        raise ValueError("TRL whitens the advantages of a rank's own tokens, and there is one")
 
 
 def ppo_config(manifest: Dict[str, Any], iterations: int, folder: str) -> Dict[str, Any]:

@@ -23,29 +23,6 @@ def micro_batches(manifest: Dict[str, Any]) -> int:
     return manifest["work"]["replica_batch"] // manifest["work"]["micro_batch"]
 
 
-def check(manifest: Dict[str, Any]) -> None:
-    """Raise ValueError for what trlx cannot do, with the value."""
-    size, layout, workload = manifest["size"], manifest["layout"], manifest["workload"]
-    if layout["tensor"] > 1 or layout["pipeline"] > 1:
-        raise ValueError(
-            "trlx on Accelerate is data parallel only: tensor {}, pipeline {}".format(
-                layout["tensor"], layout["pipeline"]
-            )
-        )
-    if layout["distributed_optimizer"] or layout["sequence_parallel"]:
-        raise ValueError("distributed optimizer and sequence parallelism belong to the megatron backend")
-    if layout["recompute"] != "none":
-        raise ValueError("trlx has no switch for recomputation")
-    if not uses_deepspeed(manifest) and layout["zero_stage"]:
-        raise ValueError("DDP shards nothing: ZeRO stage {} belongs to trlx-deepspeed".format(layout["zero_stage"]))
-    if size["architecture"] == "gpt2" and size["kv_heads"] != size["heads"]:
-        raise ValueError("GPT-2 has no grouped queries: {} heads, {} kv heads".format(size["heads"], size["kv_heads"]))
-    if workload["reference"] == "hydra" and not workload["trainable_layers"]:
-        raise ValueError("trlx branches its hydra reference off below the trainable layers, and there are none")
-    if manifest["measure"]["precision"] == "fp16" and manifest["measure"]["device"] == "cpu":
-        raise ValueError("fp16 is not trained on a CPU; use fp32 or bf16")
-
-
 def trlx_config(
     manifest: Dict[str, Any], iterations: int, tokenizer_path: str, suppressed: List[int], trainer: str
 ) -> Dict[str, Any]:

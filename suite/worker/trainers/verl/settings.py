@@ -9,8 +9,6 @@ from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
 
 _SEED_STRIDE = 1_000_003  # as the suite's own loop draws its scores
-FAMILIES = ("llama", "qwen2", "qwen3")
-ALGORITHMS = ("ppo", "grpo")
 _DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 #: vLLM takes no more tokens into one pass unless told to; verl's default
 _BATCHED_TOKENS = 8192
@@ -18,32 +16,6 @@ _LEAST_BUCKET_MIB = 16
 _PROMPT_COLUMNS = ("data_source", "prompt", "ability", "reward_model", "extra_info")
 
 Settings = Dict[str, Any]
-
-
-def check(manifest: Dict[str, Any]) -> None:
-    """Raise ValueError for work that verl's trainer cannot be made to do as the manifest says."""
-    workload, work, size = manifest["workload"], manifest["work"], manifest["size"]
-    layout, measure = manifest["layout"], manifest["measure"]
-    algorithm = algorithm_of(manifest)["name"]
-    errors = []
-    if algorithm not in ALGORITHMS:
-        errors.append("verl runs ppo and grpo here, not {}".format(algorithm))
-    if size["architecture"] not in FAMILIES:
-        errors.append("verl builds {} models here, not {}".format(", ".join(FAMILIES), size["architecture"]))
-    if work.get("lengths"):
-        errors.append("verl's agent loop forces one length on all samples")
-    if workload.get("lora_rank") or workload["trainable_layers"] is not None or workload["reference"] != "full":
-        errors.append("all parameters train here, and the reference is a full copy")
-    if layout["tensor"] > 1 or layout["pipeline"] > 1:
-        errors.append("FSDP2 is data parallel only")
-    if layout.get("generation", "hf") != "vllm":
-        errors.append("verl generates with vLLM")
-    if prompts_of_a_step(manifest) * workload.get("group", 1) * workload["optimizer_steps"] != work["global_rollouts"]:
-        errors.append("verl's mini batches are of whole groups")
-    if measure["device"] == "cpu" and measure["precision"] == "fp16":
-        errors.append("fp16 is not trained on a CPU")
-    if errors:
-        raise ValueError("; ".join(errors))
 
 
 def algorithm_of(manifest: Dict[str, Any]) -> Dict[str, Any]:

@@ -11,7 +11,7 @@ from suite.worker.trainers.led import LedTrainer
 from suite.worker.trainers.tally import Tally
 from suite.worker.trainers.verl import CPU_VARIABLES, VARIABLES, inspection, tied
 from suite.worker.trainers.verl.hooks import Sheet, before, install
-from suite.worker.trainers.verl.settings import check, learns_values, settings
+from suite.worker.trainers.verl.settings import learns_values, settings
 from suite.worker.trainers.verl.work import notes, work_differences
 from suite.worker.trainers.verl.workspace import Workspace
 from suite.worker.world import World
@@ -31,8 +31,7 @@ class VerlTrainer(LedTrainer):
     """See ``LedTrainer``. verl's files are unchanged; what is wrapped is in ``hooks``."""
 
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
-        """Collective over all ranks. Raises ValueError for what verl cannot do, ConfigError for what it did not do."""
-        check(manifest)
+        """Collective over all ranks. Raises ConfigError for what verl did not do."""
         self._space = Workspace(manifest, world)
         try:
             super().__init__(manifest, world)
@@ -41,7 +40,7 @@ class VerlTrainer(LedTrainer):
             raise
 
     def check(self) -> None:
-        """The manifest was checked before anything was written."""
+        """Nothing: its version is asked when it is imported."""
 
     def build(self) -> None:
         manifest, is_cpu = self.manifest, self.manifest["measure"]["device"] == "cpu"

@@ -14,21 +14,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from suite.worker.engines import megatron
 from suite.worker.engines.megatron import native
-from suite.worker.engines.megatron.engine import MegatronEngine
 from suite.worker.world import World
 from tests.worker.engines.megatron import layouts
-from tests.worker.tiny import tiny_body, told_by_ranks
+from tests.worker.tiny import told_by_ranks
 
 FAMILIES = ("gpt2", "qwen2", "qwen3")
 SECONDS = 500.0
 
 
 def rank_program(world: World) -> None:
-    native.refusal = lambda _device, _precision: None
     seen = {}
     for family in FAMILIES:
         for kernels in ("torch", "native"):
@@ -78,26 +75,10 @@ def test_torch_kernels_are_torchs_where_transformer_engine_is_installed(monkeypa
             importlib.import_module(name)
 
 
-@pytest.mark.parametrize(
-    ("device", "precision", "words"),
-    [
-        ("cpu", "bf16", "computes on CUDA devices alone; use torch kernels"),
-        ("cuda", "fp32", "native kernels have no fp32"),
-        (
-            "cuda",
-            "bf16",
-            "NVTE_FLASH_ATTN is 1 in the environment, and megatron-core would set it to 0; unset it for native kernels",
-        ),
-        ("cuda", "fp16", "need Transformer Engine beside megatron-core, and it cannot be imported"),
-    ],
-)
-def test_native_kernels_are_refused_with_one_reason(
-    device: str, precision: str, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_native_kernels_lack_in_this_process_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformer_engine", None)
-    if precision == "bf16":
-        monkeypatch.setenv("NVTE_FLASH_ATTN", "1")
-    manifest = tiny_body(backend="megatron", layout={"kernels": "native"}, measure={"precision": precision})
-    with pytest.raises(ValueError, match=words) as refusal:
-        MegatronEngine(manifest, World(0, 1, 0, 1, torch.device(device)))
-    assert "\n" not in str(refusal.value)
+    with pytest.raises(ValueError, match="need Transformer Engine beside megatron-core, and it cannot be imported"):
+        native.require()
+    monkeypatch.setenv("NVTE_FLASH_ATTN", "1")
+    with pytest.raises(ValueError, match="NVTE_FLASH_ATTN is 1 in the environment, and megatron-core would set it to"):
+        native.require()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 from unittest import mock
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,31 +20,6 @@ from tests.worker.tiny import tiny_body
 
 CPU = World(0, 1, 0, 1, torch.device("cpu"))
 CUDA = World(0, 1, 0, 1, torch.device("cuda", 0))
-
-
-def manifest() -> dict[str, Any]:
-    return tiny_body(backend="megatron", layout={"distributed_optimizer": True}, measure={"precision": "bf16"})
-
-
-@pytest.mark.parametrize(
-    ("section", "field", "value", "world", "message"),
-    [
-        ("size", "architecture", "opt", CPU, "builds no opt shapes, but gpt2, llama"),
-        ("size", "experts", {"count": 4, "per_token": 1}, CPU, "no router that gives"),
-        ("workload", "reference", "hydra", CPU, "megatron keeps a full reference copy; use reference full"),
-        ("layout", "zero_stage", 2, CPU, "deepspeed"),
-        ("layout", "offload_parameters", True, CPU, "deepspeed"),
-        ("layout", "offload_optimizer", True, CPU, "means nothing on a CPU"),
-        ("layout", "distributed_optimizer", False, CUDA, "only with the distributed optimizer"),
-        ("measure", "precision", "fp32", CUDA, "in bf16 and fp16 only"),
-    ],
-)
-def test_what_megatron_cannot_do_is_refused(section: str, field: str, value: Any, world: World, message: str) -> None:
-    asked = manifest()
-    asked["layout"]["offload_optimizer"] = world is CUDA
-    asked[section][field] = value
-    with pytest.raises(ValueError, match=message):
-        MegatronEngine(asked, world)
 
 
 @given(st.integers(1, 40), st.integers(1, 4), st.integers(1, 16))

@@ -8,7 +8,6 @@ Every file and line is of CarperAI/trlx at 3340c2f3: TP is ``trlx/trainer/nemo_p
 import json
 from typing import Any, Dict, Tuple
 
-from suite.worker.rank import ConfigError
 from suite.worker.trainers.trlx.config import trlx_config
 
 OPTIMIZER = "distributed_fused_adam"
@@ -17,22 +16,6 @@ VOCABULARY_MULTIPLE = 128
 _LOWEST_RATE_SHARE = 6.0 / 6.001
 _CONSTANT_STEPS = 10**12
 _END = "<eos>"
-
-
-def check(manifest: Dict[str, Any]) -> None:
-    """Raise ConfigError for what would fail late or silently run as something else."""
-    layout, workload = manifest["layout"], manifest["workload"]
-    if layout["pipeline"] != 1:
-        raise ConfigError("trlx's NeMo trainer has no pipeline parallelism: asked for {}".format(layout["pipeline"]))
-    if workload["reward"]["kind"] != "constant" or workload["reference"] != "full":
-        raise ConfigError(
-            "trlx-nemo has a constant reward and a full reference, not {} and {}".format(
-                workload["reward"]["kind"], workload["reference"]
-            )
-        )
-    layers = workload["trainable_layers"]
-    if layers is not None and not 1 <= layers <= manifest["size"]["layers"]:
-        raise ConfigError("{} trainable layers of {}".format(layers, manifest["size"]["layers"]))
 
 
 def megatron_config(manifest: Dict[str, Any], tokenizer_folder: str, log_folder: str) -> Dict[str, Any]:

@@ -1,1 +1,0 @@
-"""SkyRL, in its own image: its trainer with a callback that writes the step log."""

@@ -1,0 +1,134 @@
+"""Prompts and rewards go into NeMo-RL, and what its own timers gave comes out as phases and counts, or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from suite.worker.loop import draw_prompts, expected_counts
+from suite.worker.rank import ConfigError
+from suite.worker.rewards import score_samples
+from suite.worker.samples import Samples
+from suite.worker.trainers.nemo_rl.entry import told
+from suite.worker.trainers.nemo_rl.inputs import Rewards, ordinary_tokens, prompts
+from suite.worker.trainers.nemo_rl.logged import LoggedStep, StepSink, check_told, read_steps
+from suite.worker.trainers.nemo_rl.timers import TIMERS, time_step
+from suite.worker.trainers.nemo_rl.trainer import differences, told_counts
+from tests.worker.trainers.nemo_rl.made import HERE, body, made_manifest, recorded_steps
+
+
+def changed(folder: Path, **values: float | None) -> LoggedStep:
+    """The first step with other values; timers by their names behind the prefix."""
+    step = recorded_steps(folder)[0]
+    return replace(step, values={**step.values, **{f"timing/train/{name}": value for name, value in values.items()}})
+
+
+@pytest.mark.slow
+def test_prompts_are_the_manifests_one_for_each_group_in_ordinary_tokens() -> None:
+    manifest = body(made_manifest())
+    rows = list(prompts(manifest))
+    assert [(row["iteration"], row["number"]) for row in rows[:9]] == [*((0, 2 * n) for n in range(8)), (1, 0)]
+    assert len(rows) == 4 * 8
+    drawn = draw_prompts(manifest, 0)[::2] % ordinary_tokens(manifest)
+    assert [row["tokens"] for row in rows[:8]] == drawn.tolist()
+
+
+def test_the_samples_of_a_prompt_get_the_scores_that_the_suite_gives_them_and_no_more_than_its_group() -> None:
+    manifest = body(made_manifest())
+    seed = manifest["measure"]["seed"] * 1_000_003 + 1
+    scores = score_samples(manifest["workload"]["reward"], Samples.even(torch.empty(16, 0), 0), seed).tolist()
+    rewards = Rewards(manifest)
+    assert [rewards.next(1, number) for number in (4, 0, 4, 0)] == [scores[4], scores[0], scores[5], scores[1]]
+    with pytest.raises(ConfigError, match="prompt 0 of iteration 1 has more than 2 samples"):
+        rewards.next(1, 0)
+
+
+def test_its_logger_is_called_as_before_and_a_step_ends_with_its_timers(tmp_path: Path) -> None:
+    calls: list[tuple[Any, ...]] = []
+    log = told(lambda *given, **named: calls.append((*given[1:], named)), StepSink(str(tmp_path / "log")))
+    log(None, {"worker": 30.0}, 0, prefix="timing/setup")
+    log(None, {"loss": float("nan"), "turns": 2, "text": "x", "lengths": [1, 2]}, 1, prefix="train")
+    log(None, {"accuracy": 1.0}, 1, prefix="validation")
+    log(None, {"total_step_time": torch.tensor(2.0)}, 1, prefix="timing/train", step_finished=True)
+    assert [call[2] for call in calls] == ["timing/setup", "train", "validation", "timing/train"]
+    assert calls[-1][-1] == {"step_finished": True}
+    values = {"train/loss": None, "train/turns": 2, "timing/train/total_step_time": 2.0}
+    assert next(read_steps(str(tmp_path / "log"))) == LoggedStep(1, values)
+
+
+def test_the_log_is_read_as_it_grows_and_a_step_out_of_order_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    steps = read_steps(str(path))
+    assert next(steps) is None, "it is not there yet"
+    with path.open("w") as file:
+        for text in ('{"step": 1, "val', 'ues": {"a": 1}}\n{"step": 2, "values": {}}\n', '{"step": 4, "values": {}}\n'):
+            file.write(text)
+            file.flush()
+            if text.endswith("val"):
+                assert next(steps) is None, "half a line waits for its other half"
+    assert list(islice(steps, 2)) == [LoggedStep(1, {"a": 1}), LoggedStep(2, {})]
+    with pytest.raises(ConfigError, match="is of step 4 where 3 follows"):
+        next(steps)
+
+
+def test_four_steps_have_their_phases_within_the_whole(tmp_path: Path) -> None:
+    steps = recorded_steps(tmp_path)
+    assert len(steps) == 4
+    for each in map(time_step, steps):
+        assert set(each.phases) == {"sync", "generate", "reward", "score", "train"}
+        assert 0 < sum(each.phases.values()) <= each.seconds * 1.01
+        assert each.phases["generate"] >= 0.03 and each.phases["train"] >= 0.02
+    first = {name.rpartition("/")[2]: seconds for name, seconds in steps[0].values.items() if name.startswith("timing")}
+    trained = time_step(steps[0]).phases["train"]
+    assert trained == first["training_prep"] + first["policy_training"], "what lies within another timer is in no sum"
+
+
+def test_the_counts_that_are_told_are_the_manifests_and_the_others_null(tmp_path: Path) -> None:
+    manifest = body(made_manifest())
+    asked = expected_counts(manifest["workload"], manifest["work"])
+    unknown = {"padded_tokens", "optimizer_steps", "total_parameters", "trainable_parameters"}
+    for step in recorded_steps(tmp_path):
+        counts = check_told(told_counts(step), manifest, step)
+        assert counts == {**{name: asked.get(name) for name in counts}, **dict.fromkeys(unknown)}
+
+
+def test_another_amount_of_work_and_none_are_refused(tmp_path: Path) -> None:
+    step = recorded_steps(tmp_path)[0]
+    with pytest.raises(ConfigError, match="response_tokens 256 wanted, 128 logged"):
+        check_told(told_counts(step), body(made_manifest(new_tokens=16)), step)
+    nothing = replace(step, values={})
+    with pytest.raises(ConfigError, match="tells no samples, prompt_tokens, response_tokens"):
+        check_told(told_counts(nothing), body(made_manifest()), nothing)
+    with pytest.raises(ConfigError, match="is not a whole number"):
+        told_counts(replace(step, values={**step.values, "train/mean_prompt_length": 8.03}))
+
+
+def test_names_of_another_version_are_refused(tmp_path: Path) -> None:
+    step = recorded_steps(tmp_path)[0]
+    values = {name: number for name, number in step.values.items() if name != "timing/train/policy_training"}
+    with pytest.raises(ConfigError, match="has no timing/train/policy_training: a version that logs by other names"):
+        time_step(replace(step, values=values))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(None, "took None in "), (-0.5, "took -0.5 in "), (1000.0, "the phases of step 1")]
+)
+def test_times_that_cannot_be_are_refused(tmp_path: Path, seconds: float | None, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        time_step(changed(tmp_path, generation=seconds))
+
+
+def test_the_documentation_has_every_timer_and_every_difference_of_the_work() -> None:
+    page = " ".join((HERE.parents[3] / "docs" / "trainers" / "nemo-rl.md").read_text().split())
+    assert len({timer.name for timer in TIMERS}) == len(TIMERS)
+    for timer in TIMERS:
+        phase = "other" if timer.phase is None else timer.phase
+        assert f"| `{timer.name}` | {phase} | {timer.includes} | {timer.waits} | `{timer.where}` |" in page
+    for kl_coefficient in (0.0, 0.001):
+        for sentence in differences(body(made_manifest(kl_coefficient=kl_coefficient))):
+            assert f"- {sentence}" in page, sentence
