@@ -248,8 +248,7 @@ class Pursuit:
             )
             most = max(asked, min(_MOST_TIMES * asked, possible))
             fewest = min(asked, FEWEST_ITERATIONS)
-            in_turns = members[0].first.hash in self._seats
-            chosen = _worth_a_start(means, fewest, most) if in_turns else best_iterations(known, fewest, most)
+            chosen = best_iterations(known, fewest, most)
             for row in members:
                 row.iterations = chosen or asked
                 row.sampled = _with_iterations(row.sampled, row.iterations)
@@ -354,13 +353,6 @@ def _measured(record: Record) -> RunSeconds | None:
     if record.throughput is None or record.counts is None:
         return None
     return RunSeconds(record.counts.samples, counted_seconds(record))
-
-
-def _worth_a_start(costs: Sequence[Cost], fewest: int, most: int) -> int:
-    """Iterations of rows in turns that take twice as long as their start-up: starts differ by what their turns tell, so
-    that more of these are nearly as good as more starts."""
-    start, each = fmean(cost.start_seconds for cost in costs), fmean(cost.iteration_seconds for cost in costs)
-    return max(fewest, min(most, round(2 * start / each)))
 
 
 def mean_cost(costs: Sequence[Cost]) -> Cost:
