@@ -66,7 +66,7 @@ class TurnPair:
         return (self.trust * centre + self.squares) / (self.trust + self.starts - 1)
 
     def difference(self, shared: Dispersion) -> LogDifference:
-        """Degrees of freedom as of a sum of which a part is known (Satterthwaite, Biometrics Bulletin 2, 1946, p. 110)."""
+        """Degrees of freedom are of a sum of which a part is known (Satterthwaite, Biometrics Bulletin 2, 1946)."""
         error = math.sqrt(max(self.factor(shared) * self.explained, LEAST_SPREAD**2) / self.starts)
         degrees = (self.trust + self.starts - 1) ** 2 / (self.starts - 1)
         return LogDifference(self.mean, error, degrees, is_moderated=True)
