@@ -247,8 +247,7 @@ class Pursuit:
                 for seconds, cost in zip(room, means, strict=True)
             )
             most = max(asked, min(_MOST_TIMES * asked, possible))
-            fewest = min(asked, FEWEST_ITERATIONS)
-            chosen = best_iterations(known, fewest, most)
+            chosen = best_iterations(known, min(asked, FEWEST_ITERATIONS), most)
             for row in members:
                 row.iterations = chosen or asked
                 row.sampled = _with_iterations(row.sampled, row.iterations)
