@@ -92,7 +92,7 @@ def started(rng: Generator, name: str, starts: int, turns: int, sides: int = 2, 
 
 
 def figures(count: int) -> Iterator[Figure]:
-    """Of so many plans of four pairs, and groups of four rows and pairs, twice to four times as many."""
+    """Of twice so many plans of four pairs and pairs that a rule stops, and four times so many groups of four rows."""
     for name, (_, _, own) in MACHINES.items():
         for starts, turns in SHAPES:
             yield from _covered(name, starts, turns, 2 * count, None if own else COVERED)

@@ -103,6 +103,7 @@ class Worker:
             for iteration in range(measure["warmup"] + counted):
                 if self.turns is not None and self.turns.end_before(iteration):
                     self.turns.ask()
+                    self.events.emit("turn", iteration=iteration)
                 self.iterate(iteration)
         except ScriptedError as error:
             self.events.emit(

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Hashable
+from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from suite.backends.registry import find_backend
 from suite.bundle.derive import record_of
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle, find_bundles
@@ -50,19 +52,35 @@ def plan_of(**changes: Any) -> Plan:
 
 
 def together(manifest: Manifest) -> Hashable:
-    return manifest.size.name
+    return manifest.size.name, manifest.run.repeat
 
 
-def work(plan: Plan, root: Path, view: Any = None, group: Any = together) -> Summary:
+def work(plan: Plan, root: Path, view: Any = None, group: Any = together, launcher: Any = None) -> Summary:
     settings = Settings(root=root, python=sys.executable)
-    return run_in_turns(plan, settings, LocalLauncher(QUICK), view or Remembering(), group)
+    return run_in_turns(plan, settings, launcher or LocalLauncher(QUICK), view or Remembering(), group)
+
+
+def starts_of(bundles: list[Bundle]) -> dict[str, list[Bundle]]:
+    """Bundles by their start, each of which names them all; one works at a time."""
+    starts: dict[str, list[Bundle]] = {}
+    for bundle in bundles:
+        turns = record_of(bundle).turns
+        assert turns is not None
+        starts.setdefault(turns.start, []).append(bundle)
+    for rows in starts.values():
+        told = [record_of(bundle).turns for bundle in rows]
+        assert {turns.rows for turns in told if turns} == {tuple(sorted(bundle.id for bundle in rows))}
+        for (_, ended, one), (began, _, other) in pairwise(sorted(span for bundle in rows for span in spans(bundle))):
+            assert one == other or began >= ended
+    return starts
 
 
 def records(root: Path) -> dict[str, Record]:
-    """By backend; each bundle is what its files say."""
+    """By backend; each bundle is what its files say, but for phases whose times are the script's."""
     bundles = find_bundles([root])
-    found = [verify(bundle) for bundle in bundles]
-    assert not [(one.differences, one.findings) for one in found if one.differences or one.findings]
+    for found in map(verify, bundles):
+        assert not found.differences
+        assert all(finding.name.endswith("-times") for finding in found.findings)
     return {record.run.backend: record for record in map(record_of, bundles)}
 
 
@@ -110,19 +128,9 @@ def test_rows_of_a_start_work_one_at_a_time_and_their_bundles_name_each_other(tm
     script(**SLEEPING)
     summary = work(plan_of(ranks=(1, 2), repeats=2), tmp_path)
     assert len(summary.measured) == 8
-    bundles = find_bundles([tmp_path])
-    starts: dict[str, list[Bundle]] = {}
-    for bundle in bundles:
-        turns = record_of(bundle).turns
-        assert turns is not None and bundle.id in turns.rows
-        starts.setdefault(turns.start, []).append(bundle)
+    starts = starts_of(find_bundles([tmp_path]))
     assert [len(rows) for rows in starts.values()] == [4, 4], "a start for each repeat"
-    for rows in starts.values():
-        told = [record_of(bundle).turns for bundle in rows]
-        assert {turns.rows for turns in told if turns} == {tuple(sorted(bundle.id for bundle in rows))}
-        for (_, ended, one), (began, _, other) in pairwise(sorted(span for bundle in rows for span in spans(bundle))):
-            assert one == other or began >= ended
-    assert {verify(bundle).status for bundle in bundles} == {"equal"}
+    records(tmp_path)
 
 
 def test_rows_alone_and_of_other_groups_are_started_one_after_the_other(tmp_path: Path, script: Script) -> None:
@@ -201,6 +209,26 @@ def test_a_view_that_cannot_print_ends_all_rows(tmp_path: Path, script: Script) 
     with pytest.raises(BrokenPipeError):
         work(plan_of(), tmp_path, Striking(tmp_path, broken))
     assert {record.status for record in records(tmp_path).values()} == {"interrupted"}
+
+
+@pytest.mark.ranks
+@pytest.mark.timeout(400)
+def test_real_engines_take_turns_with_the_same_work_as_ever(tmp_path: Path) -> None:
+    stacks = {name: {each: metadata.version(each) for each in find_backend(name).packages} for name in STACKS}
+    measure = MEASURE.model_copy(update={"turn_length": 2})
+    plan = make_plan(request(ranks=(1, 2), repeats=1, measure=measure), stacks)
+    launcher = LocalLauncher(start="fork")
+    try:
+        work(plan, tmp_path, launcher=launcher)
+    finally:
+        launcher.close()
+    bundles = find_bundles([tmp_path])
+    assert [(verify(bundle).status, record_of(bundle).status) for bundle in bundles] == [("equal", "ok")] * 4
+    assert [len(rows) for rows in starts_of(bundles).values()] == [4]
+    for ranks in (1, 2):
+        assert len({record_of(one).counts for one in bundles if one.manifest().layout.ranks == ranks}) == 1
+    turns = [event["iteration"] for event in bundles[0].events().ranks[0] if event["kind"] == "turn"]
+    assert turns == [0, 2, 4]
 
 
 def test_launchers_whose_ranks_this_host_does_not_reach_are_refused(tmp_path: Path) -> None:
