@@ -22,7 +22,7 @@ TOY_PHASE = (
 )
 TOY_LINE = '"toy": {"driver": "suite.backends.toy:Toy", "worker": "suite.worker.engines.toy.engine:ToyEngine"},'
 TURNS = (
-    'turns: Annotated[int, Declared("--turns", "turns of a sample", written="when set", feature="turns of {}")] = 1\n'
+    'talks: Annotated[int, Declared("--talks", "talks of a sample", written="when set", feature="talks of {}")] = 1\n'
 )
 FUSED = 'fused: Annotated[bool, Declared("--fused", "fuse it", "switch", label="fused", written="when set")] = False\n'
 TIMED = '        with recorder.phase("spread"):\n            pass\n'
@@ -47,7 +47,7 @@ class Toy(Example):
     summary = "a toy engine"
     packages = ("torch",)
     settings = ("fused",)
-    extra_work = ("turns",)
+    extra_work = ("talks",)
 
     def layout(self, size, workload, request):
         return super().layout(size, workload, request).model_copy(update={"fused": bool(request.fused)})
@@ -63,7 +63,7 @@ from suite_example_backend.engine import BigramEngine
 class ToyEngine(BigramEngine):
     def __init__(self, manifest, world):
         super().__init__(manifest, world)
-        self.notes = (f"{manifest['workload'].get('turns')} turns, fused: {manifest['layout'].get('fused')}",)
+        self.notes = (f"{manifest['workload'].get('talks')} talks, fused: {manifest['layout'].get('fused')}",)
 """,
 }
 RUN = "run --size 1M --device cpu --ranks 1 --repeats 1 --warmup 1 --iterations 2 --force --json --backend"
@@ -96,7 +96,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def measured(copy: Path) -> Path:
     """A bundle of the toy engine, with a value of its own for each toy field."""
-    done = suite(copy, *RUN.split(), "toy", "--turns", "3", "--fused", "--runs", str(copy / "runs"))
+    done = suite(copy, *RUN.split(), "toy", "--talks", "3", "--fused", "--runs", str(copy / "runs"))
     assert done.returncode == 0, done.stderr
     (run,) = json.loads(done.stdout)["measured"]
     return copy / "runs" / run
@@ -126,9 +126,9 @@ def test_a_phase_is_a_line_of_its_declaration_and_the_code_that_does_it(copy: Pa
 
 @pytest.mark.ranks
 def test_fields_and_an_engine_are_their_lines_and_reach_its_folder_in_the_worker(copy: Path, measured: Path) -> None:
-    assert "3 turns, fused: True" in record_of(measured)["environment"]["worker"]["notes"]
+    assert "3 talks, fused: True" in record_of(measured)["environment"]["worker"]["notes"]
     manifest = json.loads((measured / "manifest.json").read_text())
-    assert (manifest["workload"]["turns"], manifest["layout"]["fused"]) == (3, True)
+    assert (manifest["workload"]["talks"], manifest["layout"]["fused"]) == (3, True)
     assert "fused" in record_of(measured)["run"]["layout"]
     assert suite(copy, "verify", str(measured)).returncode == 0
 

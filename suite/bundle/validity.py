@@ -61,7 +61,7 @@ def noise_and_validity(
     impossible = (*_impossible(events, timeline, heard), *_above_peak(used, ("hfu_causal",)))
     if impossible:
         return noise, Validity(status="invalid", reasons=impossible)
-    disturbed = () if in_turns else _disturbances(heard, noise, training, timeline, manifest)
+    disturbed = _others(heard) if in_turns else _disturbances(heard, noise, training, timeline, manifest)
     doubts = (*disturbed, *_above_peak(used, ("mfu", "hfu", "mbu")))
     return noise, Validity(status="suspect" if doubts else "valid", reasons=doubts)
 
@@ -69,8 +69,11 @@ def noise_and_validity(
 def _disturbances(
     heard: Heard, noise: Noise, training: Events, timeline: Timeline, manifest: Manifest
 ) -> Iterator[str]:
-    """What may have moved the run's rate. Of runs in turns a ratio is made, and what moves all of them alike does not
-    move it; the ratio's own interval holds the rest."""
+    """What may have moved the run's rate.
+
+    Of runs in turns a ratio is made, which what slows all of them alike does not move, and whose interval holds the
+    rest. Others that want the same CPUs do: who gives its CPU up often gets it back sooner (docs/measuring.md).
+    """
     yield from _others(heard)
     yield from _lost_cpu(noise, heard, manifest)
     yield from _host(noise)

@@ -41,7 +41,7 @@ class Stopping(Frozen):
         """What is asked for, in words."""
         asked = []
         if self.precision is not None:
-            asked.append(f"each rate within {100 * self.precision:g} % (95 %)")
+            asked.append(f"each rate, or ratio of rows in turns, within {100 * self.precision:g} % (95 %)")
         if self.difference is not None:
             asked.append(f"rows told apart, or equivalent within {100 * self.difference:g} %")
         if self.with_suspect:

@@ -10,6 +10,7 @@ from statistics import fmean
 from suite.stats.intervals import RunSeconds, log_rates
 from suite.stats.moderated import Prior, spread
 from suite.stats.rounds import InTurns, starts_of
+from suite.stats.turns import dispersion
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Cost:
     start_seconds: float
     iteration_seconds: float
 
-    def run_seconds(self, iterations: float) -> float:
+    def run_seconds(self, iterations: int) -> float:
         """A whole run with so many counted iterations."""
         return self.start_seconds + iterations * self.iteration_seconds
 
@@ -66,21 +67,21 @@ def best_iterations(rows: Sequence[tuple[InTurns, Cost]], least: int, most: int)
     Jones, Rigorous Benchmarking in Reasonable Time (ISMM 2013). Rows that are compared get the same number, from the
     means of their variances and costs. ``least`` and ``most`` bound it, because few runs tell b badly.
 
-    Of rows in turns by iteration b and w are of their ratios to the first, between starts and within them, and c and t
-    of all their runs together, each of which has its share of what went by.
+    Of rows in turns by iteration b and w are of their ratios to the first, between starts and within them, and each has
+    its share of what a start costs.
     """
     first = rows[0][0]
     pairs = [pair for row, _ in rows[1:] if (pair := starts_of(row, first))]
     if pairs:
-        turns = fmean(pair.turns / pair.starts for pair in pairs)
-        within = turns * fmean(pair.explained for pair in pairs)
-        between = fmean(pair.own_variance for pair in pairs)
+        shared = dispersion(pairs)
+        within = fmean(pair.explained * pair.turns / pair.starts for pair in pairs)
+        between = fmean(pair.own_variance(shared) for pair in pairs)
     else:
         spreads = [found for row, _ in rows if len(row.runs) > 1 and (found := spread_of(row.runs)).within is not None]
         if not spreads:
             return None
         within, between = fmean(found.within or 0.0 for found in spreads), fmean(found.between for found in spreads)
-    start, each = fmean(cost.start_seconds for _, cost in rows), fmean(cost.iteration_seconds for _, cost in rows)
     if between <= 0:
         return most if within > 0 else least
+    start, each = fmean(cost.start_seconds for _, cost in rows), fmean(cost.iteration_seconds for _, cost in rows)
     return max(least, min(most, round(math.sqrt(start * within / (each * between)))))

@@ -56,20 +56,24 @@ class TurnPair:
     turns: int
 
     @property
-    def own_variance(self) -> float:
-        """What starts vary by beyond their turns, taken for ``OWN_SPREAD`` at least."""
-        return max((self.squares / (self.starts - 1) - 1) * self.explained, OWN_SPREAD**2)
+    def trust(self) -> float:
+        """Degrees of freedom that the word of its turns is worth."""
+        return TRUST * self.explained / (self.explained + OWN_SPREAD**2)
+
+    def factor(self, shared: Dispersion) -> float:
+        """The dispersion that its starts have, drawn to that of all pairs of a plan, or to 1 where that is lower."""
+        centre = max(1.0, (self.trust + shared.squares) / (self.trust + shared.degrees))
+        return (self.trust * centre + self.squares) / (self.trust + self.starts - 1)
 
     def difference(self, shared: Dispersion) -> LogDifference:
-        """With the dispersion that the starts have, drawn to that of all pairs of a plan, or to 1 where that is lower.
+        """Degrees of freedom are of a sum of which a part is known (Satterthwaite, Biometrics Bulletin 2, 1946)."""
+        error = math.sqrt(max(self.factor(shared) * self.explained, LEAST_SPREAD**2) / self.starts)
+        degrees = (self.trust + self.starts - 1) ** 2 / (self.starts - 1)
+        return LogDifference(self.mean, error, degrees, is_moderated=True)
 
-        Degrees of freedom as of a sum of which one part is known (Satterthwaite, Biometrics Bulletin 2, 1946, p. 110).
-        """
-        trust, degrees = TRUST * self.explained / (self.explained + OWN_SPREAD**2), self.starts - 1
-        centre = max(1.0, (trust + shared.squares) / (trust + shared.degrees))
-        factor = (trust * centre + self.squares) / (trust + degrees)
-        error = math.sqrt(max(factor * self.explained, LEAST_SPREAD**2) / self.starts)
-        return LogDifference(self.mean, error, (trust + degrees) ** 2 / degrees, is_moderated=True)
+    def own_variance(self, shared: Dispersion) -> float:
+        """What starts vary by beyond their turns, taken for ``OWN_SPREAD`` at least."""
+        return max((self.factor(shared) - 1) * self.explained, OWN_SPREAD**2)
 
 
 def pair_of(starts: Sequence[Sequence[float]]) -> TurnPair | None:

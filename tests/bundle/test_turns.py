@@ -14,7 +14,7 @@ from suite.bundle.store import Bundle
 from suite.bundle.verify import verify_all
 from suite.spec.manifest import Manifest
 from tests.bundle.test_consistency import shifted
-from tests.bundle.test_validity import noisy_ranks, on_host
+from tests.bundle.test_validity import Change, noisy_ranks, on_host
 from tests.synthetic import SHARES, driver_events, synthetic_manifest, write_bundle
 
 STOLEN = on_host(steal_seconds=0.2)
@@ -24,9 +24,11 @@ def in_turns(**more: Any) -> Manifest:
     return synthetic_manifest(turns="iterations", iterations=4, **more)
 
 
-def bundle_of(root: Path, manifest: Manifest, *others: Manifest, pause: float = 0.0) -> Bundle:
-    """Of a run that much was stolen from, and that waited for ``pause`` seconds after each iteration."""
-    ranks = noisy_ranks(manifest, STOLEN)
+def bundle_of(
+    root: Path, manifest: Manifest, *others: Manifest, pause: float = 0.0, disturbed: Change = STOLEN
+) -> Bundle:
+    """Of a run that was disturbed, and that waited for ``pause`` seconds after each iteration."""
+    ranks = noisy_ranks(manifest, disturbed)
     for event in (event for events in ranks.values() for event in events):
         event["time"] += pause * (event.get("iteration") or 0)
     rows = sorted(each.run.id for each in (manifest, *others))
@@ -60,6 +62,14 @@ def test_what_slows_all_that_take_turns_makes_none_of_them_suspect(tmp_path: Pat
         record = record_of(bundle_of(tmp_path / "alone", each))
         assert record.turns is None
         assert record.validity is not None and record.validity.status == "suspect"
+
+
+def test_others_that_want_the_same_cpus_make_a_run_in_turns_suspect(tmp_path: Path) -> None:
+    """They slow rows unlike: who gives its CPU up often gets it back sooner."""
+    manifest, other = in_turns(), in_turns(backend="megatron")
+    record = record_of(bundle_of(tmp_path, manifest, other, disturbed=on_host(busy_seconds=2.0)))
+    assert record.validity is not None and record.validity.status == "suspect"
+    assert record.validity.reasons[0].startswith("others used 1.")
 
 
 def test_the_first_iteration_of_a_turn_of_several_does_not_count(tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ from suite.bundle.imported.record import Import, Told
 from suite.bundle.imported.store import identity, log_facts
 from suite.bundle.imported.timers import NAMES
 from suite.spec.base import UsageError
-from tests.bundle.imported.made import nemo_console, nemo_tracker, verl_console, verl_tracker
+from tests.bundle.imported.made import PRINTED, nemo_console, nemo_tracker, verl_console, verl_tracker
 from tests.fuzz import mutate
 
-_SEEDS = [text.encode() for text in (verl_console(), verl_tracker(), nemo_console(), nemo_tracker())]
+_MADE = (verl_console(), verl_tracker(), nemo_console(), nemo_tracker())
+_SEEDS = [text.encode() for text in (*_MADE, *PRINTED.values())]
 _TOLD = Told(model="m", devices=3, samples=16, prompt_tokens=100.0, response_tokens=300.0)
 
 

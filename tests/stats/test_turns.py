@@ -145,10 +145,10 @@ def test_a_rule_asks_for_ratios_of_rows_in_turns_and_for_starts_of_all_of_them()
 
 
 def test_iterations_of_a_start_follow_from_what_it_costs_and_how_far_starts_differ() -> None:
-    """A start of 20 s beside 0.5 s for a turn of both."""
+    """Two rows share a start of 20 s, beside 0.5 s for a turn of both."""
     pairs = rows(1.0, turns=40)
-    runs = [(row, Cost(10.0, seconds)) for row, seconds in zip(pairs, (0.3, 0.2), strict=True)]
+    runs = [(row, Cost(start_seconds=10, iteration_seconds=each)) for row, each in zip(pairs, (0.3, 0.2), strict=True)]
     found = starts_of(*pairs)
     assert found
-    best = math.sqrt(20 * 40 * found.explained / (0.5 * found.own_variance))
+    best = math.sqrt(20 * 40 * found.explained / (0.5 * found.own_variance(dispersion([found]))))
     assert best_iterations(runs, 5, 1000) == pytest.approx(best, abs=1)

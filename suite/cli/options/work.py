@@ -79,7 +79,7 @@ class Basics:
         Names,
         typer.Option(
             help="fp32, bf16 or fp16 [default: bf16 on cuda, fp32 on cpu]; as 3%: add runs until the 95 % interval of "
-            "each rate is that narrow (may be given beside the other)",
+            "each rate, or ratio of rows in turns, is that narrow (may be given beside the other)",
             rich_help_panel=MEASURING,
         ),
     ] = None

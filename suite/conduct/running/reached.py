@@ -1,4 +1,4 @@
-"""What a plan under a stopping rule came to: how narrow each row got, why it ended, and what that saved."""
+"""What a plan under a stopping rule came to: how narrow each row got, why it ended, and what it took."""
 
 from __future__ import annotations
 
@@ -42,15 +42,6 @@ class ReachedRow(Frozen):
     against: Against | None
 
 
-class FixedPlan(Frozen):
-    """The plan that gives every row as many repeats as the row that took most, at each row's own seconds a run."""
-
-    repeats: int
-    runs: int
-    seconds: float
-    saved_seconds: float
-
-
 class Reached(Frozen):
     """What was asked for and what came of it; runs and seconds of all rows, those of before in."""
 
@@ -58,25 +49,17 @@ class Reached(Frozen):
     rows: tuple[ReachedRow, ...]
     runs: int
     seconds: float
-    fixed_plan: FixedPlan
 
 
 def reached(pursuit: Pursuit, summary: Summary) -> Reached:
     """Look once more, after the last run."""
     pursuit.look()
     rows, names = pursuit.rows, pursuit.names
-    attempts = [row.sampled.attempts for row in rows]
-    seconds = sum(row.seconds for row in rows)
-    each = [row.seconds / count if count else 0.0 for row, count in zip(rows, attempts, strict=True)]
-    most = max(attempts)
     return Reached(
         asked=pursuit.rule,
         rows=tuple(_row(row, name, names, summary) for row, name in zip(rows, names, strict=True)),
-        runs=sum(attempts),
-        seconds=seconds,
-        fixed_plan=FixedPlan(
-            repeats=most, runs=most * len(rows), seconds=most * sum(each), saved_seconds=most * sum(each) - seconds
-        ),
+        runs=sum(row.sampled.attempts for row in rows),
+        seconds=sum(row.seconds for row in rows),
     )
 
 
@@ -129,13 +112,13 @@ def follow(pursuit: Pursuit, plan: Plan, work_on: Callable[..., Summary]) -> tup
 
 
 def lines(found: Reached) -> Iterator[str]:
-    """For a terminal: a line for each row, then what was saved."""
+    """For a terminal: a line for each row, then what all took."""
     yield f"asked: {found.asked.text()}"
     for row in found.rows:
         yield f"{row.name}: {row.reason}"
         if row.against is not None:
             yield f"{row.name}: {_verdict(row.against, found.asked.difference)} {row.against.row}"
-    yield _saved(found)
+    yield f"{counted(found.runs, 'run')} in {span(found.seconds)}"
 
 
 def _verdict(found: Against, margin: float | None) -> str:
@@ -144,12 +127,3 @@ def _verdict(found: Against, margin: float | None) -> str:
     told = f"{found.verdict} than" if found.verdict != "not distinguishable" else ""
     words = " and ".join(filter(None, (told, equal))) or "not distinguishable from"
     return f"{interval(Interval(found.ratio, found.low, found.high))}, {words}"
-
-
-def _saved(found: Reached) -> str:
-    """Against the number of repeats for all that would have done for the row that took most."""
-    plan, took = found.fixed_plan, f"{counted(found.runs, 'run')} in {span(found.seconds)}"
-    fixed = f"{counted(plan.repeats, 'repeat')} of every row, as the row with most took"
-    if plan.runs == found.runs:
-        return f"{took}: no fewer than {fixed}"
-    return f"{took}: {span(plan.seconds - found.seconds)} less than {fixed} ({counted(plan.runs, 'run')})"

@@ -37,6 +37,8 @@ NEMO_TIMERS = {
     "data_processing": 0.2,
 }
 TOLD = Told(model="Qwen/Qwen3-8B", devices=8)
+#: Lines that SkyRL's and AReaL's own loggers printed (docs/import.md): four steps of 16 samples of 8 and 8 tokens.
+PRINTED = {path.name.partition("-")[0]: path.read_text() for path in Path(__file__).parent.glob("logs/*.log")}
 
 
 def verl_console(steps: int = 3, prefix: str = "", **changed: object) -> str:

@@ -14,7 +14,7 @@ from suite.bundle.imported.steps import UnusableLog, read_steps
 from suite.bundle.imported.store import log_facts
 from suite.bundle.imported.timers import NAMES, OWN, WHOLE, WITHIN, Tool
 from suite.worker.trainers.nemo_rl.timers import TIMERS
-from tests.bundle.imported.made import TOLD, nemo_console, nemo_tracker, verl_console, verl_tracker
+from tests.bundle.imported.made import PRINTED, TOLD, nemo_console, nemo_tracker, verl_console, verl_tracker
 
 
 def record(text: str, tool: Tool = "verl", told: Told = TOLD, warmup: int = 0) -> ImportedRecord:
@@ -23,8 +23,6 @@ def record(text: str, tool: Tool = "verl", told: Told = TOLD, warmup: int = 0) -
     return derive("imported-x", asked, data)
 
 
-HERE = Path(__file__).parent
-VERSIONS: dict[Tool, str] = {"skyrl": "0.4.0", "areal": "1.0.4"}
 WORK = ("samples", "prompt_tokens", "response_tokens", "total_tokens")
 LOGS: list[tuple[Tool, str]] = [
     ("verl", verl_console()),
@@ -62,10 +60,6 @@ def test_a_console_of_nemo_rl_tells_phases_and_the_importer_the_samples() -> Non
     assert set(found.counts.sources.values()) == {"told by the importer"}
     alone = record(nemo_console(), "nemo-rl")
     assert alone.throughput.samples_per_second is None and alone.counts.samples is None
-
-
-#: printed by the tools' own loggers (docs/import.md): four steps of 16 samples of 8 and 8 tokens
-PRINTED = {tool: (HERE / "logs" / f"{tool}-{version}.log").read_text() for tool, version in VERSIONS.items()}
 
 
 def test_skyrls_console_tells_seconds_and_lengths_of_responses_and_the_importer_the_samples() -> None:
@@ -205,7 +199,7 @@ def test_nemo_rls_timers_are_those_by_which_the_worker_reads_its_log() -> None:
         assert names.phase_of(timer.name) == {None: OWN, "whole": WHOLE, "within": WITHIN}.get(timer.phase, timer.phase)
 
 
-REAL = HERE.parents[2] / "docs/results/trainers-grpo/runs/verl-1M-llama-n2-e7a096eb-r1"
+REAL = Path(__file__).resolve().parents[3] / "docs/results/trainers-grpo/runs/verl-1M-llama-n2-e7a096eb-r1"
 
 
 def test_the_console_of_a_real_run_of_verl_gives_what_the_suite_counted_itself() -> None:

@@ -80,8 +80,6 @@ def test_rows_take_turns_until_each_interval_is_as_narrow_as_asked(tmp_path: Pat
         for index in order
     ], "A B, B A, A B"
     assert seen.estimate == len(seen.ended) == found.runs == sum(row.attempts for row in found.rows)
-    assert found.fixed_plan.repeats == wide.attempts and found.fixed_plan.runs == 2 * wide.attempts
-    assert found.fixed_plan.saved_seconds > 0
     manifest = json.loads((tmp_path / plan.firsts[0].run.id / "manifest.json").read_text())
     assert manifest["run"]["stopping"] == asked.model_dump() and "iterations" not in manifest["run"]
     _, again, same, seen = pursue(asked, tmp_path, noisy(0.04, megatron=0.0))
