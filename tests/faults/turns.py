@@ -49,11 +49,9 @@ def strike(number: signal.Signals, waits: bool, kinds: tuple[str, ...], scene: S
     if not failed and code == 0:
         raise Missed("all its work was done, or it was only stopped while it waited")
     failure = found[victim.id].failure
-    others = {
-        run: told(record) for run, record in found.items() if run != victim.id and not is_whole(record, ITERATIONS)
-    }
-    if failed != [victim.id] or failure is None or failure.kind not in kinds or others or code != 1:
-        raise Wrong(f"{moment}: exit code {code}: {victim.id} is {told(found[victim.id])}; {others}")
+    is_other_whole = all(is_whole(record, ITERATIONS) for run, record in found.items() if run != victim.id)
+    if failed != [victim.id] or failure is None or failure.kind not in kinds or not is_other_whole or code != 1:
+        raise Wrong(f"{moment}: exit code {code}, {victim.id} was struck: {_told(found)}")
     scene.check_bundles()
     _whole_again(scene, "--retry-failed")
     return Verdict(f"{moment}: {failure.kind}", lost_of(before, found[victim.id]), "--retry-failed")
@@ -68,14 +66,11 @@ def end_driver(number: signal.Signals, scene: Scene, random: Random) -> Verdict:
         raise Missed("the runs were over")
     told_to_end(scene, driver, number, moment)
     found = _records(scene)
-    for run, record in found.items():
-        if record.status not in ("interrupted", "ok"):
-            raise Wrong(f"{moment}: {run} is {told(record)}")
+    if not {record.status for record in found.values()} <= {"interrupted", "ok"}:
+        raise Wrong(f"{moment}: {_told(found)}")
     _whole_again(scene)
     lost = sum(lost_of(count, found.get(run)) for run, count in before.items())
-    return Verdict(
-        f"{moment}: {' and '.join(sorted(record.status for record in found.values()))}", lost, "the same command"
-    )
+    return Verdict(f"{moment}: {_told(found)}", lost, "the same command")
 
 
 def _rank(scene: Scene, driver: Driver, waits: bool) -> tuple[Bundle, psutil.Process]:
@@ -95,7 +90,7 @@ def _whole_again(scene: Scene, *options: str) -> None:
     check_output(scene)
     found = _records(scene)
     if code != 0 or len(found) != 2 or not all(is_whole(record, ITERATIONS) for record in found.values()):
-        raise Wrong(f"the command after it ends with {code}: {[told(one) for one in found.values()]}")
+        raise Wrong(f"the command after it ends with {code}: {_told(found)}")
     scene.check_bundles()
 
 
@@ -105,6 +100,10 @@ def _bundles(scene: Scene) -> tuple[Bundle, ...]:
 
 def _records(scene: Scene) -> dict[str, Record]:
     return {bundle.id: record_of(bundle) for bundle in _bundles(scene)}
+
+
+def _told(found: dict[str, Record]) -> str:
+    return "; ".join(f"{run} is {told(record)}" for run, record in found.items())
 
 
 def _finished(bundle: Bundle) -> int:
