@@ -21,6 +21,7 @@ from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify
 from suite.images.build import Built
 from suite.spec.images import VERSION_LABEL
+from tests.conduct.running.test_in_turns import starts_of
 from tests.container_runtime import Runtime
 from tests.containers import IMAGE, scripted_suite, suite_environment
 from tests.waiting import wait_until
@@ -29,15 +30,18 @@ pytestmark = pytest.mark.daemon
 
 #: what the scripted worker says, it says to the worker's contract: the check of devices comes with the real one
 RUN = ("--device", "cpu", "--size", "1M", "--workload", "cpu", "--repeats", "1", "--warmup", "1", "--iterations", "2")
+ROUNDS, TURNS = ("--turns", "rounds"), ("--turns", "iterations")
 
 
-def run(runtime: Runtime, runs: Path, *arguments: str, **script: object) -> subprocess.CompletedProcess[str]:
-    command = scripted_suite("run", *RUN, "--runs", str(runs), *arguments, script=script)
+def run(
+    runtime: Runtime, runs: Path, *arguments: str, turns: tuple[str, ...] = ROUNDS, **script: object
+) -> subprocess.CompletedProcess[str]:
+    command = scripted_suite("run", *RUN, *turns, "--runs", str(runs), *arguments, script=script)
     return subprocess.run(command, env=suite_environment(runtime.host), capture_output=True, text=True, timeout=110)
 
 
 def start(runtime: Runtime, runs: Path, *arguments: str, **script: object) -> subprocess.Popen[str]:
-    command = scripted_suite("run", *RUN, "--runs", str(runs), *arguments, script=script)
+    command = scripted_suite("run", *RUN, *ROUNDS, "--runs", str(runs), *arguments, script=script)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, env=suite_environment(runtime.host), start_new_session=True, **pipes)
 
@@ -72,6 +76,22 @@ def test_a_ladder_in_containers_is_measured_verified_and_says_where_it_ran(
     assert containers(runtime) == []
     again = run(runtime, tmp_path / "runs", "--ranks", "1", "--ranks", "2")
     assert again.returncode == 0 and "nothing to do" in again.stdout
+
+
+def test_rows_take_turns_from_containers_of_their_own(runtime: Runtime, scripted_image: str, tmp_path: Path) -> None:
+    done = run(runtime, tmp_path, turns=TURNS, sleep=True, measured=True, seconds=0.05)
+    assert done.returncode == 0 and "2 runs measured, 0 failed" in done.stdout, done
+    (start,) = starts_of(find_bundles([tmp_path])).values()
+    assert len(start) == 2
+    assert {bundle.record().environment.driver["runs_at_once"] for bundle in start} == {1}
+    assert containers(runtime) == []
+
+
+def test_a_row_that_dies_in_its_container_fails_alone(runtime: Runtime, scripted_image: str, tmp_path: Path) -> None:
+    died = {"megatron": {"at": {"iteration": 1, "do": "signal"}}}
+    done = run(runtime, tmp_path, turns=TURNS, of=died)
+    assert done.returncode == 1 and "1 run measured, 1 failed" in done.stdout, done
+    assert containers(runtime) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
