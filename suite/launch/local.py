@@ -31,16 +31,18 @@ from suite.spec.names import nearest
 Start = Literal["auto", "fork", "spawn"]
 #: with the rank's own variables, the descriptor of its log, and whether its standard output is to be read here
 StartRank = Callable[[Mapping[str, str], int, bool], RankProcess]
+#: makes a call there, and gives or raises what it does
+InMainThread = Callable[[Callable[[], Any]], Any]
 
 
 class LocalLauncher:
     """Runs a job's ranks on this machine, each in its own session, with the variables that torchrun would set.
 
-    Must run in a thread that lives longer than the ranks: the kernel is asked to end them when the thread that started
-    them ends (PR_SET_PDEATHSIG). In the main thread, which alone may, it waits for Ctrl-C and SIGTERM; runs at the same
-    time, each ``beside`` the others, are told of these by their own requests, in a block of ``together``. A request is
-    turned into an Outcome with status ``interrupted`` while a job runs; a second one stops the ranks without further
-    patience.
+    Ranks are started in the main thread: the kernel is asked to end them when the thread that started them ends
+    (PR_SET_PDEATHSIG), and a fork in another would have the child end what the main one holds. There it also waits for
+    Ctrl-C and SIGTERM; runs at the same time, each ``beside`` the others in a thread, are told of these by their own
+    requests, in a block of ``together``. A request is turned into an Outcome with status ``interrupted`` while a job
+    runs; a second one stops the ranks without further patience.
     """
 
     name = "local"
@@ -60,11 +62,12 @@ class LocalLauncher:
         self._patience, self._gpus, self._env, self._start = patience, gpus, env, start
         self._zygotes = Zygotes()
         self._stops: Stops = stop_requests
+        self._in_main_thread: InMainThread = _called
 
-    def beside(self, stops: Stops) -> LocalLauncher:
+    def beside(self, stops: Stops, in_main_thread: InMainThread) -> LocalLauncher:
         """The same launcher for one of several runs at the same time, stopped by these requests."""
         one = copy(self)
-        one._stops = stops
+        one._stops, one._in_main_thread = stops, in_main_thread
         return one
 
     @contextmanager
@@ -101,7 +104,7 @@ class LocalLauncher:
             foreign = descendants() if is_alone else None
             supervision = Supervision(job, folder, on_event, self._patience, requests, foreign)
             try:
-                start_all(job, folder, supervision, zygote)
+                start_all(job, folder, supervision, zygote, self._in_main_thread)
                 supervision.watch()
             finally:
                 supervision.clean_up()
@@ -146,7 +149,13 @@ def worker_path(python: str) -> str:
     return os.pathsep.join([str(root), inherited] if inherited else [str(root)])
 
 
-def start_all(job: Job, folder: RunFolder, supervision: Supervision, zygote: Zygote | None) -> None:
+def _called(call: Callable[[], Any]) -> Any:
+    return call()
+
+
+def start_all(
+    job: Job, folder: RunFolder, supervision: Supervision, zygote: Zygote | None, in_main_thread: InMainThread
+) -> None:
     """Start every rank of the job, forked where there is a zygote and it does not fail, else by itself."""
     if zygote is not None:
         try:
@@ -155,7 +164,7 @@ def start_all(job: Job, folder: RunFolder, supervision: Supervision, zygote: Zyg
         except ForkError:
             zygote.close()
             supervision.forget_ranks()
-    start_ranks(job, folder, supervision.ranks, partial(spawn, job))
+    start_ranks(job, folder, supervision.ranks, lambda *given: in_main_thread(partial(spawn, job, *given)))
 
 
 def start_ranks(job: Job, folder: RunFolder, started: list[Rank], start: StartRank) -> None:

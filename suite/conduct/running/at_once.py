@@ -7,7 +7,7 @@ import selectors
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
@@ -36,7 +36,7 @@ class Lane(NamedTuple):
 class AtOnce(ABC):
     """Runs of a ledger in threads. One use.
 
-    A thread lives until all runs have ended, for ranks end with the thread that started them.
+    What is to be started by the main thread, with which it ends, is started ``in_main_thread``.
     """
 
     def __init__(self, ledger: Ledger, settings: Settings, view: View, most: int) -> None:
@@ -66,6 +66,12 @@ class AtOnce(ABC):
     def attending(self, selector: selectors.BaseSelector) -> AbstractContextManager[object]:
         """While the block runs, what was registered with the selector is called, as its data, when it is ready."""
         return nullcontext()
+
+    def in_main_thread(self, call: Callable[[], Any]) -> Any:
+        """From a run's thread: what a call gives or raises that the main thread makes."""
+        found: Future[Any] = Future()
+        self._mailbox.post(partial(_answer, found, call))
+        return found.result()
 
     def work(self) -> bool:
         """Work until nothing is left, or until all that ran has ended after a stop request; whether that came.
@@ -146,3 +152,10 @@ class AtOnce(ABC):
     def _forward(self, request: signal.Signals) -> None:
         for lane in self._lanes.values():
             os.write(lane.writing, bytes([request]))
+
+
+def _answer(found: Future[Any], call: Callable[[], Any]) -> None:
+    try:
+        found.set_result(call())
+    except Exception as error:  # noqa: BLE001 - whoever waits for it raises it
+        found.set_exception(error)

@@ -108,6 +108,8 @@ class InTurns(AtOnce):
         return self._left.pop(0) if self._left else None
 
     def launcher(self, manifest: Manifest, stops: Stops) -> Launcher:
+        if isinstance(self._launcher, LocalLauncher):
+            return self._launcher.beside(stops, self.in_main_thread)
         return self._launcher.beside(stops)
 
     def ended(self, manifest: Manifest) -> None:
