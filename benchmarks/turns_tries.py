@@ -32,7 +32,8 @@ from suite.stats.intervals import Interval
 GATE, SEED = 0.97, 1
 #: Starts of a try, whose turns take less than five minutes together.
 PER_TRY = 5
-#: Slows the iterations of whoever has it on its path: in its last timed phase, by a share of the time until then.
+#: Slows the iterations of whoever has it on its path: in their last timed phase, by a share of the time since their
+#: first one began, which is after their turn has.
 LOSS = """
 import sys, time
 from importlib.abc import MetaPathFinder
@@ -48,11 +49,11 @@ class Slower(MetaPathFinder):
         def exec_module(module):
             run(module)
             loop, began = module.Loop, [0.0]
-            iterate, train = loop.run_iteration, loop._train
+            generate, train = loop._generate, loop._train
 
-            def run_iteration(self, iteration, recorder):
+            def first(self, *given):
                 began[0] = time.perf_counter()
-                return iterate(self, iteration, recorder)
+                return generate(self, *given)
 
             def lose(self, *given):
                 found = train(self, *given)
@@ -61,7 +62,7 @@ class Slower(MetaPathFinder):
                     pass
                 return found
 
-            loop.run_iteration, loop._train = run_iteration, lose
+            loop._generate, loop._train = first, lose
 
         spec.loader.exec_module = exec_module
         return spec
