@@ -2,10 +2,11 @@
 
     python -m benchmarks.turns_tries [--starts 12] [--tries 100] [--folder build/turns-check]
 
-Measures A/A, where both environments are this one, and a loss: there the second one's iterations wait, busily, until
-they have lost 3 %. A try judges some of the starts, drawn anew, as ``suite compare RUNS --gate 0.97 --strict`` does.
-Then the ratio of the engines in turns against that of runs alone. The figures belong to the machine and the day, and
-the machine must have nothing else to do.
+Measures A/A, and a loss: there the second one's iterations wait, busily, until they have lost 3 %. Both environments
+are this one behind a program of their own, which differ in nothing else: the size of what a process is given moves its
+memory, and so its speed (Mytkowicz et al., Producing wrong data, ASPLOS 2009). A try judges some of the starts, drawn
+anew, as ``suite compare RUNS --gate 0.97 --strict`` does. Then the ratio of the engines in turns against that of runs
+alone. The figures belong to the machine and the day, and the machine must have nothing else to do.
 """
 
 from __future__ import annotations
@@ -71,8 +72,9 @@ sys.meta_path.insert(0, Slower())
 """
 
 
-def slower_python(folder: Path, kept: float) -> Path:
+def python_at(folder: Path, kept: float) -> Path:
     """An interpreter like this one, whose iterations run at this share of their rate."""
+    folder.mkdir(parents=True)
     (folder / "sitecustomize.py").write_text(LOSS.replace("{kept}", str(kept)))
     program = folder / "python"
     program.write_text(f'#!/bin/sh\nexport PYTHONPATH="{folder}:$PYTHONPATH"\nexec "{sys.executable}" "$@"\n')
@@ -123,12 +125,12 @@ def main() -> None:
     folder = options.folder.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    sides = {"A/A": sys.executable, "a loss of 3 %": str(slower_python(folder, GATE))}
-    for name, python in sides.items():
-        runs = folder / name.replace("/", "").replace(" ", "-").replace("%", "percent")
-        pythons = ("--python", f"before={sys.executable}", "--python", f"after={python}", "--same-stack")
-        seconds = measure(runs, options.starts, "--backend", "deepspeed", *pythons)
-        found = sides_of(runs)
+    for name, kept in {"A/A": 1.0, "a loss of 3 %": GATE}.items():
+        place = folder / f"kept-{kept}"
+        one, two = python_at(place / "one", 1.0), python_at(place / "two", kept)
+        pythons = ("--python", f"before={one}", "--python", f"after={two}", "--same-stack")
+        seconds = measure(place / "runs", options.starts, "--backend", "deepspeed", *pythons)
+        found = sides_of(place / "runs")
         told = ", ".join(f"{word} {count}" for word, count in outcomes(found, options.tries).most_common())
         print(
             f"{name}: ratio {interval(ratio_of(*found))} from {options.starts} starts in {seconds:.0f} s; "
