@@ -98,6 +98,15 @@ def test_the_second_sentence_names_the_faster_as_far_as_its_runs_prove_it(
     assert said in second and unsaid not in second
 
 
+def test_where_nothing_is_ranked_the_range_is_of_the_least_and_the_most() -> None:
+    """The rows stand in another order: by backend and size."""
+    sizes = {"1M": 11.7, "3M": 5.3, "8M": 7.8}
+    entries = [one for size, rate in sizes.items() for one in made.repeats(5, size=size, rate=rate)]
+    _, second, _ = summary(entries)
+    assert "the rate is from 5.3" in second and "at 3M" in second and "at 8M" not in second, second
+    assert second.index("at 3M") < second.index("to 11.7") < second.index("at 1M")
+
+
 def test_the_faster_trainer_is_not_said_to_be_faster_than_an_engine() -> None:
     trainers = [
         *made.repeats(3, rate=9, backend="trlx-ddp", kind="trainer"),

@@ -141,17 +141,16 @@ def _places(groups: Sequence[Group]) -> list[RankedRow]:
 
 
 def _unranked(model: ReportModel, show: Show) -> str:
-    measured = [row for row in model.rows if row.samples_per_second is not None]
-    rates = [
-        f"{_figure(row.samples_per_second)} samples/s at {show(row.size)} on {_ranks([row.ranks])}" for row in measured
-    ]
+    measured = [(row.samples_per_second, row) for row in model.rows if row.samples_per_second is not None]
+    measured.sort(key=lambda rated: rated[0].value)
+    rates = [f"{_figure(rate)} samples/s at {show(row.size)} on {_ranks([row.ranks])}" for rate, row in measured]
     span = rates[0] if len(rates) == 1 else f"from {rates[0]} to {rates[-1]}"
-    few = min(len(row.measured) for row in measured)
+    few = min(len(row.measured) for _, row in measured)
     tail = (
         f", from fewer than the {RUNS_TO_PUBLISH} runs that a published figure needs" if few < RUNS_TO_PUBLISH else ""
     )
     why = "Rows of several kinds are shown side by side, but nothing is ranked" if model.beside else _NOTHING_EQUAL
-    if not any(row.is_ranked for row in measured):
+    if not any(row.is_ranked for _, row in measured):
         why = "All runs are suspect, so nothing is ranked"
     return f"{why}; the rate is {span}{tail}."
 
