@@ -25,8 +25,9 @@ class BackendDriver(Protocol):
 
     It may have ``extra_work``, names of workload fields that it honours beyond those that every backend does
     (``Declared.feature``), ``native_packages``, those that it needs beside ``packages`` for native kernels alone,
-    ``experimental``, why nobody should rely on it yet, and ``takes_turns``, whether all of its work is done by the
-    ranks themselves, which can wait between iterations: so it is for engines unless told.
+    ``experimental``, why nobody should rely on it yet, ``vllm_alone``, whether nothing but vLLM can generate, and
+    ``takes_turns``, whether all of its work is done by the ranks themselves, which can wait between iterations: so it
+    is for engines unless told.
     """
 
     name: str

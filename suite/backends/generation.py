@@ -46,21 +46,19 @@ def generation_errors(size: Shape, layout: Layout, measure: Measure) -> list[str
     return errors
 
 
-def vllm_error(device: str, versions: Mapping[str, str | None], where: str) -> str | None:
+def vllm_error(device: str, versions: Mapping[str, str | None], where: str, is_choice: bool = True) -> str | None:
     """Why the ``versions`` found cannot generate on such a device, with what to do; None where they can.
 
-    ``where``: what holds the stack, in words.
+    ``where``: what holds the stack, in words; ``is_choice``: whether something else could generate.
     """
     package, known = limits()["packages"][device], limits()["versions"]
     wanted, found = " or ".join(known), versions.get(package)
+    way_out = "(docs/generation.md)" + (", or use --generation hf" if is_choice else "")
     if found is None:
-        return (
-            f"--generation vllm needs {package} {wanted}, which {where} does not have; install it there "
-            "(docs/generation.md), or use --generation hf"
-        )
+        return f"--generation vllm needs {package} {wanted}, which {where} does not have; install it there {way_out}"
     if ".".join(found.split(".")[:2]) not in known:
         return (
             f"--generation vllm was made for {package} {wanted}, and {where} has {found}; install one of these "
-            "there (docs/generation.md), or use --generation hf"
+            f"there {way_out}"
         )
     return None

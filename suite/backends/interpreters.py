@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,7 +68,7 @@ def read_interpreters(texts: Sequence[str], compares: bool = False) -> Interpret
     """``PATH`` for all, ``NAME=PATH`` for a backend or an environment; without any, what the variable says.
 
     ``compares``: other names, of which there are two at least, are environments of every other backend. Raises
-    UsageError for a name that is nothing of this, for two of one, and for nothing behind the sign.
+    UsageError for a name that is nothing of this, for two of one, and where nothing behind the sign can be started.
     """
     usual, named = None, {}
     known = {*backends(), *filter(None, map(environment_of, backends().values()))}
@@ -80,6 +81,8 @@ def read_interpreters(texts: Sequence[str], compares: bool = False) -> Interpret
             continue
         if not path or name in named:
             raise UsageError(f"--python {name}=PATH names one interpreter, once")
+        if shutil.which(path) is None:
+            raise UsageError(f"--python {name}={path}: there is no interpreter at {path}")
         named[name] = path
     compared = {name: named.pop(name) for name in [*named] if name not in known}
     if len(compared) == 1 or (compared and not compares):

@@ -8,6 +8,7 @@ from suite.backends.base import BackendKind, own_worker_argv
 from suite.backends.deepspeed import ZERO_3_FROM_PARAMETERS
 from suite.backends.generation import generation_errors, limits
 from suite.backends.placement import placed, placement_errors, training_ranks
+from suite.launch.probe import stack_versions
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
@@ -27,6 +28,7 @@ class OpenRlhf:
 
     name = "openrlhf"
     kind: BackendKind = "trainer"
+    vllm_alone = True
     summary = "OpenRLHF's own trainers on Ray, DeepSpeed and vLLM, synchronous and asynchronous"
     packages: tuple[str, ...] = ("torch", "openrlhf", "deepspeed", "transformers", "ray")
     environment = "openrlhf"
@@ -77,7 +79,9 @@ class OpenRlhf:
 
     def versions_errors(self, workload: Workload, versions: Mapping[str, str]) -> list[str]:
         """Its methods are hooked by name: another version may have other ones."""
-        found = versions.get("openrlhf")
+        return self._wrong_version(versions.get("openrlhf"))
+
+    def _wrong_version(self, found: str | None) -> list[str]:
         if found is None or found == VERSION:
             return []
         return [f"openrlhf {VERSION} is measured, and {found} is there: `make openrlhf`"]
@@ -94,8 +98,8 @@ class OpenRlhf:
         return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
 
     def stack_errors(self, python: str) -> list[str]:
-        """Its packages are all there is to it."""
-        return []
+        """Its packages and its version are all there is to it."""
+        return self._wrong_version(stack_versions(python, ("openrlhf",))["openrlhf"])
 
     def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
         return own_worker_argv(manifest_path, bundle_path)

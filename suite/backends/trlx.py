@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-from pathlib import Path
 
-import suite
-from suite.spec.base import UsageError
+from suite.launch.probe import ask_worker
 
-ASK_SECONDS = 60.0
 #: trlx's own copies of model code, of which its hydra reference is made: 4.35 breaks OPT's, 4.36 Llama's, 4.48 GPT-2's
 #: (without a word)
 _FIRST_WITHOUT_BRANCHES = (4, 35)
@@ -40,19 +34,4 @@ def trlx_problems(python: str) -> dict[str, str | None]:
     ``imports`` is what trlx imports and is missing, ``engine`` how Accelerate and DeepSpeed fit together.
     Imports none of them. Raises UsageError when the interpreter cannot be asked.
     """
-    root = str(Path(next(iter(suite.__path__))).resolve().parent)
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    try:
-        answer = subprocess.run(
-            (python, "-m", "suite.worker.trainers.trlx.source"),
-            env={**os.environ, "PYTHONPATH": path},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=ASK_SECONDS,
-            check=True,
-        )
-        return json.loads(answer.stdout)
-    except OSError as error:
-        raise UsageError(f"no interpreter at {python}: {error.strerror}; name one with --python") from error
-    except (subprocess.SubprocessError, ValueError) as error:
-        raise UsageError(f"{python} cannot tell which trlx it has; name another interpreter with --python") from error
+    return ask_worker(python, "suite.worker.trainers.trlx.source")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from suite.backends.base import BackendKind, engine_errors, own_worker_argv
+from suite.launch.probe import stack_versions
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
@@ -25,6 +26,7 @@ class Verl:
 
     name = "verl"
     kind: BackendKind = "trainer"
+    vllm_alone = True
     summary = "verl's own PPO (with a critic) and GRPO trainer on Ray: FSDP2 and vLLM servers"
     environment = "verl"
     packages: tuple[str, ...] = ("torch", "transformers", "verl", "ray", "TransferQueue", "tensordict")
@@ -62,6 +64,9 @@ class Verl:
 
     def versions_errors(self, workload: Workload, versions: Mapping[str, str]) -> list[str]:
         """verl's methods are timed as one release has them."""
+        return self._wrong_versions(versions)
+
+    def _wrong_versions(self, versions: Mapping[str, str | None]) -> list[str]:
         errors, found, transformers = [], versions.get("verl"), versions.get("transformers")
         if found is not None and found != VERL_VERSION:
             errors.append(f"the verl backend was made for verl {VERL_VERSION}, and finds {found}: {self.installation}")
@@ -77,7 +82,7 @@ class Verl:
 
     def stack_errors(self, python: str) -> list[str]:
         """Its packages and their versions are all there is to it."""
-        return []
+        return self._wrong_versions(stack_versions(python, ("verl", "transformers")))
 
     def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
         return own_worker_argv(manifest_path, bundle_path)

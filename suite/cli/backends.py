@@ -16,7 +16,7 @@ def backends(
     python: Python = None,
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> None:
-    """List the backends, the packages that each needs, and the versions installed."""
+    """List the backends, the interpreter and packages of each, and why one could not run with them."""
     from suite.backends.base import experimental
     from suite.backends.interpreters import read_interpreters
     from suite.backends.registry import backends as known
@@ -24,22 +24,25 @@ def backends(
     from suite.launch.probe import stack_versions
 
     asked = read_interpreters(python or ())
-    found = [(driver, stack_versions(asked.of(name), driver.packages)) for name, driver in known().items()]
-    if as_json:
-        facts = ("name", "kind", "summary", "settings")
-        print_json(
-            [
-                {
-                    **{fact: getattr(driver, fact) for fact in facts},
-                    "experimental": experimental(driver),
-                    "packages": has,
-                }
-                for driver, has in found
-            ]
+    rows = []
+    for name, driver in known().items():
+        where = asked.of(name)
+        has = stack_versions(where, driver.packages)
+        errors = driver.stack_errors(where) if all(has.values()) else []
+        rows.append(
+            {
+                **{fact: getattr(driver, fact) for fact in ("name", "kind", "summary", "settings")},
+                "experimental": experimental(driver),
+                "python": where,
+                "packages": has,
+                "errors": errors,
+            }
         )
+    if as_json:
+        print_json(rows)
         return
-    for driver, has in found:
-        packages = ", ".join(f"{name} {version or 'missing'}" for name, version in has.items())
-        state = experimental(driver)
-        warning = f" (experimental: {state})" if state else ""
-        say(f"{driver.name:<12} {driver.kind:<8} {driver.summary}{warning}\n{'':12} {packages}")
+    for row in rows:
+        warning = f" (experimental: {row['experimental']})" if row["experimental"] else ""
+        packages = ", ".join(f"{package} {version or 'missing'}" for package, version in row["packages"].items())
+        lines = [f"{row['name']:<12} {row['kind']:<8} {row['summary']}{warning}", packages, f"in {row['python']}"]
+        say(f"\n{'':13}".join([*lines, *(f"cannot run there: {error}" for error in row["errors"])]))

@@ -7,7 +7,7 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,6 +95,17 @@ def stack_versions(python: str, packages: tuple[str, ...]) -> dict[str, str | No
     return _asked(python, ASK_VERSIONS, packages)
 
 
+def ask_worker(python: str, module: str, *arguments: str, seconds: float = ASK_SECONDS) -> Any:
+    """What a module of the worker prints as JSON under the interpreter ``python``, in the environment of ranks.
+
+    Raises UsageError when the interpreter cannot be started or does not answer in so many seconds.
+    """
+    root = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    command = (python, "-m", module, *arguments)
+    return _answer(python, command, seconds, {**os.environ, "PYTHONPATH": path})
+
+
 def stack_code(python: str, packages: tuple[str, ...]) -> dict[str, str]:
     """Digest of the code of each package that the interpreter ``python`` would import, of those that it has.
 
@@ -105,24 +116,24 @@ def stack_code(python: str, packages: tuple[str, ...]) -> dict[str, str]:
 
 
 def _asked(python: str, program: str, packages: tuple[str, ...]) -> dict[str, Any]:
-    try:
-        answer = subprocess.run(
-            (python, "-c", program, *packages),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=ASK_SECONDS,
-            check=True,
-        )
-        found = json.loads(answer.stdout)
-    except OSError as error:
-        raise UsageError(f"no interpreter at {python}: {error.strerror}; name one with --python") from error
-    except subprocess.TimeoutExpired as error:
-        raise UsageError(f"{python} did not answer in {ASK_SECONDS:g} s; name an interpreter with --python") from error
-    except (subprocess.CalledProcessError, ValueError) as error:
-        raise UsageError(f"{python} is no Python 3.8 or newer; name one with --python") from error
+    found = _answer(python, (python, "-c", program, *packages), ASK_SECONDS, None)
     if not isinstance(found, dict):
         raise UsageError(f"{python} is no Python 3.8 or newer; name one with --python")
     return found
+
+
+def _answer(python: str, command: Sequence[str], seconds: float, env: dict[str, str] | None) -> Any:
+    try:
+        answer = subprocess.run(
+            command, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=True
+        )
+        return json.loads(answer.stdout)
+    except OSError as error:
+        raise UsageError(f"no interpreter at {python}: {error.strerror}; name one with --python") from error
+    except subprocess.TimeoutExpired as error:
+        raise UsageError(f"{python} did not answer in {seconds:g} s; name an interpreter with --python") from error
+    except (subprocess.CalledProcessError, ValueError) as error:
+        raise UsageError(f"{python} is no Python 3.8 or newer; name one with --python") from error
 
 
 def container_id() -> str | None:

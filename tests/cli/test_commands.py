@@ -78,7 +78,7 @@ ONE = (*RUN, "--backend", "deepspeed")
         ((*RUN, "--turns", "turns"), "--turns is iterations or rounds, not 'turns'"),
         ((*RUN, "--turns", "rounds", "--turn-length", "2"), "--turn-length is of turns by iteration"),
         ((*ONE, "--turns", "iterations"), "--turns iterations: 1M is one row, with nobody to take turns with"),
-        ((*ONE, "--python", "before=/a"), "(two such names are environments of a backend to compare)"),
+        ((*ONE, "--python", f"before={sys.executable}"), "(two such names are environments of a backend to compare)"),
         (
             (*ONE, "--python", f"a={sys.executable}", "--python", f"b={sys.executable}"),
             "deepspeed@b are the same stack",
@@ -178,7 +178,8 @@ def test_rerun_refuses_another_stack(tmp_path: Path) -> None:
     assert done.exit_code == 2 and "install that stack" in done.stderr
 
 
-def test_doctor_says_what_can_run_here() -> None:
+def test_doctor_says_what_can_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("suite.conduct.doctor.examine.ask_worker", lambda *asked, **limits: None)
     done = suite("doctor", "--json")
     facts = json.loads(done.stdout)
     assert done.exit_code == (0 if facts["able"] else 3)

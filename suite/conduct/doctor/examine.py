@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
@@ -15,12 +16,12 @@ from pydantic import Field
 from suite.backends.base import VLLM_PACKAGES, BackendDriver, experimental
 from suite.backends.generation import vllm_error
 from suite.backends.interpreters import Interpreters
-from suite.backends.registry import backends
+from suite.backends.registry import backends, own_backends
 from suite.conduct.doctor.container_runtime import look_at_runtime
 from suite.conduct.planning.machine import smallest_memory
 from suite.launch.gpu_choice import hidden_by_variable
 from suite.launch.idle import others_on_cpus
-from suite.launch.probe import LocalDevice, host_facts, local_devices, stack_versions
+from suite.launch.probe import LocalDevice, ask_worker, host_facts, local_devices, stack_versions
 from suite.spec.base import Frozen, UsageError
 from suite.spec.catalogue import find_device, find_ladder, find_size, find_workload, ladders
 from suite.spec.device import Precision
@@ -29,6 +30,9 @@ from suite.spec.resolve import resolve_work
 from suite.theory.memory import memory_floor
 
 FREE_DISK_BYTES = 1 << 30
+#: for all that a run imports: tens of seconds on a machine with much to do
+IMPORT_SECONDS = 180.0
+_IMPORTS_AT_ONCE = 2
 
 
 class Check(Frozen):
@@ -70,8 +74,11 @@ def examine(asked: Interpreters, runs: Path) -> Diagnosis:
     gpus = local_devices()
     python = asked.usual or sys.executable
     checks = [_python_check()]
-    checks += [_backend_check(driver, asked.of(name)) for name, driver in backends().items()]
-    checks += [_vllm_check(python, "cuda" if gpus else "cpu")]
+    device = "cuda" if gpus else "cpu"
+    with ThreadPoolExecutor(_IMPORTS_AT_ONCE) as pool:
+        drivers = backends().values()
+        checks += pool.map(lambda driver: _backend_check(driver, asked.of(driver.name), device), drivers)
+    checks += [_vllm_check(python, device)]
     checks += [_gpu_check(gpus), _cores_check(), _memory_check(), _disk_check(runs), _runtime_check()]
     room = smallest_memory(gpus) if gpus else psutil.virtual_memory().total
     return Diagnosis(
@@ -88,7 +95,7 @@ def _python_check() -> Check:
     return Check(name="driver python", state="ok", found=version)
 
 
-def _backend_check(driver: BackendDriver, python: str) -> Check:
+def _backend_check(driver: BackendDriver, python: str, device: str) -> Check:
     versions = stack_versions(python, driver.packages)
     missing = [package for package, version in versions.items() if version is None]
     found = ", ".join(f"{package} {version}" for package, version in versions.items() if version)
@@ -98,6 +105,8 @@ def _backend_check(driver: BackendDriver, python: str) -> Check:
     # a stack with an installation of its own can say what else is wrong although packages are missing
     installation: str | None = getattr(driver, "installation", None)
     errors = driver.stack_errors(python) if installation or not missing else []
+    if not (missing or errors) and driver.name in own_backends():
+        errors = _import_errors(driver.name, python, device)
     if not (missing or errors):
         return Check(name=f"backend {driver.name}", state="ok", found=found)
     return Check(
@@ -106,6 +115,15 @@ def _backend_check(driver: BackendDriver, python: str) -> Check:
         found=found or "nothing",
         advice=_stack_advice(python, missing, errors, installation),
     )
+
+
+def _import_errors(backend: str, python: str, device: str) -> list[str]:
+    """Why what a run imports cannot be imported, although the packages that are asked for by name are there."""
+    try:
+        error = ask_worker(python, "suite.worker.imports", backend, device, seconds=IMPORT_SECONDS)
+    except UsageError as unanswered:
+        return [str(unanswered)]
+    return [f"an import of its runs fails: {error}"] if error else []
 
 
 def _vllm_check(python: str, device: str) -> Check:

@@ -107,10 +107,12 @@ class Machine(Frozen):
     def require_generation(self, manifests: Iterable[Manifest]) -> None:
         """Raises UsageError for a run that vLLM is to generate for where the stack has none, or another version."""
         for manifest in manifests:
-            if "generation" not in find_backend(manifest.backend.name).settings:
+            driver = find_backend(manifest.backend.name)
+            if "generation" not in driver.settings:
                 continue  # its trainer brings an engine of its own
             if manifest.layout.generation == "vllm":
-                error = vllm_error(self.device, manifest.stack, self.where(manifest.backend.label))
+                where, is_choice = self.where(manifest.backend.label), not getattr(driver, "vllm_alone", False)
+                error = vllm_error(self.device, manifest.stack, where, is_choice)
                 if error:
                     raise UsageError(error)
 

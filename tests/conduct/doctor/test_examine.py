@@ -29,11 +29,12 @@ def diagnosis(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Diagnosis:
     monkeypatch.setattr(
         examined, "stack_versions", lambda python, packages: {p: ENGINES_STACK.get(p) for p in packages}
     )
-    for module in ("trlx_nemo", "trl", "trl_ppo"):
+    for module in ("trlx_nemo", "trl", "trl_ppo", "verl", "openrlhf"):
         nothing = f"suite.backends.{module}.stack_versions"
         monkeypatch.setattr(nothing, lambda python, packages: dict.fromkeys(packages))
     for module in ("trlx_deepspeed", "trlx_nemo"):
         monkeypatch.setattr(f"suite.backends.{module}.trlx_errors", lambda python, engine=False: list(TRLX_PROBLEMS))
+    monkeypatch.setattr(examined, "ask_worker", lambda *asked, **limits: None)
     monkeypatch.setattr(examined, "local_devices", tuple[LocalDevice, ...])
     memory = SimpleNamespace(available=8 * GIB, total=32 * GIB)
     monkeypatch.setattr(examined.psutil, "virtual_memory", lambda: memory)
@@ -71,6 +72,17 @@ def test_a_backend_without_a_page_is_installed_here(diagnosis: Diagnosis, monkey
     monkeypatch.setattr(examined, "stack_versions", lambda python, packages: dict.fromkeys(packages))
     text = advice(examine(Interpreters(usual="python"), Path()), "backend megatron")
     assert text == "install torch, megatron-core into python, or name another interpreter with --python"
+
+
+def test_packages_that_are_there_are_not_enough_where_an_import_fails(
+    diagnosis: Diagnosis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = {"verl": "ModuleNotFoundError: No module named 'hydra'"}
+    monkeypatch.setattr(examined, "stack_versions", lambda python, packages: dict.fromkeys(packages, "1.0"))
+    monkeypatch.setattr(examined, "ask_worker", lambda python, module, backend, device, seconds: told.get(backend))
+    found = examine(Interpreters(usual="python"), Path())
+    assert "No module named 'hydra'" in advice(found, "backend verl") and "make verl" in advice(found, "backend verl")
+    assert next(check.state for check in found.checks if check.name == "backend openrlhf") == "ok"
 
 
 def test_at_80_columns_lines_break_at_words(diagnosis: Diagnosis, capsys: pytest.CaptureFixture[str]) -> None:
