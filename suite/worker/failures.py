@@ -1,7 +1,10 @@
 """From an exception to a failure kind of docs/contracts.md, with the lines that prove it."""
 
 import errno
+import os
+import shutil
 import sys
+import tempfile
 from typing import List, Tuple
 
 from suite.worker.devices import DeviceError
@@ -29,6 +32,7 @@ _MESSAGES = (
     ),
 )
 _EVIDENCE_LINES = 6
+_SHARED_MEMORY = "/dev/shm"
 
 
 def failure_kind(error: BaseException, phase: str) -> str:
@@ -43,7 +47,7 @@ def failure_kind(error: BaseException, phase: str) -> str:
         return "interrupted"
     if isinstance(error, DeviceError):
         return "gpu_unavailable"
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if _is_full(error):
         return "disk_full"
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         return "port_taken"
@@ -57,12 +61,29 @@ def failure_kind(error: BaseException, phase: str) -> str:
 
 
 def failure_evidence(error: BaseException) -> List[str]:
-    """The exception, and what caused it, as at most a few lines each: ``Type: message``."""
+    """The exception, and what caused it, as at most a few lines each: ``Type: message``.
+
+    A file system that is full and not named by it is told by what is free in each that a run writes to.
+    """
+    error = _of_its_process(error)
     lines: List[str] = []
-    for link in _chain(_of_its_process(error)):
+    for link in _chain(error):
         text = "{}: {}".format(type(link).__name__, link)
         lines.extend(line.rstrip() for line in text.splitlines()[:_EVIDENCE_LINES] if line.strip())
+    if _is_full(error) and getattr(error, "filename", None) is None:
+        lines.append("free: {}".format(", ".join(map(_free, (_SHARED_MEMORY, tempfile.gettempdir(), os.getcwd())))))
     return lines
+
+
+def _is_full(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def _free(folder: str) -> str:
+    try:
+        return "{:,} MiB in {}".format(shutil.disk_usage(folder).free >> 20, folder)
+    except OSError:
+        return "nothing known of {}".format(folder)
 
 
 def _of_its_process(error: BaseException) -> BaseException:

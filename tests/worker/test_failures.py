@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import tempfile
 
 import pytest
 import torch
@@ -71,3 +73,10 @@ def test_an_error_of_a_process_of_rays_is_the_one_that_was_raised_there() -> Non
     assert failure_evidence(error) == ["AttributeError: no attribute 'heads'"]
     error.cause = torch.cuda.OutOfMemoryError("CUDA out of memory.")
     assert failure_kind(error, "train") == "oom_device"
+
+
+def test_a_full_file_system_that_the_error_does_not_name_is_told_by_what_is_free() -> None:
+    first, free = failure_evidence(OSError(errno.ENOSPC, "No space left on device"))
+    assert first == "OSError: [Errno 28] No space left on device"
+    assert "MiB in /dev/shm" in free and tempfile.gettempdir() in free and os.getcwd() in free
+    assert len(failure_evidence(OSError(errno.ENOSPC, "No space left on device", "/runs/a"))) == 1
