@@ -258,6 +258,7 @@ _TABLE: dict[str, dict[str, Fields]] = {
 #: Fields that an event may carry beside those it must.
 OPTIONAL: tuple[tuple[str, Check], ...] = (
     ("details", (_is_parts, "an object of seconds by part")),
+    ("doing", _TEXT),
     ("skipped_steps", _COUNT),
     (
         "rollout",

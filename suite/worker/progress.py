@@ -41,6 +41,12 @@ class Progress:
         if log is not None and time.monotonic() - log.written_at >= self.beat_seconds:
             log.emit("heartbeat", iteration=self.iteration, phase=self.phase, calls=self.calls)
 
+    def tell(self, doing: str) -> None:
+        """A stage of the set-up begins that may take long: what it is, in a few words, at once."""
+        self.calls += 1
+        if self.log is not None:
+            self.log.emit("heartbeat", iteration=self.iteration, phase=self.phase, calls=self.calls, doing=doing)
+
     def on_forward(self, _module: Any, _arguments: Any, _output: Any) -> None:
         """``beat`` as torch's forward hooks call it."""
         self.beat()

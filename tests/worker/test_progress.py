@@ -36,6 +36,13 @@ def test_the_time_between_heartbeats_follows_the_limit_of_silence(silence: float
     assert beat_seconds(silence) == seconds
 
 
+def test_a_stage_of_the_set_up_is_told_at_once(progress: Progress, tmp_path: Path) -> None:
+    progress.tell("Ray's start")
+    (told,) = events_in(tmp_path)
+    assert (told["kind"], told["phase"], told["iteration"]) == ("heartbeat", "setup", None)
+    assert told["doing"] == "Ray's start"
+
+
 def test_work_within_a_beat_of_any_event_writes_none(progress: Progress, tmp_path: Path, clock: Clock) -> None:
     for _ in range(10):
         progress.log.emit("phase")

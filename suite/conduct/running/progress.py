@@ -72,7 +72,8 @@ class PlainView:
         self._print(f"[{self._number}/{mark}{self._total}] {title(manifest)}{left}")
 
     def event(self, event: dict) -> None:
-        return
+        if event.get("kind") == "heartbeat" and event.get("doing"):
+            self._print(f"    waiting for {event['doing']}")
 
     def run_ended(self, manifest: Manifest, record: Record) -> None:
         self._print(f"    {outcome_line(record)}")
@@ -150,8 +151,11 @@ class LiveView:
 
     def event(self, event: dict) -> None:
         kind = event.get("kind")
-        if kind == "heartbeat":
-            return  # it tells the launcher that the work goes on, and a user nothing that is not on the screen
+        if kind == "heartbeat":  # it tells the launcher that the work goes on
+            if event.get("doing"):
+                self._detail = f"waiting for {plain(str(event['doing']))}"
+                self._draw()
+            return
         if kind == "start":
             self._detail = "loading the stack and the model"
         else:

@@ -108,6 +108,8 @@ def test_a_clock_ticks_while_a_stack_loads_and_stops_before_the_first_iteration(
     Ticking.now = 35.0
     clock.tick()
     assert any("loading the stack and the model  0:35" in line for line in terminal.lines())
+    view.event({"kind": "heartbeat", "phase": "setup", "doing": "Ray's start"})
+    assert clock.ticks and any("waiting for Ray's start  0:35" in line for line in terminal.lines())
     view.event({"kind": "environment"})
     assert not clock.ticks, "a timer while iterations run disturbs what is measured"
     for kind in ("memory", "phase", "iteration"):
