@@ -32,6 +32,7 @@ from suite.worker.resident import resident_bytes
 from suite.worker.split.session import generates, join_split
 from suite.worker.trainers import trainer_class
 from suite.worker.trainers.base import Trainer
+from suite.worker.trainers.scratch import give_back, use_own_folder
 from suite.worker.turns import Turns, open_turns
 from suite.worker.world import World, join, leave
 
@@ -54,12 +55,14 @@ def run(
     """
     torch.set_num_threads(manifest["measure"]["threads_per_rank"])
     device_type = manifest["measure"]["device"]
+    is_engine = manifest["backend"]["kind"] != "trainer"
+    if not is_engine:
+        use_own_folder()  # before the stack asks where to write
     with without_collector():
         build = (find_build or own_build)(manifest)
         if isinstance(build, type) and issubclass(build, (Engine, Trainer)):
             build.load(manifest)
         progress.beat()
-        is_engine = manifest["backend"]["kind"] != "trainer"
         make_generator = find_generator(manifest) if is_engine and generates(manifest, identity) else None
     progress.beat()
     if device_type == "cuda":
@@ -105,6 +108,7 @@ def run(
             if split is not None:
                 subject, generator = split.build(build, make_generator, progress)
             else:
+                Trainer.waiting_for = staticmethod(progress.tell)
                 subject = build(manifest, world)
                 if make_generator is not None and isinstance(subject, Engine):
                     generator = make_generator(manifest, world, subject, progress)
@@ -139,6 +143,7 @@ def run(
         profiling.watch(*subject.models)
         loop.run_iteration(iterations, profiling)
     leave()
+    give_back()
     return model_seconds
 
 

@@ -5,6 +5,7 @@ import os
 from typing import Any, Dict
 
 from suite.worker.hugging_face import shape_fields
+from suite.worker.vllm_common import DTYPES
 
 _CLASSES = {
     "gpt2": "GPT2LMHeadModel",
@@ -12,7 +13,6 @@ _CLASSES = {
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
 }
-DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 def configuration(size: Dict[str, Any], precision: str) -> Dict[str, Any]:

@@ -4,9 +4,7 @@ The engine joins the process group that the run has: vLLM calls that an external
 tensor parallel engine, and replicas know nothing of each other.
 """
 
-import math
 import os
-import sys
 import tempfile
 import time
 from contextlib import contextmanager
@@ -19,10 +17,18 @@ import torch
 from suite.worker.engines.base import Engine
 from suite.worker.generation import requirements
 from suite.worker.generation.base import Generator
-from suite.worker.generation.configuration import DTYPES, write_configuration
+from suite.worker.generation.configuration import write_configuration
 from suite.worker.progress import Progress
 from suite.worker.rank import ConfigError
 from suite.worker.samples import Samples, join_responses
+from suite.worker.vllm_common import (
+    BLOCK_TOKENS,
+    DTYPES,
+    SHARE_THAT_MUST_BE_FREE,
+    SPARE_BLOCKS,
+    cache_bytes,
+    keep_linear_weights,
+)
 from suite.worker.world import World
 
 #: what vLLM reads from its environment: one process, no reports home, no output among the events, threads left alone
@@ -44,14 +50,9 @@ _MODULES = (
 )
 #: whole GiB, and stronger than the size that is asked for below
 _CACHE_VARIABLE = "VLLM_CPU_KVCACHE_SPACE"
-#: Tokens of a block of its cache: 16 on CUDA, 128 on a CPU. The larger one is counted with.
-_BLOCK_TOKENS = 128
-_SPARE_BLOCKS = 2  # one is never given to a sample
 _MOST_SAMPLES, _MOST_PROMPT_TOKENS = 256, 8192
 #: Of the device memory that is free once the training engine stands: for vLLM's cache at most; training needs the rest.
 _CACHE_SHARE_OF_FREE = 0.5
-_SHARE_THAT_MUST_BE_FREE = 0.05
-_ELEMENT_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 _SEED_STRIDE = 1_000_003
 
 
@@ -68,7 +69,7 @@ def prepare(manifest: Dict[str, Any]) -> None:
         except (ImportError, RuntimeError) as error:
             raise ConfigError("vLLM does not load: {}".format(error)) from error
         if device == "cpu":
-            _keep_linear_weights()
+            keep_linear_weights()
             _reduce_over_gloo()
 
 
@@ -83,20 +84,6 @@ def _compiled_on_cuda_alone(device: str) -> Iterator[None]:
         yield
 
 
-def _keep_linear_weights() -> None:
-    """On a CPU vLLM packs each linear layer's weight for its own kernel and drops it: the next ones find no place.
-
-    Layers that keep theirs compute as torch does. Modules that took the function over by name are told too.
-    """
-
-    def plain(layer: torch.nn.Module, remove_weight: bool = False) -> None:
-        layer.cpu_linear = torch.nn.functional.linear
-
-    for name, module in list(sys.modules.items()):
-        if name.startswith("vllm.") and "dispatch_cpu_unquantized_gemm" in vars(module):
-            module.dispatch_cpu_unquantized_gemm = plain  # type: ignore[attr-defined]
-
-
 def _reduce_over_gloo() -> None:
     """Tensor parallel ranks of vLLM on a CPU meet in shared memory under a name that every run on the host has, and
     that stays behind; with names that differ it takes the process group instead."""
@@ -108,7 +95,7 @@ def cache_blocks(lengths: Sequence[int], rows: int) -> int:
     """Blocks for keys and values of all samples at once of the replica that needs most, whichever asks: of what all
     ranks ask for vLLM takes the least. ``lengths``: tokens of each sample, those of a replica ``rows`` in a row."""
     replicas = (sorted(lengths[first : first + rows]) for first in range(0, len(lengths), rows))
-    return _SPARE_BLOCKS + max(sum(-(-each // _BLOCK_TOKENS) for each in own[-_MOST_SAMPLES:]) for own in replicas)
+    return SPARE_BLOCKS + max(sum(-(-each // BLOCK_TOKENS) for each in own[-_MOST_SAMPLES:]) for own in replicas)
 
 
 class VllmGenerator(Generator):
@@ -231,7 +218,7 @@ class VllmGenerator(Generator):
                 max_num_batched_tokens=max(longest, samples, prefill),
                 kv_cache_memory_bytes=self._cache_bytes(cache_blocks(lengths, rows)),
                 # not what is taken, which is the line above: what must be free for vLLM to start at all
-                gpu_memory_utilization=_SHARE_THAT_MUST_BE_FREE,
+                gpu_memory_utilization=SHARE_THAT_MUST_BE_FREE,
                 logprobs_mode="raw_logprobs",
                 disable_log_stats=True,
             )
@@ -246,11 +233,8 @@ class VllmGenerator(Generator):
 
     def _cache_bytes(self, blocks: int) -> int:
         """Of a GPU a share of what is free at most, and then samples wait for each other."""
-        size = self._manifest["size"]
-        width = size.get("head_width") or size["hidden"] // size["heads"]
-        heads = math.ceil(size["kv_heads"] / self._manifest["layout"]["tensor"])
-        token = 2 * size["layers"] * heads * width * _ELEMENT_BYTES[self._manifest["measure"]["precision"]]
-        wanted = blocks * _BLOCK_TOKENS * token
+        precision, tensor = self._manifest["measure"]["precision"], self._manifest["layout"]["tensor"]
+        wanted = cache_bytes(self._manifest["size"], precision, blocks, tensor)
         if self._world.device.type != "cuda":
             return wanted
         free, _total = torch.cuda.mem_get_info(self._world.device)

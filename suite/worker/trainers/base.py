@@ -1,9 +1,13 @@
 """What the worker needs from a stack's own PPO trainer: one object per rank, and the facts that go with it."""
 
+import importlib
 from abc import ABC, abstractmethod
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from suite.worker.trainers.clock import NullClock, PhaseClock
+
+#: a difference in work of trainers whose KL term is in the loss
+K3 = "kl is the k3 estimate in the loss, while training, not the mean log-ratio at scoring"
 
 
 class Trainer(ABC):
@@ -35,6 +39,17 @@ class Trainer(ABC):
     @classmethod  # noqa: B027 -- most trainers import their stack as they are built
     def load(cls, manifest: Dict[str, Any]) -> None:
         """Import what this manifest needs before ranks meet, so that none waits for another's imports."""
+
+    #: says what the set-up is at, where that takes long: whoever waits reads it
+    waiting_for: Callable[[str], None] = staticmethod(lambda what: None)
+    #: modules of the stack that a run imports, in whatever process
+    imports: Tuple[str, ...] = ()
+
+    @classmethod
+    def import_all(cls, device_type: str) -> None:
+        """Import what a run on such a device imports, without one (``suite.worker.imports``)."""
+        for name in cls.imports:
+            importlib.import_module(name)
 
     def make_clock(self, *arguments: Any) -> PhaseClock:
         """The clock that this trainer reports to, from ``PhaseClock``'s arguments."""

@@ -10,7 +10,7 @@ import torch
 from suite.worker.memory import Peaks
 from suite.worker.phases import check_phase
 from suite.worker.recorder import NullRecorder, Recorder
-from suite.worker.world import World, synchronise
+from suite.worker.world import synchronise
 
 
 class NullClock(NullRecorder):
@@ -61,9 +61,7 @@ class _Detail:
 
     def seconds(self) -> float:
         """Once the device has passed both readings."""
-        if isinstance(self.began, float):
-            return self.ended - self.began
-        return self.began.elapsed_time(self.ended) / 1000.0
+        return seconds_between(self.began, self.ended)
 
 
 class PhaseClock(NullClock, Recorder):
@@ -80,7 +78,7 @@ class PhaseClock(NullClock, Recorder):
         Recorder.__init__(self, *arguments)
         self._pieces: Dict[str, _Pieces] = {}
         self._open: Optional[Tuple[str, bool, float]] = None
-        self._mark = _marker(self._world)
+        self._mark = marker(self._world.device.type)
         self._details: List[_Detail] = []
         self._nested_in: List[str] = []
 
@@ -153,9 +151,9 @@ def _larger(first: Peaks, second: Peaks) -> Peaks:
     return {name: None if None in pair else max(pair) for name, pair in pairs.items()}  # type: ignore[type-var]
 
 
-def _marker(world: World) -> Callable[[], Any]:
+def marker(device_type: str) -> Callable[[], Any]:
     """Takes the time on the device: an event in its stream, or the clock of a CPU."""
-    if world.device.type != "cuda":
+    if device_type != "cuda":
         return time.perf_counter
 
     def record() -> Any:
@@ -164,6 +162,11 @@ def _marker(world: World) -> Callable[[], Any]:
         return event
 
     return record
+
+
+def seconds_between(began: Any, ended: Any) -> float:
+    """Of two marks, once the device has passed both."""
+    return float(ended - began if isinstance(began, float) else began.elapsed_time(ended) / 1000.0)
 
 
 def _sums(details: List[_Detail]) -> Dict[str, float]:

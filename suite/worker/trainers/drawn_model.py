@@ -4,7 +4,7 @@ import json
 import os
 import zlib
 from contextlib import nullcontext
-from typing import Any, Callable, ContextManager, Dict, List, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterable, List, Tuple
 
 import torch
 from tokenizers import Tokenizer
@@ -52,6 +52,15 @@ def model_config(size: Dict[str, Any], has_special: bool = True) -> Any:
         tie_word_embeddings=size["tied_embeddings"],
         **shape_fields(size),
     )
+
+
+def critic_size(manifest: Dict[str, Any]) -> Dict[str, Any]:
+    """The policy's shape, or a GPT-2 of the workload's critic, where it has one, with the policy's vocabulary."""
+    size, critic = manifest["size"], manifest["workload"].get("critic")
+    if critic is None:
+        return size
+    own = {"architecture": "gpt2", "kv_heads": critic["heads"], "norm_epsilon": None, "tied_embeddings": True}
+    return {**size, **critic, **own}
 
 
 def build_model(size: Dict[str, Any], attention: str = "sdpa", has_special: bool = True) -> Any:
@@ -107,7 +116,12 @@ def draw_model(size: Dict[str, Any], seed: int, device: torch.device, has_specia
 
 def count_parameters(model: nn.Module) -> Tuple[int, int]:
     """All parameters, and those that train; whole under ZeRO-3 too, each tied one once."""
-    sizes = [(getattr(each, "ds_numel", each.numel()), each.requires_grad) for each in model.parameters()]
+    return count(model.parameters())
+
+
+def count(parameters: Iterable[nn.Parameter]) -> Tuple[int, int]:
+    """As ``count_parameters``, of these."""
+    sizes = [(getattr(each, "ds_numel", each.numel()), each.requires_grad) for each in parameters]
     return sum(size for size, _ in sizes), sum(size for size, trains in sizes if trains)
 
 
@@ -122,14 +136,14 @@ def build_tokenizer(vocab: int) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=_numbers(vocab), **_TOKENIZER_SETTINGS)
 
 
-def write_tokenizer(folder: str, vocab: int) -> None:
-    """``build_tokenizer``'s, as ``AutoTokenizer`` reads it from a folder.
+def write_tokenizer(folder: str, vocab: int, **more: Any) -> None:
+    """``build_tokenizer``'s, as ``AutoTokenizer`` reads it from a folder, with further settings.
 
     Beside a configuration of Qwen2, transformers 5 takes it for a Qwen2 tokenizer and splits numbers into digits.
     """
     _numbers(vocab).save(os.path.join(folder, "tokenizer.json"))
     with open(os.path.join(folder, "tokenizer_config.json"), "w", encoding="utf-8") as file:
-        json.dump({"tokenizer_class": "PreTrainedTokenizerFast", **_TOKENIZER_SETTINGS}, file)
+        json.dump({"tokenizer_class": "PreTrainedTokenizerFast", **_TOKENIZER_SETTINGS, **more}, file)
 
 
 def _numbers(vocab: int) -> Tokenizer:
@@ -139,10 +153,14 @@ def _numbers(vocab: int) -> Tokenizer:
     return tokenizer
 
 
+def ordinary(prompts: torch.Tensor, vocab: int) -> torch.Tensor:
+    """Prompts [n, P], in which ids of special tokens, which decoding would drop, became ordinary ones."""
+    return prompts % (vocab - len(SPECIAL_TOKENS))
+
+
 def as_text(prompts: torch.Tensor, vocab: int) -> List[str]:
-    """Prompts [n, P] as words; ids of special tokens, which decoding would drop, become ordinary ones."""
-    ordinary = prompts % (vocab - len(SPECIAL_TOKENS))
-    return [" ".join(map(str, row)) for row in ordinary.tolist()]
+    """``ordinary`` prompts as words."""
+    return [" ".join(map(str, row)) for row in ordinary(prompts, vocab).tolist()]
 
 
 def as_tokens(texts: List[str]) -> torch.Tensor:

@@ -1,19 +1,22 @@
-"""``python -m suite.worker.trainers.guardian FOLDER COMMAND...``: keeps a trainer's processes together and ends them.
+"""``python -m suite.worker.trainers.guardian PATHS [COMMAND...]``: keeps a trainer's processes together and ends them.
 
 It runs the command, which may leave daemons behind, and lives as long as its standard input is open: the rank that
 started it holds the other end, and the kernel closes that however the rank ends. Then everything below the guardian is
-killed, also what left its session or lost its parent, and ``FOLDER`` and forgotten shared memory are removed. It ends
-at once where the command fails. Exit code: the command's.
+killed, also what left its session or lost its parent, and forgotten shared memory and ``PATHS`` are removed: patterns
+with ``os.pathsep`` between them. It ends at once where the command fails. Exit code: the command's.
 """
 
+import contextlib
 import ctypes
+import glob
 import os
 import selectors
 import shutil
 import signal
 import subprocess
 import sys
-from typing import Dict, List, Set
+import time
+from typing import Dict, List, Set, Tuple
 
 from suite.worker.trainers.processes import kill_below, shared_memory_below
 
@@ -21,14 +24,26 @@ _PR_SET_CHILD_SUBREAPER = 36
 _LOOK_SECONDS = 0.2
 _LOOKS_UNTIL_ASKED = 5
 _FOLDER = "/dev/shm"
+_REMOVALS = 25
 #: written to standard output once the command has ended well: what it started goes on
 STARTED = b"started\n"
 
 
 def main(arguments: List[str]) -> int:
-    folder, command = arguments[0], arguments[1:]
+    paths, command = arguments[0], arguments[1:]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # meant for the ranks, whose end comes by the pipe
+    try:
+        if not command:
+            os.read(0, 1)
+            return 0
+        return _keep(command)
+    finally:
+        _remove(paths)
+
+
+def _keep(command: List[str]) -> int:
+    """The command and all that it starts, until the rank ends."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, preexec_fn=_usual_signals)
     selector = selectors.DefaultSelector()
@@ -45,37 +60,61 @@ def main(arguments: List[str]) -> int:
                 os.write(1, STARTED)
                 told = True
     finally:
-        _forget(kill_below(os.getpid()) | memory.own)
-        shutil.rmtree(folder, ignore_errors=True)
+        memory.forget(kill_below(os.getpid()))
     return child.returncode or 0
 
 
 class _SharedMemory:
-    """``own``: names in /dev/shm that processes below this one have, learnt while they live: Ray kills them by itself
-    as soon as its driver is gone, and then nobody can be asked.
+    """Files of /dev/shm that processes below this one have, learnt while they live: Ray kills them by itself as soon as
+    its driver is gone, and then nobody can be asked.
 
-    To look at a folder costs nothing, to ask processes some milliseconds: they are asked once about names that have
+    To look at a folder costs nothing, to ask processes some milliseconds: they are asked once about files that have
     been there for a while.
     """
 
     def __init__(self) -> None:
-        self.own: Set[str] = set()
-        self._known = set(_names())
-        self._looks: Dict[str, int] = {}
+        self._own: Set[Tuple[str, int]] = set()
+        self._known = _files()
+        self._looks: Dict[Tuple[str, int], int] = {}
 
     def look(self) -> None:
-        names = [name for name in _names() if name not in self._known]
-        self._looks = {name: self._looks.get(name, 0) + 1 for name in names}
-        if _LOOKS_UNTIL_ASKED in self._looks.values():
-            self._known.update(names)
-            self.own |= shared_memory_below(os.getpid()).intersection(os.path.join(_FOLDER, name) for name in names)
+        self._looks = {file: self._looks.get(file, 0) + 1 for file in _files() - self._known}
+        asked = {file for file, looks in self._looks.items() if looks >= _LOOKS_UNTIL_ASKED}
+        if asked:
+            self._known |= asked
+            mapped = shared_memory_below(os.getpid())
+            self._own |= {file for file in asked if file[1] in mapped}
+
+    def forget(self, mapped: Set[int]) -> None:
+        """Remove those files, and the ``mapped``, as far as they are still there."""
+        for file in _files():
+            if file in self._own or file[1] in mapped:
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(_FOLDER, file[0]))
 
 
-def _names() -> List[str]:
+def _files() -> Set[Tuple[str, int]]:
+    """Name and inode of what lies in /dev/shm."""
     try:
-        return os.listdir(_FOLDER)
+        with os.scandir(_FOLDER) as entries:
+            return {(entry.name, entry.inode()) for entry in entries}
     except OSError:
-        return []
+        return set()
+
+
+def _remove(paths: str) -> None:
+    """Again and again for a while: what another guardian is about to end may still write there."""
+    for _ in range(_REMOVALS):
+        found = [path for pattern in paths.split(os.pathsep) for path in glob.glob(pattern)]
+        for path in found:
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+        if not found:
+            return
+        time.sleep(_LOOK_SECONDS)
 
 
 def _usual_signals() -> None:
@@ -97,16 +136,6 @@ def _reap(child: subprocess.Popen) -> None:
             child.poll()
         else:
             os.waitpid(found.si_pid, os.WNOHANG)
-
-
-def _forget(names: Set[str]) -> None:
-    for name in names:
-        if name.endswith(" (deleted)"):
-            continue
-        try:
-            os.unlink(name)
-        except OSError:
-            pass
 
 
 if __name__ == "__main__":

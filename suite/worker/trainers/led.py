@@ -40,6 +40,7 @@ class LedTrainer(Trainer):
         device = manifest["measure"]["device"]
         self.notes = (_NOTE_CPU if device == "cpu" else _NOTE_CUDA,)
         self.check()
+        self.waiting_for("Ray's start")
         self.cluster: RayCluster = self.start()
         try:
             if world.rank == 0:

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Set
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 
 if TYPE_CHECKING:  # the guardian uses this module without torch
     from suite.worker.memory import Peaks
@@ -116,27 +116,26 @@ class NodeMemory:
             self._note()
 
 
-def kill_below(pid: int, spare: Iterable[int] = ()) -> Set[str]:
-    """Kill all processes below this one, and what they start meanwhile; names in /dev/shm that they had mapped."""
-    names: Set[str] = set()
-    kept = set(spare)
+def kill_below(pid: int) -> Set[int]:
+    """Kill all processes below this one, and what they start meanwhile; files of /dev/shm that they had mapped."""
+    files: Set[int] = set()
     for _ in range(20):
-        left = [each for each in below(pid) if each not in kept and not _is_zombie(each)]
+        left = [each for each in below(pid) if not _is_zombie(each)]
         if not left:
             break
         for each in left:
-            names |= _shared_memory(each)
+            files |= _shared_memory(each)
         for each in left:
             try:
                 os.kill(each, 9)
             except ProcessLookupError:
                 pass
         threading.Event().wait(0.05)
-    return names
+    return files
 
 
-def shared_memory_below(pid: int) -> Set[str]:
-    """Files of /dev/shm that processes below this one have mapped."""
+def shared_memory_below(pid: int) -> Set[int]:
+    """Files of /dev/shm that processes below this one have mapped, by inode."""
     return set().union(*map(_shared_memory, below(pid)))
 
 
@@ -167,11 +166,12 @@ def _peak(pid: int) -> Optional[int]:
     return int(text.split(b"\nVmHWM:", 1)[1].split(None, 1)[0]) * 1024 if b"\nVmHWM:" in text else None
 
 
-def _shared_memory(pid: int) -> Set[str]:
-    """Files of /dev/shm in the maps of a process."""
+def _shared_memory(pid: int) -> Set[int]:
+    """Files of /dev/shm in the maps of a process (proc(5)). By inode, because a semaphore is mapped before it has the
+    name under which it stays."""
     try:
         with open("/proc/{}/maps".format(pid)) as file:
-            return {"/dev/shm/" + line.split("/dev/shm/", 1)[1].rstrip("\n") for line in file if "/dev/shm/" in line}
+            return {int(line.split()[4]) for line in file if " /dev/shm/" in line}
     except OSError:
         return set()
 

@@ -2,6 +2,9 @@
 
 The ranks of a run are started by a launcher, one for each device; Ray is started beside them and ends with them
 (``guardian``). Where ``RAY_ADDRESS`` names a cluster, as on Kubernetes with KubeRay, that one is used and left alone.
+
+Ray and the trainer's processes listen on loopback alone where there is one node. Several meet by the address that the
+nodes have for each other; what Ray says there needs a token, which every run draws anew.
 """
 
 import os
@@ -20,6 +23,7 @@ from suite.worker.ports import free_port
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.guardian import STARTED
 from suite.worker.trainers.processes import Processes
+from suite.worker.trainers.scratch import Guarded, use_own_folder
 from suite.worker.world import World
 
 ADDRESS_VARIABLE = "RAY_ADDRESS"
@@ -37,12 +41,23 @@ _VARIABLES = {
     "RAY_COLOR_PREFIX": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
+_LOOPBACK = "127.0.0.1"
+#: Ray would look up another address of the machine in its place, as on systems where it has no clusters it does not
+_LOOPBACK_VARIABLES = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "GLOO_SOCKET_IFNAME": "lo",
+    "VLLM_HOST_IP": _LOOPBACK,
+}
+#: ``ray`` without its server for clients elsewhere, which it starts on a fixed port and has no option against
+_RAY = (
+    "from ray.scripts import scripts; scripts.get_ray_client_dependency_error = lambda: 'not asked for'; scripts.main()"
+)
 #: Ray's own CPUs are slots for its processes, not cores: a trainer asks for a few of them for each device.
 _SLOTS_PER_RANK, _LEAST_SLOTS = 16, 32
 #: Of shared memory for Ray's objects: between the first two, and at most the share of what /dev/shm has free.
 _LEAST_STORE_BYTES, _SHARE_OF_SHARED_MEMORY = 80 << 20, 0.5
 _STORE_BYTES = {"cpu": 512 << 20, "cuda": 16 << 30}
-_START_SECONDS, _END_SECONDS = 300.0, 20.0
+_START_SECONDS = 300.0
 _LAST_LINES = 2
 #: for a head that is there
 _ANSWER_SECONDS = 30.0
@@ -58,9 +73,9 @@ class RayCluster:
     def __init__(self, world: World, device_type: str) -> None:
         """Raises ConfigError where Ray does not start or a node does not join, with its last words."""
         self._world, self._device_type = world, device_type
-        self._guardian: Optional[subprocess.Popen] = None
-        #: of this rank's node, removed with Ray, however that ends; empty where nothing was started beside this rank
-        self.folder = ""
+        self._guardian: Optional[Guarded] = None
+        #: of this rank's own, removed with it, however it ends
+        self.folder = use_own_folder()
         os.environ.update(_VARIABLES)
         given = os.environ.get(ADDRESS_VARIABLE)
         if given:
@@ -77,14 +92,19 @@ class RayCluster:
         pids = gathered(None if self._guardian is None else self._guardian.pid, world)
         self.processes = Processes(pids[world.rank - world.local_rank])
 
-    def connect(self, **options: Any) -> Any:
-        """``ray.init`` on this cluster, in the process that leads; the module ``ray``. Raises ConfigError."""
+    def connect(self, job: Optional[int] = None, **options: Any) -> Any:
+        """``ray.init`` on this cluster, in the process that leads; the module ``ray``. Raises ConfigError.
+
+        ``job``: the number of Ray's job, where the cluster is this run's own.
+        """
         import ray
-        from ray._private import worker
+        from ray._private import state, worker
 
         show = worker.print_to_stdstream
         # standard output is rank 0's events
         worker.print_to_stdstream = lambda data, *others, **named: show({**data, "is_err": True}, *others, **named)
+        if job is not None and self.processes is not None:
+            state.next_job_id = lambda: ray.JobID.from_int(job)
         try:
             ray.init(address=self.address, include_dashboard=None, **options)
         except (ConnectionError, RuntimeError, ValueError) as error:
@@ -94,29 +114,25 @@ class RayCluster:
     def close(self) -> None:
         """End what was started here, on this rank's node; nothing where another rank started it, or nobody did."""
         guardian, self._guardian = self._guardian, None
-        if guardian is None:
-            return
-        guardian.stdin.close()
-        try:
-            guardian.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            guardian.kill()
-            guardian.wait()
+        if guardian is not None:
+            guardian.close()
 
     def _start_all(self) -> str:
         """The head first, then the other nodes; its address. Every rank takes part."""
         world = self._world
         seen = gathered(_address_of_head() if world.rank != world.local_rank else None, world)
         outside = [address for address in seen if address is not None]
-        address, folder, error = None, "", None
+        if not outside:
+            os.environ.update(_LOOPBACK_VARIABLES)
+        address, error = None, None
         if world.rank == 0:
-            address = "{}:{}".format(outside[0] if outside else "127.0.0.1", free_port())
-            folder = tempfile.mkdtemp(prefix="suite-ray-", dir=_short_folder())
-            error = self._start(["--head", "--port", address.rpartition(":")[2]], address.rpartition(":")[0], folder)
-        address, folder, error = gathered((address, folder, error), world)[0]
+            address = "{}:{}".format(outside[0] if outside else _LOOPBACK, free_port())
+            host, _, port = address.rpartition(":")
+            error = self._start(["--head", "--port", port], host, os.path.join(self.folder, "ray"))
+        address, folder, error = gathered((address, self.folder, error), world)[0]
         if error is None and world.rank and world.local_rank == 0:
             # Ray uses the head's folder by its name on every node
-            own = tempfile.mkdtemp(prefix="suite-ray-", dir=_short_folder()) if os.path.exists(folder) else folder
+            own = os.path.join(self.folder, "ray") if os.path.exists(folder) else folder
             error = self._start(["--address", address], _own_address(address), own)
         errors = [each for each in gathered(error, world) if each is not None]
         if errors:
@@ -126,7 +142,7 @@ class RayCluster:
 
     def _start(self, arguments: List[str], own_address: str, folder: str) -> Optional[str]:
         """One node, whose end takes the folder away; why it did not start, or None."""
-        self.folder, error = folder, None
+        error = None
         for _ in range(_ATTEMPTS):
             error = self._attempt(arguments, own_address, folder)
             if error is None or _TOO_SLOW not in error:
@@ -135,28 +151,22 @@ class RayCluster:
 
     def _attempt(self, arguments: List[str], own_address: str, folder: str) -> Optional[str]:
         ranks = self._world.local_world_size
-        self.folder = folder
-        command = [sys.executable, "-m", "ray.scripts.scripts", "start", *arguments]
+        command = [sys.executable, "-c", _RAY, "start", *arguments]
         command += ["--node-ip-address", own_address, "--num-gpus", str(ranks)]
         command += ["--num-cpus", str(max(os.cpu_count() or 1, _SLOTS_PER_RANK * ranks, _LEAST_SLOTS))]
         command += ["--object-store-memory", str(store_bytes(self._device_type)), "--disable-usage-stats"]
+        # any that are free: from its own range Ray takes what another Ray on this machine has
+        command += ["--min-worker-port", "0", "--max-worker-port", "0", "--dashboard-agent-listen-port", "0"]
         if "--head" in arguments:
-            command += ["--include-dashboard", "false", "--temp-dir", folder]
+            command += ["--include-dashboard", "false", "--no-monitor", "--temp-dir", folder]
         environment = dict(os.environ)
         if self._device_type == "cpu":
             # Ray hands these numbers to its processes; no driver knows them, so that none of them finds a GPU
             numbers = range(_NO_DEVICE, _NO_DEVICE + ranks)
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, numbers))
         log = tempfile.TemporaryFile()  # noqa: SIM115 - closed below
-        self._guardian = subprocess.Popen(
-            [sys.executable, "-m", "suite.worker.trainers.guardian", folder, *command],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env=environment,
-            start_new_session=True,
-        )
-        said = _read_line(self._guardian, _START_SECONDS)
+        self._guardian = Guarded(folder, command, stdout=subprocess.PIPE, stderr=log, env=environment)
+        said = _read_line(self._guardian.process, _START_SECONDS)
         log.seek(0)
         text = log.read().decode(errors="replace")
         log.close()
@@ -199,12 +209,6 @@ def _no_ray_at(address: str) -> Optional[str]:
             ADDRESS_VARIABLE, address, error
         )
     return None
-
-
-def _short_folder() -> str:
-    """Paths of Ray's sockets hold this one, and a socket's may have 107 characters."""
-    usual = tempfile.gettempdir()
-    return usual if len(usual) <= 20 else "/tmp"
 
 
 def _address_of_head() -> str:

@@ -62,8 +62,6 @@ def ddp() -> nn.Module:
         (lambda: sharded(2), "fsdp2", 3, None),
         (lambda: stand_in_engine(2), "deepspeed", 2, None),
         (model_of, "ddp", 0, "DDP was asked for, but the model is a Sequential"),
-        (model_of, "deepspeed", 0, "DeepSpeed was asked for, but the model is a Sequential"),
-        (model_of, "fsdp2", 0, "FSDP2 was asked for, but the model is a Sequential"),
         (ddp, "fsdp2", 3, "FSDP2 was asked for, but the model is a DistributedDataParallel"),
         (lambda: stand_in_engine(2), "deepspeed", 3, "ZeRO stage 3 was asked for, but DeepSpeed runs stage 2"),
         (lambda: sharded(1), "fsdp2", 3, "gathers 1 of 2 blocks by themselves"),

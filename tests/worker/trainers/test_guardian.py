@@ -41,12 +41,6 @@ time.sleep(1000)
 PIPES: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
 
 
-@pytest.fixture
-def shared() -> Path:
-    """A name in shared memory."""
-    return Path(f"/dev/shm/suite-test-{os.getpid()}")
-
-
 def start(folder: Path, shared: Path, told: Path) -> tuple[subprocess.Popen[str], int]:
     """A rank whose guardian has a daemon, and the guardian's pid."""
     daemon = folder.parent / "daemon.py"
@@ -66,8 +60,8 @@ def start(folder: Path, shared: Path, told: Path) -> tuple[subprocess.Popen[str]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
-def test_nothing_stays_behind_a_rank_that_ends(end: signal.Signals, tmp_path: Path, shared: Path) -> None:
-    folder, told = tmp_path / "ray", tmp_path / "pid"
+def test_nothing_stays_behind_a_rank_that_ends(end: signal.Signals, tmp_path: Path) -> None:
+    folder, told, shared = tmp_path / "ray", tmp_path / "pid", Path(f"/dev/shm/suite-test-{os.getpid()}")
     folder.mkdir()
     (folder / "socket").write_text("")
     rank, guardian = start(folder, shared, told)
@@ -86,27 +80,60 @@ def test_nothing_stays_behind_a_rank_that_ends(end: signal.Signals, tmp_path: Pa
     assert not shared.exists()
 
 
-def test_shared_memory_is_known_while_its_process_lives_and_that_of_others_is_left(shared: Path) -> None:
+#: a process that holds a semaphore, which is mapped under another name than it has
+HOLDER = """
+import multiprocessing, sys
+multiprocessing.set_start_method("spawn")
+held = multiprocessing.Semaphore()
+print("held", held._semlock.name, flush=True)
+input()
+"""
+
+
+def test_shared_memory_and_semaphores_are_known_while_their_process_lives_and_those_of_others_are_left() -> None:
     memory = guardian._SharedMemory()
-    others = shared.with_name(f"{shared.name}-other")
-    held = (
-        'import mmap, sys; file = open(sys.argv[1], "wb+"); file.truncate(4096); held = mmap.mmap(file.fileno(), 4096)'
-    )
-    child = subprocess.Popen(
-        [sys.executable, "-c", held + '; print("held", flush=True); input()', str(shared)], **PIPES
-    )
+    others = Path(f"/dev/shm/suite-test-{os.getpid()}-other")
+    child = subprocess.Popen([sys.executable, "-c", HOLDER], **PIPES)
+    assert child.stdout is not None
+    semaphore = Path("/dev/shm/sem." + child.stdout.readline().split()[1].decode().lstrip("/"))
     try:
         others.write_text("of somebody else")
-        assert child.stdout is not None and child.stdout.readline() == b"held\n"
         for _ in range(guardian._LOOKS_UNTIL_ASKED):
             memory.look()
     finally:
-        child.kill()
+        for pid in (*below(child.pid), child.pid):  # its tracker of semaphores too
+            os.kill(pid, signal.SIGKILL)
         child.wait()
-    assert str(shared) in memory.own and str(others) not in memory.own
-    guardian._forget(memory.own)
-    assert not shared.exists() and others.exists()
+    assert semaphore.exists()
+    memory.forget(set())
+    assert not semaphore.exists() and others.exists()
     others.unlink()
+
+
+#: a rank that uses a folder of its own and leaves files of all kinds there
+WRITER = """
+import os, tempfile, time
+from suite.worker.trainers.scratch import use_own_folder
+folder = use_own_folder()
+open(tempfile.mkstemp()[1] + ".lock", "w").close()
+os.makedirs(os.environ["HF_DATASETS_CACHE"])
+print(folder, flush=True)
+time.sleep(1000)
+"""
+
+
+def test_what_a_rank_writes_by_the_way_goes_with_it_and_its_home_is_not_written_to(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(0o500)
+    variables = {**os.environ, "HOME": str(home), "TMPDIR": "/tmp"}
+    rank = subprocess.Popen([sys.executable, "-c", WRITER], stdout=subprocess.PIPE, env=variables)
+    assert rank.stdout is not None
+    folder = Path(rank.stdout.readline().decode().strip())
+    assert {entry.suffix for entry in folder.iterdir()} == {"", ".lock"} and (folder / "datasets").is_dir()
+    assert folder.stat().st_mode & 0o077 == 0 and list(home.iterdir()) == []
+    rank.kill()
+    rank.wait()
+    wait_until(lambda: not folder.exists())
 
 
 def test_it_ends_with_the_code_of_a_command_that_fails(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
-"""A Ray that is named and not there is told at once, on every rank."""
+"""Ray of a run: nobody else on the network reaches it, nor another run; one that is named and not there is told."""
 
 from __future__ import annotations
 
 import os
 import socket
+import subprocess
 from collections.abc import Iterator
 from unittest import mock
 
@@ -11,6 +12,7 @@ import pytest
 
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.ray_cluster import RayCluster
+from tests.needs import require_environment
 from tests.worker.trainers.runs import ALONE
 
 
@@ -42,5 +44,39 @@ def test_one_where_somebody_listens_is_taken_and_nothing_is_started(monkeypatch:
         monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:{}".format(head.getsockname()[1]))
         cluster = RayCluster(ALONE, "cpu")
         assert cluster.processes is None
-        assert not cluster.folder
         cluster.close()
+
+
+#: starts Ray as a run of one node does, with an actor, and tells on which addresses it all listens
+ALONE_ON_A_NODE = """
+import os, sys
+import psutil
+import torch
+from suite.worker.trainers.processes import below
+from suite.worker.trainers.ray_cluster import RayCluster
+from tests.needs import require_environment
+from suite.worker.world import World
+
+cluster = RayCluster(World(0, 1, 0, 1, torch.device("cpu")), "cpu")
+ray = cluster.connect(job=4711)
+actor = ray.remote(type("Actor", (), {"answer": lambda self: "answered"})).remote()
+print(ray.get(actor.answer.remote()), ray.get_runtime_context().get_job_id(), flush=True)
+sys.stdin.readline()
+found = [psutil.Process(pid).net_connections("tcp") for pid in (os.getpid(), *below(os.getpid()))]
+addresses = {each.laddr.ip.replace("::ffff:", "") for some in found for each in some if each.status == "LISTEN"}
+print(*sorted(addresses), flush=True)
+ray.shutdown()
+cluster.close()
+"""
+
+
+@pytest.mark.ranks
+@pytest.mark.trainers
+@pytest.mark.timeout(400)
+def test_two_at_once_on_a_machine_listen_on_loopback_alone_and_do_not_meet() -> None:
+    command = [require_environment("verl"), "-c", ALONE_ON_A_NODE]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    runs = [subprocess.Popen(command, text=True, **pipes) for _ in range(2)]
+    assert [run.stdout and run.stdout.readline() for run in runs] == ["answered 67120000\n"] * 2, "each has its own"
+    for run in runs:
+        assert run.communicate("\n", 120)[0] == "127.0.0.1\n"

@@ -1,17 +1,14 @@
 """What NeMo-RL is given: a drawn model, the manifest's prompts, and the rewards of its samples."""
 
-import json
-import os
 from threading import Lock
 from typing import Any, Dict, Iterator, List, Tuple
 
 import torch
 
-from suite.worker.loop import draw_prompts, reward_seed
+from suite.worker.loop import draw_prompts
 from suite.worker.manifest import asked_iterations
 from suite.worker.rank import ConfigError
-from suite.worker.rewards import score_samples
-from suite.worker.samples import Samples
+from suite.worker.trainers.scores import scores_of_all
 
 #: Joins numbers to a text of one token each; with nothing around it, so that lengths are those of the manifest.
 CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% if not loop.last %} {% endif %}{% endfor %}"
@@ -29,12 +26,7 @@ def write_model(folder: str, manifest: Dict[str, Any]) -> None:
     model.config.architectures = [type(model).__name__]
     model.config.dtype = torch.bfloat16
     model.save_pretrained(folder)
-    write_tokenizer(folder, size["vocab"])
-    path = os.path.join(folder, "tokenizer_config.json")
-    with open(path, encoding="utf-8") as file:
-        settings = json.load(file)
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump({**settings, "chat_template": CHAT_TEMPLATE}, file)
+    write_tokenizer(folder, size["vocab"], chat_template=CHAT_TEMPLATE)
 
 
 def prompts(manifest: Dict[str, Any]) -> Iterator[Dict[str, Any]]:
@@ -80,8 +72,5 @@ class Rewards:
 
     def _of(self, iteration: int) -> List[float]:
         if iteration not in self._scores:
-            workload, samples = self._manifest["workload"], self._manifest["work"]["global_rollouts"]
-            seed = reward_seed(self._manifest, iteration)
-            nothing = Samples.even(torch.empty(samples, 0), 0)
-            self._scores[iteration] = score_samples(workload["reward"], nothing, seed).tolist()
+            self._scores[iteration] = scores_of_all(self._manifest, iteration).tolist()
         return self._scores[iteration]

@@ -18,6 +18,7 @@ from suite.worker.rank import ConfigError
 from suite.worker.trainers.clock import PhaseClock
 from suite.worker.trainers.guardian import STARTED
 from suite.worker.trainers.led import LeadingClock
+from suite.worker.trainers.scratch import Guarded
 
 #: The file of the step log, for the process that the leading rank starts.
 LOG_VARIABLE = "SUITE_STEP_LOG"
@@ -37,7 +38,6 @@ COUNTS = (
 _NEEDED = COUNTS[:3]
 #: Means of many samples are logged as floats, in some trainers of 32 bits.
 _ROUNDING = 1e-5
-_END_SECONDS = 20.0
 _CHUNK = 1 << 16
 _LAST_BYTES = 400
 Told = Dict[str, Optional[int]]
@@ -210,20 +210,14 @@ class Child:
     """
 
     def __init__(self, argv: Sequence[str], environment: Dict[str, str], folder: str) -> None:
-        self._guardian = subprocess.Popen(
-            [sys.executable, "-m", "suite.worker.trainers.guardian", folder, *argv],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        self.pid = self._guardian.pid
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self._guardian = Guarded(folder, argv, env=environment, **pipes)
+        self.pid, process = self._guardian.pid, self._guardian.process
         self._signs = self._seen = 0
         self._last = b""
         self._ended_well = False
-        assert self._guardian.stdout is not None and self._guardian.stderr is not None, "both are pipes"
-        for work, pipe in ((self._listen, self._guardian.stdout), (self._copy, self._guardian.stderr)):
+        assert process.stdout is not None and process.stderr is not None, "both are pipes"
+        for work, pipe in ((self._listen, process.stdout), (self._copy, process.stderr)):
             threading.Thread(target=work, args=(pipe,), daemon=True).start()
 
     def has_shown_life(self) -> bool:
@@ -233,7 +227,7 @@ class Child:
 
     def exit_code(self) -> Optional[int]:
         """Of the program; None while it runs."""
-        return 0 if self._ended_well else self._guardian.poll()
+        return 0 if self._ended_well else self._guardian.process.poll()
 
     def last_line(self) -> str:
         """What it printed last; empty where it printed nothing."""
@@ -242,13 +236,7 @@ class Child:
 
     def close(self) -> None:
         """End whatever is left of it."""
-        if self._guardian.stdin is not None and not self._guardian.stdin.closed:
-            self._guardian.stdin.close()
-        try:
-            self._guardian.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._guardian.kill()
-            self._guardian.wait()
+        self._guardian.close()
 
     def _listen(self, pipe: IO[bytes]) -> None:
         """The guardian says so when its command has ended well, and ends itself where it has not."""

@@ -39,14 +39,6 @@ _BEAT_SECONDS = 5.0
 _DOWN_SECONDS = 120.0
 #: Where the package ``suite`` lies, for workers of the trainer that start in another folder.
 _ROOT = str(Path(__file__).resolve().parents[4])
-#: What NeMo-RL might send home, turned off.
-_VARIABLES = {
-    "WANDB_MODE": "disabled",
-    "HF_HUB_OFFLINE": "1",
-    "TRANSFORMERS_OFFLINE": "1",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "TOKENIZERS_PARALLELISM": "false",
-}
 
 
 class NemoRlTrainer(LedTrainer):
@@ -140,7 +132,8 @@ class NemoRlTrainer(LedTrainer):
             # the environment that scores samples reads it
             with open(os.path.join(folder, "manifest.json"), "w", encoding="utf-8") as file:
                 json.dump(self.manifest, file)
-            environment = {**os.environ, **_VARIABLES, LOG_VARIABLE: os.path.join(folder, "steps.jsonl")}
+            environment = {**os.environ, LOG_VARIABLE: os.path.join(folder, "steps.jsonl")}
+            environment["TOKENIZERS_PARALLELISM"] = "false"
             environment["PYTHONPATH"] = os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH")]))
             for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
                 environment.pop(name, None)  # of this run's ranks, and not of the trainer's own

@@ -2,15 +2,14 @@
 
 import os
 
+from suite.worker.trainers.openrlhf.cpu import install
+
 _START_UP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "start_up")
-#: what OpenRLHF's own ``ray.init`` would set for Ray's workers, and nothing asked of a hub or reported home
+#: what OpenRLHF's own ``ray.init`` would set for Ray's workers
 _VARIABLES = {
     "TOKENIZERS_PARALLELISM": "true",
     "NCCL_DEBUG": "WARN",
     "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "1",
-    "HF_HUB_OFFLINE": "1",
-    "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_DO_NOT_TRACK": "1",
 }
 #: DeepSpeed's accelerator is named; tensors that Ray maps read-only could not be written to in place, as on a CPU the
 #: trainer does; vLLM's engine needs no worker process of its own and leaves threads alone; nothing is compiled
@@ -29,4 +28,5 @@ def prepare(device_type: str) -> None:
         os.environ.setdefault(name, value)
     if device_type == "cpu":
         os.environ.update(_CPU_VARIABLES)
+        install()
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_START_UP, os.environ.get("PYTHONPATH"))))

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from typing import Any, Callable, Dict, List, Tuple
 
 from suite.worker.rank import ConfigError
-from suite.worker.trainers.openrlhf.hooks import Done, Sheet
+from suite.worker.trainers.openrlhf.hooks import Done, Rounds
 from suite.worker.trainers.openrlhf.label import Label
 
 Interval = Tuple[float, float]
@@ -75,9 +75,9 @@ class _Lock:
 class Periods:
     """The trainer's side: hooks on a ``TrainingActor``, its queue and its lock."""
 
-    def __init__(self, trainer: Any, generator: Any, sheet: Sheet, path: str, ranks: Dict[str, int]) -> None:
+    def __init__(self, trainer: Any, generator: Any, state: Rounds, path: str, ranks: Dict[str, int]) -> None:
         """``ranks``: devices by role; ``path``: what the generator writes."""
-        self._sheet, self._path, self._ranks = sheet, path, ranks
+        self._state, self._path, self._ranks = state, path, ranks
         self._trainer, self._generator = trainer, generator
         self._publications: List[float] = []  # when each ended, before the lock was given back
         self._received: List[Interval] = []  # when vLLM was given weights
@@ -95,12 +95,12 @@ class Periods:
             return
 
     def _hook(self) -> None:
-        trainer, sheet = self._trainer, self._sheet
+        trainer, state = self._trainer, self._state
         step, publish, queue_get = trainer.train_step, trainer.broadcast_to_vllm, trainer.rollout_queue.get
         ask = trainer.actor_model_group.async_run_method
 
         def taken(block: bool = True) -> Any:
-            with sheet.clock.phase("generate"):
+            with state.clock.phase("generate"):
                 found = self._wait(queue_get)
             if isinstance(found, str):
                 raise ConfigError("the generator ran out of prompts")
@@ -113,7 +113,7 @@ class Periods:
 
         def published() -> None:
             self._asked_lock = time.monotonic()
-            with sheet.clock.phase("sync"):
+            with state.clock.phase("sync"):
                 publish()
             self._end_period()
 
@@ -142,23 +142,19 @@ class Periods:
 
                 ended, _ = ray.wait([self._running], timeout=0)
                 ray.get(ended)
-                self._sheet.beat()
+                self._state.beat()
 
     def _end_period(self) -> None:
         """The first publication ends the fill and begins iteration 0; each later one ends one and begins the next."""
-        sheet = self._sheet
-        if sheet.iteration is None:
-            sheet.start()
-            following = 0
-        else:
+        state = self._state
+        if state.iteration >= 0:
             ended = time.monotonic()
-            sheet.clock.stop()
-            sheet.count.take_samples(self._batch, self._batches - 1)
-            sheet.finish(asynchronous=self._account(ended))
-            following = sheet.iteration + 1
-        if following == sheet.iterations:
-            raise Done
-        sheet.begin(following)
+            state.clock.stop()
+            state.tally.take_samples(self._batch, self._batches - 1)
+            state.finish(asynchronous=self._account(ended))
+        else:
+            state.start()
+        state.go_on()
         self._began = time.monotonic()
 
     def _account(self, ended: float) -> Dict[str, Any]:

@@ -6,7 +6,7 @@ import torch
 
 from suite.worker.loop import check_counts, draw_prompts, sample_lengths
 from suite.worker.rank import ConfigError
-from suite.worker.trainers.drawn_model import SPECIAL_TOKENS
+from suite.worker.trainers.drawn_model import ordinary
 from suite.worker.trainers.openrlhf.label import Label
 
 
@@ -18,6 +18,10 @@ class Count:
         self._workload, self._work = manifest["workload"], manifest["work"]
         self._prompts, self._responses = sample_lengths(self._workload, self._work)
         self._parameters = {"trainable_parameters": trainable_parameters, "total_parameters": total_parameters}
+        self.clear()
+
+    def clear(self) -> None:
+        """Another iteration begins."""
         self._samples: Dict[str, int] = {}
         self._trained: List[Dict[str, Any]] = []
 
@@ -59,10 +63,4 @@ class Count:
         counts["trained_tokens"] = sum(each["tokens"] for each in self._trained)
         counts["padded_tokens"] = sum(each["padding"] for each in self._trained)
         check_counts(counts, self._workload, self._work)
-        self._samples, self._trained = {}, []
         return counts
-
-
-def ordinary(prompts: torch.Tensor, vocab: int) -> torch.Tensor:
-    """Prompts as they become text: the tokenizer's own ids are no words of a prompt (``drawn_model.as_text``)."""
-    return prompts % (vocab - len(SPECIAL_TOKENS))

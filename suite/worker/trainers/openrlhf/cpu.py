@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from typing import Any, Callable, Dict, Iterable, Optional, Set, Tuple
 
+from suite.worker.vllm_common import plain_linear
+
 #: the run's precision, for Ray's processes
 PRECISION_VARIABLE = "SUITE_OPENRLHF_PRECISION"
 
@@ -134,12 +136,7 @@ def _weights_in_host_memory(module: Any) -> None:
 
 
 def _plain_linear(module: Any) -> None:
-    import torch
-
-    def plain(layer: Any, remove_weight: bool = False) -> None:
-        layer.cpu_linear = torch.nn.functional.linear
-
-    module.dispatch_cpu_unquantized_gemm = plain
+    module.dispatch_cpu_unquantized_gemm = plain_linear
 
 
 _FLASH_ATTENTION = {

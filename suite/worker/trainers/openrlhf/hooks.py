@@ -4,9 +4,10 @@ A trainer is a class that Ray made an actor of; here it lives in the process tha
 that it calls the clock itself. Everything is hooked on the object.
 """
 
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List
 
 from suite.worker.trainers.clock import NullClock
+from suite.worker.trainers.iteration import IterationState, finite
 from suite.worker.trainers.openrlhf import probe
 from suite.worker.trainers.openrlhf.counting import Count
 
@@ -23,16 +24,14 @@ class Done(Exception):
     """All iterations were made: raised out of the trainer's endless loop."""
 
 
-class Sheet:
-    """What the hooks share: the clock, the counts, and what the iteration's training said."""
+class Rounds(IterationState):
+    """Those of OpenRLHF's trainers: what a round's training came to (``logged``), and seconds of its parts."""
 
     def __init__(self, count: Count, iterations: int) -> None:
-        self.clock: NullClock = NullClock()
-        self._given: NullClock = NullClock()
-        self.count, self.iterations = count, iterations
-        self.iteration: Optional[int] = None
-        self.trained: Dict[str, Any] = {}
-        self.status: Dict[str, Any] = {}
+        super().__init__(count)
+        self._given = NullClock()
+        self.iterations = iterations
+        self.parts: Dict[str, float] = {}
 
     def give(self, clock: NullClock) -> None:
         """The run's clock: it hears of life at once, and of phases from ``start`` on."""
@@ -46,46 +45,41 @@ class Sheet:
         """The trainer has come further."""
         self._given.beat()
 
-    def begin(self, iteration: int) -> None:
-        """The next iteration, or the first."""
-        self.iteration = iteration
-        self.clock.begin(iteration)
+    def go_on(self) -> None:
+        """Begin the next iteration, or end the trainer's endless loop."""
+        if self.iteration + 1 == self.iterations:
+            raise Done
+        self.begin()
 
     def finish(self, **optional: Any) -> None:
         """The iteration's counts, statistics and parts; its time was stopped before."""
-        counts = self.count.close()
-        stats = {name: _number(self.status.get(key)) for name, key in _STATISTICS.items()}
+        stats = {name: self.logged.get(key) for name, key in _STATISTICS.items()}
         stats["loss"] = stats["policy_loss"]
-        self.clock.finish(counts, stats, details=self.trained, **optional)
+        self.clock.finish(self.tally.close(), finite(stats), details=self.parts, **optional)
 
 
-def hook_experience(maker: Any, sheet: Sheet) -> None:
+def hook_experience(maker: Any, state: Rounds) -> None:
     """Scoring, the reference pass and advantages of ``RemoteExperienceMaker``: experience_maker.py:100 and :238."""
-    dispatch, advantages = maker._dispatch_forward, maker.compute_advantages_and_returns
+    dispatch = maker._dispatch_forward
 
     def dispatched(group: Any, *arguments: Any, **options: Any) -> Any:
         is_reference = group is maker.initial_model_group
         more = group is maker.actor_model_group and maker.critic_model_group is not None
-        with sheet.clock.phase("reference" if is_reference else "score", more=more):
+        with state.clock.phase("reference" if is_reference else "score", more=more):
             return dispatch(group, *arguments, **options)
 
-    def computed(experiences: List[Any]) -> List[Any]:
-        with sheet.clock.phase("reward"):
-            found: List[Any] = advantages(experiences)
-            return found
-
-    maker._dispatch_forward, maker.compute_advantages_and_returns = dispatched, computed
+    maker._dispatch_forward = dispatched
+    maker.compute_advantages_and_returns = state.phased(maker.compute_advantages_and_returns, "reward")
 
 
-def hook_training(trainer: Any, sheet: Sheet) -> None:
+def hook_training(trainer: Any, state: Rounds) -> None:
     """The optimizer steps of actor and critic, ``ppo_train`` (ppo_trainer.py:266), and what they came to."""
-    train = trainer.ppo_train
+    train = state.phased(trainer.ppo_train, "train")
 
     def trained(*arguments: Any, **options: Any) -> Any:
-        with sheet.clock.phase("train"):
-            status = train(*arguments, **options)
-        sheet.status = status
-        sheet.trained = read_training(trainer, sheet.count)
+        status = train(*arguments, **options)
+        state.logged.update(status)
+        state.parts = read_training(trainer, state.tally)
         return status
 
     trainer.ppo_train = trained
@@ -110,44 +104,26 @@ def ask_all(group: Any, question: Callable[[Any], Any]) -> List[Any]:
     return list(ray.get([actor.__ray_call__.remote(question) for actor in group._actor_handlers]))
 
 
-def hook_rounds(trainer: Any, sheet: Sheet) -> None:
+def hook_rounds(trainer: Any, state: Rounds) -> None:
     """Iterations of ``PPOTrainer.fit`` (ppo_trainer.py:503): from one call of ``generate_samples`` to the next."""
     generator = trainer.samples_generator
-    generate, experience, broadcast = (
-        generator.generate_samples,
-        generator._process_response_into_experience,
-        trainer.broadcast_to_vllm,
-    )
+    generate = state.phased(generator.generate_samples, "generate")
+    experience = generator._process_response_into_experience
     samples: List[Any] = []
 
     def generated(*arguments: Any, **options: Any) -> Any:
-        following = 0
-        if sheet.iteration is not None:
-            sheet.clock.stop()
-            sheet.count.take_samples(samples, sheet.iteration)
-            sheet.finish()
-            following = sheet.iteration + 1
-        if following == sheet.iterations:
-            raise Done
-        sheet.begin(following)
-        with sheet.clock.phase("generate"):
-            found = generate(*arguments, **options)
+        if state.iteration >= 0:
+            state.clock.stop()
+            state.tally.take_samples(samples, state.iteration)
+            state.finish()
+        state.go_on()
+        found = generate(*arguments, **options)
         samples[:] = found[0]
         return found
 
     def beating(*arguments: Any, **options: Any) -> Any:
-        sheet.beat()
+        state.beat()
         return experience(*arguments, **options)
 
-    def published() -> None:
-        with sheet.clock.phase("sync"):
-            broadcast()
-
     generator.generate_samples, generator._process_response_into_experience = generated, beating
-    trainer.broadcast_to_vllm = published
-
-
-def _number(value: Any) -> Optional[float]:
-    """Finite, or None."""
-    number = float("nan") if value is None else float(value)
-    return number if abs(number) < float("inf") else None
+    trainer.broadcast_to_vllm = state.phased(trainer.broadcast_to_vllm, "sync")

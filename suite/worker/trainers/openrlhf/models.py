@@ -5,7 +5,7 @@ from typing import Any, Dict, Tuple
 
 import torch
 
-from suite.worker.trainers.drawn_model import draw_model, write_tokenizer
+from suite.worker.trainers.drawn_model import critic_size, draw_model, write_tokenizer
 
 
 def write_models(manifest: Dict[str, Any], folder: str) -> Tuple[str, str]:
@@ -13,25 +13,9 @@ def write_models(manifest: Dict[str, Any], folder: str) -> Tuple[str, str]:
     size, seed = manifest["size"], manifest["measure"]["seed"]
     precision = torch.float32 if manifest["measure"]["precision"] == "fp32" else torch.bfloat16
     policy = _write(os.path.join(folder, "policy"), size, seed, precision)
-    critic = manifest["workload"].get("critic")
-    if critic is None:
+    if manifest["workload"].get("critic") is None:
         return policy, policy
-    return policy, _write(os.path.join(folder, "critic"), _critic_size(size, critic), seed + 1, precision)
-
-
-def _critic_size(size: Dict[str, Any], critic: Dict[str, Any]) -> Dict[str, Any]:
-    """A GPT-2 trunk on the policy's vocabulary and positions; the value layer is OpenRLHF's own."""
-    return {
-        "architecture": "gpt2",
-        "layers": critic["layers"],
-        "hidden": critic["hidden"],
-        "ffn": critic["ffn"],
-        "heads": critic["heads"],
-        "kv_heads": critic["heads"],
-        "vocab": size["vocab"],
-        "positions": size["positions"],
-        "tied_embeddings": True,
-    }
+    return policy, _write(os.path.join(folder, "critic"), critic_size(manifest), seed + 1, precision)
 
 
 def _write(folder: str, size: Dict[str, Any], seed: int, precision: torch.dtype) -> str:

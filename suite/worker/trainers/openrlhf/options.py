@@ -4,12 +4,12 @@ import math
 import os
 from typing import Any, Dict, List, Sequence, Tuple
 
+from suite.worker.vllm_common import SHARE_THAT_MUST_BE_FREE, cache_bytes, even_blocks
+
 AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent.py")
 VERSION = "0.11.2"
 #: what it is told of a data set, a checkpoint and a folder to save to; none of them is used
 _UNUSED = "unused"
-_BLOCK_TOKENS = 128
-_ELEMENT_BYTES = {"bf16": 2, "fp32": 4}
 _GIB = 1 << 30
 
 Options = Dict[str, Any]
@@ -59,14 +59,9 @@ def longest(manifest: Dict[str, Any]) -> Tuple[int, int]:
 
 def cache_gib(manifest: Dict[str, Any]) -> int:
     """Whole GiB of vLLM's cache on a CPU, for all samples of an engine at once."""
-    size, engines = manifest["size"], generation_ranks(manifest) or training_ranks(manifest)
-    width = size.get("head_width") or size["hidden"] // size["heads"]
-    blocks = math.ceil(sum(longest(manifest)) / _BLOCK_TOKENS) * math.ceil(
-        manifest["work"]["global_rollouts"] / engines
-    )
-    token = 2 * size["layers"] * size["kv_heads"] * width * _ELEMENT_BYTES[manifest["measure"]["precision"]]
-    used = token * _BLOCK_TOKENS * (blocks + 2)
-    return math.ceil(used / _GIB)
+    engines = generation_ranks(manifest) or training_ranks(manifest)
+    blocks = even_blocks(math.ceil(manifest["work"]["global_rollouts"] / engines), sum(longest(manifest)))
+    return math.ceil(cache_bytes(manifest["size"], manifest["measure"]["precision"], blocks) / _GIB)
 
 
 def command_line(manifest: Dict[str, Any], policy: str, critic: str) -> List[str]:
@@ -174,7 +169,7 @@ def _placement(manifest: Dict[str, Any]) -> Options:
     found["train.colocate_actor_ref"] = generating > 0 and not behind
     found["vllm.enable_sleep"] = found["ds.enable_sleep"] = sleeps
     if manifest["measure"]["device"] == "cpu":
-        found["vllm.gpu_memory_utilization"] = 0.05  # of the machine's memory: what must be free for it to start
+        found["vllm.gpu_memory_utilization"] = SHARE_THAT_MUST_BE_FREE
     elif not generating:
         found["vllm.gpu_memory_utilization"] = 0.6 if sleeps else 0.35
     if behind:

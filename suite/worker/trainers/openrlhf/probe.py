@@ -1,9 +1,11 @@
 """What runs inside of OpenRLHF's model actors, by ``__ray_call__``: what they hold, and what training did there."""
 
-import time
 from typing import Any, Callable, Dict, List, Tuple
 
 import torch
+
+from suite.worker.trainers.clock import marker, seconds_between
+from suite.worker.trainers.drawn_model import count_parameters
 
 Facts = Dict[str, Any]
 _NAME = "_suite_probe"
@@ -31,11 +33,9 @@ def look(actor: Any) -> Facts:
 
 def engine_facts(model: Any) -> Facts:
     """Of a DeepSpeed engine, or of OpenRLHF's ``Actor`` around one: kind, stage, ranks, device, parameters whole."""
-    engine = getattr(model, "model", model)
-    if not hasattr(engine, "zero_optimization_stage"):
-        engine = model
+    engine = _engine_of(model)
     module = getattr(engine, "module", engine)
-    sizes = [(getattr(each, "ds_numel", each.numel()), each.requires_grad) for each in module.parameters()]
+    total, trains = count_parameters(module)
     stage = getattr(engine, "zero_optimization_stage", None)
     return {
         "engine": type(engine).__name__,
@@ -45,9 +45,14 @@ def engine_facts(model: Any) -> Facts:
         "precision": str(next(module.parameters()).dtype).replace("torch.", ""),
         "attention": getattr(module.config, "_attn_implementation", None),
         "optimizer": _optimizer(engine),
-        "total": sum(size for size, _ in sizes),
-        "trains": sum(size for size, trains in sizes if trains),
+        "total": total,
+        "trains": trains,
     }
+
+
+def _engine_of(model: Any) -> Any:
+    engine = getattr(model, "model", model)
+    return engine if hasattr(engine, "zero_optimization_stage") else model
 
 
 def _optimizer(engine: Any) -> str:
@@ -63,13 +68,12 @@ class Probe:
     def __init__(self, actor: Any) -> None:
         """``actor``: OpenRLHF's policy or critic actor, whose models stand."""
         self._model = getattr(actor, "actor", None) or actor.critic
-        self._engine = getattr(self._model, "model", self._model)
-        if not hasattr(self._engine, "zero_optimization_stage"):
-            self._engine = self._model
+        self._engine = _engine_of(self._model)
         self._steps = self._engine.global_steps
         self._tokens = self._padding = 0
         self._marks: List[Tuple[str, Any, Any]] = []
         self._training = False
+        self._mark = marker("cuda" if torch.cuda.is_available() else "cpu")
         self._count(actor.trainer.replay_buffer)
         self._time(actor.trainer)
 
@@ -79,8 +83,10 @@ class Probe:
     def read(self) -> Facts:
         """Real tokens and padding that went into training, optimizer steps, and seconds by part of training."""
         seconds = {part: 0.0 for _, part in _TIMED}
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
         for part, began, ended in self._marks:
-            seconds[part] += _between(began, ended)
+            seconds[part] += seconds_between(began, ended)
         done = self._engine.global_steps - self._steps
         found = {"tokens": self._tokens, "padding": self._padding, "steps": done, "seconds": seconds}
         self._steps += done
@@ -120,25 +126,9 @@ class Probe:
         def timed(*arguments: Any, **options: Any) -> Any:
             if not self._training:
                 return method(*arguments, **options)
-            began = _mark()
+            began = self._mark()
             found = method(*arguments, **options)
-            self._marks.append((part, began, _mark()))
+            self._marks.append((part, began, self._mark()))
             return found
 
         return timed
-
-
-def _mark() -> Any:
-    """The time on the device: an event in its stream, or the clock of a CPU."""
-    if not torch.cuda.is_available():
-        return time.perf_counter()
-    event = torch.cuda.Event(enable_timing=True)
-    event.record()
-    return event
-
-
-def _between(began: Any, ended: Any) -> float:
-    if isinstance(began, float):
-        return float(ended - began)
-    ended.synchronize()
-    return float(began.elapsed_time(ended) / 1000.0)

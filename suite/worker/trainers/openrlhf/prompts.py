@@ -2,13 +2,10 @@
 
 from typing import Any, Dict, List, Tuple
 
-import torch
-
-from suite.worker.loop import draw_prompts, reward_seed, sample_lengths
-from suite.worker.rewards import score_samples
-from suite.worker.samples import Samples
+from suite.worker.loop import draw_prompts, sample_lengths
 from suite.worker.trainers.drawn_model import as_text
 from suite.worker.trainers.openrlhf.label import Label
+from suite.worker.trainers.scores import scores_of_all
 
 
 def rows(manifest: Dict[str, Any], batches: int) -> List[Dict[str, str]]:
@@ -19,7 +16,8 @@ def rows(manifest: Dict[str, Any], batches: int) -> List[Dict[str, str]]:
     reward, vocab = manifest["workload"]["reward"], manifest["size"]["vocab"]
     for batch in range(batches):
         texts = as_text(draw_prompts(manifest, batch), vocab)
-        scores = _scores(manifest, batch, len(prompts))
+        known = reward["kind"] != "token-below"
+        scores = scores_of_all(manifest, batch).tolist() if known else None
         for first in range(0, len(prompts), group):
             own = slice(first, first + group)
             label = Label(
@@ -28,16 +26,6 @@ def rows(manifest: Dict[str, Any], batches: int) -> List[Dict[str, str]]:
             words = texts[first].split(" ")[: prompts[first]]
             found.append({"input": " ".join(words), "label": label.write()})
     return found
-
-
-def _scores(manifest: Dict[str, Any], batch: int, samples: int) -> Any:
-    """The samples' scores as every backend has them; None where they follow from the responses."""
-    reward = manifest["workload"]["reward"]
-    if reward["kind"] == "token-below":
-        return None
-    seed = reward_seed(manifest, batch)
-    blank = Samples.even(torch.zeros(samples, 2, dtype=torch.int64), 1)
-    return score_samples(reward, blank, seed).tolist()
 
 
 def loader(manifest: Dict[str, Any], batches: int, strategy: Any, tokenizer: Any) -> Tuple[Any, None, int]:

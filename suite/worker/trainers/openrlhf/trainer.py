@@ -9,14 +9,14 @@ from importlib import import_module
 from typing import Any, Dict, Iterator, List
 from unittest import mock
 
-from suite.worker.manifest import asked_iterations, installed_version
+from suite.worker.manifest import asked_iterations
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.led import LedTrainer
 from suite.worker.trainers.openrlhf import cpu, options
 from suite.worker.trainers.openrlhf.work import notes, work_differences
+from suite.worker.vllm_common import DTYPES
 
-_TORCH_NAMES = {"bf16": "bfloat16", "fp32": "float32"}
 _PROGRAM = "openrlhf.cli.train_ppo_ray"
 #: how argparse ends a program
 _BAD_USAGE = 2
@@ -27,12 +27,11 @@ _SPARE_BATCHES = 2
 class OpenRlhfTrainer(LedTrainer):
     """Built by OpenRLHF's own command line up to the moment when it would train."""
 
+    imports = ("openrlhf.cli.train_ppo_ray", "openrlhf.trainer.ray.vllm_engine", "openrlhf.trainer.ppo_trainer_async")
+
     def check(self) -> None:
         """See ``LedTrainer``."""
         manifest = self.manifest
-        found = installed_version("openrlhf")
-        if found != options.VERSION:
-            raise ConfigError("openrlhf {} is wanted, and {} is there".format(options.VERSION, found))
         if manifest["measure"]["device"] == "cpu":
             os.environ[cpu.PRECISION_VARIABLE] = manifest["measure"]["precision"]
             os.environ["OMP_NUM_THREADS"] = str(manifest["measure"]["threads_per_rank"])
@@ -41,41 +40,40 @@ class OpenRlhfTrainer(LedTrainer):
     def build(self) -> None:
         """See ``LedTrainer``."""
         manifest = self.manifest
-        if manifest["measure"]["device"] == "cpu":
-            cpu.install()
         ray = self.cluster.connect()
-        from suite.worker.trainers.openrlhf.hooks import Sheet
+        from suite.worker.trainers.openrlhf.hooks import Rounds
         from suite.worker.trainers.openrlhf.models import write_models
 
         line = options.command_line(manifest, *write_models(manifest, self.cluster.folder))
         self.configuration = _shown(line, self.cluster.folder)
         self._is_asynchronous = options.staleness(manifest) > 0
+        self.waiting_for("OpenRLHF's imports, models and vLLM engines: every process imports torch and more by itself")
         with self._replaced():
             _run_until_ready(line)
         self._ready = self._training.made if self._is_asynchronous else self._outer.made
+        self.waiting_for("vLLM's engines")
         ray.get([engine.get_num_unfinished_requests.remote() for engine in self._ready.vllm_engines])
         facts, count = self._look()
         self.notes += tuple(notes(manifest, facts))
         self.work_differences = tuple(work_differences(manifest))
-        self._sheet = Sheet(count, asked_iterations(manifest))
+        self._state = Rounds(count, asked_iterations(manifest))
         self._hook(ray)
 
     def lead(self, clock: NullClock, iterations: int) -> None:
         """See ``LedTrainer``."""
         from suite.worker.trainers.openrlhf.hooks import Done
 
-        sheet = self._sheet
-        sheet.give(clock)
+        state = self._state
+        state.give(clock)
         if self._is_asynchronous:
             self._periods.run()
         else:
-            sheet.start()
+            state.start()
             try:
                 self._ready.fit()
             except Done:
                 pass
-        if sheet.iteration != iterations - 1:
-            raise ConfigError("OpenRLHF ended after iteration {} of {}".format(sheet.iteration, iterations))
+        state.check_all_ran("OpenRLHF", iterations)
 
     @contextmanager
     def _replaced(self) -> Iterator[None]:
@@ -100,10 +98,10 @@ class OpenRlhfTrainer(LedTrainer):
     def _hook(self, ray: Any) -> None:
         from suite.worker.trainers.openrlhf import asynchronous, hooks
 
-        hooks.hook_experience(self._ready.experience_maker, self._sheet)
-        hooks.hook_training(self._ready, self._sheet)
+        hooks.hook_experience(self._ready.experience_maker, self._state)
+        hooks.hook_training(self._ready, self._state)
         if not self._is_asynchronous:
-            hooks.hook_rounds(self._ready, self._sheet)
+            hooks.hook_rounds(self._ready, self._state)
             return
         path = os.path.join(self.cluster.folder, "generation.times")
         generator = self._outer.made.generator_actor
@@ -112,7 +110,7 @@ class OpenRlhfTrainer(LedTrainer):
             "generation": options.generation_ranks(self.manifest),
             "training": options.training_ranks(self.manifest),
         }
-        self._periods = asynchronous.Periods(self._ready, generator, self._sheet, path, ranks)
+        self._periods = asynchronous.Periods(self._ready, generator, self._state, path, ranks)
 
     def _look(self) -> Any:
         """Facts of the policy's engine, and a ``Count``. Raises ConfigError unless all engines are as asked."""
@@ -143,7 +141,7 @@ class OpenRlhfTrainer(LedTrainer):
             "stage": stage,
             "ranks": ranks,
             "device": self.manifest["measure"]["device"],
-            "precision": _TORCH_NAMES[self.manifest["measure"]["precision"]],
+            "precision": DTYPES[self.manifest["measure"]["precision"]],
         }
         for each in found:
             for fact, value in wanted.items():

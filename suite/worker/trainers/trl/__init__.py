@@ -2,13 +2,11 @@
 
 import os
 
-from suite.worker.trainers.trl.config import ENVIRONMENT
-
 
 def prepare(device_type: str) -> None:
     """Variables that TRL and what is under it read when they are imported."""
     os.environ.setdefault("DS_ACCELERATOR", device_type)
-    os.environ.update(ENVIRONMENT)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
     if device_type == "cpu":
         # nothing that runs on a CPU is compiled, and loading Inductor takes seconds
         os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")

@@ -2,18 +2,9 @@
 
 from typing import Any, Dict
 
-#: DeepSpeed's default number of elements in a reduction bucket; it is allocated whatever the model's size.
-_DEFAULT_BUCKET_ELEMENTS = 500_000_000
+from suite.worker.trainers.accelerate_launch import deepspeed_config, micro_batches
+
 ALGORITHMS = {"trl-grpo": "grpo", "trl-rloo": "rloo"}
-#: TRL's methods are timed as this line of releases has them
-VERSIONS = ("1.16",)
-#: nothing is fetched, nothing reported home
-ENVIRONMENT = {
-    "HF_HUB_OFFLINE": "1",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "HF_DATASETS_OFFLINE": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-}
 #: the suite's weighting of tokens by TRL's names: all of an optimizer step alike, or all samples alike
 _LOSSES = {"token": "dapo", "sequence": "grpo"}
 
@@ -27,11 +18,6 @@ def engine_of(manifest: Dict[str, Any]) -> str:
 def uses_vllm(manifest: Dict[str, Any]) -> bool:
     """Whether vLLM generates, in each rank's process, and not transformers."""
     return bool(manifest["layout"].get("generation", "hf") == "vllm")
-
-
-def micro_batches(manifest: Dict[str, Any]) -> int:
-    """Micro batches of one optimizer step on one rank."""
-    return int(manifest["work"]["replica_batch"] // manifest["work"]["micro_batch"])
 
 
 def passes(manifest: Dict[str, Any]) -> int:
@@ -136,28 +122,3 @@ def _engine(manifest: Dict[str, Any], parameters: int) -> Dict[str, Any]:
             },
         }
     return {}
-
-
-def deepspeed_config(manifest: Dict[str, Any], parameters: int) -> Dict[str, Any]:
-    """What transformers completes where it says ``auto``; ``parameters`` train."""
-    layout, precision = manifest["layout"], manifest["measure"]["precision"]
-    zero: Dict[str, Any] = {
-        "stage": layout["zero_stage"],
-        "reduce_bucket_size": min(_DEFAULT_BUCKET_ELEMENTS, parameters),
-    }
-    host = {"device": "cpu", "pin_memory": manifest["measure"]["device"] == "cuda"}
-    for states, asked in (("optimizer", "offload_optimizer"), ("param", "offload_parameters")):
-        if layout[asked]:
-            zero["offload_" + states] = host
-    return {
-        "train_micro_batch_size_per_gpu": "auto",
-        "gradient_accumulation_steps": "auto",
-        "train_batch_size": "auto",
-        "gradient_clipping": "auto",
-        "bf16": {"enabled": precision == "bf16"},
-        "zero_optimization": zero,
-        # torch's AdamW is not on DeepSpeed's lists of tested and of host optimizers; its own would be compiled first.
-        "zero_allow_untested_optimizer": True,
-        "zero_force_ds_cpu_optimizer": False,
-        "wall_clock_breakdown": False,
-    }

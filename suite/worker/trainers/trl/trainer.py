@@ -1,7 +1,6 @@
 """TRL's GRPO and RLOO trainers on Accelerate: DeepSpeed's engine, torch's DDP or FSDP2."""
 
 import importlib
-import math
 import tempfile
 from contextlib import nullcontext
 from typing import Any, Dict, List, Optional
@@ -11,19 +10,19 @@ import torch.distributed as dist
 
 from suite.worker.generation import find_generator
 from suite.worker.generation.configuration import write_configuration
-from suite.worker.loop import draw_prompts, reward_seed
-from suite.worker.manifest import asked_iterations, installed_version
+from suite.worker.loop import draw_prompts
+from suite.worker.manifest import asked_iterations
 from suite.worker.mismatch import mismatch
 from suite.worker.rank import ConfigError
-from suite.worker.rewards import score_samples
-from suite.worker.samples import Samples
 from suite.worker.trainers.accelerate_check import check_engine, check_ranks
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
+from suite.worker.trainers.iteration import IterationState, finite
+from suite.worker.trainers.scores import scores_of_own
 from suite.worker.trainers.shims import apply_shims
 from suite.worker.trainers.tally import Tally
 from suite.worker.trainers.trl import config as trl_config
-from suite.worker.trainers.trl.hooks import Sheet, TimedTrainer
+from suite.worker.trainers.trl.hooks import TimedTrainer
 from suite.worker.trainers.trl.work import notes, work_differences
 from suite.worker.world import World
 
@@ -34,16 +33,11 @@ _CLASSES = {"grpo": ("GRPOTrainer", "GRPOConfig"), "rloo": ("RLOOTrainer", "RLOO
 class TrlTrainer(Trainer):
     """The trainer of the manifest's algorithm, with a drawn model and a tokenizer of numbers instead of a hub's."""
 
+    imports = ("trl.trainer.grpo_trainer", "trl.trainer.rloo_trainer")
+
     @classmethod
     def load(cls, manifest: Dict[str, Any]) -> None:
-        """Import TRL, and vLLM before it where it generates. Raises ConfigError for one that is not there, or another
-        TRL than was measured."""
-        version = installed_version("trl")
-        if version is None or ".".join(version.split(".")[:2]) not in trl_config.VERSIONS:
-            wanted = " or ".join(line + ".x" for line in trl_config.VERSIONS)
-            raise ConfigError(
-                "the trl trainers were made for TRL {}, and {} is there".format(wanted, version or "none")
-            )
+        """Import TRL, and vLLM before it where it generates."""
         find_generator(manifest)
         _module(manifest)
 
@@ -52,7 +46,7 @@ class TrlTrainer(Trainer):
         from suite.worker.trainers.trl.shims import SHIMS
 
         self._manifest, self._world = manifest, world
-        self._sheet = Sheet(Tally(manifest, world), trl_config.passes(manifest))
+        self._state = IterationState(Tally(manifest, world))
         self.notes = apply_shims(SHIMS, manifest, world)
         with tempfile.TemporaryDirectory(prefix="suite-trl-") as folder:
             self._trainer = self._build(folder)
@@ -67,12 +61,11 @@ class TrlTrainer(Trainer):
     def run(self, clock: NullClock, iterations: int) -> None:
         """``train`` of the trainer, which saves nothing."""
         trainer = self._trainer
-        self._sheet.clock = clock
+        self._state.clock = clock
         reference = [] if trainer.ref_model is None else [trainer.ref_model]
         clock.watch(trainer.model, *reference)
         trainer.train()
-        if self._sheet.iteration != iterations:
-            raise ConfigError("TRL ran {} iterations of {}".format(self._sheet.iteration, iterations))
+        self._state.check_all_ran("TRL", iterations)
 
     def _build(self, folder: str) -> Any:
         from transformers import PrinterCallback
@@ -92,7 +85,8 @@ class TrlTrainer(Trainer):
         self.configuration = {name: value for name, value in arguments.items() if name != "output_dir"}
         config = getattr(importlib.import_module("trl"), config_name)(**arguments)
         trainer = _timed(getattr(module, trainer_name))(
-            sheet=self._sheet,
+            state=self._state,
+            passes=trl_config.passes(manifest),
             on_start=self._start,
             on_end=self._end_iteration,
             model=folder,
@@ -141,15 +135,9 @@ class TrlTrainer(Trainer):
         return Dataset.from_dict({"prompt": as_text(torch.cat(prompts), self._all_ids)})
 
     def reward(self, completion_ids: List[List[int]], **others: Any) -> List[float]:
-        """Scores of this rank's samples, which are numbered rank by rank."""
-        manifest, own = self._manifest, len(completion_ids)
-        spec = manifest["workload"]["reward"]
-        if spec["kind"] != "pseudo":
-            return score_samples(spec, Samples.even(torch.tensor(completion_ids), 0), seed=0).tolist()
-        first = self._world.rank * own
-        everyone = Samples.even(torch.zeros(manifest["work"]["global_rollouts"], 1, dtype=torch.long), 0)
-        seed = reward_seed(manifest, self._sheet.iteration - 1)
-        return score_samples(spec, everyone, seed)[first : first + own].tolist()
+        """Scores of this rank's samples."""
+        responses = torch.tensor(completion_ids)
+        return scores_of_own(self._manifest, self._state.iteration, self._world.rank, responses).tolist()
 
     def _start(self) -> None:
         manifest = self._manifest
@@ -157,20 +145,20 @@ class TrlTrainer(Trainer):
 
     def _end_iteration(self) -> None:
         """Not in any timed phase: counting waits for the device."""
-        sheet, output = self._sheet, self._sheet.output
+        state, output = self._state, self._trainer.collected
         padding = self._trainer.processing_class.pad_token_id
-        sheet.tally.add_samples(output["prompt_ids"], output["completion_ids"], padding)
+        state.tally.add_samples(output["prompt_ids"], output["completion_ids"], padding)
         self._check_prompts(output["prompt_ids"])
-        counts = sheet.tally.counts(self.trainable_parameters, self.total_parameters)
+        counts = state.tally.counts(self.trainable_parameters, self.total_parameters)
         sampled = output.get("sampling_per_token_logps")
         optional: Dict[str, Any] = {}
         if sampled is not None:
             mask = torch.ones_like(sampled, dtype=torch.bool)
             optional["rollout"] = mismatch(output["old_per_token_logps"], sampled, mask, _sum, _largest)
-        sheet.clock.finish(counts, self._statistics(), **optional)
+        state.clock.finish(counts, self._statistics(), **optional)
 
     def _check_prompts(self, found: torch.Tensor) -> None:
-        wanted = draw_prompts(self._manifest, self._sheet.iteration - 1)
+        wanted = draw_prompts(self._manifest, self._state.iteration)
         own = wanted[self._world.rank * len(found) :][: len(found)]
         wrong = int((own != found.cpu()).any(dim=1).sum())
         if wrong:
@@ -178,12 +166,8 @@ class TrlTrainer(Trainer):
 
     def _statistics(self) -> Dict[str, Optional[float]]:
         """What TRL logged of this iteration, over all ranks."""
-        logged = self._sheet.logged
-        stats = {name: logged.get(name, math.nan) for name in ("loss", "kl", "reward")}
-        stats["gradient_norm"] = self._sheet.gradient_norm()
-        return {
-            name: float(value) if value is not None and math.isfinite(value) else None for name, value in stats.items()
-        }
+        stats = {name: self._state.logged.get(name) for name in ("loss", "kl", "reward")}
+        return finite({**stats, "gradient_norm": self._state.mean("gradient_norm")})
 
 
 def _module(manifest: Dict[str, Any]) -> Any:

@@ -7,13 +7,8 @@ from unittest import mock
 import torch
 
 from suite.worker.rank import ConfigError
+from suite.worker.vllm_common import DTYPES, SHARE_THAT_MUST_BE_FREE, cache_bytes, even_blocks
 from suite.worker.world import World
-
-_BLOCK_TOKENS = 128
-_SPARE_BLOCKS = 2  # one is never given to a sample
-_ELEMENT_BYTES = {"fp32": 4, "bf16": 2}
-_DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
-_SHARE_THAT_MUST_BE_FREE = 0.05
 
 
 def build_with_drawn_weights(manifest: Dict[str, Any], world: World) -> Any:
@@ -22,12 +17,14 @@ def build_with_drawn_weights(manifest: Dict[str, Any], world: World) -> Any:
     from vllm import LLM
 
     more: Dict[str, Any] = {"load_format": "dummy", "skip_tokenizer_init": True, "generation_config": "vllm"}
-    more["dtype"] = _DTYPES[manifest["measure"]["precision"]]
+    precision, workload = manifest["measure"]["precision"], manifest["workload"]
+    more["dtype"] = DTYPES[precision]
     if world.device.type == "cpu":
+        blocks = even_blocks(manifest["work"]["replica_rollouts"], workload["prompt_tokens"] + workload["new_tokens"])
         more.update(
             enforce_eager=True,
-            kv_cache_memory_bytes=_cache_bytes(manifest),
-            gpu_memory_utilization=_SHARE_THAT_MUST_BE_FREE,
+            kv_cache_memory_bytes=cache_bytes(manifest["size"], precision, blocks),
+            gpu_memory_utilization=SHARE_THAT_MUST_BE_FREE,
         )
 
     def build(**arguments: Any) -> Any:
@@ -37,15 +34,6 @@ def build_with_drawn_weights(manifest: Dict[str, Any], world: World) -> Any:
             return LLM(**{**arguments, **more})
 
     return build
-
-
-def _cache_bytes(manifest: Dict[str, Any]) -> int:
-    """Room for keys and values of all samples of a rank at once."""
-    size, workload, work = manifest["size"], manifest["workload"], manifest["work"]
-    width = size.get("head_width") or size["hidden"] // size["heads"]
-    token = 2 * size["layers"] * size["kv_heads"] * width * _ELEMENT_BYTES[manifest["measure"]["precision"]]
-    sample = -(-(workload["prompt_tokens"] + workload["new_tokens"]) // _BLOCK_TOKENS)
-    return int((work["replica_rollouts"] * sample + _SPARE_BLOCKS) * _BLOCK_TOKENS * token)
 
 
 def checked_once(generation: Any) -> Callable[[], None]:

@@ -3,7 +3,9 @@
 from typing import Any, Dict, Iterator
 
 from suite.worker.manifest import installed_version
+from suite.worker.trainers.base import K3
 from suite.worker.trainers.trl.config import engine_of, scores, uses_vllm
+from suite.worker.vocabulary import VOCABULARY_MULTIPLE
 
 
 def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
@@ -18,12 +20,13 @@ def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
     yield "responses are decoded to text, and texts of all ranks gathered, for TRL's log"
     yield "statistics of the loss are reduced over ranks in each micro batch, and read from the device"
     yield "the output head's log-probs are computed in chunks, so logits of a micro batch are never whole"
-    yield "the vocabulary is not padded to a multiple of 128"
+    if manifest["size"]["vocab"] % VOCABULARY_MULTIPLE:
+        yield "the vocabulary is not padded to a multiple of {}".format(VOCABULARY_MULTIPLE)
     yield "biases and norms have no weight decay"
     if is_rloo and workload["algorithm"]["options"]["kl_coefficient"] > 0:
         yield "kl is the mean log-ratio at scoring, as the suite's"
     elif workload["algorithm"]["options"]["kl_coefficient"] > 0:
-        yield "kl is the k3 estimate in the loss, while training, not the mean log-ratio at scoring"
+        yield K3
     if uses_vllm(manifest) and not is_rloo:
         yield "the loss is corrected by the importance of vLLM's log-probs, TRL's default"
     yield from _engine_differences(manifest)
@@ -42,6 +45,11 @@ def _engine_differences(manifest: Dict[str, Any]) -> Iterator[str]:
         yield "the reference is whole on every rank, in an engine without ZeRO"
     if engine != "deepspeed" and precision != "fp32":
         yield "weights and optimizer states stay in fp32 and passes are cast, so gradients are in fp32 too"
+    if engine == "fsdp2" and precision != "fp32":
+        yield (
+            "what a pass gives, log-probs among it, is rounded to {0}, and gradients are reduced in {0}: the policy of "
+            "mixed precision that Accelerate has for FSDP2 (output_dtype, reduce_dtype)".format(precision)
+        )
 
 
 def notes(manifest: Dict[str, Any], trainer: Any) -> Iterator[str]:

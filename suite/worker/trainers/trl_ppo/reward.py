@@ -6,8 +6,7 @@ from typing import Any, Callable, Dict
 import torch
 from torch import nn
 
-from suite.worker.rewards import score_samples
-from suite.worker.samples import Samples
+from suite.worker.trainers.scores import scores_of_own
 
 
 class Scores(nn.Module):
@@ -18,10 +17,10 @@ class Scores(nn.Module):
 
     base_model_prefix = "backbone"
 
-    def __init__(self, manifest: Dict[str, Any], rank: int, iteration_seed: Callable[[], int]) -> None:
+    def __init__(self, manifest: Dict[str, Any], rank: int, iteration: Callable[[], int]) -> None:
         super().__init__()
         self.config = SimpleNamespace()  # DeepSpeed's preparation asks it for a width, and goes on without one
-        self.backbone = _Backbone(manifest, rank, iteration_seed)
+        self.backbone = _Backbone(manifest, rank, iteration)
 
     def score(self, states: torch.Tensor) -> torch.Tensor:
         """[b, T, 1] as it is."""
@@ -29,24 +28,14 @@ class Scores(nn.Module):
 
 
 class _Backbone(nn.Module):
-    def __init__(self, manifest: Dict[str, Any], rank: int, iteration_seed: Callable[[], int]) -> None:
+    def __init__(self, manifest: Dict[str, Any], rank: int, iteration: Callable[[], int]) -> None:
         super().__init__()
-        self._reward = manifest["workload"]["reward"]
-        self._prompt_tokens = manifest["workload"]["prompt_tokens"]
-        self._samples = manifest["work"]["global_rollouts"]
-        first = rank * manifest["work"]["replica_rollouts"]
-        self._own = slice(first, first + manifest["work"]["replica_rollouts"])
-        self._iteration_seed = iteration_seed
+        self._manifest, self._rank, self._iteration = manifest, rank, iteration
         # an engine without a parameter does not know its device
         self.nothing = nn.Parameter(torch.zeros(1), requires_grad=False)
 
     def forward(self, input_ids: torch.Tensor, **others: Any) -> Any:
         """``hidden_states``: [b, T, 1], each sample's score at every token."""
-        scores = self._scores(input_ids)
+        responses = input_ids[:, self._manifest["workload"]["prompt_tokens"] :]
+        scores = scores_of_own(self._manifest, self._iteration(), self._rank, responses)
         return SimpleNamespace(hidden_states=(scores[:, None, None].expand(*input_ids.shape, 1),))
-
-    def _scores(self, tokens: torch.Tensor) -> torch.Tensor:
-        if self._reward["kind"] == "pseudo":
-            everyone = Samples.even(torch.empty(self._samples, 0, device=tokens.device), 0)
-            return score_samples(self._reward, everyone, self._iteration_seed())[self._own]
-        return score_samples(self._reward, Samples.even(tokens, self._prompt_tokens), 0)

@@ -1,7 +1,6 @@
 """TRL's PPO trainer, the last there was, with drawn models and a reward that costs nothing."""
 
 import json
-import math
 import os
 import tempfile
 from typing import Any, Dict, Optional
@@ -9,16 +8,17 @@ from typing import Any, Dict, Optional
 import torch
 from torch import nn
 
-from suite.worker.loop import draw_prompts, reward_seed
+from suite.worker.loop import draw_prompts
 from suite.worker.manifest import asked_iterations
-from suite.worker.rank import ConfigError
 from suite.worker.trainers.accelerate_check import check_engine, check_ranks
+from suite.worker.trainers.accelerate_launch import accelerate_variables, deepspeed_config
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.drawn_model import (
     build_model,
     build_tokenizer,
     count_parameters,
+    critic_size,
     draw_model,
     draw_weights,
     gathered,
@@ -26,10 +26,11 @@ from suite.worker.trainers.drawn_model import (
     model_config,
     whole,
 )
+from suite.worker.trainers.iteration import finite
 from suite.worker.trainers.shims import apply_shims, deepspeed_on_cpu
 from suite.worker.trainers.tally import Tally
 from suite.worker.trainers.trl_ppo import config as trl_config
-from suite.worker.trainers.trl_ppo.hooks import LOGGED, Sheet, time_functions, time_methods
+from suite.worker.trainers.trl_ppo.hooks import LOGGED, Updates, time_functions, time_methods
 from suite.worker.trainers.trl_ppo.reward import Scores
 from suite.worker.trainers.trl_ppo.work import notes, work_differences
 from suite.worker.world import World
@@ -38,11 +39,12 @@ from suite.worker.world import World
 class TrlPpo(Trainer):
     """``PPOTrainer`` of ``trl.experimental.ppo``: policy, value model and reference, each a model of its own."""
 
+    unscored = True
+    imports = ("trl.experimental.ppo.ppo_trainer",)
+
     @classmethod
     def load(cls, manifest: Dict[str, Any]) -> None:
-        import trl.experimental.ppo.ppo_trainer  # noqa: F401
-
-    unscored = True
+        cls.import_all(manifest["measure"]["device"])
 
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
         """Collective over all ranks. Raises ConfigError for what TRL did not do."""
@@ -51,8 +53,7 @@ class TrlPpo(Trainer):
         with_deepspeed = deepspeed_on_cpu(lambda manifest, world: world.device.type == "cpu")
         shims = apply_shims(with_deepspeed if trl_config.uses_deepspeed(manifest) else (), manifest, world)
         self._tokenizer = _tokenizer(manifest["size"]["vocab"])
-        self._sheet = Sheet(Tally(manifest, world), self._tokenizer.pad_token_id)
-        self._sheet.on_iteration_end = self._end_iteration
+        self._state = Updates(Tally(manifest, world), self._tokenizer.pad_token_id, self._end_iteration)
         self._trainer = self._build()
         self._check_engine()
         self.notes = (*shims, *notes(manifest))
@@ -60,17 +61,16 @@ class TrlPpo(Trainer):
 
     def run(self, clock: NullClock, iterations: int) -> None:
         """One ``train`` holds all iterations."""
-        sheet, trainer = self._sheet, self._trainer
-        sheet.clock = clock
+        state, trainer = self._state, self._trainer
+        state.clock = clock
         policy = trainer.accelerator.unwrap_model(trainer.model)
         clock.watch(policy.policy, policy.value_model, trainer.ref_model)
         try:
             trainer.train()
         finally:
             self._folder.cleanup()
-        sheet.end_iteration()
-        if sheet.iteration + 1 != iterations:
-            raise ConfigError("TRL ran {} iterations of {}".format(sheet.iteration + 1, iterations))
+        state.end()
+        state.check_all_ran("TRL", iterations)
 
     def _build(self) -> Any:
         from transformers import set_seed
@@ -90,13 +90,13 @@ class TrlPpo(Trainer):
             processing_class=self._tokenizer,
             model=policy,
             ref_model=reference.requires_grad_(False).eval(),
-            reward_model=Scores(manifest, self._world.rank, self._reward_seed),
+            reward_model=Scores(manifest, self._world.rank, lambda: self._state.iteration),
             value_model=value,
             train_dataset=self._prompts(iterations),
-            callbacks=[_callback(self._sheet)],
+            callbacks=[_callback(self._state)],
         )
-        time_functions(ppo_trainer, trainer, self._sheet)
-        time_methods(trainer, self._sheet)
+        time_functions(ppo_trainer, trainer, self._state)
+        time_methods(trainer, self._state)
         return trainer
 
     def _set_variables(self) -> None:
@@ -106,8 +106,8 @@ class TrlPpo(Trainer):
         with torch.device("meta"):
             trained = sum(count_parameters(build())[1] for build in (self._bare_policy, self._bare_value_model))
         with open(path, "w", encoding="utf-8") as file:
-            json.dump(trl_config.deepspeed_config(manifest, trained), file)
-        os.environ.update(trl_config.accelerate_variables(manifest, path))
+            json.dump(deepspeed_config(manifest, trained), file)
+        os.environ.update(accelerate_variables(manifest, path if trl_config.uses_deepspeed(manifest) else None))
 
     def _bare_policy(self) -> nn.Module:
         return build_model(self._manifest["size"])
@@ -116,10 +116,7 @@ class TrlPpo(Trainer):
         """The policy's shape, or the manifest's critic: a trunk and one linear layer without bias."""
         from transformers import AutoModelForSequenceClassification
 
-        size, critic = self._manifest["size"], self._manifest["workload"].get("critic")
-        if critic is not None:
-            size = {**size, "architecture": "gpt2", **critic}
-        config = model_config(size)
+        config = model_config(critic_size(self._manifest))
         config.num_labels = 1
         return AutoModelForSequenceClassification.from_config(config)
 
@@ -137,9 +134,6 @@ class TrlPpo(Trainer):
         rows = [row for index in range(iterations + 1) for row in draw_prompts(self._manifest, index).tolist()]
         return Dataset.from_dict({"input_ids": rows})
 
-    def _reward_seed(self) -> int:
-        return reward_seed(self._manifest, self._sheet.iteration)
-
     def _check_engine(self) -> None:
         """Raise ConfigError unless the ranks, the device and the wrapper are those that were asked for."""
         check_ranks(self._trainer.accelerator, self._world)
@@ -147,23 +141,21 @@ class TrlPpo(Trainer):
         check_engine(self._trainer.model, engine, self._manifest["layout"]["zero_stage"])
 
     def _end_iteration(self) -> None:
-        counts = self._sheet.tally.counts(self.trainable_parameters, self.total_parameters)
-        self._sheet.clock.finish(counts, self._statistics())
+        counts = self._state.tally.counts(self.trainable_parameters, self.total_parameters)
+        self._state.clock.finish(counts, self._statistics())
 
     def _statistics(self) -> Dict[str, Optional[float]]:
         """TRL's own, which it has averaged over ranks already; the KL divergence is per token here, per sample there.
 
         It averages losses over as many places as all mini batches have micro batches, of which each fills its part.
         """
-        workload, logged, norms = self._manifest["workload"], self._sheet.logged, self._sheet.gradient_norms
+        workload, logged = self._manifest["workload"], self._state.logged
         stats = {name: logged[key] for name, key in LOGGED.items()}
         for name in ("policy_loss", "value_loss"):
             stats[name] *= workload["optimizer_steps"]
         stats["kl"] /= workload["new_tokens"]
         stats["loss"] = stats["policy_loss"] + workload["ppo"]["value_coefficient"] * stats["value_loss"]
-        found: Dict[str, Optional[float]] = {"gradient_norm": sum(norms) / len(norms) if norms else None}
-        found.update((name, value if math.isfinite(value) else None) for name, value in stats.items())
-        return found
+        return finite({**stats, "gradient_norm": self._state.mean("gradient_norm")})
 
 
 def _tokenizer(vocab: int) -> Any:
@@ -173,12 +165,12 @@ def _tokenizer(vocab: int) -> Any:
     return tokenizer
 
 
-def _callback(sheet: Sheet) -> Any:
+def _callback(updates: Updates) -> Any:
     """What TRL logs at the end of an iteration."""
     from transformers import TrainerCallback
 
     class Logged(TrainerCallback):
         def on_log(self, args: Any, state: Any, control: Any, logs: Dict[str, Any], **others: Any) -> None:
-            sheet.logged.update(logs)
+            updates.logged.update(logs)
 
     return Logged()

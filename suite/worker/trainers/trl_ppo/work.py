@@ -2,7 +2,8 @@
 
 from typing import Any, Dict, Iterator
 
-from suite.worker.trainers.trl_ppo.config import VERSION, uses_deepspeed
+from suite.worker.manifest import installed_version
+from suite.worker.trainers.trl_ppo.config import uses_deepspeed
 
 
 def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
@@ -38,7 +39,7 @@ def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
 def notes(manifest: Dict[str, Any]) -> Iterator[str]:
     """What else a reader must know."""
     yield "TRL {}, files unchanged: what its train calls is wrapped in the process and reports its phase edges".format(
-        VERSION
+        installed_version("trl")
     )
     yield "score is the log-probs out of generation's logits and the value model's pass"
     yield "reference is the reference's pass and its log-probs"

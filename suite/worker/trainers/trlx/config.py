@@ -2,12 +2,6 @@
 
 from typing import Any, Dict, List, Optional
 
-from suite.worker.trainers.accelerate_launch import accelerate_variables as launched
-
-#: DeepSpeed's default number of elements in a reduction bucket; it is allocated whatever the model's size.
-_DEFAULT_BUCKET_ELEMENTS = 500_000_000
-#: An overflow would skip an optimizer step: start lower than DeepSpeed's 2^16.
-_INITIAL_SCALE_POWER = 12
 #: trlx's own way to a constant learning rate: a cosine without end between two equal rates
 _ENDLESS = 1e12
 DDP = "trlx-ddp"
@@ -16,11 +10,6 @@ DDP = "trlx-ddp"
 def uses_deepspeed(manifest: Dict[str, Any]) -> bool:
     """Whether the manifest's trainer runs on DeepSpeed's engine, and not on torch's DistributedDataParallel."""
     return manifest["backend"]["name"] != DDP
-
-
-def micro_batches(manifest: Dict[str, Any]) -> int:
-    """Micro batches of one optimizer step on one rank."""
-    return manifest["work"]["replica_batch"] // manifest["work"]["micro_batch"]
 
 
 def trlx_config(
@@ -98,36 +87,3 @@ def trlx_config(
             },
         },
     }
-
-
-def deepspeed_config(manifest: Dict[str, Any]) -> Dict[str, Any]:
-    """The file that Accelerate hands to DeepSpeed: one optimizer step is the replica's batch in micro batches."""
-    layout, precision = manifest["layout"], manifest["measure"]["precision"]
-    config: Dict[str, Any] = {
-        "train_micro_batch_size_per_gpu": manifest["work"]["micro_batch"],
-        "gradient_accumulation_steps": micro_batches(manifest),
-        "gradient_clipping": manifest["workload"]["optimizer"]["gradient_clip"],
-        "zero_optimization": {"stage": layout["zero_stage"]},
-        "bf16": {"enabled": precision == "bf16"},
-        # torch's AdamW is not on DeepSpeed's lists of tested and of host optimizers; its own would be compiled first.
-        "zero_allow_untested_optimizer": True,
-        "zero_force_ds_cpu_optimizer": False,
-        "wall_clock_breakdown": False,
-    }
-    if precision == "fp16":
-        config["fp16"] = {"enabled": True, "initial_scale_power": _INITIAL_SCALE_POWER}
-    host = {"device": "cpu", "pin_memory": manifest["measure"]["device"] == "cuda"}
-    for states, asked in (("optimizer", "offload_optimizer"), ("param", "offload_parameters")):
-        if layout[asked]:
-            config["zero_optimization"]["offload_" + states] = host
-    return config
-
-
-def bucket_elements(trainable_parameters: int) -> int:
-    """Elements of ZeRO's reduction bucket: DeepSpeed's default, or fewer where fewer parameters train."""
-    return min(_DEFAULT_BUCKET_ELEMENTS, trainable_parameters)
-
-
-def accelerate_variables(manifest: Dict[str, Any], deepspeed_file: str) -> Dict[str, str]:
-    """What ``accelerate launch`` would set for each rank; ``deepspeed_file`` holds ``deepspeed_config``."""
-    return launched(manifest, micro_batches(manifest), uses_deepspeed(manifest), deepspeed_file)

@@ -6,7 +6,6 @@ Edges, of verl 0.9.1 (``trainer/ppo/v1/trainer_base.py``): ``fit`` 412, ``prepar
 """
 
 import functools
-import math
 from typing import Any, Callable, Dict, List, Optional
 
 import torch
@@ -14,7 +13,7 @@ import torch
 from suite.worker.loop import draw_prompts
 from suite.worker.mismatch import mismatch
 from suite.worker.rank import ConfigError
-from suite.worker.trainers.clock import NullClock
+from suite.worker.trainers.iteration import IterationState, finite
 from suite.worker.trainers.tally import Tally
 from suite.worker.trainers.verl.settings import learns_values
 
@@ -25,120 +24,111 @@ _STATISTICS = {
     "value_loss": "critic/vf_loss",
     "gradient_norm": "actor/grad_norm",
     "reward": "critic/score/mean",
-    "kl": "actor/reward_kl_penalty",
     "loss": "actor/loss",
 }
+#: PPO's penalty of the rewards; GRPO's term of the loss
+_KL_PENALTY, _KL_LOSS = "actor/reward_kl_penalty", "actor/kl_loss"
 _NO_PADDING = -1
 
 
-class Sheet:
-    """The iteration that is under way: its clock, what verl showed of its tensors, and how it ends."""
+class Steps(IterationState):
+    """Those of verl's trainer: what it showed of its tensors (``logged``), and how a step ends."""
 
     def __init__(self, manifest: Dict[str, Any], tally: Tally, parameters: int) -> None:
         """``parameters``: of everything that trains, the critic's too."""
-        self.clock = NullClock()
-        self.iteration = 0
-        self._manifest, self._tally, self._parameters = manifest, tally, parameters
-        self._batch: Optional[Any] = None
-        self._logprobs: Optional[Any] = None
-
-    def begin(self) -> None:
-        """verl's step begins."""
-        self._tally.clear()
-        self._batch = self._logprobs = None
-        self.clock.begin(self.iteration)
+        super().__init__(tally)
+        self._manifest, self._parameters = manifest, parameters
 
     def note_batch(self, batch: Any) -> None:
         """The finished samples, as verl makes its own statistics of them."""
-        self._batch = batch.batch
+        self.logged["batch"] = batch.batch
 
     def note_logprobs(self, data: Any) -> None:
         """The policy's log-probs beside those that vLLM told."""
-        self._logprobs = data.batch
+        self.logged["logprobs"] = data.batch
 
     def note_training(self, batch: Any, metrics: Dict[str, Any]) -> None:
         """What the policy was trained on: a sum of lengths for each epoch, and a gradient norm for each step."""
         lengths = [tag["seq_len"] for tag in batch.tags if not tag.get("is_padding")]
-        self._tally.trained_tokens += sum(lengths) * batch.extra_info["epochs"]
+        self.tally.trained_tokens += sum(lengths) * batch.extra_info["epochs"]
         norms = metrics["grad_norm"]
-        self._tally.optimizer_steps += len(norms) if isinstance(norms, list) else 1
+        self.tally.optimizer_steps += len(norms) if isinstance(norms, list) else 1
 
     def end(self, metrics: Dict[str, Any]) -> None:
         """verl has logged: the iteration is over. Raises ConfigError unless its work was the manifest's."""
         self.clock.stop()
         self._count()
-        counts = self._tally.own_counts(self._parameters, self._parameters)
+        counts = self.tally.own_counts(self._parameters, self._parameters)
         timers = {name[len(_TIMERS) :]: float(value) for name, value in metrics.items() if name.startswith(_TIMERS)}
         self.clock.finish(counts, self._statistics(metrics), own_timers=timers, **self._rollout())
-        self.iteration += 1
 
     def _count(self) -> None:
-        assert self._batch is not None, "verl makes statistics of every step's samples"
-        prompts, responses = self._batch["prompts"], self._batch["responses"]
+        from suite.worker.trainers.drawn_model import ordinary
+
+        batch = self.logged["batch"]
+        prompts, responses = batch["prompts"], batch["responses"]
         for name, tensor in (("prompt", prompts), ("response", responses)):
-            lengths = set(self._batch[name + "_length"].long().tolist())
+            lengths = set(batch[name + "_length"].long().tolist())
             if lengths != {tensor.size(1)}:
                 raise ConfigError("{}s have {} tokens where one length was forced".format(name, sorted(lengths)))
-        self._tally.add_samples(prompts, responses, _NO_PADDING)
+        self.tally.add_samples(prompts, responses, _NO_PADDING)
         vocab = self._manifest["size"]["vocab"]
         if int(responses.min()) < 0 or int(responses.max()) >= vocab:
             raise ConfigError("vLLM sampled tokens outside of the vocabulary")
-        if not same_rows(prompts, ordinary_prompts(self._manifest, self.iteration)):
+        if not same_rows(prompts, ordinary(draw_prompts(self._manifest, self.iteration), vocab)):
             raise ConfigError("verl's prompts are not the manifest's")
 
     def _statistics(self, metrics: Dict[str, Any]) -> Dict[str, Optional[float]]:
-        found = {name: float(metrics.get(verls, math.nan)) for name, verls in _STATISTICS.items()}
-        if not learns_values(self._manifest):
-            del found["value_loss"]
-        return {name: value if math.isfinite(value) else None for name, value in found.items()}
+        has_critic = learns_values(self._manifest)
+        names = {**_STATISTICS, "kl": _KL_PENALTY if has_critic else _KL_LOSS}
+        if not has_critic:
+            del names["value_loss"]
+        return finite({name: metrics.get(verls) for name, verls in names.items()})
 
     def _rollout(self) -> Dict[str, Any]:
-        if self._logprobs is None:
+        told = self.logged.get("logprobs")
+        if told is None:
             return {}
-        own, engine, mask = (self._logprobs[name] for name in ("old_log_probs", "rollout_log_probs", "response_mask"))
+        own, engine, mask = (told[name] for name in ("old_log_probs", "rollout_log_probs", "response_mask"))
         return {"rollout": mismatch(own, engine, mask.bool(), _itself, _itself)}
 
 
-def install(trainer: Any, sheet: Sheet) -> None:
+def install(trainer: Any, state: Steps) -> None:
     """Wrap the methods of ``trainer`` (verl's PPOTrainerSync), and what its module makes statistics with."""
     from verl.trainer.ppo.v1 import trainer_base as module
 
     has_critic = trainer.use_critic
-    before(trainer, "on_step_begin", sheet.begin)
-    before(trainer, "prepare_step", lambda: sheet.clock.open("generate"))
-    _after(trainer, "on_sample_end", lambda: sheet.clock.close())
-    _phase(trainer, "_compute_old_log_prob", sheet, "score", more=has_critic)
-    _phase(trainer, "_compute_ref_log_prob", sheet, "reference")
-    _phase(trainer, "_compute_values", sheet, "score")
-    _phase(trainer, "_compute_advantage", sheet, "reward")
-    _phase(trainer, "_update_critic", sheet, "train", more=True, detail="train/critic")
-    _phase(trainer, "_update_actor", sheet, "train", detail="train/actor" if has_critic else None)
-    _phase(trainer, "on_step_end", sheet, "sync")
+    before(trainer, "on_step_begin", state.begin)
+    before(trainer, "prepare_step", lambda: state.clock.open("generate"))
+    _after(trainer, "on_sample_end", lambda: state.clock.close())
+    for method, phase, more, detail in (
+        ("_compute_old_log_prob", "score", has_critic, None),
+        ("_compute_ref_log_prob", "reference", False, None),
+        ("_compute_values", "score", False, None),
+        ("_compute_advantage", "reward", False, None),
+        ("_update_critic", "train", True, "train/critic"),
+        ("_update_actor", "train", False, "train/actor" if has_critic else None),
+        ("on_step_end", "sync", False, None),
+    ):
+        setattr(trainer, method, state.phased(getattr(trainer, method), phase, more, detail))
     group = trainer.actor_rollout_wg
     update = group.update_actor
 
     def update_actor(batch: Any) -> Any:
         output = update(batch)
-        sheet.note_training(batch, output["metrics"])
+        state.note_training(batch, output["metrics"])
         return output
 
     group.update_actor = update_actor
-    module.compute_data_metrics = _looking_at(module.compute_data_metrics, "batch", sheet.note_batch)
-    module.calculate_debug_metrics = _looking_at(module.calculate_debug_metrics, "data", sheet.note_logprobs)
+    module.compute_data_metrics = _looking_at(module.compute_data_metrics, "batch", state.note_batch)
+    module.calculate_debug_metrics = _looking_at(module.calculate_debug_metrics, "data", state.note_logprobs)
 
     class Tracking(module.Tracking):  # type: ignore[name-defined,misc]
         def log(self, data: Dict[str, Any], step: int, *others: Any, **options: Any) -> None:
             super().log(data, step, *others, **options)
-            sheet.end(data)
+            state.end(data)
 
     module.Tracking = Tracking
-
-
-def ordinary_prompts(manifest: Dict[str, Any], iteration: int) -> torch.Tensor:
-    """The manifest's prompts as the tokenizer of numbers takes them over, [N, P]: special tokens become others."""
-    from suite.worker.trainers.drawn_model import as_text, as_tokens
-
-    return as_tokens(as_text(draw_prompts(manifest, iteration), manifest["size"]["vocab"]))
 
 
 def same_rows(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -172,21 +162,6 @@ def _after(owner: Any, name: str, then: Callable[[], Any]) -> None:
         result = method(*arguments, **options)
         then()
         return result
-
-    setattr(owner, name, wrapped)
-
-
-def _phase(owner: Any, name: str, sheet: Sheet, phase: str, more: bool = False, detail: Optional[str] = None) -> None:
-    """A call of this method is a piece of ``phase``, and of ``detail`` in it."""
-    method = getattr(owner, name)
-
-    @functools.wraps(method)
-    def wrapped(*arguments: Any, **options: Any) -> Any:
-        with sheet.clock.phase(phase, more=more):
-            if detail is None:
-                return method(*arguments, **options)
-            with sheet.clock.detail(detail):
-                return method(*arguments, **options)
 
     setattr(owner, name, wrapped)
 

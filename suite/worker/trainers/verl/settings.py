@@ -2,14 +2,10 @@
 
 from typing import Any, Dict, List
 
-from suite.worker.loop import draw_prompts
 from suite.worker.manifest import asked_iterations
-from suite.worker.rank import ConfigError
-from suite.worker.rewards import score_samples
-from suite.worker.samples import Samples
+from suite.worker.trainers.scores import scores_of_all
+from suite.worker.vllm_common import DTYPES
 
-_SEED_STRIDE = 1_000_003  # as the suite's own loop draws its scores
-_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 #: vLLM takes no more tokens into one pass unless told to; verl's default
 _BATCHED_TOKENS = 8192
 _LEAST_BUCKET_MIB = 16
@@ -41,7 +37,7 @@ def prompt_rows(manifest: Dict[str, Any], texts: List[str]) -> Dict[str, List[An
     """
     group = manifest["workload"].get("group", 1)
     rows: Dict[str, List[Any]] = {name: [] for name in _PROMPT_COLUMNS}
-    scores = [score for index in range(asked_iterations(manifest)) for score in _scores(manifest, index)]
+    scores = [score for index in range(asked_iterations(manifest)) for score in scores_of_all(manifest, index).tolist()]
     for number, text in enumerate(texts):
         own = scores[number * group : (number + 1) * group]
         rows["data_source"].append("suite")
@@ -50,15 +46,6 @@ def prompt_rows(manifest: Dict[str, Any], texts: List[str]) -> Dict[str, List[An
         rows["reward_model"].append({"style": "rule", "ground_truth": ""})
         rows["extra_info"].append({"index": number, "scores": own})
     return rows
-
-
-def _scores(manifest: Dict[str, Any], iteration: int) -> List[float]:
-    """The scores of an iteration's samples in their order, as the suite's loop has them; drawn before the run."""
-    if manifest["workload"]["reward"]["kind"] == "token-below":
-        raise ConfigError("verl's scores are handed to it before the run: constant or pseudo")
-    prompts = draw_prompts(manifest, iteration)
-    seed = manifest["measure"]["seed"] * _SEED_STRIDE + iteration
-    return score_samples(manifest["workload"]["reward"], Samples.even(prompts, prompts.size(1)), seed).tolist()
 
 
 def settings(manifest: Dict[str, Any], folders: Dict[str, str]) -> Settings:
@@ -179,7 +166,7 @@ def _trained(manifest: Dict[str, Any], model: str, engine: str) -> Settings:
 def _mixed_precision(manifest: Dict[str, Any]) -> Dict[str, str]:
     """Weights are kept in fp32, computed with in the run's precision, and gradients reduced in fp32: verl's own way."""
     return {
-        "param_dtype": {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16"}[manifest["measure"]["precision"]],
+        "param_dtype": manifest["measure"]["precision"],
         "reduce_dtype": "fp32",
         "buffer_dtype": "fp32",
     }
@@ -194,7 +181,7 @@ def _rollout(manifest: Dict[str, Any], folders: Dict[str, str]) -> Settings:
         rollout + "temperature": workload["ppo"]["temperature"],
         rollout + "ignore_eos": True,
         rollout + "seed": manifest["measure"]["seed"],
-        rollout + "dtype": _DTYPES[manifest["measure"]["precision"]],
+        rollout + "dtype": DTYPES[manifest["measure"]["precision"]],
         rollout + "tensor_model_parallel_size": 1,
         rollout + "max_model_len": tokens,
         rollout + "max_num_batched_tokens": max(_BATCHED_TOKENS, tokens),

@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+import tempfile
 from typing import Any, Dict, List, Tuple
 
 from suite.worker.rank import ConfigError
@@ -10,13 +11,12 @@ from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.led import LedTrainer
 from suite.worker.trainers.tally import Tally
 from suite.worker.trainers.verl import CPU_VARIABLES, VARIABLES, inspection, tied
-from suite.worker.trainers.verl.hooks import Sheet, before, install
+from suite.worker.trainers.verl.hooks import Steps, before, install
 from suite.worker.trainers.verl.settings import learns_values, settings
 from suite.worker.trainers.verl.work import notes, work_differences
-from suite.worker.trainers.verl.workspace import Workspace
+from suite.worker.trainers.verl.workspace import Workspace, write_plugins
 from suite.worker.world import World
 
-TESTED = "0.9.1"
 _CONFIGURATION = "ppo_trainer"
 _ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4))
 #: whole GiB of vLLM's cache on a CPU
@@ -29,6 +29,17 @@ def _answer(_actor: Any) -> None:
 
 class VerlTrainer(LedTrainer):
     """See ``LedTrainer``. verl's files are unchanged; what is wrapped is in ``hooks``."""
+
+    imports = (
+        *("hydra", "omegaconf", "pandas", "pyarrow", "transfer_queue", "verl.trainer.main_ppo", "verl.trainer.ppo.v1"),
+        "verl.workers.rollout.vllm_rollout.vllm_async_server",
+    )
+
+    @classmethod
+    def import_all(cls, device_type: str) -> None:
+        if device_type == "cpu":
+            sys.path.insert(0, write_plugins(tempfile.mkdtemp()))
+        super().import_all(device_type)
 
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
         """Collective over all ranks. Raises ConfigError for what verl did not do."""
@@ -46,42 +57,40 @@ class VerlTrainer(LedTrainer):
         manifest, is_cpu = self.manifest, self.manifest["measure"]["device"] == "cpu"
         if is_cpu:
             sys.path.insert(0, self._space.folders["plugins"])
-        import verl
-
-        if verl.__version__ != TESTED:
-            raise ConfigError("verl {} is installed; the hooks are for {}".format(verl.__version__, TESTED))
+        self.waiting_for("verl's imports")
         configuration = self._configuration()
-        self._ray = self.cluster.connect(runtime_env={"env_vars": self._variables(configuration)})
+        self._ray = self.cluster.connect(self._space.job, runtime_env={"env_vars": self._variables(configuration)})
         self._queue = importlib.import_module("transfer_queue")
         main = importlib.import_module("verl.trainer.main_ppo")
         registry = importlib.import_module("verl.trainer.ppo.v1")
         self._runner = main.TaskRunnerV1.__ray_metadata__.modified_class()
         self._runner.config = configuration
         self._queue.init(configuration.transfer_queue)
+        self.waiting_for("verl's workers and vLLM servers, which import torch and more, each by itself")
         trainer = registry.get_trainer_cls(configuration.trainer.v1.trainer_mode)(config=configuration)
         self._runner.trainer = trainer
         before(trainer, "on_init_end", lambda: self._leave_out_heads(trainer))  # which sends the first weights
         trainer.init()
+        self.waiting_for("verl's agent loop and reward loop")
         self._runner.init_agent_loop_manager()
         # verl's first step would wait for them
         actors = [*self._runner.agent_loop_manager.agent_loop_workers, *(trainer.get_reward_handles() or ())]
         self._ray.get([actor.__ray_call__.remote(_answer) for actor in actors])
         found = self._inspect(trainer)
-        self._sheet = Sheet(manifest, Tally(manifest, self.world), self._count(found[0]))
-        install(trainer, self._sheet)
+        self._state = Steps(manifest, Tally(manifest, self.world), self._count(found[0]))
+        install(trainer, self._state)
         self.notes += tuple(notes(manifest, str(found[0]["actor"]["attention"])))
         self.work_differences = tuple(work_differences(manifest))
 
     def lead(self, clock: NullClock, iterations: int) -> None:
         """As verl's TaskRunner goes on after its set-up."""
-        self._sheet.clock = clock
+        self._state.clock = clock
         trainer = self._runner.trainer
         trainer.fit(self._runner.agent_loop_manager)
         trainer.logger.finish(exit_code=0)
         self._queue.close()
         self._ray.shutdown()
-        if self._sheet.iteration != iterations:
-            raise ConfigError("verl ran {} iterations of {}".format(self._sheet.iteration, iterations))
+        self._state.check_all_ran("verl", iterations)
 
     def run(self, clock: NullClock, iterations: int) -> None:
         try:

@@ -2,11 +2,12 @@
 
 from typing import Any, Dict, List
 
+from suite.worker.trainers.base import K3
 from suite.worker.trainers.verl import HIDDEN
-from suite.worker.trainers.verl.settings import learns_values
+from suite.worker.trainers.verl.settings import algorithm_of, learns_values
 from suite.worker.trainers.verl.tied import NAME
 
-#: by ``cpu`` in verl's processes and ``vllm_cpu`` in vLLM's, on a CPU alone
+#: by ``cpu`` in verl's processes and ``keep_linear_weights`` in vLLM's, on a CPU alone
 REPLACED = (
     "verl-cpu-platform: verl has no platform for a CPU; one is registered by its plug-in door",
     "verl-process-group: init_process_group is asked for cpu and cpu once more, and is given gloo alone",
@@ -55,6 +56,15 @@ def work_differences(manifest: Dict[str, Any]) -> List[str]:
         "weights are kept in fp32 and gradients reduced in fp32, whatever the precision of the pass; the optimizer is "
         "torch's AdamW, not its fused form",
     ]
+    measure = manifest["measure"]
+    if measure["device"] == "cpu" and measure["precision"] != "fp32":
+        found.append(
+            "log-probs are of a softmax in {0}, and rounded to {0}, on a CPU (logprobs_from_logits_v2)".format(
+                measure["precision"]
+            )
+        )
+    if not learns_values(manifest) and algorithm_of(manifest)["options"]["kl_coefficient"] > 0:
+        found.append(K3)
     if learns_values(manifest):
         if workload.get("critic") is None:
             found.append("the critic is a model of its own in the policy's shape, where the suite has a value head")

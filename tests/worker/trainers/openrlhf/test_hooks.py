@@ -13,8 +13,9 @@ import torch
 
 from suite.worker.loop import draw_prompts
 from suite.worker.rank import ConfigError
+from suite.worker.trainers.drawn_model import ordinary
 from suite.worker.trainers.openrlhf import asynchronous, hooks
-from suite.worker.trainers.openrlhf.counting import Count, ordinary
+from suite.worker.trainers.openrlhf.counting import Count
 from suite.worker.trainers.openrlhf.label import Label
 from tests.worker.trainers.journal import Journal
 from tests.worker.trainers.openrlhf.test_options import openrlhf_body
@@ -72,12 +73,12 @@ def test_an_iteration_lasts_from_one_generation_to_the_next(monkeypatch: pytest.
         actor_model_group=None,
         critic_model_group=None,
     )
-    sheet = hooks.Sheet(Count(manifest, 10, 9), iterations=2)
-    sheet.give(clock)
-    sheet.start()
-    hooks.hook_experience(maker, sheet)
-    hooks.hook_training(trainer, sheet)
-    hooks.hook_rounds(trainer, sheet)
+    state = hooks.Rounds(Count(manifest, 10, 9), iterations=2)
+    state.give(clock)
+    state.start()
+    hooks.hook_experience(maker, state)
+    hooks.hook_training(trainer, state)
+    hooks.hook_rounds(trainer, state)
     with pytest.raises(hooks.Done):
         while True:
             trainer.samples_generator.generate_samples()
@@ -187,12 +188,12 @@ def test_periods_begin_behind_the_first_publication_and_tell_how_old_samples_wer
                 self.train_step()
 
     trainer = Trainer()
-    sheet = hooks.Sheet(Count(manifest, 2, 2), iterations=2)
-    sheet.give(clock)
-    hooks.hook_training(trainer, sheet)
+    state = hooks.Rounds(Count(manifest, 2, 2), iterations=2)
+    state.give(clock)
+    hooks.hook_training(trainer, state)
     generator = SimpleNamespace(fit=SimpleNamespace(remote=lambda **_: None))
     ranks = {"generation": 1, "training": 1}
-    asynchronous.Periods(trainer, generator, sheet, str(path), ranks).run()
+    asynchronous.Periods(trainer, generator, state, str(path), ranks).run()
     whole = edges("generate", "train", "sync")
     assert clock.lines == ["begin 0", *whole, "begin 1", *whole]
     accounts = [each["asynchronous"] for each in clock.finished]

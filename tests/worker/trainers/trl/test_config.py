@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 from suite.worker.trainers.trl import config
 from suite.worker.trainers.trl.work import work_differences
@@ -76,3 +77,30 @@ def test_whether_there_is_a_scoring_pass_is_told(
     manifest = trl_body(backend, workload=work, layout=layout)
     assert config.scores(manifest) is expected
     assert any("no scoring pass" in text for text in work_differences(manifest)) is not expected
+
+
+@pytest.mark.parametrize(
+    ("engine", "precision", "vocab", "told"),
+    [
+        ("fsdp2", "bf16", 5_120, {"is rounded to bf16"}),
+        ("ddp", "bf16", 5_000, {"not padded"}),
+        ("fsdp2", "fp32", 128, set()),
+    ],
+)
+def test_rounded_log_probs_and_a_vocabulary_without_padding_are_told_where_they_are(
+    engine: str, precision: str, vocab: int, told: set[str]
+) -> None:
+    manifest = trl_body(layout={"engine": engine, "zero_stage": 3 if engine == "fsdp2" else 0})
+    manifest["measure"]["precision"], manifest["size"]["vocab"] = precision, vocab
+    text = "; ".join(work_differences(manifest))
+    assert {words for words in ("is rounded to bf16", "not padded") if words in text} == told
+
+
+@pytest.mark.packages
+def test_accelerate_rounds_what_a_pass_under_fsdp2_gives() -> None:
+    from accelerate import FullyShardedDataParallelPlugin
+
+    plugin = FullyShardedDataParallelPlugin(fsdp_version=2)
+    plugin.set_mixed_precision("bf16")
+    policy = plugin.mixed_precision_policy
+    assert policy.output_dtype is policy.reduce_dtype is torch.bfloat16

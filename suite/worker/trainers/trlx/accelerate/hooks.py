@@ -4,112 +4,85 @@ One iteration is a call of ``make_experience`` and what follows until the next o
 ``trlx/trainer/accelerate_ppo_trainer.py`` and, as "base", ``accelerate_base_trainer.py``.
 """
 
-import math
 from typing import Any, Callable, Dict, List, Optional
 
 import torch
 
 from suite.worker.rank import ConfigError
-from suite.worker.trainers.clock import NullClock
-from suite.worker.trainers.tally import Tally
+from suite.worker.trainers.iteration import IterationState
 
 _LOSSES = {"loss": "losses/total_loss", "policy_loss": "losses/policy_loss", "value_loss": "losses/value_loss"}
 #: log-probs are computed twice in an iteration: the policy's, then the reference's (445, 446)
 _LOGPROBS_PHASES = ("score", "reference")
 
 
-class Sheet:
-    """What the hooks note on this rank between the beginning and the end of an iteration."""
-
-    def __init__(self, tally: Tally) -> None:
-        self.clock = NullClock()
-        self.tally = tally
-        self.iteration = 0
-        self.collecting = False
-        self.step_stats: List[Dict[str, float]] = []
-        self.gradient_norms: List[Any] = []  # numbers, or tensors still being computed
-        self.scores = 0.0
-        self.rewards = 0.0
-        self.logprobs_calls = 0
-
-    def clear(self) -> None:
-        """Another iteration begins."""
-        self.tally.clear()
-        self.step_stats.clear()
-        self.gradient_norms.clear()
-        self.scores = self.rewards = 0.0
-        self.logprobs_calls = 0
-
-    def means(self) -> Dict[str, float]:
-        """Means of the losses over micro batches, and of the gradient norm over steps; NaN where none was reported."""
-        found = {name: [stats[key] for stats in self.step_stats if key in stats] for name, key in _LOSSES.items()}
-        found["gradient_norm"] = self.gradient_norms
-        return {name: sum(map(float, values)) / len(values) if values else math.nan for name, values in found.items()}
-
-
 class TimedPPO:
-    """Stands before trlx's trainer in the order of inheritance; ``sheet`` comes by way of ``trainer_kwargs``."""
+    """Stands before trlx's trainer in the order of inheritance; ``state`` comes by way of ``trainer_kwargs``."""
 
-    def __init__(self, config: Any, sheet: Sheet, on_iteration_end: Callable[[], None], **options: Any) -> None:
-        self.sheet = sheet
+    def __init__(
+        self, config: Any, state: IterationState, on_iteration_end: Callable[[], None], **options: Any
+    ) -> None:
+        self.iteration_state = state
         self._on_iteration_end = on_iteration_end
         self._generated = torch.empty(0)
+        self._logprobs_calls = 0
         super().__init__(config, **options)
         self.reward_fn = self._timed_reward(self.reward_fn)
         self._time_model()
-        self._time_steps()
-        self.tokenizer.__class__ = _timed_tokenizer(type(self.tokenizer), sheet)
+        norm = getattr(self.model, "get_global_grad_norm", None)  # base 574 and 585
+        state.time_steps(self.accelerator, *((self.opt,) if norm is None else (self.model, norm)))
+        self.tokenizer.__class__ = _timed_tokenizer(type(self.tokenizer), state)
 
     def make_experience(self, *arguments: Any, **options: Any) -> None:
         """Line 251. The iteration before ends here, and this one's samples are collected."""
-        sheet = self.sheet
-        if sheet.iteration:
+        state = self.iteration_state
+        if state.iteration >= 0:
             self.end_iteration()
-        sheet.clear()
-        sheet.clock.begin(sheet.iteration)
-        sheet.iteration += 1
-        sheet.collecting = True
+        self._logprobs_calls = 0
+        state.begin()
         super().make_experience(*arguments, **options)
-        sheet.collecting = False
-        sheet.clock.open("train")
+        state.collecting = False
+        state.clock.open("train")
 
     def end_iteration(self) -> None:
         """All optimizer steps of the iteration are done."""
-        self.sheet.clock.close()
-        self.sheet.clock.stop()
+        self.iteration_state.clock.close()
+        self.iteration_state.clock.stop()
         self._on_iteration_end()
 
     def generate(self, *arguments: Any, **options: Any) -> torch.Tensor:
         """Base 256, called in line 285."""
-        with self.sheet.clock.phase("generate"):
+        with self.iteration_state.clock.phase("generate"):
             self._generated = super().generate(*arguments, **options)
         if not self.accelerator.is_main_process:
             # the reward function runs in the main process alone
-            with self.sheet.clock.phase("reward", alone=True):
+            with self.iteration_state.clock.phase("reward", alone=True):
                 pass
         return self._generated
 
     def decode(self, *arguments: Any, **options: Any) -> Any:
         """Base 203, called in lines 304 and 343: token by token to text, everyone's and then this rank's."""
-        with self.sheet.clock.detail("other/decode"):
+        with self.iteration_state.clock.detail("other/decode"):
             return super().decode(*arguments, **options)
 
     def loss(self, batch: Any) -> Any:
         """Line 127: the forward pass of a micro batch, with its advantages and its loss."""
-        self.sheet.tally.trained_tokens += batch.query_tensors.numel() + batch.response_tensors.numel()
-        with self.sheet.clock.detail("train/forward"):
+        self.iteration_state.tally.trained_tokens += batch.query_tensors.numel() + batch.response_tensors.numel()
+        with self.iteration_state.clock.detail("train/forward"):
             loss, stats = super().loss(batch)
-        self.sheet.step_stats.append(stats)
+        for name, key in _LOSSES.items():
+            if key in stats:
+                self.iteration_state.values[name].append(stats[key])
         return loss, stats
 
     def push_to_store(self, data: Any) -> None:
         """The samples as they will be trained on: counted, and held to what was generated."""
         prompts = torch.stack([element.query_tensor for element in data])
         responses = torch.stack([element.response_tensor for element in data])
-        self.sheet.tally.add_samples(prompts, responses, self.tokenizer.pad_token_id)
+        self.iteration_state.tally.add_samples(prompts, responses, self.tokenizer.pad_token_id)
         if not torch.equal(responses, self._generated[:, prompts.size(1) :].cpu()):
             raise ConfigError("decoding and re-tokenising changed what was generated")
-        self.sheet.rewards += float(sum(element.rewards.sum() for element in data))
+        self.iteration_state.values["rewards"].append(sum(element.rewards.sum() for element in data))
         super().push_to_store(data)
 
     def evaluate(self) -> Dict[str, float]:
@@ -126,20 +99,20 @@ class TimedPPO:
         """``logprobs_of_labels`` as the trainer's module calls it; in the loss it is part of the forward pass."""
 
         def timed(*arguments: Any, **options: Any) -> torch.Tensor:
-            if not self.sheet.collecting:
+            if not self.iteration_state.collecting:
                 return function(*arguments, **options)
-            phase = _LOGPROBS_PHASES[self.sheet.logprobs_calls]
-            self.sheet.logprobs_calls += 1
-            with self.sheet.clock.phase(phase):
+            phase = _LOGPROBS_PHASES[self._logprobs_calls]
+            self._logprobs_calls += 1
+            with self.iteration_state.clock.phase(phase):
                 return function(*arguments, **options)
 
         return timed
 
     def _timed_reward(self, function: Callable[..., List[float]]) -> Callable[..., List[float]]:
         def timed(*arguments: Any, **options: Any) -> List[float]:
-            with self.sheet.clock.phase("reward", alone=True):
+            with self.iteration_state.clock.phase("reward", alone=True):
                 scores = function(*arguments, **options)
-            self.sheet.scores += float(sum(scores))
+            self.iteration_state.values["scores"].append(sum(scores))
             return scores
 
         return timed
@@ -151,54 +124,23 @@ class TimedPPO:
             self._time_forward(self.ref_model, "reference")
             return
         policy = self.accelerator.unwrap_model(self.model)
-        branch = policy.forward_hydra
-
-        def timed(*arguments: Any, **options: Any) -> Any:
-            with self.sheet.clock.phase("reference", more=True):
-                return branch(*arguments, **options)
-
-        policy.forward_hydra = timed
+        policy.forward_hydra = self.iteration_state.phased(policy.forward_hydra, "reference", more=True)
 
     def _time_forward(self, model: Any, phase: str) -> None:
-        forward = model.forward
+        forward, collected = model.forward, self.iteration_state.phased(model.forward, phase, more=True)
 
         def timed(*arguments: Any, **options: Any) -> Any:
-            if not self.sheet.collecting:
-                return forward(*arguments, **options)
-            with self.sheet.clock.phase(phase, more=True):
-                return forward(*arguments, **options)
+            return (collected if self.iteration_state.collecting else forward)(*arguments, **options)
 
         model.forward = timed
 
-    def _time_steps(self) -> None:
-        """Base 574 and 585; DeepSpeed's engine steps inside of Accelerate's backward."""
-        backward = self.accelerator.backward
 
-        def timed_backward(*arguments: Any, **options: Any) -> None:
-            with self.sheet.clock.detail("train/backward"):
-                backward(*arguments, **options)
-
-        self.accelerator.backward = timed_backward
-        stepper = self.model if hasattr(self.model, "get_global_grad_norm") else self.opt
-        step = stepper.step
-
-        def timed_step(*arguments: Any, **options: Any) -> None:
-            with self.sheet.clock.detail("train/optimizer"):
-                step(*arguments, **options)
-            self.sheet.tally.optimizer_steps += 1
-            norm = stepper.get_global_grad_norm() if stepper is self.model else None
-            if norm is not None:
-                self.sheet.gradient_norms.append(float(norm))
-
-        stepper.step = timed_step
-
-
-def _timed_tokenizer(kind: type, sheet: Sheet) -> type:
+def _timed_tokenizer(kind: type, state: IterationState) -> type:
     """The tokenizer's class with a clock around being called, as in line 346."""
 
     class TimedTokenizer(kind):
         def __call__(self, *arguments: Any, **options: Any) -> Any:
-            with sheet.clock.detail("other/tokenise"):
+            with state.clock.detail("other/tokenise"):
                 return super().__call__(*arguments, **options)
 
     return TimedTokenizer

@@ -18,12 +18,14 @@ from suite.worker.rank import ConfigError
 from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
 from suite.worker.trainers.accelerate_check import check_engine, check_ranks
+from suite.worker.trainers.accelerate_launch import accelerate_variables, bucket_elements, deepspeed_config
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
+from suite.worker.trainers.iteration import IterationState, finite
 from suite.worker.trainers.shims import apply_shims
 from suite.worker.trainers.tally import Tally
 from suite.worker.trainers.trlx import config as trlx_config
-from suite.worker.trainers.trlx.accelerate.hooks import Sheet, TimedPPO
+from suite.worker.trainers.trlx.accelerate.hooks import TimedPPO
 from suite.worker.trainers.trlx.shims import TRLX_ACCELERATE
 from suite.worker.trainers.trlx.source import COMMIT
 from suite.worker.trainers.trlx.work import notes, work_differences
@@ -39,7 +41,7 @@ class TrlxTrainer(Trainer):
         """Collective over all ranks. Raises ConfigError for what trlx did not do."""
         self._manifest, self._world = manifest, world
         self.versions = {"trlx": "0.7.0 ({})".format(COMMIT[:8])}
-        self._sheet = Sheet(Tally(manifest, world))
+        self._state = IterationState(Tally(manifest, world))
         self.trainable_parameters = self.total_parameters = 0
         with tempfile.TemporaryDirectory() as folder:
             self._trainer = self._build(folder)
@@ -55,7 +57,7 @@ class TrlxTrainer(Trainer):
         from trlx.utils.loading import get_pipeline
 
         manifest, trainer = self._manifest, self._trainer
-        self._sheet.clock = clock
+        self._state.clock = clock
         clock.watch(*(model.base_model for model in self._models()))
         set_seed(manifest["measure"]["seed"])  # whatever building the model drew: equal seeds sample alike
         texts = self._prompts(iterations)
@@ -68,8 +70,7 @@ class TrlxTrainer(Trainer):
         trainer.add_eval_pipeline(pipeline(texts[: self._world.world_size]))
         trainer.learn()
         trainer.end_iteration()
-        if self._sheet.iteration != iterations:
-            raise ConfigError("trlx ran {} iterations of {}".format(self._sheet.iteration, iterations))
+        self._state.check_all_ran("trlx", iterations)
 
     def _models(self) -> List[nn.Module]:
         """trlx's policy, without its wrappers, and its reference where that is a model of its own."""
@@ -94,14 +95,15 @@ class TrlxTrainer(Trainer):
         manifest, vocab = self._manifest, self._manifest["size"]["vocab"]
         deepspeed_file = os.path.join(folder, "deepspeed.json")
         with open(deepspeed_file, "w", encoding="utf-8") as file:
-            json.dump(trlx_config.deepspeed_config(manifest), file)
-        os.environ.update(trlx_config.accelerate_variables(manifest, deepspeed_file))
+            json.dump(deepspeed_config(manifest), file)
+        has_engine = trlx_config.uses_deepspeed(manifest)
+        os.environ.update(accelerate_variables(manifest, deepspeed_file if has_engine else None))
         self.notes = apply_shims(TRLX_ACCELERATE, manifest, self._world)
         write_tokenizer(folder, vocab)
         iterations = asked_iterations(manifest)
         suppressed = sorted(special_ids(vocab).values())
         config = TRLConfig.from_dict(trlx_config.trlx_config(manifest, iterations, folder, suppressed, REGISTERED_NAME))
-        config.train.trainer_kwargs = {"sheet": self._sheet, "on_iteration_end": self._end_iteration, "owner": self}
+        config.train.trainer_kwargs = {"state": self._state, "on_iteration_end": self._end_iteration, "owner": self}
         _register(module.AcceleratePPOTrainer)
         set_seed(config.train.seed)
         trainer = get_trainer(REGISTERED_NAME)(
@@ -145,13 +147,13 @@ class TrlxTrainer(Trainer):
 
     def note_policy(self, model: nn.Module, plugin: Any) -> None:
         """Count the policy's parameters once trlx froze what does not train, and bound ZeRO's buckets by them."""
+        from suite.worker.trainers.drawn_model import count
+
         own = [parameter for name, parameter in model.named_parameters() if not name.startswith("frozen_head.")]
-        sizes = [(getattr(parameter, "ds_numel", parameter.numel()), parameter.requires_grad) for parameter in own]
-        self.total_parameters = sum(size for size, _ in sizes)
-        self.trainable_parameters = sum(size for size, trains in sizes if trains)
+        self.total_parameters, self.trainable_parameters = count(own)
         if plugin is not None:
             zero = plugin.deepspeed_config["zero_optimization"]
-            zero["reduce_bucket_size"] = trlx_config.bucket_elements(self.trainable_parameters)
+            zero["reduce_bucket_size"] = bucket_elements(self.trainable_parameters)
 
     def _draw(self, model: nn.Module) -> None:
         from suite.worker.trainers.drawn_model import draw_weights, gathered, is_partitioned, whole
@@ -181,20 +183,21 @@ class TrlxTrainer(Trainer):
         check_engine(self._trainer.model, engine, self._manifest["layout"]["zero_stage"])
 
     def _end_iteration(self) -> None:
-        counts = self._sheet.tally.counts(self.trainable_parameters, self.total_parameters)
-        self._sheet.clock.finish(counts, self._statistics(counts))
+        counts = self._state.tally.counts(self.trainable_parameters, self.total_parameters)
+        self._state.clock.finish(counts, self._statistics(counts))
 
     def _statistics(self, counts: Dict[str, int]) -> Dict[str, Optional[float]]:
         """Means over replicas; the KL divergence from the rewards, which are the score less the KL penalty."""
-        sheet, means = self._sheet, self._sheet.means()
-        own = [sheet.scores, sheet.rewards, *(means[name] for name in TRAIN_STATS)]
+        state = self._state
+        sums = [sum(map(float, state.values[name])) for name in ("scores", "rewards")]
+        own = [*sums, *map(state.mean, TRAIN_STATS)]
         totals = torch.tensor(own, dtype=torch.float64, device=self._world.device)
         dist.all_reduce(totals)
         scores, rewards = totals[:2].tolist()
         stats = dict(zip(TRAIN_STATS, (totals[2:] / self._world.world_size).tolist()))
         penalty = self._manifest["workload"]["ppo"]["kl_coefficient"] * counts["response_tokens"]
         stats.update(kl=(scores - rewards) / penalty if penalty else math.nan, reward=scores / counts["samples"])
-        return {name: value if math.isfinite(value) else None for name, value in stats.items()}
+        return finite(stats)
 
 
 def _register(base: type) -> None:

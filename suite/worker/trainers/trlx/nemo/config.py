@@ -158,25 +158,6 @@ def padded_vocabulary(size: Dict[str, Any], layout: Dict[str, Any]) -> int:
     return -(-size["vocab"] // multiple) * multiple
 
 
-def as_yaml(content: Dict[str, Any], indent: str = "") -> str:
-    """Nested mappings of scalars and of lists of scalars; scalars as JSON, which YAML reads (no text beyond U+FFFF)."""
-    lines = []
-    for name, value in content.items():
-        if isinstance(value, dict):
-            lines.append("{}{}:\n{}".format(indent, name, as_yaml(value, indent + "  ")))
-        elif isinstance(value, list):
-            lines.append("{}{}: [{}]\n".format(indent, name, ", ".join(map(_scalar, value))))
-        else:
-            lines.append("{}{}: {}\n".format(indent, name, _scalar(value)))
-    return "".join(lines)
-
-
-def _scalar(value: Any) -> str:
-    """YAML 1.1 takes 1e-08 for a word and 1.0e-08 for a number."""
-    text = json.dumps(value, allow_nan=False)
-    return text.replace("e", ".0e") if isinstance(value, float) and "." not in text else text
-
-
 def end_id(vocab: int) -> int:
     """Id of the only special token: end, padding and unknown in one, so that nothing else can end a response."""
     return vocab - 1

@@ -10,37 +10,29 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import torch
 
 from suite.worker.rank import ConfigError
-from suite.worker.trainers.clock import NullClock
-from suite.worker.trainers.tally import Tally
+from suite.worker.trainers.iteration import IterationState
 
 #: MP:1095 runs Megatron's schedule twice: the policy with its value head, then the reference
 _SCHEDULES = ("score", "reference")
 
 
-class Sheet:
-    """What the hooks note on this rank; ``steps`` is how many optimizer steps end an iteration."""
-
-    def __init__(self, tally: Tally, steps: int) -> None:
-        self.clock = NullClock()
-        self.tally = tally
-        self.steps = steps
-        self.iteration = 0
-        self.is_open = False
-        self.losses: List[torch.Tensor] = []
-        self.rollouts: Dict[str, Any] = {}
-
-
 class TimedNeMoPPO:
     """Stands before trlx's trainer in the order of inheritance.
 
-    ``on_setup()`` is called when model, groups and optimizer stand, ``on_iteration_end()`` after an iteration's last
-    optimizer step.
+    ``steps`` is how many optimizer steps end an iteration. ``on_setup()`` is called when model, groups and optimizer
+    stand, ``on_iteration_end()`` after an iteration's last optimizer step.
     """
 
     def __init__(
-        self, sheet: Sheet, on_setup: Callable[[], None], on_iteration_end: Callable[[], None], **options: Any
+        self,
+        state: IterationState,
+        steps: int,
+        on_setup: Callable[[], None],
+        on_iteration_end: Callable[[], None],
+        **options: Any,
     ) -> None:
-        self.sheet = sheet
+        self.iteration_state, self.steps = state, steps
+        self.is_open = False
         self._on_setup = on_setup
         self._on_iteration_end = on_iteration_end
         self._schedule: Optional[Iterator[str]] = None
@@ -50,29 +42,23 @@ class TimedNeMoPPO:
 
     def make_experience(self, *arguments: Any, **options: Any) -> Tuple[List[Any], Dict[str, Any]]:
         """TP:149; the optimizer was made just before (TP:367), so the first call times it too."""
-        sheet = self.sheet
+        state = self.iteration_state
         self.check_closed()
-        if sheet.iteration == 0:
+        if state.iteration < 0:
             self._on_setup()
             self._time_optimizer()
-        sheet.tally.clear()
-        sheet.losses.clear()
-        sheet.clock.begin(sheet.iteration)
-        sheet.iteration += 1
-        sheet.is_open = True
+        state.begin()
+        self.is_open = True
         rollouts, statistics = super().make_experience(*arguments, **options)
-        sheet.rollouts = statistics
+        state.logged.update(statistics)
         self._count(rollouts)
         return rollouts, statistics
 
     def check_closed(self) -> None:
         """Raise ConfigError where the iteration before has had fewer optimizer steps than it should."""
-        if self.sheet.is_open:
-            raise ConfigError(
-                "trlx made {} optimizer steps in an iteration of {}".format(
-                    self.sheet.tally.optimizer_steps, self.sheet.steps
-                )
-            )
+        if self.is_open:
+            done = self.iteration_state.tally.optimizer_steps
+            raise ConfigError("trlx made {} optimizer steps in an iteration of {}".format(done, self.steps))
 
     def _count(self, rollouts: List[Any]) -> None:
         """TP:257 appends an end token to each response, which is no token of the sample."""
@@ -81,39 +67,32 @@ class TimedNeMoPPO:
             raise ConfigError("samples of different lengths (prompt, response) came back: {}".format(sorted(lengths)))
         prompts = torch.stack([element.query_tensor for element in rollouts])
         responses = torch.stack([element.response_tensor[:-1] for element in rollouts])
-        self.sheet.tally.add_samples(prompts, responses, self.tokenizer.pad_token_id)
+        self.iteration_state.tally.add_samples(prompts, responses, self.tokenizer.pad_token_id)
 
     def _timed_reward(self, function: Callable[..., List[float]]) -> Callable[..., List[float]]:
         """TP:196; the evaluation at the end (TP:440) asks for scores too and belongs to no iteration."""
 
-        def timed(*arguments: Any, **options: Any) -> List[float]:
-            if not self.sheet.is_open:
-                return function(*arguments, **options)
-            with self.sheet.clock.phase("reward"):
-                return function(*arguments, **options)
+        return self._timed_inside(function, "reward")
+
+    def _timed_inside(self, function: Callable[..., Any], phase: str) -> Callable[..., Any]:
+        """A call within an iteration is a piece of the phase."""
+        phased = self.iteration_state.phased(function, phase)
+
+        def timed(*arguments: Any, **options: Any) -> Any:
+            return (phased if self.is_open else function)(*arguments, **options)
 
         return timed
 
     def _time_model(self) -> None:
         model = self.model
-        model.generate = self._timed_generate(model.generate)
+        model.generate = self._timed_inside(model.generate, "generate")  # MP:1158, all samples of this replica at once
         model.infer_logprobs_and_values = self._marked_inference(model.infer_logprobs_and_values)
         model._get_fwd_bwd_function = self._timed_schedules(model._get_fwd_bwd_function)
         model.offload_reference_model = self._timed_return(model.offload_reference_model)
         model.training_step = self._timed_step(model.training_step)
         heads = getattr(model.model, "module", model.model)  # apart from Float16Module, which wraps it under O2
-        heads.offload_policy_model = self._timed_swap(heads.offload_policy_model)
-
-    def _timed_generate(self, generate: Callable[..., Any]) -> Callable[..., Any]:
-        """MP:1158, all samples of this replica at once."""
-
-        def timed(*arguments: Any, **options: Any) -> Any:
-            if not self.sheet.is_open:
-                return generate(*arguments, **options)
-            with self.sheet.clock.phase("generate"):
-                return generate(*arguments, **options)
-
-        return timed
+        # MP:237, in the first micro batch of the reference: the policy to the host, the reference to the device
+        heads.offload_policy_model = self.iteration_state.detailed(heads.offload_policy_model, "reference/swap")
 
     def _marked_inference(self, infer: Callable[..., Any]) -> Callable[..., Any]:
         """MP:1095: within it the schedule runs for scores and reference; elsewhere it generates or trains."""
@@ -137,29 +116,20 @@ class TimedNeMoPPO:
 
             def timed_run(*inner: Any, **inner_options: Any) -> Any:
                 phase = next(phases)
-                with self.sheet.clock.phase(phase, more=phase == "reference"):
-                    return run(*inner, **inner_options)
+                return self.iteration_state.phased(run, phase, more=phase == "reference")(*inner, **inner_options)
 
             return timed_run
 
         return timed_get
 
-    def _timed_swap(self, swap: Callable[[], None]) -> Callable[[], None]:
-        """MP:237, in the first micro batch of the reference: the policy to the host, the reference to the device."""
-
-        def timed() -> None:
-            with self.sheet.clock.detail("reference/swap"):
-                swap()
-
-        return timed
-
     def _timed_return(self, offload: Callable[[], None]) -> Callable[[], None]:
         """MP:934, called in TP:399: the policy back to the device; behind it the training begins."""
 
+        swapped = self.iteration_state.phased(offload, "reference", detail="reference/swap")
+
         def timed() -> None:
-            with self.sheet.clock.phase("reference"), self.sheet.clock.detail("reference/swap"):
-                offload()
-            self.sheet.clock.open("train")
+            swapped()
+            self.iteration_state.clock.open("train")
 
         return timed
 
@@ -168,10 +138,11 @@ class TimedNeMoPPO:
 
         def timed(batch: List[torch.Tensor], *arguments: Any, **options: Any) -> torch.Tensor:
             padding = self.tokenizer.pad_token_id
-            self.sheet.tally.trained_tokens += sum(int(tensor.ne(padding).sum()) for tensor in batch[:2])
-            with self.sheet.clock.detail("train/forward-backward"):
+            state = self.iteration_state
+            state.tally.trained_tokens += sum(int(tensor.ne(padding).sum()) for tensor in batch[:2])
+            with state.clock.detail("train/forward-backward"):
                 loss = step(batch, *arguments, **options)
-            self.sheet.losses.append(loss)
+            state.values["loss"].append(loss)
             return loss
 
         return timed
@@ -182,16 +153,16 @@ class TimedNeMoPPO:
         step = optimizer.step
 
         def timed(*arguments: Any, **options: Any) -> Any:
-            sheet = self.sheet
-            if not sheet.is_open:
-                raise ConfigError("trlx made more than {} optimizer steps in an iteration".format(sheet.steps))
-            with sheet.clock.detail("train/optimizer"):
+            state = self.iteration_state
+            if not self.is_open:
+                raise ConfigError("trlx made more than {} optimizer steps in an iteration".format(self.steps))
+            with state.clock.detail("train/optimizer"):
                 result = step(*arguments, **options)
-            sheet.tally.optimizer_steps += 1
-            if sheet.tally.optimizer_steps == sheet.steps:
-                sheet.clock.close()
-                sheet.clock.stop()
-                sheet.is_open = False
+            state.tally.optimizer_steps += 1
+            if state.tally.optimizer_steps == self.steps:
+                state.clock.close()
+                state.clock.stop()
+                self.is_open = False
                 self._on_iteration_end()
             return result
 

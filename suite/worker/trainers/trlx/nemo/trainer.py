@@ -1,20 +1,20 @@
 """trlx's own PPO trainer on NeMo-Megatron: tensor, sequence and data parallel ranks on NVIDIA GPUs."""
 
+import json
 import os
 import tempfile
 from typing import Any, Dict, Iterator, List, Optional, Tuple
-
-import torch
 
 from suite.worker.loop import TRAIN_STATS, draw_prompts
 from suite.worker.manifest import asked_iterations
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
+from suite.worker.trainers.iteration import IterationState
 from suite.worker.trainers.shims import apply_shims
 from suite.worker.trainers.tally import Tally
 from suite.worker.trainers.trlx.nemo import config as trlx_nemo_config
-from suite.worker.trainers.trlx.nemo.hooks import Sheet, TimedNeMoPPO
+from suite.worker.trainers.trlx.nemo.hooks import TimedNeMoPPO
 from suite.worker.trainers.trlx.shims import TRLX_NEMO
 from suite.worker.trainers.trlx.source import COMMIT
 from suite.worker.world import World
@@ -32,9 +32,8 @@ class TrlxNemoTrainer(Trainer):
         shims = apply_shims(TRLX_NEMO, manifest, world)
         self.notes = (*lead_lightning(world), *_notes(), *shims)
         self.work_differences = tuple(work_differences(manifest))
-        workload = manifest["workload"]
         leader = world.rank % manifest["layout"]["tensor"] == 0
-        self._sheet = Sheet(Tally(manifest, world, leader), workload["optimizer_steps"] * workload["ppo_epochs"])
+        self._state = IterationState(Tally(manifest, world, leader))
         self._counted = (0, 0)
         self._folder = tempfile.TemporaryDirectory()  # NeMo keeps log files open in it as long as the run
         self._trainer = self._build(self._folder.name)
@@ -44,15 +43,14 @@ class TrlxNemoTrainer(Trainer):
         from trlx.utils.loading import get_pipeline
 
         trainer, prompt_tokens = self._trainer, self._manifest["workload"]["prompt_tokens"]
-        self._sheet.clock = clock
+        self._state.clock = clock
         texts = self._prompts(iterations)
         pipeline = get_pipeline(trainer.config.train.pipeline)
         trainer.add_prompt_pipeline(pipeline(texts, prompt_tokens, trainer.tokenizer))
         trainer.add_eval_pipeline(pipeline(texts[:1], prompt_tokens, trainer.tokenizer))
         trainer.learn()
         trainer.check_closed()
-        if self._sheet.iteration != iterations:
-            raise ConfigError("trlx ran {} iterations of {}".format(self._sheet.iteration, iterations))
+        self._state.check_all_ran("trlx", iterations)
         self._folder.cleanup()
 
     def _build(self, folder: str) -> Any:
@@ -64,7 +62,7 @@ class TrlxNemoTrainer(Trainer):
         manifest = self._manifest
         self.configuration = trlx_nemo_config.megatron_config(manifest, folder, os.path.join(folder, "logs"))
         files = trlx_nemo_config.tokenizer_files(manifest["size"]["vocab"])
-        files["megatron.yaml"] = trlx_nemo_config.as_yaml(self.configuration)
+        files["megatron.yaml"] = json.dumps(self.configuration)  # YAML is more than JSON
         for name, text in files.items():
             with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
                 file.write(text)
@@ -76,7 +74,8 @@ class TrlxNemoTrainer(Trainer):
         kind = register_trainer(REGISTERED_NAME)(type(REGISTERED_NAME, (TimedNeMoPPO, NeMoPPOTrainer), {}))
         set_seed(config.train.seed)
         return kind(
-            sheet=self._sheet,
+            state=self._state,
+            steps=manifest["workload"]["optimizer_steps"] * manifest["workload"]["ppo_epochs"],
             on_setup=self._check_setup,
             on_iteration_end=self._end_iteration,
             config=config,
@@ -113,7 +112,7 @@ class TrlxNemoTrainer(Trainer):
         if wrong:
             raise ConfigError("NeMo is not laid out as the manifest asks: " + "; ".join(wrong))
         self._counted = self._count_parameters(trainer.model)
-        self._sheet.clock.watch(getattr(trainer.model.model, "module", trainer.model.model))
+        self._state.clock.watch(getattr(trainer.model.model, "module", trainer.model.model))
 
     def _padded_vocab(self) -> int:
         return trlx_nemo_config.padded_vocabulary(self._manifest["size"], self._manifest["layout"])
@@ -132,13 +131,13 @@ class TrlxNemoTrainer(Trainer):
         return trained, total + _whole_size(heads.other_heads.parameters(), tensor)
 
     def _end_iteration(self) -> None:
-        sheet = self._sheet
-        counts = sheet.tally.counts(*self._counted)
+        state = self._state
+        counts = state.tally.counts(*self._counted)
         stats: Dict[str, Optional[float]] = dict.fromkeys((*TRAIN_STATS, "kl", "reward"))
-        stats["loss"] = float(torch.stack(sheet.losses).float().mean())
-        stats["kl"] = float(sheet.rollouts["train/kl"].mean())
-        stats["reward"] = float(sheet.rollouts["train/unnorm_scores"].mean())
-        sheet.clock.finish(counts, stats)
+        stats["loss"] = state.mean("loss")
+        stats["kl"] = float(state.logged["train/kl"].mean())
+        stats["reward"] = float(state.logged["train/unnorm_scores"].mean())
+        state.clock.finish(counts, stats)
 
 
 def _whole_size(parameters: Any, tensor: int) -> int:

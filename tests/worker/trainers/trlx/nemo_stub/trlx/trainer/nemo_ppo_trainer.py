@@ -1,9 +1,9 @@
 """Names and order of calls of trlx's NeMoPPOTrainer."""
 
+import json
 from types import SimpleNamespace
 
 import torch
-import yaml
 from apex.transformer import parallel_state
 from pytorch_lightning import Trainer
 
@@ -19,7 +19,7 @@ class NeMoPPOTrainer(BaseRLTrainer):
         self.metric_fn = lambda **texts: {"reward": self.reward_fn(**texts)}
         self.ppo_config = config.method
         with open(megatron_cfg) as file:
-            cfg = yaml.safe_load(file)
+            cfg = json.load(file)
         model = cfg["model"]
         ranks = cfg["trainer"]["num_nodes"] * cfg["trainer"]["devices"]
         replicas = ranks // (model["tensor_model_parallel_size"] * model["pipeline_model_parallel_size"])

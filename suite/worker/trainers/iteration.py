@@ -1,0 +1,89 @@
+"""What the hooks of all trainers share on a rank: the iteration that is under way, and clocks around what is called."""
+
+import functools
+import math
+from collections import defaultdict
+from typing import Any, Callable, DefaultDict, Dict, List, Optional
+
+from suite.worker.rank import ConfigError
+from suite.worker.trainers.clock import NullClock
+
+
+class IterationState:
+    """``tally`` counts its work. ``iteration`` is its number from 0, before the first one -1."""
+
+    def __init__(self, tally: Any) -> None:
+        self.clock = NullClock()
+        self.tally = tally
+        self.iteration = -1
+        #: whether samples are still made and scored, and not yet trained on
+        self.collecting = False
+        #: by name, what the stack itself says of the iteration
+        self.logged: Dict[str, Any] = {}
+        #: by name, numbers noted one by one, or tensors still being computed
+        self.values: DefaultDict[str, List[Any]] = defaultdict(list)
+
+    def begin(self) -> None:
+        """The next iteration, or the first."""
+        self.iteration += 1
+        self.tally.clear()
+        self.logged.clear()
+        self.values.clear()
+        self.collecting = True
+        self.clock.begin(self.iteration)
+
+    def mean(self, name: str) -> float:
+        """Of the values; NaN where there are none."""
+        values = self.values[name]
+        return sum(map(float, values)) / len(values) if values else math.nan
+
+    def check_all_ran(self, stack: str, iterations: int) -> None:
+        """Raise ConfigError unless so many were begun."""
+        if self.iteration + 1 != iterations:
+            raise ConfigError("{} ran {} iterations of {}".format(stack, self.iteration + 1, iterations))
+
+    def phased(
+        self, function: Callable[..., Any], phase: str, more: bool = False, detail: Optional[str] = None
+    ) -> Callable[..., Any]:
+        """The function, of which each call is a piece of ``phase``, and of ``detail`` in it (``NullClock.phase``)."""
+        inner = function if detail is None else self.detailed(function, detail)
+
+        @functools.wraps(function)
+        def timed(*arguments: Any, **options: Any) -> Any:
+            with self.clock.phase(phase, more):
+                return inner(*arguments, **options)
+
+        return timed
+
+    def detailed(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+        """The function, of which each call is a piece of the detail ``name``."""
+
+        @functools.wraps(function)
+        def timed(*arguments: Any, **options: Any) -> Any:
+            with self.clock.detail(name):
+                return function(*arguments, **options)
+
+        return timed
+
+    def time_steps(self, accelerator: Any, stepper: Any, norm: Callable[[], Any] = lambda: None) -> None:
+        """Clocks around Accelerate's backward, in which DeepSpeed's engine steps, and around ``stepper``'s steps, which
+        are counted. ``norm``: of the last step's gradient, where it can be asked for."""
+        accelerator.backward = self.detailed(accelerator.backward, "train/backward")
+        step = self.detailed(stepper.step, "train/optimizer")
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            done = step(*arguments, **options)
+            self.tally.optimizer_steps += 1
+            found = norm()
+            if found is not None:
+                self.values["gradient_norm"].append(float(found))
+            return done
+
+        stepper.step = counted
+
+
+def finite(statistics: Dict[str, Any]) -> Dict[str, Optional[float]]:
+    """Numbers as an event has them: null where there is none, or none that is finite."""
+    return {
+        name: float(value) if value is not None and math.isfinite(value) else None for name, value in statistics.items()
+    }

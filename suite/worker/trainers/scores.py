@@ -1,0 +1,23 @@
+"""The manifest's scores, where a trainer asks for them sample by sample or before there is any."""
+
+from typing import Any, Dict
+
+import torch
+
+from suite.worker.loop import reward_seed
+from suite.worker.rewards import score_samples
+from suite.worker.samples import Samples
+
+
+def scores_of_all(manifest: Dict[str, Any], iteration: int) -> torch.Tensor:
+    """Of all samples of an iteration in their order, as the suite's own loop has them; whatever the responses are."""
+    blank = torch.zeros(manifest["work"]["global_rollouts"], 2, dtype=torch.long)
+    return score_samples(manifest["workload"]["reward"], Samples.even(blank, 1), reward_seed(manifest, iteration))
+
+
+def scores_of_own(manifest: Dict[str, Any], iteration: int, rank: int, responses: torch.Tensor) -> torch.Tensor:
+    """Of this rank's samples, [b, R]; samples are numbered rank by rank."""
+    if manifest["workload"]["reward"]["kind"] == "pseudo":
+        first = rank * len(responses)
+        return scores_of_all(manifest, iteration)[first : first + len(responses)].to(responses.device)
+    return score_samples(manifest["workload"]["reward"], Samples.even(responses, 0), seed=0)
