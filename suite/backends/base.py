@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, Protocol
 
+from suite.launch.probe import stack_versions
 from suite.spec.fields import declared, is_default
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Backend, Measure
@@ -55,6 +56,27 @@ class BackendDriver(Protocol):
 def own_worker_argv(manifest_path: str, bundle_path: str) -> tuple[str, ...]:
     """How a rank starts whose engine or trainer is the suite's own worker."""
     return ("-m", "suite.worker", manifest_path, "--bundle", bundle_path)
+
+
+class OneVersion:
+    """A trainer in the suite's own worker whose methods are hooked by name, as one version of it has them."""
+
+    packages: tuple[str, ...]
+
+    def wrong_versions(self, versions: Mapping[str, str | None]) -> list[str]:
+        """Why the versions found are not those; nothing of one that is not known."""
+        raise NotImplementedError
+
+    def versions_errors(self, workload: Workload, versions: Mapping[str, str]) -> list[str]:
+        """The same for all work."""
+        return self.wrong_versions(versions)
+
+    def stack_errors(self, python: str) -> list[str]:
+        """Its packages and their versions are all there is to it."""
+        return self.wrong_versions(stack_versions(python, self.packages))
+
+    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
+        return own_worker_argv(manifest_path, bundle_path)
 
 
 def engine_errors(size: Shape, measure: Measure) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from suite.backends.base import BackendKind, own_worker_argv
+from suite.backends.base import BackendKind, OneVersion
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
@@ -16,7 +16,7 @@ _FAMILIES = ("llama", "qwen2", "qwen3")
 _REWARDS = ("constant", "pseudo")
 
 
-class NemoRl:
+class NemoRl(OneVersion):
     """Its GRPO example on its DTensor policy (FSDP2) and vLLM, on the same devices in turn, on one node."""
 
     name = "nemo-rl"
@@ -50,7 +50,7 @@ class NemoRl:
         """What is not mapped to the trainer's configuration, each with what to do."""
         return [*_place_errors(layout, measure), *_model_errors(size), *_work_errors(workload, layout)]
 
-    def versions_errors(self, workload: Workload, versions: Mapping[str, str]) -> list[str]:
+    def wrong_versions(self, versions: Mapping[str, str | None]) -> list[str]:
         """The log of one version is known by its names."""
         found = versions.get("nemo-rl")
         if found is None or found.partition("+")[0] == _VERSION:  # a build may add its commit
@@ -60,13 +60,6 @@ class NemoRl:
     def variables(self, measure: Measure) -> dict[str, str]:
         """Nothing may leave the machine."""
         return {"WANDB_MODE": "disabled"}
-
-    def stack_errors(self, python: str) -> list[str]:
-        """The package's version is all that can be asked without importing it (``versions_errors``)."""
-        return []
-
-    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
-        return own_worker_argv(manifest_path, bundle_path)
 
 
 def _place_errors(layout: Layout, measure: Measure) -> list[str]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from suite.backends.base import BackendKind, own_worker_argv
+from suite.backends.base import BackendKind, OneVersion
 from suite.backends.deepspeed import ZERO_3_FROM_PARAMETERS
 from suite.backends.generation import generation_errors, limits
 from suite.backends.placement import placed, placement_errors, training_ranks
-from suite.launch.probe import stack_versions
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
@@ -22,7 +21,7 @@ FAMILIES = ("gpt2", "llama", "qwen2", "qwen3")
 STAGES = (2, 3)
 
 
-class OpenRlhf:
+class OpenRlhf(OneVersion):
     """Data parallel on one node. Colocated, every device has a part of all models and a vLLM engine of its own; split,
     vLLM has the generation ranks and the other models share the rest, in turn or, with staleness, side by side."""
 
@@ -77,11 +76,9 @@ class OpenRlhf:
             errors.append("on a CPU there is nothing to offload the optimizer to")
         return errors + _work_errors(workload, layout)
 
-    def versions_errors(self, workload: Workload, versions: Mapping[str, str]) -> list[str]:
-        """Its methods are hooked by name: another version may have other ones."""
-        return self._wrong_version(versions.get("openrlhf"))
-
-    def _wrong_version(self, found: str | None) -> list[str]:
+    def wrong_versions(self, versions: Mapping[str, str | None]) -> list[str]:
+        """Another version may have other methods."""
+        found = versions.get("openrlhf")
         if found is None or found == VERSION:
             return []
         return [f"openrlhf {VERSION} is measured, and {found} is there: `make openrlhf`"]
@@ -96,13 +93,6 @@ class OpenRlhf:
     def variables(self, measure: Measure) -> dict[str, str]:
         """DeepSpeed looks for an accelerator by itself; on a CPU run it must not find the machine's GPU."""
         return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
-
-    def stack_errors(self, python: str) -> list[str]:
-        """Its packages and its version are all there is to it."""
-        return self._wrong_version(stack_versions(python, ("openrlhf",))["openrlhf"])
-
-    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
-        return own_worker_argv(manifest_path, bundle_path)
 
 
 def _work_errors(workload: Workload, layout: Layout) -> list[str]:

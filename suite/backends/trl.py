@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from suite.backends.base import BackendKind, engine_errors, own_worker_argv
+from suite.backends.base import BackendKind, OneVersion, engine_errors
 from suite.backends.deepspeed import FAMILIES, zero_layout
-from suite.launch.probe import stack_versions
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
@@ -24,7 +23,7 @@ _DEEPSPEED_ONLY = {
 }
 
 
-class _Trl:
+class _Trl(OneVersion):
     """Data parallel over all ranks; there is neither tensor nor pipeline parallelism."""
 
     kind: BackendKind = "trainer"
@@ -86,11 +85,8 @@ class _Trl:
             errors.append("the trl backends train the whole model: leave out --trainable-layers")
         return errors
 
-    def versions_errors(self, workload: Workload, versions: Mapping[str, str]) -> list[str]:
+    def wrong_versions(self, versions: Mapping[str, str | None]) -> list[str]:
         """TRL's methods are timed as one line of releases has them, on a transformers of its time."""
-        return self._wrong_versions(versions)
-
-    def _wrong_versions(self, versions: Mapping[str, str]) -> list[str]:
         errors, found, transformers = [], versions.get("trl"), versions.get("transformers")
         if found is not None and ".".join(found.split(".")[:2]) not in TRL_VERSIONS:
             wanted = " or ".join(f"{line}.x" for line in TRL_VERSIONS)
@@ -104,14 +100,6 @@ class _Trl:
     def variables(self, measure: Measure) -> dict[str, str]:
         """DeepSpeed looks for an accelerator by itself; on a CPU run it must not find the machine's GPU."""
         return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
-
-    def stack_errors(self, python: str) -> list[str]:
-        """Its packages are all there is to it, in versions that it was made for."""
-        found = stack_versions(python, ("trl", "transformers"))
-        return self._wrong_versions({name: version for name, version in found.items() if version is not None})
-
-    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
-        return own_worker_argv(manifest_path, bundle_path)
 
 
 class TrlGrpo(_Trl):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from suite.backends.base import BackendKind, own_worker_argv
+from suite.backends.base import BackendKind, OneVersion
 from suite.backends.deepspeed import FAMILIES, zero_layout
-from suite.launch.probe import stack_versions
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
@@ -15,7 +14,7 @@ from suite.spec.workload import Workload
 VERSION = "1.12.0"
 
 
-class TrlPpo:
+class TrlPpo(OneVersion):
     """Data parallel over all ranks. Policy, value model and reference are three models."""
 
     name = "trl-ppo"
@@ -64,24 +63,13 @@ class TrlPpo:
             errors.append("TRL whitens the advantages of a rank's own tokens, and there is one: choose --rollouts")
         return errors
 
-    def versions_errors(self, workload: Workload, versions: Mapping[str, str]) -> list[str]:
+    def wrong_versions(self, versions: Mapping[str, str | None]) -> list[str]:
         """Phase edges are known of one release; later ones have no PPO."""
-        return version_errors(versions.get("trl"))
+        trl = versions.get("trl")
+        if trl is None or trl == VERSION:
+            return []
+        return [f"trl-ppo measures trl {VERSION}, the last release with a PPO trainer, and finds {trl}: `make trl-ppo`"]
 
     def variables(self, measure: Measure) -> dict[str, str]:
         """DeepSpeed looks for an accelerator by itself; on a CPU run it must not find the machine's GPU."""
         return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
-
-    def stack_errors(self, python: str) -> list[str]:
-        """As ``versions_errors``, for who asks an interpreter without any work in mind."""
-        return version_errors(stack_versions(python, ("trl",))["trl"])
-
-    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
-        return own_worker_argv(manifest_path, bundle_path)
-
-
-def version_errors(trl: str | None) -> list[str]:
-    """Why this TRL cannot be measured; nothing where none is known."""
-    if trl is None or trl == VERSION:
-        return []
-    return [f"trl-ppo measures trl {VERSION}, the last release with a PPO trainer, and finds {trl}: `make trl-ppo`"]

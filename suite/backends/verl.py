@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from suite.backends.base import BackendKind, engine_errors, own_worker_argv
-from suite.launch.probe import stack_versions
+from suite.backends.base import BackendKind, OneVersion, engine_errors
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
@@ -21,7 +20,7 @@ _FAMILIES = ("llama", "qwen2", "qwen3")
 _ALGORITHMS = ("ppo", "grpo")
 
 
-class Verl:
+class Verl(OneVersion):
     """Every rank is a device: for a worker of FSDP2 and a vLLM server of its own, which take turns."""
 
     name = "verl"
@@ -62,11 +61,8 @@ class Verl:
             )
         return errors
 
-    def versions_errors(self, workload: Workload, versions: Mapping[str, str]) -> list[str]:
+    def wrong_versions(self, versions: Mapping[str, str | None]) -> list[str]:
         """verl's methods are timed as one release has them."""
-        return self._wrong_versions(versions)
-
-    def _wrong_versions(self, versions: Mapping[str, str | None]) -> list[str]:
         errors, found, transformers = [], versions.get("verl"), versions.get("transformers")
         if found is not None and found != VERL_VERSION:
             errors.append(f"the verl backend was made for verl {VERL_VERSION}, and finds {found}: {self.installation}")
@@ -79,13 +75,6 @@ class Verl:
     def variables(self, measure: Measure) -> dict[str, str]:
         """What verl reads is set by the worker, for its own processes too."""
         return {}
-
-    def stack_errors(self, python: str) -> list[str]:
-        """Its packages and their versions are all there is to it."""
-        return self._wrong_versions(stack_versions(python, ("verl", "transformers")))
-
-    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
-        return own_worker_argv(manifest_path, bundle_path)
 
 
 def _work_errors(workload: Workload) -> list[str]:

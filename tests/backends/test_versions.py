@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from suite.backends import trl
 from suite.backends.base import optional_packages, stack_of, versions_errors
 from suite.backends.registry import backends, find_backend
 from suite.backends.trl_ppo import VERSION
@@ -91,11 +90,11 @@ def test_variables_and_packages_are_those_of_the_device_and_the_layout() -> None
 
 
 def test_doctor_is_told_of_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trl, "stack_versions", lambda python, packages: {"trl": "1.12.0", "transformers": None})
+    found = {"trl": "1.12.0", "transformers": None, "verl": "0.1", "openrlhf": "0.1"}
+    monkeypatch.setattr("suite.backends.base.stack_versions", lambda python, packages: found)
     (error,) = find_backend("trl-rloo").stack_errors("python")
     assert "finds 1.12.0" in error
     for name in ("verl", "openrlhf"):
-        monkeypatch.setattr(f"suite.backends.{name}.stack_versions", lambda python, packages: {packages[0]: "0.1"})
         (error,) = find_backend(name).stack_errors("python")
         assert "0.1" in error and f"make {name}" in error
 

@@ -11,7 +11,7 @@ from tests.command import suite
 
 @pytest.fixture(autouse=True)
 def _a_newer_trl_than_the_last_with_ppo(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("suite.launch.probe", "suite.backends.trl", "suite.backends.trl_ppo"):
+    for module in ("suite.launch.probe", "suite.backends.base"):
         versions = f"{module}.stack_versions"
         monkeypatch.setattr(versions, lambda python, packages: {**dict.fromkeys(packages, "5.0"), "trl": "1.16.0"})
     for module in ("trlx_deepspeed", "trlx_nemo"):

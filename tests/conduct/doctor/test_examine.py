@@ -29,7 +29,7 @@ def diagnosis(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Diagnosis:
     monkeypatch.setattr(
         examined, "stack_versions", lambda python, packages: {p: ENGINES_STACK.get(p) for p in packages}
     )
-    for module in ("trlx_nemo", "trl", "trl_ppo", "verl", "openrlhf"):
+    for module in ("trlx_nemo", "base"):
         nothing = f"suite.backends.{module}.stack_versions"
         monkeypatch.setattr(nothing, lambda python, packages: dict.fromkeys(packages))
     for module in ("trlx_deepspeed", "trlx_nemo"):

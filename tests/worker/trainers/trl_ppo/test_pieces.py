@@ -12,7 +12,6 @@ from suite.worker.samples import Samples
 from suite.worker.trainers.accelerate_launch import accelerate_variables, deepspeed_config
 from suite.worker.trainers.trl_ppo.config import ppo_config
 from suite.worker.trainers.trl_ppo.reward import Scores
-from suite.worker.trainers.trl_ppo.work import work_differences
 from tests.worker.tiny import tiny_body
 
 
@@ -44,14 +43,6 @@ class TestConfiguration:
         assert accelerate_variables(ddp, None)["ACCELERATE_USE_CPU"] == "true"
         assert not ppo_config(manifest(), 1, "here")["use_cpu"]
         assert "ACCELERATE_USE_CPU" not in accelerate_variables(manifest(), "file")
-
-    def test_a_value_model_is_a_difference_unless_the_work_has_a_critic(self) -> None:
-        critic = {"layers": 1, "hidden": 8, "ffn": 16, "heads": 2}
-        found = [
-            any("second model" in text for text in work_differences(body))
-            for body in (manifest(), manifest(critic=critic))
-        ]
-        assert found == [True, False]
 
 
 class TestReward:

@@ -14,10 +14,10 @@ from suite.spec.catalogue import sizes
 from suite.worker.loop import draw_prompts
 from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
-from suite.worker.trainers.drawn_model import as_text, build_model, ordinary
+from suite.worker.trainers.drawn_model import as_text, build_model
 from suite.worker.trainers.tally import Tally
 from suite.worker.trainers.verl import workspace
-from suite.worker.trainers.verl.hooks import Steps, same_rows
+from suite.worker.trainers.verl.hooks import Steps
 from suite.worker.trainers.verl.settings import prompt_rows, settings
 from suite.worker.trainers.verl.work import work_differences
 from suite.worker.trainers.verl.workspace import draw_critic, write_plugins
@@ -98,16 +98,6 @@ def test_prompts_and_scores_are_the_suites_own_in_their_order() -> None:
     seed = manifest["measure"]["seed"] * 1_000_003 + 1
     wanted = score_samples({"kind": "pseudo"}, Samples.even(prompts, 6), seed).tolist()
     assert [score for row in rows["extra_info"][2:4] for score in row["scores"]] == wanted
-
-
-def test_equal_rows_in_another_order_are_the_same_prompts() -> None:
-    manifest = as_read(verl_manifest(**GRPO))
-    prompts, others = (ordinary(draw_prompts(manifest, index), 131) for index in (0, 1))
-    assert int(prompts.max()) < 128
-    assert same_rows(prompts.flip(0), prompts)
-    assert not same_rows(prompts, others)
-    once_more = torch.cat([prompts[:1], prompts[:-1]])
-    assert not same_rows(once_more, prompts)
 
 
 def test_a_critic_is_the_workloads_own_or_has_the_policys_shape() -> None:
