@@ -21,7 +21,7 @@ from suite.spec.base import UsageError, digest
 from suite.spec.manifest import Manifest
 
 #: What a run of short iterations has of turns at least, where their length is not given.
-LEAST_TURNS = 10
+LEAST_TURNS = 6
 #: Equal of runs that are started together; null of one that is alone.
 Group = Callable[[Manifest], Hashable | None]
 
