@@ -98,6 +98,7 @@ def test_the_reference_has_every_command_and_every_field(monkeypatch: pytest.Mon
         assert f"## suite {words}\n\n```text\nhelp of {words}\n```" in text["reference/commands.md"]
     for field in ("throughput.samples_per_second.value", "memory.floor.bytes", "measure.seed", "rows[].gate.outcome"):
         assert f"| `{field}` |" in text["reference/fields.md"], field
+    assert "| `samples_per_second` | number or null |" in text["reference/columns.md"]
     assert "### Engine.generate" in text["reference/interfaces.md"]
 
 
