@@ -171,9 +171,13 @@ class Bundle:
     def manifest(self) -> Manifest:
         """Raises DamagedBundle when it is missing, unreadable or was changed."""
         try:
-            return parse_manifest(self._document(MANIFEST), MANIFEST)
+            return parse_manifest(self.manifest_text(), MANIFEST)
         except FileNotFoundError as error:
             raise DamagedBundle(f"{MANIFEST} is missing") from error
+
+    def manifest_text(self) -> str:
+        """As it is. Raises FileNotFoundError, DamagedBundle."""
+        return self._document(MANIFEST)
 
     def write_environment(self, facts: dict[str, Any]) -> None:
         """What the driver saw before it started. Raises UsageError when it cannot be written."""
