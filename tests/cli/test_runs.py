@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from suite.bundle.cache import lines as lines_module
-from suite.bundle.cache import signature
+from suite.bundle.cache import signature, table
 from suite.bundle.store import Bundle
 from suite.bundle.tags import tags_of
-from suite.report import listing as listing_module
 from suite.spec.base import UsageError
 from suite.spec.moments import moment_of
 from tests.command import refused, suite
@@ -170,11 +168,13 @@ def test_a_list_is_read_from_what_is_kept_until_a_file_changes(results: Path, mo
     before = listed(results)
     read: list[str] = []
 
-    def line_of(records: object, bundle: Bundle, is_alone: bool) -> object:
-        read.append(bundle.id)
-        return lines_module.line_of(records, bundle, is_alone)  # type: ignore[arg-type]
+    read_once = table.read_once
 
-    monkeypatch.setattr(listing_module, "line_of", line_of)
+    def counted(bundle: Bundle) -> object:
+        read.append(bundle.id)
+        return read_once(bundle)
+
+    monkeypatch.setattr(table, "read_once", counted)
     assert listed(results) == before and read == []
     changed = results / before[0]["run"] / "events" / "driver.jsonl"
     changed.write_text(changed.read_text() + "{")
