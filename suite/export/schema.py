@@ -1,20 +1,20 @@
-"""The JSON Schema of exported rows, and the tables of columns in docs/export.md, from the columns themselves.
+"""The JSON Schemas that are published, that of exported rows among them, made from the code when they are asked for.
 
-``python -m suite.export.schema`` writes the file that is published with the package, and prints the tables.
+``python -m suite.export.schema`` prints the tables of columns in docs/export.md, from the columns themselves.
 """
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from suite.bundle.schemas import SCHEMAS
 from suite.export.columns import LONGEST_TEXT, MOST_TEXTS, Column
 from suite.export.keys import EXPORT_SCHEMA
 from suite.export.tables import TABLES, Table
-from suite.spec.schema_files import FOLDER
+from suite.spec.base import UsageError
+from suite.spec.names import nearest
 from suite.spec.terminal import say
 
-FILE = FOLDER / "export.json"
 _TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$"
 _TEXT = {"type": "string", "minLength": 1, "maxLength": LONGEST_TEXT}
 _KINDS: dict[str, dict[str, Any]] = {
@@ -68,10 +68,17 @@ def documented(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
-def schema_text() -> str:
-    return json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"
+def schema_names() -> list[str]:
+    """Of all that are published."""
+    return sorted([*SCHEMAS, "export"])
+
+
+def schema(name: str) -> dict[str, Any]:
+    """One of them. Raises UsageError for a name that none has."""
+    if name not in schema_names():
+        raise UsageError(f"no schema {name!r}{nearest(name, schema_names())}; there are {', '.join(schema_names())}")
+    return json_schema() if name == "export" else SCHEMAS[name]()
 
 
 if __name__ == "__main__":
-    FILE.write_text(schema_text(), encoding="utf-8")
     say("\n".join(f"## {table.name}\n\n{documented(table)}" for table in TABLES.values()))
