@@ -19,22 +19,17 @@ from suite.bundle.rates import details, phase_intervals, phases, steadiness, thr
 from suite.bundle.record import Environment, Evidence, Iterations, Record, RunFacts, Turns
 from suite.bundle.rollout import padding, realised_lengths, rollout, staleness, staleness_notes
 from suite.bundle.sides import overlap, training_side, with_sides_compared
-from suite.bundle.store import Bundle, OtherSchema
+from suite.bundle.store import Bundle, OtherSchema, StillRunning
 from suite.bundle.timeline import Timeline, make_timeline
 from suite.bundle.utilisation import compute
 from suite.bundle.validity import noise_and_validity
 from suite.spec.algorithms import PPO_NAME
-from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 
 #: Time between the counted iterations beyond their own that is worth a word: a share of them, and seconds.
 _GAP_SHARE, _GAP_SECONDS = 0.05, 0.1
 #: A clock that is set is worth a word from here on; its slewing is not.
 _BACK_SECONDS = 1.0
-
-
-class StillRunning(UsageError):
-    """A driver holds the run, so there is nothing final to derive."""
 
 
 def derive(

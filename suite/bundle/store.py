@@ -48,6 +48,7 @@ __all__ = [
     "DriverLog",
     "HeldByAnother",
     "OtherSchema",
+    "StillRunning",
     "find_bundles",
     "find_marked",
 ]
@@ -62,6 +63,10 @@ _LOOK_SECONDS = 0.02
 
 class OtherSchema(DamagedBundle):
     """The stored record was made by another version of the suite; deriving it again mends it."""
+
+
+class StillRunning(UsageError):
+    """A driver holds the run, so there is nothing final to derive."""
 
 
 class AlreadyThere(UsageError):

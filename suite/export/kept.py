@@ -13,10 +13,10 @@ import msgspec
 from suite.bundle.archive.opening import Opened
 from suite.bundle.cache.survey import Surveyed
 from suite.bundle.cache.table import Derived, View, select
-from suite.bundle.derive import StillRunning
 from suite.bundle.files import DamagedBundle
 from suite.bundle.findings import Finding
 from suite.bundle.folder import Trace
+from suite.bundle.store import StillRunning
 from suite.export.columns import Source
 from suite.export.runs import RUN_COLUMNS
 from suite.export.tables import Row

@@ -11,10 +11,9 @@ from typing import Any
 from suite.bundle.archive.opening import Opened, opened
 from suite.bundle.cache.survey import Surveyed, survey
 from suite.bundle.cache.table import select
-from suite.bundle.derive import StillRunning
 from suite.bundle.imported.record import MARK, ImportedRecord
 from suite.bundle.imported.store import IMPORT, ImportFolder
-from suite.bundle.store import DamagedBundle
+from suite.bundle.store import DamagedBundle, StillRunning
 from suite.bundle.tags import tags_by_path
 from suite.report.run_line import LINES, RunLine
 from suite.spec.base import UsageError

@@ -11,12 +11,11 @@ from typing import Generic, TypeVar
 from suite.bundle.archive.opening import Opened, opened
 from suite.bundle.cache.survey import Surveyed, survey
 from suite.bundle.cache.table import Derived, records_of
-from suite.bundle.derive import StillRunning
 from suite.bundle.evidence import digest_of, digest_of_all
 from suite.bundle.folder import Trace
 from suite.bundle.imported.record import ImportedRow
 from suite.bundle.imported.store import IMPORT, ImportFolder, read_imports
-from suite.bundle.store import Bundle, DamagedBundle
+from suite.bundle.store import Bundle, DamagedBundle, StillRunning
 from suite.report.facts.evidence import ReadFrom
 from suite.report.facts.model import Entry
 from suite.report.formatting.escape import visible

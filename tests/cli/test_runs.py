@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from suite.bundle.cache import signature, table
+from suite.bundle.cache import reading, signature
 from suite.bundle.store import Bundle
 from suite.bundle.tags import tags_of
 from suite.spec.base import UsageError
@@ -168,13 +168,13 @@ def test_a_list_is_read_from_what_is_kept_until_a_file_changes(results: Path, mo
     before = listed(results)
     read: list[str] = []
 
-    read_once = table.read_once
+    read_once = reading.read_once
 
     def counted(bundle: Bundle) -> object:
         read.append(bundle.id)
         return read_once(bundle)
 
-    monkeypatch.setattr(table, "read_once", counted)
+    monkeypatch.setattr(reading, "read_once", counted)
     assert listed(results) == before and read == []
     changed = results / before[0]["run"] / "events" / "driver.jsonl"
     changed.write_text(changed.read_text() + "{")

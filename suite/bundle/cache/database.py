@@ -186,7 +186,7 @@ def _shrink(connection: sqlite3.Connection) -> None:
     for table in ("kept", "runs"):
         (rows,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
         oldest = f"SELECT rowid FROM {table} ORDER BY used, rowid LIMIT ?"
-        connection.execute(f"DELETE FROM {table} WHERE rowid IN ({oldest})", (-(-rows * share // 1),))
+        connection.execute(f"DELETE FROM {table} WHERE rowid IN ({oldest})", (max(1, round(rows * share)),))
     connection.execute("COMMIT")
     connection.execute("PRAGMA incremental_vacuum").fetchall()
 

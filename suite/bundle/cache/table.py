@@ -6,29 +6,26 @@ other the evidence is hashed, and what was derived from evidence of that digest 
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from suite.bundle.cache.code import ROOMS, code_key
 from suite.bundle.cache.cores import on_all_cores, seldom_collected, worth_it
 from suite.bundle.cache.database import USE_SECONDS, Database, checked, unchecked
-from suite.bundle.cache.packing import Derived, Unpacking, manifest_of, packed
+from suite.bundle.cache.packing import Derived, Unpacking, manifest_of
 from suite.bundle.cache.place import cache_folder
-from suite.bundle.cache.signature import signature_of
 from suite.bundle.cache.survey import Surveyed
-from suite.bundle.derive import StillRunning
-from suite.bundle.evidence import read_once
 from suite.bundle.files import DamagedBundle
 from suite.bundle.manifest_file import parse_manifest
-from suite.bundle.record import Evidence
-from suite.bundle.store import Bundle
-from suite.bundle.verify import Examined, examined
+from suite.bundle.store import Bundle, StillRunning
 from suite.spec.manifest import Manifest
+
+if TYPE_CHECKING:
+    from suite.bundle.cache.reading import Read
 
 __all__ = ["Derived", "View", "records_of", "select"]
 
@@ -56,17 +53,6 @@ class View(Generic[_Made]):
     rooms: tuple[str, ...]
     make: Callable[[Derived], bytes]
     read: Callable[[bytes], _Made]
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A bundle that was read. ``state``: of its files; empty, as ``content`` is, where nothing is to be kept."""
-
-    state: bytes
-    content: bytes
-    body: bytes
-    manifest: bytes
-    view: bytes
 
 
 _Problem = StillRunning | DamagedBundle
@@ -169,17 +155,21 @@ class _Table:
 
     def _fresh(self, bundles: Sequence[Surveyed]) -> Iterator[tuple[Surveyed, object]]:
         """Many on all cores."""
+        if not bundles:
+            return
+        from suite.bundle.cache.reading import read  # loads all that derives, which what is kept does without
+
         make = None if self._view is None else self._view.make
         waiting = iter(bundles)
         if worth_it(len(bundles)):
-            read = on_all_cores(partial(_read, code=self._code, make=make), bundles)
-            for result, bundle in zip(read, waiting, strict=False):  # a process that is killed ends it early
+            results = on_all_cores(partial(read, code=self._code, make=make), bundles)
+            for result, bundle in zip(results, waiting, strict=False):  # a process that is killed ends it early
                 yield bundle, self._taken(bundle, result)
         for bundle in waiting:
-            yield bundle, self._taken(bundle, _read(bundle, self._code, make, self._by_content))
+            yield bundle, self._taken(bundle, read(bundle, self._code, make, self._by_content))
 
-    def _taken(self, bundle: Surveyed, read: _Read | _Problem) -> object:
-        if not isinstance(read, _Read):
+    def _taken(self, bundle: Surveyed, read: Read | _Problem) -> object:
+        if isinstance(read, StillRunning | DamagedBundle):
             return read
         if read.content:
             place = (os.fsencode(bundle.parent), os.fsencode(bundle.name), read.state)
@@ -192,7 +182,7 @@ class _Table:
         assert derived is not None, "what was packed a moment ago"
         return derived
 
-    def _put(self, parent: bytes, name: bytes, state: bytes, read: _Read) -> None:
+    def _put(self, parent: bytes, name: bytes, state: bytes, read: Read) -> None:
         if not (state or parent == _ARCHIVES):
             return
         hash_ = manifest_of(read.body)
@@ -228,53 +218,3 @@ class _Table:
             return self._unpacking.unpacked(body, known) if known.hash == hash_ else None
         except (ValueError, KeyError, TypeError, AttributeError, DamagedBundle):
             return None
-
-
-def _read(
-    bundle: Surveyed,
-    code: bytes,
-    make: Callable[[Derived], bytes] | None,
-    known: Callable[[bytes], Derived | None] = lambda content: None,
-) -> _Read | _Problem:
-    """Perhaps in a process of its own. ``known``: what was derived from the same content before."""
-    folder, before = Bundle(Path(bundle.path)), bundle.signature
-    try:
-        if bundle.has_lock and folder.running():
-            raise StillRunning(f"run {folder.id} is still going on; its record is derived when it ends")
-        evidence, held = _evidence(folder)
-        content = b"" if evidence is None or before is None else _content(held, evidence, code)
-        derived = known(content) if content else None
-        derived = derived or _derived(examined(held, evidence), evidence)
-        text = held.manifest_text()
-    except (StillRunning, DamagedBundle) as error:
-        return error
-    state = b""
-    if before is not None and before.is_settled and signature_of(bundle.path) == before:  # nobody wrote meanwhile
-        state = before.value + code
-    return _Read(state, content, packed(derived), text.encode(), b"" if make is None else make(derived))
-
-
-def _evidence(folder: Bundle) -> tuple[Evidence | None, Bundle]:
-    """Null where there are files that are no evidence; whether the bundle is damaged by them, its derivation says."""
-    try:
-        return read_once(folder)
-    except DamagedBundle:
-        return None, folder
-
-
-def _content(held: Bundle, evidence: Evidence, code: bytes) -> bytes:
-    """Of all that a bundle gives, the difference of its record.json among it."""
-    text = held.record_text()
-    record = b"" if text is None else hashlib.sha256(text.encode()).digest()
-    facts = (code, evidence.digest.encode(), b"%d" % evidence.files, record, os.fsencode(held.id))
-    return hashlib.sha256(b"\n".join(facts)).digest()
-
-
-def _derived(found: Examined, evidence: Evidence | None) -> Derived:
-    """As it is packed."""
-    difference = ""
-    if found.differences:
-        more = f" and {len(found.differences) - 1} more" if len(found.differences) > 1 else ""
-        difference = f"{found.differences[0]}{more}"
-    digest = None if evidence is None else evidence.digest
-    return Derived(found.manifest, found.record, digest, found.findings, difference)

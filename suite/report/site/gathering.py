@@ -10,9 +10,8 @@ from typing import Any
 
 from suite.bundle.cache.survey import Surveyed
 from suite.bundle.cache.table import select
-from suite.bundle.derive import StillRunning
 from suite.bundle.folder import findings_that_leave_out
-from suite.bundle.store import DamagedBundle
+from suite.bundle.store import DamagedBundle, StillRunning
 from suite.report.site.runs import RUNS, RunFacts
 from suite.report.trust import few
 

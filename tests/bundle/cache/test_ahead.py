@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import suite.bundle.cache.cores as cores
-import suite.bundle.cache.table as table
+import suite.bundle.cache.reading as reading
 from suite.bundle.store import Bundle, find_bundles
 from suite.report.listing import DAMAGED, read_listing
 from suite.report.reading import read_entries
@@ -44,17 +44,17 @@ def test_a_list_is_the_same_and_is_not_derived_in_its_own_process(
     told: list[tuple[int, int]] = []
     monkeypatch.setattr("suite.report.listing._FIRST_TOLD_SECONDS", 0.0)
     monkeypatch.setattr("suite.report.listing._TOLD_SECONDS", 0.0)
-    own, examined = os.getpid(), table.examined
+    own, examined = os.getpid(), reading.examined
 
     def elsewhere(*asked: Any) -> Any:
         assert os.getpid() != own
         return examined(*asked)
 
-    monkeypatch.setattr(table, "examined", elsewhere)
+    monkeypatch.setattr(reading, "examined", elsewhere)
     assert read_listing([runs], lambda done, total: told.append((done, total))) == alone
     assert [run.status for run in alone.runs].count(DAMAGED) == 1
     assert told and told[0] == (1, 5)
-    monkeypatch.setattr(table, "examined", None)
+    monkeypatch.setattr(reading, "examined", None)
     assert read_listing([runs]) == alone, "what was kept is found again"
 
 
@@ -86,14 +86,14 @@ def test_a_process_that_is_killed_costs_time_and_no_run(
     few(monkeypatch, 1000, tmp_path / "one")
     alone = read_listing([runs])
     few(monkeypatch, 3, tmp_path / "many")
-    own, read_once = os.getpid(), table.read_once
+    own, read_once = os.getpid(), reading.read_once
 
     def killed(bundle: Bundle) -> Any:
         if os.getpid() != own:
             os.kill(os.getpid(), signal.SIGKILL)
         return read_once(bundle)
 
-    monkeypatch.setattr(table, "read_once", killed)
+    monkeypatch.setattr(reading, "read_once", killed)
     assert read_listing([runs]) == alone
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from suite.bundle.cache import code, database, signature, table
+from suite.bundle.cache import code, database, reading, signature, table
 from suite.bundle.cache.packing import Unpacking, packed
 from suite.bundle.cache.survey import survey
 from suite.bundle.cache.table import Derived, records_of
@@ -44,7 +44,7 @@ class Count:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.derived, self.hashed = 0, 0
-        examined, read_once = table.examined, table.read_once
+        examined, read_once = reading.examined, reading.read_once
 
         def counted_derive(*args: Any) -> Any:
             self.derived += 1
@@ -54,8 +54,8 @@ class Count:
             self.hashed += 1
             return read_once(bundle)
 
-        monkeypatch.setattr(table, "examined", counted_derive)
-        monkeypatch.setattr(table, "read_once", counted_reading)
+        monkeypatch.setattr(reading, "examined", counted_derive)
+        monkeypatch.setattr(reading, "read_once", counted_reading)
 
     def since(self) -> tuple[int, int]:
         """Derived and hashed since the last call."""
