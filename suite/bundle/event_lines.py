@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -32,6 +33,11 @@ _CAREFUL = (b"\\", b"\t", b"\r", b" :")
 _NAMES_OF: dict[type[Event], int] = {
     kind: 1 + sum(field.required for field in msgspec.structs.fields(kind)) for kind in (Phase, Memory)
 }
+#: Where events have free content.
+_FREE_OF: dict[type[Event], Callable[[Event], dict[str, Any] | None]] = {
+    Environment: attrgetter("facts"),
+    Iteration: attrgetter("device"),
+}
 _LONG_NUMBER = re.compile(rb"[0-9]{20}")
 
 
@@ -50,13 +56,12 @@ def _usual_events(data: bytes, rank: int | None) -> tuple[Event, ...]:
         events = tuple(map(_DECODE[_writer(rank)], lines))
         if not _has_each_name_once(data, lines, events):
             return ()
-        for seq, event in enumerate(events):
-            if event.seq != seq or event.rank != rank:
-                return ()
-            if isinstance(event, Environment):
-                _check_free(event.facts, lines[seq])
-            elif isinstance(event, Iteration) and event.device is not None:
-                _check_free(event.device, lines[seq])
+        if [event.seq for event in events] != list(range(len(events))) or {event.rank for event in events} != {rank}:
+            return ()
+        for event in events:
+            free = _FREE_OF.get(type(event))
+            if free is not None:
+                _check_free(free(event), lines[event.seq])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, DamagedBundle):
         return ()
     return events
@@ -73,9 +78,9 @@ def _has_each_name_once(data: bytes, lines: Sequence[bytes], events: Sequence[Ev
     for index in careful:
         parse_object(lines[index].decode(), "")
     if not careful:
-        names = sum(
-            _NAMES_OF.get(type(event)) or _names_in(_parse(line)) for line, event in zip(lines, events, strict=True)
-        )
+        kinds = list(map(type, events))
+        names = sum(kinds.count(kind) * each for kind, each in _NAMES_OF.items())
+        names += sum(_names_in(_parse(line)) for line, kind in zip(lines, kinds, strict=True) if kind not in _NAMES_OF)
         if names == data.count(b'":'):
             return True
     plain = (line for index, line in enumerate(lines) if index not in careful)
@@ -96,10 +101,10 @@ def _names_in(value: Any) -> int:
     return count
 
 
-def _check_free(content: dict[str, Any], line: bytes) -> None:
+def _check_free(content: dict[str, Any] | None, line: bytes) -> None:
     """Free content that is shallow by the number of its brackets, and has no long number, needs no look at its parts:
     msgspec takes no text that is not Unicode and no number that is not finite."""
-    if line.count(b"{") + line.count(b"[") > DEPTH or _LONG_NUMBER.search(line):
+    if content is not None and (line.count(b"{") + line.count(b"[") > DEPTH or _LONG_NUMBER.search(line)):
         check_tree(content, "")
 
 

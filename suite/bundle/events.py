@@ -159,20 +159,25 @@ def _check_rank(events: tuple[Event, ...], rank: int, manifest: Manifest) -> Non
     if events and type(events[0]) is not Start:
         raise DamagedBundle(f"{name} does not begin with its start event")
     completed, has_ended = 0, False
-    seen: set[tuple[object, ...]] = set()
+    seen: set[object] = set()
+    within: dict[type[Event], set[str | None]] = {kind: set() for kind in _OF_ITERATIONS}
     for event in events:
         kind = type(event)
         if has_ended:
             raise DamagedBundle(f"{_place(name, event)} follows the end")
         if kind in _OF_ITERATIONS:
-            phase = getattr(event, "phase", None)
-            if phase == SETUP:
-                key: tuple[object, ...] = (kind, phase)
-            elif event.iteration != completed:  # type: ignore[attr-defined]
-                raise DamagedBundle(_follows(name, event, event.iteration, completed))  # type: ignore[attr-defined]
-            else:
-                key = (kind, completed, phase)
-            completed += kind is Iteration
+            phase: str | None = None if kind is Turn or kind is Iteration else event.phase  # type: ignore[attr-defined]
+            if phase != SETUP:
+                if event.iteration != completed:  # type: ignore[attr-defined]
+                    raise DamagedBundle(_follows(name, event, event.iteration, completed))  # type: ignore[attr-defined]
+                if phase in within[kind]:
+                    raise DamagedBundle(f"{_place(name, event)}: {kind_of(event)} event is a repetition")
+                if kind is Iteration:
+                    completed += 1
+                    within = {one: set() for one in _OF_ITERATIONS}
+                else:
+                    within[kind].add(phase)
+                continue
         elif isinstance(event, Failed):
             continue
         elif isinstance(event, Heartbeat):
@@ -180,11 +185,9 @@ def _check_rank(events: tuple[Event, ...], rank: int, manifest: Manifest) -> Non
             if event.iteration is not None and not completed - 1 <= event.iteration <= completed:
                 raise DamagedBundle(_follows(name, event, event.iteration, completed))
             continue
-        else:
-            key = (kind,)
-        if key in seen:
+        if kind in seen:
             raise DamagedBundle(f"{_place(name, event)}: {kind_of(event)} event is a repetition")
-        seen.add(key)
+        seen.add(kind)
         if isinstance(event, Start):
             _check_start(event, manifest, _place(name, event))
         elif isinstance(event, RankEnd):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -32,6 +32,10 @@ _TYPES: dict[str, Any] = {
     "boolean": bool | None,
     "time": datetime | None,
 }
+if TYPE_CHECKING:
+    _Values = tuple[Any, ...]
+else:
+    _Values = tuple[tuple(_TYPES[column.kind] for column in RUN_COLUMNS)]
 _NAMES = tuple(column.name for column in RUN_COLUMNS)
 #: What depends on where the bundle lies.
 _OF_PLACE = [(place, column) for place, column in enumerate(RUN_COLUMNS) if column.name in ("path", "tags")]
@@ -58,7 +62,7 @@ class _Kept(msgspec.Struct):
     findings: list[tuple[str, str]]
     difference: str
     version: str | None
-    values: tuple[*(_TYPES[column.kind] for column in RUN_COLUMNS)]  # type: ignore
+    values: _Values
 
 
 def _made(derived: Derived) -> bytes:
@@ -89,7 +93,7 @@ def _look(bundles: Sequence[Surveyed], places: Opened) -> list[Checked[KeptRun] 
 
 
 def _checked(bundle: Surveyed, kept: _Kept) -> Checked[KeptRun]:
-    findings = tuple(Finding(name=name, text=text) for name, text in kept.findings)
+    findings = tuple(Finding.model_validate({"name": name, "text": text}) for name, text in kept.findings)
     trace = replace(kept.trace, path=Path(bundle.path))
     return Checked(KeptRun(bundle.path, list(kept.values)), trace, findings, kept.difference, kept.version)
 

@@ -20,24 +20,19 @@ Surface = dict[str, dict[str, list[str]]]
 
 def surface(body: dict[str, Any]) -> Surface:
     """Of each object in a schema: those that are defined by their names, and kinds of events by theirs."""
-    found: Surface = {}
-    for where, one in _objects(body):
-        required = one.get("required", ())
-        fields = {
-            name: sorted({*_kinds(value), *(("required",) if name in required else ())})
-            for name, value in one.get("properties", {}).items()
+    cases = {_case(one["if"]["properties"]): one["then"] for one in body.get("allOf", ())}
+    return {
+        where: {
+            name: sorted({*_kinds(value), *(("required",) if name in one.get("required", ()) else ())})
+            for name, value in one["properties"].items()
         }
-        if fields:
-            found[where] = fields
-    return dict(sorted(found.items()))
+        for where, one in {"": body, **body.get("$defs", {}), **cases}.items()
+        if "properties" in one
+    }
 
 
-def _objects(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    yield "", body
-    yield from body.get("$defs", {}).items()
-    for case in body.get("allOf", ()):
-        told = case["if"]["properties"]
-        yield f"{told['kind']['const']} of {'driver' if told['rank']['type'] == 'null' else 'rank'}", case["then"]
+def _case(told: dict[str, Any]) -> str:
+    return f"{told['kind']['const']} of {'driver' if told['rank']['type'] == 'null' else 'rank'}"
 
 
 def _kinds(value: dict[str, Any]) -> Iterator[str]:
@@ -53,14 +48,6 @@ def _kinds(value: dict[str, Any]) -> Iterator[str]:
         yield from (f"{one} of {kind}" for kind in _kinds(inner)) if isinstance(inner, dict) and inner else (one,)
 
 
-def kept() -> dict[str, Surface]:
-    found: dict[str, Surface] = json.loads(FILE.read_text(encoding="utf-8"))
-    return found
-
-
 if __name__ == "__main__":
-    lines = []
-    for name in SCHEMAS:
-        objects = [f"  {json.dumps(where)}: {json.dumps(fields)}" for where, fields in surface(schema(name)).items()]
-        lines.append(f"{json.dumps(name)}: {{\n" + ",\n".join(objects) + "\n}")
-    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    text = json.dumps({name: surface(schema(name)) for name in SCHEMAS}, sort_keys=True)
+    FILE.write_text(text.replace("}, ", "},\n") + "\n", encoding="utf-8")

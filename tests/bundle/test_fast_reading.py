@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -61,7 +62,7 @@ _NAMES = sorted({name for event in EVENTS for name in event} | {"noise", "device
 @settings(max_examples=300)
 @given(st.data())
 def test_both_ways_agree_whatever_an_event_holds(data: st.DataObject) -> None:
-    events = [dict(event) for event in EVENTS]
+    events = deepcopy(EVENTS)
     for _ in range(data.draw(st.integers(1, 2))):
         event = data.draw(st.sampled_from(events))
         inner = [value for value in event.values() if type(value) is dict]
@@ -96,10 +97,6 @@ def test_both_ways_agree_whatever_bytes_are_changed(data: st.DataObject) -> None
         b'{"a":NaN}',
         b'{"a":-Infinity}',
         b'{"a":1}{"b":2}',
-        b'{"a":1},',
-        b"[1]",
-        b"",
-        b'{"a":1',
         b'{"a":' + b"1" * 5000 + b"}",
         b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}",
     ],

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Derived", "View", "records_of", "select"]
 
 _Made = TypeVar("_Made")
+_Made_co = TypeVar("_Made_co", covariant=True)
 #: Where runs of archives are, which lie in a folder of this process alone: found by their content.
 _ARCHIVES = b""
 #: So many new runs are written together.
@@ -43,7 +44,7 @@ _PUT = (
 
 
 @dataclass(frozen=True)
-class View(Generic[_Made]):
+class View(Generic[_Made_co]):
     """Some facts of a run, kept beside its record so that who shows no more reads no record.
 
     ``column``: of the table; ``rooms``: whose code they depend on beside that of records; ``read``: what ``make`` gave.
@@ -52,7 +53,7 @@ class View(Generic[_Made]):
     column: str
     rooms: tuple[str, ...]
     make: Callable[[Derived], bytes]
-    read: Callable[[bytes], _Made]
+    read: Callable[[bytes], _Made_co]
 
 
 _Problem = StillRunning | DamagedBundle
@@ -71,7 +72,7 @@ def select(
     view: View[_Made],
     is_alone: Callable[[Surveyed], bool] = lambda bundle: False,
     done: Callable[[int, int], None] | None = None,
-) -> list[_Made | _Problem]:
+) -> Sequence[_Made | _Problem]:
     """As ``records_of``, of a view. ``done`` is called with how many bundles were read, of how many that must be."""
     return _Table(view, is_alone).select(bundles, done)
 

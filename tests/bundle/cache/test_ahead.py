@@ -54,7 +54,7 @@ def test_a_list_is_the_same_and_is_not_derived_in_its_own_process(
     assert read_listing([runs], lambda done, total: told.append((done, total))) == alone
     assert [run.status for run in alone.runs].count(DAMAGED) == 1
     assert told and told[0] == (1, 5)
-    monkeypatch.setattr(reading, "examined", None)
+    monkeypatch.setattr(reading, "packed", None)
     assert read_listing([runs]) == alone, "what was kept is found again"
 
 
