@@ -1,7 +1,4 @@
-"""The JSON Schemas that are published, that of exported rows among them, made from the code when they are asked for.
-
-``python -m suite.export.schema`` prints the tables of columns in docs/export.md, from the columns themselves.
-"""
+"""The JSON Schemas that are published, that of exported rows among them, made from the code when they are asked for."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ from suite.export.keys import EXPORT_SCHEMA
 from suite.export.tables import TABLES, Table
 from suite.spec.base import UsageError
 from suite.spec.names import nearest
-from suite.spec.terminal import say
 
 _TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$"
 _TEXT = {"type": "string", "minLength": 1, "maxLength": LONGEST_TEXT}
@@ -58,16 +54,6 @@ def _property(column: Column) -> dict[str, Any]:
     return {"description": column.meaning, **({"unit": column.unit} if column.unit else {}), **body}
 
 
-def documented(table: Table) -> str:
-    """The columns as a table of Markdown."""
-    lines = ["| column | type | unit | meaning |", "|---|---|---|---|"]
-    for column in table.columns:
-        kind = column.kind if column.required else f"{column.kind} or null"
-        values = f" (`{'`, `'.join(column.values)}`)" if 1 <= len(column.values) <= 6 else ""
-        lines.append(f"| `{column.name}` | {kind} | {column.unit or '-'} | {column.meaning}{values} |")
-    return "\n".join(lines) + "\n"
-
-
 def schema_names() -> list[str]:
     """Of all that are published."""
     return sorted([*SCHEMAS, "export"])
@@ -78,7 +64,3 @@ def schema(name: str) -> dict[str, Any]:
     if name not in schema_names():
         raise UsageError(f"no schema {name!r}{nearest(name, schema_names())}; there are {', '.join(schema_names())}")
     return json_schema() if name == "export" else SCHEMAS[name]()
-
-
-if __name__ == "__main__":
-    say("\n".join(f"## {table.name}\n\n{documented(table)}" for table in TABLES.values()))
