@@ -14,13 +14,11 @@ from suite.bundle.schemas import SCHEMAS
 from suite.export.schema import schema
 
 FILE = Path(__file__).with_name("released-1.json")
-#: By object and field: kinds of values, and ``required``.
-Surface = dict[str, dict[str, list[str]]]
 
 
-def surface(body: dict[str, Any]) -> Surface:
-    """Of each object in a schema: those that are defined by their names, and kinds of events by theirs."""
-    cases = {_case(one["if"]["properties"]): one["then"] for one in body.get("allOf", ())}
+def surface(body: dict[str, Any]) -> dict[str, dict[str, list[str]]]:
+    """By object and field of a schema the kinds of values, and ``required``; kinds of events are objects too."""
+    cases = {str(one["if"]["properties"]): one["then"] for one in body.get("allOf", ())}
     return {
         where: {
             name: sorted({*_kinds(value), *(("required",) if name in one.get("required", ()) else ())})
@@ -29,10 +27,6 @@ def surface(body: dict[str, Any]) -> Surface:
         for where, one in {"": body, **body.get("$defs", {}), **cases}.items()
         if "properties" in one
     }
-
-
-def _case(told: dict[str, Any]) -> str:
-    return f"{told['kind']['const']} of {'driver' if told['rank']['type'] == 'null' else 'rank'}"
 
 
 def _kinds(value: dict[str, Any]) -> Iterator[str]:

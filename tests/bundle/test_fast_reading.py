@@ -15,33 +15,31 @@ from suite.bundle.amounts import LEAST_SECONDS, MOST_COUNT, MOST_SECONDS
 from suite.bundle.event_lines import events_in
 from suite.bundle.files import DamagedBundle
 from suite.spec.foreign import LINE_BYTES
-from suite.spec.layout import Layout
-from tests.synthetic import as_lines, period_of, rank_events, synthetic_manifest
+from tests.synthetic import as_lines, rank_events, synthetic_manifest
 
-MANIFEST = synthetic_manifest(iterations=1, warmup=1)
-EVENTS = rank_events(
-    MANIFEST, 0, lambda *_: 1.0, details={"train/forward": 0.5}, rollout={"idle_slot_seconds": 1.0}, staleness=1
-)
-ASYNCHRONOUS = synthetic_manifest(
-    kind="trainer", layout=Layout(devices_per_node=2, data=1, placement="split", generation_ranks=1, staleness=1)
-)
-NOISE = {"seconds": 2.0, "cpu_wait_seconds": None, "host": {"cpus": 2, "load": 0.0}}
+TOLD: dict[str, Any] = {"details": {"train/forward": 0.5}, "rollout": {"idle_slot_seconds": 1.0}, "staleness": 1}
+EVENTS = rank_events(synthetic_manifest(iterations=1, warmup=1), 0, lambda *_: 1.0, **TOLD)
+MORE = {
+    "noise": {"seconds": 2.0, "cpu_wait_seconds": None, "host": {"cpus": 2, "load": 0.0}},
+    "device": {"samples": 3},
+    "asynchronous": {"publication": 1, "staleness": {}, "roles": {"generation": {"ranks": 1, "busy_seconds": 0.5}}},
+    "later": {"a": 1},
+}
 
 
-def outcome(data: bytes, at_once: bool = True) -> Any:
+def outcome(data: bytes) -> Any:
     notes: list[str] = []
-    with pytest.MonkeyPatch.context() as patch:
-        if not at_once:
-            patch.setattr(event_lines, "_usual_events", lambda data, rank: ())
-        try:
-            return repr(events_in(data, "file", 0, notes)), notes
-        except DamagedBundle as error:
-            return f"damaged: {error}"
+    try:
+        return repr(events_in(data, "file", 0, notes)), notes
+    except DamagedBundle as error:
+        return f"damaged: {error}"
 
 
 def agreed(data: bytes) -> Any:
     found = outcome(data)
-    assert found == outcome(data, at_once=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(event_lines, "_usual_events", lambda data, rank: ())
+        assert found == outcome(data)
     return found
 
 
@@ -56,10 +54,10 @@ _VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text('a":\\ {', max_size=3), inner, max_size=3),
     max_leaves=8,
 )
-_NAMES = sorted({name for event in EVENTS for name in event} | {"noise", "device", "source", "later", "asynchronous"})
+_NAMES = sorted({name for event in EVENTS for name in event} | {"source"} | set(MORE))
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.data())
 def test_both_ways_agree_whatever_an_event_holds(data: st.DataObject) -> None:
     events = deepcopy(EVENTS)
@@ -74,7 +72,7 @@ def test_both_ways_agree_whatever_an_event_holds(data: st.DataObject) -> None:
 _PIECES = [*(bytes([one]) for one in b'"\n :{}\\,\t\xff'), *(b"", b'":', b'"a":', b'{"a":1}', b"NaN", b"1e999")]
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.data())
 def test_both_ways_agree_whatever_bytes_are_changed(data: st.DataObject) -> None:
     content = bytearray(as_lines(EVENTS).encode())
@@ -95,7 +93,6 @@ def test_both_ways_agree_whatever_bytes_are_changed(data: st.DataObject) -> None
         b'{"a":": b","a":2}',
         b'{"a" :": b","a":2}',
         b'{"a":NaN}',
-        b'{"a":-Infinity}',
         b'{"a":1}{"b":2}',
         b'{"a":' + b"1" * 5000 + b"}",
         b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}",
@@ -104,14 +101,10 @@ def test_both_ways_agree_whatever_bytes_are_changed(data: st.DataObject) -> None
 @pytest.mark.parametrize("kind", ["phase", "iteration"])
 def test_what_is_no_object_with_each_name_once_is_damage(line: bytes, kind: str) -> None:
     """Also within an event in which all else is right."""
-    for spoilt in (line, _event(kind).replace(b"{", line[:-1] + b",", 1)):
+    whole = json.dumps(next(event for event in EVENTS if event["kind"] == kind)).encode()
+    for spoilt in (line, whole.replace(b"{", line[:-1] + b",", 1)):
         lines = as_lines(EVENTS).encode().split(b"\n")
-        data = b"\n".join([*lines[:5], spoilt, *lines[6:]])
-        assert agreed(data).startswith("damaged: file line 6")
-
-
-def _event(kind: str) -> bytes:
-    return json.dumps(next(event for event in EVENTS if event["kind"] == kind)).encode()
+        assert agreed(b"\n".join([*lines[:5], spoilt, *lines[6:]])).startswith("damaged: file line 6")
 
 
 def test_an_object_over_two_lines_is_damage() -> None:
@@ -128,13 +121,7 @@ def test_a_line_may_be_so_long_and_no_longer() -> None:
 
 def test_what_the_suite_writes_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_lines, "_one_by_one", None)
-    told = {"noise": NOISE, "device": {"samples": 3}, "asynchronous": period_of(ASYNCHRONOUS, 0, 1.0)}
-    full = [
-        {**event, **told, "later": {"a": 1}}
-        if event["kind"] == "iteration"
-        else {**event, "later": "a backslash \\ and \u00b5"}
-        for event in EVENTS
-    ]
+    full = [event | (MORE if "stats" in event else {"later": "a backslash \\ and \u00b5"}) for event in EVENTS]
     for events in (EVENTS, full):
         for separators in (None, (",", ":")):
             data = "".join(json.dumps(event, separators=separators) + "\n" for event in events).encode()

@@ -167,14 +167,8 @@ def test_a_list_is_read_from_what_is_kept_until_a_file_changes(results: Path, mo
     monkeypatch.setattr(signature, "SETTLED_SECONDS", 0.0)  # files may be young
     before = listed(results)
     read: list[str] = []
-
     read_once = reading.read_once
-
-    def counted(bundle: Bundle) -> object:
-        read.append(bundle.id)
-        return read_once(bundle)
-
-    monkeypatch.setattr(reading, "read_once", counted)
+    monkeypatch.setattr(reading, "read_once", lambda bundle: read.append(bundle.id) or read_once(bundle))
     assert listed(results) == before and read == []
     changed = results / before[0]["run"] / "events" / "driver.jsonl"
     changed.write_text(changed.read_text() + "{")

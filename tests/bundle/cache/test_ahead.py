@@ -13,7 +13,6 @@ import pytest
 
 import suite.bundle.cache.cores as cores
 import suite.bundle.cache.reading as reading
-from suite.bundle.store import Bundle, find_bundles
 from suite.report.listing import DAMAGED, read_listing
 from suite.report.reading import read_entries
 from tests.synthetic import make_bundle, synthetic_manifest
@@ -69,17 +68,6 @@ def test_a_report_is_the_same(runs: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert read_entries([runs]).entries == alone.entries
 
 
-def test_a_run_that_goes_on_is_told_and_not_kept(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    few(monkeypatch, 3, tmp_path / "many")
-    last = find_bundles([runs])[-1]
-    for _ in range(2):
-        with last.hold():
-            found = read_entries([runs])
-        assert [line for line in found.caveats if "still being run" in line and last.id in line]
-        assert len(found.entries) == 3
-    assert len(read_entries([runs]).entries) == 4
-
-
 def test_a_process_that_is_killed_costs_time_and_no_run(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,13 +75,11 @@ def test_a_process_that_is_killed_costs_time_and_no_run(
     alone = read_listing([runs])
     few(monkeypatch, 3, tmp_path / "many")
     own, read_once = os.getpid(), reading.read_once
-
-    def killed(bundle: Bundle) -> Any:
-        if os.getpid() != own:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return read_once(bundle)
-
-    monkeypatch.setattr(reading, "read_once", killed)
+    monkeypatch.setattr(
+        reading,
+        "read_once",
+        lambda bundle: read_once(bundle) if os.getpid() == own else os.kill(os.getpid(), signal.SIGKILL),
+    )
     assert read_listing([runs]) == alone
 
 

@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,25 +44,18 @@ class Count:
     """How often records were derived, not found."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.derived, self.hashed = 0, 0
-        examined, read_once = reading.examined, reading.read_once
+        self.calls: list[str] = []
+        for name in ("examined", "read_once"):
+            monkeypatch.setattr(reading, name, partial(self._counted, name, getattr(reading, name)))
 
-        def counted_derive(*args: Any) -> Any:
-            self.derived += 1
-            return examined(*args)
-
-        def counted_reading(bundle: Bundle) -> Any:
-            self.hashed += 1
-            return read_once(bundle)
-
-        monkeypatch.setattr(reading, "examined", counted_derive)
-        monkeypatch.setattr(reading, "read_once", counted_reading)
+    def _counted(self, name: str, call: Callable[..., Any], *args: Any) -> Any:
+        self.calls.append(name)
+        return call(*args)
 
     def since(self) -> tuple[int, int]:
         """Derived and hashed since the last call."""
-        counted = self.derived, self.hashed
-        self.derived = self.hashed = 0
-        return counted
+        calls, self.calls = self.calls, []
+        return calls.count("examined"), calls.count("read_once")
 
 
 @pytest.fixture
@@ -270,7 +264,6 @@ def damaged_by(change: str, file: Path) -> None:
         "UPDATE kept SET body = 'text'",
         "UPDATE kept SET body = 7, used = 'text'",
         "UPDATE runs SET record = 'text'",
-        "UPDATE runs SET record = 7, used = 'text'",
         "UPDATE runs SET record = NULL",
         "UPDATE runs SET state = 7, content = 'text'",
         "UPDATE runs SET content = x'00'",
