@@ -1,7 +1,4 @@
-"""What the published schemas have and take, field by field, kept in ``released-1.json``.
-
-``python -m tests.bundle.released`` writes it anew: before a release, with what was added since the last.
-"""
+"""What the published schemas have and take; run as a program it keeps that of a release in ``released-1.json``."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ FILE = Path(__file__).with_name("released-1.json")
 
 def surface(body: dict[str, Any]) -> dict[str, dict[str, list[str]]]:
     """By object and field of a schema the kinds of values, and ``required``; kinds of events are objects too."""
-    cases = {str(one["if"]["properties"]): one["then"] for one in body.get("allOf", ())}
+    cases = {str(one["if"]["properties"]).replace("}, ", "} "): one["then"] for one in body.get("allOf", ())}
     return {
         where: {
             name: sorted({*_kinds(value), *(("required",) if name in one.get("required", ()) else ())})

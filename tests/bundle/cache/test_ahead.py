@@ -53,8 +53,9 @@ def test_a_list_is_the_same_and_is_not_derived_in_its_own_process(
     assert read_listing([runs], lambda done, total: told.append((done, total))) == alone
     assert [run.status for run in alone.runs].count(DAMAGED) == 1
     assert told and told[0] == (1, 5)
-    monkeypatch.setattr(reading, "packed", None)
-    assert read_listing([runs]) == alone, "what was kept is found again"
+    here: list[Path] = []
+    monkeypatch.setattr(reading, "examined", lambda *asked: here.append(asked[0].path) or examined(*asked))
+    assert read_listing([runs]) == alone and here == [min(runs.iterdir())], "what was kept is found again"
 
 
 def test_a_report_is_the_same(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
