@@ -60,7 +60,7 @@ BACKENDS := --backend deepspeed --backend megatron
 
 # What a GPU machine's own Python may lack; the versions are those of the lock files.
 WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker einops hjson idna markdown-it-py mdurl \
-	iniconfig megatron-core msgpack ninja nvidia-ml-py packaging pluggy py-cpuinfo pydantic pydantic-core pygments \
+	iniconfig megatron-core msgpack msgspec ninja nvidia-ml-py packaging pluggy py-cpuinfo pydantic pydantic-core pygments \
 	pytest pytest-timeout requests rich shellingham tqdm typer typing-extensions typing-inspection urllib3
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64

@@ -62,10 +62,10 @@ it is beyond, *cannot tell* where the limit lies inside.
 - Rate in a container: the same manifest in that image and on the host, in turns; geometric means, Welch's interval.
 - Medians stand between two of the values that hold them with 95 % (of five values: 94 %, all of them). Memory is the
   largest of all.
-- Report and compare: synthetic bundles with records, of 216 manifests with one rank, two or four, in processes of their
-  own on one core, their files in memory; compare has the same folder on both sides and reads each. Processor time with
-  the system's, over {warm} runs with all kept that was derived and drawn before (docs/contracts.md), and {cold} with
-  nothing. One bundle more: the slope of the former.
+- Report, compare, list, site and export: synthetic bundles with records, of 216 manifests with one rank, two or four,
+  in processes of their own on one core, their files in memory; compare has the same folder on both sides and reads
+  each. Processor time with the system's, over {warm} runs with all kept that was derived and drawn before
+  (docs/contracts.md), and of the report {cold} with nothing. One bundle more: the slope of the former.
 """
 
 

@@ -1,4 +1,4 @@
-"""How long reports and comparisons over 100, 1,000 and 10,000 bundles take, and how much memory."""
+"""How long what shows runs takes over 100, 1,000 and 10,000 bundles, and how much memory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from shutil import copytree
@@ -26,12 +27,31 @@ from suite.theory.memory import memory_floor
 from tests.synthetic import facts_of, make_bundle, synthetic_manifest
 
 BUNDLES = (100, 1_000, 10_000)
-WARM_SECONDS, COLD_SECONDS, MEGABYTES = 5.0, 20.0, 500
+COLD_SECONDS, MEGABYTES = 20.0, 400
 #: A bundle among 10,000 may take so much longer than one among 1,000.
 LINEAR = 1.25
 WARM_TIMES = 3
 #: Of the smaller folders; the largest is read cold once, which takes minutes.
 COLD_TIMES = 3
+
+
+class Command(NamedTuple):
+    """``words``: with a folder of bundles, one to write to, and how many. ``warm``: seconds over the most of them
+    where what they give is kept; where nothing is, only if ``has_cold``."""
+
+    title: str
+    words: str
+    warm: float
+    has_cold: bool = False
+
+
+COMMANDS = (
+    Command("`suite report` over {}", "report {0} -o {1}/report.md", 3.0, has_cold=True),
+    Command("`suite compare` of {} with themselves,", "compare {0} {0}", 3.0),
+    Command("`suite runs list` of {}", "runs list {0}", 1.5),
+    Command("`suite site` of {}", "site {1}/site-of-{2} --from {0}", 1.5),
+    Command("`suite export` to Parquet of {}", "export {0} -o {1}/runs.parquet", 2.0),
+)
 
 
 class Measured(NamedTuple):
@@ -95,42 +115,43 @@ def measure(arguments: Sequence[str], cache: Path) -> Measured:
 
 
 def rows() -> list[Row]:
+    commands = [one for one in COMMANDS if find_spec("pyarrow") or ".parquet" not in one.words]
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         make_runs(root / "runs")
         time.sleep(SETTLED_SECONDS)
         found = []
-        for title, words in (
-            ("`suite report` over {}", "report {0} -o {1}"),
-            ("`suite compare` of {} with {}", "compare {0} {0}"),
-        ):
+        for command in commands:
             warm: list[float] = []
             for count in BUNDLES:
-                arguments = [word.format(root / "runs" / str(count), root / "report.md") for word in words.split()]
-                found += _rows(title.replace("{}", f"{count:,}"), arguments, root, count, warm)
-            found.append(_linear(title.partition("` ")[0] + "`", warm))
+                found += _rows(command, root, count, warm)
+            found.append(_linear(command.title.partition(" {}")[0], warm))
     return found
 
 
-def _rows(title: str, arguments: Sequence[str], root: Path, count: int, warm: list[float]) -> Iterator[Row]:
+def _rows(command: Command, root: Path, count: int, warm: list[float]) -> Iterator[Row]:
     """Of one number of bundles; adds the processor time of a warm one to ``warm``."""
-    limited = count == BUNDLES[-1]
-    caches = [root / f"cache-{arguments[0]}-{count}-{number}" for number in range(1 if limited else COLD_TIMES)]
-    cold = [measure(arguments, cache) for cache in caches]
-    again = [measure(arguments, caches[0]) for _ in range(WARM_TIMES)]
-    for runs, state, limit in ((cold, "nothing kept", COLD_SECONDS), (again, "all kept", WARM_SECONDS)):
+    is_largest = count == BUNDLES[-1]
+    arguments = command.words.format(root / "runs" / str(count), root, count).split()
+    cache = root / f"cache-{count}"
+    tried = {"all kept": (command.warm, [measure(arguments, cache) for _ in range(1 + WARM_TIMES)][1:])}
+    if command.has_cold:
+        caches = [root / f"cache-{count}-{number}" for number in range(1 if is_largest else COLD_TIMES)]
+        tried["nothing kept"] = (COLD_SECONDS, [measure(arguments, one) for one in caches])
+    for state, (limit, runs) in tried.items():
         seconds = median([run.processor for run in runs])
+        title = f"{command.title.replace('{}', f'{count:,}')} bundles, {state}"
         yield Row(
-            f"{title} bundles, {state}",
+            title,
             f"{seconds.text('.2f')} s of processor time, {median([run.elapsed for run in runs]).value:.2f} s went by",
-            f"{limit:g} s" if limited else "none",
-            at_most(seconds, limit) if limited else "no limit",
+            f"{limit:g} s" if is_largest else "none",
+            at_most(seconds, limit) if is_largest else "no limit",
         )
-        if limited:
+        if is_largest:
             peaks = [run.megabytes for run in runs]
             peak = Interval(max(peaks), min(peaks), max(peaks))
             yield Row("peak resident memory of it", f"{peak.value:.0f} MB", f"{MEGABYTES} MB", at_most(peak, MEGABYTES))
-    warm.append(median([run.processor for run in again]).value)
+    warm.append(median([run.processor for run in tried["all kept"][1]]).value)
 
 
 def _linear(command: str, warm: Sequence[float]) -> Row:

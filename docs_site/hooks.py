@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,11 +26,16 @@ def on_config(config: "MkDocsConfig") -> "MkDocsConfig":
 
 
 def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
-    """Reference pages are in no file: they are what the code says now."""
+    """Reference pages and schemas are in no file: they are what the code says now."""
     from mkdocs.structure.files import File
+
+    from suite.export.schema import schema, schema_names
 
     for name, make in PAGES.items():
         files.append(File.generated(config, name, content=make()))
+    for name in schema_names():
+        text = json.dumps(schema(name), indent=1, sort_keys=True)
+        files.append(File.generated(config, f"schemas/{name}.json", content=f"{text}\n"))
     return files
 
 

@@ -152,7 +152,6 @@ class TestLayers:
 OWN_FILES = {
     "suite/spec/foreign.py": "the reader itself",
     "suite/spec/algorithms.py": "the suite's own sources and data",
-    "suite/spec/schema_files.py": "the suite's own sources and data",
     "suite/spec/phases.py": "the suite's own sources and data",
     "suite/spec/catalogue.py": "the suite's own sources and data",
     "suite/backends/generation.py": "the suite's own sources and data",

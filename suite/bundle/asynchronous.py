@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from suite.bundle.events import Event, Events
+from suite.bundle.event_fields import Iteration, Period, Phase
+from suite.bundle.events import Events
 from suite.bundle.findings import Finding
 from suite.bundle.overlap_model import Overlap, OverlapRole, OverlapSide
 from suite.bundle.peaks import side_peaks
@@ -33,14 +34,14 @@ def with_periods_checked(events: Events, timeline: Timeline, manifest: Manifest)
 
 def _problem(events: Events, timeline: Timeline, manifest: Manifest) -> str | None:
     if not manifest.layout.asynchronous:
-        teller = next((event for event in events.of_all("iteration") if event.get("asynchronous")), None)
+        teller = next((event for event in events.of_all(Iteration) if event.asynchronous), None)
         if teller is None:
             return None
         return (
-            f"rank {teller['rank']} tells that iteration {teller['iteration']} was asynchronous, the layout is not: it "
+            f"rank {teller.rank} tells that iteration {teller.iteration} was asynchronous, the layout is not: it "
             "has a staleness of 0"
         )
-    rows = events.of(0, "iteration")
+    rows = events.of(0, Iteration)
     for index in timeline.counted:
         problem = _wrong_period(rows, index, manifest) or _other_words(events, rows[index])
         if problem:
@@ -48,38 +49,38 @@ def _problem(events: Events, timeline: Timeline, manifest: Manifest) -> str | No
     return None
 
 
-def _wrong_period(rows: Sequence[Event], index: int, manifest: Manifest) -> str | None:
-    told, layout = rows[index].get("asynchronous"), manifest.layout
+def _wrong_period(rows: Sequence[Iteration], index: int, manifest: Manifest) -> str | None:
+    told, layout = rows[index].asynchronous, manifest.layout
     if told is None:
         return "it is not told how old its samples were, and who worked"
-    samples = rows[index]["counts"]["samples"]
-    consumed = sum(told["staleness"].values())
+    samples = rows[index].counts.samples
+    consumed = sum(told.staleness.values())
     if consumed != samples:
         return f"the staleness is told of {consumed} samples, and {samples} were consumed"
     oldest = _oldest(told)
     if oldest > layout.staleness:
         return f"a sample was {oldest} publications old, the layout allows {layout.staleness}"
-    roles = {name: role["ranks"] for name, role in told["roles"].items()}
+    roles = {name: role.ranks for name, role in told.roles.items()}
     wanted = f"{layout.generation_ranks} for {GENERATION} of {layout.ranks}"
     if roles.get(GENERATION) != layout.generation_ranks or sum(roles.values()) != layout.ranks:
         return f"the roles have {roles} ranks, the layout has {wanted}"
-    before = rows[index - 1].get("asynchronous") if index else None
-    earlier = roles if before is None else {name: role["ranks"] for name, role in before["roles"].items()}
+    before = rows[index - 1].asynchronous if index else None
+    earlier = roles if before is None else {name: role.ranks for name, role in before.roles.items()}
     return None if roles == earlier else f"the roles have {roles} ranks, and {earlier} in the iteration before"
 
 
-def _other_words(events: Events, told: Event) -> str | None:
+def _other_words(events: Events, told: Iteration) -> str | None:
     """What another rank tells otherwise; most tell nothing."""
     for rank in events.ranks:
-        rows = events.of(rank, "iteration")
-        own = rows[told["iteration"]].get("asynchronous") if told["iteration"] < len(rows) else None
-        if own is not None and own != told["asynchronous"]:
+        rows = events.of(rank, Iteration)
+        own = rows[told.iteration].asynchronous if told.iteration < len(rows) else None
+        if own is not None and own != told.asynchronous:
             return f"rank {rank} tells other staleness or roles than rank 0"
     return None
 
 
-def _oldest(told: Event) -> int:
-    return max((int(age) for age, samples in told["staleness"].items() if samples), default=0)
+def _oldest(told: Period) -> int:
+    return max((int(age) for age, samples in told.staleness.items() if samples), default=0)
 
 
 def greatest_staleness(events: Events, timeline: Timeline) -> int | None:
@@ -98,7 +99,7 @@ def asynchronous_overlap(
     if not told or len(told) < len(timeline.counted) or timeline.counts is None:
         return None
     whole = math.fsum(timeline.counted_seconds)
-    roles = {name: _role(name, told, whole) for name in told[0]["roles"]}
+    roles = {name: _role(name, told, whole) for name in told[0].roles}
     busy = {side: _busy(roles, side == GENERATION) for side in ("training", GENERATION)}
     period = whole / len(told)
     return Overlap(
@@ -129,7 +130,7 @@ def period_findings(events: Events, manifest: Manifest) -> Iterator[Finding]:
     """Periods that are none, and roles that worked for longer than there was time; nothing of a synchronous run."""
     if not manifest.layout.asynchronous:
         return
-    rows = events.of(0, "iteration")
+    rows = events.of(0, Iteration)
     no_period = [*_no_steps(rows), *_no_publications(events)]
     if no_period:
         yield Finding(name="periods", text=_first_of(no_period))
@@ -138,9 +139,9 @@ def period_findings(events: Events, manifest: Manifest) -> Iterator[Finding]:
         yield Finding(name="role-times", text=_first_of(too_long))
 
 
-def _no_steps(rows: Sequence[Event]) -> Iterator[str]:
+def _no_steps(rows: Sequence[Iteration]) -> Iterator[str]:
     """From the end of one publication to that of the next: they go up by one."""
-    numbers = [event["asynchronous"]["publication"] if event.get("asynchronous") else None for event in rows]
+    numbers = [event.asynchronous.publication if event.asynchronous else None for event in rows]
     for index, (before, after) in enumerate(pairwise(numbers), start=1):
         if before is not None and after is not None and after != before + 1:
             yield f"iteration {index} ends with publication {after}, the one before with {before}: that is no period"
@@ -151,37 +152,35 @@ def _no_steps(rows: Sequence[Event]) -> Iterator[str]:
 def _no_publications(events: Events) -> Iterator[str]:
     last = None
     for event in events.ranks.get(0, ()):
-        if event["kind"] == "phase":
-            last = event["phase"]
-        elif event["kind"] == "iteration":
+        if isinstance(event, Phase):
+            last = event.phase
+        elif isinstance(event, Iteration):
             if last != _PUBLICATION:
-                yield f"iteration {event['iteration']} ends with {last or 'no phase'}, not with a publication (sync)"
+                yield f"iteration {event.iteration} ends with {last or 'no phase'}, not with a publication (sync)"
             last = None
 
 
-def _worked_too_long(event: Event) -> Iterator[str]:
-    roles = event["asynchronous"]["roles"] if event.get("asynchronous") else {}
+def _worked_too_long(event: Iteration) -> Iterator[str]:
+    roles = event.asynchronous.roles if event.asynchronous else {}
     for name, role in roles.items():
-        there = role["ranks"] * event["seconds"]
-        if role["busy_seconds"] > there * (1 + _ROUNDING_SHARE) + role["ranks"] * _ROUNDING_SECONDS:
+        there = role.ranks * event.seconds
+        if role.busy_seconds > there * (1 + _ROUNDING_SHARE) + role.ranks * _ROUNDING_SECONDS:
             yield (
-                f"{name} worked for {role['busy_seconds']:.6g} s in iteration {event['iteration']}, in which its "
-                f"{role['ranks']} ranks had {there:.6g} s"
+                f"{name} worked for {role.busy_seconds:.6g} s in iteration {event.iteration}, in which its "
+                f"{role.ranks} ranks had {there:.6g} s"
             )
 
 
-def _counted(events: Events, timeline: Timeline) -> list[Event]:
+def _counted(events: Events, timeline: Timeline) -> list[Period]:
     counted = frozenset(timeline.counted)
     return [
-        event["asynchronous"]
-        for event in events.of(0, "iteration")
-        if event["iteration"] in counted and event.get("asynchronous")
+        event.asynchronous for event in events.of(0, Iteration) if event.iteration in counted and event.asynchronous
     ]
 
 
-def _role(name: str, told: Sequence[Event], whole: float) -> OverlapRole:
-    roles = [each["roles"][name] for each in told]
-    busy, ranks = math.fsum(role["busy_seconds"] for role in roles), roles[0]["ranks"]
+def _role(name: str, told: Sequence[Period], whole: float) -> OverlapRole:
+    roles = [each.roles[name] for each in told]
+    busy, ranks = math.fsum(role.busy_seconds for role in roles), roles[0].ranks
     share = min(1.0, busy / (ranks * whole))
     return OverlapRole(ranks=ranks, busy_seconds=busy / len(told), busy_share=share, idle_share=1.0 - share)
 
@@ -192,11 +191,11 @@ def _busy(roles: dict[str, OverlapRole], generates: bool) -> float:
     return math.fsum(role.busy_seconds for role in side) / sum(role.ranks for role in side)
 
 
-def _shares(told: Sequence[Event]) -> dict[str, float]:
+def _shares(told: Sequence[Period]) -> dict[str, float]:
     """Of the consumed samples, by how many publications old they were."""
     samples: dict[int, int] = {}
     for each in told:
-        for age, count in each["staleness"].items():
+        for age, count in each.staleness.items():
             samples[int(age)] = samples.get(int(age), 0) + count
     consumed = sum(samples.values())
     return {str(age): count / consumed for age, count in sorted(samples.items()) if count}

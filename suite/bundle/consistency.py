@@ -7,20 +7,25 @@ an honest run cannot break it; where a busy machine may be late, it is asked of 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from suite.bundle.asynchronous import period_findings
-from suite.bundle.events import Event, Events, rank_name
+from suite.bundle.event_fields import DriverEnd, Event, Launch, kind_of
+from suite.bundle.event_lines import rank_name
+from suite.bundle.events import Events
 from suite.bundle.findings import Finding, Within
 from suite.bundle.memory_checks import memory_findings
 from suite.bundle.noise_model import Noise
 from suite.bundle.record import Record
-from suite.bundle.told import ToldIteration, ToldPhase, told_by
+from suite.bundle.told import Array, Told
 from suite.bundle.validity import LOST_SHARE, OTHERS_CPUS
 from suite.spec.manifest import Manifest
 
-_Told = dict[int, list[ToldIteration]]
+_Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,10 @@ class Slack:
     seconds: float
     share: float
 
-    def of(self, value: float) -> float:
+    def of(self, value: Array) -> Array:
+        return self.seconds + self.share * value
+
+    def of_one(self, value: float) -> float:
         return self.seconds + self.share * value
 
 
@@ -90,7 +98,7 @@ def findings(events: Events, manifest: Manifest, record: Record) -> tuple[Findin
 
     ``record``: as derived from these events.
     """
-    told = {rank: told_by(written) for rank, written in sorted(events.ranks.items())}
+    told = events.told
     sides = _sides(told, manifest)
     slacks = _slacks(manifest, record.noise)
     return (
@@ -107,56 +115,75 @@ def findings(events: Events, manifest: Manifest, record: Record) -> tuple[Findin
     )
 
 
-def _sides(told: _Told, manifest: Manifest) -> list[_Told]:
+def _sides(told: Told, manifest: Manifest) -> list[Told]:
     """Ranks that meet at barriers: all, or each side of a split run."""
-    training = manifest.layout.training_ranks
-    sides = [{rank: rows for rank, rows in told.items() if (rank < training) == first} for first in (True, False)]
-    return [side for side in sides if side]
+    first = sum(rank < manifest.layout.training_ranks for rank in told.ranks)
+    return [side for side in (told.of(slice(first)), told.of(slice(first, None))) if side.ranks]
 
 
-def _event_times(told: _Told, manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
+def _event_times(told: Told, manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
     """Iterations against the times of their events: never longer than what went by, and seldom much shorter."""
-    timed = [(rank, each, each.elapsed) for rank, rows in told.items() for each in rows if each.elapsed is not None]
-    too_long = [
-        (each.seconds - elapsed, f"iteration {each.number} of {rank_name(rank)}", each.seconds, elapsed)
-        for rank, each, elapsed in timed
-        if each.seconds - elapsed > (_READ_LATE if each.by_trainer else _WITHIN).of(each.seconds)
-    ]
+    seconds, elapsed = told.seconds, told.elapsed
+    within = np.where(told.by_trainer, _READ_LATE.of(seconds), _WITHIN.of(seconds))
+    too_long = _iterations(told, seconds - elapsed > within, seconds - elapsed)
     yield from _worst("event-times", too_long, "took {:.6g} s, but {:.6g} s went by between its event and the last")
-    too_short = []
-    for rank in told:
-        pairs = [(elapsed, each.seconds) for at, each, elapsed in timed if at == rank and each.number]
-        if _mostly_beyond(pairs, slacks.between):
-            too_short.append(_sums(f"the iterations of {rank_name(rank)} after the first", pairs))
+    later = elapsed.copy()
+    later[:, :1] = np.nan  # of the first, the set-up is in
+    too_short = [
+        _sums(f"the iterations of {rank_name(told.ranks[place])} after the first", later[place], seconds[place])
+        for place in np.flatnonzero(_mostly_beyond(later, seconds, slacks.between))
+    ]
     if _is_close(manifest):
-        too_short += [
-            (elapsed - each.seconds, f"iteration {each.number} of {rank_name(rank)}", each.seconds, elapsed)
-            for rank, each, elapsed in timed
-            if each.number and elapsed - each.seconds > slacks.between_once.of(each.seconds)
-        ]
+        too_short += _iterations(told, later - seconds > slacks.between_once.of(seconds), later - seconds)
     yield from _worst("event-times", too_short, "took {:.6g} s, but {:.6g} s went by until the event at the end")
 
 
-def _phase_times(told: _Told, manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
+def _iterations(told: Told, wrong: _Mask, by: Array) -> list[_Wrong]:
+    return [
+        (
+            by[place, index],
+            f"iteration {index} of {rank_name(told.ranks[place])}",
+            told.seconds[place, index],
+            told.elapsed[place, index],
+        )
+        for place, index in np.argwhere(wrong)
+    ]
+
+
+def _phase_times(told: Told, manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
     """Phases of an engine against the times of their events; a trainer's come in pieces."""
-    if manifest.backend.kind != "engine":
+    if manifest.backend.kind != "engine" or not told.own.size:
         return
-    too_long, too_short = [], []
-    for rank, rows in told.items():
-        by_phase: dict[str, list[tuple[float, float]]] = {}
-        for each, phase, elapsed in _timed_phases(rows):
-            if phase.seconds - elapsed > _WITHIN.of(phase.seconds):
-                where = f"{phase.name} of iteration {each.number} of {rank_name(rank)}"
-                too_long.append((phase.seconds - elapsed, where, phase.seconds, elapsed))
-            if each.number or phase is not each.phases[0]:  # the first of all follows the set-up
-                by_phase.setdefault(phase.name, []).append((elapsed, phase.seconds))
-        first = {each.phases[0].name for each in rows if each.phases}
-        for name, pairs in by_phase.items():
-            if _mostly_beyond(pairs, slacks.between if name in first else slacks.beside_phase):
-                too_short.append(_sums(f"{name} of {rank_name(rank)}", pairs))
+    seconds, since = told.own + told.wait, told.since
+    by = seconds - since
+    too_long = [
+        (
+            by[place, index, phase],
+            f"{told.phases[phase]} of iteration {index} of {rank_name(told.ranks[place])}",
+            seconds[place, index, phase],
+            since[place, index, phase],
+        )
+        for place, index, phase in np.argwhere(by > _WITHIN.of(seconds))
+    ]
     yield from _worst("phase-times", too_long, "took {:.6g} s with its wait, but {:.6g} s went by until its event")
-    if not _works_between_phases(manifest):
-        yield from _worst("phase-times", too_short, "took {:.6g} s in all, but {:.6g} s went by until its events")
+    if _works_between_phases(manifest):
+        return
+    later = since.copy()
+    for place, phase in enumerate(told.first[:, 0]):  # the first of all follows the set-up
+        later[place, 0, phase] = np.nan
+    is_first = (told.first[:, :, None] == np.arange(len(told.phases))).any(axis=1)
+    beyond = np.where(
+        is_first,
+        _mostly_beyond(later, seconds, slacks.between),
+        _mostly_beyond(later, seconds, slacks.beside_phase),
+    )
+    too_short = [
+        _sums(
+            f"{told.phases[phase]} of {rank_name(told.ranks[place])}", later[place, :, phase], seconds[place, :, phase]
+        )
+        for place, phase in np.argwhere(beyond)
+    ]
+    yield from _worst("phase-times", too_short, "took {:.6g} s in all, but {:.6g} s went by until its events")
 
 
 def _works_between_phases(manifest: Manifest) -> bool:
@@ -164,110 +191,93 @@ def _works_between_phases(manifest: Manifest) -> bool:
     return manifest.layout.balance or manifest.layout.placement == "split"
 
 
-def _timed_phases(rows: Sequence[ToldIteration]) -> Iterator[tuple[ToldIteration, ToldPhase, float]]:
-    for each in rows:
-        for phase in each.phases:
-            if phase.elapsed is not None:
-                yield each, phase, phase.elapsed
-
-
-def _phase_sums(told: _Told) -> Iterator[Finding]:
+def _phase_sums(told: Told) -> Iterator[Finding]:
     """What one clock saw of an iteration's phases, with the waits between them, is no longer than the iteration."""
+    totals = np.nansum(told.own + told.wait, axis=2)
     beyond = [
-        (total - each.seconds, f"the phases of iteration {each.number} of {rank_name(rank)}", total, each.seconds)
-        for rank, rows in told.items()
-        for each in rows
-        if (total := math.fsum(phase.seconds for phase in each.phases)) > each.seconds + _SUM.of(each.seconds)
+        (
+            totals[place, index] - told.seconds[place, index],
+            f"the phases of iteration {index} of {rank_name(told.ranks[place])}",
+            totals[place, index],
+            told.seconds[place, index],
+        )
+        for place, index in np.argwhere(totals > told.seconds + _SUM.of(told.seconds))
     ]
     yield from _worst("phase-sums", beyond, "took {:.6g} s with their waits, the iteration {:.6g} s")
 
 
-def _rank_times(side: _Told, slacks: Slacks) -> Iterator[Finding]:
+def _rank_times(side: Told, slacks: Slacks) -> Iterator[Finding]:
     """An iteration lasts from barrier to barrier, on every rank the same."""
-    texts: list[str] = []
-    for one, other in _pairs(side):
-        pairs = [(left.seconds, right.seconds) for left, right in zip(side[one], side[other], strict=False)]
-        texts += _apart(pairs, "an iteration", one, other, slacks)
-    yield from _one_of("rank-times", texts)
+    yield from _one_of("rank-times", _apart(side, side.seconds[:, :, None], ("an iteration",), slacks))
 
 
-def _rank_waits(side: _Told, manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
+def _rank_waits(side: Told, manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
     """A phase of an engine, with the wait behind it, lasts from barrier to barrier too."""
-    if manifest.backend.kind != "engine":
-        return
-    texts: list[str] = []
-    for one, other in _pairs(side):
-        by_phase: dict[str, list[tuple[float, float]]] = {}
-        for left, right in zip(side[one], side[other], strict=False):
-            for here, there in zip(left.phases, right.phases, strict=False):
-                if here.name == there.name:
-                    by_phase.setdefault(here.name, []).append((here.seconds, there.seconds))
-        for name, pairs in by_phase.items():
-            texts += _apart(pairs, f"{name} with its wait", one, other, slacks)
-    yield from _one_of("rank-waits", texts)
+    if manifest.backend.kind == "engine":
+        names = [f"{phase} with its wait" for phase in side.phases]
+        yield from _one_of("rank-waits", _apart(side, side.own + side.wait, names, slacks))
 
 
-def _pairs(side: _Told) -> list[tuple[int, int]]:
-    """The first rank against every other."""
-    first, *others = side
-    return [(first, other) for other in others]
+def _apart(side: Told, seconds: Array, names: Sequence[str], slacks: Slacks) -> list[str]:
+    """What is to be said of two ranks whose times between the same barriers differ: the first against every other.
+
+    ``seconds``: by rank, iteration and what ``names`` name.
+    """
+    if len(seconds) < 2 or not seconds.size:
+        return []
+    here, there = seconds[:1], seconds[1:]
+    gaps = np.abs(here - there)
+    once = (gaps > slacks.together_once.of(np.minimum(here, there))).any(axis=1)
+    mostly = _mostly_beyond(here, there, slacks.together) | _mostly_beyond(there, here, slacks.together)
+    texts = []
+    for place, name in np.argwhere(once | mostly):
+        worst = np.nanargmax(gaps[place, :, name])
+        texts.append(
+            f"{names[name]} took {here[0, worst, name]:.6g} s on rank {side.ranks[0]} and "
+            f"{there[place, worst, name]:.6g} s on rank {side.ranks[place + 1]}, between the same barriers"
+        )
+    return texts
 
 
-def _apart(pairs: Sequence[tuple[float, float]], what: str, one: int, other: int, slacks: Slacks) -> Iterator[str]:
-    """What is to be said of two ranks whose times between the same barriers differ."""
-    apart = [abs(here - there) for here, there in pairs]
-    once = any(gap > slacks.together_once.of(min(pair)) for gap, pair in zip(apart, pairs, strict=True))
-    mostly = (_mostly_beyond(turned, slacks.together) for turned in (pairs, [pair[::-1] for pair in pairs]))
-    if once or any(mostly):
-        here, there = pairs[apart.index(max(apart))]
-        yield f"{what} took {here:.6g} s on rank {one} and {there:.6g} s on rank {other}, between the same barriers"
-
-
-def _copied_ranks(side: _Told) -> Iterator[Finding]:
+def _copied_ranks(side: Told) -> Iterator[Finding]:
     """No two ranks spend the same time in every phase; phases that never vary prove nothing."""
-    seen: dict[tuple[float, ...], int] = {}
+    seen: dict[bytes, int] = {}
     texts: list[str] = []
-    for rank, rows in side.items() if len(side) > 1 else ():
-        if not _varies(rows) or all(each.by_trainer for each in rows):
+    own = np.round(side.own, _COPY_DIGITS)
+    for place, rank in enumerate(side.ranks) if len(side.ranks) > 1 else ():
+        told = ~np.isnan(own[place])
+        varies = (told & (own[place] != own[place, :1])).any()
+        if not varies or side.by_trainer[place][~np.isnan(side.seconds[place])].all():
             continue
-        key = tuple(round(phase.own_seconds, _COPY_DIGITS) for each in rows for phase in each.phases)
-        first = seen.setdefault(key, rank)
+        first = seen.setdefault(own[place].tobytes(), rank)
         if first != rank:
-            texts.append(f"rank {rank} spent as much time as rank {first} in each of {len(key)} phases")
+            texts.append(f"rank {rank} spent as much time as rank {first} in each of {told.sum()} phases")
     yield from _one_of("copied-rank", texts)
 
 
-def _varies(rows: Sequence[ToldIteration]) -> bool:
-    by_phase: dict[str, set[float]] = {}
-    for each in rows:
-        for phase in each.phases:
-            by_phase.setdefault(phase.name, set()).add(round(phase.own_seconds, _COPY_DIGITS))
-    return any(len(values) > 1 for values in by_phase.values())
-
-
-def _run_times(events: Events, told: _Told) -> Iterator[Finding]:
+def _run_times(events: Events, told: Told) -> Iterator[Finding]:
     """Ranks of this machine start and end while their driver waits for them, by one clock."""
-    launch, end = (next((each for each in events.driver if each["kind"] == kind), None) for kind in ("launch", "end"))
-    if launch is None or end is None or launch["launcher"] != "local":
+    launch, end = events.of_driver(Launch), events.of_driver(DriverEnd)
+    if launch is None or end is None or launch.launcher != "local":
         return
-    waited, claimed = end["time"] - launch["time"], end["elapsed_seconds"]
+    waited, claimed = end.time - launch.time, end.elapsed_seconds
     texts: list[str] = []
-    if claimed - waited > _DRIVER.of(waited):
+    if claimed - waited > _DRIVER.of_one(waited):
         texts.append(f"the driver ran for {waited:.6g} s by its events and for {claimed:.6g} s as it tells")
-    for rank, written in events.ranks.items():
-        texts += _outside(rank, written, launch["time"], end["time"])
-        total = math.fsum(each.seconds for each in told[rank])
-        if total > claimed + _DRIVER.of(claimed):
+    for place, (rank, written) in enumerate(events.ranks.items()):
+        texts += _outside(rank, written, launch.time, end.time)
+        total = np.nansum(told.seconds[place])
+        if total > claimed + _DRIVER.of_one(claimed):
             texts.append(f"the iterations of {rank_name(rank)} took {total:.6g} s, the whole run {claimed:.6g} s")
     yield from _one_of("run-times", texts)
 
 
 def _outside(rank: int, written: Sequence[Event], launched: float, ended: float) -> Iterator[str]:
     for event in (*written[:1], *written[-1:]):
-        early, late = launched - event["time"], event["time"] - ended
+        early, late = launched - event.time, event.time - ended
         if max(early, late) > _DRIVER.seconds:
             when = f"{early:.6g} s before its launch" if early > late else f"{late:.6g} s after the run's end"
-            yield f"the {event['kind']} event of {rank_name(rank)} is of {when}"
+            yield f"the {kind_of(event)} event of {rank_name(rank)} is of {when}"
 
 
 def _work_counts(record: Record) -> Iterator[Finding]:
@@ -277,11 +287,17 @@ def _work_counts(record: Record) -> Iterator[Finding]:
         yield Finding(name="work-counts", text=note)
 
 
-def _mostly_beyond(pairs: Iterable[tuple[float, float]], slack: Slack) -> bool:
-    """Whether in three of four (longer, shorter) the difference is beyond what the shorter allows; never of few."""
-    seconds, share = slack.seconds, slack.share
-    beyond = sorted([longer - shorter - (seconds + share * shorter) for longer, shorter in pairs])
-    return len(beyond) >= _FEWEST and beyond[len(beyond) // 4] > 0
+def _mostly_beyond(longer: Array, shorter: Array, slack: Slack) -> _Mask:
+    """Whether in three of four iterations the difference is beyond what the shorter allows; never of few.
+
+    Of arrays whose second axis is the iteration, which the result is without.
+    """
+    if not longer.shape[1]:
+        return np.zeros((*longer.shape[:1], *longer.shape[2:]), np.bool_)
+    beyond = np.sort(longer - shorter - slack.of(shorter), axis=1)  # NaN comes last
+    count = np.isfinite(beyond).sum(axis=1, keepdims=True)
+    at: Array = np.take_along_axis(beyond, count // 4, axis=1)
+    return ((count >= _FEWEST) & (at > 0)).squeeze(axis=1)
 
 
 _Wrong = tuple[float, str, float, float]
@@ -295,8 +311,9 @@ def _worst(name: Within, found: Sequence[_Wrong], words: str) -> Iterator[Findin
         yield Finding(name=name, text=f"{what} {words.format(claimed, elapsed)}{more}")
 
 
-def _sums(what: str, pairs: Sequence[tuple[float, float]]) -> _Wrong:
-    elapsed, claimed = (math.fsum(values) for values in zip(*pairs, strict=True))
+def _sums(what: str, longer: Array, shorter: Array) -> _Wrong:
+    both = ~np.isnan(longer) & ~np.isnan(shorter)
+    elapsed, claimed = math.fsum(longer[both]), math.fsum(shorter[both])
     return elapsed - claimed, what, claimed, elapsed
 
 

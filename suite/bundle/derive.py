@@ -7,7 +7,9 @@ from operator import sub
 from suite.bundle.asynchronous import with_periods_checked
 from suite.bundle.ending import ending
 from suite.bundle.energy import energy, throttle_notes
-from suite.bundle.events import Event, Events, rank_name
+from suite.bundle.event_fields import DriverEnd, Event, Iteration, Launch, Start
+from suite.bundle.event_lines import rank_name
+from suite.bundle.events import Events
 from suite.bundle.evidence import recorded_evidence
 from suite.bundle.facts import disturbance_notes, facts_of
 from suite.bundle.files import DamagedBundle
@@ -17,22 +19,17 @@ from suite.bundle.rates import details, phase_intervals, phases, steadiness, thr
 from suite.bundle.record import Environment, Evidence, Iterations, Record, RunFacts, Turns
 from suite.bundle.rollout import padding, realised_lengths, rollout, staleness, staleness_notes
 from suite.bundle.sides import overlap, training_side, with_sides_compared
-from suite.bundle.store import Bundle, OtherSchema
+from suite.bundle.store import Bundle, OtherSchema, StillRunning
 from suite.bundle.timeline import Timeline, make_timeline
 from suite.bundle.utilisation import compute
 from suite.bundle.validity import noise_and_validity
 from suite.spec.algorithms import PPO_NAME
-from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 
 #: Time between the counted iterations beyond their own that is worth a word: a share of them, and seconds.
 _GAP_SHARE, _GAP_SECONDS = 0.05, 0.1
 #: A clock that is set is worth a word from here on; its slewing is not.
 _BACK_SECONDS = 1.0
-
-
-class StillRunning(UsageError):
-    """A driver holds the run, so there is nothing final to derive."""
 
 
 def derive(
@@ -50,7 +47,7 @@ def derive(
     """
     manifest = manifest or bundle.manifest()
     events, driver_facts = events or bundle.events(manifest), bundle.environment()
-    if not is_over and bundle.running() and not any(event["kind"] == "end" for event in events.driver):
+    if not is_over and bundle.running() and not events.of_driver(DriverEnd):
         raise StillRunning(f"run {bundle.id} is still going on; its record is derived when it ends")
     training = training_side(events, manifest)
     timeline = with_sides_compared(events, make_timeline(training, manifest), manifest)
@@ -116,12 +113,12 @@ def record_of(bundle: Bundle, is_over: bool = False) -> Record:
 
 
 def _run_facts(events: Events, manifest: Manifest) -> RunFacts:
-    launch = next((event for event in events.driver if event["kind"] == "launch"), None)
-    if launch is not None and launch["ranks"] != manifest.layout.ranks:
+    launch = events.of_driver(Launch)
+    if launch is not None and launch.ranks != manifest.layout.ranks:
         raise DamagedBundle(
-            f"events/driver.jsonl launched {launch['ranks']} ranks, the manifest has {manifest.layout.ranks}"
+            f"events/driver.jsonl launched {launch.ranks} ranks, the manifest has {manifest.layout.ranks}"
         )
-    times = [event["time"] for rank in (events.driver, *events.ranks.values()) for event in rank[:1] + rank[-1:]]
+    times = [event.time for rank in (events.driver, *events.ranks.values()) for event in rank[:1] + rank[-1:]]
     return RunFacts(
         id=manifest.run.id,
         plan=manifest.run.plan,
@@ -131,10 +128,10 @@ def _run_facts(events: Events, manifest: Manifest) -> RunFacts:
         ranks=manifest.layout.ranks,
         layout=manifest.layout,
         strategy=_strategy(manifest),
-        launcher=None if launch is None else launch["launcher"],
+        launcher=None if launch is None else launch.launcher,
         repeat=manifest.run.repeat,
         started=_moment(launch, min(times, default=None)),
-        ended=_moment(_driver_end(events), max(times, default=None)),
+        ended=_moment(events.of_driver(DriverEnd), max(times, default=None)),
         workload=manifest.workload.name,
         scaling=manifest.workload.scaling,
         track=manifest.track,
@@ -147,18 +144,19 @@ def _run_facts(events: Events, manifest: Manifest) -> RunFacts:
 
 def _turns(events: Events, timeline: Timeline, manifest: Manifest) -> Turns | None:
     """Raises DamagedBundle where manifest and driver differ over whether the run took turns, or with whom."""
-    told = next((event.get("turns") for event in events.driver if event["kind"] == "launch"), None)
+    launch = events.of_driver(Launch)
+    told = launch.turns if launch else None
     is_asked = manifest.measure.turns == "iterations"
     if told is None:
         return None
-    if not is_asked or manifest.run.id not in told["rows"]:
+    if not is_asked or manifest.run.id not in told.rows:
         raise DamagedBundle(
-            f"events/driver.jsonl has the run take turns with {' '.join(map(ascii, told['rows']))[:200]}, but it "
+            f"events/driver.jsonl has the run take turns with {' '.join(map(ascii, told.rows))[:200]}, but it "
             + ("is not among them" if is_asked else "was to be alone")
         )
     return Turns(
-        start=told["start"],
-        rows=tuple(told["rows"]),
+        start=told.start,
+        rows=tuple(told.rows),
         begins=timeline.turns,
         phases=timeline.phase_seconds,
     )
@@ -175,12 +173,8 @@ def _algorithm(manifest: Manifest) -> str | None:
     return None if algorithm.name == PPO_NAME else algorithm.text()
 
 
-def _driver_end(events: Events) -> Event | None:
-    return next((event for event in events.driver if event["kind"] == "end"), None)
-
-
 def _moment(event: Event | None, otherwise: float | None) -> float | None:
-    return otherwise if event is None else event["time"]
+    return otherwise if event is None else event.time
 
 
 def _work_notes(timeline: Timeline) -> tuple[str, ...]:
@@ -208,7 +202,7 @@ def _gap_notes(events: Events, timeline: Timeline, in_turns: bool) -> tuple[str,
     window = timeline.window
     if not window or window.start < 1 or in_turns:
         return ()
-    times = [event["time"] for event in events.of(0, "iteration")]
+    times = [event.time for event in events.of(0, Iteration)]
     elapsed = times[window.stop - 1] - times[window.start - 1]
     claimed = sum(timeline.seconds[window.start : window.stop])
     if abs(elapsed - claimed) <= max(_GAP_SHARE * claimed, _GAP_SECONDS):
@@ -222,7 +216,7 @@ def _clock_notes(events: Events) -> tuple[str, ...]:
     writers: list[tuple[int | None, tuple[Event, ...]]] = [(None, events.driver), *events.ranks.items()]
     notes = []
     for rank, written in writers:
-        times = [event["time"] for event in written]
+        times = [event.time for event in written]
         back = max(map(sub, times, times[1:]), default=0.0)
         if back > _BACK_SECONDS:
             notes.append(f"the clock of {rank_name(rank)} went back by {back:.4g} s")
@@ -240,7 +234,7 @@ def _contradictions(events: Events, manifest: Manifest) -> tuple[str, ...]:
         found = {str(each["packages"].get(package))[:40] for each in facts if isinstance(each.get("packages"), dict)}
         if found - {version}:
             notes.append(f"the manifest asks for {package} {version}, ranks tell {' and '.join(sorted(found))}")
-    versions = sorted({rank[0]["suite_version"] for rank in events.ranks.values() if rank})
+    versions = sorted({start.suite_version for start in events.of_all(Start)})
     if len(versions) > 1:
         notes.append(f"ranks ran different versions of the suite: {', '.join(versions)}")
     return tuple(notes)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from suite.bundle.events import Event, Events
+from suite.bundle.event_fields import DriverEnd, Failed, RankEnd
+from suite.bundle.events import Events
 from suite.bundle.facts import derivation
 from suite.bundle.record import Failure, Status
 from suite.bundle.timeline import Timeline
@@ -20,8 +21,8 @@ def ending(events: Events, timeline: Timeline, manifest: Manifest) -> tuple[Stat
     A run is ok when the driver and every rank say so, nobody tells a failure and its work is one number. Without the
     driver's end event it was interrupted (the caller knows that no driver holds it). Only an ok run has no failure.
     """
-    end = _first(events.driver, "end")
-    if end is None or end["status"] == "interrupted":
+    end = events.of_driver(DriverEnd)
+    if end is None or end.status == "interrupted":
         evidence = "the driver was stopped by its user" if end else "the driver ended without writing its end"
         return "interrupted", _reported(events) or Failure(kind="interrupted", phase=None, evidence=(evidence,))
     problems = _problems(events, end, timeline, manifest)
@@ -31,22 +32,21 @@ def ending(events: Events, timeline: Timeline, manifest: Manifest) -> tuple[Stat
     return "failed", failure or Failure(kind="unknown", phase=None, evidence=problems)
 
 
-def _problems(events: Events, end: Event, timeline: Timeline, manifest: Manifest) -> tuple[str, ...]:
+def _problems(events: Events, end: DriverEnd, timeline: Timeline, manifest: Manifest) -> tuple[str, ...]:
     """What speaks against an ok end, most telling first."""
     problems = [f"work: {timeline.counts_problem}"] if timeline.counts_problem else []
-    if end["status"] == "failed":
-        problems.append(f"the driver ended as failed; exit codes by rank: {end['exit_codes']}")
-    elif bad := {rank: code for rank, code in _by_rank(end["exit_codes"]) if code}:
+    if end.status == "failed":
+        problems.append(f"the driver ended as failed; exit codes by rank: {end.exit_codes}")
+    elif bad := {rank: code for rank, code in _by_rank(end.exit_codes) if code}:
         problems.append(f"the driver ended as ok, but ranks did not by their exit codes: {bad}")
-    writers = [events.driver, *events.ranks.values()]
-    if any(_first(written, "failure") for written in writers):
+    if events.of_driver(Failed) or any(events.of_all(Failed)):
         problems.append("a failure was told")
     for rank in range(manifest.layout.ranks):
-        rank_end = _first(events.ranks.get(rank, ()), "end")
+        rank_end = next(iter(events.of(rank, RankEnd)), None)
         if rank_end is None:
             problems.append(f"rank {rank} wrote no end")
-        elif rank_end["status"] != "ok":
-            problems.append(f"rank {rank} ended as failed after {rank_end['iterations']} iterations")
+        elif rank_end.status != "ok":
+            problems.append(f"rank {rank} ended as failed after {rank_end.iterations} iterations")
     more = len(problems) - _MOST_PROBLEMS
     return tuple(problems) if more <= 0 else (*problems[:_MOST_PROBLEMS], f"and {more} more")
 
@@ -55,20 +55,16 @@ def _by_rank(codes: dict | list) -> Iterable[tuple[object, int | None]]:
     return codes.items() if isinstance(codes, dict) else enumerate(codes)
 
 
-def _first(events: tuple[Event, ...], kind: str) -> Event | None:
-    return next((event for event in events if event["kind"] == kind), None)
-
-
 def _reported(events: Events) -> Failure | None:
-    event = _first(events.driver, "failure")
+    event = events.of_driver(Failed)
     return None if event is None else _failure(event, events)
 
 
 def _earliest(events: Events) -> Failure | None:
-    failures = [event for rank in events.ranks.values() for event in rank if event["kind"] == "failure"]
-    return _failure(min(failures, key=lambda event: (event["time"], event["rank"])), events) if failures else None
+    failures = list(events.of_all(Failed))
+    return _failure(min(failures, key=lambda event: (event.time, event.rank)), events) if failures else None
 
 
-def _failure(event: Event, events: Events) -> Failure:
-    iteration = event["iteration"] if derivation(events) >= 3 else None
-    return Failure(kind=event["failure"], phase=event["phase"], evidence=tuple(event["evidence"]), iteration=iteration)
+def _failure(event: Failed, events: Events) -> Failure:
+    iteration = event.iteration if derivation(events) >= 3 else None
+    return Failure(kind=event.failure, phase=event.phase, evidence=tuple(event.evidence), iteration=iteration)

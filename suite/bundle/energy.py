@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from suite.bundle.events import Event, Events
+from suite.bundle.event_fields import Iteration
+from suite.bundle.events import Events
 from suite.bundle.facts import derivation
 from suite.bundle.files import DamagedBundle
 from suite.bundle.record import Energy
@@ -15,7 +16,7 @@ from suite.spec.manifest import Manifest
 #: Power sensors see about a quarter of the run time on A100 and H100 (arXiv 2312.02741), so short windows say little.
 SHORTEST_WINDOW_SECONDS = 10.0
 #: A rank's device windows by iteration.
-_Windows = dict[int, Event | None]
+_Windows = dict[int, dict[str, Any] | None]
 #: Joules, null where they are not known, and why not.
 _Total = tuple[float | None, str | None]
 
@@ -72,11 +73,7 @@ def _windows(events: Events, counted: Sequence[int], world: int) -> list[_Window
     """Of each rank, the device windows of its counted iterations, null where one carries none; empty for no window."""
     indices = frozenset(counted)
     windows: list[_Windows] = [
-        {
-            event["iteration"]: event.get("device")
-            for event in events.of(rank, "iteration")
-            if event["iteration"] in indices
-        }
+        {event.iteration: event.device for event in events.of(rank, Iteration) if event.iteration in indices}
         for rank in range(world)
     ]
     return windows if any(window is not None for rank in windows for window in rank.values()) else []
@@ -110,7 +107,7 @@ def _edges(windows: _Windows, step: int) -> list[int]:
     return [iteration for iteration in sorted(windows) if iteration + step not in windows]
 
 
-def _known(window: Event | None, name: str) -> float | None:
+def _known(window: Mapping[str, Any] | None, name: str) -> float | None:
     return None if window is None else window_figure(window, name)
 
 

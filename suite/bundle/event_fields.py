@@ -1,57 +1,258 @@
-"""What each field of each kind of event must hold (docs/contracts.md), as cheap checks of parsed JSON."""
+"""What each kind of event must hold (docs/contracts.md): the one place of these rules.
+
+msgspec decodes a line and checks its types and bounds at once. What types cannot say is in ``__post_init__``. Fields
+that are not named here are left aside, so that later versions may write more.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from operator import call, itemgetter
-from typing import Any, get_args
+import json
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta, Struct
 
 from suite.bundle.amounts import LEAST_SECONDS, MOST_COUNT, MOST_SECONDS
-from suite.bundle.files import check_tree, is_unicode
-from suite.bundle.record import Counts
 from suite.launch.outcome import FailureKind
 from suite.spec.phases import TIMED_NAMES
 
-_FAILURES = frozenset(get_args(FailureKind))
-_WORKER_PHASES = frozenset(TIMED_NAMES)
-#: Memory of a whole iteration is told as that of ``other``, where phases are known from a trainer's log alone.
-_MEMORY_PHASES = _WORKER_PHASES | {"setup", "other"}
-_COUNTS = tuple(Counts.model_fields)
-#: What a trainer's own log must tell before a rate can be made of it; of the other counts it may know nothing.
-_TOLD_COUNTS = ("samples", "prompt_tokens", "response_tokens")
 #: Whose clock an event's seconds are of, where it is not the suite's own.
 TRAINER = "trainer"
 #: A share, or a mean beside its greatest part, may be above it by so much.
 _ROUNDING = 1e-6
+#: Rates are made of what was told of noise, so no figure of it is all but 0.
+_LEAST_FIGURE = 1e-10
+
+# Of each type its bounds, and words that complete "must be ...".
+Text = Annotated[str, Meta(description="text")]
+Texts = Annotated[list[str], Meta(description="a list of texts")]
+Count = Annotated[int, Meta(ge=0, le=MOST_COUNT, description="a whole number from 0")]
+Some = Annotated[int, Meta(ge=1, le=MOST_COUNT)]
+Moment = Annotated[float, Meta(ge=0, lt=1e11, description="Unix seconds")]
+Seconds = Annotated[float, Meta(ge=0, le=MOST_SECONDS, description="a number of seconds from 0")]
+IterationSeconds = Annotated[float, Meta(ge=LEAST_SECONDS, le=MOST_SECONDS, description="a number of seconds above 0")]
+Number = Annotated[float, Meta(gt=-1e30, lt=1e30)]
+Figure = Annotated[float, Meta(ge=0, le=1e12)]
+ExitCode = Annotated[int, Meta(gt=-(1 << 31), lt=1 << 31)]
+Free = Annotated[dict[str, Any], Meta(description="an object")]
 #: How many publications old a sample is, and what an asynchronous trainer's devices do.
-_AGE, _ROLE, _MOST_ROLES = re.compile("0|[1-9][0-9]{0,8}"), re.compile("[a-z][a-z0-9_-]{0,39}"), 64
-#: Rows that take turns, and the characters of their start's id.
-_MOST_ROWS, _LONGEST_START = 1000, 100
+_Age = Annotated[str, Meta(pattern=r"^(0|[1-9][0-9]{0,8})\Z")]
+_RoleName = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,39}\Z")]
 
-#: A check says whether a value is right; the text completes "must be ...".
-Check = tuple[Callable[[Any], bool], str]
-Fields = tuple[tuple[str, Check], ...]
-#: For who describes the checks to other programs (``event_schema.py``): words that one takes, and the check within one
-#: that takes null too.
-WORDS: dict[Callable[[Any], bool], tuple[str, ...]] = {}
-NULLABLE: dict[Callable[[Any], bool], Callable[[Any], bool]] = {}
-
-
-def _is_text(value: Any) -> bool:
-    return type(value) is str and is_unicode(value)
+if TYPE_CHECKING:
+    WorkerPhase = str
+    MemoryPhase = str
+else:
+    WorkerPhase = Literal[tuple(sorted(TIMED_NAMES))]
+    #: Memory of a whole iteration is told as that of ``other``, where phases are known from a trainer's log alone.
+    MemoryPhase = Literal[tuple(sorted({*TIMED_NAMES, "setup", "other"}))]
 
 
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= MOST_COUNT
+class Work(Struct, gc=False):
+    """The counts of an iteration; null only where a trainer's own log does not tell."""
+
+    samples: Some
+    prompt_tokens: Count
+    response_tokens: Some
+    padded_tokens: Count | None
+    trained_tokens: Count | None
+    optimizer_steps: Count | None
+    trainable_parameters: Count | None
+    total_parameters: Count | None
 
 
-def _is_bytes(value: Any) -> bool:
-    return value is None or (type(value) is int and 0 <= value <= MOST_COUNT)
+class Role(Struct, gc=False):
+    """What the devices of one role did in a period of an asynchronous trainer."""
+
+    ranks: Some
+    busy_seconds: Seconds
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and -1e30 < value < 1e30
+class Period(Struct, gc=False):
+    """``staleness``: samples by how many publications old they were."""
+
+    publication: Count
+    staleness: dict[_Age, Count]
+    roles: Annotated[dict[_RoleName, Role], Meta(min_length=1, max_length=64)]
+
+
+class Together(Struct, gc=False):
+    """Who was started together, to take turns: the rows are named, each once."""
+
+    start: Annotated[str, Meta(min_length=1, max_length=100)]
+    rows: Annotated[list[str], Meta(min_length=1, max_length=1000)]
+
+
+class Event(Struct, tag_field="kind", kw_only=True, gc=False):
+    """What every event has. ``rank`` is null in those of the driver."""
+
+    rank: int | None
+    time: Moment
+    seq: int
+
+
+class Launch(Event, tag="launch", kw_only=True, gc=False):
+    schema: Text
+    launcher: Text
+    ranks: Count
+    turns: (
+        Annotated[
+            Together,
+            Meta(
+                description="an object with the start's id, and as rows the run ids of those that take turns, each once"
+            ),
+        ]
+        | None
+    ) = None
+
+    def __post_init__(self) -> None:
+        if self.turns is not None and len(set(self.turns.rows)) < len(self.turns.rows):
+            raise ValueError("turns")
+
+
+class Failed(Event, tag="failure", kw_only=True, gc=False):
+    failure: FailureKind
+    phase: Text | None
+    iteration: Count | None
+    evidence: Texts
+
+
+class DriverEnd(Event, tag="end", kw_only=True, gc=False):
+    status: Literal["failed", "interrupted", "ok"]
+    exit_codes: Annotated[list[ExitCode | None] | dict[str, ExitCode | None], Meta(description="exit codes by rank")]
+    elapsed_seconds: Seconds
+
+
+class Start(Event, tag="start", kw_only=True, gc=False):
+    schema: Text
+    world_size: Count
+    manifest_hash: Text
+    host: Text
+    suite_version: Text
+    resident_bytes: Count | None
+
+
+class Environment(Event, tag="environment", kw_only=True, gc=False):
+    facts: Free
+
+
+class Phase(Event, tag="phase", kw_only=True, gc=False):
+    iteration: Count
+    phase: WorkerPhase
+    seconds: Seconds
+    wait_seconds: Seconds
+    source: Literal["trainer"] | None = None
+
+
+class Memory(Event, tag="memory", kw_only=True, gc=False):
+    iteration: Count | None
+    phase: MemoryPhase
+    peak_allocated_bytes: Count | None
+    peak_reserved_bytes: Count | None
+    peak_device_bytes: Count | None
+    peak_resident_bytes: Count | None
+    allocation_retries: Count | None
+
+
+class Iteration(Event, tag="iteration", kw_only=True, gc=False):
+    iteration: Count
+    seconds: IterationSeconds
+    counts: Annotated[
+        Work,
+        Meta(
+            description=f"an object of whole numbers {' '.join(Work.__struct_fields__)}, with samples and responses, "
+            "or of nulls where a trainer's log does not tell"
+        ),
+    ]
+    stats: Annotated[dict[str, Number | None], Meta(description="an object of numbers or nulls")]
+    details: Annotated[dict[str, Seconds], Meta(description="an object of seconds by part")] | None = None
+    skipped_steps: Count | None = None
+    rollout: (
+        Annotated[
+            dict[str, Number | None],
+            Meta(
+                description="an object of numbers or nulls: seconds and differences from 0, no mean above its maximum, "
+                "an effective sample size of 0 to 1"
+            ),
+        ]
+        | None
+    ) = None
+    staleness: Count | None = None
+    asynchronous: (
+        Annotated[
+            Period,
+            Meta(
+                description="an object of a publication's number, the staleness as samples by number, and roles with "
+                "ranks and busy seconds"
+            ),
+        ]
+        | None
+    ) = None
+    own_timers: Annotated[dict[str, Seconds], Meta(description="an object of seconds by timer")] | None = None
+    source: Literal["trainer"] | None = None
+    noise: (
+        Annotated[
+            dict[str, Figure | dict[str, Figure | None] | None],
+            Meta(description="an object of numbers from 0 or nulls, with one such object as host"),
+        ]
+        | None
+    ) = None
+    device: Free | None = None
+
+    def __post_init__(self) -> None:
+        if self.source != TRAINER and None in msgspec.structs.astuple(self.counts):
+            raise ValueError("counts")
+        if self.rollout is not None and not _is_rollout(self.rollout):
+            raise ValueError("rollout")
+        if self.noise is not None and not _is_noise(self.noise):
+            raise ValueError("noise")
+
+
+class Turn(Event, tag="turn", kw_only=True, gc=False):
+    iteration: Count
+
+
+class Heartbeat(Event, tag="heartbeat", kw_only=True, gc=False):
+    iteration: Count | None
+    phase: MemoryPhase
+    calls: Count
+    doing: str | None = None
+
+
+class RankEnd(Event, tag="end", kw_only=True, gc=False):
+    status: Literal["failed", "ok"]
+    iterations: Count
+
+
+#: Writer -> kind -> what it must hold.
+FIELDS: dict[str, dict[str, type[Event]]] = {
+    "driver": {"launch": Launch, "failure": Failed, "end": DriverEnd},
+    "rank": {
+        "start": Start,
+        "environment": Environment,
+        "phase": Phase,
+        "memory": Memory,
+        "iteration": Iteration,
+        "turn": Turn,
+        "heartbeat": Heartbeat,
+        "failure": Failed,
+        "end": RankEnd,
+    },
+}
+#: Fields with free content: storable again, or the bundle is damaged.
+FREE = ("facts", "device")
+_HEAD = ("kind", *Event.__struct_fields__)
+
+
+def decoder_of(writer: str) -> msgspec.json.Decoder[Any]:
+    """Of one line; it raises ``msgspec.MsgspecError``, UnicodeDecodeError or RecursionError."""
+    return msgspec.json.Decoder(Union[tuple(FIELDS[writer].values())])  # noqa: UP007
+
+
+def kind_of(event: Event) -> str:
+    """As its line has it."""
+    return str(event.__struct_config__.tag)
 
 
 def is_moment(value: Any) -> bool:
@@ -59,45 +260,75 @@ def is_moment(value: Any) -> bool:
     return type(value) in (int, float) and 0 <= value < 1e11
 
 
-def _is_seconds(value: Any) -> bool:
-    return type(value) in (int, float) and 0 <= value <= MOST_SECONDS
+def is_shown(event: dict[str, Any]) -> bool:
+    """Whether an event that a rank prints is one that a bundle may hold; only those are shown while it runs."""
+    kind = FIELDS["rank"].get(event["kind"])
+    return kind is not None and is_moment(event.get("time")) and wrong_field(event, kind) is None
 
 
-def _is_iteration_seconds(value: Any) -> bool:
-    return type(value) in (int, float) and LEAST_SECONDS <= value <= MOST_SECONDS
+def wrong_field(event: dict[str, Any], kind: type[Event]) -> str | None:
+    """What is wrong with the fields of parsed JSON that are its kind's own, in words; null where nothing is."""
+    for name, (type_, is_required) in fields_of(kind).items():
+        if name not in event and is_required:
+            return f"{name} is missing"
+        value = event.get(name)
+        if (value is not None or is_required) and not _fits(value, type_):
+            return f"{name} is {_short(value)}, must be {words_of(type_)}"
+    try:
+        event_of({**event, "rank": None, "time": 0, "seq": 0}, kind)
+    except msgspec.ValidationError as error:  # what its fields must be of each other
+        name = str(error).partition(" ")[0]
+        return f"{name} is {_short(event[name])}, must be {words_of(fields_of(kind)[name][0])}"
+    return None
 
 
-def _is_counts(value: Any) -> bool:
-    return (
-        type(value) is dict
-        and all(map(_is_count, map(value.get, _COUNTS)))
-        and value["samples"] > 0
-        and value["response_tokens"] > 0
-    )
+def event_of(event: dict[str, Any], kind: type[Event]) -> Any:
+    """Of parsed JSON; its other fields are left aside. Raises ``msgspec.MsgspecError``."""
+    known = {name: event[name] for name in (*_HEAD, *fields_of(kind)) if name in event}
+    return msgspec.json.decode(json.dumps(known), type=kind)
 
 
-def _is_told_counts(value: Any) -> bool:
-    """Of a trainer's log: null where it does not tell, and nothing left out."""
-    if type(value) is not dict or not all(name in value for name in _COUNTS):
+@cache
+def fields_of(kind: type[Event]) -> dict[str, tuple[Any, bool]]:
+    """The fields of a kind that not every event has: the type of each, and whether it must be there.
+
+    What need not be there may be null too; its type is that of what is told.
+    """
+    hints = get_type_hints(kind, include_extras=True)
+    own = [field for field in msgspec.structs.fields(kind) if field.name not in _HEAD]
+    return {
+        field.name: (hints[field.name] if field.required else get_args(hints[field.name])[0], field.required)
+        for field in own
+    }
+
+
+def words_of(type_: Any) -> str:
+    """What completes "must be ..."."""
+    if get_origin(type_) is Annotated:
+        return next(meta.description for meta in get_args(type_)[1:])
+    if get_origin(type_) is Literal:
+        return "one of " + " ".join(sorted(get_args(type_)))
+    parts = [part for part in get_args(type_) if part is not type(None)]
+    return f"{words_of(parts[0])} or null"
+
+
+def _fits(value: Any, type_: Any) -> bool:
+    try:
+        msgspec.json.decode(json.dumps(value), type=type_)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return False
-    missing = [name for name in _COUNTS if value[name] is None]
-    return not set(missing) & set(_TOLD_COUNTS) and _is_counts({**value, **dict.fromkeys(missing, 0)})
+    return True
 
 
-def _is_stats(value: Any) -> bool:
-    return type(value) is dict and all(map(_is_number_or_null, value.values()))
+def _short(value: Any) -> str:
+    text = ascii(value) if not isinstance(value, (dict, list)) or len(value) < 100 else f"a {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _is_number_or_null(value: Any) -> bool:
-    return value is None or _is_number(value)
-
-
-def _is_rollout(value: Any) -> bool:
+def _is_rollout(told: dict[str, float | None]) -> bool:
     """Of the figures that are known what they can be; of others that they are numbers."""
-    if not _is_stats(value):
-        return False
-    least, most = value.get("logprob_difference_mean"), value.get("logprob_difference_max")
-    seconds, size = value.get("idle_slot_seconds"), value.get("effective_sample_size")
+    least, most = told.get("logprob_difference_mean"), told.get("logprob_difference_max")
+    seconds, size = told.get("idle_slot_seconds"), told.get("effective_sample_size")
     return (
         all(part is None or part >= 0 for part in (least, most, seconds))
         and (seconds is None or seconds <= MOST_SECONDS)
@@ -106,237 +337,10 @@ def _is_rollout(value: Any) -> bool:
     )
 
 
-def _is_noise(value: Any) -> bool:
+def _is_noise(told: dict[str, Any]) -> bool:
     """Of a rank, and of its host where it tells that."""
-    if type(value) is not dict:
+    host = told.get("host")
+    if host is not None and type(host) is not dict:
         return False
-    host = value.get("host")
-    own = [part for name, part in value.items() if name != "host"]
-    return (host is None or type(host) is dict) and all(map(_is_noise_figure, [*own, *(host or {}).values()]))
-
-
-def _is_noise_figure(value: Any) -> bool:
-    """Rates are made of these, so none is all but 0."""
-    return value is None or (type(value) in (int, float) and (value == 0 or 1e-10 <= value <= 1e12))
-
-
-def _is_asynchronous(value: Any) -> bool:
-    return (
-        type(value) is dict
-        and _is_count(value.get("publication"))
-        and _is_named(value.get("staleness"), _AGE, _is_count)
-        and _is_named(value.get("roles"), _ROLE, _is_role)
-        and 0 < len(value["roles"]) <= _MOST_ROLES
-    )
-
-
-def _is_turns(value: Any) -> bool:
-    """Who was started together: the rows are named, each once."""
-    return (
-        type(value) is dict
-        and _is_text_list(value.get("rows"))
-        and 0 < len(set(value["rows"])) == len(value["rows"]) <= _MOST_ROWS
-        and _is_text(value.get("start"))
-        and 0 < len(value["start"]) <= _LONGEST_START
-    )
-
-
-def _is_named(value: Any, names: re.Pattern[str], is_right: Callable[[Any], bool]) -> bool:
-    return type(value) is dict and all(
-        type(name) is str and names.fullmatch(name) and is_right(part) for name, part in value.items()
-    )
-
-
-def _is_role(value: Any) -> bool:
-    return (
-        type(value) is dict
-        and _is_count(value.get("ranks"))
-        and value["ranks"] > 0
-        and _is_seconds(value.get("busy_seconds"))
-    )
-
-
-def _is_parts(value: Any) -> bool:
-    return type(value) is dict and all(_is_text(name) and _is_seconds(part) for name, part in value.items())
-
-
-def _is_object(value: Any) -> bool:
-    return type(value) is dict
-
-
-def _is_text_list(value: Any) -> bool:
-    return type(value) is list and all(_is_text(part) for part in value)
-
-
-def _is_exit_codes(value: Any) -> bool:
-    """A list by rank, or an object from rank to code where not every rank was started."""
-    codes = value.values() if type(value) is dict else value
-    return type(value) in (dict, list) and all(code is None or _is_exit_code(code) for code in codes)
-
-
-def _is_exit_code(value: Any) -> bool:
-    return type(value) is int and abs(value) < 1 << 31
-
-
-def _one_of(names: frozenset) -> Check:
-    def is_one(value: Any) -> bool:
-        return type(value) is str and value in names
-
-    WORDS[is_one] = tuple(sorted(names))
-    return is_one, "one of " + " ".join(sorted(names))
-
-
-def _or_null(check: Check) -> Check:
-    def is_right(value: Any) -> bool:
-        return value is None or check[0](value)
-
-    NULLABLE[is_right] = check[0]
-    return is_right, f"{check[1]} or null"
-
-
-_TEXT: Check = (_is_text, "text")
-_COUNT: Check = (_is_count, "a whole number from 0")
-_SECONDS: Check = (_is_seconds, "a number of seconds from 0")
-_ITERATION_SECONDS: Check = (_is_iteration_seconds, "a number of seconds above 0")
-_TEXTS: Check = (_is_text_list, "a list of texts")
-_OBJECT: Check = (_is_object, "an object")
-_TOLD: Check = (_is_told_counts, "an object of whole numbers, or of nulls where the trainer's log does not tell")
-_BYTES: Check = (_is_bytes, f"{_COUNT[1]} or null")
-_FAILURE = (
-    ("failure", _one_of(_FAILURES)),
-    ("phase", _or_null(_TEXT)),
-    ("iteration", _or_null(_COUNT)),
-    ("evidence", _TEXTS),
-)
-_PEAKS = ("peak_allocated_bytes", "peak_reserved_bytes", "peak_device_bytes", "peak_resident_bytes")
-
-#: Writer -> kind -> the fields it must carry.
-_TABLE: dict[str, dict[str, Fields]] = {
-    "driver": {
-        "launch": (("schema", _TEXT), ("launcher", _TEXT), ("ranks", _COUNT)),
-        "failure": _FAILURE,
-        "end": (
-            ("status", _one_of(frozenset(("ok", "failed", "interrupted")))),
-            ("exit_codes", (_is_exit_codes, "exit codes by rank")),
-            ("elapsed_seconds", _SECONDS),
-        ),
-    },
-    "rank": {
-        "start": (
-            ("schema", _TEXT),
-            ("world_size", _COUNT),
-            ("manifest_hash", _TEXT),
-            ("host", _TEXT),
-            ("suite_version", _TEXT),
-            ("resident_bytes", _BYTES),
-        ),
-        "environment": (("facts", _OBJECT),),
-        "phase": (
-            ("iteration", _COUNT),
-            ("phase", _one_of(_WORKER_PHASES)),
-            ("seconds", _SECONDS),
-            ("wait_seconds", _SECONDS),
-        ),
-        "memory": (
-            ("iteration", _BYTES),
-            ("phase", _one_of(_MEMORY_PHASES)),
-            *((name, _BYTES) for name in _PEAKS),
-            ("allocation_retries", _BYTES),
-        ),
-        "iteration": (
-            ("iteration", _COUNT),
-            ("seconds", _ITERATION_SECONDS),
-            ("counts", (_is_counts, f"an object of whole numbers {' '.join(_COUNTS)}, with samples and responses")),
-            ("stats", (_is_stats, "an object of numbers or nulls")),
-        ),
-        "turn": (("iteration", _COUNT),),
-        "heartbeat": (("iteration", _or_null(_COUNT)), ("phase", _one_of(_MEMORY_PHASES)), ("calls", _COUNT)),
-        "failure": _FAILURE,
-        "end": (("status", _one_of(frozenset(("ok", "failed")))), ("iterations", _COUNT)),
-    },
-}
-#: Fields that an event may carry beside those it must.
-OPTIONAL: tuple[tuple[str, Check], ...] = (
-    ("details", (_is_parts, "an object of seconds by part")),
-    ("doing", _TEXT),
-    ("skipped_steps", _COUNT),
-    (
-        "rollout",
-        (
-            _is_rollout,
-            "an object of numbers or nulls: seconds and differences from 0, no mean above its maximum, an effective "
-            "sample size of 0 to 1",
-        ),
-    ),
-    ("staleness", _COUNT),
-    (
-        "asynchronous",
-        (
-            _is_asynchronous,
-            "an object of a publication's number, the staleness as samples by number, and roles with ranks and busy "
-            "seconds",
-        ),
-    ),
-    ("own_timers", (_is_parts, "an object of seconds by timer")),
-    ("source", _one_of(frozenset((TRAINER,)))),
-    (
-        "turns",
-        (_is_turns, "an object with the start's id, and as rows the run ids of those that take turns, each once"),
-    ),
-    ("noise", (_is_noise, "an object of numbers from 0 or nulls, with one such object as host")),
-)
-#: How many fields every event has: kind, rank, time and seq.
-HEAD = 4
-#: Fields with free content, wherever they occur: storable again, or the bundle is damaged.
-FREE = ("facts", "device")
-
-
-class Kind:
-    """What events of a kind must carry, ready to be checked together: what is usual is seen at once."""
-
-    def __init__(self, fields: Fields) -> None:
-        self.fields = fields
-        self._checks = tuple(is_right for _, (is_right, _) in fields)
-        # with two names it gives all values, with one it would give that one alone
-        self._values = itemgetter(*(name for name, _ in fields), *(("kind", "kind") if len(fields) < 2 else ()))
-
-    def is_usual(self, event: dict[str, Any]) -> bool:
-        """Whether the event has these fields as they must be, those of every event, and no others."""
-        if len(event) != len(self.fields) + HEAD or "facts" in event or "device" in event:
-            return False
-        try:
-            return all(map(call, self._checks, self._values(event)))
-        except KeyError:
-            return False
-
-
-#: Writer -> kind.
-FIELDS = {writer: {name: Kind(fields) for name, fields in kinds.items()} for writer, kinds in _TABLE.items()}
-
-
-def wrong_field(event: dict[str, Any], kind: Kind, file: str) -> str | None:
-    """What is wrong with the event's fields, in words, or null. Raises DamagedBundle for unusable free content.
-
-    ``event`` has the fields of every event.
-    """
-    by_trainer = event.get("source") == TRAINER
-    for name, check in kind.fields:
-        if name not in event:
-            return f"{name} is missing"
-        is_right, wanted = _TOLD if by_trainer and name == "counts" else check
-        if not is_right(event[name]):
-            return f"{name} is {_short(event[name])}, must be {wanted}"
-    for name, (is_right, wanted) in OPTIONAL:
-        if event.get(name) is not None and not is_right(event[name]):
-            return f"{name} is {_short(event[name])}, must be {wanted}"
-    for name in FREE:
-        if event.get(name) is not None:
-            if type(event[name]) is not dict:
-                return f"{name} is {_short(event[name])}, must be an object"
-            check_tree(event[name], f"{file} line {event['seq'] + 1}: {name}")
-    return None
-
-
-def _short(value: Any) -> str:
-    text = ascii(value) if not isinstance(value, (dict, list)) or len(value) < 100 else f"a {type(value).__name__}"
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    figures = [*(part for name, part in told.items() if name != "host"), *(host or {}).values()]
+    return all(part is None or (type(part) is float and (part == 0 or part >= _LEAST_FIGURE)) for part in figures)

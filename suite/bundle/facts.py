@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from suite.bundle.events import Event, Events
+from typing import Any
+
+from suite.bundle.event_fields import Environment
+from suite.bundle.events import Events
 from suite.bundle.files import DamagedBundle
 from suite.spec.version import suite_version
 
@@ -12,12 +15,10 @@ NEWEST_DERIVATION = 4
 _LINES, _LINE_CHARACTERS = 8, 200
 
 
-def facts_of(events: Events, rank: int) -> Event:
+def facts_of(events: Events, rank: int) -> dict[str, Any]:
     """The facts of a rank's environment event, empty where it wrote none."""
-    for event in events.ranks.get(rank, ()):
-        if event["kind"] == "environment":
-            facts: Event = event["facts"]
-            return facts
+    for event in events.of(rank, Environment):
+        return event.facts
     return {}
 
 

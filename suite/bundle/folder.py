@@ -10,7 +10,7 @@ from pathlib import Path
 
 from suite.bundle.findings import Among, Finding
 from suite.bundle.record import Record
-from suite.bundle.store import ATTIC, Bundle
+from suite.bundle.walk import ATTIC
 from suite.spec.phases import TIMED_NAMES
 
 #: Beside a bundle's folder: runs that are at work on a cluster, or were (docs/contracts.md).
@@ -67,7 +67,7 @@ class Trace:
 
 
 def folder_findings(
-    traces: Sequence[Trace], bundles: Sequence[Bundle], named: Collection[Path] = ()
+    traces: Sequence[Trace], bundles: Sequence[Path], named: Collection[Path] = ()
 ) -> dict[Path, tuple[Finding, ...]]:
     """By path of a bundle what does not fit the others; of copies it is the later one.
 
@@ -192,9 +192,9 @@ def _folder_names(traces: Sequence[Trace]) -> _Found:
             yield trace, "folder-name", f"the folder of run {trace.run_id} has another name"
 
 
-def _missing_repeats(traces: Sequence[Trace], bundles: Sequence[Bundle], named: Collection[Path]) -> _Found:
+def _missing_repeats(traces: Sequence[Trace], bundles: Sequence[Path], named: Collection[Path]) -> _Found:
     """Repeats are numbered from 1: a hole is a run that is not there, since one that failed leaves its bundle."""
-    names = {(bundle.path.parent, bundle.id) for bundle in bundles}
+    names = {(path.parent, path.name) for path in bundles}
     rows: dict[tuple[Path, str], list[Trace]] = defaultdict(list)
     for trace in traces:
         if trace.path not in named and trace.run_id.endswith(f"-r{trace.repeat}"):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 from pydantic import ValidationError
 
 from suite.bundle.files import DamagedBundle, first_line, parse_object
@@ -19,7 +19,9 @@ from suite.spec.schema_files import not_read
 
 #: Manifests that were read last, by all but their ``run``, in which alone repeats differ, and on which nothing depends.
 _MOST_KNOWN, _LONGEST_KNOWN = 256, 1 << 16
-_known: dict[str, Manifest] = {}
+_known: dict[bytes, tuple[int, Manifest]] = {}
+_Key = TypeVar("_Key", str, bytes)
+_Value = TypeVar("_Value")
 #: The same by their whole text: the same runs come again every night.
 _same: dict[str, Manifest] = {}
 
@@ -37,35 +39,50 @@ def parse_manifest(text: str, name: str) -> Manifest:
 
 
 def _parsed(text: str, name: str) -> Manifest:
-    body = parse_object(text, name)
-    run = body.pop("run", None)
-    try:
-        rest, run_text = json.dumps(body), json.dumps(run)
-    except RecursionError as error:
-        raise DamagedBundle(f"{name} is nested too deeply") from error
-    _check_numbers({"run": run}, name)
-    manifest = _repeat_of(_known.get(rest), run_text) or _read(text, body, name)
+    rest, run = _parts(text)
+    names = text.count('":')
+    manifest = _repeat_of(_known.get(rest), run, names)
+    if manifest is None:
+        manifest = _read(text, parse_object(text, name), name)
+        _remember(_known, rest, (names - run.count(b'":'), manifest))
     if not SAFE_ID.fullmatch(manifest.run.id):
         raise DamagedBundle(f"{name}: run.id {manifest.run.id[:80]!r} cannot be the name of a folder")
-    if rest not in _known:
-        _remember(_known, rest, manifest)
     return manifest
 
 
-def _remember(known: dict[str, Manifest], text: str, manifest: Manifest) -> None:
-    if len(text) <= _LONGEST_KNOWN:
+def _remember(known: dict[_Key, _Value], key: _Key, value: _Value) -> None:
+    if 0 < len(key) <= _LONGEST_KNOWN:
         if len(known) >= _MOST_KNOWN:
             del known[next(iter(known))]
-        known[text] = manifest
+        known[key] = value
 
 
-def _repeat_of(known: Manifest | None, run: str) -> Manifest | None:
-    """With another ``run``; null where none is known, or it is not a run, which reading it whole tells better."""
-    if known is None:
+def _parts(text: str) -> tuple[bytes, bytes]:
+    """All but ``run``, and that, as they are written; nothing where names are not plain to count, as they are here:
+    each is followed by ``":`` at once, and nothing else is."""
+    if any(mark in text for mark in ("\\", "\t", "\r", " :")):
+        return b"", b""
+    try:
+        parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return b"", b""
+    run = parts.pop("run", msgspec.Raw(b""))
+    return b"\0".join(part for name, value in parts.items() for part in (name.encode(), bytes(value))), bytes(run)
+
+
+def _repeat_of(known: tuple[int, Manifest] | None, run: bytes, names: int) -> Manifest | None:
+    """With another ``run``; null where none is known, or it is not a run, which reading it whole tells better.
+
+    ``names``: how many there are in all, which are no more than those of the known one and of the run where none is
+    given twice.
+    """
+    if known is None or names != known[0] + run.count(b'":'):
         return None
     try:
-        return known.model_copy(update={"run": Run.model_validate_json(run)})
-    except ValidationError:
+        body = parse_object(run.decode(), "run")
+        _check_numbers({"run": body}, "run")
+        return known[1].model_copy(update={"run": Run.model_validate_json(run)})
+    except (ValidationError, DamagedBundle):
         return None
 
 

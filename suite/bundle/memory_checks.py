@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from suite.bundle.events import SETUP, Event, Events
+from suite.bundle.event_fields import Memory
+from suite.bundle.events import SETUP, Events
 from suite.bundle.facts import facts_of
 from suite.bundle.findings import Finding
 from suite.bundle.record import Record
@@ -22,10 +24,10 @@ def memory_findings(events: Events, manifest: Manifest, record: Record) -> Itera
     """Peaks that their own rank contradicts, and a run that needed less than there must be."""
     cuda = manifest.measure.device == "cuda"
     wrong = [
-        f"{text} in {event['phase']} of rank {rank}"
+        f"{text} in {event.phase} of rank {rank}"
         for rank in events.ranks
         for facts in (facts_of(events, rank),)
-        for event in events.of(rank, "memory")
+        for event in events.of(rank, Memory)
         for text in _wrong_peaks(event, facts, cuda)
     ]
     if wrong:
@@ -38,9 +40,9 @@ def memory_findings(events: Events, manifest: Manifest, record: Record) -> Itera
         yield Finding(name="memory-floor", text=text)
 
 
-def _wrong_peaks(event: Event, facts: Event, cuda: bool) -> Iterator[str]:
-    allocated, reserved = event["peak_allocated_bytes"], event["peak_reserved_bytes"]
-    resident, baseline = event["peak_resident_bytes"], facts.get("resident_baseline_bytes")
+def _wrong_peaks(event: Memory, facts: dict[str, Any], cuda: bool) -> Iterator[str]:
+    allocated, reserved = event.peak_allocated_bytes, event.peak_reserved_bytes
+    resident, baseline = event.peak_resident_bytes, facts.get("resident_baseline_bytes")
     if resident is not None and type(baseline) is int:
         if resident < _RESIDENT_SHARE * baseline:
             yield f"{resident} bytes were resident at the peak, {baseline} before there was a model,"
@@ -52,15 +54,15 @@ def _wrong_peaks(event: Event, facts: Event, cuda: bool) -> Iterator[str]:
         yield from _wrong_on_device(event, facts)
 
 
-def _wrong_on_device(event: Event, facts: Event) -> Iterator[str]:
-    reserved, used = event["peak_reserved_bytes"], event["peak_device_bytes"]
+def _wrong_on_device(event: Memory, facts: dict[str, Any]) -> Iterator[str]:
+    reserved, used = event.peak_reserved_bytes, event.peak_device_bytes
     device, joined = facts.get("device"), facts.get("communicators")
     total = device.get("memory_bytes") if isinstance(device, dict) else None
     if type(total) is int and max(reserved or 0, used or 0) > total:
         yield f"{max(reserved or 0, used or 0)} bytes were used of a device of {total}"
     outside = joined.get("outside_allocator_bytes") if isinstance(joined, dict) else None
     built = outside.get("built") if isinstance(outside, dict) else None
-    if event["phase"] == SETUP and type(built) is int and reserved is not None and used is not None:
+    if event.phase == SETUP and type(built) is int and reserved is not None and used is not None:
         beside = used - reserved
         if beside - built > _OUTSIDE_BYTES + _OUTSIDE_SHARE * used:
             yield f"{beside} bytes lay beside the {reserved} reserved ones, {built} by the rank's facts,"

@@ -8,7 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from suite.bundle.energy import throttle_reasons, window_figure
+from suite.bundle.event_fields import Iteration, Start
 from suite.bundle.events import Events
 from suite.bundle.facts import facts_of
 from suite.bundle.noise_model import ClockRange, Noise, Spread, Straggler
@@ -61,9 +64,7 @@ def hear(events: Events, training: Events, timeline: Timeline, manifest: Manifes
     for rank in events.ranks:
         places[_place(events, rank)].append(rank)
     uses = (_use(rank, hosts[rank], ranks, places[_place(events, rank)], manifest) for rank in hosts)
-    return Heard(
-        ranks, hosts, tuple(use for use in uses if use is not None), _lateness(training, frozenset(timeline.counted))
-    )
+    return Heard(ranks, hosts, tuple(use for use in uses if use is not None), _lateness(training, timeline.counted))
 
 
 def summarise(heard: Heard, events: Events, timeline: Timeline, manifest: Manifest) -> Noise:
@@ -142,7 +143,7 @@ def _told(events: Events, counted: Sequence[int], field: str) -> dict[int, list[
     """Of the ranks that have this field in each counted iteration."""
     found: dict[int, list[_Window]] = {}
     for rank in events.ranks:
-        told = [event.get(field) for event in events.of(rank, "iteration")]
+        told = [getattr(event, field) for event in events.of(rank, Iteration)]
         windows = [window for index in counted if index < len(told) and (window := told[index])]
         if len(windows) == len(counted):
             found[rank] = windows
@@ -173,23 +174,22 @@ def _use(
 
 def _place(events: Events, rank: int) -> tuple[str, str]:
     """The host and the CPUs that a rank runs on, as it names them."""
-    written, affinity = events.ranks[rank], facts_of(events, rank).get("affinity")
+    start, affinity = next(iter(events.of(rank, Start)), None), facts_of(events, rank).get("affinity")
     cpus = affinity.get("cpus") if isinstance(affinity, dict) else None
-    return (written[0]["host"] if written else "", cpus if isinstance(cpus, str) else "")
+    return (start.host if start else "", cpus if isinstance(cpus, str) else "")
 
 
-def _lateness(training: Events, counted: frozenset[int]) -> dict[int, dict[int, float]]:
+def _lateness(training: Events, counted: Sequence[int]) -> dict[int, dict[int, float]]:
     """By iteration and rank: for each phase at whose end it came last, how long after the last but one."""
-    waits: dict[tuple[int, str], list[tuple[float, int]]] = defaultdict(list)
-    for rank in training.ranks:
-        for event in training.of(rank, "phase"):
-            if event["iteration"] in counted:
-                waits[event["iteration"], event["phase"]].append((float(event["wait_seconds"]), rank))
     late: dict[int, dict[int, float]] = {iteration: {} for iteration in counted}
-    for (iteration, _), of_ranks in waits.items():
-        if len(of_ranks) > 1:
-            (least, last), (second, _), *_ = sorted(of_ranks)
-            late[iteration][last] = late[iteration].get(last, 0.0) + second - least
+    waits = training.told.wait[:, counted]
+    if len(waits) > 1:
+        ranks, last = training.told.ranks, waits.argmin(axis=0).tolist()
+        least, second = np.partition(waits, 1, axis=0)[:2]
+        for iteration, of_phases, beyond in zip(counted, last, (second - least).tolist(), strict=True):
+            for place, seconds in zip(of_phases, beyond, strict=True):
+                if seconds >= 0:  # not NaN: every rank told it
+                    late[iteration][ranks[place]] = late[iteration].get(ranks[place], 0.0) + seconds
     return late
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 from suite.bundle.amounts import Peaks
-from suite.bundle.events import SETUP, Event, Events
+from suite.bundle.event_fields import Memory as Report
+from suite.bundle.events import SETUP, Events
 from suite.bundle.facts import derivation, facts_of
 from suite.bundle.files import DamagedBundle
 from suite.bundle.per_manifest import once_per_manifest
@@ -16,6 +18,9 @@ from suite.theory.memory import Rules, memory_floor
 _NAMES = tuple(Peaks.model_fields)
 _NOTHING = dict.fromkeys(_NAMES)
 _Values = dict[str, int | None]
+_values = attrgetter(*_NAMES)
+#: Of one rank, by phase.
+_ByPhase = dict[str, _Values]
 
 
 def memory(events: Events, counted: Sequence[int], manifest: Manifest) -> Memory:
@@ -25,12 +30,8 @@ def memory(events: Events, counted: Sequence[int], manifest: Manifest) -> Memory
     knows; over ranks it is null where a rank knows none.
     """
     indices, world = frozenset(counted), manifest.layout.training_ranks
-    reports = [
-        [event for event in events.of(rank, "memory") if event["phase"] == SETUP or event["iteration"] in indices]
-        for rank in range(world)
-    ]
-    counted_reports = [[event for event in rank if event["phase"] != SETUP] for rank in reports]
-    per_rank = [_largest(rank) for rank in counted_reports]
+    by_phase = [_by_phase(events.of(rank, Report), indices) for rank in range(world)]
+    per_rank = [_largest(of_phase for phase, of_phase in rank.items() if phase != SETUP) for rank in by_phase]
     peaks = _over_ranks(per_rank, largest=True)
     floor = _floor(manifest, 1 if derivation(events) == 1 else 2)
     reserved = peaks["peak_allocated_bytes" if manifest.measure.device == "cpu" else "peak_reserved_bytes"]
@@ -40,7 +41,10 @@ def memory(events: Events, counted: Sequence[int], manifest: Manifest) -> Memory
         theoretical_minimum_bytes=floor.bytes,
         efficiency=_ratio(floor.bytes, reserved),
         efficiency_allocated=_ratio(floor.bytes, peaks["peak_allocated_bytes"]),
-        by_phase=_by_phase(reports),
+        by_phase={
+            phase: Peaks(**_over_ranks([rank.get(phase, _NOTHING) for rank in by_phase], largest=True))
+            for phase in dict.fromkeys(phase for rank in by_phase for phase in rank)
+        },
         min_over_ranks=Peaks(**_over_ranks(per_rank, largest=False)),
         allocation_retries=_retries(events, indices, world),
         floor=floor,
@@ -50,8 +54,9 @@ def memory(events: Events, counted: Sequence[int], manifest: Manifest) -> Memory
 def side_peaks(events: Events, counted: Sequence[int]) -> Peaks:
     """The peaks of these ranks alone in the counted iterations."""
     indices = frozenset(counted)
-    reports = [[event for event in events.of(rank, "memory") if event["iteration"] in indices] for rank in events.ranks]
-    return Peaks(**_over_ranks([_largest(rank) for rank in reports], largest=True))
+    by_phase = [_by_phase(events.of(rank, Report), indices) for rank in events.ranks]
+    per_rank = [_largest(of_phase for phase, of_phase in rank.items() if phase != SETUP) for rank in by_phase]
+    return Peaks(**_over_ranks(per_rank, largest=True))
 
 
 @once_per_manifest
@@ -61,14 +66,26 @@ def _floor(manifest: Manifest, rules: Rules) -> Floor:
     return Floor(bytes=floor.bytes, phase=floor.phase, parts=floor.parts, by_phase=floor.by_phase)
 
 
-def _largest(reports: Sequence[Event]) -> _Values:
-    """The largest known value of each peak; null where none is known."""
-    largest: _Values = dict(_NOTHING)
-    for name in _NAMES:
-        known = [value for value in [event[name] for event in reports] if value is not None]
-        if known:
-            largest[name] = max(known)
-    return largest
+def _by_phase(reports: Sequence[Report], counted: frozenset[int]) -> _ByPhase:
+    """Of the set-up and the counted iterations."""
+    told: dict[str, list[tuple[int | None, ...]]] = {}
+    for report in reports:
+        if report.phase == SETUP or report.iteration in counted:
+            told.setdefault(report.phase, []).append(_values(report))
+    return {
+        phase: dict(zip(_NAMES, map(_greatest, zip(*values, strict=True)), strict=True))
+        for phase, values in told.items()
+    }
+
+
+def _greatest(values: Iterable[int | None]) -> int | None:
+    """Of those that are known; null where none is."""
+    return max((value for value in values if value is not None), default=None)
+
+
+def _largest(reports: Iterable[_Values]) -> _Values:
+    told = list(reports)
+    return {name: _greatest(values[name] for values in told) for name in _NAMES}
 
 
 def _over_ranks(per_rank: Sequence[_Values], largest: bool) -> _Values:
@@ -80,32 +97,18 @@ def _over_ranks(per_rank: Sequence[_Values], largest: bool) -> _Values:
     return result
 
 
-def _by_phase(reports: Sequence[Sequence[Event]]) -> dict[str, Peaks]:
-    by_phase: dict[str, list[list[Event]]] = {}
-    for number, rank in enumerate(reports):
-        for event in rank:
-            by_phase.setdefault(event["phase"], [[] for _ in reports])[number].append(event)
-    return {
-        phase: Peaks(**_over_ranks([_largest(rank) for rank in ranks], largest=True))
-        for phase, ranks in by_phase.items()
-    }
-
-
 def _retries(events: Events, counted: frozenset[int], world: int) -> int | None:
     """Growth of each rank's counter over the counted iterations, summed over ranks; null where one does not count."""
     total, first = 0, min(counted, default=0)
     for rank in range(world):
-        reports = events.of(rank, "memory")
-        if any(event["allocation_retries"] is None for event in reports):
-            return None
-        before = [
-            event["allocation_retries"] for event in reports if event["phase"] == SETUP or event["iteration"] < first
-        ]
-        during = [
-            event["allocation_retries"]
-            for event in reports
-            if event["phase"] != SETUP and event["iteration"] in counted
-        ]
+        before, during = [], []
+        for report in events.of(rank, Report):
+            if report.allocation_retries is None:
+                return None
+            if report.phase == SETUP or report.iteration is None or report.iteration < first:
+                before.append(report.allocation_retries)
+            elif report.iteration in counted:
+                during.append(report.allocation_retries)
         if not during:
             return None
         total += max(0, during[-1] - (before[-1] if before else 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from suite.bundle.event_fields import Iteration
 from suite.bundle.events import Events
 from suite.bundle.facts import derivation
 from suite.bundle.record import Counts, Estimate, Phase, Phases, SteadyState, Throughput, Wait
@@ -76,18 +77,14 @@ def waits(events: Events, timeline: Timeline) -> dict[str, Wait] | None:
     ranks = len(events.ranks)
     if derivation(events) < 2 or not timeline.counted or ranks < 2:
         return None
-    counted = frozenset(timeline.counted)
-    longest: dict[str, dict[int, float]] = {phase: {} for phase in timeline.phase_seconds}
-    totals: dict[str, list[float]] = {phase: [] for phase in timeline.phase_seconds}
-    for event in events.of_all("phase"):
-        phase, iteration, seconds = event["phase"], event["iteration"], float(event["wait_seconds"])
-        if iteration in counted:
-            longest[phase][iteration] = max(longest[phase].get(iteration, 0.0), seconds)
-            totals[phase].append(seconds)
+    counted = len(timeline.counted)
+    waited = events.told.wait[:, timeline.counted]
+    longest = dict(zip(events.told.phases, waited.max(axis=0).T.tolist(), strict=True))
+    totals = dict(zip(events.told.phases, waited.transpose(2, 0, 1).reshape(-1, ranks * counted).tolist(), strict=True))
     return {
         phase: Wait(
-            longest_seconds=math.fsum(longest[phase].values()) / len(counted),
-            mean_seconds=math.fsum(totals[phase]) / (len(counted) * ranks),
+            longest_seconds=math.fsum(longest[phase]) / counted,
+            mean_seconds=math.fsum(totals[phase]) / (counted * ranks),
         )
         for phase in timeline.phase_seconds
     }
@@ -97,11 +94,11 @@ def details(events: Events, counted: Iterable[int]) -> dict[str, float] | None:
     """Parts of the iterations: of each part the slowest rank, then the mean. Null where no rank tells any."""
     counted = frozenset(counted)
     longest: dict[str, dict[int, float]] = {}
-    for event in events.of_all("iteration"):
-        if event["iteration"] in counted:
-            for name, seconds in (event.get("details") or {}).items():
+    for event in events.of_all(Iteration):
+        if event.details and event.iteration in counted:
+            for name, seconds in event.details.items():
                 by_iteration = longest.setdefault(name, {})
-                by_iteration[event["iteration"]] = max(by_iteration.get(event["iteration"], 0.0), float(seconds))
+                by_iteration[event.iteration] = max(by_iteration.get(event.iteration, 0.0), seconds)
     return {name: math.fsum(found.values()) / len(counted) for name, found in sorted(longest.items())} or None
 
 

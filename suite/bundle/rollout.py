@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from suite.bundle.asynchronous import greatest_staleness
-from suite.bundle.events import Event, Events
+from suite.bundle.event_fields import Iteration
+from suite.bundle.events import Events
 from suite.bundle.facts import derivation
 from suite.bundle.files import DamagedBundle
 from suite.bundle.record import Counts, LengthSummary, Padding, RealisedLengths, Rollout
 from suite.bundle.timeline import Timeline
 from suite.spec.lengths import Lengths
 from suite.spec.manifest import Manifest
+
+_Rollout = Mapping[str, float | None]
 
 
 def realised_lengths(manifest: Manifest) -> RealisedLengths | None:
@@ -45,7 +48,7 @@ def rollout(events: Events, timeline: Timeline, manifest: Manifest) -> Rollout |
     if derivation(events) < 2:
         return None
     counted = frozenset(timeline.counted)
-    told = [event["rollout"] for event in _iterations(events) if event["iteration"] in counted and event.get("rollout")]
+    told = [event.rollout for event in events.of_all(Iteration) if event.rollout and event.iteration in counted]
     share = _idle_slot_share(manifest)
     if not told and share is None:
         return None
@@ -70,17 +73,18 @@ def staleness(events: Events, timeline: Timeline) -> int | None:
     if timeline.asynchronous:
         return greatest_staleness(events, timeline)
     counted = frozenset(timeline.counted)
-    first: dict[int, Event] = {}
-    for event in _iterations(events):
-        if event.get("staleness") is None:
+    first: dict[int, Iteration] = {}
+    for event in events.of_all(Iteration):
+        if event.staleness is None:
             continue
-        before = first.setdefault(event["iteration"], event)
-        if before["staleness"] != event["staleness"]:
+        before = first.setdefault(event.iteration, event)
+        if before.staleness != event.staleness:
             raise DamagedBundle(
-                f"staleness is {event['staleness']} on rank {event['rank']} in iteration {event['iteration']}, but "
-                f"{before['staleness']} on rank {before['rank']}"
+                f"staleness is {event.staleness} on rank {event.rank} in iteration {event.iteration}, but "
+                f"{before.staleness} on rank {before.rank}"
             )
-    return max((event["staleness"] for index, event in first.items() if index in counted), default=None)
+    told = [event.staleness for index, event in first.items() if index in counted and event.staleness is not None]
+    return max(told, default=None)
 
 
 def staleness_notes(found: int | None, manifest: Manifest) -> tuple[str, ...]:
@@ -88,10 +92,6 @@ def staleness_notes(found: int | None, manifest: Manifest) -> tuple[str, ...]:
     if not found or manifest.layout.placement == "split":
         return ()
     return (f"ranks tell a staleness of {found}, although the layout lets every rank generate and train in turn",)
-
-
-def _iterations(events: Events) -> Iterator[Event]:
-    return (event for rank in sorted(events.ranks) for event in events.of(rank, "iteration"))
 
 
 def _summary(lengths: Sequence[int], asked: Lengths | None) -> LengthSummary:
@@ -127,11 +127,11 @@ def _idle_slot_share(manifest: Manifest) -> float | None:
     return 1.0 - sum(responses) / sum(len(batch) * max(batch) for batch in batches)
 
 
-def _known(told: Iterable[Event], name: str) -> list[float]:
-    return [float(each[name]) for each in told if each.get(name) is not None]
+def _known(told: Iterable[_Rollout], name: str) -> list[float]:
+    return [value for each in told if (value := each.get(name)) is not None]
 
 
-def _mean(told: Iterable[Event], name: str) -> float | None:
+def _mean(told: Iterable[_Rollout], name: str) -> float | None:
     """Over iterations and the ranks that tell it, whose samples are as many."""
     values = _known(told, name)
     return math.fsum(values) / len(values) if values else None

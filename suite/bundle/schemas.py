@@ -1,12 +1,9 @@
-"""JSON Schemas of the files that the suite writes, made from what reads them.
-
-``python -m suite.bundle.schemas`` writes them to ``suite/spec/schemas``, from where they are published.
-"""
+"""JSON Schemas of the files that the suite writes, made from what reads them."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel
@@ -18,7 +15,6 @@ from suite.bundle.imported.record import IMPORT_SCHEMA, IMPORTED_SCHEMA, Import,
 from suite.bundle.record import RECORD_SCHEMA, Record
 from suite.launch.cluster.submission import SUBMISSION_SCHEMA, Submission
 from suite.spec.manifest import MANIFEST_SCHEMA, Manifest
-from suite.spec.schema_files import FOLDER
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _MODELS: dict[str, tuple[type[BaseModel], str, str]] = {
@@ -29,13 +25,6 @@ _MODELS: dict[str, tuple[type[BaseModel], str, str]] = {
     "import": (Import, IMPORT_SCHEMA, "import.json: another tool's log that was imported, and what was told of it"),
     "imported": (ImportedRecord, IMPORTED_SCHEMA, "record.json of an import: figures that were not measured here"),
 }
-
-
-def made() -> dict[str, str]:
-    """The text of each schema by its name. What is not known is null; fields may be added."""
-    schemas = {name: _of_model(*entry) for name, entry in _MODELS.items()}
-    schemas["events"] = _headed(EVENTS_SCHEMA, "a line of events/*.jsonl: what driver and ranks tell", events_schema())
-    return {name: json.dumps(schema, indent=1, sort_keys=True) + "\n" for name, schema in schemas.items()}
 
 
 def _of_model(model: type[BaseModel], name: str, title: str) -> dict[str, Any]:
@@ -59,11 +48,12 @@ def _open(value: Any) -> Any:
     return [_open(inner) for inner in value] if isinstance(value, list) else value
 
 
-def write(folder: Path = FOLDER) -> None:
-    """Into the checkout."""
-    for name, text in made().items():
-        (folder / f"{name}.json").write_text(text, encoding="utf-8")
+def _events() -> dict[str, Any]:
+    return _headed(EVENTS_SCHEMA, "a line of events/*.jsonl: what driver and ranks tell", events_schema())
 
 
-if __name__ == "__main__":
-    write()
+#: By their names. What is not known is null; fields may be added.
+SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
+    **{name: partial(_of_model, *entry) for name, entry in _MODELS.items()},
+    "events": _events,
+}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from suite.bundle.asynchronous import asynchronous_overlap
+from suite.bundle.event_fields import Iteration, Phase
 from suite.bundle.events import Events
 from suite.bundle.overlap_model import Overlap, OverlapSide
 from suite.bundle.peaks import side_peaks
@@ -36,14 +37,14 @@ def overlap(events: Events, timeline: Timeline, manifest: Manifest) -> Overlap |
         return None
     training, generating = training_side(events, manifest), generation_side(events, manifest)
     completed = [
-        {event["iteration"] for event in generating.ranks.get(rank, ()) if event["kind"] == "iteration"}
+        {event.iteration for event in generating.of(rank, Iteration)}
         for rank in range(manifest.layout.training_ranks, manifest.layout.ranks)
     ]
     both = [index for index in timeline.counted if all(index in done for done in completed)]
     if not both:
         return None
-    exposed = _mean_seconds(training, both, "phase", GENERATE)
     trains = _phase_seconds(training, both)
+    exposed = trains.get(GENERATE, 0.0)
     if manifest.layout.asynchronous:
         return asynchronous_overlap(training, generating, events, timeline, trains, exposed)
     generates = _phase_seconds(generating, both)
@@ -62,7 +63,7 @@ def overlap(events: Events, timeline: Timeline, manifest: Manifest) -> Overlap |
                 both,
                 generates,
                 busy,
-                waiting=max(0.0, _mean_seconds(generating, both, "iteration", None) - busy),
+                waiting=max(0.0, _mean_seconds(generating.of_all(Iteration), both) - busy),
             ),
         },
     )
@@ -73,16 +74,16 @@ def with_sides_compared(events: Events, timeline: Timeline, manifest: Manifest) 
     counts = timeline.counts
     if counts is None:
         return timeline
-    for rank, written in generation_side(events, manifest).ranks.items():
-        for event in written:
-            if event["kind"] == "iteration" and event["iteration"] in timeline.counted:
-                for name in _SHARED_COUNTS:
-                    if event["counts"][name] != getattr(counts, name):
-                        problem = (
-                            f"{name} is {event['counts'][name]} on rank {rank} in iteration {event['iteration']}, "
-                            f"which generates, but {getattr(counts, name)} where it is trained"
-                        )
-                        return replace(timeline, counts=None, counts_problem=problem)
+    for event in generation_side(events, manifest).of_all(Iteration):
+        if event.iteration in timeline.counted:
+            for name in _SHARED_COUNTS:
+                told, wanted = getattr(event.counts, name), getattr(counts, name)
+                if told != wanted:
+                    problem = (
+                        f"{name} is {told} on rank {event.rank} in iteration {event.iteration}, which generates, but "
+                        f"{wanted} where it is trained"
+                    )
+                    return replace(timeline, counts=None, counts_problem=problem)
     return timeline
 
 
@@ -103,18 +104,16 @@ def _side(events: Events, counted: Sequence[int], phases: dict[str, float], busy
 
 def _phase_seconds(events: Events, counted: Sequence[int]) -> dict[str, float]:
     """Mean seconds of each phase that this side has, in the order of its iterations."""
-    names = dict.fromkeys(
-        event["phase"] for written in events.ranks.values() for event in written if event["kind"] == "phase"
-    )
-    return {name: _mean_seconds(events, counted, "phase", name) for name in names}
+    by_phase: dict[str, list[Phase]] = {}
+    for event in events.of_all(Phase):
+        by_phase.setdefault(event.phase, []).append(event)
+    return {name: _mean_seconds(told, counted) for name, told in by_phase.items()}
 
 
-def _mean_seconds(events: Events, counted: Sequence[int], kind: str, phase: str | None) -> float:
+def _mean_seconds(told: Iterable[Phase | Iteration], counted: Sequence[int]) -> float:
     """Of each iteration the slowest rank, then the mean."""
     slowest: dict[int, float] = {}
-    for written in events.ranks.values():
-        for event in written:
-            if event["kind"] == kind and event.get("phase") == phase and event["iteration"] in counted:
-                index = event["iteration"]
-                slowest[index] = max(slowest.get(index, 0.0), float(event["seconds"]))
+    for event in told:
+        if event.iteration in counted:
+            slowest[event.iteration] = max(slowest.get(event.iteration, 0.0), event.seconds)
     return math.fsum(slowest.values()) / len(counted)

@@ -48,6 +48,7 @@ __all__ = [
     "DriverLog",
     "HeldByAnother",
     "OtherSchema",
+    "StillRunning",
     "find_bundles",
     "find_marked",
 ]
@@ -62,6 +63,10 @@ _LOOK_SECONDS = 0.02
 
 class OtherSchema(DamagedBundle):
     """The stored record was made by another version of the suite; deriving it again mends it."""
+
+
+class StillRunning(UsageError):
+    """A driver holds the run, so there is nothing final to derive."""
 
 
 class AlreadyThere(UsageError):
@@ -171,9 +176,13 @@ class Bundle:
     def manifest(self) -> Manifest:
         """Raises DamagedBundle when it is missing, unreadable or was changed."""
         try:
-            return parse_manifest(self._document(MANIFEST), MANIFEST)
+            return parse_manifest(self.manifest_text(), MANIFEST)
         except FileNotFoundError as error:
             raise DamagedBundle(f"{MANIFEST} is missing") from error
+
+    def manifest_text(self) -> str:
+        """As it is. Raises FileNotFoundError, DamagedBundle."""
+        return self._document(MANIFEST)
 
     def write_environment(self, facts: dict[str, Any]) -> None:
         """What the driver saw before it started. Raises UsageError when it cannot be written."""

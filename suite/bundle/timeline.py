@@ -6,7 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from suite.bundle.events import Event, Events
+import msgspec
+import numpy as np
+
+from suite.bundle.event_fields import Iteration, Turn
+from suite.bundle.events import Events
 from suite.bundle.facts import derivation
 from suite.bundle.files import DamagedBundle
 from suite.bundle.record import Counts
@@ -71,12 +75,12 @@ def make_timeline(events: Events, manifest: Manifest) -> Timeline:
     Raises DamagedBundle when a phase is reported by some ranks or in some iterations only.
     """
     world = manifest.layout.training_ranks
-    by_rank = [events.of(rank, "iteration") for rank in range(world)]
+    by_rank = [events.of(rank, Iteration) for rank in range(world)]
     completed = min(map(len, by_rank))
-    seconds = tuple(float(max(rows[index]["seconds"] for rows in by_rank)) for index in range(completed))
+    seconds = tuple(events.told.seconds[:, :completed].max(axis=0).tolist()) if completed else ()
     window = range(min(manifest.measure.warmup, completed), completed)
     skipped = _skipped_steps(by_rank, window) if derivation(events) >= 2 else None
-    begins = tuple(event["iteration"] for event in events.of(0, "turn") if event["iteration"] < completed)
+    begins = tuple(turn.iteration for turn in events.of(0, Turn) if turn.iteration < completed)
     cold = _first_of_several(begins, completed)
     counted = [index for index in window if index not in (skipped or ()) and index not in cold]
     counts, problem = _counts(by_rank, counted or range(completed), manifest)
@@ -99,34 +103,32 @@ def _generates_ahead(manifest: Manifest) -> bool:
     return layout.placement == "split" and (manifest.backend.kind == "engine" or layout.asynchronous)
 
 
-def _skipped_steps(by_rank: list[Sequence[Event]], window: range) -> dict[int, int] | None:
+def _skipped_steps(by_rank: list[Sequence[Iteration]], window: range) -> dict[int, int] | None:
     """Most skipped steps of any rank in the iterations that have some; null where no rank tells them."""
     told: dict[int, int] = {}
     for rows in by_rank:
         for index in window:
-            steps = rows[index].get("skipped_steps")
+            steps = rows[index].skipped_steps
             if steps is not None:
                 told[index] = max(told.get(index, 0), steps)
     return {index: steps for index, steps in sorted(told.items()) if steps} if told else None
 
 
 def _phase_seconds(events: Events, completed: int) -> dict[str, tuple[float, ...]]:
-    longest = {phase: [0.0] * completed for phase in TIMED_NAMES}
-    reports = dict.fromkeys(TIMED_NAMES, 0)
-    for event in events.of_all("phase"):
-        phase, iteration = event["phase"], event["iteration"]
-        if iteration < completed:
-            longest[phase][iteration] = max(longest[phase][iteration], float(event["seconds"]))
-            reports[phase] += 1
+    own = events.told.own[:, :completed]
+    reports = dict(zip(events.told.phases, np.isfinite(own).sum(axis=(0, 1)).tolist(), strict=True))
+    longest = dict(zip(events.told.phases, own.max(axis=0, initial=0.0).T.tolist(), strict=True))
     expected = completed * len(events.ranks)
-    for phase, count in reports.items():
-        if count not in (0, expected):
-            raise DamagedBundle(f"phase {phase} was reported {count} times in {expected} iterations of all ranks")
-    return {phase: tuple(longest[phase]) for phase in TIMED_NAMES if reports[phase]}
+    for phase in TIMED_NAMES:
+        if reports.get(phase, 0) not in (0, expected):
+            raise DamagedBundle(
+                f"phase {phase} was reported {reports[phase]} times in {expected} iterations of all ranks"
+            )
+    return {phase: tuple(longest[phase]) for phase in TIMED_NAMES if reports.get(phase)}
 
 
 def _counts(
-    by_rank: list[Sequence[Event]], iterations: Sequence[int], manifest: Manifest
+    by_rank: list[Sequence[Iteration]], iterations: Sequence[int], manifest: Manifest
 ) -> tuple[Counts | None, str | None]:
     """The work of one iteration, or why there is no such one number.
 
@@ -136,22 +138,22 @@ def _counts(
     if not iterations:
         return None, None
     uneven = manifest.work.lengths is not None
-    first = by_rank[0][iterations[0]]["counts"]
-    padded = [by_rank[0][index]["counts"]["padded_tokens"] for index in iterations]
-    told = {name: first[name] for name in Counts.model_fields}
-    mean = None if None in padded else round(math.fsum(padded) / len(padded))
-    counts = Counts.model_construct(**{**told, "padded_tokens": mean})
+    first = by_rank[0][iterations[0]].counts
+    padded = [by_rank[0][index].counts.padded_tokens for index in iterations]
+    known = [tokens for tokens in padded if tokens is not None]
+    mean = round(math.fsum(known) / len(padded)) if len(known) == len(padded) else None
+    counts = Counts.model_construct(**{**msgspec.structs.asdict(first), "padded_tokens": mean})
     for rank, rows in enumerate(by_rank):
         for index in iterations:
-            found = rows[index]["counts"]
+            found = rows[index].counts
             if found == first and not uneven:
                 continue
             for name in Counts.model_fields:
                 base = index if uneven and name == "padded_tokens" else iterations[0]
-                wanted = by_rank[0][base]["counts"][name]
-                if found[name] != wanted:
+                told, wanted = getattr(found, name), getattr(by_rank[0][base].counts, name)
+                if told != wanted:
                     return None, (
-                        f"{name} is {found[name]} on rank {rank} in iteration {index}, "
+                        f"{name} is {told} on rank {rank} in iteration {index}, "
                         f"but {wanted} on rank 0 in iteration {base}"
                     )
     problem = _not_as_asked(counts, manifest)

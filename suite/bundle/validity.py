@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from statistics import median
 from typing import Any
 
-from suite.bundle.event_fields import TRAINER
-from suite.bundle.events import Event, Events
+from suite.bundle.event_fields import TRAINER, Iteration
+from suite.bundle.events import Events
 from suite.bundle.facts import derivation, facts_of
 from suite.bundle.noise import Heard, hear, summarise, total
 from suite.bundle.noise_model import ClockRange, Noise, Spread, Validity
@@ -170,7 +170,7 @@ def _late(heard: Heard, timeline: Timeline) -> Iterator[str]:
 
 def _gaps(training: Events, timeline: Timeline) -> Iterator[str]:
     """Time between successive counted iterations beyond the usual: the process stood still, or did something else."""
-    times = [event["time"] for event in training.ranks.get(0, ()) if event["kind"] == "iteration"]
+    times = [event.time for event in training.of(0, Iteration)]
     gaps = [
         times[index] - times[index - 1] - timeline.seconds[index]
         for index in timeline.counted
@@ -198,11 +198,7 @@ def _impossible(events: Events, timeline: Timeline, heard: Heard) -> Iterator[st
     if timeline.counts_problem:
         yield f"the work is not one number: {timeline.counts_problem}"
     for rank, windows in heard.ranks.items():
-        own = [
-            0.0 if _is_read_late(event, events) else event["seconds"]
-            for event in events.ranks[rank]
-            if event["kind"] == "iteration"
-        ]
+        own = [0.0 if _is_read_late(event, events) else event.seconds for event in events.of(rank, Iteration)]
         cpu = facts_of(events, rank).get("cpu")
         machine = cpu.get("threads") if isinstance(cpu, dict) else None
         for index, window in zip(timeline.counted, windows, strict=True):
@@ -212,9 +208,9 @@ def _impossible(events: Events, timeline: Timeline, heard: Heard) -> Iterator[st
                 break
 
 
-def _is_read_late(event: Event, events: Events) -> bool:
+def _is_read_late(event: Iteration, events: Events) -> bool:
     """Whether its seconds are from a trainer's log, of which what is around them begins and ends a moment later."""
-    return event.get("source") == TRAINER and derivation(events) >= 4
+    return event.source == TRAINER and derivation(events) >= 4
 
 
 def _impossible_window(window: Mapping[str, Any], iteration_seconds: float, machine: int | None) -> str | None:

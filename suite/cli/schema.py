@@ -23,8 +23,8 @@ def schema(
     suite schema record > record.schema.json
     """
     from suite.cli.options.reading import print_json
-    from suite.spec.schema_files import schema as parsed
-    from suite.spec.schema_files import schema_names
+    from suite.export.schema import schema as parsed
+    from suite.export.schema import schema_names
 
     if name is not None:
         print_json(parsed(name))

@@ -1,19 +1,16 @@
-"""The JSON Schema of exported rows, and the tables of columns in docs/export.md, from the columns themselves.
-
-``python -m suite.export.schema`` writes the file that is published with the package, and prints the tables.
-"""
+"""The JSON Schemas that are published, that of exported rows among them, made from the code when they are asked for."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from suite.bundle.schemas import SCHEMAS
 from suite.export.columns import LONGEST_TEXT, MOST_TEXTS, Column
 from suite.export.keys import EXPORT_SCHEMA
 from suite.export.tables import TABLES, Table
-from suite.spec.schema_files import FOLDER
+from suite.spec.base import UsageError
+from suite.spec.names import nearest
 
-FILE = FOLDER / "export.json"
 _TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$"
 _TEXT = {"type": "string", "minLength": 1, "maxLength": LONGEST_TEXT}
 _KINDS: dict[str, dict[str, Any]] = {
@@ -57,9 +54,13 @@ def _property(column: Column) -> dict[str, Any]:
     return {"description": column.meaning, **({"unit": column.unit} if column.unit else {}), **body}
 
 
-def schema_text() -> str:
-    return json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"
+def schema_names() -> list[str]:
+    """Of all that are published."""
+    return sorted([*SCHEMAS, "export"])
 
 
-if __name__ == "__main__":
-    FILE.write_text(schema_text(), encoding="utf-8")
+def schema(name: str) -> dict[str, Any]:
+    """One of them. Raises UsageError for a name that none has."""
+    if name not in schema_names():
+        raise UsageError(f"no schema {name!r}{nearest(name, schema_names())}; there are {', '.join(schema_names())}")
+    return json_schema() if name == "export" else SCHEMAS[name]()

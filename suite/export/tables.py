@@ -19,7 +19,7 @@ from suite.spec.phases import ALL_NAMES
 from suite.stats.intervals import Interval
 
 Row = dict[str, Any]
-IMPORTED = "imported"
+RUNS, IMPORTED = "runs", "imported"
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def _iteration_columns() -> Iterator[Column]:
 TABLES: Mapping[str, Table] = {
     table.name: table
     for table in (
-        Table("runs", "run", "a run, whatever became of it", RUN_COLUMNS),
+        Table(RUNS, "run", "a run, whatever became of it", RUN_COLUMNS),
         Table(
             "phases",
             "phase",

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from suite.bundle.archive.opening import Opened, opened
-from suite.bundle.cache.lines import LINES, KeptLines, RunLine, line_of
-from suite.bundle.cache.records import DerivedRecords
 from suite.bundle.cache.survey import Surveyed, survey
-from suite.bundle.derive import StillRunning
+from suite.bundle.cache.table import select
 from suite.bundle.imported.record import MARK, ImportedRecord
 from suite.bundle.imported.store import IMPORT, ImportFolder
-from suite.bundle.store import Bundle, DamagedBundle
+from suite.bundle.store import DamagedBundle, StillRunning
 from suite.bundle.tags import tags_by_path
+from suite.report.run_line import LINES, RunLine
 from suite.spec.base import UsageError
 from suite.spec.names import nearest
 
@@ -155,65 +154,35 @@ def read_listing(paths: Sequence[Path], progress: Progress | None = None) -> Lis
     """
     with opened(paths) as places:
         bundles, marked = survey(places.folders, IMPORT)
-        imports = list(map(ImportFolder, marked))
         tags, problems = tags_by_path([*(Path(each.path) for each in bundles), *marked])
-        kept = KeptLines(bundles)
-        found = {each.path: _kept(each, tags.get(each.path, ()), kept, places) for each in bundles}
-        fresh = [each for each in bundles if found[each.path] is None]
-        found |= _read(fresh, tags, kept, places, progress)
-        kept.close()
-        listed = [one for one in found.values() if one is not None]
-        listed += [_listed_import(each, tags.get(each.path.as_posix(), ()), places) for each in imports]
+        found = select(bundles, LINES, places.holds, progress and _seldom(progress))
+        listed = [
+            _listed(each, line, tags.get(each.path, ()), places) for each, line in zip(bundles, found, strict=True)
+        ]
+        listed += [_listed_import(ImportFolder(each), tags.get(each.as_posix(), ()), places) for each in marked]
     return Listing(tuple(listed), tuple(problems))
 
 
-def _kept(bundle: Surveyed, tags: tuple[str, ...], kept: KeptLines, places: Opened) -> Listed | None:
-    """From what is kept; null where that is not known, or the run is being run again."""
-    line = kept.line_of(bundle)
-    if line is None or (bundle.has_lock and Bundle(Path(bundle.path)).running()):
-        return None
-    return Listed(places.shown(bundle.path), line.run, line.status, line, tags)
-
-
-def _read(
-    fresh: Sequence[Surveyed],
-    tags: Mapping[str, tuple[str, ...]],
-    kept: KeptLines,
-    places: Opened,
-    progress: Progress | None,
-) -> dict[str, Listed]:
-    """Of bundles of which nothing is known yet, by their paths."""
-    found: dict[str, Listed] = {}
-    if not fresh:
-        return found
+def _seldom(progress: Progress) -> Progress:
     due = time.monotonic() + _FIRST_TOLD_SECONDS
 
-    def tell(done: int) -> None:
+    def tell(done: int, whole: int) -> None:
         nonlocal due
-        if progress is not None and time.monotonic() > due:
-            progress(done, len(fresh))
+        if time.monotonic() > due:
+            progress(done, whole)
             due = time.monotonic() + _TOLD_SECONDS
 
-    bundles = {each.path: Bundle(Path(each.path)) for each in fresh}
-    with DerivedRecords() as records:
-        records.ahead([each for each in bundles.values() if places.archive_of(each.path) is None], LINES, tell)
-        for each in fresh:
-            one = _listed(bundles[each.path], tags.get(each.path, ()), records, places)
-            if one.line is not None:
-                kept.keep(each, one.line)
-            found[each.path] = one
-            tell(len(found))
-    return found
+    return tell
 
 
-def _listed(bundle: Bundle, tags: tuple[str, ...], records: DerivedRecords, places: Opened) -> Listed:
-    path = places.shown(bundle.path.as_posix())
-    try:
-        line = line_of(records, bundle, is_alone=places.archive_of(bundle.path) is not None)
-    except StillRunning:
-        return Listed(path, bundle.id, RUNNING, None, tags, "it is being run")
-    except DamagedBundle as error:
-        return Listed(path, bundle.id, DAMAGED, None, tags, places.shown(str(error)))
+def _listed(
+    bundle: Surveyed, line: RunLine | StillRunning | DamagedBundle, tags: tuple[str, ...], places: Opened
+) -> Listed:
+    path, name = places.shown(bundle.path), Path(bundle.path).name
+    if isinstance(line, StillRunning):
+        return Listed(path, name, RUNNING, None, tags, "it is being run")
+    if isinstance(line, DamagedBundle):
+        return Listed(path, name, DAMAGED, None, tags, places.shown(str(line)))
     return Listed(path, line.run, line.status, line, tags)
 
 

@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from suite.bundle.archive.opening import Opened, opened
-from suite.bundle.cache.records import Derived, DerivedRecords
-from suite.bundle.derive import StillRunning
+from suite.bundle.cache.survey import Surveyed, survey
+from suite.bundle.cache.table import Derived, records_of
 from suite.bundle.evidence import digest_of, digest_of_all
+from suite.bundle.folder import Trace
 from suite.bundle.imported.record import ImportedRow
-from suite.bundle.imported.store import find_all, read_imports
-from suite.bundle.store import Bundle, DamagedBundle
+from suite.bundle.imported.store import IMPORT, ImportFolder, read_imports
+from suite.bundle.store import Bundle, DamagedBundle, StillRunning
 from suite.report.facts.evidence import ReadFrom
 from suite.report.facts.model import Entry
 from suite.report.formatting.escape import visible
 from suite.report.trust import Checked, few, trusted
 from suite.spec.base import UsageError
 
+_Entry = TypeVar("_Entry")
+#: Of each bundle the run that it holds, or why there is none.
+Look = Callable[[Sequence[Surveyed], Opened], Sequence[Checked[_Entry] | StillRunning | DamagedBundle]]
+
 
 @dataclass(frozen=True)
-class Found:
+class Found(Generic[_Entry]):
     """The runs of some folders.
 
     ``damaged``: one line for each bundle that was left out for it. ``caveats``: what else was left out or does not fit
     together, and records that are not what their events give. ``imported``: other tools' logs beside them.
     """
 
-    entries: list[Entry]
+    entries: list[_Entry]
     damaged: list[str]
     caveats: list[str]
     read_from: ReadFrom
@@ -37,7 +43,7 @@ class Found:
 
     def paths(self) -> list[str]:
         """Of every bundle and import."""
-        return [*(entry.path for entry in self.entries), *(row.path for row in self.imported)]
+        return [entry.path for entry in (*self.entries, *self.imported)]  # type: ignore[attr-defined]
 
     def warnings(self) -> list[str]:
         """What a reader needs of it, a line each that a terminal can show."""
@@ -45,41 +51,48 @@ class Found:
         return [visible(line, 400) for line in (*damaged, *self.caveats)]
 
 
-def read_entries(paths: Sequence[Path], with_imported: bool = False) -> Found:
+def read_entries(paths: Sequence[Path], with_imported: bool = False) -> Found[Entry]:
     """Every readable bundle, once, with the record that its events give; runs that are under way or inconsistent are
     left out. ``paths``: folders, and archives of `suite pack`, or runs of these. ``with_imported``: other tools' logs
     are rows too, marked as such, and may be all there is.
 
     Raises UsageError when nothing can be reported.
     """
+    return read_with(_records, paths, with_imported)
+
+
+def read_with(look: Look[_Entry], paths: Sequence[Path], with_imported: bool) -> Found[_Entry]:
+    """As ``read_entries``, where less than a whole record is looked at; entries have a path."""
     with opened(paths) as places:
-        return _as_given(_read(places, with_imported), places, paths)
+        return _as_given(_read(look, places, with_imported), places, paths)
 
 
-def _read(places: Opened, with_imported: bool) -> Found:
+def _records(bundles: Sequence[Surveyed], places: Opened) -> list[Checked[Entry] | StillRunning | DamagedBundle]:
+    found = zip(bundles, records_of(bundles, places.holds), strict=True)
+    return [_checked(bundle, one) if isinstance(one, Derived) else one for bundle, one in found]
+
+
+def _read(look: Look[_Entry], places: Opened, with_imported: bool) -> Found[_Entry]:
     paths = places.folders
-    bundles, imports = find_all(paths)
-    checked: list[Checked] = []
+    bundles, marked = survey(paths, IMPORT)
+    checked: list[Checked[_Entry]] = []
     damaged: list[str] = []
     caveats: list[str] = []
-    imported, unreadable = read_imports(imports)
+    imported, unreadable = read_imports(list(map(ImportFolder, marked)))
     digests: list[str | None] = []
     damaged += unreadable
     digests += [row.digest for row in imported] + [None] * len(unreadable)
-    with DerivedRecords() as records:
-        records.ahead([each for each in bundles if places.archive_of(each.path) is None], {})
-        for bundle in bundles:
-            try:
-                derived = records.of(bundle, is_alone=places.archive_of(bundle.path) is not None)
-            except StillRunning:
-                caveats.append(f"{bundle.path}: left out, because it is still being run")
-            except DamagedBundle as error:
-                damaged.append(f"{bundle.path}: {error}")
-                digests.append(_digest(bundle))
-            else:
-                checked.append(_checked(bundle, derived))
-                digests.append(derived.digest)
-    entries, told = trusted(checked, bundles, paths)
+    for bundle, one in zip(bundles, look(bundles, places), strict=True):
+        if isinstance(one, StillRunning):
+            caveats.append(f"{bundle.path}: left out, because it is still being run")
+        elif isinstance(one, DamagedBundle):
+            damaged.append(f"{bundle.path}: {one}")
+            digests.append(_digest(bundle))
+        else:
+            checked.append(one)
+            digests.append(one.trace.digest)
+    kept, told = trusted(checked, bundles, paths)
+    entries = [one.entry for one in kept]
     caveats += told
     known = [digest for digest in digests if digest is not None]
     whole = digest_of_all(known) if known and len(known) == len(digests) else None
@@ -89,16 +102,16 @@ def _read(places: Opened, with_imported: bool) -> Found:
         detail = f"; {found.warnings()[0]}" if found.warnings() else ""
         detail += "; what was imported is not compared" * bool(imported)
         raise UsageError(places.shown(f"no bundle to report in {', '.join(str(path) for path in paths)}{detail}"))
-    caveats += _versions(entries)
+    caveats += _versions(kept)
     return found
 
 
-def _as_given(found: Found, places: Opened, paths: Sequence[Path]) -> Found:
+def _as_given(found: Found[_Entry], places: Opened, paths: Sequence[Path]) -> Found[_Entry]:
     """With the names of archives, where they were read in a folder that is gone afterwards."""
     if not places.archives:
         return found
     return Found(
-        [replace(entry, path=places.shown(entry.path)) for entry in found.entries],
+        [replace(entry, path=places.shown(entry.path)) for entry in found.entries],  # type: ignore
         [places.shown(line) for line in found.damaged],
         [places.shown(line) for line in found.caveats],
         replace(found.read_from, paths=tuple(path.as_posix() for path in paths)),
@@ -106,22 +119,28 @@ def _as_given(found: Found, places: Opened, paths: Sequence[Path]) -> Found:
     )
 
 
-def _digest(bundle: Bundle) -> str | None:
+def _digest(bundle: Surveyed) -> str | None:
     try:
-        return digest_of(bundle)
+        return digest_of(Bundle(Path(bundle.path)))
     except DamagedBundle:
         return None
 
 
-def _checked(bundle: Bundle, derived: Derived) -> Checked:
-    entry = Entry(derived.manifest, derived.record, bundle.path.as_posix(), derived.digest)
-    return Checked(entry, bundle.path, derived.findings, derived.difference)
+def _checked(bundle: Surveyed, derived: Derived) -> Checked[Entry]:
+    entry = Entry(derived.manifest, derived.record, bundle.path, derived.digest)
+    trace = Trace.of(Path(bundle.path), derived.record, derived.digest)
+    return Checked(entry, trace, derived.findings, derived.difference, version_of(derived))
 
 
-def _versions(entries: Sequence[Entry]) -> list[str]:
+def version_of(derived: Derived) -> str | None:
+    """Of the suite that drove the run."""
+    stated = (derived.record.environment.driver or {}).get("suite_version")
+    return stated if isinstance(stated, str) else None
+
+
+def _versions(kept: Sequence[Checked]) -> list[str]:
     """A caveat where runs are of more than one version of the suite, whose clocks and probes may not be alike."""
-    stated = [(entry.record.environment.driver or {}).get("suite_version") for entry in entries]
-    counts = sorted(Counter(version for version in stated if isinstance(version, str)).items())
+    counts = sorted(Counter(one.version for one in kept if one.version is not None).items())
     if len(counts) <= 1:
         return []
     return [f"runs of different versions of the suite: {', '.join(f'{runs} of {name}' for name, runs in counts)}"]

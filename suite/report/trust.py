@@ -5,52 +5,56 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
+from suite.bundle.cache.survey import Surveyed
 from suite.bundle.findings import FINDINGS, Finding
 from suite.bundle.folder import Trace, folder_findings
-from suite.bundle.store import Bundle
-from suite.report.facts.entry import Entry
 
 #: Bundles of which the same thing is told.
 TOLD = 5
 
 
+_Entry = TypeVar("_Entry")
+
+
 @dataclass(frozen=True)
-class Checked:
+class Checked(Generic[_Entry]):
     """A run as it was read, with what does not fit within its own bundle.
 
-    ``difference``: of record.json from what its events give, in words; empty where there is none.
+    ``difference``: of record.json from what its events give, in words; empty where there is none. ``version``: of the
+    suite that drove it, as far as it tells.
     """
 
-    entry: Entry
-    path: Path
+    entry: _Entry
+    trace: Trace
     findings: tuple[Finding, ...]
-    difference: str = ""
+    difference: str
+    version: str | None
 
 
 def trusted(
-    checked: Sequence[Checked], bundles: Sequence[Bundle], paths: Iterable[Path]
-) -> tuple[list[Entry], list[str]]:
+    checked: Sequence[Checked[_Entry]], bundles: Sequence[Surveyed], paths: Iterable[Path]
+) -> tuple[list[Checked[_Entry]], list[str]]:
     """The runs whose figures stand, and a caveat for what was found, a few for each finding.
 
     ``bundles``: all that were found below ``paths``.
     """
-    traces = [Trace.of(one.path, one.entry.record, one.entry.digest) for one in checked]
-    beside = folder_findings(traces, bundles, frozenset(paths))
-    kept: list[Entry] = []
+    beside = folder_findings([one.trace for one in checked], [Path(each.path) for each in bundles], frozenset(paths))
+    kept: list[Checked[_Entry]] = []
     changed = [
-        f"{one.entry.path}: record.json is not what its events give, which are reported: {one.difference}"
+        f"{one.trace.path}: record.json is not what its events give, which are reported: {one.difference}"
         for one in checked
         if one.difference
     ]
     told: dict[str, list[str]] = {name: [] for name in FINDINGS}
     for one in checked:
-        found = (*one.findings, *beside.get(one.path, ()))
+        found = (*one.findings, *beside.get(one.trace.path, ()))
         if not any(finding.leaves_out for finding in found):
-            kept.append(one.entry)
+            kept.append(one)
         for finding in found:
             left_out = "left out, " if finding.leaves_out else ""
-            told[finding.name].append(f"{one.entry.path}: {left_out}{finding.line()}")
+            told[finding.name].append(f"{one.trace.path}: {left_out}{finding.line()}")
     return kept, [
         *few(changed, "record.json is not what its events give"),
         *(line for name, lines in told.items() for line in few(lines, name)),

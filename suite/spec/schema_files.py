@@ -1,30 +1,10 @@
-"""The published JSON Schemas: a file ``suite/spec/schemas/NAME.json`` each, which belongs to the package."""
+"""What is said of a file whose schema this version does not read."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
-from suite.spec.base import UsageError
-from suite.spec.names import nearest
 from suite.spec.version import suite_version
-
-FOLDER = Path(__file__).parent / "schemas"
-
-
-def schema_names() -> list[str]:
-    """Of all that are published."""
-    return sorted(path.stem for path in FOLDER.glob("*.json"))
-
-
-def schema(name: str) -> dict[str, Any]:
-    """One of them. Raises UsageError for a name that none has."""
-    known = schema_names()
-    if name not in known:
-        raise UsageError(f"no schema {name!r}{nearest(name, known)}; there are {', '.join(known)}")
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-    return found
 
 
 def not_read(name: str, told: Any, known: str, maker: Any = None) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from suite.bundle.derive import derive
+from suite.bundle.event_fields import kind_of
 from suite.bundle.store import ATTIC, AlreadyThere, Bundle, DamagedBundle, find_bundles
 from suite.spec.base import UsageError
 from tests.synthetic import make_bundle, synthetic_manifest
@@ -87,7 +88,7 @@ def test_driver_events_are_on_disk_when_written_and_continue_behind_a_torn_line(
     with bundle.driver_events() as log:
         log.write("end", status="ok", exit_codes={"0": 0}, elapsed_seconds=1.0)
     events = bundle.events()
-    told = [(event["seq"], event["kind"], event["rank"]) for event in events.driver]
+    told = [(event.seq, kind_of(event), event.rank) for event in events.driver]
     assert told == [(0, "launch", None), (1, "end", None)]
     assert events.notes == ()
 

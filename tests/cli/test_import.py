@@ -12,7 +12,7 @@ import pytest
 
 from suite import api
 from suite.bundle.imported.record import MARK, Told
-from suite.spec.schema_files import schema
+from suite.export.schema import schema
 from tests.bundle.imported.made import imported, nemo_console, verl_console
 from tests.command import refused, suite
 from tests.synthetic import make_bundle, synthetic_manifest

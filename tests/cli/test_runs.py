@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from suite.bundle.cache import lines as lines_module
-from suite.bundle.cache import signature
+from suite.bundle.cache import reading, signature
 from suite.bundle.store import Bundle
 from suite.bundle.tags import tags_of
-from suite.report import listing as listing_module
 from suite.spec.base import UsageError
 from suite.spec.moments import moment_of
 from tests.command import refused, suite
@@ -169,12 +167,8 @@ def test_a_list_is_read_from_what_is_kept_until_a_file_changes(results: Path, mo
     monkeypatch.setattr(signature, "SETTLED_SECONDS", 0.0)  # files may be young
     before = listed(results)
     read: list[str] = []
-
-    def line_of(records: object, bundle: Bundle, is_alone: bool) -> object:
-        read.append(bundle.id)
-        return lines_module.line_of(records, bundle, is_alone)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(listing_module, "line_of", line_of)
+    read_once = reading.read_once
+    monkeypatch.setattr(reading, "read_once", lambda bundle: read.append(bundle.id) or read_once(bundle))
     assert listed(results) == before and read == []
     changed = results / before[0]["run"] / "events" / "driver.jsonl"
     changed.write_text(changed.read_text() + "{")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from suite.bundle.facts import facts_of
 from suite.bundle.store import Bundle, find_bundles
 from suite.launch.cluster.submission import Submission, submissions, write_submission
 from tests.slurm import Slurm
@@ -104,7 +105,7 @@ def test_two_nodes_measure_a_cpu_size_and_the_report_shows_it_beside_a_local_one
     assert record.run.layout.nodes == 2
     bundle = Bundle(runs / submission.run_id)
     assert sorted(bundle.events().ranks) == [0, 1]
-    assert bundle.events().ranks[0][1]["facts"]["packages"]["torch"], "a long event came in pieces"
+    assert facts_of(bundle.events(), 0)["packages"]["torch"], "a long event came in pieces"
     make_bundle(runs)
     report = tmp_path / "report.md"
     assert suite("report", str(runs), "-o", str(report)).returncode == 0

@@ -79,7 +79,7 @@ def test_an_out_of_memory_error_of_torch_is_told_as_oom_device_with_its_phase(tm
     (failure,) = [event for event in events if event["kind"] == "failure"]
     record = {"status": "failed", "failure": {**failure, "kind": failure["failure"]}}
     assert judge.out_of_memory(record, ("train",)) == []
-    assert wrong_field(failure, FIELDS["rank"]["failure"], "") is None
+    assert wrong_field(failure, FIELDS["rank"]["failure"]) is None
 
 
 def test_the_sampled_gpu_is_found_by_the_uuid_of_torchs_device(monkeypatch: pytest.MonkeyPatch) -> None:

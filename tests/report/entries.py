@@ -9,6 +9,7 @@ from typing import Any
 
 from suite.bundle.amounts import Peaks
 from suite.bundle.derive import _run_facts
+from suite.bundle.event_lines import events_in
 from suite.bundle.events import Events
 from suite.bundle.overlap_model import Overlap
 from suite.bundle.rates import _estimate
@@ -38,7 +39,7 @@ from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from suite.stats.intervals import RunSeconds, rate_interval
 from suite.theory.parameters import parameter_count
-from tests.synthetic import counts_of, driver_events
+from tests.synthetic import as_lines, counts_of, driver_events
 
 SHARES = {"generate": 0.42, "score": 0.08, "reference": 0.07, "reward": 0.005, "train": 0.4, "other": 0.025}
 #: Of an iteration without a reference whose samples an engine of its own generates.
@@ -278,7 +279,8 @@ def _entry(made: Manifest, measured: dict[str, Any]) -> Entry:
 
 def _run(made: Manifest) -> RunFacts:
     started = START + 60 * made.run.repeat
-    events = Events(driver=tuple(driver_events(made, "ok")), ranks={}, notes=())
+    driver = events_in(as_lines(driver_events(made, "ok")).encode(), "events/driver.jsonl", None, [])
+    events = Events(driver=driver, ranks={}, notes=())
     return _run_facts(events, made).model_copy(update={"started": started, "ended": started + 50})
 
 

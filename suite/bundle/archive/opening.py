@@ -16,6 +16,7 @@ from pathlib import Path
 
 from suite.bundle.archive.index import RUNS, Index, shown_name
 from suite.bundle.archive.zip_file import Reader
+from suite.bundle.cache.survey import Surveyed
 from suite.bundle.drafts import draft_folder
 from suite.bundle.files import writing
 from suite.spec.base import UsageError
@@ -57,6 +58,10 @@ class Opened:
         for archive in self.archives:
             text = text.replace(f"{archive.runs}/", f"{archive.name}:").replace(str(archive.runs), archive.name)
         return text
+
+    def holds(self, bundle: Surveyed) -> bool:
+        """Whether a bundle is of an archive, so that nobody else can change it."""
+        return bool(self.archives) and self.archive_of(Path(bundle.path)) is not None
 
     def archive_of(self, path: Path) -> OpenArchive | None:
         """The archive that a bundle lies in; null for one of a folder."""

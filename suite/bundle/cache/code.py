@@ -15,7 +15,7 @@ _PACKAGE = Path(__file__).resolve().parents[2]
 #: The rooms whose code a record can depend on: this one, and those that it imports from (a test holds it).
 ROOMS = ("backends", "bundle", "launch", "spec", "stats", "theory")
 #: Their figures' last digits may be another version's.
-_PACKAGES = ("pydantic", "scipy")
+_PACKAGES = ("msgspec", "numpy", "pydantic", "scipy")
 
 
 @cache

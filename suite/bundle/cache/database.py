@@ -1,4 +1,4 @@
-"""Bytes by name in one SQLite file: whole, or not there.
+"""The one SQLite file in which everything is kept: the table of runs, and bytes by name. Whole, or not there.
 
 Whatever goes wrong with it costs time, never a figure: what cannot be read is not there, what cannot be written is not
 kept, and a file that is damaged is made anew. It has a rollback journal and no memory that processes share, because
@@ -18,15 +18,23 @@ from pathlib import Path
 from suite.bundle.cache.place import is_own
 
 #: A new one where the meaning of what is kept changes.
-FILE = "records-1.sqlite"
+FILE = "runs-1.sqlite"
 #: When the file has grown beyond it, what was used last is kept, half as much.
 MOST_BYTES = 512 << 20
 #: The time of the last use is kept no more exactly than that, so that a report that finds all it needs writes nothing.
-_USE_SECONDS = 24 * 3600
+USE_SECONDS = 24 * 3600
 #: How long to wait for another process that writes.
 _WAIT_SECONDS = 5.0
 _PAGE_BYTES = 16384
 _CHECK_BYTES = 16
+#: A run by the folder that its bundle lies in and its own name there; ``suite.bundle.cache.table`` says what is in it.
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS kept (id INTEGER PRIMARY KEY, body BLOB NOT NULL, used INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS runs (parent BLOB NOT NULL, name BLOB NOT NULL, state BLOB NOT NULL, "
+    "content BLOB NOT NULL, used INTEGER NOT NULL, line BLOB, site BLOB, export BLOB, record BLOB, "
+    "PRIMARY KEY (parent, name))",
+    "CREATE INDEX IF NOT EXISTS runs_by_content ON runs (content)",
+)
 _ERROR, _CORRUPT, _NOT_A_DATABASE = 1, 11, 26
 
 
@@ -37,8 +45,9 @@ class Database:
         self._path = None if folder is None else folder / FILE
         self._connection: sqlite3.Connection | None = None
         self._new: dict[bytes, bytes] = {}
+        self._changes: list[tuple[str, tuple]] = []
         self._used: list[int] = []
-        self._now = int(time.time())
+        self.now = int(time.time())
         self._is_reading = False
         if self._path is not None:
             self._open(self._path)
@@ -53,15 +62,16 @@ class Database:
         if name in self._new:
             return self._new[name]
         number = _number(name)
-        row = self._row(number)
-        if row is None:
+        found = self.rows("SELECT body, used FROM kept WHERE id = ?", number)
+        if not found:
             return None
-        body, used = row
-        if type(body) is not bytes or type(used) is not int or body[:_CHECK_BYTES] != _check(name, body[_CHECK_BYTES:]):
+        body, used = found[0]
+        value = unchecked(name, body)
+        if value is None or type(used) is not int:
             return None
-        if used < self._now - _USE_SECONDS:
+        if used < self.now - USE_SECONDS:
             self._used.append(number)
-        return body[_CHECK_BYTES:]
+        return value
 
     def put(self, name: bytes, value: bytes) -> None:
         """Keep a value under a name from the next ``flush`` on."""
@@ -70,8 +80,9 @@ class Database:
 
     def flush(self) -> None:
         """Write what is new, all at once, and keep to ``MOST_BYTES``."""
-        new = [(_number(name), _check(name, value) + value, self._now) for name, value in self._new.items()]
-        used = [(self._now, number) for number in self._used]
+        new = [(_number(name), checked(name, value), self.now) for name, value in self._new.items()]
+        changes, self._changes = self._changes, []
+        used = [(self.now, number) for number in self._used]
         self._new.clear()
         self._used.clear()
         connection = self._connection
@@ -79,10 +90,12 @@ class Database:
             return
         try:
             self._end_reading(connection)
-            if new or used:
+            if new or used or changes:
                 connection.execute("BEGIN IMMEDIATE")
                 connection.executemany("INSERT OR REPLACE INTO kept (id, body, used) VALUES (?, ?, ?)", new)
                 connection.executemany("UPDATE kept SET used = ? WHERE id = ?", used)
+                for line, values in changes:
+                    connection.execute(line, values)
                 connection.execute("COMMIT")
                 _shrink(connection)
         except sqlite3.Error as error:
@@ -95,19 +108,23 @@ class Database:
             self._connection.close()
             self._connection = None
 
-    def _row(self, number: int) -> tuple | None:
+    def rows(self, line: str, *values: bytes | int) -> list[tuple]:
+        """What a query finds of what was flushed; nothing where it cannot be read."""
         if self._connection is None:
-            return None
+            return []
         try:
             if not self._is_reading:  # one lock for all that is read until the next flush, not one for each
                 self._connection.execute("BEGIN")
                 self._is_reading = True
-            found = self._connection.execute("SELECT body, used FROM kept WHERE id = ?", (number,))
-            row: tuple | None = found.fetchone()
+            return self._connection.execute(line, values).fetchall()
         except sqlite3.Error as error:
             self._give_up(error)
-            return None
-        return row
+            return []
+
+    def change(self, line: str, *values: bytes | int | None) -> None:
+        """A statement that takes part in the next ``flush``."""
+        if self._connection is not None:
+            self._changes.append((line, values))
 
     def _end_reading(self, connection: sqlite3.Connection) -> None:
         if self._is_reading:
@@ -151,7 +168,7 @@ def _connected(path: Path) -> sqlite3.Connection:
             *(() if pages else of_a_new_file),  # of another they would ask for a lock that a reader does not need
             "PRAGMA trusted_schema = OFF",
             "PRAGMA synchronous = NORMAL",
-            "CREATE TABLE IF NOT EXISTS kept (id INTEGER PRIMARY KEY, body BLOB NOT NULL, used INTEGER NOT NULL)",
+            *_TABLES,
         ):
             connection.execute(line)
     except sqlite3.Error:
@@ -164,10 +181,12 @@ def _shrink(connection: sqlite3.Connection) -> None:
     """Let go of what was not used for longest, until half of what is allowed is left."""
     if _bytes(connection) <= MOST_BYTES:
         return
-    (rows,) = connection.execute("SELECT count(*) FROM kept").fetchone()
-    gone = max(1, round(rows * (1 - MOST_BYTES / 2 / _bytes(connection))))
+    share = 1 - MOST_BYTES / 2 / _bytes(connection)
     connection.execute("BEGIN IMMEDIATE")
-    connection.execute("DELETE FROM kept WHERE id IN (SELECT id FROM kept ORDER BY used, id LIMIT ?)", (gone,))
+    for table in ("kept", "runs"):
+        (rows,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+        oldest = f"SELECT rowid FROM {table} ORDER BY used, rowid LIMIT ?"
+        connection.execute(f"DELETE FROM {table} WHERE rowid IN ({oldest})", (max(1, round(rows * share)),))
     connection.execute("COMMIT")
     connection.execute("PRAGMA incremental_vacuum").fetchall()
 
@@ -183,10 +202,17 @@ def _number(name: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big", signed=True)
 
 
-def _check(name: bytes, value: bytes) -> bytes:
+def checked(name: bytes, value: bytes) -> bytes:
+    """The value behind a check of it, and of the name that it is kept under."""
     check = hashlib.blake2b(b"%d " % len(name) + name, digest_size=_CHECK_BYTES)
     check.update(value)
-    return check.digest()
+    return check.digest() + value
+
+
+def unchecked(name: bytes, body: object) -> bytes | None:
+    """The value of what ``checked`` gave; null for anything else."""
+    value = body[_CHECK_BYTES:] if type(body) is bytes else b""
+    return value if type(body) is bytes and checked(name, value) == body else None
 
 
 def _is_damage(error: sqlite3.Error) -> bool:

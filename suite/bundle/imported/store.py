@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -37,11 +38,13 @@ from suite.bundle.imported.record import (
 from suite.bundle.imported.steps import MOST_LOG_BYTES, UnusableLog
 from suite.bundle.imported.timers import Tool
 from suite.bundle.store import AlreadyThere, Bundle, find_marked
-from suite.bundle.verify import MOST_DIFFERENCES, Verification, differences
 from suite.spec import foreign
 from suite.spec.base import UsageError, digest
 from suite.spec.schema_files import not_read
 from suite.spec.version import suite_version
+
+if TYPE_CHECKING:
+    from suite.bundle.verify import Verification
 
 IMPORT, LOG, RECORD = "import.json", "source.log", "record.json"
 _IDENTITY_DIGITS = 12
@@ -171,6 +174,8 @@ def read_imports(folders: Sequence[ImportFolder]) -> tuple[list[ImportedRow], li
 
 def verify_import(folder: ImportFolder) -> Verification:
     """Whether record.json is what the log gives. Never raises for what the folder holds."""
+    from suite.bundle.verify import MOST_DIFFERENCES, Verification, differences  # loads all that derives records
+
     evidence = None
     try:
         evidence = digest_of(Bundle(folder.path))

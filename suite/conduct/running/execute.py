@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from suite.backends.registry import find_backend
+from suite.bundle.event_fields import is_shown
 from suite.bundle.last_words import end_fields, failure_fields
 from suite.bundle.record import Record
-from suite.bundle.shown_events import is_shown
 from suite.bundle.store import Bundle, DamagedBundle, DriverLog
 from suite.conduct.planning.prediction import with_prediction
 from suite.conduct.running.origin import origin_of

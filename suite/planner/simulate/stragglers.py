@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from suite.bundle.event_fields import Phase
 from suite.bundle.store import DamagedBundle, find_bundles
 from suite.planner.jobs import Column
 from suite.spec.base import UsageError
@@ -58,9 +59,9 @@ def measured(folders: Iterable[Path]) -> Stragglers:
         if record is None or record.status != "ok":
             continue
         seconds: dict[tuple[int, str], list[float]] = defaultdict(list)
-        for event in events.of_all("phase"):
-            if event["phase"] in _PHASES and event["iteration"] >= manifest.measure.warmup:
-                seconds[event["rank"], event["phase"]].append(float(event["seconds"]))
+        for event in events.of_all(Phase):
+            if event.phase in _PHASES and event.iteration >= manifest.measure.warmup and event.rank is not None:
+                seconds[event.rank, event.phase].append(event.seconds)
         for (_, phase), found in seconds.items():
             if len(found) > 2 and np.median(found) > 0:
                 factors[_PHASES[phase]] += (np.array(found) / np.median(found)).tolist()

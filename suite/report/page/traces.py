@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from suite.bundle.archive.opening import bundle_place
+from suite.bundle.event_fields import Iteration, Memory, Phase
 from suite.bundle.events import Events
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle
@@ -111,20 +112,20 @@ def median_iteration(record: Record) -> int:
 
 def _rank(events: Events, rank: int, iteration: int) -> RankTrace:
     """By the rank's own clock: where an iteration's event was written, its seconds before are its start."""
-    done = next((one for one in events.of(rank, "iteration") if one["iteration"] == iteration), None)
-    timed = [one for one in events.of(rank, "phase") if one["iteration"] == iteration]
+    done = next((one for one in events.of(rank, Iteration) if one.iteration == iteration), None)
+    timed = [one for one in events.of(rank, Phase) if one.iteration == iteration]
     if done is None or not timed:
         return RankTrace(rank, (), {})
-    begin = done["time"] - done["seconds"]
+    begin = done.time - done.seconds
     bars, before = [], 0.0
     for one in timed:
-        start = max(before, one["time"] - begin - one["seconds"] - one["wait_seconds"])
-        bars.append(Bar(visible(one["phase"], 40), start, one["seconds"], one["wait_seconds"]))
-        before = start + one["seconds"] + one["wait_seconds"]
+        start = max(before, one.time - begin - one.seconds - one.wait_seconds)
+        bars.append(Bar(visible(one.phase, 40), start, one.seconds, one.wait_seconds))
+        before = start + one.seconds + one.wait_seconds
     held = {
-        visible(one["phase"], 40): one["peak_allocated_bytes"]
-        for one in events.of(rank, "memory")
-        if one["iteration"] == iteration and one["peak_allocated_bytes"] is not None
+        visible(one.phase, 40): one.peak_allocated_bytes
+        for one in events.of(rank, Memory)
+        if one.iteration == iteration and one.peak_allocated_bytes is not None
     }
     return RankTrace(rank, tuple(bars), held)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from suite.bundle.archive.opening import Opened
 from suite.bundle.cache.survey import Surveyed
 from suite.bundle.evidence import digest_of_all
 from suite.report.site.feed import feed, regressions
@@ -28,12 +29,10 @@ class MadeSite:
     digest: str | None
 
 
-def make_site(
-    bundles: Sequence[Surveyed], names: Mapping[Path, str], shown: Callable[[str], str], title: str
-) -> MadeSite:
-    """``names``: of each folder that was searched, what pages call it; ``shown``: as ``Opened.shown``."""
-    found = gather(bundles)
-    told = list(map(shown, found.told))
+def make_site(bundles: Sequence[Surveyed], names: Mapping[Path, str], places: Opened, title: str) -> MadeSite:
+    """``names``: of each folder that was searched, what pages call it."""
+    found = gather(bundles, places.holds)
+    told = list(map(places.shown, found.told))
     series = histories(found, names)
     site = Site(title, series, found.versions, tuple(told))
     return MadeSite(site, _summary(found, series, told), found.read, found.is_kept, _digest(found))

@@ -51,7 +51,7 @@ def write_site(path: Path, folders: Sequence[Path], title: str | None = None, ba
             return WrittenSite(path, same, read=0, written=0, kept=len(before["pages"]), removed=0)
         from suite.report.site.making import make_site  # a site that did not change needs none of it
 
-        made = make_site(bundles, names, readable.shown, title)
+        made = make_site(bundles, names, readable, title)
     summary = made.summary
     if not summary.runs:
         detail = f"; {summary.told[0]}" if summary.told else ""

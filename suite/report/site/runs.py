@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from suite.bundle.cache.packing import Derived
+import msgspec
+
+from suite.bundle.cache.table import Derived, View
 from suite.bundle.folder import Trace
 from suite.bundle.per_manifest import once_per_manifest
 from suite.bundle.record import Record
@@ -63,17 +65,9 @@ class RunFacts:
     phases: dict[str, float]
     caveat: str
 
-    def as_list(self) -> list[Any]:
-        """For JSON."""
-        return [getattr(self, name) for name in _NAMES]
-
-    @classmethod
-    def of_list(cls, values: Sequence[Any]) -> "RunFacts":
-        """Raises ValueError or TypeError for what ``as_list`` did not give."""
-        facts = dict(zip(_NAMES, values, strict=True))
-        for name in ("seconds", "phase_trace", "counted"):
-            facts[name] = tuple(facts[name])
-        return cls(**facts)
+    def at(self, path: str) -> "RunFacts":
+        """The run of the bundle that lies there."""
+        return replace(self, path=path)
 
     def trace(self) -> Trace:
         """What is asked of it among others."""
@@ -98,9 +92,6 @@ class RunFacts:
         return RunSeconds(self.samples, tuple(self.seconds[index] for index in self.counted))
 
 
-_NAMES = tuple(field.name for field in fields(RunFacts))
-
-
 @dataclass(frozen=True, slots=True)
 class ReadRun:
     """A run with what it shares with others, by the ids that its facts name."""
@@ -110,18 +101,18 @@ class ReadRun:
     versions: dict[str, str]
 
 
-def read_run(derived: Derived, path: str) -> ReadRun:
-    """Of what a bundle's evidence gives."""
+def read_run(derived: Derived) -> ReadRun:
+    """Of what a bundle's evidence gives, wherever it lies."""
     manifest, record = derived.manifest, derived.record
     series, versions = series_facts(manifest, record), versions_of(record)
-    trace = Trace.of(Path(path), record, derived.digest)
+    trace = Trace.of(Path(), record, derived.digest)
     state, note = _state(derived)
     throughput, counts = record.throughput, record.counts
     has_rate = state in ("ok", "suspect") and throughput is not None and counts is not None
     rate = throughput.samples_per_second if throughput else None
     return ReadRun(
         facts=RunFacts(
-            path=path,
+            path="",
             run_id=trace.run_id,
             manifest_hash=trace.manifest_hash,
             plan=trace.plan,
@@ -248,3 +239,10 @@ def _state(derived: Derived) -> tuple[State, str]:
 
 def _id_of(facts: Mapping[str, Any]) -> str:
     return digest(dict(facts))[:_ID_CHARACTERS]
+
+
+def _made(derived: Derived) -> bytes:
+    return msgspec.json.encode(read_run(derived))
+
+
+RUNS = View("site", ("report",), _made, msgspec.json.Decoder(ReadRun).decode)

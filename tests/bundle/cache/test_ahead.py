@@ -7,13 +7,12 @@ import os
 import signal
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-import suite.bundle.cache.ahead as ahead
 import suite.bundle.cache.cores as cores
-import suite.bundle.cache.records as records
-from suite.bundle.store import find_bundles
+import suite.bundle.cache.reading as reading
 from suite.report.listing import DAMAGED, read_listing
 from suite.report.reading import read_entries
 from tests.synthetic import make_bundle, synthetic_manifest
@@ -42,19 +41,21 @@ def test_a_list_is_the_same_and_is_not_derived_in_its_own_process(
     alone = read_listing([runs])
     few(monkeypatch, 3, tmp_path / "many")
     told: list[tuple[int, int]] = []
-    here: list[Path] = []
     monkeypatch.setattr("suite.report.listing._FIRST_TOLD_SECONDS", 0.0)
     monkeypatch.setattr("suite.report.listing._TOLD_SECONDS", 0.0)
-    derived = records.DerivedRecords._derived
-    monkeypatch.setattr(
-        records.DerivedRecords, "_derived", lambda *asked: here.append(asked[1].path) or derived(*asked)
-    )
+    own, examined = os.getpid(), reading.examined
+
+    def elsewhere(*asked: Any) -> Any:
+        assert os.getpid() != own
+        return examined(*asked)
+
+    monkeypatch.setattr(reading, "examined", elsewhere)
     assert read_listing([runs], lambda done, total: told.append((done, total))) == alone
     assert [run.status for run in alone.runs].count(DAMAGED) == 1
     assert told and told[0] == (1, 5)
-    assert here == [min(runs.iterdir())], "only what is damaged"
-    monkeypatch.setattr(ahead, "examined", None)
-    assert read_listing([runs]) == alone, "what was kept is found again"
+    here: list[Path] = []
+    monkeypatch.setattr(reading, "examined", lambda *asked: here.append(asked[0].path) or examined(*asked))
+    assert read_listing([runs]) == alone and here == [min(runs.iterdir())], "what was kept is found again"
 
 
 def test_a_report_is_the_same(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,21 +69,18 @@ def test_a_report_is_the_same(runs: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert read_entries([runs]).entries == alone.entries
 
 
-def test_a_run_that_goes_on_is_left_to_who_asks(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    few(monkeypatch, 3, tmp_path / "many")
-    bundles = find_bundles([runs])
-    with bundles[-1].hold():
-        found = list(ahead.derive_ahead(bundles, {}))
-    assert [one is None for one in found] == [True, False, False, False, True]
-
-
 def test_a_process_that_is_killed_costs_time_and_no_run(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few(monkeypatch, 1000, tmp_path / "one")
     alone = read_listing([runs])
     few(monkeypatch, 3, tmp_path / "many")
-    monkeypatch.setattr(ahead, "read_once", lambda bundle: os.kill(os.getpid(), signal.SIGKILL))
+    own, read_once = os.getpid(), reading.read_once
+    monkeypatch.setattr(
+        reading,
+        "read_once",
+        lambda bundle: read_once(bundle) if os.getpid() == own else os.kill(os.getpid(), signal.SIGKILL),
+    )
     assert read_listing([runs]) == alone
 
 

@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from suite.bundle.cache import code, database, records, signature
+from suite.bundle.cache import code, database, reading, signature, table
 from suite.bundle.cache.packing import Unpacking, packed
-from suite.bundle.cache.records import Derived, DerivedRecords
+from suite.bundle.cache.survey import survey
+from suite.bundle.cache.table import Derived, records_of
 from suite.bundle.derive import StillRunning, derive
 from suite.bundle.evidence import evidence_of
 from suite.bundle.files import DamagedBundle
@@ -42,25 +44,18 @@ class Count:
     """How often records were derived, not found."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.derived, self.hashed = 0, 0
-        examined, evidence = records.examined, records.evidence_of
+        self.calls: list[str] = []
+        for name in ("examined", "read_once"):
+            monkeypatch.setattr(reading, name, partial(self._counted, name, getattr(reading, name)))
 
-        def counted_derive(*args: Any) -> Any:
-            self.derived += 1
-            return examined(*args)
-
-        def counted_evidence(bundle: Bundle) -> Any:
-            self.hashed += 1
-            return evidence(bundle)
-
-        monkeypatch.setattr(records, "examined", counted_derive)
-        monkeypatch.setattr(records, "evidence_of", counted_evidence)
+    def _counted(self, name: str, call: Callable[..., Any], *args: Any) -> Any:
+        self.calls.append(name)
+        return call(*args)
 
     def since(self) -> tuple[int, int]:
         """Derived and hashed since the last call."""
-        counted = self.derived, self.hashed
-        self.derived = self.hashed = 0
-        return counted
+        calls, self.calls = self.calls, []
+        return calls.count("examined"), calls.count("read_once")
 
 
 @pytest.fixture
@@ -69,8 +64,10 @@ def count(monkeypatch: pytest.MonkeyPatch) -> Count:
 
 
 def read(path: Path) -> Derived:
-    with DerivedRecords() as kept:
-        return kept.of(Bundle(path))
+    (found,) = records_of(survey([path])[0])
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 def recorded(root: Path, **changes: object) -> Path:
@@ -170,7 +167,7 @@ def test_a_changed_record_is_told_every_time(tmp_path: Path, count: Count) -> No
 
 @pytest.mark.parametrize(
     ("module", "name", "value"),
-    [(records, "code_key", lambda: b"another version"), (os, "geteuid", lambda: os.getuid() + 1)],
+    [(table, "code_key", lambda *rooms: b"another version"), (os, "geteuid", lambda: os.getuid() + 1)],
     ids=["other code", "another user's folder"],
 )
 def test_other_circumstances_derive_again(
@@ -262,17 +259,22 @@ def damaged_by(change: str, file: Path) -> None:
         "empty",
         "zeros",
         "DROP TABLE kept",
-        "ALTER TABLE kept RENAME COLUMN body TO content",
+        "DROP TABLE runs",
+        "ALTER TABLE runs RENAME COLUMN record TO body",
         "UPDATE kept SET body = 'text'",
         "UPDATE kept SET body = 7, used = 'text'",
-        "UPDATE kept SET body = x'00'",
-        "UPDATE kept SET body = substr(body, 1, length(body) - 1) || x'20'",
-        "UPDATE kept SET body = (SELECT other.body FROM kept AS other WHERE other.id <> kept.id LIMIT 1)",
+        "UPDATE runs SET record = 'text'",
+        "UPDATE runs SET record = NULL",
+        "UPDATE runs SET state = 7, content = 'text'",
+        "UPDATE runs SET content = x'00'",
+        "UPDATE runs SET record = substr(record, 1, length(record) - 1) || x'20'",
+        "UPDATE runs SET record = (SELECT other.record FROM runs AS other WHERE other.name <> runs.name LIMIT 1)",
     ],
 )
 def test_a_damaged_cache_costs_time_and_is_made_anew(tmp_path: Path, cache: Path, count: Count, change: str) -> None:
     path = recorded(tmp_path)
     expected = read(path)
+    read(make_bundle(tmp_path, synthetic_manifest(repeat=2), seconds=2.0))
     (file,) = cache.iterdir()
     damaged_by(change, file)
     for _ in range(3):
@@ -291,13 +293,9 @@ def test_a_damaged_cache_costs_time_and_is_made_anew(tmp_path: Path, cache: Path
 def test_what_its_check_says_is_whole_but_is_no_record_is_derived_again(
     tmp_path: Path, count: Count, monkeypatch: pytest.MonkeyPatch, spoilt: Callable[[bytes], bytes]
 ) -> None:
-    path, put = recorded(tmp_path), database.Database.put
-
-    def put_spoilt(self: database.Database, name: bytes, value: bytes) -> None:
-        put(self, name, spoilt(value) if name.startswith(b"record") else value)
-
+    path, checked = recorded(tmp_path), database.checked
     with monkeypatch.context() as patched:
-        patched.setattr(database.Database, "put", put_spoilt)
+        patched.setattr(table, "checked", lambda name, value: checked(name, spoilt(value)))
         expected = read(path)
     count.since()
     assert read(path) == expected
@@ -368,7 +366,7 @@ def test_a_cache_that_another_process_holds_is_read_where_it_can_be(
     count.since()
     with closing(sqlite3.connect(cache / database.FILE, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE" if lock == "EXCLUSIVE" else "BEGIN")
-        other.execute("SELECT count(*) FROM kept").fetchall()
+        other.execute("SELECT count(*) FROM runs").fetchall()
         assert read(path) == expected
         assert count.since()[0] == derived
         more = make_bundle(tmp_path, synthetic_manifest(repeat=2))
@@ -381,7 +379,7 @@ def test_the_cache_keeps_to_its_size_and_to_what_was_used_last(cache: Path, monk
     cache.mkdir(mode=0o700)
     kept = database.Database(cache)
     for number in range(100):
-        kept._now = 10**9 * (number + 1)
+        kept.now = 10**9 * (number + 1)
         kept.put(b"%d" % number, bytes(30_000))
         kept.flush()
         assert kept.get(b"0"), "what is read is used"
@@ -396,8 +394,8 @@ def test_what_runs_have_in_common_is_in_memory_once(tmp_path: Path) -> None:
         make_bundle(tmp_path, synthetic_manifest(repeat=repeat), seconds=float(repeat), facts=DERIVATION_3)
         for repeat in (1, 2)
     ]
-    with DerivedRecords() as kept:
-        first, second = (kept.of(Bundle(path)) for path in paths)
+    first, second = records_of(survey(paths)[0])
+    assert isinstance(first, Derived) and isinstance(second, Derived)
     assert first.manifest.workload is second.manifest.workload
     assert (first.manifest.run.repeat, second.manifest.run.repeat) == (1, 2)
     assert first.record.run.layout is second.record.run.layout is first.manifest.layout

@@ -10,6 +10,7 @@ import pytest
 
 from suite.backends.registry import find_backend
 from suite.bundle.derive import derive
+from suite.bundle.event_fields import Iteration
 from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify
 from suite.conduct.planning.plan import make_plan
@@ -117,7 +118,7 @@ def test_on_one_rank_it_learns_a_reward_that_can_be_learned(
         repeats=1,
     )
     (bundle,) = run(request, tmp_path, launcher)
-    stats = [event["stats"] for event in bundle.events().ranks[0] if event["kind"] == "iteration"]
+    stats = [iteration.stats for iteration in bundle.events().of(0, Iteration)]
     rewards = [step["reward"] for step in stats]
     value_losses = [step["value_loss"] for step in stats]
     assert sum(rewards[:3]) / 3 < 0.4, "a quarter of the vocabulary by chance"

@@ -17,6 +17,7 @@ import pytest
 
 from suite.backends.registry import find_backend
 from suite.bundle.derive import record_of
+from suite.bundle.event_fields import Turn
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify
@@ -227,7 +228,7 @@ def test_real_engines_take_turns_with_the_same_work_as_ever(tmp_path: Path) -> N
     assert [len(rows) for rows in starts_of(bundles).values()] == [4]
     for ranks in (1, 2):
         assert len({record_of(one).counts for one in bundles if one.manifest().layout.ranks == ranks}) == 1
-    turns = [event["iteration"] for event in bundles[0].events().ranks[0] if event["kind"] == "turn"]
+    turns = [turn.iteration for turn in bundles[0].events().of(0, Turn)]
     assert turns == [0, 2, 4]
 
 

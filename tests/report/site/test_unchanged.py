@@ -120,7 +120,7 @@ def _remade(folder: str, monkeypatch: pytest.MonkeyPatch, **words: str) -> Writt
     made: list[object] = []
     gather = making.gather
     with monkeypatch.context() as patched:
-        patched.setattr(making, "gather", lambda bundles: made.append(1) or gather(bundles))
+        patched.setattr(making, "gather", lambda *asked: made.append(1) or gather(*asked))
         done = write_site(Path(folder), [RUNS], **words)
     assert made
     return done

@@ -19,6 +19,8 @@ from suite.conduct.running.execute import execute
 from suite.launch.local import LocalLauncher
 from suite.spec.manifest import Manifest
 from suite.worker.loop import expected_counts
+from tests.bundle.recorded import of_kind
+from tests.bundle.tampering import events_of
 from tests.worker.tiny import tiny_manifest
 
 pytestmark = [pytest.mark.ranks, pytest.mark.timeout(400)]
@@ -38,7 +40,7 @@ def run(manifest: Manifest, root: Path, on_event: Any = lambda event: None) -> t
 
 
 def told(bundle: Bundle, rank: int, kind: str) -> list[Event]:
-    return [event for event in bundle.events(bundle.manifest()).ranks[rank] if event["kind"] == kind]
+    return of_kind(events_of(bundle.path, rank), kind)
 
 
 def test_two_sides_do_the_work_of_two_colocated_ranks_one_step_off_policy(tmp_path: Path) -> None:

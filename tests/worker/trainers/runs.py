@@ -25,6 +25,8 @@ from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from suite.worker.loop import expected_counts
 from suite.worker.world import World
+from tests.bundle.recorded import of_kind
+from tests.bundle.tampering import events_of
 
 CPU = Measure(device="cpu", precision="fp32", warmup=1, iterations=1)
 CUDA = Measure(device="cuda", precision="bf16")
@@ -103,7 +105,7 @@ class Run(NamedTuple):
         return sorted(note.split()[1].rstrip(":") for note in self.facts["notes"] if note.startswith("shim "))
 
     def events(self, kind: str, rank: int = 0) -> list[dict[str, Any]]:
-        return [event for event in self.bundle.events().ranks[rank] if event["kind"] == kind]
+        return of_kind(events_of(self.bundle.path, rank), kind)
 
 
 def run_of(manifest: Manifest, folder: Path, python: str) -> Run:

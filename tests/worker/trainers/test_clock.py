@@ -125,7 +125,7 @@ def test_parts_are_summed_by_name_an_inner_one_counts_for_itself_and_none_for_th
     assert first["details"] == {"train/forward": 2.0, "train/optimizer": 2.0, "train/backward": 4.0}
     assert "details" not in second
     events = [event for kind in ("phase", "memory", "iteration") for event in stand.events(kind)]
-    assert [wrong_field(event, FIELDS["rank"][event["kind"]], "here") for event in events] == [None] * 6
+    assert [wrong_field(event, FIELDS["rank"][event["kind"]]) for event in events] == [None] * 6
 
 
 @pytest.mark.parametrize(

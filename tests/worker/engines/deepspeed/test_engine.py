@@ -117,7 +117,7 @@ def assert_done(run: Finished, manifest: Manifest) -> None:
     total = manifest.measure.warmup + manifest.measure.iterations
     for rank in range(manifest.layout.ranks):
         events = run.events(rank)
-        assert not [problem for event in events if (problem := wrong_field(event, FIELDS["rank"][event["kind"]], ""))]
+        assert not [problem for event in events if (problem := wrong_field(event, FIELDS["rank"][event["kind"]]))]
         counts = [event["counts"] for event in run.events(rank, "iteration")]
         assert len(counts) == total and all(wanted.items() <= each.items() for each in counts), counts
         pads = manifest.work.lengths is not None and not manifest.layout.packing

@@ -77,7 +77,7 @@ def test_two_ranks_time_every_phase_and_do_the_manifests_work(
     }
     for rank in range(2):
         events = run.events(rank)
-        assert not [problem for event in events if (problem := wrong_field(event, FIELDS["rank"][event["kind"]], ""))]
+        assert not [problem for event in events if (problem := wrong_field(event, FIELDS["rank"][event["kind"]]))]
         assert [event["counts"] for event in run.events(rank, "iteration")] == [counts] * 3
         phases = [(event["iteration"], event["phase"]) for event in run.events(rank, "phase")]
         assert phases == [(i, phase) for i in range(3) for phase in ORDER]

@@ -1,0 +1,172 @@
+"""The events of one file: all at once where they are as the suite writes them, else line by line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from suite.bundle.event_fields import (
+    FIELDS,
+    FREE,
+    Environment,
+    Event,
+    Iteration,
+    Memory,
+    Phase,
+    decoder_of,
+    event_of,
+    is_moment,
+    wrong_field,
+)
+from suite.bundle.files import DEPTH, DamagedBundle, check_tree, parse_object
+from suite.spec.foreign import LINE_BYTES
+
+_DECODE = {writer: decoder_of(writer).decode for writer in FIELDS}
+_parse = msgspec.json.Decoder().decode
+#: In a line with one of these, names are harder to count than ``_has_each_name_once`` does.
+_CAREFUL = (b"\\", b"\t", b"\r", b" :")
+#: Kinds of which there are many, with as many names each, where no more was written.
+_NAMES_OF: dict[type[Event], int] = {
+    kind: 1 + sum(field.required for field in msgspec.structs.fields(kind)) for kind in (Phase, Memory)
+}
+#: Where events have free content.
+_FREE_OF: dict[type[Event], Callable[[Event], dict[str, Any] | None]] = {
+    Environment: attrgetter("facts"),
+    Iteration: attrgetter("device"),
+}
+_LONG_NUMBER = re.compile(rb"[0-9]{20}")
+
+
+def events_in(data: bytes, name: str, rank: int | None, notes: list[str]) -> tuple[Event, ...]:
+    """Of the file that messages call ``name``, by a rank, or the driver. What is left out is noted: a last line that
+    its writer did not finish, and kinds of a later version. Raises DamagedBundle."""
+    return _usual_events(data, rank) or tuple(_one_by_one(data, name, rank, notes))
+
+
+def _usual_events(data: bytes, rank: int | None) -> tuple[Event, ...]:
+    """None where something is wrong with one of them, or to be noted."""
+    lines = data.split(b"\n")
+    if lines.pop() or not lines or max(map(len, lines)) >= LINE_BYTES:
+        return ()
+    try:
+        events = tuple(map(_DECODE[_writer(rank)], lines))
+        if not _has_each_name_once(data, lines, events):
+            return ()
+        if [event.seq for event in events] != list(range(len(events))) or {event.rank for event in events} != {rank}:
+            return ()
+        for event in events:
+            free = _FREE_OF.get(type(event))
+            if free is not None:
+                _check_free(free(event), lines[event.seq])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, DamagedBundle):
+        return ()
+    return events
+
+
+def _has_each_name_once(data: bytes, lines: Sequence[bytes], events: Sequence[Event]) -> bool:
+    """Whether no object has a name twice, of which all but the last would be lost.
+
+    Where there are no backslashes, and no spaces before colons, a name is followed by ``":`` at once, and nothing else
+    is: there are as many of these as the objects have names only if none was lost. Lines with such characters are read
+    one by one. Raises DamagedBundle or ``msgspec.MsgspecError``.
+    """
+    careful = _careful(data, lines)
+    for index in careful:
+        parse_object(lines[index].decode(), "")
+    if not careful:
+        kinds = list(map(type, events))
+        names = sum(kinds.count(kind) * each for kind, each in _NAMES_OF.items())
+        names += sum(_names_in(_parse(line)) for line, kind in zip(lines, kinds, strict=True) if kind not in _NAMES_OF)
+        if names == data.count(b'":'):
+            return True
+    plain = (line for index, line in enumerate(lines) if index not in careful)
+    return all(_names_in(_parse(line)) == line.count(b'":') for line in plain)
+
+
+def _careful(data: bytes, lines: Sequence[bytes]) -> set[int]:
+    marks = [mark for mark in _CAREFUL if mark in data]
+    return {index for index, line in enumerate(lines) if any(mark in line for mark in marks)} if marks else set()
+
+
+def _names_in(value: Any) -> int:
+    is_object = type(value) is dict
+    count = len(value) if is_object else 0
+    for part in value.values() if is_object else value:
+        if type(part) is dict or type(part) is list:
+            count += _names_in(part)
+    return count
+
+
+def _check_free(content: dict[str, Any] | None, line: bytes) -> None:
+    """Free content that is shallow by the number of its brackets, and has no long number, needs no look at its parts:
+    msgspec takes no text that is not Unicode and no number that is not finite."""
+    if content is not None and (line.count(b"{") + line.count(b"[") > DEPTH or _LONG_NUMBER.search(line)):
+        check_tree(content, "")
+
+
+def _one_by_one(data: bytes, name: str, rank: int | None, notes: list[str]) -> Iterator[Event]:
+    """Names what is wrong."""
+    kinds, unknown = FIELDS[_writer(rank)], []
+    lines = data.split(b"\n")
+    rest = lines.pop()
+    for seq, line in enumerate(lines):
+        where = f"{name} line {seq + 1}"
+        event = _object(line, where)
+        _check_head(event, rank, seq, where)
+        kind = kinds.get(event["kind"])
+        if kind is None:
+            unknown.append(f"{where}: kind {event['kind'][:40]!r} is not known and was left out")
+            continue
+        for field in FREE:
+            if type(event.get(field)) is dict:
+                check_tree(event[field], f"{where}: {field}")
+        problem = wrong_field(event, kind)
+        if problem:
+            raise DamagedBundle(f"{where}: {event['kind']} event: {problem}")
+        yield event_of(event, kind)
+    if len(rest) > LINE_BYTES:
+        raise _too_long(f"{name} line {len(lines) + 1}")
+    if rest:
+        notes.append(f"{name} line {len(lines) + 1} was cut short and left out")
+    if unknown:
+        notes.append(unknown[0] if len(unknown) == 1 else f"{unknown[0]}, as were {len(unknown) - 1} more")
+
+
+def _object(line: bytes, where: str) -> dict[str, Any]:
+    if len(line) >= LINE_BYTES:
+        raise _too_long(where)
+    try:
+        return parse_object(line.decode(), where)
+    except UnicodeDecodeError as error:
+        raise DamagedBundle(f"{where} is not UTF-8 text") from error
+
+
+def _too_long(where: str) -> DamagedBundle:
+    return DamagedBundle(f"{where} is longer than {LINE_BYTES} bytes")
+
+
+def _check_head(event: dict[str, Any], rank: int | None, seq: int, where: str) -> None:
+    """Kind, rank, time and the place in the file, which every event carries."""
+    time: Any = event.get("time")
+    if type(event.get("kind")) is not str:
+        raise DamagedBundle(f"{where} has no kind")
+    if event.get("rank", -1) != rank or type(event["rank"]) is bool:
+        told = ascii(event.get("rank"))[:40]
+        raise DamagedBundle(f"{where} says rank {told} in the file of {rank_name(rank)}")
+    if type(event.get("seq")) is not int or event["seq"] != seq:
+        raise DamagedBundle(f"{where} has seq {ascii(event.get('seq'))[:40]} where {seq} follows")
+    if not is_moment(time):
+        raise DamagedBundle(f"{where} has time {ascii(time)[:40]}, which is not Unix seconds")
+
+
+def _writer(rank: int | None) -> str:
+    return "driver" if rank is None else "rank"
+
+
+def rank_name(rank: int | None) -> str:
+    """How messages call a writer of events."""
+    return "the driver" if rank is None else f"rank {rank}"
