@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, ValidationError
 
 from suite.launch.docker.patterns import essence, runtime_failure
+from suite.launch.docker.session import DRIVER_LABEL, this_driver
 from suite.spec.base import Frozen, UsageError
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def _create(api: APIClient, image: str, command: list[str]) -> str:
             image,
             entrypoint=command[:1],
             command=command[1:],
-            labels={OWN_LABEL: image},
+            labels={OWN_LABEL: image, DRIVER_LABEL: this_driver().label},
             host_config=api.create_host_config(
                 read_only=True,
                 network_mode="none",

@@ -130,7 +130,7 @@ class DockerLauncher:
                 if self._copies:
                     # made here, because a runtime that makes it for the container (Podman) would not label it
                     self._patiently(lambda: self._api.create_volume(name, labels=job.labels))
-                container = self._patiently(lambda: self._api.create_container_from_config(document, name))["Id"]
+                container = self._patiently(lambda: self._created(document, name))
                 if self._copies:
                     copying.put_bundle(self._api, container, job.name, folder.events_dir.parent, document["User"])
                 return self._watch(container, job, folder, on_event, requests)
@@ -178,11 +178,23 @@ class DockerLauncher:
                     raise
                 time.sleep(RETRY_SECONDS)
 
+    def _created(self, document: dict[str, Any], name: str) -> str:
+        """The container by its id, or by its name where a runtime made it before its answer was lost."""
+        from docker.errors import APIError
+
+        try:
+            made: str = self._api.create_container_from_config(document, name)["Id"]
+        except APIError as error:
+            if error.status_code != 409:
+                raise
+            return name
+        return made
+
     def _watch(self, container: str, job: Job, folder: RunFolder, on_event: OnEvent, requests: StopRequests) -> Outcome:
         watch = ContainerWatch(self._api, container, job, folder, on_event, requests, self.patience)
         try:
-            watch.attach()
-            self._api.start(container)
+            self._patiently(watch.attach)
+            self._patiently(lambda: self._api.start(container))
             watch.watch()
             if watch.is_unseen:
                 raise self._away()

@@ -76,6 +76,12 @@ class TestBoth:
         assert logs["submitter.log"] == b"2026-11-22 INFO cli.py\n"
         assert logs["run-workers-0-x.log"] == b"Ray runtime started.\n"
 
+    def test_a_submitter_that_nobody_schedules_is_told_while_the_ray_pods_hold_their_devices(self, run: RayRun) -> None:
+        run.add_all_pods("Pending")
+        unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "a taint"}
+        run.cluster.objects["Pod", run.submitter]["status"]["conditions"] = [unscheduled]
+        assert run.look().detail == f"2 of 2 pods run; {run.submitter} waits: Unschedulable: a taint"
+
     @pytest.mark.parametrize(
         ("last", "head", "kind"),
         [
