@@ -51,9 +51,27 @@ class BackendDriver(Protocol):
         """Arguments after the stack's interpreter that start one rank."""
 
 
-def own_worker_argv(manifest_path: str, bundle_path: str) -> tuple[str, ...]:
-    """How a rank starts whose engine or trainer is the suite's own worker."""
-    return ("-m", "suite.worker", manifest_path, "--bundle", bundle_path)
+class OwnBackend:
+    """What holds for the suite's own backends unless they say otherwise."""
+
+    def variables(self, measure: Measure) -> dict[str, str]:
+        """What a stack reads is set by the worker."""
+        return {}
+
+    def stack_errors(self, python: str) -> list[str]:
+        """Its packages are all there is to it."""
+        return []
+
+    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
+        return ("-m", "suite.worker", manifest_path, "--bundle", bundle_path)
+
+
+class OnDeepSpeed(OwnBackend):
+    """One that imports DeepSpeed."""
+
+    def variables(self, measure: Measure) -> dict[str, str]:
+        """DeepSpeed looks for an accelerator by itself; on a CPU run it must not find the machine's GPU."""
+        return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
 
 
 def engine_errors(size: Shape, measure: Measure) -> list[str]:

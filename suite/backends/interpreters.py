@@ -70,7 +70,6 @@ def read_interpreters(texts: Sequence[str], compares: bool = False) -> Interpret
     UsageError for a name that is nothing of this, for two of one, and for nothing behind the sign.
     """
     usual, named = None, {}
-    known = {*backends(), *filter(None, map(environment_of, backends().values()))}
     for text in texts:
         name, sign, path = text.partition("=")
         if not sign or os.sep in name:
@@ -81,6 +80,7 @@ def read_interpreters(texts: Sequence[str], compares: bool = False) -> Interpret
         if not path or name in named:
             raise UsageError(f"--python {name}=PATH names one interpreter, once")
         named[name] = path
+    known = {*backends(), *filter(None, map(environment_of, backends().values()))} if named else set()
     compared = {name: named.pop(name) for name in [*named] if name not in known}
     if len(compared) == 1 or (compared and not compares):
         name, path = next(iter(compared.items()))

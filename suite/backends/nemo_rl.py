@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from suite.backends.base import BackendKind, own_worker_argv
+from suite.backends.base import BackendKind, OwnBackend
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
@@ -16,7 +16,7 @@ _FAMILIES = ("llama", "qwen2", "qwen3")
 _REWARDS = ("constant", "pseudo")
 
 
-class NemoRl:
+class NemoRl(OwnBackend):
     """Its GRPO example on its DTensor policy (FSDP2) and vLLM, on the same devices in turn, on one node."""
 
     name = "nemo-rl"
@@ -61,20 +61,13 @@ class NemoRl:
         """Nothing may leave the machine."""
         return {"WANDB_MODE": "disabled"}
 
-    def stack_errors(self, python: str) -> list[str]:
-        """The package's version is all that can be asked without importing it (``versions_errors``)."""
-        return []
-
-    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
-        return own_worker_argv(manifest_path, bundle_path)
-
 
 def _place_errors(layout: Layout, measure: Measure) -> list[str]:
     errors = []
     if measure.device != "cuda":
         errors.append("NeMo-RL runs on NVIDIA GPUs only; use --device cuda")
     if measure.precision != "bf16":
-        errors.append(f"the nemo-rl backend trains in bf16, not {measure.precision}; use --precision bf16")
+        errors.append(f"the nemo-rl backend trains in bf16, not {measure.precision}; use --dtype bf16")
     if layout.nodes > 1:
         errors.append("the nemo-rl backend runs on one node, where its model is drawn; use --nodes 1")
     if layout.tensor > 1 or layout.pipeline > 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from suite.backends.base import BackendKind, engine_errors, own_worker_argv
+from suite.backends.base import BackendKind, OnDeepSpeed, engine_errors
 from suite.backends.deepspeed import FAMILIES, zero_layout
 from suite.launch.probe import stack_versions
 from suite.spec.layout import Layout, LayoutRequest
@@ -24,7 +24,7 @@ _DEEPSPEED_ONLY = {
 }
 
 
-class _Trl:
+class _Trl(OnDeepSpeed):
     """Data parallel over all ranks; there is neither tensor nor pipeline parallelism."""
 
     kind: BackendKind = "trainer"
@@ -70,7 +70,7 @@ class _Trl:
         if layout.zero_stage == 1 and layout.engine == "deepspeed":
             errors.append("the trl backends run ZeRO stages 0, 2 and 3: choose one with --zero")
         if measure.precision == "fp16":
-            errors.append("the trl backends measure fp32 and bf16: choose one with --precision")
+            errors.append("the trl backends measure fp32 and bf16: choose one with --dtype")
         return errors
 
     def _work_errors(self, workload: Workload) -> list[str]:
@@ -101,17 +101,10 @@ class _Trl:
             )
         return errors
 
-    def variables(self, measure: Measure) -> dict[str, str]:
-        """DeepSpeed looks for an accelerator by itself; on a CPU run it must not find the machine's GPU."""
-        return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
-
     def stack_errors(self, python: str) -> list[str]:
         """Its packages are all there is to it, in versions that it was made for."""
         found = stack_versions(python, ("trl", "transformers"))
         return self._wrong_versions({name: version for name, version in found.items() if version is not None})
-
-    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
-        return own_worker_argv(manifest_path, bundle_path)
 
 
 class TrlGrpo(_Trl):

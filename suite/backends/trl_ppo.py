@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from suite.backends.base import BackendKind, own_worker_argv
+from suite.backends.base import BackendKind, OnDeepSpeed
 from suite.backends.deepspeed import FAMILIES, zero_layout
 from suite.launch.probe import stack_versions
 from suite.spec.layout import Layout, LayoutRequest
@@ -15,7 +15,7 @@ from suite.spec.workload import Workload
 VERSION = "1.12.0"
 
 
-class TrlPpo:
+class TrlPpo(OnDeepSpeed):
     """Data parallel over all ranks. Policy, value model and reference are three models."""
 
     name = "trl-ppo"
@@ -68,16 +68,9 @@ class TrlPpo:
         """Phase edges are known of one release; later ones have no PPO."""
         return version_errors(versions.get("trl"))
 
-    def variables(self, measure: Measure) -> dict[str, str]:
-        """DeepSpeed looks for an accelerator by itself; on a CPU run it must not find the machine's GPU."""
-        return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
-
     def stack_errors(self, python: str) -> list[str]:
         """As ``versions_errors``, for who asks an interpreter without any work in mind."""
         return version_errors(stack_versions(python, ("trl",))["trl"])
-
-    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
-        return own_worker_argv(manifest_path, bundle_path)
 
 
 def version_errors(trl: str | None) -> list[str]:

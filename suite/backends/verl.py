@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from suite.backends.base import BackendKind, engine_errors, own_worker_argv
+from suite.backends.base import BackendKind, OwnBackend, engine_errors
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
@@ -20,7 +20,7 @@ _FAMILIES = ("llama", "qwen2", "qwen3")
 _ALGORITHMS = ("ppo", "grpo")
 
 
-class Verl:
+class Verl(OwnBackend):
     """Every rank is a device: for a worker of FSDP2 and a vLLM server of its own, which take turns."""
 
     name = "verl"
@@ -70,17 +70,6 @@ class Verl:
                 f"the verl backend needs transformers {OLDEST_TRANSFORMERS} or later, and finds {transformers}"
             )
         return errors
-
-    def variables(self, measure: Measure) -> dict[str, str]:
-        """What verl reads is set by the worker, for its own processes too."""
-        return {}
-
-    def stack_errors(self, python: str) -> list[str]:
-        """Its packages and their versions are all there is to it."""
-        return []
-
-    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
-        return own_worker_argv(manifest_path, bundle_path)
 
 
 def _work_errors(workload: Workload) -> list[str]:

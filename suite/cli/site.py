@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import command
-from suite.spec.terminal import say
+from suite.spec.terminal import note, say
 
 
 @command
@@ -45,4 +45,4 @@ def site(
     for line in done.lines():
         say(line)
     for line in done.warnings():
-        say(line, err=True)
+        note(line)

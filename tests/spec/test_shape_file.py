@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from suite.spec.base import UsageError
-from suite.spec.catalogue import find_size, load_shape, sizes
-from suite.spec.shape_file import MAX_BYTES
+from suite.spec.catalogue import find_size, sizes
+from suite.spec.shape_file import MAX_BYTES, load_shape
 
 GOOD = {"name": "mine", "layers": 2, "hidden": 32, "ffn": 128, "heads": 4, "kv_heads": 4, "vocab": 100, "positions": 64}
 

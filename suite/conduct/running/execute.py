@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from suite.launch.requests import StopRequests, stop_requests
 from suite.launch.turns import Start
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
+from suite.spec.terminal import detail
 
 
 def make_job(manifest: Manifest, site: Site) -> Job:
@@ -83,6 +85,7 @@ def execute(
                 site = launcher.site(manifest, bundle.path.resolve(), python)
                 job = make_job(manifest, site)
                 bundle.write_environment({**driver_facts(launcher, job, site.bundle), **origin_of(manifest)})
+                detail(f"{job.name}: {shlex.join(job.argv)}")
                 told = {"launcher": launcher.name, "ranks": job.ranks, "pid": os.getpid()}
                 if start is not None:
                     told["turns"], job = {"start": start.id, "rows": [*start.rows]}, start.admit(job)

@@ -71,7 +71,7 @@ def test_options_override_a_preset_and_each_that_does_has_its_line() -> None:
         "preset ladder: --ranks 8 replaces 32, 8",
         "preset ladder: --trainable-layers 4 replaces all",
         "preset ladder: --track tuned replaces equal-config",
-        "preset ladder: --precision fp16 replaces bf16",
+        "preset ladder: --dtype fp16 replaces bf16",
         "preset ladder: --tp 4 replaces 8, 2",
     ]
     assert list(replaced(LADDER, GivenOptions(), common("megatron"))) == []

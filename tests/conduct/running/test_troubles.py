@@ -34,11 +34,11 @@ from suite.conduct.running.progress import LiveView
 from suite.conduct.running.session import Summary
 from suite.conduct.running.side_by_side import SideBySide, Slots
 from suite.launch.docker import launcher as docker
-from suite.launch.docker.mailbox import MOST_WAITING
 from suite.launch.docker.patterns import reason_of
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import ContainerPatience
 from suite.launch.job import Job
+from suite.launch.mailbox import MOST_WAITING
 from suite.launch.outcome import Failure, LauncherAway, Outcome, RunFolder
 from suite.launch.requests import stop_requests
 from suite.spec.base import UsageError
@@ -283,7 +283,9 @@ def run(one_run: Plan, tmp_path: Path, script: Script, monkeypatch: pytest.Monke
         script(**fields)
         program = tmp_path / "worker.py"
         program.write_text(WORKER_WITH.format(lines=list(map(json.dumps, events)), worker=WORKER))
-        monkeypatch.setattr("suite.backends.deepspeed.own_worker_argv", lambda m, b: (str(program), m, "--bundle", b))
+        monkeypatch.setattr(
+            "suite.backends.deepspeed.DeepSpeed.worker_argv", lambda _, m, b: (str(program), m, "--bundle", b)
+        )
         return work(one_run, tmp_path / "runs", view=LiveView(io.StringIO()))[0]
 
     return call
