@@ -74,11 +74,15 @@ class OnDeepSpeed(OwnBackend):
         return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
 
 
+def heads_errors(size: Shape) -> list[str]:
+    if size.architecture == "gpt2" and size.kv_heads != size.heads:
+        return [f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}"]
+    return []
+
+
 def engine_errors(size: Shape, measure: Measure) -> list[str]:
     """What neither engine backend can do."""
-    errors = []
-    if size.architecture == "gpt2" and size.kv_heads != size.heads:
-        errors.append(f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}")
+    errors = heads_errors(size)
     if measure.device == "cpu" and measure.precision == "fp16":
         errors.append("fp16 is not trained on a CPU; use fp32 or bf16")
     return errors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from suite.backends.base import BackendKind, OnDeepSpeed
+from suite.backends.base import BackendKind, OnDeepSpeed, heads_errors
 from suite.backends.deepspeed import ZERO_3_FROM_PARAMETERS
 from suite.backends.generation import generation_errors, limits
 from suite.backends.placement import placed, placement_errors, training_ranks
@@ -56,11 +56,9 @@ class OpenRlhf(OnDeepSpeed):
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Beyond divisibility: what OpenRLHF cannot do, or is not measured with."""
-        errors = generation_errors(size, layout, measure) + placement_errors(layout)
+        errors = generation_errors(size, layout, measure) + placement_errors(layout) + heads_errors(size)
         if size.architecture not in FAMILIES:
             errors.append(f"openrlhf measures {', '.join(FAMILIES)} models; {size.name} is {size.architecture}")
-        if size.architecture == "gpt2" and size.kv_heads != size.heads:
-            errors.append(f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}")
         if size.vocab <= SPECIAL_TOKENS:
             errors.append(f"the tokenizer keeps {SPECIAL_TOKENS} tokens for itself, all that {size.name} has")
         if measure.precision != "bf16" and (measure.precision, measure.device) != ("fp32", "cpu"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from suite.backends.base import BackendKind, OnDeepSpeed
+from suite.backends.base import BackendKind, OnDeepSpeed, heads_errors
 from suite.backends.deepspeed import FAMILIES, zero_layout
 from suite.launch.probe import stack_versions
 from suite.spec.layout import Layout, LayoutRequest
@@ -46,12 +46,10 @@ class TrlPpo(OnDeepSpeed):
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Beyond divisibility: what TRL's PPO cannot do."""
-        errors = []
+        errors = heads_errors(size)
         if size.architecture not in FAMILIES or size.experts is not None:
             families = ", ".join(FAMILIES)
             errors.append(f"trl-ppo builds {families} models, and {size.name} is of the {size.architecture} family")
-        if size.architecture == "gpt2" and size.kv_heads != size.heads:
-            errors.append(f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}")
         if layout.tensor > 1 or layout.pipeline > 1:
             errors.append("TRL's PPO is data parallel only: tensor and pipeline parallel must be 1")
         if workload.reference == "hydra":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from suite.backends.base import BackendKind, OnDeepSpeed
+from suite.backends.base import BackendKind, OnDeepSpeed, heads_errors
 from suite.backends.deepspeed import zero_layout
 from suite.backends.trlx import branch_error, trlx_errors
 from suite.spec.layout import Layout, LayoutRequest
@@ -35,9 +35,7 @@ class _Accelerate(OnDeepSpeed):
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Beyond divisibility: what trlx on Accelerate cannot do."""
-        errors = []
-        if size.architecture == "gpt2" and size.kv_heads != size.heads:
-            errors.append(f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}")
+        errors = heads_errors(size)
         if size.architecture not in _FAMILIES:
             errors.append(f"trlx builds GPT-2, OPT and Llama models; {size.name} is of the {size.architecture} family")
         unknown = [name for name in _NOT_BUILT if getattr(size, name) is not None]

@@ -36,14 +36,15 @@ class Commands(TyperGroup):
         """Text is as wide as the saved help would be."""
         return super().make_context(info_name, args, parent, **{"max_content_width": content_width(), **extra})
 
-    def main(self, args: Any = None, prog_name: Any = None, *, standalone_mode: bool = True, **settings: Any) -> Any:
+    def main(self, args: Any = None, *more: Any, **settings: Any) -> Any:
         """What cannot be parsed is told as JSON too where the command line asks for it."""
-        if not standalone_mode or "--json" not in (sys.argv[1:] if args is None else args):
-            return super().main(args, prog_name, standalone_mode=standalone_mode, **settings)
+        words = sys.argv[1:] if args is None else args
+        if not settings.get("standalone_mode", True) or "--json" not in words:
+            return super().main(args, *more, **settings)
         from suite.cli.exits import print_error
 
         try:
-            code = super().main(args, prog_name, standalone_mode=False, **settings)
+            code = super().main(args, *more, **{**settings, "standalone_mode": False})
         except UsageProblem as error:
             error.show()
             print_error(error.format_message(), error.exit_code)

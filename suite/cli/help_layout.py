@@ -34,8 +34,8 @@ HEADINGS = (
 #: what `--help` shows of a command with more options than this; `--help-all` shows them all
 MOST_OPTIONS = 35
 _USUAL_NAMES = """preset backend size ladder shape workload algorithm lengths new_tokens rollouts ranks
-layout tp pp zero recompute dtype until difference repeats iterations budget turns device launcher python image
-runs dry_run as_json quiet verbose force nodes gpus_per_node gpu stack env mount site partition account namespace
+layout tensor pipeline zero_stage recompute dtype until difference repeats iterations budget device launcher python
+image runs dry_run as_json quiet verbose force nodes gpus_per_node gpu stack env mount site partition account namespace
 context queue claim output files target devices objective top check calibrate"""
 USUAL = frozenset(_USUAL_NAMES.split())
 _EVERY = "every option"
@@ -47,17 +47,13 @@ _STANDS_FOR = {
     "DURATION": "allowance budget hang_timeout keep pending_timeout timeout",
     "FROM..TO": "scale",
     "LIST": "cpuset gpu_ids",
-    "N": "cpus_per_node",
     "N|all": "ranks",
-    "NAME=MEANING": "column",
     "NAME=VALUE": "build_arg env pod_annotation ulimit",
     "NAME=VALUE,...": "layout",
     "PATH": "python",
     "SHARE": "gate tolerance",
     "SHARE%": "difference margin until",
     "SIZE": "memory memory_per_rank scratch shared_memory shm_size",
-    "TEXT": "title",
-    "TRACK": "track",
     "cpu|cuda": "device",
     "fp32|bf16|fp16": "dtype",
     "local|docker": "launcher",

@@ -44,8 +44,7 @@ def pack(
     sbom: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="FILE",
-            help="what an image holds, of suite images check --sbom; can be given several times",
+            metavar="FILE", help="what an image holds, of suite images check --sbom; can be given several times"
         ),
     ] = None,
     sign: Annotated[

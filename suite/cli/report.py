@@ -17,16 +17,14 @@ def report(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output",
-            "-o",
-            help="Markdown file to write, plots into a folder beside it (-: print it, without plots)",
+            "--output", "-o", help="Markdown file to write, plots into a folder beside it (-: print it, without plots)"
         ),
     ] = None,
     html: Annotated[
         Path | None,
         typer.Option("--html", help="one HTML file to write, with pictures to explore; it needs no network"),
     ] = None,
-    title: Annotated[str | None, typer.Option(help="heading of the report")] = None,
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="heading of the report")] = None,
     with_suspect: Annotated[
         bool, typer.Option("--with-suspect", help="pool and rank runs that something disturbed like the others")
     ] = False,

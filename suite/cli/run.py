@@ -32,7 +32,13 @@ class Session:
         ),
     ] = None
     turn_length: Annotated[
-        int | None, typer.Option(min=1, help="iterations of a turn; of several the first does not count [default: 1]")
+        int | None,
+        typer.Option(
+            min=1,
+            max=255,
+            help="iterations of a turn, of which the first does not count if there are several [default: 1, or as many "
+            "as take half a second]",
+        ),
     ] = None
     budget: Annotated[str | None, typer.Option(help="start no further run after this long, e.g. 20m")] = None
     retry_failed: Annotated[bool, typer.Option(help="run again what failed before")] = False

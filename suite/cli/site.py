@@ -23,7 +23,7 @@ def site(
             "[default: those of the last time]",
         ),
     ] = None,
-    title: Annotated[str | None, typer.Option(help="heading of the site")] = None,
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="heading of the site")] = None,
     url: Annotated[
         str | None, typer.Option(metavar="URL", help="where the site will be, for the links of its feed")
     ] = None,

@@ -154,7 +154,7 @@ def test_a_cancelled_run_is_a_bundle_that_says_interrupted(suite: Suite, tmp_pat
 
 
 def test_an_array_holds_all_runs_that_ask_for_the_same(suite: Suite, tmp_path: Path) -> None:
-    both = ("--backend", "deepspeed", "--repeats", "3", "--array", "--array-limit", "3", *BY_SLURM)
+    both = ("--backend", "deepspeed", "--repeats", "3", "--array", "--at-once", "3", *BY_SLURM)
     handed = submitted(suite, tmp_path, *both)
     arrays = {submission.scheduler["job"].split("_")[0] for submission in handed}
     assert (len(handed), len(arrays)) == (3, 1)

@@ -24,11 +24,8 @@ class Runtime:
         self.removed: list[str] = []
         self.labels: dict[str, str] = {}
 
-    def create_host_config(self, **asked: Any) -> dict[str, Any]:
-        return asked
-
-    def create_container(self, image: str, **asked: Any) -> dict[str, str]:
-        self.labels = asked["labels"]
+    def create_container_from_config(self, body: dict[str, Any]) -> dict[str, str]:
+        self.labels = body["Labels"]
         return {"Id": "made"}
 
     def start(self, container: str) -> None:
@@ -45,7 +42,7 @@ class Runtime:
     def get_archive(self, container: str, path: str) -> tuple[Iterable[bytes], None]:
         return self.pieces, None
 
-    def remove_container(self, container: str, force: bool) -> None:
+    def remove_container(self, container: str, force: bool, v: bool) -> None:
         self.removed.append(container)
 
 

@@ -117,6 +117,7 @@ _CALLED = {
     "run_seconds": "--timeout",
     "shape_files": "--shape",
     "shm_bytes": "--shm-size",
+    "scalings": "--scaling",
     "silence_seconds": "--hang-timeout",
     "sizes": "--size",
     "tolerations": "--toleration",

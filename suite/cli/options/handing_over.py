@@ -123,7 +123,7 @@ def submit_all(
     if smoke and documents and not handing.smoke(nodes.smoke(work, launcher, left.manifests), nodes.runs):
         return Submitted(RUN_FAILED, left, None)
     if detach and launcher.waits and len(documents) > 1:
-        note("note: detached runs start side by side where there is room, and measure each other")
+        note("note: detached runs start side by side where there is room, and their timings may interfere")
     for document in documents:
         handing.submit(document, nodes.runs, wait=not detach)
     left = left.with_others(handing.taken)

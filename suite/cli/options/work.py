@@ -128,9 +128,7 @@ class Measuring:
     ] = False
     track: Annotated[
         str | None,
-        typer.Option(
-            help="fairness track: equal-config, vendor-default or tuned [default: the first, or the preset's]"
-        ),
+        typer.Option(metavar="equal-config|vendor-default|tuned", help="fairness track [default: the first]"),
     ] = None
     timeout: Annotated[
         str | None,

@@ -31,7 +31,7 @@ from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import RETRY_SECONDS, USUAL_PATIENCE, ContainerPatience, ContainerWatch
 from suite.launch.image_paths import PYTHON_PATH, RUNS
 from suite.launch.job import Job, Mount, Site
-from suite.launch.outcome import Failure, FailureKind, LauncherAway, OnEvent, Outcome, RunFolder
+from suite.launch.outcome import Failure, FailureKind, LauncherUnavailable, OnEvent, Outcome, RunFolder
 from suite.launch.requests import StopRequests, Stops, stop_requests
 from suite.spec.manifest import Manifest
 
@@ -117,8 +117,8 @@ class DockerLauncher:
         }
 
     def run(self, job: Job, folder: RunFolder, on_event: OnEvent) -> Outcome:
-        """See ``Launcher.run``. Raises UsageError for several nodes, LauncherAway where the runtime stays away; all
-        that a runtime refuses is an Outcome."""
+        """See ``Launcher.run``. Raises UsageError for several nodes, LauncherUnavailable where the runtime stays away;
+        all that a runtime refuses is an Outcome."""
         from docker.errors import DockerException
         from requests.exceptions import RequestException
 
@@ -214,10 +214,10 @@ class DockerLauncher:
             return self._patiently(lambda: self._api.inspect_container(container))["State"]
         return None
 
-    def _away(self, error: Exception | None = None) -> LauncherAway:
+    def _away(self, error: Exception | None = None) -> LauncherUnavailable:
         """Every further run would wait as long and come to nothing."""
         why = "" if error is None else f" ({reason_of(error)})"
-        return LauncherAway(
+        return LauncherUnavailable(
             f"the container runtime at {self.runtime.host} has not answered for "
             f"{self.patience.runtime_seconds:g} s{why}: no further run was started; start it, and run the same command "
             "again"

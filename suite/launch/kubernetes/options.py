@@ -42,7 +42,7 @@ class KubernetesOptions:
     rdma: Annotated[
         Text, typer.Option(metavar="RESOURCE[=N]", help="RESOURCE[=COUNT] of host adapters for RDMA in each pod")
     ] = None
-    cpus_per_node: Annotated[Text, typer.Option(help="cores of each pod, e.g. 96")] = None
+    cpus_per_node: Annotated[Text, typer.Option(metavar="N", help="cores of each pod, e.g. 96")] = None
     memory_per_rank: Annotated[Text, typer.Option(help="host memory of a rank, e.g. 64g")] = None
     shared_memory: Annotated[str, typer.Option(help="/dev/shm of each pod")] = "16Gi"
     scratch: Annotated[str, typer.Option(help="/tmp of each pod, on the node's disk")] = "16Gi"

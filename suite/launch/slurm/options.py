@@ -46,13 +46,7 @@ class SlurmOptions:
     ] = "torchrun"
     array: Annotated[bool, typer.Option("--array", help="join runs that ask for the same into one array job")] = False
     at_once: Annotated[
-        int,
-        typer.Option(
-            "--at-once",
-            "--array-limit",
-            min=1,
-            help="runs of this results folder at the same time; they disturb each other",
-        ),
+        int, typer.Option(min=1, help="runs of this results folder at the same time; their timings may interfere")
     ] = 1
     cpus_per_task: Annotated[
         int | None, typer.Option(min=1, help="CPUs of each task, a node under torchrun, a rank under srun")
