@@ -52,10 +52,10 @@ VLLM_WHERE_IT_IS := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),$(
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 # Rows take turns by iteration. Starts are added where ratios are still wide; both budgets together keep `make bench` below six
 # minutes on two cores.
-BENCH_MEASURE = $(BACKENDS) $(RANKS:%=--ranks %) --start fork --repeats $(REPEATS) --precision $(PRECISION) \
+BENCH_MEASURE = $(BACKENDS) $(RANKS:%=--ranks %) --start fork --repeats $(REPEATS) --until $(PRECISION) \
 	--difference 5% --warmup 2 --with-suspect
 BENCH_SIZES = --size 1M --size 3M
-GPU_MEASURE = --workload gpu-one --ranks 1 --device cuda --precision bf16 --budget $(GPU_BUDGET)
+GPU_MEASURE = --workload gpu-one --ranks 1 --device cuda --dtype bf16 --budget $(GPU_BUDGET)
 BACKENDS := --backend deepspeed --backend megatron
 
 # What a GPU machine's own Python may lack; the versions are those of the lock files.

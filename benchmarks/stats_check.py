@@ -284,7 +284,7 @@ PARTS: dict[str, Callable[[int], Iterator[Line]]] = {
     "A row 5 % faster than the others: how often it is told": power_lines,
     "Rows that took turns": lambda count: (Line(*told) for told in turns_check.figures(max(count // 5, 15))),
     "Rows in turns by iteration": lambda count: (Line(*told) for told in iteration_turns.figures(max(count // 5, 15))),
-    "Rows that --precision stopped": lambda count: (Line(*told[:4]) for told in precision_figures(count // 10)),
+    "Rows that --until stopped": lambda count: (Line(*told[:4]) for told in precision_figures(count // 10)),
     "Rows that --difference stopped": lambda count: (
         Line(*told[:4]) for told in difference_figures(max(count // 10, 6))
     ),

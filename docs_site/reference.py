@@ -8,7 +8,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from types import ModuleType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -55,15 +55,19 @@ def command_words() -> Iterator[str]:
 
 
 def help_of(words: str) -> str:
-    """As `suite WORDS --help` prints it in a pipe."""
-    text = saved_page([*words.split(), "--help"])
-    if text is None:
-        from suite.cli.app import app
-
-        with redirect_stdout(io.StringIO()) as shown:
-            app([*words.split(), "--help"], prog_name="suite", standalone_mode=False)
-        text = shown.getvalue()
+    """As `suite WORDS --help` prints it in a pipe, with every option."""
+    asked = [[*words.split(), option] for option in ("--help-all", "--help")]
+    text = next(filter(None, map(saved_page, asked)), None) or next(filter(None, map(_live, asked)))
     return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
+
+
+def _live(asked: list[str]) -> str:
+    """Nothing for an option that the command does not have."""
+    from suite.cli.app import UsageProblem, app
+
+    with redirect_stdout(io.StringIO()) as shown, suppress(UsageProblem):
+        app(asked, prog_name="suite", standalone_mode=False)
+    return shown.getvalue()
 
 
 def fields_page() -> str:

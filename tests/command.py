@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from click.testing import Result
 from typer.testing import CliRunner
 
@@ -15,7 +17,8 @@ def suite(*arguments: object, answer: str | None = None) -> Result:
 
 
 def refused(*arguments: object) -> str:
-    """The one line of a command that ends with exit code 2 and prints nothing else."""
+    """The one line of a command that ends with exit code 2 and prints nothing else, or the same as JSON."""
     done = suite(*arguments)
-    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.output
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.output
+    assert done.stdout == "" or json.loads(done.stdout)["error"] == done.stderr[len("error: ") : -1]
     return done.stderr

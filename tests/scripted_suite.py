@@ -22,14 +22,14 @@ def use_scripted_worker(put: Callable[[Any, str, Any], None] = setattr) -> None:
     import suite.backends.megatron
     import suite.conduct.planning.machine
 
-    def worker_argv(manifest_path: str, bundle_path: str) -> tuple[str, ...]:
+    def worker_argv(driver: Any, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
         return (WORKER, manifest_path, "--bundle", bundle_path)
 
     def versions(python: str, packages: tuple[str, ...]) -> dict[str, str]:
         return dict.fromkeys(packages, "0-scripted")
 
-    for module in (suite.backends.deepspeed, suite.backends.megatron):
-        put(module, "own_worker_argv", worker_argv)
+    for driver in (suite.backends.deepspeed.DeepSpeed, suite.backends.megatron.Megatron):
+        put(driver, "worker_argv", worker_argv)
     put(suite.conduct.planning.machine, "stack_versions", versions)
     put(suite.conduct.planning.machine, "stack_code", lambda python, packages: {})
 

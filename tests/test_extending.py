@@ -37,7 +37,7 @@ EDITS = [
 #: files that are new: an engine that has both fields, and tells which values reached it
 TOY = {
     "suite/backends/toy.py": """
-from suite.backends.base import own_worker_argv
+from suite.backends.base import OwnBackend
 from suite.spec.layout import Layout
 from suite_example_backend.driver import Example
 
@@ -52,8 +52,7 @@ class Toy(Example):
     def layout(self, size, workload, request):
         return super().layout(size, workload, request).model_copy(update={"fused": bool(request.fused)})
 
-    def worker_argv(self, manifest_path, bundle_path):
-        return own_worker_argv(manifest_path, bundle_path)
+    worker_argv = OwnBackend.worker_argv
 """,
     "suite/worker/engines/toy/__init__.py": "",
     "suite/worker/engines/toy/engine.py": """

@@ -77,7 +77,6 @@ class ToyLauncher(ClusterLauncher):
 
     name = NAME
     options = ToyOptions
-    render_help = "Render runs for the toy cluster."
     submit_help = "Submit runs to the toy cluster."
     suffix = ".toy"
     command = "toy-submit"

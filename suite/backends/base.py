@@ -53,12 +53,36 @@ class BackendDriver(Protocol):
         """Arguments after the stack's interpreter that start one rank."""
 
 
-def own_worker_argv(manifest_path: str, bundle_path: str) -> tuple[str, ...]:
-    """How a rank starts whose engine or trainer is the suite's own worker."""
-    return ("-m", "suite.worker", manifest_path, "--bundle", bundle_path)
+class OwnBackend:
+    """What holds for the suite's own backends unless they say otherwise."""
+
+    def variables(self, measure: Measure) -> dict[str, str]:
+        """What a stack reads is set by the worker."""
+        return {}
+
+    def stack_errors(self, python: str) -> list[str]:
+        """Its packages are all there is to it."""
+        return []
+
+    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
+        return ("-m", "suite.worker", manifest_path, "--bundle", bundle_path)
 
 
-class OneVersion:
+class OnDeepSpeed(OwnBackend):
+    """One that imports DeepSpeed."""
+
+    def variables(self, measure: Measure) -> dict[str, str]:
+        """DeepSpeed looks for an accelerator by itself; on a CPU run it must not find the machine's GPU."""
+        return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
+
+
+def heads_errors(size: Shape) -> list[str]:
+    if size.architecture == "gpt2" and size.kv_heads != size.heads:
+        return [f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}"]
+    return []
+
+
+class OneVersion(OwnBackend):
     """A trainer in the suite's own worker whose methods are hooked by name, as one version of it has them."""
 
     packages: tuple[str, ...]
@@ -75,15 +99,10 @@ class OneVersion:
         """Its packages and their versions are all there is to it."""
         return self.wrong_versions(stack_versions(python, self.packages))
 
-    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
-        return own_worker_argv(manifest_path, bundle_path)
-
 
 def engine_errors(size: Shape, measure: Measure) -> list[str]:
     """What neither engine backend can do."""
-    errors = []
-    if size.architecture == "gpt2" and size.kv_heads != size.heads:
-        errors.append(f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}")
+    errors = heads_errors(size)
     if measure.device == "cpu" and measure.precision == "fp16":
         errors.append("fp16 is not trained on a CPU; use fp32 or bf16")
     return errors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from suite.backends.base import BackendKind, engine_errors, has_room, own_worker_argv
+from suite.backends.base import BackendKind, OnDeepSpeed, engine_errors, has_room
 from suite.backends.placement import placed, placement_errors, training_ranks
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
@@ -26,7 +26,7 @@ MODERN_TRANSFORMERS = 5
 FAMILIES = ("gpt2", "llama", "qwen2", "qwen3")
 
 
-class DeepSpeed:
+class DeepSpeed(OnDeepSpeed):
     """ZeRO shards over data parallel ranks; there is no tensor, pipeline or expert parallelism."""
 
     name = "deepspeed"
@@ -94,17 +94,6 @@ class DeepSpeed:
     def layout_versions_errors(self, layout: Layout, versions: Mapping[str, str]) -> list[str]:
         """Packed rows need a newer transformers than padded ones."""
         return _too_old("--packing", versions) if layout.packing else []
-
-    def variables(self, measure: Measure) -> dict[str, str]:
-        """DeepSpeed looks for an accelerator by itself; on a CPU run it must not find the machine's GPU."""
-        return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
-
-    def stack_errors(self, python: str) -> list[str]:
-        """Its packages are all there is to it."""
-        return []
-
-    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
-        return own_worker_argv(manifest_path, bundle_path)
 
 
 def _too_old(asked: str, versions: Mapping[str, str]) -> list[str]:

@@ -71,7 +71,6 @@ def read_interpreters(texts: Sequence[str], compares: bool = False) -> Interpret
     UsageError for a name that is nothing of this, for two of one, and where nothing behind the sign can be started.
     """
     usual, named = None, {}
-    known = {*backends(), *filter(None, map(environment_of, backends().values()))}
     for text in texts:
         name, sign, path = text.partition("=")
         if not sign or os.sep in name:
@@ -84,6 +83,7 @@ def read_interpreters(texts: Sequence[str], compares: bool = False) -> Interpret
         if shutil.which(path) is None:
             raise UsageError(f"--python {name}={path}: there is no interpreter at {path}")
         named[name] = path
+    known = {*backends(), *filter(None, map(environment_of, backends().values()))} if named else set()
     compared = {name: named.pop(name) for name in [*named] if name not in known}
     if len(compared) == 1 or (compared and not compares):
         name, path = next(iter(compared.items()))

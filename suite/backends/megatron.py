@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from suite.backends.base import BackendKind, engine_errors, has_room, own_worker_argv
+from suite.backends.base import BackendKind, OwnBackend, engine_errors, has_room
 from suite.backends.placement import placed, placement_errors, training_ranks
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
@@ -15,7 +15,7 @@ from suite.spec.workload import Workload
 _DEGREES = [1, 2, 4, 8, 16]
 
 
-class Megatron:
+class Megatron(OwnBackend):
     """Tensor, pipeline, sequence and data parallel with a distributed optimizer."""
 
     name = "megatron"
@@ -121,13 +121,6 @@ class Megatron:
     def variables(self, measure: Measure) -> dict[str, str]:
         """One hardware queue keeps communication and computation in the order that Megatron's overlap relies on."""
         return {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if measure.device == "cuda" else {}
-
-    def stack_errors(self, python: str) -> list[str]:
-        """Its packages are all there is to it."""
-        return []
-
-    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
-        return own_worker_argv(manifest_path, bundle_path)
 
 
 def _family_errors(size: Shape, layout: Layout) -> list[str]:

@@ -67,7 +67,7 @@ def _place_errors(layout: Layout, measure: Measure) -> list[str]:
     if measure.device != "cuda":
         errors.append("NeMo-RL runs on NVIDIA GPUs only; use --device cuda")
     if measure.precision != "bf16":
-        errors.append(f"the nemo-rl backend trains in bf16, not {measure.precision}; use --precision bf16")
+        errors.append(f"the nemo-rl backend trains in bf16, not {measure.precision}; use --dtype bf16")
     if layout.nodes > 1:
         errors.append("the nemo-rl backend runs on one node, where its model is drawn; use --nodes 1")
     if layout.tensor > 1 or layout.pipeline > 1:

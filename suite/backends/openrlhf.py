@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from suite.backends.base import BackendKind, OneVersion
+from suite.backends.base import BackendKind, OnDeepSpeed, OneVersion, heads_errors
 from suite.backends.deepspeed import ZERO_3_FROM_PARAMETERS
 from suite.backends.generation import generation_errors, limits
 from suite.backends.placement import placed, placement_errors, training_ranks
@@ -21,7 +21,7 @@ FAMILIES = ("gpt2", "llama", "qwen2", "qwen3")
 STAGES = (2, 3)
 
 
-class OpenRlhf(OneVersion):
+class OpenRlhf(OneVersion, OnDeepSpeed):
     """Data parallel on one node. Colocated, every device has a part of all models and a vLLM engine of its own; split,
     vLLM has the generation ranks and the other models share the rest, in turn or, with staleness, side by side."""
 
@@ -57,15 +57,13 @@ class OpenRlhf(OneVersion):
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Beyond divisibility: what OpenRLHF cannot do, or is not measured with."""
-        errors = generation_errors(size, layout, measure) + placement_errors(layout)
+        errors = generation_errors(size, layout, measure) + placement_errors(layout) + heads_errors(size)
         if size.architecture not in FAMILIES:
             errors.append(f"openrlhf measures {', '.join(FAMILIES)} models; {size.name} is {size.architecture}")
-        if size.architecture == "gpt2" and size.kv_heads != size.heads:
-            errors.append(f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}")
         if size.vocab <= SPECIAL_TOKENS:
             errors.append(f"the tokenizer keeps {SPECIAL_TOKENS} tokens for itself, all that {size.name} has")
         if measure.precision != "bf16" and (measure.precision, measure.device) != ("fp32", "cpu"):
-            errors.append(f"OpenRLHF trains and generates in bf16, not {measure.precision}: --precision bf16")
+            errors.append(f"OpenRLHF trains and generates in bf16, not {measure.precision}: --dtype bf16")
         if layout.nodes > 1 or layout.tensor > 1 or layout.pipeline > 1:
             errors.append("openrlhf is measured on one node, data parallel: tensor and pipeline parallel must be 1")
         if layout.zero_stage not in STAGES:
@@ -89,10 +87,6 @@ class OpenRlhf(OneVersion):
         if found is None or ".".join(found.split(".")[:2]) in limits()["versions"]:
             return []
         return [f"openrlhf is measured with vLLM {' or '.join(limits()['versions'])}, and {found} is there"]
-
-    def variables(self, measure: Measure) -> dict[str, str]:
-        """DeepSpeed looks for an accelerator by itself; on a CPU run it must not find the machine's GPU."""
-        return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
 
 
 def _work_errors(workload: Workload, layout: Layout) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from suite.backends.base import BackendKind, OneVersion, engine_errors
+from suite.backends.base import BackendKind, OnDeepSpeed, OneVersion, engine_errors
 from suite.backends.deepspeed import FAMILIES, zero_layout
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
@@ -23,7 +23,7 @@ _DEEPSPEED_ONLY = {
 }
 
 
-class _Trl(OneVersion):
+class _Trl(OneVersion, OnDeepSpeed):
     """Data parallel over all ranks; there is neither tensor nor pipeline parallelism."""
 
     kind: BackendKind = "trainer"
@@ -69,7 +69,7 @@ class _Trl(OneVersion):
         if layout.zero_stage == 1 and layout.engine == "deepspeed":
             errors.append("the trl backends run ZeRO stages 0, 2 and 3: choose one with --zero")
         if measure.precision == "fp16":
-            errors.append("the trl backends measure fp32 and bf16: choose one with --precision")
+            errors.append("the trl backends measure fp32 and bf16: choose one with --dtype")
         return errors
 
     def _work_errors(self, workload: Workload) -> list[str]:
@@ -96,10 +96,6 @@ class _Trl(OneVersion):
                 f"the {self.name} backend needs transformers {OLDEST_TRANSFORMERS} or later, and finds {transformers}"
             )
         return errors
-
-    def variables(self, measure: Measure) -> dict[str, str]:
-        """DeepSpeed looks for an accelerator by itself; on a CPU run it must not find the machine's GPU."""
-        return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
 
 
 class TrlGrpo(_Trl):

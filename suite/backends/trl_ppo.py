@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from suite.backends.base import BackendKind, OneVersion
+from suite.backends.base import BackendKind, OnDeepSpeed, OneVersion, heads_errors
 from suite.backends.deepspeed import FAMILIES, zero_layout
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
@@ -14,7 +14,7 @@ from suite.spec.workload import Workload
 VERSION = "1.12.0"
 
 
-class TrlPpo(OneVersion):
+class TrlPpo(OneVersion, OnDeepSpeed):
     """Data parallel over all ranks. Policy, value model and reference are three models."""
 
     name = "trl-ppo"
@@ -45,12 +45,10 @@ class TrlPpo(OneVersion):
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Beyond divisibility: what TRL's PPO cannot do."""
-        errors = []
+        errors = heads_errors(size)
         if size.architecture not in FAMILIES or size.experts is not None:
             families = ", ".join(FAMILIES)
             errors.append(f"trl-ppo builds {families} models, and {size.name} is of the {size.architecture} family")
-        if size.architecture == "gpt2" and size.kv_heads != size.heads:
-            errors.append(f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}")
         if layout.tensor > 1 or layout.pipeline > 1:
             errors.append("TRL's PPO is data parallel only: tensor and pipeline parallel must be 1")
         if workload.reference == "hydra":
@@ -69,7 +67,3 @@ class TrlPpo(OneVersion):
         if trl is None or trl == VERSION:
             return []
         return [f"trl-ppo measures trl {VERSION}, the last release with a PPO trainer, and finds {trl}: `make trl-ppo`"]
-
-    def variables(self, measure: Measure) -> dict[str, str]:
-        """DeepSpeed looks for an accelerator by itself; on a CPU run it must not find the machine's GPU."""
-        return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}

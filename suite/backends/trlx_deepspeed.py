@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from suite.backends.base import BackendKind, own_worker_argv
+from suite.backends.base import BackendKind, OnDeepSpeed, heads_errors
 from suite.backends.deepspeed import zero_layout
 from suite.backends.trlx import branch_error, trlx_errors
 from suite.spec.layout import Layout, LayoutRequest
@@ -20,7 +20,7 @@ _NOT_BUILT = ("head_width", "norm_epsilon", "rope_theta", "rope_scaling")
 _PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "deepspeed")
 
 
-class _Accelerate:
+class _Accelerate(OnDeepSpeed):
     """Data parallel over all ranks; trlx has neither tensor nor pipeline parallelism here, and no recomputation."""
 
     kind: BackendKind = "trainer"
@@ -35,9 +35,7 @@ class _Accelerate:
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Beyond divisibility: what trlx on Accelerate cannot do."""
-        errors = []
-        if size.architecture == "gpt2" and size.kv_heads != size.heads:
-            errors.append(f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}")
+        errors = heads_errors(size)
         if size.architecture not in _FAMILIES:
             errors.append(f"trlx builds GPT-2, OPT and Llama models; {size.name} is of the {size.architecture} family")
         unknown = [name for name in _NOT_BUILT if getattr(size, name) is not None]
@@ -60,16 +58,9 @@ class _Accelerate:
         error = branch_error(versions.get("transformers")) if workload.reference == "hydra" else None
         return [f"{error}, or ask for --reference full"] if error else []
 
-    def variables(self, measure: Measure) -> dict[str, str]:
-        """DeepSpeed looks for an accelerator by itself; on a CPU run it must not find the machine's GPU."""
-        return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
-
     def stack_errors(self, python: str) -> list[str]:
         """trlx must be the measured commit, and transformers one that its code runs on."""
         return trlx_errors(python)
-
-    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
-        return own_worker_argv(manifest_path, bundle_path)
 
 
 class TrlxDeepSpeed(_Accelerate):

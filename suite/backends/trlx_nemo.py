@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suite.backends.base import BackendKind, own_worker_argv
+from suite.backends.base import BackendKind, OwnBackend
 from suite.backends.trlx import branch_error, trlx_errors
 from suite.launch.probe import stack_versions
 from suite.spec.catalogue import data_file
@@ -19,7 +19,7 @@ APEX_VERSION = "0.1"
 SEQUENCE_MULTIPLE = 8
 
 
-class TrlxNemo:
+class TrlxNemo(OwnBackend):
     """Tensor, sequence and data parallel with apex's distributed Adam; trlx's NeMo trainer has no pipeline."""
 
     name = "trlx-nemo"
@@ -81,9 +81,6 @@ class TrlxNemo:
             errors.append(f"apex {found['apex']} is another project than NVIDIA's apex; build that at 03c9d80e")
         too_new = branch_error(found["transformers"])
         return errors + ([too_new] if too_new else []) + trlx_errors(python)
-
-    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
-        return own_worker_argv(manifest_path, bundle_path)
 
 
 def shipped_tensor(size: Shape) -> int:
@@ -148,5 +145,5 @@ def _measure_errors(measure: Measure) -> list[str]:
     if measure.device != "cuda":
         errors.append("NeMo and apex run on NVIDIA GPUs only; use --device cuda")
     if measure.precision != "bf16":
-        errors.append(f"trlx-nemo trains in bf16 (Megatron's O2), not {measure.precision}; use --precision bf16")
+        errors.append(f"trlx-nemo trains in bf16 (Megatron's O2), not {measure.precision}; use --dtype bf16")
     return errors

@@ -72,10 +72,6 @@ class Verl(OneVersion):
             )
         return errors
 
-    def variables(self, measure: Measure) -> dict[str, str]:
-        """What verl reads is set by the worker, for its own processes too."""
-        return {}
-
 
 def _work_errors(workload: Workload) -> list[str]:
     errors = []

@@ -217,7 +217,7 @@ class Heartbeat(Event, tag="heartbeat", kw_only=True, gc=False):
     iteration: Count | None
     phase: MemoryPhase
     calls: Count
-    doing: str | None = None
+    doing: Text | None = None
 
 
 class RankEnd(Event, tag="end", kw_only=True, gc=False):

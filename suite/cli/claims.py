@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def check(
     table: Annotated[Path, typer.Argument(help="CSV file, or Markdown file whose first table is read")],
     column: Annotated[
-        list[str] | None, typer.Option(help="meaning of a column whose name is not recognised; repeat for several")
+        list[str] | None, typer.Option(metavar="NAME=MEANING", help="of a column whose name is not recognised; repeat")
     ] = None,
     tolerance: Annotated[float, typer.Option(help="relative difference allowed on top of rounding")] = 0.02,
     most: Annotated[int, typer.Option(help="number of flagged cells to print; --json has all")] = 40,

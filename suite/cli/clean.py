@@ -29,7 +29,7 @@ def clean(
     from suite.conduct.cluster.cleaning import leftovers, remove
     from suite.spec.base import UsageError
 
-    found = leftovers(runs, None if older_than is None else seconds(older_than))
+    found = leftovers(runs, None if older_than is None else seconds("--older-than", older_than))
     total = sum(each.bytes for each in found.removable)
     if not as_json:
         for each in found.removable:

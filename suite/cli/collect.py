@@ -9,7 +9,7 @@ import typer
 
 from suite.cli.exits import DONE, RUN_FAILED, command
 from suite.cli.options import completion
-from suite.spec.terminal import say
+from suite.spec.terminal import note, say
 
 
 @command
@@ -42,7 +42,7 @@ def collect(
     from suite.spec.base import UsageError, printable
 
     def show(now: Standing) -> None:
-        say(f"{now.submission.run_id}: {now.state.word} {now.state.detail}".rstrip(), err=True)
+        note(f"{now.submission.run_id}: {now.state.word} {now.state.detail}".rstrip())
 
     collected: dict[str, dict] = {}
     left: dict[str, str] = {}

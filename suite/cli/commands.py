@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
 
-ABOUT = "Measure how well distributed training backends carry PPO: throughput, scaling and memory efficiency."
+ABOUT = "Measure how well distributed training backends carry RLHF: throughput, scaling and memory efficiency."
 
 
 class Command(NamedTuple):
@@ -26,33 +26,15 @@ class Group(NamedTuple):
     default: str = ""
 
 
-COMMANDS: Mapping[str, Command | Group] = {
+_MEASURE: Mapping[str, Command | Group] = {
     "run": Command("run:run", "measure backends, model sizes, numbers of ranks and layouts"),
-    "plan": Command("plan:plan", "predict memory, time and cost before a run"),
-    "report": Command("report:report", "show the results, or write a Markdown report with plots"),
-    "site": Command("site:site", "write a site of results over time, with change points"),
-    "compare": Command("compare:compare", "compare two results folders, with a gate for CI"),
-    "verify": Command("verify:verify", "derive records again from the raw events and compare"),
     "rerun": Command("rerun:rerun", "repeat a run from its manifest"),
-    "pack": Command("pack:pack", "put a results folder into one file that can be handed on"),
-    "unpack": Command("unpack:unpack", "unpack such a file into a folder"),
-    "render": Group(
-        "write Slurm scripts or Kubernetes manifests",
-        "Write Slurm scripts or Kubernetes manifests without submitting them.",
-        {name: Command(f"render:{name}", f"write jobs for {name.capitalize()}") for name in CLUSTER_LAUNCHERS},
-    ),
-    "submit": Group(
-        "submit runs to Slurm or Kubernetes",
-        "Submit runs to Slurm or Kubernetes. `suite collect` fetches their results.",
-        {name: Command(f"submit:{name}", f"submit jobs to {name.capitalize()}") for name in CLUSTER_LAUNCHERS},
-    ),
-    "status": Command("status:status", "show the state of submitted runs"),
-    "cancel": Command("cancel:cancel", "cancel submitted runs"),
-    "collect": Command("collect:collect", "fetch the results of submitted runs"),
-    "logs": Command("logs:logs", "show what a run prints"),
-    "clean": Command("clean:clean", "remove what is left of collected runs"),
-    "import": Command("import_log:import_log", "take over another tool's step log, marked as imported"),
-    "export": Command("export:export", "write the results as Parquet, CSV, JSON Lines or OpenMetrics"),
+    "plan": Command("plan:plan", "predict memory, time and cost before a run"),
+}
+_LOOK: Mapping[str, Command | Group] = {
+    "report": Command("report:report", "show the results, or write a report with plots"),
+    "compare": Command("compare:compare", "compare two results folders, with a gate for CI"),
+    "verify": Command("verify:verify", "derive records again from the raw events"),
     "runs": Group(
         "list, tag and remove runs",
         "List, tag and remove runs. `suite runs FOLDER` is `suite runs list FOLDER`.",
@@ -63,11 +45,32 @@ COMMANDS: Mapping[str, Command | Group] = {
         },
         default="list",
     ),
-    "schema": Command("schema:schema", "print the JSON Schema of a file that the suite writes"),
+    "logs": Command("logs:logs", "show what a run prints"),
+    "site": Command("site:site", "write a site of results over time, with change points"),
+}
+_CLUSTERS: Mapping[str, Command | Group] = {
+    "submit": Group(
+        "submit runs to Slurm or Kubernetes, or write the files for it",
+        "Submit runs to Slurm or Kubernetes, or write the files for it. `suite collect` fetches their results.",
+        {name: Command(f"submit:{name}", f"submit jobs to {name.capitalize()}") for name in CLUSTER_LAUNCHERS},
+    ),
+    "status": Command("status:status", "show the state of submitted runs"),
+    "collect": Command("collect:collect", "fetch the results of submitted runs"),
+    "cancel": Command("cancel:cancel", "cancel submitted runs"),
+    "clean": Command("clean:clean", "remove what is left of collected runs"),
+}
+_HAND_ON: Mapping[str, Command | Group] = {
+    "pack": Command("pack:pack", "put a results folder into one file"),
+    "unpack": Command("unpack:unpack", "unpack such a file into a folder"),
+    "export": Command("export:export", "write the results as Parquet, CSV, JSON Lines or OpenMetrics"),
+    "import": Command("import_log:import_log", "take over another tool's step log, marked as imported"),
+}
+_MORE: Mapping[str, Command | Group] = {
+    "doctor": Command("doctor:doctor", "show what this machine can run, and why not the rest"),
     "sizes": Command("sizes:sizes", "list the model sizes and the presets"),
     "backends": Command("backends:backends", "list the backends and the versions installed"),
     "images": Group(
-        "list, build, lock, check and describe the container images",
+        "list, build and check the container images",
         "List, build, lock, check and describe the container images that hold the training stacks.",
         {
             "list": Command("images:list_images", "list the images, their bases and what is here already"),
@@ -78,13 +81,16 @@ COMMANDS: Mapping[str, Command | Group] = {
             "stack": Command("images:stack", "write down what an image's stack holds, for an image file"),
         },
     ),
+    "schema": Command("schema:schema", "print the JSON Schema of a file that the suite writes"),
     "claims": Group(
         "check published figures against each other",
         "Check published figures against each other.",
         {"check": Command("claims:check", "recompute the columns of a published table")},
     ),
-    "doctor": Command("doctor:doctor", "show what this machine can run, and why not the rest"),
 }
+#: names of commands under the headings of `suite --help`
+HEADINGS = {"Measure": _MEASURE, "Look": _LOOK, "Clusters": _CLUSTERS, "Hand on": _HAND_ON, "More": _MORE}
+COMMANDS = {name: entry for group in HEADINGS.values() for name, entry in group.items()}
 
 
 def command_paths() -> list[tuple[str, ...]]:

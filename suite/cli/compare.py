@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import DONE, GATE_NOT_MET, UNDECIDED, command
-from suite.spec.terminal import say
+from suite.spec.terminal import note
 
 
 @command
@@ -42,8 +42,7 @@ def compare(
     allow_missing: Annotated[
         bool,
         typer.Option(
-            "--allow-missing",
-            help="let a gate pass with rows without partner, failed, damaged, ambiguous or suspect",
+            "--allow-missing", help="let a gate pass with rows without partner, failed, damaged, ambiguous or suspect"
         ),
     ] = False,
     strict: Annotated[
@@ -100,6 +99,6 @@ def compare(
     else:
         print_comparison(result, outcome, phases)
         for line in notes(first, second):
-            say(visible(line, 400), err=True)
+            note(visible(line, 400))
     ends = {"slower": GATE_NOT_MET, "undecided": UNDECIDED, "doubtful": UNDECIDED}
     return ends.get(outcome.outcome, DONE) if outcome else DONE

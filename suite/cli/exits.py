@@ -4,30 +4,51 @@ from __future__ import annotations
 
 import errno
 import functools
+import inspect
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
-from typing import Any, TypeVar
+from contextlib import AbstractContextManager, ExitStack, suppress
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from suite.cli.main import INTERRUPTED
 from suite.cli.options.reading import check_numbers
+from suite.spec.terminal import detail, tell
 
 _LONGEST_LINE = 8000
 Held = TypeVar("Held")
 #: Of the command that is being run, what it gives back at its end.
 _held: list[ExitStack] = []
+ERROR_SCHEMA = "suite/error/1"
 DONE, RUN_FAILED, BAD_USAGE, GATE_NOT_MET, UNDECIDED = range(5)
 
 
+#: options of every command
+_TELLING = tuple(
+    inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False,
+        annotation=Annotated[bool, typer.Option(f"--{name}", f"-{name[0]}", help=text)],
+    )
+    for name, text in (
+        ("quiet", "no notes, warnings and progress"),
+        ("verbose", "tell what is started, and why something failed"),
+    )
+)
+
+
 def command(function: Callable[..., int | None]) -> Callable[..., None]:
-    """Turn a function that returns an exit code, or raises what a user can cause, into a command."""
+    """Turn a function that returns an exit code, or raises what a user can cause, into a command, which has -q and -v
+    besides its own options."""
 
     @functools.wraps(function)
-    def run(*args: Any, **kwargs: Any) -> None:
+    def run(*args: Any, quiet: bool = False, verbose: bool = False, **kwargs: Any) -> None:
         signal.signal(signal.SIGTERM, _as_interrupt)
+        tell("everything" if verbose else "errors" if quiet else "notes")
+        as_json = bool(kwargs.get("as_json"))
         try:
             with ExitStack() as held:
                 _held.append(held)
@@ -35,15 +56,20 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
                 check_numbers(kwargs)
                 code = function(*args, **kwargs) or DONE
         except KeyboardInterrupt:
-            code = complain("interrupted; what was measured is kept", INTERRUPTED)
+            code = complain("interrupted; what was measured is kept", INTERRUPTED, as_json)
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
-            code = complain(_os_error_message(error))
+            code = complain(_os_error_message(error), as_json=as_json)
         except _caused_by_the_user() as error:
-            code = complain(str(error))
+            code = complain(str(error), as_json=as_json)
+            if (cause := error.__cause__) is not None:
+                detail(f"because of {type(cause).__name__}: {cause}")
         raise typer.Exit(code)
 
+    shown = [*inspect.signature(function, eval_str=True).parameters.values(), *_TELLING]
+    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in shown}
     return run
 
 
@@ -52,12 +78,24 @@ def until_end(context: AbstractContextManager[Held]) -> Held:
     return _held[-1].enter_context(context)
 
 
-def complain(text: str, code: int = BAD_USAGE) -> int:
-    """Print one line on standard error and give back the exit code."""
+def complain(text: str, code: int = BAD_USAGE, as_json: bool = False) -> int:
+    """Print one line on standard error and give back the exit code; a program that asked for JSON gets the same as
+    JSON on standard output."""
     from suite.spec.base import printable
 
-    print(f"error: {printable(text[:_LONGEST_LINE])}", file=sys.stderr)
+    line = printable(text[:_LONGEST_LINE])
+    if as_json:
+        print_error(line, code)
+    with suppress(OSError):  # a full disk, or a pipe that is closed: the exit code alone tells
+        print(f"error: {line}", file=sys.stderr, flush=True)
     return code
+
+
+def print_error(line: str, code: int) -> None:
+    """An error for a program that asked for JSON."""
+    from suite.cli.options.reading import print_json
+
+    print_json({"schema": ERROR_SCHEMA, "error": line, "exit_code": code})
 
 
 def _caused_by_the_user() -> tuple[type[Exception], ...]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import command
-from suite.spec.terminal import say
+from suite.spec.terminal import note, say
 
 
 @command
@@ -19,7 +19,8 @@ def export(
         typer.Option(
             "--output",
             "-o",
-            help="file to write, whose name ends in .parquet, .csv, .jsonl or .prom (OpenMetrics); with --to a folder",
+            help="file to write, whose name ends in .parquet, .csv, .jsonl or .prom (OpenMetrics), or - to print "
+            "CSV; with --to a folder",
         ),
     ],
     table: Annotated[
@@ -42,6 +43,7 @@ def export(
     Failed, suspect and interrupted runs are rows too, with their status and the reasons. docs/export.md has the
     columns.
     """
+    from suite.cli.options.output import STANDARD_OUTPUT, written_to
     from suite.cli.options.reading import print_json, without_collector
     from suite.export.export import export_file, export_to
     from suite.spec.base import UsageError, printable
@@ -52,10 +54,12 @@ def export(
                 raise UsageError("--table chooses the rows of a file: --to writes runs, phases and iterations together")
             done = export_to(to, runs, output)
         else:
-            done = export_file(runs, output, table)
+            with written_to(output, ".csv", as_json) as path:
+                done = export_file(runs, path, table)
     if as_json:
         print_json(done.as_json())
         return
     for line in done.warnings:
-        say(line, err=True)
-    say(printable(f"wrote {done.path}: {done.summary}"))
+        note(line)
+    if output != STANDARD_OUTPUT:
+        say(printable(f"wrote {done.path}: {done.summary}"))

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from typing import Any
 
+import typer
 from typer.core import TyperCommand
 
+from suite.cli.old_spellings import todays_options
+from suite.spec.terminal import say
+
+#: options that every command means alike
+_OUTPUT = frozenset(("as_json", "detach", "dry_run", "output", "quiet", "runs", "verbose"))
+#: the argument of a command that takes its options from a file
+OPTIONS_FILE = "options_file"
 ARGUMENTS, OTHER = "Arguments", "Options"
 #: headings of options (`rich_help_panel`), in the order in which help shows them
 HEADINGS = (
@@ -22,90 +31,70 @@ HEADINGS = (
     "Containers",
     "Output",
 )
+#: what `--help` shows of a command with more options than this; `--help-all` shows them all
+MOST_OPTIONS = 35
+_USUAL_NAMES = """preset backend size ladder shape workload algorithm lengths new_tokens rollouts ranks
+layout tensor pipeline zero_stage recompute dtype until difference repeats iterations budget device launcher python
+image runs dry_run as_json quiet verbose force nodes gpus_per_node gpu stack env mount site partition account namespace
+context queue claim output files target devices objective top check calibrate"""
+USUAL = frozenset(_USUAL_NAMES.split())
+_EVERY = "every option"
 _UNBROKEN_HYPHEN = "\u2011"
-#: what stands for an option's value in help, the same in every command, where its type does not say it
-METAVARS = {
-    "margin": "SHARE%",
-    "account": "NAME",
-    "allowance": "DURATION",
-    "backend": "NAME",
-    "base_image": "NAME",
-    "budget": "DURATION",
-    "build_arg": "NAME=VALUE",
-    "claim": "NAME",
-    "column": "NAME=MEANING",
-    "constraint": "FEATURES",
-    "container": "pyxis|apptainer|none",
-    "context": "NAME",
-    "cpu_bind": "none|cores|ldoms",
-    "cpus_per_node": "N",
-    "cpuset": "LIST",
-    "device": "cpu|cuda",
-    "difference": "SHARE%",
-    "env": "NAME=VALUE",
-    "gang": "coscheduling|volcano",
-    "gate": "SHARE",
-    "gpu": "NAME",
-    "gpu_access": "auto|nvidia|cdi",
-    "gpu_ids": "LIST",
-    "gpu_request": "gpus-per-node|gres",
-    "gpu_resource": "NAME",
-    "gpu_type": "NAME",
-    "hang_timeout": "DURATION",
-    "hint": "nomultithread",
-    "image": "NAME",
-    "ipc": "private|host",
-    "keep": "DURATION",
-    "ladder": "NAME",
-    "launcher": "local|docker",
-    "memory": "SIZE",
-    "memory_per_rank": "SIZE",
-    "mount": "SOURCE:TARGET",
-    "namespace": "NAME",
-    "network": "NAME",
-    "node_selector": "LABEL=VALUE",
-    "objective": "throughput|cost|latency",
-    "partition": "NAME",
-    "pending_timeout": "DURATION",
-    "pod_annotation": "NAME=VALUE",
-    "precision": "fp32|bf16|fp16|SHARE%",
-    "preset": "NAME",
-    "price": "AMOUNT",
-    "priority_class": "NAME",
-    "pull": "missing|never|always",
-    "pull_secret": "NAME",
-    "python": "PATH",
-    "qos": "NAME",
-    "queue": "NAME",
-    "ranks": "N|all",
-    "rdma": "RESOURCE[=N]",
-    "reservation": "NAME",
-    "runtime_class": "NAME",
-    "sbatch": "OPTION",
-    "scale": "FROM..TO",
-    "scaling": "weak|strong",
-    "scratch": "SIZE",
-    "service_account": "NAME",
-    "shared_memory": "SIZE",
-    "shm_size": "SIZE",
-    "size": "NAME",
-    "stack": "PACKAGE=VERSION|FILE",
-    "starter": "torchrun|srun",
-    "tag": "NAME",
-    "target": "NAME",
-    "timeout": "DURATION",
-    "tolerance": "SHARE",
-    "toleration": "TAINT",
-    "topology": "LABEL",
-    "track": "TRACK",
-    "ulimit": "NAME=VALUE",
-    "variant": "NAME",
-    "workload": "NAME",
+#: what stands for the value of options in help, the same in every command, where their type does not say it; of all
+#: others NAME
+_STANDS_FOR = {
+    "AMOUNT": "price",
+    "DURATION": "allowance budget hang_timeout keep pending_timeout timeout",
+    "FROM..TO": "scale",
+    "LIST": "cpuset gpu_ids",
+    "N|all": "ranks",
+    "NAME=VALUE": "build_arg env pod_annotation ulimit",
+    "NAME=VALUE,...": "layout",
+    "PATH": "python",
+    "SHARE": "gate tolerance",
+    "SHARE%": "difference margin until",
+    "SIZE": "memory memory_per_rank scratch shared_memory shm_size",
+    "cpu|cuda": "device",
+    "fp32|bf16|fp16": "dtype",
+    "local|docker": "launcher",
+    "throughput|cost|latency": "objective",
+    "weak|strong": "scaling",
 }
+METAVARS = {name: stands for stands, names in _STANDS_FOR.items() for name in names.split()}
 
 
 class GroupedCommand(TyperCommand):
     """A command whose help has one table of options for each heading."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Spellings of the release before are taken too; the options of a file come before those of the command line,
+        which replace them."""
+        words = todays_options(args)
+        rest = super().parse_args(ctx, [*words])
+        file = ctx.params.get(OPTIONS_FILE)
+        if file is None or ctx.resilient_parsing:
+            return rest
+        from suite.cli.options.options_file import words_of
+        from suite.spec.base import UsageError
+
+        given = [
+            name for name in ctx.params if (source := ctx.get_parameter_source(name)) and source.name == "COMMANDLINE"
+        ]
+        try:
+            more = words_of(file, self.params, given)
+        except UsageError as error:
+            raise typer.BadParameter(str(error), ctx=ctx, param_hint="FILE") from error
+        ctx.params.clear()
+        return super().parse_args(ctx, [*more, *words])
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """With ``--help-all`` where help does not show every option."""
+        params = super().get_params(ctx)
+        if len(self.params) <= MOST_OPTIONS:
+            return params
+        every: Any = copy.copy(next(param for param in params if param.name == "help"))
+        every.name, every.opts, every.help, every.callback = "help_all", ["--help-all"], "Show every option.", _show_all
+        return [*params, every]
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """``[OPTIONS] MANIFEST [FILE]...``"""
@@ -121,28 +110,43 @@ class GroupedCommand(TyperCommand):
         return super().get_help(ctx).replace(_UNBROKEN_HYPHEN, "-")
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the tables. A command that names fewer than two headings has one table."""
+        """Write the tables. A command with fewer than three headings has one table."""
         found: dict[str, list[tuple[str, str]]] = {}
+        is_long = len(self.params) > MOST_OPTIONS and _EVERY not in ctx.meta
         for param in self.get_params(ctx):
+            if is_long and param in self.params and param.name not in USUAL:
+                continue
             record = param.get_help_record(ctx)
             if record is not None:
                 label, text = plain_record(param, *record)
                 found.setdefault(heading(param), []).append((label, text.replace("-", _UNBROKEN_HYPHEN)))
         named = [name for name in found if name not in (ARGUMENTS, OTHER)]
-        if len(named) < 2:
+        if len(named) < 3:
             options = [param for param in found if param != ARGUMENTS]
             found = {ARGUMENTS: found.get(ARGUMENTS, []), OTHER: [row for name in options for row in found[name]]}
         for name in sorted(found, key=_place):
             if found[name]:
                 with formatter.section(name):
                     formatter.write_dl(found[name])
+        if is_long:
+            left = sum(param.name not in USUAL for param in self.params)
+            formatter.write_paragraph()
+            formatter.write_text(f"{left} more options: {ctx.command_path} --help-all")
+
+
+def _show_all(ctx: Any, param: Any, wanted: bool) -> None:
+    """What ``--help-all`` does."""
+    if wanted:
+        ctx.meta[_EVERY] = True
+        say(ctx.get_help())
+        raise typer.Exit
 
 
 def heading(param: Any) -> str:
     """The heading under which help shows a parameter."""
     if param.param_type_name == "argument":
         return ARGUMENTS
-    return getattr(param, "rich_help_panel", None) or OTHER
+    return getattr(param, "rich_help_panel", None) or ("Output" if param.name in _OUTPUT else OTHER)
 
 
 def _place(name: str) -> int:
@@ -187,4 +191,4 @@ def metavar(param: Any, label: str) -> str:
     for word, stands in (("path", "PATH"), ("file", "PATH"), ("int", "N"), ("float", "NUMBER")):
         if word in kind:
             return stands
-    return "TEXT"
+    return "NAME"

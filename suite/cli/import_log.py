@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import command
+from suite.spec.terminal import note as tell_note
 from suite.spec.terminal import say
 
 
@@ -86,4 +87,4 @@ def import_log(
     missing = "the log tells no work: --samples, --prompt-tokens and --response-tokens do"
     say(f"as {chosen} told it: {shown}" if shown else missing)
     for line in record.notes:
-        say(printable(line), err=True)
+        tell_note(printable(line))

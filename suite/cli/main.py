@@ -27,7 +27,7 @@ def _main() -> None:
     mend_streams()
     if COMPLETION not in os.environ:
         arguments = sys.argv[1:]
-        text = version_line() + "\n" if arguments == ["--version"] else saved_page(arguments)
+        text = version_line() + "\n" if arguments in (["--version"], ["-V"]) else saved_page(arguments)
         if text is not None:
             _show(text)
             return

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 @command
 def pack(
     folder: Annotated[Path, typer.Argument(help="results folder, or a single bundle")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.suite.zip", help="file to write")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE.suite.zip", help="file to write (-: print it)")
+    ],
     keep_identity: Annotated[
         bool,
         typer.Option(
@@ -42,8 +44,7 @@ def pack(
     sbom: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="FILE",
-            help="what an image holds, of suite images check --sbom; can be given several times",
+            metavar="FILE", help="what an image holds, of suite images check --sbom; can be given several times"
         ),
     ] = None,
     sign: Annotated[
@@ -63,13 +64,17 @@ def pack(
     """
     from suite.bundle.archive.packing import Packing
     from suite.bundle.archive.packing import pack as packed
+    from suite.cli.options.output import STANDARD_OUTPUT, written_to
     from suite.cli.options.reading import print_json
     from suite.spec.base import UsageError, printable
 
     if keep_identity and (keep or scrub):
         raise UsageError("--keep and --scrub say what is scrubbed: leave out --keep-identity")
     how = Packing(keep_identity, keep or (), scrub or (), licence or (), sbom or (), sign)
-    done = packed(folder, output, how)
+    with written_to(output, ".suite.zip", as_json) as path:
+        done = packed(folder, path, how)
+    if output == STANDARD_OUTPUT:
+        return
     if as_json:
         index = done.index.model_dump(mode="json", by_alias=True, exclude={"files"})
         facts = {"bytes": done.bytes, "files": len(done.index.files), "signed": done.is_signed}

@@ -11,7 +11,7 @@ from suite.cli.exits import DONE, GATE_NOT_MET, command
 from suite.cli.options import completion
 from suite.cli.options.fields import WorkloadOptions, workload_changes
 from suite.cli.options.groups import takes_groups
-from suite.cli.options.plan_search import Output, manner_of, search, with_preset, write
+from suite.cli.options.plan_search import Output, manner_of, require_folders, search, with_preset, write
 from suite.spec.terminal import say
 
 if TYPE_CHECKING:
@@ -193,6 +193,7 @@ def plan(
     from suite.planner.search.wishes import read_prices
     from suite.spec.base import UsageError
 
+    require_folders(trace=trace, svg=svg)
     parameters = load_parameters()
     if check:
         return _check([*check, *(files or [])], parameters, svg, as_json)

@@ -16,13 +16,15 @@ def report(
     runs: Annotated[list[Path], typer.Argument(help="results folders, single bundles, or files of suite pack")],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Markdown file to write; plots go into a folder next to it"),
+        typer.Option(
+            "--output", "-o", help="Markdown file to write, plots into a folder beside it (-: print it, without plots)"
+        ),
     ] = None,
     html: Annotated[
         Path | None,
         typer.Option("--html", help="one HTML file to write, with pictures to explore; it needs no network"),
     ] = None,
-    title: Annotated[str | None, typer.Option(help="heading of the report")] = None,
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="heading of the report")] = None,
     with_suspect: Annotated[
         bool, typer.Option("--with-suspect", help="pool and rank runs that something disturbed like the others")
     ] = False,
@@ -30,10 +32,14 @@ def report(
 ) -> None:
     """Print the headline table of measured runs; write a Markdown report with plots (--output) or a page (--html)."""
     from suite.bundle.archive.opening import opened
+    from suite.cli.options.check import warn
+    from suite.cli.options.output import STANDARD_OUTPUT, written_to
     from suite.cli.options.reading import print_json, without_collector
     from suite.report.facts.model import build
+    from suite.report.formatting.width import terminal_columns, wrapped
     from suite.report.reading import read_entries
     from suite.report.terminal import print_headline, print_imported
+    from suite.report.text.markdown import render
     from suite.report.text.output import as_json as figures
     from suite.report.text.output import write
     from suite.spec.base import UsageError, printable
@@ -50,6 +56,10 @@ def report(
             model = build(found.entries, title, caveats, found.read_from, with_suspect, found.imported)
             print_json({**figures(model), "damaged": found.damaged})
             return
+        if output == STANDARD_OUTPUT:
+            with written_to(output, ".md") as path:
+                path.write_text(render(build(found.entries, title, caveats, found.read_from, with_suspect), {}))
+            return
         given = (title, caveats, found.read_from, with_suspect, found.imported)
         written = write(found.entries, output, *given) if output else None
         model = written.model if written else build(found.entries, *given)
@@ -61,10 +71,11 @@ def report(
     print_headline(model)
     print_imported(model)
     for line in model.caveats:
-        say(line, err=True)
+        warn("note: ", line)
     if written:
         say(printable(f"wrote {', '.join(str(path) for path in written.paths)}"))
     if page:
         say(printable(f"wrote {page.path} ({page.size_text})"))
     if not written and not page:
-        say("add -o report.md to write the whole report, with plots, or --html report.html for a page to explore")
+        hint = "add -o report.md to write the whole report, with plots, or --html report.html for a page to explore"
+        say("\n".join(wrapped(hint, terminal_columns(), rest="  ")))

@@ -13,6 +13,7 @@ from suite.cli.options.consent import Yes, require_consent
 from suite.cli.options.groups import takes_groups
 from suite.cli.options.launchers import HERE, Where
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
+from suite.spec.terminal import note
 
 if TYPE_CHECKING:
     from suite.conduct.planning.machine import Machine
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from suite.spec.manifest import Manifest
     from suite.spec.stopping import Stopping
 
-#: runs that --precision makes at most, and before its first look
+#: runs that --until makes at most, and before its first look
 _MOST_RUNS, _LEAST_RUNS = 30, 4
 
 
@@ -38,7 +39,7 @@ def rerun(
             min=1, max=1000, help="runs to make [default: as many as there are to compare with, at least 3, at most 10]"
         ),
     ] = None,
-    precision: Annotated[
+    until: Annotated[
         str | None,
         typer.Option(
             metavar="SHARE%", help="add runs until the 95 % interval of the new rate is that narrow, at most 30"
@@ -48,21 +49,15 @@ def rerun(
     strict: Annotated[bool, typer.Option("--strict", help="exit 3 too where the runs cannot tell")] = False,
     extend: Annotated[bool, typer.Option("--extend", help="add to the last rerun until it has --repeats runs")] = False,
     with_suspect: Annotated[
-        bool,
-        typer.Option("--with-suspect", help="runs that something disturbed count too, as on a shared machine"),
+        bool, typer.Option("--with-suspect", help="runs that something disturbed count too, as on a shared machine")
     ] = False,
     yes: Yes = False,
-    runs: Annotated[Path, typer.Option(help="results folder for the new runs", rich_help_panel="Output")] = Path(
-        "runs"
-    ),
+    runs: Annotated[Path, typer.Option(help="results folder for the new runs")] = Path("runs"),
     where: Where = HERE,
     force: Annotated[
         bool, typer.Option("--force", help="allow more CPU ranks than cores", rich_help_panel="Where it runs")
     ] = False,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="print verdict, differences and new records as JSON", rich_help_panel="Output"),
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print verdict, differences and new records as JSON")] = False,
 ) -> int:
     """Run a manifest again, exactly as it was, and say whether its rate is reproduced.
 
@@ -101,17 +96,19 @@ def rerun(
     named, manifest = manifest, unpacked_path(manifest)
     wanted = read_manifest(manifest)
     rows = started_with(wanted, manifest)
-    rule = _rule(wanted, repeats, precision, extend) if len(rows) == 1 else None
-    if len(rows) > 1 and (precision is not None or where.launcher in CLUSTER_LAUNCHERS):
+    rule = _rule(wanted, repeats, until, extend) if len(rows) == 1 else None
+    if len(rows) > 1 and (until is not None or where.launcher in CLUSTER_LAUNCHERS):
         raise UsageError("rows that take turns by iteration are run --repeats times, on this host")
     own = wanted.run.stopping
     with_suspect = with_suspect or (own is not None and own.with_suspect)
     if rule is not None:
         rule = rule.model_copy(update={"with_suspect": with_suspect})
     before, unread = repeats_of(wanted, manifest)
+    for line in unread:
+        note(line)
     if where.launcher in CLUSTER_LAUNCHERS:
         if rule is not None:
-            raise UsageError("a cluster makes a fixed number of runs: give --repeats, and leave out --precision")
+            raise UsageError("a cluster makes a fixed number of runs: give --repeats, and leave out --until")
         count = repeats or default_repeats(before)
         more = [*forwarded(where), *(submit_option or ())]
         require_consent(wanted, manifest, _runs(rule, count), yes, named)
@@ -131,8 +128,6 @@ def rerun(
     image, *images = [_image(row, machine, force) for row in rows]
     where.warn_if_busy(machine, launcher)
     view = live_view(to_stderr=as_json) if len(rows) == 1 else crowd_view(as_json)
-    for line in unread:
-        view.notice(line)
     settings = Settings(root=runs, python=machine.python, pythons=machine.pythons)
     work_on = partial(run_plan, settings=settings, launcher=launcher, view=view)
     if rule is None:
@@ -197,16 +192,16 @@ def _runs(rule: Stopping | None, count: int) -> str:
     return f"{rule.least} to {rule.most} runs" if rule is not None else f"{count} {'run' if count == 1 else 'runs'}"
 
 
-def _rule(manifest: Manifest, repeats: int | None, precision: str | None, extend: bool) -> Stopping | None:
+def _rule(manifest: Manifest, repeats: int | None, until: str | None, extend: bool) -> Stopping | None:
     """The rule by which runs are added: what was typed, else the manifest's own precision; ``None``: a fixed number."""
     from suite.spec.base import UsageError
     from suite.spec.stopping import Stopping
     from suite.spec.typed import share
 
-    if precision is not None:
+    if until is not None:
         if repeats is not None or extend:
-            raise UsageError("--precision says itself how many runs there are; leave out --repeats and --extend")
-        width = share("--precision", precision)
+            raise UsageError("--until says itself how many runs there are; leave out --repeats and --extend")
+        width = share("--until", until)
         return Stopping(precision=width, least=_LEAST_RUNS, most=_MOST_RUNS, iterations="fixed")
     own = manifest.run.stopping
     if repeats is not None or extend or own is None or own.precision is None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
@@ -16,10 +17,43 @@ from suite.cli.options.launchers import HERE, Where
 from suite.cli.options.work import USUAL_WORK, Names, Work
 
 
+@dataclass(frozen=True)
+class Session:
+    """How this command works through its plan."""
+
+    HEADING: ClassVar = "Measuring"
+
+    turns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="iterations|rounds",
+            help="rows of one size are started together and run an iteration each in turn while the others wait, or "
+            "follow each other run by run [default: iterations, on CPUs where all fit]",
+        ),
+    ] = None
+    turn_length: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=255,
+            help="iterations of a turn, of which the first does not count if there are several [default: 1, or as many "
+            "as take half a second]",
+        ),
+    ] = None
+    budget: Annotated[str | None, typer.Option(help="start no further run after this long, e.g. 20m")] = None
+    retry_failed: Annotated[bool, typer.Option(help="run again what failed before")] = False
+
+
+AS_USUAL = Session()
+
+
 @command
 @takes_groups
 def run(
     context: typer.Context,
+    options_file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="YAML file with options by their names, as size: [1.3B, 6.7B]")
+    ] = None,
     work: Work = USUAL_WORK,
     ranks: Annotated[
         Names,
@@ -35,45 +69,21 @@ def run(
             envvar="SUITE_DEVICE",
             metavar="auto|cpu|cuda",
             help="what ranks compute on [default: auto, or cuda for a preset for GPUs]",
-            autocompletion=completion.run_devices,
+            autocompletion=completion.words("auto", "cpu", "cuda"),
             rich_help_panel="Where it runs",
         ),
     ] = None,
-    turns: Annotated[
-        str | None,
-        typer.Option(
-            metavar="iterations|rounds",
-            help="rows of one size are started together and run an iteration each in turn while the others wait, or "
-            "follow each other run by run [default: iterations, on CPUs where all fit]",
-            rich_help_panel="Measuring",
-        ),
-    ] = None,
-    turn_length: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=255,
-            help="iterations of a turn, of which the first does not count if there are several [default: 1, or as many "
-            "as take half a second]",
-            rich_help_panel="Measuring",
-        ),
-    ] = None,
-    budget: Annotated[
-        str | None, typer.Option(help="start no further run after this long, e.g. 20m", rich_help_panel="Measuring")
-    ] = None,
-    runs: Annotated[Path, typer.Option(help="results folder", rich_help_panel="Output")] = Path("runs"),
+    session: Session = AS_USUAL,
+    runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs"),
     where: Where = HERE,
     parallel: Annotated[
         int,
         typer.Option(
             min=1,
-            help="docker: so many runs at once, on devices of their own; they disturb each other",
+            help="docker: so many runs at once, on devices of their own; their timings may interfere",
             rich_help_panel="Containers",
         ),
     ] = 1,
-    retry_failed: Annotated[
-        bool, typer.Option(help="run again what failed before", rich_help_panel="Measuring")
-    ] = False,
     same_stack: Annotated[
         bool,
         typer.Option(
@@ -83,27 +93,20 @@ def run(
         ),
     ] = False,
     dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="print the plan and what it should need and cost, and run nothing",
-            rich_help_panel="Output",
-        ),
+        bool, typer.Option("--dry-run", help="print the plan and what it should need and cost, and run nothing")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="print the outcome as JSON", rich_help_panel="Output")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print the outcome as JSON")] = False,
 ) -> int:
     """Measure every combination of the backends, model sizes, numbers of ranks and layouts that are given.
 
     \b
-    suite run --ladder cpu --ranks 1 --ranks 2 --precision 3% --budget 20m
+    suite run --ladder cpu --ranks 1 --ranks 2 --until 3% --budget 20m
     suite run --size 1.3B --ranks 8 --backend deepspeed --zero 1 --zero 3
     suite run --preset ladder --dry-run
-    suite run --size 8M --python before=a/bin/python --python after=b/bin/python
+    suite run my-plan.yaml --repeats 5
 
     Each repeat is a run in fresh processes. Rows that are compared take turns, by iteration or run by run. Runs that
-    the results folder already holds are skipped; an interrupted run is done again. With --precision 3% or
+    the results folder already holds are skipped; an interrupted run is done again. With --until 3% or
     --difference 5% rows get runs until their intervals are that narrow, --budget ends, or a row cannot get there.
     """
     from suite.cli.options.reading import print_json, rank_counts, seconds
@@ -131,22 +134,22 @@ def run(
     requests = work.requests(machine, rank_counts(ranks or [], machine.max_ranks))
     largest = max(requests, key=lambda request: (request.nodes, *request.ranks))
     needs = (max(largest.ranks), largest.nodes, largest.backends)
-    elsewhere = list(machine.lacks(*needs) if dry_run and machine.device == "cuda" else ())
-    if not elsewhere:
+    elsewhere = list(machine.lacks(*needs) if dry_run else ())
+    if not elsewhere or machine.device == "cpu":
         machine.require_room(max(largest.ranks), work.force, largest.nodes, largest.measure.threads_per_rank)
     settings = Settings(
         root=runs,
         python=machine.python,
         pythons=machine.pythons,
-        budget_seconds=seconds(budget) if budget else None,
-        retry_failed=retry_failed,
+        budget_seconds=seconds("--budget", session.budget) if session.budget else None,
+        retry_failed=session.retry_failed,
     )
     stacks = machine.found_stacks if elsewhere else machine.stacks
     found_stacks, images = stacks(largest.backends), machine.images(largest.backends)
     code = machine.code(largest.backends)
     if not same_stack:
         require_other_stacks(found_stacks, code)
-    turning = turning_here(turns, turn_length, machine, launcher, parallel)
+    turning = turning_here(session.turns, session.turn_length, machine, launcher, parallel)
     plan = make_joint_plan(requests, found_stacks, images, machine.manner, code, turning)
     found = preflight(plan.manifests, machine.device_name, work.price, machine.host_memory_bytes)
     rule = requests[0].stopping
@@ -164,11 +167,14 @@ def run(
             raise
         elsewhere.append(str(error))
     if dry_run:
-        return show_plan(plan, found, runs, retry_failed, work, as_json, elsewhere)
-    to_do = still_to_do(states(plan, runs), retry_failed)
+        return show_plan(plan, found, runs, session.retry_failed, work, as_json, elsewhere)
+    to_do = still_to_do(states(plan, runs), session.retry_failed)
     refuse(found, to_do, work.force)
     if settings.budget_seconds is not None and found.of(to_do).totals()["seconds"] > settings.budget_seconds:
-        warn("note: ", f"the budget of {budget} is expected to end before the plan does; the same command goes on")
+        warn(
+            "note: ",
+            f"the budget of {session.budget} is expected to end before the plan does; the same command goes on",
+        )
     if to_do:
         tell_of_turns(plan, to_do)
         where.warn_if_busy(machine, launcher)

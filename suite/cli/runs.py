@@ -9,7 +9,7 @@ import typer
 
 from suite.cli.exits import DONE, command
 from suite.cli.options import completion
-from suite.spec.terminal import say
+from suite.spec.terminal import note, say
 
 if TYPE_CHECKING:
     from suite.bundle.removing import Removable
@@ -116,9 +116,9 @@ def list_runs(
 
             print_runs(shown)
     more = f", {len(shown):,} of them shown (--limit 0 shows all)" if len(shown) < len(fitting) else ""
-    say(f"{len(fitting):,} of {len(listing.runs):,} runs{more}" if fitting or listing.runs else "no runs", err=True)
+    note(f"{len(fitting):,} of {len(listing.runs):,} runs{more}" if fitting or listing.runs else "no runs")
     for line in listing.problems:
-        say(printable(line), err=True)
+        note(printable(line))
     return DONE
 
 
@@ -192,7 +192,7 @@ def remove(
 
 
 def _tell(done: int, total: int) -> None:
-    say(f"{done:,} of {total:,} runs read; what they give is kept, so that the next list is quick", err=True)
+    note(f"{done:,} of {total:,} runs read; what they give is kept, so that the next list is quick")
 
 
 def _removed(one: Removable) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Help from saved text: `suite X --help` is answered before Typer or a command is imported.
+"""Help from saved text: `suite X --help`, and `suite sizes`, are answered before Typer or a command is imported.
 
 ``python -m suite.cli.saved_help`` writes the file, and a build does so (``hatch_build.py``). It names the sources that
 the text comes from and their digest: where one was changed since, or the file is missing, help is answered live.
@@ -13,7 +13,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent
 FILE = Path(__file__).with_name("saved_help.json")
-HELP_OPTIONS = ("-h", "--help")
+HELP_OPTIONS, EVERY, SIZES = ("-h", "--help"), "--help-all", ["sizes"]
 #: read by the driver without being imported
 ALGORITHMS = "suite/worker/algorithms/"
 #: columns of the two layouts; a narrower terminal is answered live
@@ -34,20 +34,31 @@ def columns() -> int:
         return NORMAL
 
 
+def is_terminal() -> bool:
+    """Whether lines are broken, as `suite.report.formatting.width` has it."""
+    return "COLUMNS" in os.environ or sys.stdout.isatty()
+
+
 def content_width() -> int:
     """At most so many columns are used: one of two layouts, so that text can be saved for both."""
     return WIDE if columns() >= WIDE else NORMAL
 
 
 def saved_page(arguments: Sequence[str]) -> str | None:
-    """Help for the words of a command line, or None where it is no plain question for help or must be answered live."""
-    if not arguments or arguments[-1] not in HELP_OPTIONS or columns() < NORMAL:
+    """What a command line asks for, or None where that is not saved or must be answered live."""
+    if not arguments or columns() < NORMAL:
+        return None
+    if list(arguments) == SIZES:
+        key, width = " ".join([*SIZES, "-"]), content_width() if is_terminal() else 0
+    elif arguments[-1] in (*HELP_OPTIONS, EVERY):
+        key, width = " ".join(arguments if arguments[-1] == EVERY else arguments[:-1]), content_width()
+    else:
         return None
     import json
 
     try:
         saved = json.loads(FILE.read_text(encoding="utf-8"))
-        page = saved["pages"][str(content_width())].get(" ".join(arguments[:-1]))
+        page = saved["pages"][str(width)].get(key)
         return page if page and sources_digest(saved["sources"]) == saved["digest"] else None
     except (OSError, ValueError, KeyError):
         return None
@@ -80,7 +91,7 @@ def write_pages(file: Path = FILE) -> None:
     """Save the help of every command in both layouts."""
     import json
 
-    pages = {str(width): _pages(width) for width in (NORMAL, WIDE)}
+    pages = {str(width): _pages(width) for width in (NORMAL, WIDE, 0)}
     sources = _sources()
     saved = {"digest": sources_digest(sources), "sources": sources, "pages": pages}
     draft = file.with_name(f".{file.name}.{os.getpid()}")
@@ -89,25 +100,31 @@ def write_pages(file: Path = FILE) -> None:
 
 
 def _pages(width: int) -> dict[str, str]:
+    """Of a terminal that wide; 0: what goes into a pipe, where no line is broken."""
     import contextlib
     import io
 
-    from suite.cli.app import app
+    from suite.cli.app import UsageProblem, app
     from suite.cli.commands import command_paths
 
     before = os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = str(width)
-    try:
-        pages = {}
+    asked = {" ".join([*SIZES, "-"]): SIZES}
+    if width:
+        os.environ["COLUMNS"] = str(width)
         for path in command_paths():
-            with contextlib.redirect_stdout(io.StringIO()) as shown:
-                app([*path, "--help"], prog_name="suite", standalone_mode=False)
-            pages[" ".join(path)] = shown.getvalue()
+            asked |= {" ".join(path): [*path, "--help"], " ".join([*path, EVERY]): [*path, EVERY]}
+    else:
+        os.environ.pop("COLUMNS", None)
+    pages = {}
+    try:
+        for key, words in asked.items():
+            with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(UsageProblem):
+                app(words, prog_name="suite", standalone_mode=False)
+                pages[key] = shown.getvalue()
         return pages
     finally:
-        if before is None:
-            del os.environ["COLUMNS"]
-        else:
+        os.environ.pop("COLUMNS", None)
+        if before is not None:
             os.environ["COLUMNS"] = before
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import command
-from suite.spec.terminal import say
+from suite.spec.terminal import note, say
 
 
 @command
@@ -23,7 +23,7 @@ def site(
             "[default: those of the last time]",
         ),
     ] = None,
-    title: Annotated[str | None, typer.Option(help="heading of the site")] = None,
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="heading of the site")] = None,
     url: Annotated[
         str | None, typer.Option(metavar="URL", help="where the site will be, for the links of its feed")
     ] = None,
@@ -45,4 +45,4 @@ def site(
     for line in done.lines():
         say(line)
     for line in done.warnings():
-        say(line, err=True)
+        note(line)

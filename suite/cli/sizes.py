@@ -8,6 +8,7 @@ import typer
 
 from suite.cli.exits import command
 from suite.cli.options import completion
+from suite.cli.saved_help import content_width
 from suite.spec.terminal import say
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def sizes(
     if as_json:
         print_json(rows)
         return
-    columns = terminal_columns()
+    terminal = terminal_columns()
+    columns = None if terminal is None else min(terminal, content_width())
     for name, shapes in rows.items():
         say(f"ladder {name}")
         titles = f"{'layers':>6} {'hidden':>6} {'ffn':>6} {'heads':>5} {'kv':>3} {'vocab':>6}"

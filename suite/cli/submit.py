@@ -1,23 +1,19 @@
-"""`suite submit`: submit runs to a cluster; `suite collect` makes their bundles. A sub-command per launcher."""
+"""`suite submit`: submit runs to a cluster, or write the files for it. A sub-command per launcher."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
 import typer
 
-from suite.cli.exits import DONE, RUN_FAILED, command
+from suite.cli.exits import command
 from suite.cli.options.cluster import Nodes
 from suite.cli.options.groups import takes_groups
 from suite.cli.options.work import Work
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS, find_launcher
-from suite.spec.terminal import say
-
-if TYPE_CHECKING:
-    from suite.conduct.cluster.to_do import ToDo
 
 
 @dataclass(frozen=True)
@@ -28,8 +24,7 @@ class MayWait:
         bool,
         typer.Option(
             "--detach",
-            help="submit all runs at once and return; they disturb each other; suite collect makes their bundles",
-            rich_help_panel="Output",
+            help="submit all runs at once and return; their timings may interfere; suite collect makes their bundles",
         ),
     ] = False
 
@@ -41,8 +36,8 @@ class NeverWaits:
     detach: ClassVar[bool] = True
 
 
-def _submit(name: str) -> Callable[..., None]:
-    """The sub-command of one launcher."""
+def submission_of(name: str) -> Callable[..., int]:
+    """What the sub-command of a launcher does."""
     kind = find_launcher(name)
 
     def submit(
@@ -63,57 +58,48 @@ def _submit(name: str) -> Callable[..., None]:
         dry_run: Annotated[
             bool,
             typer.Option(
-                "--dry-run",
-                help="print the plan, what it should need and what would be sent, and submit nothing",
-                rich_help_panel="Output",
+                "--dry-run", help="print the plan, what it should need and what would be sent, and submit nothing"
             ),
         ] = False,
-        as_json: Annotated[
-            bool, typer.Option("--json", help="print the outcome as JSON", rich_help_panel="Output")
-        ] = False,
+        output: Annotated[
+            Path | None,
+            typer.Option(
+                "--output",
+                "-o",
+                metavar="DIR",
+                help="submit nothing: write the files for the scheduler into this folder, or print them (-)",
+            ),
+        ] = None,
+        as_json: Annotated[bool, typer.Option("--json", help="print the outcome as JSON")] = False,
     ) -> int:
-        from suite.cli.options.handing_over import HandingOver, dry
+        from suite.cli.options.handing_over import dry, show_submitted, submit_all, write_files
         from suite.cli.options.reading import print_json
         from suite.cli.options.site import with_site
+        from suite.spec.base import UsageError
 
         nodes, options = with_site(typed, name, work, nodes, options)
         launcher = nodes.launcher(kind, options)
+        if output is not None:
+            if smoke or dry_run:
+                raise UsageError(f"--output submits nothing: leave out {'--smoke' if smoke else '--dry-run'}")
+            return write_files(work, nodes, launcher, output, as_json)
         if dry_run:
             return dry(work, nodes, launcher, smoke, as_json)
-        launcher.connect()
-        documents, to_do = nodes.documents(work, launcher)
         # where nothing is waited for, the JSON itself comes at once
-        handing = HandingOver(launcher, quiet=as_json and not kind.waits, to_stderr=as_json)
-        if smoke and documents and not handing.smoke(nodes.smoke(work, launcher, to_do.manifests), nodes.runs):
-            return RUN_FAILED
-        if waiting.detach and kind.waits and len(documents) > 1:
-            handing.show(
-                "note: detached runs start side by side where there is room, and measure each other", note=True
-            )
-        for document in documents:
-            handing.submit(document, nodes.runs, wait=not waiting.detach)
-        if as_json:
-            others = to_do.with_others(handing.taken).model_dump(mode="json", exclude={"manifests"})
-            print_json({**launcher.submitted_json(handing.submitted, handing.statuses), **others, **handing.first})
-        else:
-            _show_what_is_left(to_do.with_others(handing.taken), nodes, waiting.detach)
-        return DONE if set(handing.statuses.values()) <= {"ok", "submitted"} else RUN_FAILED
+        done = submit_all(work, nodes, launcher, smoke, waiting.detach, as_json, quiet=as_json and not kind.waits)
+        if as_json and done.body is not None:
+            print_json(done.body)
+        elif not as_json:
+            show_submitted(done, nodes, waiting.detach)
+        return done.code
 
     submit.__annotations__.update(options=kind.options, waiting=MayWait if kind.waits else NeverWaits)
     submit.__doc__ = kind.submit_help
-    return command(takes_groups(submit))
-
-
-def _show_what_is_left(found: ToDo, nodes: Nodes, uncollected: bool) -> None:
-    for state, run_ids in found.model_dump(exclude={"manifests"}).items():
-        if run_ids:
-            say(f"{state.replace('_', ' ')}, so not submitted: {', '.join(run_ids)}")
-    if uncollected:
-        say(f"to make their bundles: suite collect --wait --runs {quote(str(nodes.runs))}")
+    return submit
 
 
 def __getattr__(name: str) -> Callable[..., None]:
     """The sub-command of a registered launcher, as the table of commands asks for it."""
     if name in CLUSTER_LAUNCHERS:
-        return _submit(name)
+        return command(takes_groups(submission_of(name)))
     raise AttributeError(name)

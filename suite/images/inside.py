@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from pydantic import Field, ValidationError
 
 from suite.launch.docker.patterns import essence, runtime_failure
+from suite.launch.docker.session import short_container
 from suite.spec.base import Frozen, UsageError
 
 if TYPE_CHECKING:
@@ -68,40 +70,36 @@ class Inside(Frozen):
 
 def look_inside(api: APIClient, image: str) -> Inside:
     """Run a short container of the image. Raises UsageError where it gives no answer."""
-    container = _create(api, image, ["/opt/suite/bin/python", "-c", _ASK, LOOK])
-    try:
-        api.start(container)
-        code = api.wait(container, timeout=ANSWER_SECONDS)["StatusCode"]
-        if code:
-            lines = api.logs(container, stdout=False, tail=40).decode(errors="replace").strip().splitlines()
-            raise UsageError(f"the driver of {image} does not start: {lines[-1] if lines else f'exit code {code}'}")
-        said = api.logs(container, stdout=True, stderr=False, stream=True, follow=False)
-        return Inside.model_validate_json(_bounded(said, f"what {image} tells of itself"))
-    except _failures() as error:
-        raise UsageError(f"{image} cannot be run: {_reason(error)}") from error
-    finally:
-        api.remove_container(container, force=True)
+    with _container(api, image, ["/opt/suite/bin/python", "-c", _ASK, LOOK]) as container:
+        try:
+            api.start(container)
+            code = api.wait(container, timeout=ANSWER_SECONDS)["StatusCode"]
+            if code:
+                lines = api.logs(container, stdout=False, tail=40).decode(errors="replace").strip().splitlines()
+                raise UsageError(f"the driver of {image} does not start: {lines[-1] if lines else f'exit code {code}'}")
+            said = api.logs(container, stdout=True, stderr=False, stream=True, follow=False)
+            return Inside.model_validate_json(_bounded(said, f"what {image} tells of itself"))
+        except _failures() as error:
+            raise UsageError(f"{image} cannot be run: {_reason(error)}") from error
 
 
 def copy_out(api: APIClient, image: str, path: str) -> bytes:
     """A file of the image. Raises UsageError when it has no such file."""
     from docker.errors import NotFound
 
-    container = _create(api, image, ["none"])
-    try:
-        stream, _ = api.get_archive(container, path)
-        with tarfile.open(fileobj=io.BytesIO(_bounded(stream, f"{path} of {image}"))) as archive:
-            first = archive.next()
-            member = archive.extractfile(first) if first is not None and first.isreg() else None
-            if member is None:
-                raise UsageError(f"{path} of {image} is not a regular file")
-            return member.read()
-    except NotFound as error:
-        raise UsageError(f"{image} has no {path}") from error
-    except tarfile.TarError as error:
-        raise UsageError(f"{path} of {image} cannot be read: {error}") from error
-    finally:
-        api.remove_container(container, force=True)
+    with _container(api, image, ["none"]) as container:
+        try:
+            stream, _ = api.get_archive(container, path)
+            with tarfile.open(fileobj=io.BytesIO(_bounded(stream, f"{path} of {image}"))) as archive:
+                first = archive.next()
+                member = archive.extractfile(first) if first is not None and first.isreg() else None
+                if member is None:
+                    raise UsageError(f"{path} of {image} is not a regular file")
+                return member.read()
+        except NotFound as error:
+            raise UsageError(f"{image} has no {path}") from error
+        except tarfile.TarError as error:
+            raise UsageError(f"{path} of {image} cannot be read: {error}") from error
 
 
 def _bounded(pieces: Iterable[bytes], name: str) -> bytes:
@@ -114,26 +112,18 @@ def _bounded(pieces: Iterable[bytes], name: str) -> bytes:
     return bytes(data)
 
 
-def _create(api: APIClient, image: str, command: list[str]) -> str:
+@contextmanager
+def _container(api: APIClient, image: str, command: list[str]) -> Iterator[str]:
     from docker.errors import ImageNotFound
 
+    rights = {"CapDrop": ["ALL"], "SecurityOpt": ["no-new-privileges:true"], "NetworkMode": "none"}
+    host = {**rights, "ReadonlyRootfs": True, "Tmpfs": {"/tmp": ""}}
+    body = {"Image": image, "Entrypoint": command[:1], "Cmd": command[1:], "HostConfig": host}
     try:
-        made: dict[str, Any] = api.create_container(
-            image,
-            entrypoint=command[:1],
-            command=command[1:],
-            labels={OWN_LABEL: image},
-            host_config=api.create_host_config(
-                read_only=True,
-                network_mode="none",
-                cap_drop=["ALL"],
-                security_opt=["no-new-privileges:true"],
-                tmpfs={"/tmp": ""},
-            ),
-        )
+        with short_container(api, {**body, "Labels": {OWN_LABEL: image}}) as container:
+            yield container
     except ImageNotFound as error:
         raise UsageError(f"there is no image {image} on this runtime; build it: suite images build") from error
-    return made["Id"]
 
 
 def _reason(error: Exception) -> str:

@@ -151,10 +151,10 @@ def _occupants_of(nvml: ModuleType, handle: Any) -> Iterator[str]:
     if not running:
         used = nvml.nvmlDeviceGetMemoryInfo(handle).used
         if used > _USED_BYTES:
-            yield f"somebody who is not shown, with {used / 2**30:.1f} GiB"
+            yield f"an unidentified process using {used / 2**30:.1f} GiB"
         busy = nvml.nvmlDeviceGetUtilizationRates(handle).gpu
         if busy > _UTILISATION_PERCENT:
-            yield f"somebody who is not shown, {busy} % of the time"
+            yield f"an unidentified process, {busy} % of the time"
 
 
 def _name(pid: int) -> str:

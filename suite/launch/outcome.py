@@ -52,7 +52,7 @@ class Outcome(Frozen):
     failure: Failure | None = Field(default=None, description="null exactly where the status is ok")
 
 
-class LauncherAway(UsageError):
+class LauncherUnavailable(UsageError):
     """What starts the runs does not answer any more: this one is not over, and no other can be started."""
 
 
@@ -82,5 +82,6 @@ class Launcher(Protocol):
         """Run the job to its end, calling ``on_event`` with each event of rank 0 as it arrives.
 
         When it returns or raises, nothing of the job is running any more, as far as that can be told. Raises UsageError
-        when the job cannot be started as the job asks, and LauncherAway; what goes wrong afterwards is an Outcome.
+        when the job cannot be started as the job asks, and LauncherUnavailable; what goes wrong afterwards is an
+        Outcome.
         """

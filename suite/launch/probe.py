@@ -79,12 +79,6 @@ def usable_cpus() -> tuple[int, ...]:
     return tuple(sorted(here))
 
 
-def driver_version() -> str | None:
-    """Version of the NVIDIA driver; ``None`` where none answers."""
-    with nvml_of_this_host() as nvml:
-        return None if nvml is None else _text(nvml.nvmlSystemGetDriverVersion())
-
-
 def stack_versions(python: str, packages: tuple[str, ...]) -> dict[str, str | None]:
     """Installed version of each package in the interpreter ``python``; ``None`` for a package it does not have.
 

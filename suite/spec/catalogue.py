@@ -14,7 +14,6 @@ from suite.spec.base import UsageError
 from suite.spec.device import Device
 from suite.spec.names import nearest
 from suite.spec.shape import Shape
-from suite.spec.shape_file import load_shape
 
 if TYPE_CHECKING:
     from suite.spec.workload import Workload
@@ -29,7 +28,6 @@ __all__ = [
     "find_workload",
     "ladder_note",
     "ladders",
-    "load_shape",
     "sizes",
     "workloads",
 ]
@@ -58,7 +56,7 @@ def sizes(ladder: str | None = None) -> dict[str, Shape]:
 
 def find_size(name: str) -> Shape:
     """The size called ``name`` in any case; UsageError with the nearest names otherwise."""
-    return _sizes()[_look_up(name, "size", _sizes(), "`suite sizes` lists them")]
+    return _sizes()[look_up(name, "size", _sizes(), "`suite sizes` lists them")]
 
 
 @lru_cache(maxsize=1)
@@ -73,12 +71,12 @@ def ladders() -> dict[str, tuple[str, ...]]:
 
 def find_ladder(name: str) -> tuple[str, ...]:
     """Names of the sizes of a ladder, small to large; UsageError for an unknown ladder."""
-    return _ladders()[_look_up(name, "ladder", _ladders(), "`suite sizes` lists them")]
+    return _ladders()[look_up(name, "ladder", _ladders(), "`suite sizes` lists them")]
 
 
 def ladder_note(name: str) -> str:
     """What a ladder is for; UsageError for an unknown ladder."""
-    return data_file("ladders.yaml")[_look_up(name, "ladder", _ladders(), "`suite sizes` lists them")]["note"]
+    return data_file("ladders.yaml")[look_up(name, "ladder", _ladders(), "`suite sizes` lists them")]["note"]
 
 
 def workloads() -> dict[str, Workload]:
@@ -88,7 +86,7 @@ def workloads() -> dict[str, Workload]:
 
 def find_workload(name: str) -> Workload:
     """The workload called ``name`` in any case; UsageError with the nearest names otherwise."""
-    return _workloads()[_look_up(name, "workload", _workloads(), f"known are {', '.join(_workloads())}")]
+    return _workloads()[look_up(name, "workload", _workloads(), f"known are {', '.join(_workloads())}")]
 
 
 def devices() -> dict[str, Device]:
@@ -155,7 +153,7 @@ def _device(name: str, entry: Mapping[str, Any]) -> Device:
     )
 
 
-def _look_up(name: str, kind: str, known: Mapping[str, Any], help_text: str) -> str:
+def look_up(name: str, kind: str, known: Mapping[str, Any], help_text: str) -> str:
     """The name as the catalogue spells it."""
     by_lower = {item.lower(): item for item in known}
     found = by_lower.get(name.strip().lower())

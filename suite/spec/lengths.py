@@ -173,7 +173,7 @@ def parse_lengths(text: str) -> dict[str, Any]:
     """
     kind, colon, rest = text.strip().partition(":")
     if not colon or kind not in ("fixed", "list", "lognormal"):
-        raise UsageError(f"{text[:60]!r} is no distribution of lengths; write {_FORMS}")
+        raise UsageError(f"--lengths or --prompt-lengths {text[:60]!r} is no distribution of lengths; write {_FORMS}")
     if kind == "fixed":
         return {"kind": kind, "tokens": _whole(rest, text)}
     if kind == "list":

@@ -24,7 +24,7 @@ def moment_of(option: str, text: str, now: float) -> float:
     else:
         return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
     try:
-        return now - seconds(plain)
+        return now - seconds(option, plain)
     except UsageError as error:
         raise UsageError(
             f"{option} is a day such as 2026-11-01, with a time as 2026-11-01T18:00, or how long ago as 24h or 7d, not "

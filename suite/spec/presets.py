@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from suite.spec.base import Frozen, Track, UsageError
-from suite.spec.catalogue import data_file, find_workload
+from suite.spec.base import Frozen, Track
+from suite.spec.catalogue import data_file, find_workload, look_up
 from suite.spec.device import Precision
-from suite.spec.names import nearest
 
 if TYPE_CHECKING:
     from suite.spec.workload import Workload
@@ -61,11 +60,7 @@ def presets() -> dict[str, Preset]:
 
 def find_preset(name: str) -> Preset:
     """The preset called ``name`` in any case; UsageError with the nearest names otherwise."""
-    by_lower = {known.lower(): preset for known, preset in _presets().items()}
-    found = by_lower.get(name.strip().lower())
-    if found is None:
-        raise UsageError(f"there is no preset {name!r}{nearest(name, _presets())}; known are {', '.join(_presets())}")
-    return found
+    return _presets()[look_up(name, "preset", _presets(), f"known are {', '.join(_presets())}")]
 
 
 @lru_cache(maxsize=1)

@@ -128,7 +128,3 @@ class Shape(Declaring):
     @property
     def gated_mlp(self) -> bool:
         return self.architecture in LLAMA_LIKE
-
-    def padded_vocab(self, multiple: int) -> int:
-        """Vocabulary rounded up to a multiple, as NeMo pads it to 128 x tensor parallel."""
-        return -(-self.vocab // multiple) * multiple

@@ -34,7 +34,7 @@ class Stopping(Frozen):
         if self.precision is None and self.difference is None:
             raise ValueError("a stopping rule needs a precision or a difference")
         if self.most < self.least:
-            raise ValueError(f"at most {self.most} runs of a row are fewer than the least, {self.least}")
+            raise ValueError(f"--most-repeats {self.most} is fewer than --repeats {self.least}")
         return self
 
     def text(self) -> str:

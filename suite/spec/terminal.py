@@ -3,6 +3,19 @@
 from __future__ import annotations
 
 import sys
+from typing import Literal
+
+_told: Literal["errors", "notes", "everything"] = "notes"
+
+
+def tell(what: Literal["errors", "notes", "everything"]) -> None:
+    """What of ``note`` and ``detail`` is shown from now on: -q of a command tells errors alone, -v everything."""
+    global _told
+    _told = what
+
+
+def is_quiet() -> bool:
+    return _told == "errors"
 
 
 def plain(text: str) -> str:
@@ -15,6 +28,18 @@ def plain(text: str) -> str:
 def say(text: object = "", err: bool = False) -> None:
     """Print lines, on standard output or on standard error. All that a command prints as text goes through here."""
     print(plain(str(text)), file=sys.stderr if err else sys.stdout, flush=True)
+
+
+def note(text: object) -> None:
+    """Lines by the way, on standard error."""
+    if _told != "errors":
+        say(text, err=True)
+
+
+def detail(text: object) -> None:
+    """Lines on standard error for whoever wants to see what is done for a command."""
+    if _told == "everything":
+        say(text, err=True)
 
 
 def _shown(char: str) -> str:

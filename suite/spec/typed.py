@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 from suite.spec.bounds import MOST_BYTES, MOST_SECONDS
 
@@ -15,7 +19,7 @@ _LONGEST_TEXT = 40
 _SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
-def seconds(text: str) -> float:
+def seconds(option: str, text: str) -> float:
     """``90``, ``90s``, ``20m``, ``1h30m`` in seconds.
 
     Raises UsageError for anything else, for nothing or less, and for more than ten years.
@@ -26,13 +30,13 @@ def seconds(text: str) -> float:
     numbers = match.groups() if match else (None, None, None)
     total = sum(float(number) * unit for number, unit in zip(numbers, (3600, 60, 1), strict=True) if number)
     if total <= 0:
-        raise UsageError(f"{shown(text)} is no duration; write 90s, 20m or 1h30m")
+        raise UsageError(f"{option} {shown(text)} is no duration; write 90s, 20m or 1h30m")
     if total > MOST_SECONDS:
-        raise UsageError(f"{shown(text)} is longer than ten years; write 90s, 20m or 1h30m")
+        raise UsageError(f"{option} {shown(text)} is longer than ten years; write 90s, 20m or 1h30m")
     return total
 
 
-def size(text: str) -> int:
+def size(option: str, text: str) -> int:
     """``16g``, ``512m``, ``1.5GiB`` in bytes (units of 1024).
 
     Raises UsageError for anything else and for more than an exbibyte.
@@ -41,10 +45,10 @@ def size(text: str) -> int:
 
     match = _match(_SIZE, text)
     if match is None:
-        raise UsageError(f"{shown(text)} is no size; write 512m, 16g or 1.5g")
+        raise UsageError(f"{option} {shown(text)} is no size; write 512m, 16g or 1.5g")
     amount = float(match.group(1)) * _SIZE_UNITS[match.group(2)]
     if amount > MOST_BYTES:
-        raise UsageError(f"{shown(text)} is more than any machine has; write 512m, 16g or 1.5g")
+        raise UsageError(f"{option} {shown(text)} is more than any machine has; write 512m, 16g or 1.5g")
     return int(amount)
 
 
@@ -95,6 +99,11 @@ def whole(option: str, text: str, most: int) -> int:
     if not 1 <= count <= most:
         raise UsageError(f"{option} is a whole number from 1 to {most:,}, not {shown(text)}")
     return count
+
+
+def same_named(options: Any, model: type[BaseModel]) -> dict[str, Any]:
+    """The values of options that are called like a field of the model."""
+    return {name: getattr(options, name) for name in model.model_fields if hasattr(options, name)}
 
 
 def shown(text: str) -> str:

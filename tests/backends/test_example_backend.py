@@ -161,7 +161,7 @@ def test_ranks_follow_a_trainer_on_ray(site: Path, tmp_path: Path, ray_python: s
     ("asked", "words"),
     [
         (
-            ("--backend", "example-torch", "--precision", "bf16"),
+            ("--backend", "example-torch", "--dtype", "bf16"),
             "example-torch can run nothing of this: the toy computes in fp32, not in bf16",
         ),
         (("--backend", "example-ray", "--python", f"verl={sys.executable}"), "example-ray needs ray"),

@@ -28,13 +28,18 @@ class Toy(DeepSpeed):
 def registered(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     point = EntryPoint(name="toy", value=value, group=registry.ENTRY_POINT_GROUP)
     monkeypatch.setattr(registry, "entry_points", lambda group: [point])
+    forget()
+
+
+def forget() -> None:
     registry.backends.cache_clear()
+    registry._registered.cache_clear()
 
 
 @pytest.fixture(autouse=True)
 def _forget_registered_backends() -> Iterator[None]:
     yield
-    registry.backends.cache_clear()
+    forget()
 
 
 def test_another_package_adds_a_backend_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:

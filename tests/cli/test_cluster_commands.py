@@ -18,7 +18,10 @@ ROOT = Path(__file__).resolve().parents[2]
 SMALL = ("--backend", "deepspeed", "--size", "1M", "--device", "cpu", "--gpus-per-node", "2", "--repeats", "1")
 #: runs are identified by what is in it
 ENGINES = str(ROOT / "tests/cli/engines.sqsh")
+LARGE = ("--backend", "megatron", "--size", "66B", "--nodes", "4", "--gpus-per-node", "8", "--repeats", "1")
+SLURM, KUBERNETES = ("submit", "slurm", "-o", "-"), ("submit", "kubernetes", "-o", "-")
 BIG = ("--backend", "megatron", "--size", "66B", "--nodes", "4", "--image", ENGINES, "--repeats", "1")
+PODS = (*KUBERNETES, *LARGE, "--image", IMAGE)
 
 
 @pytest.fixture(autouse=True)
@@ -33,23 +36,36 @@ def _without_slurm(script: Callable[..., None], monkeypatch: pytest.MonkeyPatch,
     [
         (("submit", "slurm", *SMALL), "there is no Slurm here: sbatch is not on the PATH"),
         (("submit", "slurm", *BIG, "--tp", "3"), "do not divide"),
-        (("render", "slurm", *BIG, "--gpu", "H1000"), "there is no device 'H1000'"),
-        (("render", "slurm", *BIG, "--backend", "trlx-nemo"), "--stack"),
-        (("render", "slurm", *SMALL, "--container", "pyxis"), "without an image"),
-        (("render", "slurm", *BIG, "--container", "none"), "beside --image"),
-        (("render", "slurm", *BIG, "--image", "/nowhere/engines.sqsh"), "must be readable here"),
-        (("render", "slurm", *SMALL, "--sbatch=--output=mine"), "output is set by the results folder (--runs)"),
-        (("render", "slurm", *SMALL, "--env", "OMP_NUM_THREADS=4"), "--threads"),
-        (("render", "slurm", *SMALL, "--mount", "/data:/data"), "without --image"),
-        (("render", "slurm", *BIG, "--mount", "data:/data"), "absolute paths"),
-        (("render", "slurm", *SMALL, "--env", "A"), "NAME=VALUE"),
-        (("render", "slurm", *SMALL, "--env", "HF_TOKEN=x"), "export it where you submit"),
+        ((*SLURM, *BIG, "--gpu", "H1000"), "there is no device 'H1000'"),
+        ((*SLURM, *BIG, "--backend", "trlx-nemo"), "--stack"),
+        ((*SLURM, *SMALL, "--container", "pyxis"), "without an image"),
+        ((*SLURM, *BIG, "--container", "none"), "beside --image"),
+        ((*SLURM, *BIG, "--image", "/nowhere/engines.sqsh"), "must be readable here"),
+        (
+            (*SLURM, *SMALL, "--sbatch=--output=mine"),
+            "output is set by the results folder (--runs)",
+        ),
+        ((*SLURM, *SMALL, "--env", "OMP_NUM_THREADS=4"), "--threads"),
+        ((*SLURM, *SMALL, "--mount", "/data:/data"), "without --image"),
+        ((*SLURM, *BIG, "--mount", "data:/data"), "absolute paths"),
+        ((*SLURM, *SMALL, "--env", "A"), "NAME=VALUE"),
+        ((*SLURM, *SMALL, "--env", "HF_TOKEN=x"), "export it where you submit"),
         (("submit", "kubernetes", *SMALL, "--image", IMAGE, "--env", "B=http://a:b@c"), "--env B looks like a secret"),
         (
-            ("render", "slurm", *SMALL, "--timeout", "5m", "--hang-timeout", "10m"),
+            (*SLURM, *SMALL, "--timeout", "5m", "--hang-timeout", "10m"),
             "--hang-timeout 10m is longer than --timeout 5m",
         ),
-        (("render", "kubernetes", *SMALL), "name one with --image"),
+        ((*KUBERNETES, *SMALL), "name one with --image"),
+        *(((*SLURM, *SMALL, "--nodes", text), "--nodes is a number from 1 on") for text in ("0", "two", "1,")),
+        ((*SLURM, *SMALL, "--cpu-bind", "cores"), "torchrun starts the ranks of a node"),
+        ((*SLURM, *SMALL, "--cpus-per-task", "4", "--cpus-per-node", "8"), "say the same"),
+        ((*PODS, "--variant", "mpijob"), "needs a --claim"),
+        ((*PODS, "--toleration", "a:Sometimes"), "--toleration effect 'Sometimes'"),
+        ((*PODS, "--node-selector", "a"), "--node-selector is NAME=VALUE"),
+        ((*PODS, "--rdma", "rdma/hca=many"), "--rdma 'many'"),
+        ((*PODS, "--mount", "/data:/data"), "--mount"),
+        ((*PODS, "--nodes", "3", "--tp", "16"), "tensor"),
+        ((*PODS, "--image", "a b"), "not the name of an image"),
         (("cancel", "nobody"), "nobody was not submitted from"),
         (("cancel",), "--all"),
     ],
@@ -62,7 +78,7 @@ def test_a_mistake_is_one_clear_line_and_leaves_nothing(arguments: tuple[str, ..
 def test_the_preset_brings_its_own_nodes_and_an_array_joins_what_asks_for_the_same(tmp_path: Path) -> None:
     preset = ("--preset", "ladder", "--backend", "megatron", "--image", ENGINES, "--array")
     preset += ("--timeout", "1h", "--hang-timeout", "10m", "--iterations", "8")  # equal, where the time is not
-    done = suite("render", "slurm", *preset, "--repeats", "2", "--json", "--runs", str(tmp_path / "runs"))
+    done = suite(*SLURM, *preset, "--repeats", "2", "--json", "--runs", str(tmp_path / "runs"))
     assert done.exit_code == 0, done.stderr
     scripts = json.loads(done.stdout)["scripts"]
     assert sorted(len(script["runs"]) for script in scripts) == [4, 8]
@@ -71,7 +87,7 @@ def test_the_preset_brings_its_own_nodes_and_an_array_joins_what_asks_for_the_sa
 def test_the_starter_srun_may_still_be_called_engine(tmp_path: Path) -> None:
     printed = []
     for word in ("srun", "engine", "torchrun"):
-        done = suite("render", "slurm", *SMALL, "--starter", word, "--runs", str(tmp_path / "runs"))
+        done = suite(*SLURM, *SMALL, "--starter", word, "--runs", str(tmp_path / "runs"))
         assert done.exit_code == 0, done.stderr
         printed.append(done.stdout)
     assert printed[0] == printed[1] != printed[2]
@@ -107,7 +123,12 @@ def test_a_dry_run_shows_what_is_expected_and_touches_nothing(launcher: str, tmp
 
 @pytest.mark.parametrize(
     "command",
-    [("submit", "slurm"), ("submit", "slurm", "--dry-run"), ("submit", "kubernetes", "--dry-run"), ("render", "slurm")],
+    [
+        ("submit", "slurm"),
+        ("submit", "slurm", "--dry-run"),
+        ("submit", "kubernetes", "--dry-run"),
+        SLURM,
+    ],
 )
 def test_a_row_that_will_not_fit_is_refused_and_forced(command: tuple[str, ...], tmp_path: Path) -> None:
     chosen = ("--image", IMAGES[command[1]], "--backend", "megatron", "--tp", "8", "--gpu", "A100-SXM-80GB")
@@ -126,7 +147,7 @@ def test_a_row_that_will_not_fit_is_refused_and_forced(command: tuple[str, ...],
 
 @pytest.mark.parametrize("nodes", [("--nodes", "1", "--nodes", "2", "--nodes", "4"), ("--nodes", "1,2,4")])
 def test_a_list_of_nodes_is_a_run_of_each(nodes: tuple[str, ...]) -> None:
-    done = suite("render", "slurm", *SMALL, *nodes, "--json")
+    done = suite(*SLURM, *SMALL, *nodes, "--json")
     assert done.exit_code == 0, done.output
     scripts = json.loads(done.stdout)["scripts"]
     for script, count in zip(scripts, (1, 2, 4), strict=True):
@@ -136,16 +157,16 @@ def test_a_list_of_nodes_is_a_run_of_each(nodes: tuple[str, ...]) -> None:
 
 def test_a_preset_is_measured_on_other_nodes_than_its_own() -> None:
     preset = ("--preset", "ladder", "--backend", "megatron", "--size", "1.3B", "--repeats", "1", "--nodes", "1,2,2")
-    done = suite("render", "slurm", *preset, "--image", ENGINES, "--json")
+    done = suite(*SLURM, *preset, "--image", ENGINES, "--json")
     assert len(json.loads(done.stdout)["scripts"]) == 2
 
 
 def test_scripts_that_are_handed_over_by_hand_wait_for_each_other() -> None:
-    done = suite("render", "slurm", *SMALL, "--nodes", "1,2", "-o", "it's scripts")
+    done = suite("submit", "slurm", *SMALL, "--nodes", "1,2", "-o", "it's scripts")
     first, second = done.stdout.splitlines()
     assert first.startswith("job=$(sbatch --parsable 'it'\"'\"'s scripts/")
     assert second.startswith("job=$(sbatch --parsable --dependency=afterany:${job%%;*} ")
-    side = suite("render", "slurm", *SMALL, "--nodes", "1,2", "-o", "others", "--at-once", "2", "--runs", "two")
+    side = suite("submit", "slurm", *SMALL, "--nodes", "1,2", "-o", "others", "--at-once", "2", "--runs", "two")
     assert [line.split()[0] for line in side.stdout.splitlines()] == ["sbatch", "sbatch"]
 
 
@@ -167,24 +188,12 @@ def test_a_dry_run_for_pods_names_their_objects(tmp_path: Path) -> None:
     assert "in namespace lab" in done.stdout and list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        *((("--nodes", text), "--nodes is a number from 1 on") for text in ("0", "two", "1,")),
-        (("--cpu-bind", "cores"), "torchrun starts the ranks of a node"),
-        (("--cpus-per-task", "4", "--cpus-per-node", "8"), "say the same"),
-    ],
-)
-def test_what_cannot_be_is_refused_in_one_line(more: tuple[str, ...], words: str) -> None:
-    assert words in refused("render", "slurm", *SMALL, *more)
-
-
 def test_ranks_are_bound_as_asked_for() -> None:
-    bound = suite("render", "slurm", *SMALL, "--starter", "srun", "--cpu-bind", "cores", "--cpus-per-task", "4").stdout
+    bound = suite(*SLURM, *SMALL, "--starter", "srun", "--cpu-bind", "cores", "--cpus-per-task", "4").stdout
     assert "    --cpu-bind=cores\n" in bound and bound.count("--cpus-per-task=4\n") == 2
-    hinted = suite("render", "slurm", *SMALL, "--hint", "nomultithread", "--env", "NCCL_IB_PKEY=1").stdout
+    hinted = suite(*SLURM, *SMALL, "--hint", "nomultithread", "--env", "NCCL_IB_PKEY=1").stdout
     assert hinted.count("--hint=nomultithread\n") == 2 and "--cpu-bind" not in hinted
-    assert "    --cpu-bind=none\n" in suite("render", "slurm", *SMALL).stdout
+    assert "    --cpu-bind=none\n" in suite(*SLURM, *SMALL).stdout
 
 
 @pytest.mark.parametrize(
@@ -196,16 +205,13 @@ def test_ranks_are_bound_as_asked_for() -> None:
     ],
 )
 def test_pods_that_get_no_cores_of_their_own_are_told(more: tuple[str, ...], words: str | None) -> None:
-    done = suite("render", "kubernetes", *SMALL, "--image", IMAGES["kubernetes"], *more)
+    done = suite(*KUBERNETES, *SMALL, "--image", IMAGES["kubernetes"], *more)
     assert done.exit_code == 0
     assert (words in done.stderr) if words else "static CPU manager" not in done.stderr
 
 
-LARGE = ("--backend", "megatron", "--size", "66B", "--nodes", "4", "--gpus-per-node", "8", "--repeats", "1")
-
-
 def render(runs: Path, *more: str, image: str = IMAGE) -> Result:
-    return suite("render", "kubernetes", *LARGE, "--image", image, "--runs", str(runs), *more)
+    return suite(*KUBERNETES, *LARGE, "--image", image, "--runs", str(runs), *more)
 
 
 def test_what_is_said_of_the_cluster_is_in_the_pods(tmp_path: Path) -> None:
@@ -252,23 +258,6 @@ def test_an_image_without_a_digest_is_noted(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "not named by digest" in done.stderr
     assert "digest" not in render(tmp_path).stderr
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (("--variant", "mpijob"), "needs a --claim"),
-        (("--toleration", "a:Sometimes"), "effect"),
-        (("--node-selector", "a"), "--node-selector is NAME=VALUE"),
-        (("--rdma", "rdma/hca=many"), "rdma count"),
-        (("--mount", "/data:/data"), "--mount"),
-        (("--nodes", "3", "--tp", "16"), "tensor"),
-        (("--image", "a b"), "not the name of an image"),
-    ],
-)
-def test_what_cannot_be_is_one_line_and_exit_code_2(tmp_path: Path, more: tuple[str, ...], message: str) -> None:
-    given = (*LARGE, "--image", IMAGE, "--runs", tmp_path)
-    assert message in refused("render", "kubernetes", *given, *more)
 
 
 def test_without_a_cluster_nothing_is_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -96,12 +94,6 @@ def test_a_failed_build_shows_the_end_of_the_step_and_is_no_mistake_of_the_user(
         1,
         "  compiling\nerror: step 4 of 9 (RUN make) failed: no space left; all of its output is in build.log\n",
     )
-
-
-def test_nothing_heavy_is_imported_to_explain_the_commands() -> None:
-    code = "import sys, suite.cli.images; print(*{name.split('.')[0] for name in sys.modules})"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert not {"docker", "pydantic", "requests", "rich"} & set(done.stdout.split())
 
 
 def test_check_copies_the_list_out_and_keeps_it_for_archives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

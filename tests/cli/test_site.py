@@ -41,7 +41,7 @@ def write(home: Path, text: str) -> Path:
 
 
 def render(*more: str) -> Result:
-    return suite("render", "slurm", *SMALL, *more)
+    return suite("submit", "slurm", "-o", "-", *SMALL, *more)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_file_may_be_named_and_gone_without(home: Path) -> None:
 
 def test_the_two_launchers_have_sections_of_their_own(home: Path) -> None:
     write(home, "slurm: {partition: gpu}\nkubernetes: {namespace: lab, queue: lab-queue, variant: jobset}")
-    done = suite("render", "kubernetes", *SMALL, *STACK, "--image", "registry.example/x@sha256:" + "a" * 64)
+    done = suite("submit", "kubernetes", "-o", "-", *SMALL, *STACK, "--image", "registry.example/x@sha256:" + "a" * 64)
     body = list(yaml.safe_load_all(done.stdout))[-1]
     assert (body["kind"], body["metadata"]["namespace"]) == ("JobSet", "lab")
     assert body["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "lab-queue"
@@ -111,13 +111,13 @@ def test_the_two_launchers_have_sections_of_their_own(home: Path) -> None:
 )
 def test_what_is_wrong_in_any_section_is_one_line(home: Path, text: str, words: str) -> None:
     path = write(home, text)
-    told = refused("render", "slurm", *SMALL, *STACK)
+    told = refused("submit", "slurm", "-o", "-", *SMALL, *STACK)
     assert words in told and str(path) in told
     assert not (home / "runs").exists()
 
 
 def test_a_named_file_that_is_not_there_is_no_reason_to_go_without(home: Path) -> None:
-    told = refused("render", "slurm", *SMALL, *STACK, "--site", "nowhere.yaml")
+    told = refused("submit", "slurm", "-o", "-", *SMALL, *STACK, "--site", "nowhere.yaml")
     assert "there is no file nowhere.yaml" in told
 
 
@@ -133,7 +133,7 @@ def test_images_are_known_by_name_and_by_the_backends_that_they_hold(home: Path,
         assert f"--container-image={images}/engines.sqsh" in done.stdout
     assert f"--container-image={images}/nemo.sqsh" in render("--image", "nemo").stdout
     write(home, known.replace("nemo:", "trl:"))
-    apart = suite("render", "slurm", *SMALL, "--backend", "trl-grpo", "--algorithm", "grpo", "--group", "2")
+    apart = suite("submit", "slurm", "-o", "-", *SMALL, "--backend", "trl-grpo", "--algorithm", "grpo", "--group", "2")
     assert (apart.exit_code, "no image in common" in apart.stderr) == (2, True)
 
 

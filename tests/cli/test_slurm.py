@@ -27,7 +27,7 @@ SCRIPTED = str(ROOT / "tests/scripted_suite.py")
 SMALL = ("--backend", "deepspeed", "--size", "1M", "--device", "cpu", "--nodes", "2", "--gpus-per-node", "2")
 ONCE = ("--repeats", "1", "--warmup", "1", "--no-exclusive", "--timeout", "5m", "--allowance", "1m")
 BY_SLURM = ("--starter", "srun")
-GPUS = ("--device", "cuda", "--workload", "cpu", "--precision", "fp32")
+GPUS = ("--device", "cuda", "--workload", "cpu", "--dtype", "fp32")
 
 Suite = Callable[..., subprocess.CompletedProcess]
 
@@ -155,7 +155,7 @@ def test_a_cancelled_run_is_a_bundle_that_says_interrupted(suite: Suite, tmp_pat
 
 
 def test_an_array_holds_all_runs_that_ask_for_the_same(suite: Suite, tmp_path: Path) -> None:
-    both = ("--backend", "deepspeed", "--repeats", "3", "--array", "--array-limit", "3", *BY_SLURM)
+    both = ("--backend", "deepspeed", "--repeats", "3", "--array", "--at-once", "3", *BY_SLURM)
     handed = submitted(suite, tmp_path, *both)
     arrays = {submission.scheduler["job"].split("_")[0] for submission in handed}
     assert (len(handed), len(arrays)) == (3, 1)
@@ -201,7 +201,7 @@ def test_a_job_that_slurm_has_forgotten_is_collected_from_its_output(suite: Suit
 
 def test_a_rendered_script_can_be_handed_over_by_hand(suite: Suite, slurm: Slurm, tmp_path: Path) -> None:
     arguments = (*SMALL, *ONCE, *BY_SLURM, "--runs", str(tmp_path / "runs"), "-o", str(tmp_path / "scripts"))
-    assert suite("render", "slurm", *arguments).returncode == 0
+    assert suite("submit", "slurm", "-o", "-", *arguments).returncode == 0
     (path,) = (tmp_path / "scripts").glob("*.sbatch")
     assert "rendered" in suite("status", "--runs", str(tmp_path / "runs")).stdout
     assert slurm.call("sbatch", str(path)).returncode == 0

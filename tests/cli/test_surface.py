@@ -54,7 +54,7 @@ def offered(line: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ("suite run --preset ", list(presets())),
         ("suite plan --device ", list(devices())),
         ("suite run --device c", ["cpu", "cuda"]),
-        ("suite re", ["report", "rerun", "render"]),
+        ("suite re", ["rerun", "report"]),
         ("suite images lo", ["lock"]),
     ],
 )

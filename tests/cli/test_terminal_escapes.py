@@ -178,7 +178,7 @@ def test_nothing_is_printed_but_by_way_of_one_function() -> None:
     known = {
         "spec/terminal.py": 1,  # say itself
         "cli/exits.py": 1,  # printable
-        "cli/render.py": 1,  # a document that a scheduler reads, whose values its template quotes
+        "cli/options/handing_over.py": 1,  # a document that a scheduler reads, whose values its template quotes
         "conduct/running/progress.py": 1,  # plain
         "images/show.py": 1,  # plain
         "report/formatting/forms.py": 1,  # printable

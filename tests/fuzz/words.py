@@ -35,11 +35,11 @@ def plain(data: bytes) -> str:
 
 
 def read_duration(data: bytes) -> None:
-    assert 0 < typed.seconds(plain(data)) < 1e9
+    assert 0 < typed.seconds("--keep", plain(data)) < 1e9
 
 
 def read_size(data: bytes) -> None:
-    assert 0 <= typed.size(plain(data)) <= 1 << 60
+    assert 0 <= typed.size("--memory", plain(data)) <= 1 << 60
 
 
 def read_words(data: bytes) -> None:

@@ -12,6 +12,7 @@ import pytest
 from docker.errors import APIError
 
 from suite.images.inside import copy_out, look_inside
+from suite.launch.docker.session import this_driver
 from suite.spec.base import UsageError
 
 
@@ -21,11 +22,10 @@ class Runtime:
     def __init__(self, pieces: Iterable[bytes], refusal: Exception | None = None) -> None:
         self.pieces, self.refusal = pieces, refusal
         self.removed: list[str] = []
+        self.labels: dict[str, str] = {}
 
-    def create_host_config(self, **asked: Any) -> dict[str, Any]:
-        return asked
-
-    def create_container(self, image: str, **asked: Any) -> dict[str, str]:
+    def create_container_from_config(self, body: dict[str, Any]) -> dict[str, str]:
+        self.labels = body["Labels"]
         return {"Id": "made"}
 
     def start(self, container: str) -> None:
@@ -42,7 +42,7 @@ class Runtime:
     def get_archive(self, container: str, path: str) -> tuple[Iterable[bytes], None]:
         return self.pieces, None
 
-    def remove_container(self, container: str, force: bool) -> None:
+    def remove_container(self, container: str, force: bool, v: bool) -> None:
         self.removed.append(container)
 
 
@@ -55,8 +55,10 @@ def archive(kind: bytes, content: bytes = b"") -> list[bytes]:
     return [data.getvalue()]
 
 
-def test_a_plain_file_is_copied_out() -> None:
-    assert copy_out(Runtime(archive(tarfile.REGTYPE, b"content")), "image", "/sbom.json") == b"content"
+def test_a_plain_file_is_copied_out_of_a_container_that_is_found_as_an_orphan_should_this_process_die() -> None:
+    runtime = Runtime(archive(tarfile.REGTYPE, b"content"))
+    assert copy_out(runtime, "image", "/sbom.json") == b"content"
+    assert runtime.labels["suite.driver"] == this_driver().label
 
 
 ENDLESS = itertools.repeat(bytes(1 << 20))

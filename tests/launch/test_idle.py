@@ -55,8 +55,8 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             r"GPU 1 is used by process 1 \(.+\) with 1\.0 GiB",
         ),
         ({"processes": [SimpleNamespace(pid=1 << 30, usedGpuMemory=None)]}, rf"by process {1 << 30};"),
-        ({"used": 9 * GIB}, r"somebody who is not shown, with 9\.0 GiB"),
-        ({"busy": 80}, "somebody who is not shown, 80 % of the time"),
+        ({"used": 9 * GIB}, r"an unidentified process using 9\.0 GiB"),
+        ({"busy": 80}, "an unidentified process, 80 % of the time"),
     ],
 )
 def test_whoever_uses_a_gpu_is_named(answers: dict[str, Any], change: dict[str, Any], words: str) -> None:
@@ -155,7 +155,7 @@ def test_a_gpu_in_use_is_named_before_runs_on_it(answers: dict[str, Any], monkey
     monkeypatch.setattr(idle, "others_on_cpus", lambda: None)
     assert idle.busy_now("cuda", UUIDS) is None
     answers["busy"] = 80
-    assert idle.busy_now("cuda", UUIDS) == "GPU 1 is used by somebody who is not shown, 80 % of the time"
+    assert idle.busy_now("cuda", UUIDS) == "GPU 1 is used by an unidentified process, 80 % of the time"
     assert idle.busy_now("cpu", UUIDS) is None
 
 

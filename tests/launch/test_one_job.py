@@ -17,7 +17,6 @@ from suite.launch.docker.document import RuntimeRules, container_document
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.image_paths import PYTHON, PYTHON_PATH, RUNS
 from suite.launch.job import Job, Mount, Site
-from suite.launch.kubernetes.read_back import as_pods
 from suite.launch.kubernetes.render import parse, render
 from suite.launch.kubernetes.run import kubernetes_site
 from suite.launch.kubernetes.settings import KubernetesSettings
@@ -30,6 +29,7 @@ from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import LayoutRequest
 from suite.spec.manifest import Limits, Manifest, Measure
 from suite.spec.resolve import layout_errors, make_manifest
+from tests.launch.kubernetes.read_back import as_pods
 
 IMAGE = "registry.example/suite-engines@sha256:" + "5" * 64
 #: what says where the suite lies, how its output comes back and which network is there: each launcher's own

@@ -6,6 +6,7 @@ import os
 import socket
 import stat
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,17 @@ from suite.spec.bounds import MOST, MOST_BYTES, MOST_SECONDS, first_beyond
 from suite.spec.foreign import Unreadable, lines_of, open_log, open_plain, read_bytes, read_part, read_text
 
 MANY = "9" * 400
+seconds, size = partial(typed.seconds, "--budget"), partial(typed.size, "--memory")
 
 
 @pytest.mark.parametrize(
     ("read", "text"),
     [
-        *((typed.seconds, text) for text in (f"{MANY}h", "9" * 5000, "1000000h", "1" * 30 + "h", f"0.{MANY}h")),
-        *((typed.size, text) for text in (f"{MANY}g", "9" * 5000, "99999999t")),
+        *(
+            (lambda text: typed.seconds("--budget", text), text)
+            for text in (f"{MANY}h", "9" * 5000, "1000000h", "1" * 30 + "h", f"0.{MANY}h")
+        ),
+        *((size, text) for text in (f"{MANY}g", "9" * 5000, "99999999t")),
         *((device_range, text) for text in ("9" * 5000, "9" * 5000 + "..1", "1.." + "9" * 5000)),
         *((lambda text: rank_counts([text], most=8), text) for text in ("9" * 5000, "1048577")),
     ],
@@ -39,8 +44,12 @@ def test_no_duration_no_size_no_range_and_no_number_of_ranks_overflows(read: Cal
 
 
 def test_what_machines_have_is_read_as_before() -> None:
-    assert typed.seconds("87600h") == MOST_SECONDS and typed.size("1048576t") == MOST_BYTES
-    assert (typed.seconds("1h30m"), typed.size("1.5g"), typed.share("--margin", "2.5%")) == (5400, 3 << 29, 0.025)
+    assert typed.seconds("--keep", "87600h") == MOST_SECONDS and typed.size("--memory", "1048576t") == MOST_BYTES
+    assert (typed.seconds("--keep", "1h30m"), typed.size("--memory", "1.5g"), typed.share("--margin", "2.5%")) == (
+        5400,
+        3 << 29,
+        0.025,
+    )
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), 1e300, -1e300, 10**400, MOST + 1, [1, 10**400]])

@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from suite.spec.base import UsageError
-from suite.spec.catalogue import find_size, load_shape
+from suite.spec.catalogue import find_size
+from suite.spec.shape_file import load_shape
 from suite.theory.parameters import parameter_count
 
 GPT2 = {"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 4, "vocab_size": 100, "n_positions": 64}

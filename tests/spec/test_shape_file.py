@@ -8,21 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from suite.spec.base import UsageError
-from suite.spec.catalogue import find_size, load_shape, sizes
-from suite.spec.shape_file import MAX_BYTES
+from suite.spec.catalogue import find_size, sizes
+from suite.spec.shape_file import MAX_BYTES, load_shape
 
 GOOD = {"name": "mine", "layers": 2, "hidden": 32, "ffn": 128, "heads": 4, "kv_heads": 4, "vocab": 100, "positions": 64}
-
-
-@given(multiple=st.integers(1, 10_000), vocab=st.integers(1, 100_000))
-def test_the_padded_vocabulary_is_the_next_multiple(multiple, vocab):
-    padded = find_size("1M").model_copy(update={"vocab": vocab}).padded_vocab(multiple)
-    assert padded % multiple == 0
-    assert vocab <= padded < vocab + multiple
-
-
-def test_megatron_pads_gpt2s_vocabulary_as_the_script_does():
-    assert [find_size("66B").padded_vocab(128 * tensor) for tensor in (1, 2, 4, 8)] == [50304, 50432, 50688, 51200]
 
 
 def written(folder, text, name="shape.yaml"):

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from suite.spec.terminal import say
+from suite.spec.terminal import is_quiet, say
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +79,8 @@ def show_plan(
 
 
 def warn(start: str, line: str) -> None:
-    """A line on standard error, broken at words where that is a terminal."""
+    """A line on standard error, broken at words where that is a terminal; with -q no note and no warning."""
     from suite.report.formatting.width import terminal_columns, wrapped
 
-    say("\n".join(wrapped(line, terminal_columns(sys.stderr), start, "  ")), err=True)
+    if not (is_quiet() and start in ("note: ", "warning: ")):
+        say("\n".join(wrapped(line, terminal_columns(sys.stderr), start, "  ")), err=True)

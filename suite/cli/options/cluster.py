@@ -13,7 +13,7 @@ import typer
 
 from suite.cli.options.reading import Python
 from suite.cli.options.work import Work
-from suite.spec.terminal import say
+from suite.spec.terminal import note
 from suite.spec.typed import pair
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ class Nodes:
     nodes: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="N",
-            help="nodes of each run; 1,2,4 or repeated: a run on each [default: 1, or the preset's]",
+            metavar="N", help="nodes of each run; 1,2,4 or repeated: a run on each [default: 1, or the preset's]"
         ),
     ] = None
     gpus_per_node: Annotated[
@@ -70,7 +69,11 @@ class Nodes:
     ] = None
     mount: Annotated[
         list[str] | None,
-        typer.Option(help="SOURCE:TARGET[:rw] of a container, absolute paths; repeat", rich_help_panel="Containers"),
+        typer.Option(
+            metavar="SOURCE:TARGET",
+            help="SOURCE:TARGET[:rw] of a container, absolute paths; repeat",
+            rich_help_panel="Containers",
+        ),
     ] = None
     require_idle: Annotated[
         bool, typer.Option("--require-idle", help="fail a run whose GPUs something else uses, before it measures")
@@ -90,7 +93,7 @@ class Nodes:
             rich_help_panel="Measuring",
         ),
     ] = None
-    runs: Annotated[Path, typer.Option(help="results folder", rich_help_panel="Output")] = Path("runs")
+    runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs")
     retry_failed: Annotated[bool, typer.Option(help="run again what failed before", rich_help_panel="Measuring")] = (
         False
     )
@@ -103,8 +106,8 @@ class Nodes:
         python = self.interpreter(kind.image_python)
         setup = NodeSetup(python=python, image=self.image, env=self.variables(), mounts=self.mounts())
         launcher: ClusterLauncher = checked(lambda: kind(options, setup))
-        for note in launcher.notes:
-            say(f"note: {note}", err=True)
+        for line in launcher.notes:
+            note(f"note: {line}")
         return launcher
 
     def look(self, work: Work, launcher: ClusterLauncher) -> tuple[Plan, Preflight]:
@@ -117,7 +120,7 @@ class Nodes:
             return self._look_again(self.manifest, work, launcher)
         if work.stopping is not None:
             raise UsageError(
-                "--precision 3% and --difference add runs by what those before came to, which a submitted plan cannot; "
+                "--until 3% and --difference add runs by what those before came to, which a submitted plan cannot; "
                 "give --repeats"
             )
         _refuse_profile(work.profile)
@@ -130,13 +133,14 @@ class Nodes:
 
     def _look_again(self, path: Path, work: Work, launcher: ClusterLauncher) -> tuple[Plan, Preflight]:
         """The runs of a manifest that is measured once more. Raises UsageError for options that it speaks of."""
+        from suite.cli.options.fields import option_of
         from suite.conduct.cluster.again import plan_again, require_layout
         from suite.conduct.planning.preflight import preflight
         from suite.conduct.running.rerun import read_manifest
         from suite.spec.base import UsageError
 
         given = [field.name for field in fields(work) if getattr(work, field.name) != field.default]
-        extra = [f"--{name.replace('_', '-')}" for name in given if name not in ("repeats", "force", "price")]
+        extra = [option_of(name) for name in given if name not in ("repeats", "force", "price")]
         if extra:
             raise UsageError(f"{', '.join(extra)}: a manifest says what is measured; leave it out beside --manifest")
         wanted = read_manifest(path)
@@ -159,7 +163,7 @@ class Nodes:
 
         plan, found = self.look(work, launcher)
         for entry in plan.skipped:
-            say(f"not possible: {entry.backend} {entry.size} on {entry.ranks} ranks: {entry.reason}", err=True)
+            note(f"not possible: {entry.backend} {entry.size} on {entry.ranks} ranks: {entry.reason}")
 
         def check(manifests: Sequence[Manifest]) -> None:
             refuse(found, {manifest.run.id for manifest in manifests}, work.force)

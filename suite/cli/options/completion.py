@@ -2,58 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from importlib import import_module
 from pathlib import Path
 
 import typer
 
-
-def sizes(incomplete: str) -> list[str]:
-    from suite.spec.catalogue import sizes as known
-
-    return _starting(known(), incomplete)
+Completion = Callable[[str], list[str]]
 
 
-def ladders(incomplete: str) -> list[str]:
-    from suite.spec.catalogue import ladders as known
+def _names(module: str, table: str) -> Completion:
+    """Names of a table of the suite, which is imported when a shell asks."""
 
-    return _starting(known(), incomplete)
+    def offered(incomplete: str) -> list[str]:
+        known = getattr(import_module(f"suite.{module}"), table)
+        return _starting(known() if callable(known) else known, incomplete)
 
-
-def backends(incomplete: str) -> list[str]:
-    from suite.backends.registry import backends as known
-
-    return _starting(known(), incomplete)
+    return offered
 
 
-def workloads(incomplete: str) -> list[str]:
-    from suite.spec.catalogue import workloads as known
-
-    return _starting(known(), incomplete)
-
-
-def presets(incomplete: str) -> list[str]:
-    from suite.spec.presets import presets as known
-
-    return _starting(known(), incomplete)
+sizes, ladders, workloads = (_names("spec.catalogue", table) for table in ("sizes", "ladders", "workloads"))
+#: devices that `suite plan` knows
+accelerators = _names("spec.catalogue", "devices")
+presets = _names("spec.presets", "presets")
+backends = _names("backends.registry", "backends")
+launchers = _names("cli.options.launchers", "LAUNCHERS")
 
 
-def accelerators(incomplete: str) -> list[str]:
-    """Names of the devices that `suite plan` knows."""
-    from suite.spec.catalogue import devices as known
-
-    return _starting(known(), incomplete)
-
-
-def run_devices(incomplete: str) -> list[str]:
-    """What ranks compute on."""
-    return _starting(("auto", "cpu", "cuda"), incomplete)
-
-
-def launchers(incomplete: str) -> list[str]:
-    from suite.cli.options.launchers import LAUNCHERS
-
-    return _starting(LAUNCHERS, incomplete)
+def words(*known: str) -> Completion:
+    """These, of an option that has no others."""
+    return lambda incomplete: _starting(known, incomplete)
 
 
 def submitted_runs(context: typer.Context, incomplete: str) -> list[str]:

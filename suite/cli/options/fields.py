@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import Field as DataField
-from dataclasses import field, make_dataclass
+from dataclasses import field, make_dataclass, replace
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -74,7 +75,58 @@ def layout_choices(options: Any) -> dict[str, Any]:
     return body
 
 
-def option_of(name: str) -> str | None:
-    """The option that sets a field of a workload or a layout; None where no option does."""
+def layouts_asked(options: Any, texts: Sequence[str]) -> tuple[dict[str, Any], ...]:
+    """``layout_choices`` of each ``--layout``, which the single options add to; without any, of these alone.
+
+    Raises UsageError.
+    """
+    return tuple(layout_choices(replace(options, **_in_one(options, text))) for text in texts or ("",))
+
+
+def _in_one(options: Any, text: str) -> dict[str, Any]:
+    from suite.spec.base import UsageError
+    from suite.spec.names import nearest
+
+    facts = {fact.option.removeprefix("--"): (name, fact) for name, fact in declared(Layout) if fact.option}
+    found: dict[str, Any] = {}
+    for part in filter(None, text.split(",")):
+        word, equals, value = part.strip().partition("=")
+        is_off = word.startswith("no-")
+        if word.removeprefix("no-") not in facts:
+            raise UsageError(f"--layout {text}: there is no {word!r}{nearest(word, facts)}; it has {', '.join(facts)}")
+        name, fact = facts[word.removeprefix("no-")]
+        is_switch = fact.choice in ("automatic", "switch")
+        if is_switch if equals else not is_switch or (is_off and fact.choice == "switch"):
+            raise UsageError(f"--layout {text}: write {word if is_switch else f'{word}=VALUE'}")
+        if name in found or getattr(options, name):
+            raise UsageError(f"--layout {text}: {fact.option} is given twice")
+        found[name] = not is_off if is_switch else [value] if fact.choice == "compare" else value
+    return found
+
+
+#: options that are not called like the field that they set
+_CALLED = {
+    "cpus": "--cpus-per-node",
+    "memory_bytes": "--memory",
+    "options": "--sbatch",
+    "pod_annotations": "--pod-annotation",
+    "precision": "--dtype",
+    "pull_secrets": "--pull-secret",
+    "rdma_count": "--rdma",
+    "rdma_resource": "--rdma",
+    "run_seconds": "--timeout",
+    "shape_files": "--shape",
+    "shm_bytes": "--shm-size",
+    "scalings": "--scaling",
+    "silence_seconds": "--hang-timeout",
+    "sizes": "--size",
+    "tolerations": "--toleration",
+    "ulimits": "--ulimit",
+}
+
+
+def option_of(name: str) -> str:
+    """The option that sets a field of what is asked for."""
     facts = {**dict(declared(Workload)), **dict(declared(Layout))}
-    return facts[name].option if name in facts else None
+    declared_option = facts[name].option if name in facts else None
+    return declared_option or _CALLED.get(name) or f"--{name.replace('_', '-')}"

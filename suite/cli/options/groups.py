@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from dataclasses import is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any, cast, get_args
 
 from typer.models import OptionInfo
@@ -13,25 +13,33 @@ from typer.models import OptionInfo
 
 def takes_groups(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the fields of each parameter that is a data class as options, in the place of that parameter."""
-    own = inspect.signature(function, eval_str=True).parameters
-    groups = {
-        name: cast(type, parameter.annotation) for name, parameter in own.items() if is_dataclass(parameter.annotation)
-    }
-    options = {name: _options(group) for name, group in groups.items()}
+    groups = _groups(function)
     shown = [
         option.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for name, parameter in own.items()
-        for option in (options[name].values() if name in options else (parameter,))
+        for name, parameter in inspect.signature(function, eval_str=True).parameters.items()
+        for option in (_options(groups[name]).values() if name in groups else (parameter,))
     ]
 
     @functools.wraps(function)
     def run(**given: Any) -> Any:
-        made = {name: groups[name](**{field: given.pop(field) for field in fields}) for name, fields in options.items()}
-        return function(**given, **made)
+        return function(**in_groups(function, given))
 
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     return run
+
+
+def in_groups(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a function takes, from the values of its options."""
+    left, made = dict(given), {}
+    for name, group in _groups(function).items():
+        made[name] = group(**{each.name: left.pop(each.name) for each in fields(group)})
+    return {**left, **made}
+
+
+def _groups(function: Callable[..., Any]) -> dict[str, type[Any]]:
+    own = inspect.signature(function, eval_str=True).parameters
+    return {name: cast("type[Any]", each.annotation) for name, each in own.items() if is_dataclass(each.annotation)}
 
 
 def _options(group: type) -> dict[str, inspect.Parameter]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from shlex import quote
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from suite.bundle.record import Record
+from suite.cli.exits import DONE, RUN_FAILED
 from suite.cli.options.check import show_plan, still_to_do, warn
-from suite.conduct.cluster.hand_over import hand_over
+from suite.cli.options.reading import print_json
+from suite.conduct.cluster.hand_over import hand_over, write_documents
 from suite.conduct.cluster.smoke import smoke_documents, smoke_root
 from suite.conduct.cluster.standing import Standing, collect_run, wait_until_over
 from suite.conduct.cluster.to_do import ToDo, prepare
@@ -19,7 +22,7 @@ from suite.launch.cluster.submission import Submission
 from suite.launch.next_step import next_step
 from suite.spec.base import UsageError, printable
 from suite.spec.manifest import Manifest
-from suite.spec.terminal import say
+from suite.spec.terminal import note, say
 
 if TYPE_CHECKING:
     from suite.cli.options.cluster import Nodes
@@ -41,10 +44,10 @@ class HandingOver:
         self.taken: list[ToDo] = []
         self._launcher, self._quiet, self._to_stderr = launcher, quiet, to_stderr
 
-    def show(self, text: str, note: bool = False) -> None:
-        """A line for the user; a note goes to standard error always."""
-        if note or not self._quiet:
-            say(text, err=note or self._to_stderr)
+    def show(self, text: str) -> None:
+        """A line for the user."""
+        if not self._quiet:
+            say(text, err=self._to_stderr)
 
     def submit(self, document: Document, root: Path, wait: bool) -> None:
         """Hand one over; ``wait``: until each of its runs is over, and collect it. Raises UsageError."""
@@ -102,6 +105,62 @@ class HandingOver:
         warn("error: ", f"the smoke run {run_id} {record.status}, so nothing else was submitted.{advice}")
 
 
+class Submitted(NamedTuple):
+    """What `suite submit` did. ``body``: its JSON, None where a smoke run failed and nothing else was submitted."""
+
+    code: int
+    left: ToDo
+    body: dict[str, Any] | None
+
+
+def submit_all(
+    work: Work, nodes: Nodes, launcher: ClusterLauncher, smoke: bool, detach: bool, to_stderr: bool, quiet: bool = False
+) -> Submitted:
+    """Submit every run that is still to be done; without ``detach`` wait for each and collect it. Raises UsageError."""
+    launcher.connect()
+    documents, left = nodes.documents(work, launcher)
+    handing = HandingOver(launcher, quiet, to_stderr)
+    if smoke and documents and not handing.smoke(nodes.smoke(work, launcher, left.manifests), nodes.runs):
+        return Submitted(RUN_FAILED, left, None)
+    if detach and launcher.waits and len(documents) > 1:
+        note("note: detached runs start side by side where there is room, and their timings may interfere")
+    for document in documents:
+        handing.submit(document, nodes.runs, wait=not detach)
+    left = left.with_others(handing.taken)
+    code = DONE if set(handing.statuses.values()) <= {"ok", "submitted"} else RUN_FAILED
+    others = left.model_dump(mode="json", exclude={"manifests"})
+    return Submitted(
+        code, left, {**launcher.submitted_json(handing.submitted, handing.statuses), **others, **handing.first}
+    )
+
+
+def show_submitted(done: Submitted, nodes: Nodes, uncollected: bool) -> None:
+    """What was not submitted and why, and what to do next."""
+    if done.body is None:
+        return
+    for state, run_ids in done.left.model_dump(exclude={"manifests"}).items():
+        if run_ids:
+            say(f"{state.replace('_', ' ')}, so not submitted: {', '.join(run_ids)}")
+    if uncollected:
+        say(f"to make their bundles: suite collect --wait --runs {quote(str(nodes.runs))}")
+
+
+def write_files(work: Work, nodes: Nodes, launcher: ClusterLauncher, output: Path, as_json: bool) -> int:
+    """The files that the scheduler takes, into a folder or printed (``-``). Raises UsageError."""
+    documents, found = nodes.documents(work, launcher)
+    printed = str(output) == "-"
+    paths = [] if printed else write_documents(launcher, documents, output, nodes.runs)
+    if as_json:
+        others = found.model_dump(mode="json", exclude={"manifests"})
+        rows = [launcher.rendered_json(document) for document in documents]
+        print_json({launcher.documents: rows, "files": [str(path) for path in paths], **others})
+    elif printed:
+        print(launcher.separator.join(document.text for document in documents), end="")
+    for line in launcher.by_hand(paths) if paths and not as_json else ():
+        say(line)
+    return DONE
+
+
 def tell_network(record: Record, show: Callable[[str], None]) -> list[dict[str, Any]]:
     """The network that a smoke run measured, to the user; what is slow of it is a warning. Also for the JSON."""
     from suite.report.facts.network_check import CONVENTION, network_checks
@@ -135,7 +194,7 @@ def dry(work: Work, nodes: Nodes, launcher: ClusterLauncher, smoke: bool, as_jso
         for document in documents[:_SHOWN]:
             _show_document(launcher, document)
         if len(documents) > _SHOWN:
-            say(f"and {len(documents) - _SHOWN} more such; suite render shows them whole")
+            say(f"and {len(documents) - _SHOWN} more such; --output DIR writes them whole")
     return code
 
 

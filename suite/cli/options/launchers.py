@@ -15,7 +15,7 @@ import typer
 from suite.cli.options import completion
 from suite.cli.options.reading import Python
 from suite.launch.docker.options import DockerOptions
-from suite.spec.terminal import say
+from suite.spec.terminal import note
 
 if TYPE_CHECKING:
     from suite.conduct.planning.machine import Machine
@@ -132,7 +132,7 @@ def _open_docker(where: Where, device: str, backends: Sequence[str], planning: b
     settings = checked(where.settings)
     if where.require_idle:
         settings = settings.model_copy(update={"env": {**settings.env, **REQUIRE_IDLE}})
-    opened = open_containers(settings, where.image, backends, device, python, _show, planning)
+    opened = open_containers(settings, where.image, backends, device, python, note, planning)
     if where.require_idle and not opened[1].runtime.facts.remote:
         _require_idle(where, opened[0], planning)
     return opened
@@ -157,10 +157,6 @@ def _require_idle(where: Where, machine: Machine, planning: bool) -> None:
 
     if where.require_idle and not planning:
         require_idle_gpus(machine.device_names) if machine.device == "cuda" else require_idle_cpus()
-
-
-def _show(text: str) -> None:
-    say(text, err=True)
 
 
 class RunLauncher(NamedTuple):

@@ -103,6 +103,16 @@ def _show(simulated: Simulated, slow: Stragglers | None, found: Answer, output: 
         write(output.trace, json.dumps(trace_of(simulated)))
 
 
+def require_folders(**outputs: Path | None) -> None:
+    """Before anything is worked out and printed. ``outputs``: files to write, by option. UsageError where no folder is
+    there for one."""
+    from suite.spec.base import UsageError
+
+    for option, path in outputs.items():
+        if path is not None and not path.parent.is_dir():
+            raise UsageError(f"--{option} {path} cannot be written: there is no folder {path.parent}")
+
+
 def write(path: Path, text: str) -> None:
     """Write a file that the user named. UsageError where that is not possible."""
     from suite.spec.base import UsageError

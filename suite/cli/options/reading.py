@@ -6,7 +6,6 @@ import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -68,6 +67,10 @@ def checked(make: Callable[[], Any]) -> Any:
         raise UsageError(validation_message(error)) from error
 
 
+#: models in which the fields that options set lie
+_INNER = frozenset(("layout", "limits", "measure", "stopping", "work", "workload"))
+
+
 def validation_message(error: ValidationError) -> str:
     """A validation error in one line: each option, or else field, with its value and what is wrong with it."""
     return "; ".join(_reason(entry) for entry in error.errors(include_url=False))
@@ -76,22 +79,13 @@ def validation_message(error: ValidationError) -> str:
 def _reason(entry: Any) -> str:
     from suite.cli.options.fields import option_of
 
-    names = [str(step) for step in entry["loc"] if not isinstance(step, int)]
+    names = [str(step) for step in entry["loc"] if not isinstance(step, int) and step not in _INNER]
     message = entry["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     given = entry.get("input")
-    shown = repr(given) if isinstance(given, (int, float, str)) else None
-    option = (option_of(names[-1]) or _work_option(names[-1])) if names else None
-    if option:
-        return f"{option} {shown}: {message}" if shown else f"{option}: {message}"
     if not names:
         return str(message)
-    return f"{'.'.join(names).replace('_', ' ')}: {message}" + (f" (got {shown})" if shown else "")
-
-
-def _work_option(name: str) -> str | None:
-    from suite.cli.options.work import Basics
-
-    return f"--{name}" if name in (each.name for each in fields(Basics)) else None
+    told = " ".join([option_of(names[0]), *names[1:]])
+    return f"{told} {given!r}: {message}" if isinstance(given, (int, float, str)) else f"{told}: {message}"
 
 
 @contextmanager

@@ -6,10 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from suite.cli.options.site_file import IMAGES, OF_NODES, find_site, read_site
-from suite.spec.terminal import say
+from suite.spec.terminal import note
 
 if TYPE_CHECKING:
     from suite.cli.options.cluster import Nodes
@@ -22,7 +20,7 @@ _NAMES_ONLY = frozenset(("env",))
 _IMAGE_FILES = (".sqsh", ".sif")
 
 
-def with_site(context: typer.Context, launcher: str, work: Work, nodes: Nodes, options: Any) -> tuple[Nodes, Any]:
+def with_site(context: Any, launcher: str, work: Work, nodes: Nodes, options: Any) -> tuple[Nodes, Any]:
     """Both with what the site file says of this launcher, where the command line says nothing; what was taken is told
     on standard error. Entries of an option that may be repeated come before the command line's.
 
@@ -42,13 +40,11 @@ def with_site(context: typer.Context, launcher: str, work: Work, nodes: Nodes, o
             told.append(f"--image {image}")
         nodes = replace(nodes, image=image)
     if told:
-        say(f"note: from {file}: {', '.join(told)}", err=True)
+        note(f"note: from {file}: {', '.join(told)}")
     return nodes, options
 
 
-def _taken(
-    context: typer.Context, found: dict[str, Any], work: Work, nodes: Nodes, options: Any
-) -> dict[str, tuple[Any, Any]]:
+def _taken(context: Any, found: dict[str, Any], work: Work, nodes: Nodes, options: Any) -> dict[str, tuple[Any, Any]]:
     """Option -> its value now, and what of it is the file's."""
     taken = {}
     for name, own in found.items():
@@ -62,7 +58,7 @@ def _taken(
     return taken
 
 
-def _is_given(context: typer.Context, name: str) -> bool:
+def _is_given(context: Any, name: str) -> bool:
     source = context.get_parameter_source(name)
     return source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP")
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 import typer
 
 from suite.cli.options import completion
-from suite.cli.options.fields import WORK, LayoutOptions, WorkloadOptions, layout_choices, workload_changes
-from suite.spec.terminal import say
+from suite.cli.options.fields import LAYOUT, WORK, LayoutOptions, WorkloadOptions, layouts_asked, workload_changes
+from suite.spec.terminal import note
 
 if TYPE_CHECKING:
     from suite.conduct.planning.machine import Machine
@@ -19,19 +20,19 @@ if TYPE_CHECKING:
     from suite.spec.stopping import Stopping
 
 Names = list[str] | None
-MEASURING = "Measuring"
 
 
 @dataclass(frozen=True)
-class Basics:
-    """What is measured, how and for how long; the fields of workload and layout follow from their declarations."""
+class What:
+    """What is measured; the fields of workload and layout follow from their declarations."""
+
+    HEADING: ClassVar = WORK
 
     preset: Annotated[
         str | None,
         typer.Option(
             help="a whole measurement, such as ladder or grpo-8b (`suite sizes`); other options override the preset's",
             autocompletion=completion.presets,
-            rich_help_panel=WORK,
         ),
     ] = None
     backend: Annotated[
@@ -39,147 +40,120 @@ class Basics:
         typer.Option(
             help="backend; repeat for several [default: deepspeed and megatron, or the preset's]",
             autocompletion=completion.backends,
-            rich_help_panel=WORK,
         ),
     ] = None
     size: Annotated[
-        Names,
-        typer.Option(
-            help="model size; repeat for several (see `suite sizes`)",
-            autocompletion=completion.sizes,
-            rich_help_panel=WORK,
-        ),
+        Names, typer.Option(help="model size; repeat for several (see `suite sizes`)", autocompletion=completion.sizes)
     ] = None
     ladder: Annotated[
-        str | None,
-        typer.Option(
-            help="all sizes of a ladder, e.g. cpu, true, trlx", autocompletion=completion.ladders, rich_help_panel=WORK
-        ),
+        str | None, typer.Option(help="all sizes of a ladder, e.g. cpu, true, trlx", autocompletion=completion.ladders)
     ] = None
-    shape: Annotated[
-        list[Path] | None,
-        typer.Option(help="shape file: YAML, or a Hugging Face config.json", rich_help_panel=WORK),
-    ] = None
+    shape: Annotated[list[Path] | None, typer.Option(help="shape file: YAML, or a Hugging Face config.json")] = None
     workload: Annotated[
         str | None,
         typer.Option(
             help="named work of an iteration, which other options change [default: cpu or trlx-ds-chat]",
             autocompletion=completion.workloads,
-            rich_help_panel=WORK,
         ),
     ] = None
     scaling: Annotated[
+        Names, typer.Option(help="weak (samples per device fixed) or strong (in all); repeat for both [default: weak]")
+    ] = None
+    layout: Annotated[
         Names,
         typer.Option(
-            help="weak (samples per device fixed) or strong (in all); repeat for both [default: weak]",
-            rich_help_panel=WORK,
+            help="options of this heading that go together, as tp=2,zero=3,no-packing; repeat to compare layouts",
+            rich_help_panel=LAYOUT,
         ),
     ] = None
-    precision: Annotated[
-        Names,
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """How it is measured and for how long."""
+
+    HEADING: ClassVar = "Measuring"
+
+    dtype: Annotated[str | None, typer.Option(help="what ranks compute in [default: bf16 on cuda, fp32 on cpu]")] = None
+    until: Annotated[
+        str | None,
         typer.Option(
-            help="fp32, bf16 or fp16 [default: bf16 on cuda, fp32 on cpu]; as 3%: add runs until the 95 % interval of "
-            "each rate, or ratio of rows in turns, is that narrow (may be given beside the other)",
-            rich_help_panel=MEASURING,
+            help="as 3%: add runs until the 95 % interval of each rate, or ratio of rows in turns, is that narrow"
         ),
     ] = None
     difference: Annotated[
         str | None,
-        typer.Option(
-            help="as 5%: add runs until rows of equal work are told apart, or are equivalent within that",
-            rich_help_panel=MEASURING,
-        ),
+        typer.Option(help="as 5%: add runs until rows of equal work are told apart, or are equivalent within that"),
     ] = None
     most_repeats: Annotated[
-        int,
-        typer.Option(
-            min=1, max=1000, help="runs that --precision and --difference give a row at most", rich_help_panel=MEASURING
-        ),
+        int, typer.Option(min=1, max=1000, help="runs that --until and --difference give a row at most")
     ] = 30
     with_suspect: Annotated[
         bool,
         typer.Option(
             "--with-suspect",
-            help="with --precision or --difference: runs that something disturbed count too, as on a shared machine",
-            rich_help_panel=MEASURING,
+            help="with --until or --difference: runs that something disturbed count too, as on a shared machine",
         ),
     ] = False
-    warmup: Annotated[int, typer.Option(help="iterations recorded but not counted", rich_help_panel=MEASURING)] = 2
+    warmup: Annotated[int, typer.Option(help="iterations recorded but not counted")] = 2
     iterations: Annotated[
         int | None,
         typer.Option(
             help="iterations counted in each run [default: 8, or on a known GPU by the time that one should take; "
-            "runs that --precision or --difference add: by spread and start-up of the first]",
-            rich_help_panel=MEASURING,
+            "runs that --until or --difference add: by spread and start-up of the first]"
         ),
     ] = None
     repeats: Annotated[
         int,
         typer.Option(
-            help="runs of each row in fresh processes; 3 to publish, 5 to rank; with --precision or "
-            "--difference those before the first look",
-            rich_help_panel=MEASURING,
+            help="runs of each row in fresh processes; 3 to publish, 5 to rank; with --until or "
+            "--difference those before the first look"
         ),
     ] = 3
-    seed: Annotated[int, typer.Option(help="seed of weights, prompts and sampling", rich_help_panel=MEASURING)] = 1234
+    seed: Annotated[int, typer.Option(help="seed of weights, prompts and sampling")] = 1234
     threads: Annotated[
         int | None,
         typer.Option(
-            min=1,
-            help="CPU threads of each rank [default: 1 on cpu; on cuda its share of the cores, 8 on a cluster]",
-            rich_help_panel=MEASURING,
+            min=1, help="CPU threads of each rank [default: 1 on cpu; on cuda its share of the cores, 8 on a cluster]"
         ),
     ] = None
-    bind: Annotated[
-        bool,
-        typer.Option("--bind/--no-bind", help="cuda: each rank on CPUs near its GPU", rich_help_panel=MEASURING),
-    ] = True
+    bind: Annotated[bool, typer.Option("--bind/--no-bind", help="cuda: each rank on CPUs near its GPU")] = True
     profile: Annotated[
         bool,
         typer.Option(
             "--profile",
             help="engines, here or in a container: after what is counted, one more iteration under torch's profiler; "
             "traces stay in the run's folder",
-            rich_help_panel=MEASURING,
         ),
     ] = False
     track: Annotated[
         str | None,
-        typer.Option(
-            help="fairness track: equal-config, vendor-default or tuned [default: the first, or the preset's]",
-            rich_help_panel=MEASURING,
-        ),
+        typer.Option(metavar="equal-config|vendor-default|tuned", help="fairness track [default: the first]"),
     ] = None
     timeout: Annotated[
         str | None,
         typer.Option(
-            help="kill a run that takes longer than this [default: 1h, or on a known GPU by the time expected]",
-            rich_help_panel=MEASURING,
+            help="kill a run that takes longer than this [default: 1h, or on a known GPU by the time expected]"
         ),
     ] = None
     hang_timeout: Annotated[
         str | None,
         typer.Option(
-            help="kill a run that emits no event for this long [default: 10m, more for phases expected to be long]",
-            rich_help_panel=MEASURING,
+            help="kill a run that emits no event for this long [default: 10m, more for phases expected to be long]"
         ),
     ] = None
-    price: Annotated[
-        float | None,
-        typer.Option(min=0, help="money per GPU and hour, for the cost of the plan", rich_help_panel=MEASURING),
-    ] = None
+    price: Annotated[float | None, typer.Option(min=0, help="money per GPU and hour, for the cost of the plan")] = None
     force: Annotated[
         bool,
         typer.Option(
             "--force",
             help="start runs that are not expected to fit or to end in time, or have more CPU ranks than cores",
-            rich_help_panel=MEASURING,
         ),
     ] = False
 
 
 @dataclass(frozen=True)
-class Work(LayoutOptions, WorkloadOptions, Basics):
+class Work(LayoutOptions, WorkloadOptions, Measuring, What):
     """All that says what is measured, wherever it runs."""
 
     @property
@@ -232,14 +206,14 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
         """
         requests, lines = self._asked(machine, ranks, nodes)
         for line in lines:
-            say(line, err=True)
+            note(line)
         return requests
 
     def over_nodes(self, machine: Machine, nodes: tuple[int, ...], ranks_per_node: int) -> tuple[Request, ...]:
         """The same on each number of nodes."""
         asked = [self._asked(machine, (count * ranks_per_node,), count) for count in nodes]
         for line in dict.fromkeys(line for _, lines in asked for line in lines):
-            say(line, err=True)
+            note(line)
         return tuple(request for requests, _ in asked for request in requests)
 
     def _asked(
@@ -258,25 +232,17 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
             "workload": self.workload,
             "work": workload_changes(self),
             "track": self.track,
-            "precision": self.number_format,
+            "precision": self.dtype,
         }
         given = checked(lambda: GivenOptions.model_validate(options))
         common = self._common(machine)
+        asked = [{**common, "layout": layout} for layout in layouts_asked(self, self.layout or ())]
         preset = self._preset
         if preset is None:
-            return checked(lambda: cross_product(given, common, machine.usual_workload, machine.usual_precision)), []
-        requests = checked(lambda: preset_requests(preset, given, common))
-        return requests, list(replaced(preset, given, common))
-
-    @property
-    def number_format(self) -> str | None:
-        """What ranks compute in, where it was named. Raises UsageError where it was named twice."""
-        from suite.spec.base import UsageError
-
-        named = [text for text in self.precision or () if "%" not in text]
-        if len(named) > 1:
-            raise UsageError(f"--precision names two number formats, {named[0]} and {named[1]}")
-        return named[0] if named else None
+            usual = machine.usual_workload, machine.usual_precision
+            return tuple(checked(partial(cross_product, given, each, *usual)) for each in asked), []
+        found = [request for each in asked for request in checked(partial(preset_requests, preset, given, each))]
+        return tuple(found), list(dict.fromkeys(line for each in asked for line in replaced(preset, given, each)))
 
     @property
     def stopping(self) -> Stopping | None:
@@ -286,17 +252,14 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
         from suite.spec.stopping import FEWEST_RUNS, Stopping
         from suite.spec.typed import share
 
-        widths = [text for text in self.precision or () if "%" in text]
-        if len(widths) > 1:
-            raise UsageError(f"--precision asks for two widths, {widths[0]} and {widths[1]}")
-        if not widths and self.difference is None:
+        if self.until is None and self.difference is None:
             if self.with_suspect:
-                raise UsageError("--with-suspect goes with --precision 3% or --difference 5%")
+                raise UsageError("--with-suspect goes with --until 3% or --difference 5%")
             return None
         if self.repeats < FEWEST_RUNS:
             raise UsageError(f"--repeats {self.repeats}: intervals that are looked at need {FEWEST_RUNS} runs at least")
         body = {
-            "precision": share("--precision", widths[0]) if widths else None,
+            "precision": None if self.until is None else share("--until", self.until),
             "difference": None if self.difference is None else share("--difference", self.difference),
             "least": self.repeats,
             "most": self.most_repeats,
@@ -323,7 +286,6 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
         return {
             "backends": self.backends,
             "scalings": self.scaling or ("weak",),
-            "layout": layout_choices(self),
             "measure": {
                 "device": machine.device,
                 "threads_per_rank": self.threads or machine.threads_per_rank,
@@ -346,8 +308,8 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
         from suite.cli.options.reading import seconds
         from suite.spec.base import UsageError
 
-        run = None if self.timeout is None else seconds(self.timeout)
-        silence = None if self.hang_timeout is None else seconds(self.hang_timeout)
+        run = None if self.timeout is None else seconds("--timeout", self.timeout)
+        silence = None if self.hang_timeout is None else seconds("--hang-timeout", self.hang_timeout)
         if run is not None and silence is not None and silence > run:
             raise UsageError(
                 f"--hang-timeout {self.hang_timeout} is longer than --timeout {self.timeout}: no hang would ever be "

@@ -24,7 +24,7 @@ from suite.launch.requests import held_back
 from suite.spec.base import UsageError
 from suite.spec.foreign import read_text
 from suite.spec.manifest import Manifest
-from suite.spec.terminal import say
+from suite.spec.terminal import detail, say
 
 
 def documents_to_do(
@@ -107,6 +107,8 @@ def _sent(launcher: ClusterLauncher, document: Document, root: Path) -> tuple[Su
             for each in drafts:
                 write_submission(root, each)
             kept = make_room(root, [each.manifest for each in drafts])
+            for line in launcher.sent(announced):
+                detail(line)
             submitted = launcher.submit(announced._replace(submissions=drafts), earlier)
         except Unanswered:
             raise  # it stays written down as sent without an answer

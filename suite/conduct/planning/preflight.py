@@ -139,7 +139,7 @@ def _look(
         return None, None, None
     if device is not None and measure.precision not in device.peak_flops:
         usable = [one for one in ("bf16", "fp16", "fp32") if one in device.peak_flops]
-        other = f"; --precision {usable[0]} would do" if usable else ""
+        other = f"; --dtype {usable[0]} would do" if usable else ""
         row = f"{backend} {manifest.size.name}"
         return None, f"{row}: {device.name} computes in no {measure.precision}, by its data sheet{other}", None
     if name is None:

@@ -36,8 +36,8 @@ class GivenOptions(Frozen):
 
 def cross_product(
     given: GivenOptions, common: Mapping[str, Any], usual_workload: str, usual_precision: Precision
-) -> tuple[Request]:
-    """The one request of a session without a preset. ``common`` holds the fields of ``Request`` that ``given`` has not,
+) -> Request:
+    """The request of a session without a preset. ``common`` holds the fields of ``Request`` that ``given`` has not,
     its ``measure`` those of ``Measure`` but the precision.
 
     Raises UsageError for unknown names and ValidationError for values that do not fit.
@@ -51,7 +51,7 @@ def cross_product(
         "measure": {**common["measure"], "precision": given.precision or usual_precision},
         "track": given.track or "equal-config",
     }
-    return (Request.model_validate(body),)
+    return Request.model_validate(body)
 
 
 def preset_requests(preset: Preset, given: GivenOptions, common: Mapping[str, Any]) -> tuple[Request, ...]:
@@ -80,7 +80,7 @@ def replaced(preset: Preset, given: GivenOptions, common: Mapping[str, Any]) -> 
             for name, value in given.work.items()
         ),
         ("--track", given.track, [preset.track]),
-        ("--precision", given.precision, [preset.precision]),
+        ("--dtype", given.precision, [preset.precision]),
         *(
             (
                 fact.option or name,

@@ -11,7 +11,7 @@ from pydantic import Field, PositiveInt, model_validator
 from suite.conduct.planning.allowance import Open
 from suite.spec.base import Frozen, Track, UsageError
 from suite.spec.bounds import MOST_RANKS
-from suite.spec.catalogue import find_ladder, find_size, load_shape
+from suite.spec.catalogue import find_ladder, find_size
 from suite.spec.fields import Declared, Declaring
 from suite.spec.layout import LayoutChoices
 from suite.spec.manifest import Limits, Measure
@@ -77,7 +77,10 @@ def chosen_sizes(names: Sequence[str], ladder: str | None, shape_files: Sequence
     shapes = [find_size(name) for name in names]
     if ladder is not None:
         shapes += [find_size(name) for name in find_ladder(ladder)]
-    shapes += [load_shape(path) for path in shape_files]
+    if shape_files:
+        from suite.spec.shape_file import load_shape
+
+        shapes += [load_shape(path) for path in shape_files]
     if not shapes:
         raise UsageError("name what to measure: --size, --ladder or --shape (`suite sizes` lists sizes and ladders)")
     twice = {shape.name for shape in shapes if sum(other.name == shape.name for other in shapes) > 1}

@@ -16,7 +16,7 @@ from suite.bundle.record import Record
 from suite.bundle.store import AlreadyThere, DamagedBundle
 from suite.conduct.running.execute import execute
 from suite.conduct.running.ledger import Ledger, Settings, View
-from suite.launch.docker.mailbox import Mailbox
+from suite.launch.mailbox import Mailbox
 from suite.launch.outcome import Launcher
 from suite.launch.requests import StopRequests, Stops, stop_requests
 from suite.launch.turns import Start

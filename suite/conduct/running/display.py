@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -23,7 +24,7 @@ from suite.report.formatting.console import cell, console
 from suite.report.formatting.numbers import GIB, counted, gib, interval, number, span
 from suite.report.formatting.width import terminal_columns, wrapped
 from suite.spec.manifest import Manifest
-from suite.spec.terminal import say
+from suite.spec.terminal import is_quiet, say
 from suite.stats.intervals import Interval, pooled_rate
 
 if TYPE_CHECKING:
@@ -134,13 +135,18 @@ def _plan_table(names: Sequence[str], rows: Sequence[dict], heading: str) -> Tab
 
 def live_view(to_stderr: bool = False) -> View:
     """A live line on a terminal, plain lines elsewhere."""
-    stream: TextIO = sys.stderr if to_stderr else sys.stdout
+    stream = _stream(to_stderr)
     return LiveView(stream) if stream.isatty() else PlainView(stream)
 
 
 def crowd_view(to_stderr: bool = False) -> View:
     """Lines, for runs side by side."""
-    return CrowdView(sys.stderr if to_stderr else sys.stdout)
+    return CrowdView(_stream(to_stderr))
+
+
+def _stream(to_stderr: bool) -> TextIO:
+    """Where a session is shown at work; nowhere with -q."""
+    return StringIO() if is_quiet() else sys.stderr if to_stderr else sys.stdout
 
 
 def print_summary(summary: Summary, plan: Plan, root: Path, reached: Iterable[str] = ()) -> None:

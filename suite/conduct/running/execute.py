@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,11 +20,12 @@ from suite.conduct.running.origin import origin_of
 from suite.conduct.running.provenance import driver_facts
 from suite.conduct.running.spare_room import SpareRoom, spare_room
 from suite.launch.job import Job, JobLimits, Site
-from suite.launch.outcome import Failure, Launcher, LauncherAway, Outcome, RunFolder
+from suite.launch.outcome import Failure, Launcher, LauncherUnavailable, Outcome, RunFolder
 from suite.launch.requests import StopRequests, stop_requests
 from suite.launch.turns import Start
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
+from suite.spec.terminal import detail
 
 
 def make_job(manifest: Manifest, site: Site) -> Job:
@@ -71,18 +73,19 @@ def execute(
     """Run one manifest to its end and derive its record. A failed run is a record too. ``start``: where it takes turns.
 
     Raises UsageError when the bundle cannot be made, or cannot be written to its end; what there is of it has a record
-    then, as far as there is room. Raises LauncherAway, with the run recorded as interrupted, when no other can be
-    started. Events that a bundle could not hold are not passed on. An interrupt ends the run, whose record says
+    then, as far as there is room. Raises LauncherUnavailable, with the run recorded as interrupted, when no other can
+    be started. Events that a bundle could not hold are not passed on. An interrupt ends the run, whose record says
     ``interrupted``; one that comes when the run is over already is raised as KeyboardInterrupt once the record is
     written.
     """
     with Bundle.begin(root, manifest) as bundle, _stop_requests() as requests, spare_room(bundle.path) as spare:
-        away: LauncherAway | None = None
+        away: LauncherUnavailable | None = None
         try:
             with bundle.driver_events() as log:
                 site = launcher.site(manifest, bundle.path.resolve(), python)
                 job = make_job(manifest, site)
                 bundle.write_environment({**driver_facts(launcher, job, site.bundle), **origin_of(manifest)})
+                detail(f"{job.name}: {shlex.join(job.argv)}")
                 told = {"launcher": launcher.name, "ranks": job.ranks, "pid": os.getpid()}
                 if start is not None:
                     told["turns"], job = {"start": start.id, "rows": [*start.rows]}, start.admit(job)
@@ -91,7 +94,7 @@ def execute(
                 began = time.monotonic()
                 try:
                     outcome = launcher.run(job, folder, lambda event: on_event(event) if is_shown(event) else None)
-                except LauncherAway as error:
+                except LauncherUnavailable as error:
                     away, outcome = error, _without_launcher(job, error, time.monotonic() - began)
                 outcome = _by_full_disk(outcome, spare)
                 spare.release()
@@ -138,7 +141,7 @@ def _by_full_disk(outcome: Outcome, spare: SpareRoom) -> Outcome:
     )
 
 
-def _without_launcher(job: Job, error: LauncherAway, seconds: float) -> Outcome:
+def _without_launcher(job: Job, error: LauncherUnavailable, seconds: float) -> Outcome:
     """Nobody saw the run end, so it is done again as one that was interrupted."""
     failure = Failure(kind="interrupted", evidence=(str(error),))
     codes: dict[int, int | None] = dict.fromkeys(range(job.ranks))

@@ -8,7 +8,7 @@ import gc
 from suite.launch.processes import c_library
 
 
-def leave_out_what_is_there() -> None:
+def freeze_gc_baseline() -> None:
     """Before the first run: modules are there for ever, and need not be looked through between runs."""
     gc.collect()
     gc.freeze()

@@ -320,7 +320,7 @@ def compared_with_none(firsts: Sequence[Manifest], rule: Stopping) -> list[str]:
     if len(alone) == len(firsts):
         raise UsageError(
             "--difference compares rows of equal work, and no two rows of this plan are; name two backends or layouts, "
-            "or ask for --precision"
+            "or ask for --until"
         )
     return [row_name(first) for first in alone]
 

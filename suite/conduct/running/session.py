@@ -12,7 +12,7 @@ from suite.bundle.store import AlreadyThere, DamagedBundle
 from suite.conduct.planning.plan import Plan
 from suite.conduct.planning.request import RunState
 from suite.conduct.running.execute import execute
-from suite.conduct.running.heap import leave_out_what_is_there
+from suite.conduct.running.heap import freeze_gc_baseline
 from suite.conduct.running.ledger import Ledger, Settings, View
 from suite.conduct.running.state import state_of
 from suite.launch.outcome import Launcher
@@ -72,7 +72,7 @@ def work_through(
     ``further``: the runs that follow once those before have ended; it ends with none, or with the budget.
     """
     ledger = Ledger(states(plan, settings.root), settings, view, clock)
-    leave_out_what_is_there()
+    freeze_gc_baseline()
     view.begin(len(plan.manifests), len(plan.manifests) - len(ledger.waiting))
     try:
         interrupted = work(ledger)

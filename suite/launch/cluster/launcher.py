@@ -44,13 +44,12 @@ class ClusterLauncher(ABC):
     """
 
     name: ClassVar[str]
-    #: data class whose fields are the launcher's own options of ``suite render`` and ``suite submit``
+    #: data class whose fields are the launcher's own options of ``suite submit``
     options: ClassVar[type]
-    render_help: ClassVar[str]
     submit_help: ClassVar[str]
     #: interpreter of the stack in an image
     image_python: ClassVar[str] = PYTHON
-    #: what `suite render --json` calls its documents
+    #: what `suite submit --output --json` calls its documents
     documents: ClassVar[str] = "documents"
     #: end of a rendered file's name, and the command line that takes the file
     suffix: ClassVar[str]
@@ -134,7 +133,7 @@ class ClusterLauncher(ABC):
         return [document.name]
 
     def rendered_json(self, document: Document) -> dict[str, Any]:
-        """A document in the output of `suite render --json`."""
+        """A document in the output of `suite submit --output --json`."""
         return {"name": document.name, "runs": [each.run_id for each in document.submissions], "text": document.text}
 
     def submitted_json(self, submissions: Sequence[Submission], statuses: Mapping[str, str]) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def conclude(end: ContainerEnd) -> Outcome:
         return _outcome(end, "interrupted", _failure(end, "interrupted", f"the driver was sent {end.interrupted_by}"))
     if end.verdict is not None:
         return _outcome(end, "failed", end.verdict)
-    if end.outcome is None and _was_good_unseen(end):
+    if end.outcome is None and _succeeded_without_report(end):
         return Outcome(status="ok", exit_codes=dict.fromkeys(range(end.ranks), 0), elapsed_seconds=end.elapsed_seconds)
     if end.outcome is None:
         return _outcome(end, "failed", _silent(end))
@@ -51,7 +51,7 @@ def conclude(end: ContainerEnd) -> Outcome:
     return end.outcome
 
 
-def _was_good_unseen(end: ContainerEnd) -> bool:
+def _succeeded_without_report(end: ContainerEnd) -> bool:
     """The node's report went with the connection, its exit code did not: 0 is what it ends with where all is well."""
     return end.exit_code == 0 and bool(end.trouble) and end.gone is None and not end.oom_killed
 

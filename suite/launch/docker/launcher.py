@@ -31,7 +31,7 @@ from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import RETRY_SECONDS, USUAL_PATIENCE, ContainerPatience, ContainerWatch
 from suite.launch.image_paths import PYTHON_PATH, RUNS
 from suite.launch.job import Job, Mount, Site
-from suite.launch.outcome import Failure, FailureKind, LauncherAway, OnEvent, Outcome, RunFolder
+from suite.launch.outcome import Failure, FailureKind, LauncherUnavailable, OnEvent, Outcome, RunFolder
 from suite.launch.requests import StopRequests, Stops, stop_requests
 from suite.spec.manifest import Manifest
 
@@ -117,8 +117,8 @@ class DockerLauncher:
         }
 
     def run(self, job: Job, folder: RunFolder, on_event: OnEvent) -> Outcome:
-        """See ``Launcher.run``. Raises UsageError for several nodes, LauncherAway where the runtime stays away; all
-        that a runtime refuses is an Outcome."""
+        """See ``Launcher.run``. Raises UsageError for several nodes, LauncherUnavailable where the runtime stays away;
+        all that a runtime refuses is an Outcome."""
         from docker.errors import DockerException
         from requests.exceptions import RequestException
 
@@ -130,7 +130,7 @@ class DockerLauncher:
                 if self._copies:
                     # made here, because a runtime that makes it for the container (Podman) would not label it
                     self._patiently(lambda: self._api.create_volume(name, labels=job.labels))
-                container = self._patiently(lambda: self._api.create_container_from_config(document, name))["Id"]
+                container = self._patiently(lambda: self._created(document, name))
                 if self._copies:
                     copying.put_bundle(self._api, container, job.name, folder.events_dir.parent, document["User"])
                 return self._watch(container, job, folder, on_event, requests)
@@ -178,11 +178,23 @@ class DockerLauncher:
                     raise
                 time.sleep(RETRY_SECONDS)
 
+    def _created(self, document: dict[str, Any], name: str) -> str:
+        """The container by its id, or by its name where a runtime made it before its answer was lost."""
+        from docker.errors import APIError
+
+        try:
+            made: str = self._api.create_container_from_config(document, name)["Id"]
+        except APIError as error:
+            if error.status_code != 409:
+                raise
+            return name
+        return made
+
     def _watch(self, container: str, job: Job, folder: RunFolder, on_event: OnEvent, requests: StopRequests) -> Outcome:
         watch = ContainerWatch(self._api, container, job, folder, on_event, requests, self.patience)
         try:
-            watch.attach()
-            self._api.start(container)
+            self._patiently(watch.attach)
+            self._patiently(lambda: self._api.start(container))
             watch.watch()
             if watch.is_unseen:
                 raise self._away()
@@ -202,10 +214,10 @@ class DockerLauncher:
             return self._patiently(lambda: self._api.inspect_container(container))["State"]
         return None
 
-    def _away(self, error: Exception | None = None) -> LauncherAway:
+    def _away(self, error: Exception | None = None) -> LauncherUnavailable:
         """Every further run would wait as long and come to nothing."""
         why = "" if error is None else f" ({reason_of(error)})"
-        return LauncherAway(
+        return LauncherUnavailable(
             f"the container runtime at {self.runtime.host} has not answered for "
             f"{self.patience.runtime_seconds:g} s{why}: no further run was started; start it, and run the same command "
             "again"

@@ -19,11 +19,17 @@ class DockerOptions:
     HEADING: ClassVar = "Containers"
 
     image: Annotated[str | None, typer.Option(help="docker: image to run in [default: the backend's]")] = None
-    pull: Annotated[str, typer.Option(help="docker: pull the image if missing, never or always")] = "missing"
+    pull: Annotated[str, typer.Option(metavar="missing|never|always", help="docker: when to pull the image")] = (
+        "missing"
+    )
     gpu_ids: Annotated[str | None, typer.Option(help="which of the host's GPUs, by index or UUID: 0,3")] = None
-    gpu_access: Annotated[str, typer.Option(help="docker: ask for GPUs by auto, nvidia (its hook) or cdi")] = "auto"
+    gpu_access: Annotated[
+        str, typer.Option(metavar="auto|nvidia|cdi", help="docker: how to ask for GPUs; nvidia is its hook")
+    ] = "auto"
     shm_size: Annotated[str, typer.Option(help="docker: size of /dev/shm")] = "16g"
-    ipc: Annotated[str, typer.Option(help="docker: private or host")] = "private"
+    ipc: Annotated[
+        str, typer.Option(metavar="private|host", help="docker: shared memory of its own, or the host's")
+    ] = "private"
     ulimit: Annotated[
         list[str] | None, typer.Option(help="docker: NAME=VALUE, e.g. memlock=8388608; repeat for several")
     ] = None
@@ -44,20 +50,15 @@ class DockerOptions:
     def settings(self) -> DockerSettings:
         """Raises UsageError or ValidationError for values that no container runtime takes."""
         from suite.launch.docker.settings import DockerSettings
-        from suite.spec.typed import size
+        from suite.spec.typed import same_named, size
 
         given = {
+            **same_named(self, DockerSettings),
             "gpu_ids": tuple(self.gpu_ids.split(",")) if self.gpu_ids else (),
-            "gpu_access": self.gpu_access,
-            "shm_bytes": size(self.shm_size),
-            "ipc": self.ipc,
+            "shm_bytes": size("--shm-size", self.shm_size),
             "ulimits": dict(map(_ulimit, self.ulimit or ())),
-            "cpuset": self.cpuset,
-            "network": self.network,
-            "memory_bytes": size(self.memory) if self.memory else None,
+            "memory_bytes": size("--memory", self.memory) if self.memory else None,
             "env": dict(map(_variable, self.env or ())),
-            "pull": self.pull,
-            "copy_back": self.copy_back,
         }
         return DockerSettings.model_validate(given)
 

@@ -9,7 +9,7 @@ from typing import Any
 from suite.launch.docker.connection import Runtime
 from suite.launch.docker.images import ImageFacts
 from suite.launch.docker.patterns import OTHER_IMAGE, essence
-from suite.launch.docker.session import DRIVER_LABEL, SESSION_LABEL, remove_container, session_id, this_driver
+from suite.launch.docker.session import short_container
 from suite.launch.image_paths import PYTHON
 from suite.launch.probe import ASK_VERSIONS
 from suite.spec.base import UsageError
@@ -28,7 +28,6 @@ def ask(runtime: Runtime, image: str, command: Sequence[str], **host: Any) -> st
         "Image": image,
         "Entrypoint": list(command),
         "Cmd": [],
-        "Labels": {SESSION_LABEL: session_id(), DRIVER_LABEL: this_driver().label},
         "Env": ["HOME=/tmp", "NVIDIA_DRIVER_CAPABILITIES=utility"],
         "Healthcheck": {"Test": ["NONE"]},
         "HostConfig": {
@@ -38,19 +37,17 @@ def ask(runtime: Runtime, image: str, command: Sequence[str], **host: Any) -> st
             **host,
         },
     }
-    container = runtime.api.create_container_from_config(body)["Id"]
-    try:
-        runtime.api.start(container)
-        code = runtime.api.wait(container, timeout=PROBE_SECONDS)["StatusCode"]
-        printed = runtime.api.logs(container, stdout=True, stderr=False).decode(errors="replace")
-        if code != 0:
-            error = runtime.api.logs(container, stdout=False, stderr=True, tail=3).decode(errors="replace")
-            raise UsageError(f"{command[0]} in {image} ended with exit code {code}: {' '.join(error.split())}")
-        return printed
-    except NoAnswer as error:
-        raise UsageError(f"{command[0]} in {image} did not answer in {PROBE_SECONDS} s") from error
-    finally:
-        remove_container(runtime.api, container)
+    with short_container(runtime.api, body) as container:
+        try:
+            runtime.api.start(container)
+            code = runtime.api.wait(container, timeout=PROBE_SECONDS)["StatusCode"]
+            printed = runtime.api.logs(container, stdout=True, stderr=False).decode(errors="replace")
+            if code != 0:
+                error = runtime.api.logs(container, stdout=False, stderr=True, tail=3).decode(errors="replace")
+                raise UsageError(f"{command[0]} in {image} ended with exit code {code}: {' '.join(error.split())}")
+            return printed
+        except NoAnswer as error:
+            raise UsageError(f"{command[0]} in {image} did not answer in {PROBE_SECONDS} s") from error
 
 
 def image_versions(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -82,6 +83,17 @@ def remove_labelled(api: APIClient, labels: dict[str, str]) -> bool:
     for volume in api.volumes(filters=wanted).get("Volumes") or ():
         remove_volume(api, volume["Name"])
     return not api.containers(all=True, filters=wanted) and not api.volumes(filters=wanted).get("Volumes")
+
+
+@contextmanager
+def short_container(api: APIClient, body: dict[str, Any]) -> Iterator[str]:
+    """A container that is asked something and removed; a session finds it should this process die before."""
+    labels = {**body.get("Labels", {}), SESSION_LABEL: session_id(), DRIVER_LABEL: this_driver().label}
+    container = api.create_container_from_config({**body, "Labels": labels})["Id"]
+    try:
+        yield container
+    finally:
+        remove_container(api, container)
 
 
 def remove_container(api: APIClient, container: str) -> None:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from suite.launch.docker.conclude import ContainerEnd
-from suite.launch.docker.mailbox import Mailbox
 from suite.launch.docker.output import Output, Stream
 from suite.launch.docker.patterns import reason_of
 from suite.launch.job import Job
 from suite.launch.logs import MOST_BYTES, LogLimit
+from suite.launch.mailbox import Mailbox
 from suite.launch.node import OUTCOME_KIND
 from suite.launch.outcome import Failure, OnEvent, Outcome, RunFolder
 from suite.launch.requests import StopRequests

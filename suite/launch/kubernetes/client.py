@@ -42,7 +42,7 @@ KINDS = frozenset(_WHERE) - {"Pod", "Event", "ResourceQuota"}
 
 
 class Refused(UsageError):
-    """The API server message no. ``status``: its HTTP code; ``message``: its own words."""
+    """Request rejected by the API server. ``status``: its HTTP code; ``message``: its own words."""
 
     def __init__(self, text: str, status: int, message: str) -> None:
         super().__init__(text)

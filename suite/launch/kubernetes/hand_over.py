@@ -9,7 +9,7 @@ from typing import Any
 
 from suite.launch.kubernetes.client import Cluster, Refused, kind_of
 from suite.launch.kubernetes.names import quantity_number
-from suite.launch.kubernetes.read_back import pod_templates
+from suite.launch.kubernetes.templates import pod_templates
 from suite.spec.base import UsageError
 
 

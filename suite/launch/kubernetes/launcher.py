@@ -23,12 +23,10 @@ class KubernetesLauncher(ClusterLauncher):
 
     name = "kubernetes"
     options = KubernetesOptions
-    render_help = (
-        "Render Kubernetes objects. With -o kubectl takes them as they are, and `suite collect` finds their runs."
-    )
     submit_help = """Submit runs to Kubernetes, one after the other, and collect their bundles. Exit 1 when one failed.
 
     Ctrl-C leaves the run in the cluster. Runs that the results folder or the cluster already has are skipped.
+    With --output kubectl takes the files as they are, and `suite collect` finds their runs.
     """
     documents = "objects"
     suffix = ".yaml"
@@ -46,7 +44,7 @@ class KubernetesLauncher(ClusterLauncher):
         if nodes.mounts:
             raise UsageError("--mount shows folders of a node to a container; pods see none: leave it out")
         self._env = nodes.env
-        self._memory_bytes = size(options.memory_per_rank) if options.memory_per_rank else None
+        self._memory_bytes = size("--memory-per-rank", options.memory_per_rank) if options.memory_per_rank else None
         self.notes += self._binding_notes()
         if cluster is not None:
             self._reach(cluster)

@@ -63,21 +63,22 @@ class KubernetesScheduler:
         if (found.run is None and not found.pods) or _is_of_another_attempt(submission, found.run):
             return SchedulerState(phase="gone", word="Deleted", detail=f"nothing is left in {cluster.namespace}")
         end = run_end(found.run) if found.run else None
-        own = [pod for pod in read_pods(found.pods) if pod.role not in ("reader", "submitter")]
+        pods = [pod for pod in read_pods(found.pods) if pod.role != "reader"]
+        own = [pod for pod in pods if pod.role != "submitter"]
         if end is not None or (len(own) >= nodes and all(pod.is_over for pod in own)):
             word = "Complete" if (end.succeeded if end else all(pod.phase == "Succeeded" for pod in own)) else "Failed"
             return SchedulerState(phase="over", word=word, detail=end.message if end else "")
         running = [pod for pod in own if pod.phase == "Running"]
         phase: Phase = "running" if running else "pending"
-        details = [f"{len(running)} of {nodes} pods run", *_why(own, nodes, found.warnings)]
+        details = [f"{len(running)} of {nodes} pods run", *_why(pods, nodes, found.warnings)]
         if found.run is not None and _is_suspended(found.run):
             details.append("suspended: it waits in its queue")
-        speakers = [pod for pod in read_pods(found.pods) if pod.role == "submitter" and pod.phase == "Running"]
+        speakers = [pod for pod in pods if pod.role == "submitter" and pod.phase == "Running"]
         speakers = speakers or running[:1]
         if speakers and speakers[0].role != "ray" and speakers[0].number == 0:
             with suppress(Refused):
                 details += _progress(cluster.log(speakers[0].name, speakers[0].container, _TAIL_LINES))
-        why = hopeless(own, time.time(), found.warnings)
+        why = hopeless(pods, time.time(), found.warnings)
         return SchedulerState(phase=phase, word=phase.capitalize(), detail="; ".join(details), hopeless=why)
 
     def cancel(self, submission: Submission) -> None:
@@ -259,7 +260,8 @@ def _is_suspended(run: dict[str, Any]) -> bool:
 def _why(pods: list[Pod], nodes: int, warnings: list[str]) -> list[str]:
     """Why pods are missing or wait, in the cluster's words; the first reason is every other's."""
     waits = [f"{pod.name} waits: {pod.why_pending()}" for pod in pods if pod.phase == "Pending" and pod.why_pending()]
-    return waits[:1] if waits or len(pods) >= nodes else warnings[-1:]
+    there = sum(pod.role != "submitter" for pod in pods)
+    return waits[:1] if waits or there >= nodes else warnings[-1:]
 
 
 def clear_away(cluster: Cluster, submission: Submission) -> None:

@@ -23,8 +23,10 @@ class SlurmLauncher(ClusterLauncher):
 
     name = "slurm"
     options = SlurmOptions
-    render_help = "Render batch scripts. With -o sbatch takes them as they are, and `suite collect` finds their runs."
-    submit_help = "Submit batch jobs and return. Runs that the results folder or the cluster already has are skipped."
+    submit_help = """Submit batch jobs and return. Runs that the results folder or the cluster already has are skipped.
+
+    With --output sbatch takes the files as they are, and `suite collect` finds their runs.
+    """
     documents = "scripts"
     suffix = ".sbatch"
     command = "sbatch"
@@ -41,7 +43,7 @@ class SlurmLauncher(ClusterLauncher):
         self.starter = self._settings.manner
         if nodes.image is not None and not nodes.image.startswith("/") and "@sha256:" not in nodes.image:
             self.notes = (f"{nodes.image} is not named by digest; what it holds may change between runs",)
-        self._memory_bytes = size(options.memory_per_rank) if options.memory_per_rank else None
+        self._memory_bytes = size("--memory-per-rank", options.memory_per_rank) if options.memory_per_rank else None
         self._nodes = nodes
         if nodes.image is None and nodes.mounts:
             raise UsageError(

@@ -24,10 +24,10 @@ class SlurmOptions:
     account: Annotated[Text, typer.Option(help="account that pays")] = None
     qos: Annotated[Text, typer.Option(help="quality of service")] = None
     reservation: Annotated[Text, typer.Option(help="reservation")] = None
-    constraint: Annotated[Text, typer.Option(help="features of the nodes, e.g. 'h100&ib'")] = None
-    gpu_request: Annotated[str, typer.Option(help="ask for GPUs by gpus-per-node, or by gres on older clusters")] = (
-        "gpus-per-node"
-    )
+    constraint: Annotated[Text, typer.Option(metavar="FEATURES", help="features of the nodes, e.g. 'h100&ib'")] = None
+    gpu_request: Annotated[
+        str, typer.Option(metavar="gpus-per-node|gres", help="how to ask for GPUs; gres on older clusters")
+    ] = "gpus-per-node"
     gpu_type: Annotated[Text, typer.Option(help="the cluster's name of the GPU, e.g. h100")] = None
     exclusive: Annotated[bool, typer.Option(help="whole nodes: otherwise a neighbour's job is measured too")] = True
     cpus_per_node: Annotated[int | None, typer.Option(help="CPUs of each node [default: all, where exclusive]")] = None
@@ -39,37 +39,31 @@ class SlurmOptions:
     )
     requeue: Annotated[bool, typer.Option(help="let Slurm start a preempted run again from its beginning")] = False
     container: Annotated[
-        Text, typer.Option(help="pyxis, apptainer or none [default: pyxis with --image, else none]")
+        Text, typer.Option(metavar="pyxis|apptainer|none", help="[default: pyxis with --image, else none]")
     ] = None
     starter: Annotated[
-        str, typer.Option(help="who starts the ranks: torchrun, once per node, or srun, as one task per rank")
+        str, typer.Option(metavar="torchrun|srun", help="who starts the ranks: once per node, or as one task per rank")
     ] = "torchrun"
     array: Annotated[bool, typer.Option("--array", help="join runs that ask for the same into one array job")] = False
     at_once: Annotated[
-        int,
-        typer.Option(
-            "--at-once",
-            "--array-limit",
-            min=1,
-            help="runs of this results folder at the same time; they disturb each other",
-        ),
+        int, typer.Option(min=1, help="runs of this results folder at the same time; their timings may interfere")
     ] = 1
     cpus_per_task: Annotated[
         int | None, typer.Option(min=1, help="CPUs of each task, a node under torchrun, a rank under srun")
     ] = None
     cpu_bind: Annotated[
-        Text, typer.Option(help="how srun binds ranks, e.g. cores or ldoms; with --starter srun [default: none]")
+        Text, typer.Option(metavar="none|cores|ldoms", help="how srun binds ranks, with --starter srun [default: none]")
     ] = None
-    hint: Annotated[Text, typer.Option(help="how tasks share cores, e.g. nomultithread")] = None
-    sbatch: Annotated[list[str] | None, typer.Option(help="a further option of sbatch, e.g. --sbatch=--exclude=n7")] = (
-        None
-    )
+    hint: Annotated[Text, typer.Option(metavar="nomultithread", help="how tasks share cores")] = None
+    sbatch: Annotated[
+        list[str] | None, typer.Option(metavar="OPTION", help="of sbatch, e.g. --sbatch=--exclude=n7")
+    ] = None
 
     def settings(self, nodes: NodeSetup) -> SlurmSettings:
         """Raises UsageError or ValidationError for values that do not fit each other."""
         from suite.launch.slurm.settings import SlurmSettings
         from suite.spec.base import UsageError
-        from suite.spec.typed import seconds
+        from suite.spec.typed import same_named, seconds
 
         container = self.container or ("none" if nodes.image is None else "pyxis")
         if container == "none" and nodes.image is not None:
@@ -80,23 +74,9 @@ class SlurmOptions:
             raise UsageError(f"--image {nodes.image}: write the whole path of an image file, as the nodes see it")
         self._check_binding()
         body = {
-            "partition": self.partition,
-            "account": self.account,
-            "qos": self.qos,
-            "reservation": self.reservation,
-            "constraint": self.constraint,
-            "gpu_request": self.gpu_request,
-            "gpu_type": self.gpu_type,
-            "exclusive": self.exclusive,
-            "cpus_per_node": self.cpus_per_node,
-            "allowance_seconds": seconds(self.allowance),
-            "requeue": self.requeue,
+            **same_named(self, SlurmSettings),
+            "allowance_seconds": seconds("--allowance", self.allowance),
             "container": container,
-            "starter": self.starter,
-            "at_once": self.at_once,
-            "cpus_per_task": self.cpus_per_task,
-            "cpu_bind": self.cpu_bind,
-            "hint": self.hint,
             "options": tuple(self.sbatch or ()),
         }
         return SlurmSettings.model_validate(body)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-
 from rich.console import Console
 from rich.markup import escape
 
-from suite.report.formatting.width import PIPE_COLUMNS
+from suite.report.formatting.width import PIPE_COLUMNS, terminal_columns
 from suite.spec.terminal import plain
 
 
 def console() -> Console:
-    """As wide as the terminal; in a pipe or a log wide enough that no cell is cut."""
-    return Console() if sys.stdout.isatty() else Console(width=PIPE_COLUMNS)
+    """As wide as the terminal, or as COLUMNS says; in a pipe or a log wide enough that no cell is cut."""
+    return Console() if terminal_columns() else Console(width=PIPE_COLUMNS)
 
 
 def cell(text: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import textwrap
@@ -16,8 +17,11 @@ _UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
 def terminal_columns(stream: TextIO | None = None) -> int | None:
-    """Columns of the terminal on standard output, or ``stream``; ``None`` in a pipe or a file: no line is broken."""
-    return max(LEAST_COLUMNS, shutil.get_terminal_size().columns) if (stream or sys.stdout).isatty() else None
+    """Columns of the terminal on standard output, or ``stream``, or those that COLUMNS names; ``None`` in a pipe or a
+    file: no line is broken."""
+    if "COLUMNS" in os.environ or (stream or sys.stdout).isatty():
+        return max(LEAST_COLUMNS, shutil.get_terminal_size().columns)
+    return None
 
 
 def wrapped(text: str, columns: int | None, first: str = "", rest: str | None = None) -> list[str]:

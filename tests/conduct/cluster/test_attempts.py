@@ -299,7 +299,7 @@ def test_detached_all_are_submitted_at_once(cluster: MemoryCluster, tmp_path: Pa
     assert {objects["metadata"]["namespace"] for objects in cluster.objects.values()} == {"lab"}
     note, *lines = done.stderr.splitlines()
     assert [line.split()[-3:] for line in lines] == [["in", "namespace", "lab"]] * 2
-    assert "measure each other" in note
+    assert "their timings may interfere" in note
     assert {each.scheduler["server"] for each in submissions(tmp_path)} == {cluster.server}
     assert {each.scheduler["settings"]["namespace"] for each in submissions(tmp_path)} == {"lab"}
 

@@ -176,7 +176,7 @@ def test_what_is_not_known_is_said_and_not_refused(made: Manifest, device: str |
 
 def test_a_precision_that_the_device_lacks_is_refused_with_one_that_it_has() -> None:
     (row,) = preflight([manifest("1.3B", Layout(devices_per_node=8, data=8))], "V100-SXM2-32GB").rows
-    assert row.refused is not None and "--precision fp16 would do" in row.refused
+    assert row.refused is not None and "--dtype fp16 would do" in row.refused
 
 
 def test_a_layout_that_somebody_chose_is_never_changed() -> None:

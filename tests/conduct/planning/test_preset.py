@@ -71,7 +71,7 @@ def test_options_override_a_preset_and_each_that_does_has_its_line() -> None:
         "preset ladder: --ranks 8 replaces 32, 8",
         "preset ladder: --trainable-layers 4 replaces all",
         "preset ladder: --track tuned replaces equal-config",
-        "preset ladder: --precision fp16 replaces bf16",
+        "preset ladder: --dtype fp16 replaces bf16",
         "preset ladder: --tp 4 replaces 8, 2",
     ]
     assert list(replaced(LADDER, GivenOptions(), common("megatron"))) == []
@@ -121,9 +121,9 @@ def test_values_that_do_not_fit_the_presets_work_are_refused() -> None:
 
 
 def test_without_a_preset_the_plan_is_that_of_the_one_request() -> None:
-    requests = cross_product(GivenOptions(sizes=("1M",)), common("deepspeed"), "cpu", "bf16")
-    assert make_joint_plan(requests, STACKS) == make_plan(requests[0], STACKS)
-    assert (requests[0].ranks, requests[0].track, requests[0].workload.name) == ((1,), "equal-config", "cpu")
+    request = cross_product(GivenOptions(sizes=("1M",)), common("deepspeed"), "cpu", "bf16")
+    assert make_joint_plan((request,), STACKS) == make_plan(request, STACKS)
+    assert (request.ranks, request.track, request.workload.name) == ((1,), "equal-config", "cpu")
 
 
 def test_generation_that_is_asked_for_replaces_a_presets_engine_and_its_sleep() -> None:

@@ -186,11 +186,11 @@ def test_the_command_ends_with_the_verdict(tmp_path: Path, script: Callable[...,
     assert rerun("one", "--repeats", "1", "--strict").exit_code == 3
 
     seeded(8)
-    narrow = rerun("narrow", "--precision", "50%")
+    narrow = rerun("narrow", "--until", "50%")
     assert (narrow.exit_code, "verdict: reproduced within 5 %" in narrow.stdout) == (0, True)
     assert len(list((tmp_path / "narrow").glob("*-r*"))) >= 4
     for wrong, words in (
-        (("--precision", "5%", "--repeats", "3"), "leave out --repeats"),
+        (("--until", "5%", "--repeats", "3"), "leave out --repeats"),
         (("--margin", "much"), "--margin is a percentage"),
     ):
         refused = rerun("bad", *wrong)

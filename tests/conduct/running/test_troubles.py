@@ -34,12 +34,12 @@ from suite.conduct.running.progress import LiveView
 from suite.conduct.running.session import Summary
 from suite.conduct.running.side_by_side import SideBySide, Slots
 from suite.launch.docker import launcher as docker
-from suite.launch.docker.mailbox import MOST_WAITING
 from suite.launch.docker.patterns import reason_of
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import ContainerPatience
 from suite.launch.job import Job
-from suite.launch.outcome import Failure, LauncherAway, Outcome, RunFolder
+from suite.launch.mailbox import MOST_WAITING
+from suite.launch.outcome import Failure, LauncherUnavailable, Outcome, RunFolder
 from suite.launch.requests import stop_requests
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
@@ -133,7 +133,7 @@ def test_a_run_that_fills_the_disk_has_its_record_and_the_plan_ends_there(
 def test_a_launcher_that_is_gone_ends_the_plan_and_the_rest_is_left_to_run(tmp_path: Path, plan: Plan) -> None:
     away = "the container runtime at unix:///x has not answered for 30 s"
     with pytest.raises(UsageError, match="has not answered for 30 s"):
-        work(plan, tmp_path, Failing(LauncherAway(away)))
+        work(plan, tmp_path, Failing(LauncherUnavailable(away)))
     _, second, third = (each.run.id for each in plan.manifests)
     record, failure = recorded(tmp_path, second)
     assert (record.status, failure.evidence) == ("interrupted", (away,))
@@ -214,7 +214,9 @@ def test_a_runtime_that_is_away_is_no_failure_of_the_run(tmp_path: Path, monkeyp
     monkeypatch.setattr(docker, "remove_labelled", Gone().containers)
     launcher = launcher_without_runtime(runtime_seconds=0.0, remove_seconds=0.0)
     folder = make_folder(tmp_path)
-    with pytest.raises(LauncherAway, match=r"at unix:///x has not answered for 0 s \(connection refused\): no further"):
+    with pytest.raises(
+        LauncherUnavailable, match=r"at unix:///x has not answered for 0 s \(connection refused\): no further"
+    ):
         launcher.run(make_job(folder, ""), folder, lambda event: None)
     once = Mock(side_effect=[REFUSED, "made"])
     assert launcher_without_runtime(runtime_seconds=600.0)._patiently(once) == "made", "one that comes back"
@@ -283,7 +285,9 @@ def run(one_run: Plan, tmp_path: Path, script: Script, monkeypatch: pytest.Monke
         script(**fields)
         program = tmp_path / "worker.py"
         program.write_text(WORKER_WITH.format(lines=list(map(json.dumps, events)), worker=WORKER))
-        monkeypatch.setattr("suite.backends.deepspeed.own_worker_argv", lambda m, b: (str(program), m, "--bundle", b))
+        monkeypatch.setattr(
+            "suite.backends.deepspeed.DeepSpeed.worker_argv", lambda _, m, b: (str(program), m, "--bundle", b)
+        )
         return work(one_run, tmp_path / "runs", view=LiveView(io.StringIO()))[0]
 
     return call

@@ -16,7 +16,7 @@ from suite.launch.docker.connection import connect
 from suite.launch.docker.gpus import access_of
 from suite.launch.docker.session import remove_orphans
 from suite.launch.docker.watch import ContainerPatience
-from suite.launch.outcome import LauncherAway
+from suite.launch.outcome import LauncherUnavailable
 from suite.launch.ports import free_port
 from tests.container_runtime import Runtime, require_runtime, started_runtime
 from tests.containers import IMAGE, MEMLOCK, QUICK, launcher, left, once_started, run_container
@@ -98,7 +98,7 @@ def test_a_restarted_runtime_that_keeps_its_containers_loses_nothing(ours: Runti
 def test_a_runtime_that_stays_away_ends_the_plan_and_the_next_session_clears_up(ours: Runtime, tmp_path: Path) -> None:
     patience = ContainerPatience(runtime_seconds=1.5, break_seconds=0.2, output_seconds=1.0)
     stopping = once_started(tmp_path, lambda: kill(ours))
-    with pytest.raises(LauncherAway, match=r"has not answered for 1\.5 s: no further run was started"):
+    with pytest.raises(LauncherUnavailable, match=r"has not answered for 1\.5 s: no further run was started"):
         run_container(launcher(connect(), patience), tmp_path, TICKS)
     stopping.join()
     ours.start()

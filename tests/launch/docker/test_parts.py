@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import platform
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -13,14 +14,18 @@ from unittest.mock import Mock
 
 import pytest
 from docker.context.config import get_context_id
+from docker.errors import APIError
+from requests.exceptions import ConnectionError as NoConnection
 
 from suite.launch.docker import connection, session
 from suite.launch.docker.conclude import conclude
 from suite.launch.docker.connection import chosen_host, unreachable
-from suite.launch.docker.mailbox import MOST_WAITING, Mailbox
+from suite.launch.docker.launcher import DockerLauncher
 from suite.launch.docker.output import Output
-from suite.launch.docker.session import Driver, is_dead, remove_orphans, this_driver
+from suite.launch.docker.session import RUN_LABEL, SESSION_LABEL, Driver, is_dead, remove_orphans, this_driver
+from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import ContainerPatience, ContainerWatch
+from suite.launch.mailbox import MOST_WAITING, Mailbox
 from suite.launch.requests import StopRequests
 from suite.spec.base import UsageError
 from tests.launch.ranks import make_folder, make_job
@@ -151,6 +156,38 @@ class TestMailbox:
         poster.join(60)
         assert not poster.is_alive()
         assert made == list(range(len(made)))
+
+    def test_a_wake_up_that_comes_after_the_end_is_not_written_into_whatever_has_the_descriptor_then(self) -> None:
+        box, others = Mailbox(), []
+
+        def ended_meanwhile(call: Any, timeout: float) -> None:
+            box.close()
+            others.extend(os.pipe())
+
+        box._calls.put = ended_meanwhile  # type: ignore[method-assign]
+        box.post(lambda: None)
+        os.set_blocking(others[0], False)
+        with pytest.raises(BlockingIOError):
+            os.read(others[0], 1)
+        for descriptor in others:
+            os.close(descriptor)
+
+
+def test_a_runtime_may_be_restarted_at_every_call_that_begins_a_run(tmp_path: Path) -> None:
+    scripted, calls = ScriptedRuntime(says=(b"a line\n",)), Mock()
+    calls.containers.return_value, calls.volumes.return_value = [], {"Volumes": []}
+    calls.inspect_container.return_value = {"State": {"Status": "exited"}}
+    calls.wait.side_effect = scripted.wait
+    calls.create_container_from_config.side_effect = [NoConnection(), APIError("made before", Mock(status_code=409))]
+    calls.attach.side_effect = [NoConnection(), scripted.attach("c")]
+    calls.start.side_effect = [NoConnection(), None]
+    runtime = connection._connected(calls, "unix:///x.sock", {}, {"Name": platform.node()}, copy_back=False)
+    folder = make_folder(tmp_path)
+    labels = {RUN_LABEL: "run", SESSION_LABEL: "session"}
+    job = make_job(folder, "").model_copy(update={"image": "image", "labels": labels})
+    outcome = DockerLauncher(runtime, DockerSettings(), {}).run(job, folder, lambda event: None)
+    assert "before its node reported" in outcome.failure.evidence[0], "it ran, and was watched to its end"
+    assert calls.start.call_args.args == (calls.create_container_from_config.call_args.args[1],)
 
 
 class ScriptedRuntime:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from suite.launch.kubernetes.read_back import pod_templates
+from suite.launch.kubernetes.templates import pod_templates
 from tests.launch.kubernetes.handed import NODES, Handed, printed, submit
 from tests.launch.kubernetes.memory import MemoryCluster
 from tests.launch.kubernetes.runs import kubernetes_manifest, submission_of
@@ -75,6 +75,12 @@ class TestBoth:
         logs = {path.name: path.read_bytes() for path in (run.bundle / "logs").iterdir()}
         assert logs["submitter.log"] == b"2026-11-22 INFO cli.py\n"
         assert logs["run-workers-0-x.log"] == b"Ray runtime started.\n"
+
+    def test_a_submitter_that_nobody_schedules_is_told_while_the_ray_pods_hold_their_devices(self, run: RayRun) -> None:
+        run.add_all_pods("Pending")
+        unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "a taint"}
+        run.cluster.objects["Pod", run.submitter]["status"]["conditions"] = [unscheduled]
+        assert run.look().detail == f"2 of 2 pods run; {run.submitter} waits: Unschedulable: a taint"
 
     @pytest.mark.parametrize(
         ("last", "head", "kind"),

@@ -1,28 +1,22 @@
-"""Rendered objects read as a cluster will read them: what each node runs, sees and may use, and for how long."""
+"""Rendered objects read as a cluster will read them, to hold them to their job."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
 import shlex
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from suite.launch.cluster.torchrun import Rendezvous, torchrun_argv
-from suite.launch.job import Job
-from suite.launch.kubernetes.names import object_name
-from suite.launch.kubernetes.pod import NAMINGS, PORT, mounts, pod_env, resources
-from suite.launch.kubernetes.ray import RANKS_VARIABLE, entry_point, is_ray
-from suite.launch.kubernetes.settings import KubernetesSettings
-from suite.spec.base import Frozen
+from suite.launch.kubernetes.ray import RANKS_VARIABLE
+from suite.launch.kubernetes.templates import pod_templates
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()]*)\))")
 #: variables by which the variants give a pod its number
 _NUMBERS = ("JOB_COMPLETION_INDEX", "RANK", "VC_TASK_INDEX")
 
 
-class PodsOfRun(Frozen):
+class PodsOfRun(NamedTuple):
     """What the pods of a run do, see and may use."""
 
     image: str
@@ -31,25 +25,7 @@ class PodsOfRun(Frozen):
     env: dict[str, str]
     requests: dict[str, str]
     limits: dict[str, str]
-    mounts: tuple[tuple[str, str, bool, str | None], ...]
     run_seconds: int
-
-
-def wanted(job: Job, folder: str, settings: KubernetesSettings) -> PodsOfRun:
-    """What the job asks for."""
-    address = NAMINGS[settings.variant].first_node.format(name=object_name(job.name))
-    meetings = [Rendezvous(address=address, port=str(PORT), node_rank=str(node)) for node in range(job.nodes)]
-    asked = resources(job, settings)
-    on_nodes = tuple(torchrun_argv(job, meeting) for meeting in meetings)
-    return PodsOfRun(
-        image=str(job.image),
-        commands=(entry_point(job),) if is_ray(settings) else on_nodes,
-        env=pod_env(job, settings),
-        requests=asked,
-        limits=asked,
-        mounts=tuple(mounts(job, folder, settings)),
-        run_seconds=math.ceil(job.limits.run_seconds),
-    )
 
 
 def as_pods(objects: list[dict[str, Any]]) -> PodsOfRun:
@@ -71,10 +47,6 @@ def as_pods(objects: list[dict[str, Any]]) -> PodsOfRun:
         env=variables,
         requests=asked["requests"],
         limits=asked["limits"],
-        mounts=tuple(
-            (entry["name"], entry["mountPath"], entry["readOnly"], entry.get("subPath"))
-            for entry in container["volumeMounts"]
-        ),
         run_seconds=spec["activeDeadlineSeconds"] if ranks is None else ranks["limit_seconds"],
     )
 
@@ -86,29 +58,6 @@ def expanded(text: str, variables: Mapping[str, str]) -> str:
         return "$" if match.group() == "$$" else variables.get(match.group(1), match.group())
 
     return _REFERENCE.sub(value, text)
-
-
-def pod_templates(objects: list[dict[str, Any]]) -> list[tuple[str, int, dict[str, Any]]]:
-    """The kinds of pods of a run: role, how many, template."""
-    by_kind = {one["kind"]: one for one in objects}
-    if "TrainJob" in by_kind:
-        return [_of_job(by_kind["TrainingRuntime"]["spec"]["template"]["spec"]["replicatedJobs"][0]["template"])]
-    if "JobSet" in by_kind:
-        return [_of_job(by_kind["JobSet"]["spec"]["replicatedJobs"][0]["template"])]
-    if "PyTorchJob" in by_kind:
-        return _of_replicas(by_kind["PyTorchJob"]["spec"]["pytorchReplicaSpecs"])
-    if "MPIJob" in by_kind:
-        return _of_replicas(by_kind["MPIJob"]["spec"]["mpiReplicaSpecs"])
-    if "RayJob" in by_kind:
-        spec = by_kind["RayJob"]["spec"]
-        return [*_of_ray_cluster(spec["rayClusterSpec"]), ("Launcher", 1, spec["submitterPodTemplate"])]
-    job = by_kind["Job"]
-    if "RayCluster" in by_kind:
-        return [*_of_ray_cluster(by_kind["RayCluster"]["spec"]), ("Launcher", 1, job["spec"]["template"])]
-    if job["apiVersion"].startswith("batch.volcano.sh"):
-        task = job["spec"]["tasks"][0]
-        return [(task["name"], task["replicas"], task["template"])]
-    return [_of_job(job)]
 
 
 def _nodes(objects: list[dict[str, Any]]) -> tuple[int, dict[str, Any]]:
@@ -152,17 +101,3 @@ def _context_end(words: list[str]) -> int:
         if words[index] == ":" and words[index + 1 : index + 4] == ["-np", "1", "--host"]:
             return index
     return len(words)
-
-
-def _of_job(template: dict[str, Any]) -> tuple[str, int, dict[str, Any]]:
-    spec = template["spec"]
-    return "node", spec["completions"], spec["template"]
-
-
-def _of_ray_cluster(spec: dict[str, Any]) -> list[tuple[str, int, dict[str, Any]]]:
-    groups = [(group["groupName"], group["replicas"], group["template"]) for group in spec.get("workerGroupSpecs", ())]
-    return [("head", 1, spec["headGroupSpec"]["template"]), *groups]
-
-
-def _of_replicas(specs: dict[str, Any]) -> list[tuple[str, int, dict[str, Any]]]:
-    return [(role, spec["replicas"], spec["template"]) for role, spec in specs.items()]

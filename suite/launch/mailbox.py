@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -20,6 +21,7 @@ class Mailbox:
         os.set_blocking(self.descriptor, False)
         os.set_blocking(self._writing, False)
         self._closed = False
+        self._lock = threading.Lock()  # no wake-up after the end of its descriptor, whose number is another's then
 
     def post(self, call: Callable[[], None]) -> None:
         """Leave a call; waits while too many lie there, and drops it when nobody will read any more."""
@@ -29,8 +31,9 @@ class Mailbox:
                 break
             except queue.Full:
                 continue
-        with suppress(BlockingIOError, OSError):  # full of wake-ups, or closed
-            os.write(self._writing, b"x")
+        with self._lock, suppress(BlockingIOError):  # full of wake-ups
+            if not self._closed:
+                os.write(self._writing, b"x")
 
     def deliver(self) -> None:
         """Make the calls that wait, in the order they came."""
@@ -41,6 +44,7 @@ class Mailbox:
                 self._calls.get_nowait()()
 
     def close(self) -> None:
-        self._closed = True
-        os.close(self.descriptor)
-        os.close(self._writing)
+        with self._lock:
+            self._closed = True
+            os.close(self.descriptor)
+            os.close(self._writing)

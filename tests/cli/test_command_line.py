@@ -1,0 +1,167 @@
+"""What every command has alike, and the two other ways to say what a run is: a layout in one option, a file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from suite.cli.commands import COMMANDS, HEADINGS
+from tests.command import refused, suite
+from tests.synthetic import make_bundle
+
+ROOT = Path(__file__).resolve().parents[2]
+PLAN = ("run", "--device", "cpu", "--size", "1M", "--repeats", "1", "--dry-run")
+MEGATRON = (*PLAN, "--backend", "megatron")
+
+
+@pytest.fixture(autouse=True)
+def _any_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = lambda python, packages: dict.fromkeys(packages, "5.19.0")  # noqa: E731
+    monkeypatch.setattr("suite.conduct.planning.machine.stack_versions", versions)
+    monkeypatch.setattr("suite.conduct.planning.machine.stack_code", lambda python, packages: {})
+
+
+def layouts(*arguments: object) -> list[str]:
+    done = suite(*arguments, "--json")
+    assert done.exit_code == 0, done.output
+    return [run["layout"] for run in json.loads(done.stdout)["runs"]]
+
+
+def test_commands_are_listed_in_five_groups_each_in_one_line() -> None:
+    shown = suite("--help").stdout.split("Measure:\n")[1].split("\n\n")
+    assert [*HEADINGS] == ["Measure", "Look", "Clusters", "Hand on", "More"]
+    lines = [line for group in shown for line in group.splitlines() if line.startswith("  ")]
+    assert [line.split()[0] for line in lines] == [*COMMANDS]
+
+
+class TestOldSpellings:
+    @pytest.mark.parametrize(("value", "option"), [("bf16", "--dtype"), ("3%", "--until")])
+    def test_precision_works_and_says_what_it_is_now(self, value: str, option: str) -> None:
+        words = (*MEGATRON, "--repeats", "4")
+        for old in (("--precision", value), (f"--precision={value}",)):
+            before, now = suite(*words, *old, "--json"), suite(*words, option, value, "--json")
+            assert before.stdout == now.stdout and now.exit_code == 0
+            assert before.stderr.splitlines()[0].startswith(f"note: --precision {value} is now {option} {value};")
+
+    def test_render_is_submit_with_output(self, tmp_path: Path) -> None:
+        words = ("slurm", "--backend", "megatron", "--size", "1M", "--device", "cpu", "--runs", tmp_path)
+        words += ("--stack", "torch=1", "--stack", "megatron-core=1")
+        before, now = suite("render", *words), suite("submit", *words, "-o", "-")
+        assert before.stdout == now.stdout and now.stdout.startswith("#!")
+        assert "suite render is now suite submit ... --output DIR" in before.stderr
+        assert suite("render", *words, "-o", tmp_path / "files").exit_code == 0
+        assert list((tmp_path / "files").glob("*.sbatch"))
+
+
+class TestLayout:
+    def test_one_option_says_what_goes_together_and_several_compare(self) -> None:
+        apart = layouts(*MEGATRON, "--ranks", "2", "--tp", "2", "--no-sequence-parallel")
+        assert layouts(*MEGATRON, "--ranks", "2", "--layout", "tp=2,no-sequence-parallel") == apart
+        both = layouts(*MEGATRON, "--ranks", "2", "--layout", "tp=2", "--layout", "tp=1,recompute")
+        assert [name.split()[0] for name in both] == ["tp2", "dp2"] and "recompute" in both[1]
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("tpp=2", "--layout tpp=2: there is no 'tpp', did you mean 'tp'"),
+            ("tp", "--layout tp: write tp=VALUE"),
+            ("recompute=yes", "--layout recompute=yes: write recompute"),
+            ("tp=2,tp=1", "--tp is given twice"),
+            ("tp=many", "--tp 'many': must be a valid integer"),
+        ],
+    )
+    def test_what_is_no_layout_is_refused_by_its_name(self, text: str, words: str) -> None:
+        assert words in refused(*MEGATRON, "--layout", text)
+
+
+class TestFile:
+    def test_a_file_holds_options_by_their_names_and_the_command_line_replaces_them(self, tmp_path: Path) -> None:
+        path = tmp_path / "plan.yaml"
+        path.write_text("size: [1M]\nranks: [1, 2]\nrepeats: 2\nbackend: megatron\nrecompute: true\nbind: false\n")
+        typed = ("--size", "1M", "--ranks", "2", "--repeats", "1", "--backend", "megatron", "--recompute", "--no-bind")
+        device = ("--device", "cpu", "--dry-run", "--json")
+        assert (
+            suite("run", path, *device, "--ranks", "2", "--repeats", "1").stdout == suite("run", *typed, *device).stdout
+        )
+        assert len(layouts("run", path, *device)) == 4
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("sizes: 1M", "has no option 'sizes', did you mean 'size'"),
+            ("recompute: 1", "recompute is true or false, not 1"),
+            ("size: true", "size is a text, not True"),
+            ("[1M]", "holds names with values, not list"),
+            ("size: {", "is not valid YAML"),
+            ("repeats: many", "Invalid value for '--repeats'"),
+        ],
+    )
+    def test_what_is_wrong_in_it_is_told(self, text: str, words: str, tmp_path: Path) -> None:
+        (tmp_path / "plan.yaml").write_text(text)
+        done = suite("run", tmp_path / "plan.yaml", "--dry-run")
+        assert done.exit_code == 2 and words in done.stderr
+
+
+class TestErrors:
+    def test_a_program_that_asked_for_json_gets_errors_as_json(self) -> None:
+        for words in (("report", "nowhere", "--json"), ("report", "--jsn", "--json"), ("import", "--json")):
+            done = suite(*words)
+            body = json.loads(done.stdout)
+            assert done.exit_code == body["exit_code"] == 2
+            assert body["schema"] == "suite/error/1" and body["error"] in " ".join(done.stderr.split())
+
+    def test_an_error_that_nobody_can_be_told_is_an_exit_code(self) -> None:
+        with open("/dev/full", "w") as full:
+            words = [sys.executable, "-c", "from suite.cli.main import main; main()", "report", "nowhere"]
+            done = subprocess.run(words, cwd=ROOT, stderr=full, stdout=subprocess.PIPE)
+        assert (done.returncode, done.stdout) == (2, b"")
+
+    def test_with_v_it_is_told_what_was_behind_an_error(self, tmp_path: Path) -> None:
+        (tmp_path / "s.yaml").write_text("{")
+        quiet = suite("run", "--shape", tmp_path / "s.yaml", "--device", "cpu")
+        loud = suite("run", "--shape", tmp_path / "s.yaml", "--device", "cpu", "-v")
+        assert loud.stderr.startswith(quiet.stderr) and "because of ParserError" in loud.stderr
+
+
+class TestOutput:
+    def test_a_dash_is_standard_output(self, tmp_path: Path) -> None:
+        make_bundle(tmp_path)
+        assert suite("report", tmp_path, "-o", "-").stdout.startswith("# ")
+        (row,) = csv.DictReader(io.StringIO(suite("export", tmp_path, "-o", "-").stdout))
+        assert row["size"] == "1M"
+        packed = suite("pack", tmp_path, "-o", "-").stdout_bytes
+        assert "suite-archive.json" in zipfile.ZipFile(io.BytesIO(packed)).namelist()
+        assert "--output" in refused("export", tmp_path, "-o", "-", "--json")
+        assert not Path("-").exists()
+
+    def test_columns_hold_in_a_pipe_too(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        make_bundle(tmp_path)
+        wide = suite("report", tmp_path).stdout
+        monkeypatch.setenv("COLUMNS", "60")
+        narrow = suite("report", tmp_path).stdout
+        assert max(map(len, narrow.splitlines())) <= 60 < max(map(len, wide.splitlines()))
+
+    def test_q_leaves_errors_and_results(self, tmp_path: Path) -> None:
+        make_bundle(tmp_path)
+        for words in (("report", tmp_path), ("sizes",)):
+            assert suite(*words, "-q").stderr == "" and suite(*words, "-q").stdout == suite(*words).stdout
+        assert refused("report", "nowhere", "-q") == refused("report", "nowhere")
+
+    def test_the_version_has_a_short_option(self) -> None:
+        assert suite("-V").stdout == suite("--version").stdout
+
+
+def test_colour_is_nobodys_where_no_color_says_so(tmp_path: Path) -> None:
+    make_bundle(tmp_path)
+    words = [sys.executable, "-c", "from suite.cli.main import main; main()", "report", str(tmp_path)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, env={**os.environ, "NO_COLOR": "1", "FORCE_COLOR": "1"})
+    assert not re.search(rb"\x1b\[[0-9;]*3[0-7]m", done.stdout)
