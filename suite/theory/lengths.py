@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -90,15 +92,21 @@ def generated_together(workload: Workload, work: Work, layout: Layout) -> list[l
     return [each[first : first + share] for first in range(0, len(each), share)]
 
 
-def decode_batches(samples: Sequence[Alike]) -> list[tuple[int, int]]:
-    """Decode steps until the longest of ``samples`` is complete, and how many run in each: (steps, samples)."""
-    runs, done = [], 0
-    running = sum(times for _, _, times in samples)
-    for _, response, times in sorted(samples, key=_response):
-        if response - 1 > done:
-            runs.append((response - 1 - done, running))
-            done = response - 1
-        running -= times
+def decode_batches(samples: Sequence[Alike], at_once: int | None = None) -> list[tuple[int, int]]:
+    """Decode steps until the last of ``samples`` is complete, and how many run in each, ``at_once`` at most: (steps,
+    samples). The next in their order takes the place of one that is complete."""
+    each = [response - 1 for _, response, times in samples for _ in range(times)]
+    places = [0] * min(len(each), at_once or len(each))
+    changes: Counter[int] = Counter()
+    for steps in each:
+        began = heapq.heapreplace(places, places[0] + steps)
+        changes[began] += 1
+        changes[began + steps] -= 1
+    runs, running, last = [], 0, 0
+    for step, change in sorted(changes.items()):
+        if change:
+            runs += [(step - last, running)] if running else []
+            running, last = running + change, step
     return runs
 
 

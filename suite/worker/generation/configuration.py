@@ -5,6 +5,7 @@ import os
 from typing import Any, Dict
 
 from suite.worker.hugging_face import shape_fields
+from suite.worker.precision import dtype_name
 
 _CLASSES = {
     "gpt2": "GPT2LMHeadModel",
@@ -12,7 +13,6 @@ _CLASSES = {
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
 }
-DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 def configuration(size: Dict[str, Any], precision: str) -> Dict[str, Any]:
@@ -25,7 +25,7 @@ def configuration(size: Dict[str, Any], precision: str) -> Dict[str, Any]:
         "bos_token_id": None,
         "eos_token_id": None,
         "pad_token_id": None,
-        "dtype": DTYPES[precision],
+        "dtype": dtype_name(precision),
     }
     rotary = {
         "hidden_act": "silu",

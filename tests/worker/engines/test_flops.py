@@ -42,7 +42,11 @@ OWN_CASES: dict[str, dict[str, dict[str, Any]]] = {
             "layout": {"packing": True},
         },
     },
-    "megatron": {"distributed optimizer": {"layout": {"distributed_optimizer": True}}},
+    "megatron": {
+        "distributed optimizer": {"layout": {"distributed_optimizer": True}},
+        "packed": {"shape": LLAMA, "workload": UNEVEN, "layout": {"packing": True}},
+        "mixtral": {"shape": {**LLAMA, "architecture": "mixtral", "experts": {"count": 4, "per_token": 2}}},
+    },
 }
 
 
