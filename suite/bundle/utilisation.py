@@ -35,7 +35,7 @@ def compute(
     done = _done(events, manifest)
     work = _flops(manifest, counts.samples, "full", *done)
     causal = float(_flops(manifest, counts.samples, "causal", *done).hardware) if derivation(events) >= 2 else None
-    device, notes = _device(events, manifest)
+    device, notes = device_of(events, manifest)
     peak = None if device is None else _peak(device, events, manifest.measure.precision)
     available = None
     if peak is not None and timeline.counted:
@@ -51,6 +51,13 @@ def compute(
         hardware_flops_causal=causal,
         hfu_causal=None if causal is None or available is None else causal / available,
     ), notes
+
+
+def phase_flops(events: Events, manifest: Manifest) -> dict[str, int]:
+    """Of each phase, over all ranks, with causal attention and what is recomputed: no less than is executed."""
+    work = _flops(manifest, manifest.work.global_rollouts, "causal", *_done(events, manifest))
+    phases = {"generate": work.generate, "score": work.score, "reference": work.reference}
+    return {**phases, "train": work.train + work.recompute}
 
 
 def _done(events: Events, manifest: Manifest) -> tuple[bool, int | None]:
@@ -108,7 +115,7 @@ def _bytes_read(manifest: Manifest, at_once: int | None) -> int:
     return decode_bytes(manifest.size, manifest.workload, work, manifest.layout, manifest.measure.precision, at_once)
 
 
-def _device(events: Events, manifest: Manifest) -> tuple[Device | None, tuple[str, ...]]:
+def device_of(events: Events, manifest: Manifest) -> tuple[Device | None, tuple[str, ...]]:
     """The one kind of device that all ranks report, when the catalogue knows it."""
     if manifest.measure.device == "cpu":
         return None, ()
