@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from suite.spec.layout import Layout
 from suite.spec.manifest import SampleLengths, Work
@@ -97,17 +98,12 @@ def decode_batches(samples: Sequence[Alike], at_once: int | None = None) -> list
     samples). The next in their order takes the place of one that is complete."""
     each = [response - 1 for _, response, times in samples for _ in range(times)]
     places = [0] * min(len(each), at_once or len(each))
-    changes: Counter[int] = Counter()
-    for steps in each:
-        began = heapq.heapreplace(places, places[0] + steps)
-        changes[began] += 1
-        changes[began + steps] -= 1
-    runs, running, last = [], 0, 0
-    for step, change in sorted(changes.items()):
-        if change:
-            runs += [(step - last, running)] if running else []
-            running, last = running + change, step
-    return runs
+    begins = [heapq.heapreplace(places, places[0] + steps) for steps in each]
+    ends = sorted(begin + steps for begin, steps in zip(begins, each, strict=True))
+    begins.sort()
+    moments = pairwise(sorted({*begins, *ends}))
+    runs = [(end - begin, bisect_right(begins, begin) - bisect_right(ends, begin)) for begin, end in moments]
+    return [(steps, running) for steps, running in runs if running]
 
 
 def positions_read(samples: Sequence[Alike]) -> int:
