@@ -5,6 +5,7 @@ from __future__ import annotations
 from operator import sub
 
 from suite.bundle.asynchronous import with_periods_checked
+from suite.bundle.device_limits import impossible_figures
 from suite.bundle.ending import ending
 from suite.bundle.energy import energy, throttle_notes
 from suite.bundle.event_fields import DriverEnd, Event, Iteration, Launch, Start
@@ -58,7 +59,9 @@ def derive(
     work, work_notes = compute(events, timeline, shares, manifest)
     turns = _turns(events, timeline, manifest)
     in_turns = turns is not None and len(turns.rows) > 1
-    noise, validity = noise_and_validity(events, training, timeline, manifest, work, in_turns)
+    peaks = memory(training, timeline.counted, manifest)
+    cannot_be = impossible_figures(events, work, shares, peaks, manifest)
+    noise, validity = noise_and_validity(events, training, timeline, manifest, work, cannot_be, in_turns)
     return Record(
         run=_run_facts(events, manifest),
         status=status,
@@ -76,7 +79,7 @@ def derive(
         rollout=rollout(events, timeline, manifest),
         staleness=stale,
         overlap=overlap(events, timeline, manifest),
-        memory=memory(training, timeline.counted, manifest),
+        memory=peaks,
         compute=work,
         energy=energy(events, timeline, manifest),
         steady_state=steadiness(events, timeline, manifest.measure.warmup),

@@ -13,6 +13,7 @@ from suite.spec.version import suite_version
 NEWEST_DERIVATION = 4
 #: Of a rank's own words, as much as a note shows.
 _LINES, _LINE_CHARACTERS = 8, 200
+_MOST_LISTED = 512
 
 
 def facts_of(events: Events, rank: int) -> dict[str, Any]:
@@ -20,6 +21,23 @@ def facts_of(events: Events, rank: int) -> dict[str, Any]:
     for event in events.of(rank, Environment):
         return event.facts
     return {}
+
+
+def inner(value: Any, *names: str) -> Any:
+    """A field of facts that others may have written; None where it is not there."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def listed_objects(value: Any) -> list[dict[str, Any]]:
+    """The objects of a list of facts, as many as somebody reads."""
+    return [one for one in value[:_MOST_LISTED] if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def positive(value: Any) -> float | None:
+    """A positive number that a measurement can have, else None."""
+    return float(value) if type(value) in (int, float) and 0 < value < 1e18 else None
 
 
 def derivation(events: Events) -> int:

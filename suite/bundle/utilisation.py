@@ -13,7 +13,7 @@ from suite.bundle.timeline import Timeline
 from suite.spec.catalogue import find_device
 from suite.spec.device import Device
 from suite.spec.manifest import Manifest
-from suite.theory.bandwidth import decode_bytes
+from suite.theory.bandwidth import ENGINE_SAMPLES, decode_bytes
 from suite.theory.flops import Attention, IterationFlops, iteration_flops
 
 
@@ -32,10 +32,10 @@ def compute(
         return None, ()
     if lengths is not None and counts.samples != len(lengths.prompt):
         return None, (f"{counts.samples} samples in an iteration, but lengths of {len(lengths.prompt)}: no FLOPs",)
-    done = facts_of(events, 0).get("unscored") is True, _sharing(manifest) if derivation(events) >= 4 else None
+    done = _done(events, manifest)
     work = _flops(manifest, counts.samples, "full", *done)
     causal = float(_flops(manifest, counts.samples, "causal", *done).hardware) if derivation(events) >= 2 else None
-    device, notes = _device(events, manifest)
+    device, notes = device_of(events, manifest)
     peak = None if device is None else _peak(device, events, manifest.measure.precision)
     available = None
     if peak is not None and timeline.counted:
@@ -45,12 +45,24 @@ def compute(
         hardware_flops=float(work.hardware),
         mfu=None if available is None else work.model / available,
         hfu=None if available is None else work.hardware / available,
-        mbu=_bandwidth(device, phases, overlap(events, timeline, manifest), manifest),
+        mbu=_bandwidth(device, phases, overlap(events, timeline, manifest), manifest, done[1] is not None),
         peak_flops=peak,
         convention=work.convention,
         hardware_flops_causal=causal,
         hfu_causal=None if causal is None or available is None else causal / available,
     ), notes
+
+
+def phase_flops(events: Events, manifest: Manifest) -> dict[str, int]:
+    """Of each phase, over all ranks, with causal attention and what is recomputed: no less than is executed."""
+    work = _flops(manifest, manifest.work.global_rollouts, "causal", *_done(events, manifest))
+    phases = {"generate": work.generate, "score": work.score, "reference": work.reference}
+    return {**phases, "train": work.train + work.recompute}
+
+
+def _done(events: Events, manifest: Manifest) -> tuple[bool, int | None]:
+    """Whether the policy makes no pass in score, and how many samples compute a prompt once."""
+    return facts_of(events, 0).get("unscored") is True, _sharing(manifest) if derivation(events) >= 4 else None
 
 
 def _peak(device: Device, events: Events, precision: str) -> float | None:
@@ -79,9 +91,10 @@ def _flops(
 
 
 def _bandwidth(
-    device: Device | None, phases: Phases | None, beside: Overlap | None, manifest: Manifest
+    device: Device | None, phases: Phases | None, beside: Overlap | None, manifest: Manifest, refills: bool
 ) -> float | None:
-    """Of the devices that decode: under split placement those of the generation side, for as long as it generates."""
+    """Of the devices that decode: under split placement those of the generation side, for as long as it generates.
+    ``refills``: where the suite's own vLLM does, which takes up so many samples at once."""
     if device is None or phases is None or phases.generate is None:
         return None
     seconds = phases.generate.seconds
@@ -91,18 +104,18 @@ def _bandwidth(
         seconds = beside.generation_busy_seconds
     if seconds == 0:
         return None
-    return _bytes_read(manifest) / (seconds * device.memory_bytes_per_second)
+    return _bytes_read(manifest, ENGINE_SAMPLES if refills else None) / (seconds * device.memory_bytes_per_second)
 
 
 @once_per_manifest
-def _bytes_read(manifest: Manifest) -> int:
+def _bytes_read(manifest: Manifest, at_once: int | None) -> int:
     work = manifest.work
     if manifest.layout.placement == "split":
         work = work.model_copy(update={"replica_rollouts": work.global_rollouts // manifest.layout.generation_ranks})
-    return decode_bytes(manifest.size, manifest.workload, work, manifest.layout, manifest.measure.precision)
+    return decode_bytes(manifest.size, manifest.workload, work, manifest.layout, manifest.measure.precision, at_once)
 
 
-def _device(events: Events, manifest: Manifest) -> tuple[Device | None, tuple[str, ...]]:
+def device_of(events: Events, manifest: Manifest) -> tuple[Device | None, tuple[str, ...]]:
     """The one kind of device that all ranks report, when the catalogue knows it."""
     if manifest.measure.device == "cpu":
         return None, ()

@@ -7,7 +7,7 @@ each other or what a machine can do is ``invalid``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 from typing import Any
 
@@ -50,15 +50,26 @@ _ROUNDING_SHARE, _ROUNDING_SECONDS = 0.02, 0.05
 
 
 def noise_and_validity(
-    events: Events, training: Events, timeline: Timeline, manifest: Manifest, work: Compute | None, in_turns: bool
+    events: Events,
+    training: Events,
+    timeline: Timeline,
+    manifest: Manifest,
+    work: Compute | None,
+    against_device: Iterable[str],
+    in_turns: bool,
 ) -> tuple[Noise | None, Validity | None]:
-    """Null of bundles of before there was such a thing, and where no iteration counts. Raises DamagedBundle."""
+    """Null of bundles of before there was such a thing, and where no iteration counts. Raises DamagedBundle.
+
+    ``against_device``: what of the run's figures its device cannot do; of no bundle before derivation 4.
+    """
     if derivation(events) < 3 or not timeline.counted:
         return None, None
     heard = hear(events, training, timeline, manifest)
     noise = summarise(heard, events, timeline, manifest)
-    used = work if derivation(events) >= 4 else None
-    impossible = (*_impossible(events, timeline, heard), *_above_peak(used, ("hfu_causal",)))
+    is_judged = derivation(events) >= 4
+    used = work if is_judged else None
+    cannot_be = (*_above_peak(used, ("hfu_causal",)), *(against_device if is_judged else ()))
+    impossible = (*_impossible(events, timeline, heard), *cannot_be)
     if impossible:
         return noise, Validity(status="invalid", reasons=impossible)
     disturbed = _others(heard) if in_turns else _disturbances(heard, noise, training, timeline, manifest)

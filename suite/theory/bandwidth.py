@@ -16,8 +16,13 @@ from suite.theory.memory import kv_bytes_per_position
 from suite.theory.parameters import parameter_count
 from suite.theory.shards import WEIGHT_BYTES, decoding_layout, largest_share
 
+#: Samples that the suite's own vLLM has at one time: what its worker asks for.
+ENGINE_SAMPLES = 256
 
-def decode_bytes(size: Shape, workload: Workload, work: Work, layout: Layout, precision: Precision) -> int:
+
+def decode_bytes(
+    size: Shape, workload: Workload, work: Work, layout: Layout, precision: Precision, at_once: int | None = None
+) -> int:
     """Bytes one device reads in the decode steps of one iteration; of a pipeline, the device that reads most.
 
     All rollouts of a replica are decoded together, so each of the steps (the prefill gives the first token) reads the
@@ -25,10 +30,12 @@ def decode_bytes(size: Shape, workload: Workload, work: Work, layout: Layout, pr
     complete. There are as many steps as the longest response of the replica needs, and of uneven replicas the one that
     reads most counts. Of experts a step reads those that its tokens choose (``experts_touched``). Rows looked up in the
     embedding are left out; a tied embedding is read whole as the output head.
+    With ``at_once`` only so many run at a time, and the next takes the place of one that is complete.
     """
     held = decoding_layout(layout)
     return max(
-        _bytes_of(size, workload, samples, held, precision) for samples in generated_together(workload, work, layout)
+        _bytes_of(size, workload, samples, held, precision, at_once)
+        for samples in generated_together(workload, work, layout)
     )
 
 
@@ -44,14 +51,16 @@ def experts_touched(count: int, per_token: int, tokens: int) -> Fraction:
     return count * (1 - Fraction(count - per_token, count) ** tokens)
 
 
-def _bytes_of(size: Shape, workload: Workload, samples: list[Alike], layout: Layout, precision: Precision) -> int:
+def _bytes_of(
+    size: Shape, workload: Workload, samples: list[Alike], layout: Layout, precision: Precision, at_once: int | None
+) -> int:
     count = parameter_count(size)
     layers = size.layers // layout.pipeline
     head = size.vocab * size.hidden + count.final_norm
     experts = count.experts_per_layer + expert_adapter_elements(size, workload)
     dense = layers * (count.per_layer + adapter_elements(size, workload) - experts) + head
     read = 0
-    for steps, tokens in decode_batches(samples):
+    for steps, tokens in decode_batches(samples, at_once):
         elements = largest_share(dense, layout.tensor) + _expert_elements(size, layers * experts, tokens, layout)
         read += steps * elements * WEIGHT_BYTES[precision]
     return read + positions_read(samples) * kv_bytes_per_position(size, layers, layout, precision)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from suite.spec.layout import Layout
 from suite.spec.manifest import SampleLengths, Work
@@ -90,16 +93,17 @@ def generated_together(workload: Workload, work: Work, layout: Layout) -> list[l
     return [each[first : first + share] for first in range(0, len(each), share)]
 
 
-def decode_batches(samples: Sequence[Alike]) -> list[tuple[int, int]]:
-    """Decode steps until the longest of ``samples`` is complete, and how many run in each: (steps, samples)."""
-    runs, done = [], 0
-    running = sum(times for _, _, times in samples)
-    for _, response, times in sorted(samples, key=_response):
-        if response - 1 > done:
-            runs.append((response - 1 - done, running))
-            done = response - 1
-        running -= times
-    return runs
+def decode_batches(samples: Sequence[Alike], at_once: int | None = None) -> list[tuple[int, int]]:
+    """Decode steps until the last of ``samples`` is complete, and how many run in each, ``at_once`` at most: (steps,
+    samples). The next in their order takes the place of one that is complete."""
+    each = [response - 1 for _, response, times in samples for _ in range(times)]
+    places = [0] * min(len(each), at_once or len(each))
+    begins = [heapq.heapreplace(places, places[0] + steps) for steps in each]
+    ends = sorted(begin + steps for begin, steps in zip(begins, each, strict=True))
+    begins.sort()
+    moments = pairwise(sorted({*begins, *ends}))
+    runs = [(end - begin, bisect_right(begins, begin) - bisect_right(ends, begin)) for begin, end in moments]
+    return [(steps, running) for steps, running in runs if running]
 
 
 def positions_read(samples: Sequence[Alike]) -> int:

@@ -4,21 +4,21 @@ import heapq
 from typing import List, Sequence
 
 
-def deal(lengths: Sequence[int], replicas: int) -> List[List[int]]:
-    """Numbers of the samples of each replica: as many for each, nearly equal tokens, the longest first.
+def assign_samples(lengths: Sequence[int], replicas: int) -> List[List[int]]:
+    """Indices of the samples of each replica: as many for each, nearly equal tokens, the longest first.
 
     ``lengths``: tokens of each sample, a multiple of ``replicas`` of them. The longest sample left goes to the replica
-    with the fewest tokens among those that are not full. Equal arguments, equal hands, on every rank.
+    with the fewest tokens among those that are not full. Equal arguments, equal results, on every rank.
     """
     each = len(lengths) // replicas
-    hands: List[List[int]] = [[] for _ in range(replicas)]
-    open_hands = [(0, replica) for replica in range(replicas)]
+    samples_of_replica: List[List[int]] = [[] for _ in range(replicas)]
+    open_replicas = [(0, replica) for replica in range(replicas)]
     for number in longest_first(lengths):
-        tokens, replica = heapq.heappop(open_hands)
-        hands[replica].append(number)
-        if len(hands[replica]) < each:
-            heapq.heappush(open_hands, (tokens + lengths[number], replica))
-    return hands
+        tokens, replica = heapq.heappop(open_replicas)
+        samples_of_replica[replica].append(number)
+        if len(samples_of_replica[replica]) < each:
+            heapq.heappush(open_replicas, (tokens + lengths[number], replica))
+    return samples_of_replica
 
 
 def longest_first(lengths: Sequence[int]) -> List[int]:

@@ -6,17 +6,17 @@ from typing import Any, Callable, Dict
 import torch
 
 from suite.worker.facts import allows_tf32
+from suite.worker.precision import DTYPES
 from suite.worker.world import World, synchronise
 
 _CUDA: Dict[str, Any] = {"side": 8192, "copy_bytes": 1 << 30, "repeats": 10}
 _CPU: Dict[str, Any] = {"side": 640, "copy_bytes": 1 << 26, "repeats": 3}
-_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def measure_ceilings(world: World, precision: str) -> Dict[str, Any]:
     """The best of a few rounds: ``matmul_flops`` (FLOP/s in the run's ``precision``) and ``copy_bytes_per_second``
     (read and written). On a CPU all ranks of a node measure at once, on as many threads as they will run on."""
-    setting, dtype = _CUDA if world.device.type == "cuda" else _CPU, _DTYPES[precision]
+    setting, dtype = _CUDA if world.device.type == "cuda" else _CPU, DTYPES[precision]
     result = {
         "matmul_flops": 2 * setting["side"] ** 3 / _matmul_seconds(world, setting, dtype),
         "copy_bytes_per_second": 2 * setting["copy_bytes"] / _copy_seconds(world, setting),

@@ -8,9 +8,10 @@ import torch
 
 from suite.worker.algorithms import build_algorithm
 from suite.worker.algorithms.base import Algorithm, Rollouts, Tensors
-from suite.worker.balance import deal
+from suite.worker.balance import assign_samples
 from suite.worker.engines.base import Engine
 from suite.worker.generation.base import Generator
+from suite.worker.manifest import stream_seed
 from suite.worker.mismatch import Figures, idle_slot_seconds, mismatch
 from suite.worker.rank import ConfigError
 from suite.worker.recorder import NullRecorder
@@ -23,7 +24,6 @@ Stats = Dict[str, Optional[float]]
 TRAIN_STATS = ("loss", "policy_loss", "value_loss", "gradient_norm")
 _COUNTED = ("samples", "prompt_tokens", "response_tokens", "padded_tokens", "trained_tokens")
 _NO_STATS = ("padded_tokens", "skipped_steps")  # of what training returns
-_SEED_STRIDE = 1_000_003  # keeps the streams of neighbouring seeds apart
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,11 @@ class Loop:
         self._replicas = Replicas(engine)
         self._manifest = manifest
         self._workload, self._work = manifest["workload"], manifest["work"]
-        self._seed = manifest["measure"]["seed"]
         self._algorithm: Algorithm = build_algorithm(self._workload)
         self._lengths = sample_lengths(self._workload, self._work)
         self._rows = self._work["replica_rollouts"]
         self._balances = manifest["layout"].get("balance", False) and self._work.get("lengths") is not None
-        self._hands = self._deal()
+        self._samples_of_replica = self._assign()
 
     def run_iteration(self, iteration: int, recorder: NullRecorder) -> Tuple[Counts, Stats]:
         """Generate, score, reference, reward, train. Returns what was counted and the training statistics.
@@ -80,7 +79,7 @@ class Loop:
                 values=values,
                 reference=reference,
                 all_scores=self._score(samples, iteration),
-                numbers=torch.tensor(self._hands[engine.data_parallel_rank], device=engine.device),
+                sample_indices=torch.tensor(self._samples_of_replica[engine.data_parallel_rank], device=engine.device),
                 group=self._workload.get("group", 1),
             )
             batch = algorithm.prepare(rollouts, self._replicas.sum)
@@ -114,11 +113,11 @@ class Loop:
                 generator.sync()
         return samples
 
-    def _deal(self) -> List[List[int]]:
+    def _assign(self) -> List[List[int]]:
         """Which samples each replica scores and trains; it generates its share of them in their order."""
         if self._balances:
             prompts, responses = self._lengths
-            return deal([sum(pair) for pair in zip(prompts, responses)], self._engine.data_parallel_size)
+            return assign_samples([sum(pair) for pair in zip(prompts, responses)], self._engine.data_parallel_size)
         starts = range(0, self._work["global_rollouts"], self._rows)
         return [list(range(start, start + self._rows)) for start in starts]
 
@@ -130,12 +129,12 @@ class Loop:
         if not self._balances:
             return samples, logprobs
         prompts, responses = self._lengths
-        hand = self._hands[self._engine.data_parallel_rank]
+        indices = self._samples_of_replica[self._engine.data_parallel_rank]
         longest = max(prompt + response for prompt, response in zip(prompts, responses))
-        tokens = self._everyones(samples.tokens, longest)[hand]
-        own = Samples(tokens, [prompts[number] for number in hand], [responses[number] for number in hand])
+        tokens = self._everyones(samples.tokens, longest)[indices]
+        own = Samples(tokens, [prompts[number] for number in indices], [responses[number] for number in indices])
         if logprobs is not None:
-            logprobs = self._everyones(logprobs, max(responses))[hand][:, : own.longest_response]
+            logprobs = self._everyones(logprobs, max(responses))[indices][:, : own.longest_response]
         return own, logprobs
 
     def _everyones(self, tensor: torch.Tensor, columns: int) -> torch.Tensor:
@@ -154,9 +153,9 @@ class Loop:
         gathered = self._replicas.gather(_widened(samples.tokens, longest))
         scores = torch.empty(len(prompts), device=self._engine.device)
         if gathered:
-            in_order = torch.tensor([number for hand in self._hands for number in hand]).argsort()
+            in_order = torch.tensor([index for indices in self._samples_of_replica for index in indices]).argsort()
             everyone = Samples(torch.cat(gathered)[in_order.to(self._engine.device)], prompts, responses)
-            scores = score_samples(self._workload["reward"], everyone, reward_seed(self._manifest, iteration))
+            scores = score_samples(self._workload["reward"], everyone, stream_seed(self._manifest, iteration))
         return self._replicas.broadcast(scores)
 
     def _train(self, rollouts: Rollouts, batch: Tensors, iteration: int) -> _Trained:
@@ -169,7 +168,7 @@ class Loop:
         rows, batch_rows = len(rollouts.samples), self._work["replica_batch"]
         tokens, padded, steps = 0, 0, []
         for epoch in range(self._workload["ppo_epochs"]):
-            generator = torch.Generator().manual_seed((self._seed * _SEED_STRIDE + iteration) * _SEED_STRIDE + epoch)
+            generator = torch.Generator().manual_seed(stream_seed(self._manifest, iteration, epoch))
             for chosen in torch.randperm(rows, generator=generator).split(batch_rows):
                 if self._balances:
                     chosen = chosen.sort().values
@@ -272,17 +271,12 @@ def sample_lengths(workload: Dict[str, Any], work: Dict[str, Any]) -> Tuple[List
     return [workload["prompt_tokens"]] * samples, [workload["new_tokens"]] * samples
 
 
-def reward_seed(manifest: Dict[str, Any], iteration: int) -> int:
-    """What scores that are drawn are drawn from."""
-    return int(manifest["measure"]["seed"] * _SEED_STRIDE + iteration)
-
-
 def draw_prompts(manifest: Dict[str, Any], iteration: int) -> torch.Tensor:
     """Random prompts of all samples, [N, longest prompt]; equal work has equal prompts, whatever its layout.
 
     The samples of a group have one prompt. Of a shorter prompt the first tokens count.
     """
-    generator = torch.Generator().manual_seed(manifest["measure"]["seed"] * _SEED_STRIDE + iteration)
+    generator = torch.Generator().manual_seed(stream_seed(manifest, iteration))
     group = manifest["workload"].get("group", 1)
     shape = (manifest["work"]["global_rollouts"] // group, manifest["workload"]["prompt_tokens"])
     return torch.randint(manifest["size"]["vocab"], shape, generator=generator).repeat_interleave(group, dim=0)

@@ -8,6 +8,7 @@ from suite.worker.identity import identity
 from suite.worker.rank import ConfigError, RankIdentity
 
 MANIFEST_SCHEMA = "suite/manifest/1"
+_SEED_STRIDE = 1_000_003
 _SECTIONS = ("run", "backend", "size", "workload", "work", "layout", "measure", "limits", "stack", "hash")
 
 
@@ -25,6 +26,14 @@ def read_manifest(path: str) -> Dict[str, Any]:
     if missing:
         raise ConfigError("{} lacks {}".format(path, ", ".join(missing)))
     return manifest
+
+
+def stream_seed(manifest: Dict[str, Any], *numbers: int) -> int:
+    """The seed of one stream of random numbers, such as an iteration's: those of neighbouring seeds lie far apart."""
+    seed: int = manifest["measure"]["seed"]
+    for number in numbers:
+        seed = seed * _SEED_STRIDE + number
+    return seed
 
 
 def asked_iterations(manifest: Dict[str, Any]) -> int:

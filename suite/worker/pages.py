@@ -39,7 +39,7 @@ def mapped_pages() -> Pages:
     return found
 
 
-def take(pages: Pages) -> None:
+def prefault(pages: Pages) -> None:
     """Map those of files, and copy those that are shared with another process."""
     _populate(pages.own, _POPULATE_WRITE)
     if not _populate(pages.files, _POPULATE_READ):

@@ -102,7 +102,8 @@ def run(
         baseline = resident_bytes()
         if not apart:  # where others do the work, the peaks are theirs, and this rank's own says nothing of them
             facts["resident_baseline_bytes"] = baseline
-        memory: Any = MemoryProbe(world.device, baseline, bool(manifest["layout"].get("engine_sleep")), others)
+        sleeps = bool(manifest["layout"].get("engine_sleep"))
+        memory: Any = MemoryProbe(world.device, baseline, sleeps, others)
         memory.reset()
         began = time.perf_counter()
         with _beating(progress):
@@ -113,10 +114,14 @@ def run(
                 subject = build(manifest, world)
                 if make_generator is not None and isinstance(subject, Engine):
                     generator = make_generator(manifest, world, subject, progress)
-            notes += [] if generator is None else generator.notes
+            if generator is not None:
+                notes += generator.notes
+                memory.note()
+                generator.sleep()
             if isinstance(subject, Trainer):
                 memory = subject.make_memory() or memory
-        communicators.note("built")
+        if not sleeps:  # of memory that sleeps torch counts what the device has back
+            communicators.note("built")
     finally:
         # Emitted also where the network or the model fails: a reader wants to know where that was.
         facts["communicators"] = communicators.facts()

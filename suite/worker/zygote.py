@@ -19,7 +19,7 @@ import socket
 import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
-from suite.worker.pages import Pages, mapped_pages, take
+from suite.worker.pages import Pages, mapped_pages, prefault
 from suite.worker.process import die_with_launcher, note_fork, without_collector
 from suite.worker.rank import LAUNCH_VARIABLES
 
@@ -194,7 +194,7 @@ def _be_fresh(variables: Dict[str, str], pages: Pages) -> None:
     if random is not None:
         random.seed()
     note_fork()
-    take(pages)
+    prefault(pages)
 
 
 if __name__ == "__main__":

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from suite.bundle.store import Bundle
 from suite.bundle.verify import verify
-from suite.spec.catalogue import find_device
+from suite.spec.catalogue import find_device, find_size
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest
+from suite.spec.shape import Shape
+from suite.theory.flops import iteration_flops
 from tests.bundle.recorded import GPU, TWO_RANKS, Ranks, of_kind, ranks_of, recorded
-from tests.synthetic import driver_events, synthetic_manifest, write_bundle
+from tests.synthetic import GPT, SHARES, driver_events, synthetic_manifest, write_bundle
 
 #: Changes the noise of one rank's iteration.
 Change = Callable[[dict[str, Any]], object]
@@ -231,7 +233,7 @@ def test_what_no_machine_can_do_is_invalid(tmp_path: Path, change: Change, reaso
 def test_utilisation_above_the_peak_is_a_doubt_and_invalid_where_attention_is_masked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manifest, device = synthetic_manifest(device="cuda"), find_device(GPU)
+    manifest, device = synthetic_manifest(device="cuda", kind="trainer"), find_device(GPU)
     ranks = noisy_ranks(manifest, rules=4)
     facts = of_kind(ranks[0], "environment")[0]["facts"]
     for rules, allowed, peak in ((4, False, "fp32"), (3, True, "fp32"), (4, True, "tf32")):
@@ -242,6 +244,78 @@ def test_utilisation_above_the_peak_is_a_doubt_and_invalid_where_attention_is_ma
         slow = device.model_copy(update={"peak_flops": {"fp32": compute.peak_flops * getattr(compute, above) * 0.999}})
         monkeypatch.setattr("suite.bundle.utilisation.find_device", lambda name, slow=slow: slow)
         assert doubts(tmp_path / above, manifest, ranks, status).startswith(f"{above} is 1, above the peak")
+
+
+LARGE = find_size("1.3B")
+
+
+def slow(**peaks: Any) -> Any:
+    """The GPU of these tests, but for what is given."""
+    return find_device(GPU).model_copy(update=peaks)  # type: ignore[union-attr]
+
+
+def measured(pattern: str, gigabytes: float, scope: str = "within_node") -> dict[str, Any]:
+    sizes = [{"bus_bytes_per_second": gigabytes * 1e9}, "unreadable"]
+    return {"measurements": [None, {"scope": scope, "pattern": pattern, "sizes": sizes}]}
+
+
+def judged(
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    device: Any = None,
+    memory_bytes: int = 512 << 20,
+    size: Shape = GPT,
+    **facts: Any,
+) -> str:
+    """Why a run on a GPU is invalid; empty where it is not."""
+    manifest = synthetic_manifest(device="cuda", precision="bf16", size=size)
+    ranks = ranks_of(manifest, rules=4, device_name=GPU, memory_bytes=memory_bytes)
+    of_kind(ranks[0], "environment")[0]["facts"].update(facts)
+    monkeypatch.setattr("suite.bundle.utilisation.find_device", lambda _name: device or slow())
+    validity = recorded(root, manifest, ranks).validity
+    assert validity is not None
+    return "; ".join(validity.reasons) if validity.status == "invalid" else ""
+
+
+def test_a_phase_that_is_quicker_than_its_products_at_the_devices_peak_is_invalid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = synthetic_manifest()
+    work = iteration_flops(plain.size, plain.workload, plain.work.global_rollouts, attention="causal")
+    peak = work.train / (SHARES["train"] * 1.001)
+    reasons = judged(tmp_path, monkeypatch, slow(peak_flops={"bf16": peak}))
+    assert "train took" in reasons and "score took" not in reasons
+    assert judged(tmp_path / "just", monkeypatch, slow(peak_flops={"bf16": 1.01 * peak})) == ""
+
+
+def test_decoding_that_outruns_the_devices_memory_is_invalid_where_no_cache_can_hold_the_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow_memory = slow(memory_bytes_per_second=1e6)
+    assert judged(tmp_path / "small", monkeypatch, slow_memory) == ""
+    assert "decoding read" in judged(tmp_path, monkeypatch, slow_memory, memory_bytes=64 << 30, size=LARGE)
+
+
+def test_a_peak_below_what_the_layout_holds_is_invalid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "the peak is 0.604 GB" in judged(tmp_path, monkeypatch, size=LARGE)
+    assert judged(tmp_path / "enough", monkeypatch, size=LARGE, memory_bytes=64 << 30) == ""
+
+
+@pytest.mark.parametrize(
+    ("network", "is_wrong"),
+    [
+        (measured("send_receive", 290), False),
+        (measured("send_receive", 310), True),
+        (measured("all_reduce", 310), False),  # a switch that adds up
+        (measured("all_reduce", 610), True),
+        (measured("all_gather", 310, "across_nodes"), False),
+        ({"measurements": 7}, False),
+    ],
+)
+def test_messages_that_no_link_of_the_device_carries_are_invalid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, network: dict[str, Any], is_wrong: bool
+) -> None:
+    assert ("is the bus bandwidth of" in judged(tmp_path, monkeypatch, network=network)) is is_wrong
 
 
 def test_work_that_is_no_one_number_is_invalid(tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ def packed(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, An
     """Attention over a packed row with grouped queries in the manifest's precision: what computes it, and how far its
     result and gradients are from those of each sample alone in fp32, relative to how these spread."""
     from suite.worker.engines.deepspeed import attention
-    from suite.worker.engines.deepspeed.weights import DTYPES
+    from suite.worker.precision import DTYPES
 
     dtype, generator = DTYPES[manifest["measure"]["precision"]], torch.Generator().manual_seed(4)
     segments = attention.Segments(PACKED_LENGTHS, world.device)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import Layout
 from suite.spec.manifest import Work
-from suite.theory.bandwidth import decode_bytes, experts_touched
+from suite.theory.bandwidth import ENGINE_SAMPLES, decode_bytes, experts_touched
+from suite.theory.lengths import decode_batches
 from suite.theory.parameters import parameter_count
 from tests.theory.shapes import layout, sample_lengths, shapes, uneven, work, workloads
 
@@ -53,6 +54,29 @@ def test_uneven_replicas_read_step_by_step_until_their_longest_sample_and_the_on
             read += weights + position * sum(prompt + step - 1 for prompt, response in replica if response > step)
         expected.append(read)
     assert decode_bytes(size, uneven(lengths), share, layout(data=12 // rows), "bf16") == max(expected)
+
+
+@given(lengths=sample_lengths(12), places=st.integers(1, 14))
+def test_an_engine_with_few_places_reads_the_weights_until_the_last_of_its_samples_is_complete(lengths, places):
+    waiting, running, seen = [response - 1 for response in lengths.response], [], []
+    while waiting or running:
+        while waiting and len(running) < places:
+            running += [left for left in [waiting.pop(0)] if left]
+        seen += [len(running)] if running else []
+        running = [left - 1 for left in running if left > 1]
+    alike = [(prompt, response, 1) for prompt, response in zip(lengths.prompt, lengths.response, strict=True)]
+    batches = decode_batches(alike, places)
+    assert [samples for steps, samples in batches for _ in range(steps)] == seen
+    if places >= 12:
+        assert batches == decode_batches(alike)
+
+
+def test_the_suites_own_vllm_reads_the_weights_again_for_the_samples_that_wait():
+    size, many = find_size("8M-llama"), 2 * ENGINE_SAMPLES
+    workload, count = find_workload("cpu"), parameter_count(find_size("8M-llama"))
+    once, twice = (decode_bytes(size, workload, work(many), layout(), "bf16", each) for each in (None, ENGINE_SAMPLES))
+    weights = 2 * (size.layers * count.per_layer + count.final_norm + size.vocab * size.hidden)
+    assert twice - once == (workload.new_tokens - 1) * weights
 
 
 @given(count=st.integers(2, 300), data=st.data())

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suite.worker.balance import deal
+from suite.worker.balance import assign_samples
 from suite.worker.engines.base import Engine, LossFunction
 from suite.worker.loop import Loop
 from suite.worker.recorder import NullRecorder
@@ -37,7 +37,7 @@ WORK = {
 @given(st.integers(1, 6), st.lists(st.integers(1, 500), min_size=1, max_size=12))
 def test_every_replica_gets_as_many_samples_and_each_sample_one_replica(replicas: int, lengths: list[int]) -> None:
     lengths = lengths * replicas
-    hands = deal(lengths, replicas)
+    hands = assign_samples(lengths, replicas)
     assert sorted(number for hand in hands for number in hand) == list(range(len(lengths)))
     assert {len(hand) for hand in hands} == {len(lengths) // replicas}
     tokens = [sum(lengths[number] for number in hand) for hand in hands]

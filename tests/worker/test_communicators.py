@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 import torch.distributed as dist
 
+from suite.worker import session
 from suite.worker.communicators import Communicators
+from suite.worker.engines.base import Engine
+from suite.worker.events import EventLog
+from suite.worker.progress import Progress
 from suite.worker.rank import RankIdentity
-from suite.worker.world import join
-from tests.worker.tiny import rank_environment
+from suite.worker.world import World, join
+from tests.worker.tiny import rank_environment, tiny_body
 
 
 @pytest.mark.parametrize("eager", [True, False])
@@ -46,3 +52,28 @@ def test_a_cpu_has_none() -> None:
     notes = Communicators("cpu", 0, eager=True)
     notes.note("before_join")
     assert notes.facts() is None
+
+
+@pytest.mark.parametrize("sleeps", [False, True])
+def test_an_engine_that_sleeps_is_seen_awake_and_what_torch_counts_beside_it_is_not_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sleeps: bool
+) -> None:
+    """Process group, memory and loop are replaced; in which order a session goes about it is real."""
+    calls = mock.MagicMock()
+    calls.memory.peaks.return_value = {}
+    for name in ("Communicators", "MemoryProbe", "Loop", "leave"):
+        monkeypatch.setattr(session, name, mock.Mock(return_value=getattr(calls, name.lower().replace("probe", ""))))
+    calls.communicators.facts.return_value = None
+    monkeypatch.setattr(session, "join", lambda *_: World(0, 1, 0, 1, torch.device("cpu")))
+    monkeypatch.setattr(session, "find_generator", lambda _manifest: lambda *_: calls.generator)
+    calls.generator.notes = ()
+    subject = mock.Mock(spec=Engine, notes=(), models=())
+    manifest = tiny_body()
+    manifest["layout"]["engine_sleep"] = sleeps
+    log = EventLog(str(tmp_path), 0, mirror=False)
+    session.run(manifest, RankIdentity(0, 1, 0, 1), log, Progress(), lambda _: lambda *_: subject)
+    log.close()
+    names = [name for name, _, _ in calls.mock_calls]
+    order = [names.index(name) for name in ("memory.note", "generator.sleep", "memory.peaks")]
+    assert order == sorted(order)
+    assert (mock.call.communicators.note("built") in calls.mock_calls) is not sleeps

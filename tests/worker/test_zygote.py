@@ -12,7 +12,7 @@ from suite.bundle.record import Record
 from suite.conduct.running.execute import execute
 from suite.launch.local import LocalLauncher, Start
 from suite.spec.manifest import Manifest
-from suite.worker.pages import mapped_pages, take
+from suite.worker.pages import mapped_pages, prefault
 from suite.worker.resident import resident_bytes
 from tests.worker.tiny import tiny_manifest
 
@@ -59,5 +59,5 @@ def test_taking_pages_that_are_there_takes_no_memory() -> None:
     pages = mapped_pages()
     assert sum(count for _, count in pages.own) > 100 and sum(count for _, count in pages.files) > 100
     before = resident_bytes()
-    take(pages)
+    prefault(pages)
     assert abs(resident_bytes() - before) < 8 * MIB

@@ -8,10 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from suite.planner.jobs import Column
+from suite.theory.bandwidth import ENGINE_SAMPLES as MOST_AT_ONCE  # noqa: F401 - the same, by the planner's name
 
-#: Share of the memory that is free when the engine starts of which it makes its pool of keys and values, at most, and
-#: how many samples it takes up at once: what the suite's worker asks vLLM for.
-POOL_SHARE_OF_FREE, MOST_AT_ONCE = 0.5, 256
+#: Share of the memory that is free when the engine starts of which it makes its pool of keys and values, at most: what
+#: the suite's worker asks vLLM for.
+POOL_SHARE_OF_FREE = 0.5
 #: Tokens of prompts that go through it at once.
 BATCHED_TOKENS = 8192
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from suite.bundle.facts import inner, listed_objects, positive
 from suite.bundle.record import Record
-from suite.report.facts.network import inner, listed_objects, positive
 from suite.report.formatting.numbers import number
 
 

@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from suite.bundle.facts import inner, listed_objects, positive
 from suite.bundle.record import Record
 from suite.planner.hardware import Hardware, hardware_of
 from suite.report.facts.pool import Row, RowRuns
@@ -16,7 +17,6 @@ from suite.spec.catalogue import find_device
 #: Scope of the worker's figures -> what a reader calls it, in the order of the report.
 SCOPES = {"within_node": "within a node", "across_nodes": "across nodes", "all_ranks": "all ranks"}
 PATTERNS = ("all_reduce", "all_gather", "send_receive")
-_MOST_LISTED = 512
 _MOST_ROWS = 8
 
 
@@ -106,23 +106,6 @@ def hardware_here(record: Record) -> Hardware | None:
     name = inner(record.environment.worker, "device", "name")
     device = find_device(name) if record.run.device == "cuda" and isinstance(name, str) else None
     return hardware_of(device) if device else None
-
-
-def inner(value: Any, *names: str) -> Any:
-    """A field of facts that others may have written; None where it is not there."""
-    for name in names:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
-
-
-def listed_objects(value: Any) -> list[dict[str, Any]]:
-    """The objects of a list of facts, as many as somebody reads."""
-    return [one for one in value[:_MOST_LISTED] if isinstance(one, dict)] if isinstance(value, list) else []
-
-
-def positive(value: Any) -> float | None:
-    """A positive number that a measurement can have, else None."""
-    return float(value) if type(value) in (int, float) and 0 < value < 1e18 else None
 
 
 def scopes_of(record: Record) -> dict[str, Bandwidths]:

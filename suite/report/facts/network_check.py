@@ -11,8 +11,9 @@ from typing import Any
 
 from pydantic import Field
 
+from suite.bundle.facts import inner, listed_objects, positive
 from suite.bundle.record import Record
-from suite.report.facts.network import SCOPES, inner, listed_objects, positive
+from suite.report.facts.network import SCOPES
 from suite.report.facts.slow_network import expected_of, look_at
 from suite.report.formatting.numbers import number, percent
 from suite.spec.base import Frozen, printable

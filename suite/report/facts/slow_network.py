@@ -7,15 +7,13 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Any, NamedTuple
 
+from suite.bundle.facts import inner, listed_objects, positive
 from suite.bundle.record import Record
 from suite.report.facts.network import (
     SCOPES,
     NetworkRun,
     NetworkRuns,
     hardware_here,
-    inner,
-    listed_objects,
-    positive,
     row_names,
 )
 from suite.report.formatting.numbers import counted, number, percent

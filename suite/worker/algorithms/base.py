@@ -19,8 +19,8 @@ class Rollouts:
 
     ``mask`` [b, R]: which columns are tokens; ``logprobs`` [b, R] fp32 under the policy, zero behind a response, as
     ``values`` and ``reference`` are, which are None where the algorithm has no use for them. ``all_scores`` [N] fp32,
-    of every sample in their order, the ``group`` samples of a prompt side by side; ``numbers`` [b] int64, which of them
-    are this replica's.
+    of every sample in their order, the ``group`` samples of a prompt side by side; ``sample_indices`` [b] int64:
+    those of this replica.
     """
 
     samples: Samples
@@ -29,13 +29,13 @@ class Rollouts:
     values: Optional[torch.Tensor]
     reference: Optional[torch.Tensor]
     all_scores: torch.Tensor
-    numbers: torch.Tensor
+    sample_indices: torch.Tensor
     group: int
 
     @property
     def scores(self) -> torch.Tensor:
         """[b] fp32, of this replica's samples."""
-        return self.all_scores[self.numbers]
+        return self.all_scores[self.sample_indices]
 
 
 class Algorithm(ABC):

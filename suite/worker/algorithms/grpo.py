@@ -37,7 +37,7 @@ class GRPO(Algorithm):
         advantages = scores - scores.mean(dim=1, keepdim=True)
         if self._options["scale"]:
             advantages = advantages / (scores.std(dim=1, keepdim=True) + _SCALE_EPSILON)
-        batch = {"advantages": advantages.flatten().float()[rollouts.numbers]}
+        batch = {"advantages": advantages.flatten().float()[rollouts.sample_indices]}
         if rollouts.reference is not None:
             batch["reference"] = rollouts.reference
         return batch

@@ -33,12 +33,12 @@ class RLOO(Algorithm):
         rewards = rollouts.all_scores.double()
         if rollouts.reference is not None:
             own = ((rollouts.logprobs - rollouts.reference) * rollouts.mask).double().sum(dim=1)
-            everyone = torch.zeros_like(rewards).index_copy(0, rollouts.numbers, own)
+            everyone = torch.zeros_like(rewards).index_copy(0, rollouts.sample_indices, own)
             rewards = rewards - self._options["kl_coefficient"] * total(everyone)
         groups = rewards.view(-1, rollouts.group)
         # r - (sum - r) / (G - 1), as the distance from the mean, which is zero where all are equal
         advantages = (groups - groups.mean(dim=1, keepdim=True)) * (rollouts.group / (rollouts.group - 1))
-        return {"advantages": advantages.flatten().float()[rollouts.numbers]}
+        return {"advantages": advantages.flatten().float()[rollouts.sample_indices]}
 
     def weights(self, mask: torch.Tensor) -> torch.Tensor:
         return ppo.weights_by_sample(mask)

@@ -1,4 +1,4 @@
-"""What the PPO loop needs from a training stack: one object per rank, the same calls on every rank."""
+"""What the loop needs from a training stack: one object per rank, the same calls on every rank."""
 
 import importlib
 from abc import ABC, abstractmethod

@@ -5,7 +5,7 @@ import os
 from typing import Any, Dict
 
 from suite.worker.hugging_face import shape_fields
-from suite.worker.vllm_common import DTYPES
+from suite.worker.precision import dtype_name
 
 _CLASSES = {
     "gpt2": "GPT2LMHeadModel",
@@ -25,7 +25,7 @@ def configuration(size: Dict[str, Any], precision: str) -> Dict[str, Any]:
         "bos_token_id": None,
         "eos_token_id": None,
         "pad_token_id": None,
-        "dtype": DTYPES[precision],
+        "dtype": dtype_name(precision),
     }
     rotary = {
         "hidden_act": "silu",

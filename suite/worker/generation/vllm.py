@@ -18,12 +18,13 @@ from suite.worker.engines.base import Engine
 from suite.worker.generation import requirements
 from suite.worker.generation.base import Generator
 from suite.worker.generation.configuration import write_configuration
+from suite.worker.manifest import stream_seed
+from suite.worker.precision import dtype_name
 from suite.worker.progress import Progress
 from suite.worker.rank import ConfigError
 from suite.worker.samples import Samples, join_responses
 from suite.worker.vllm_common import (
     BLOCK_TOKENS,
-    DTYPES,
     SHARE_THAT_MUST_BE_FREE,
     SPARE_BLOCKS,
     cache_bytes,
@@ -53,7 +54,6 @@ _CACHE_VARIABLE = "VLLM_CPU_KVCACHE_SPACE"
 _MOST_SAMPLES, _MOST_PROMPT_TOKENS = 256, 8192
 #: Of the device memory that is free once the training engine stands: for vLLM's cache at most; training needs the rest.
 _CACHE_SHARE_OF_FREE = 0.5
-_SEED_STRIDE = 1_000_003
 
 
 def prepare(manifest: Dict[str, Any]) -> None:
@@ -114,7 +114,6 @@ class VllmGenerator(Generator):
         with self._own_random_numbers(), threads_kept, _compiled_on_cuda_alone(world.device.type):
             self._engine = self._build()
         self.notes = self._notes()
-        self.sleep()
 
     def sync(self) -> None:
         """See ``Generator``. Raises ConfigError where a weight of vLLM's model got none of the policy's."""
@@ -207,7 +206,7 @@ class VllmGenerator(Generator):
                 load_format="dummy",
                 skip_tokenizer_init=True,
                 generation_config="vllm",
-                dtype=DTYPES[measure["precision"]],  # by itself it would make bf16 of fp32
+                dtype=dtype_name(measure["precision"]),  # by itself it would make bf16 of fp32
                 seed=measure["seed"],
                 distributed_executor_backend="external_launcher",
                 tensor_parallel_size=layout["tensor"],
@@ -253,8 +252,7 @@ class VllmGenerator(Generator):
         """vLLM draws from torch's own generators, and on CUDA seeds samples from NumPy's: all seeded here alike on all
         ranks of a replica, anew for each generation, and given back to training as they were."""
         devices = [self._world.device] if self._world.device.type == "cuda" else []
-        seed = self._manifest["measure"]["seed"] * _SEED_STRIDE + self._training.data_parallel_rank
-        seed = seed * _SEED_STRIDE + self._generations
+        seed = stream_seed(self._manifest, self._training.data_parallel_rank, self._generations)
         self._generations += 1
         numpys = import_module("numpy.random")  # vLLM has it
         state = numpys.get_state()

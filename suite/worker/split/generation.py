@@ -43,7 +43,7 @@ def generation_manifest(manifest: Dict[str, Any]) -> Dict[str, Any]:
     }
 
 
-class Ahead:
+class RolloutProducer:
     """Batches for the training side: batch i from the weights of publication i."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Ahead:
         self._link, self._progress = link, progress
         self._device, self._rank = world.device, world.rank
         rows = manifest["work"]["replica_rollouts"]
-        self._numbers = range(world.rank * rows, (world.rank + 1) * rows)
+        self._sample_indices = range(world.rank * rows, (world.rank + 1) * rows)
         prompts, responses = sample_lengths(manifest["workload"], manifest["work"])
         self._longest, self._longest_response = max(map(sum, zip(prompts, responses))), max(responses)
         self._batches, self._updates = 0, 0
@@ -69,26 +69,29 @@ class Ahead:
     def await_publication(self) -> None:
         """Hand over the batch that the other side asks for, then wait until it publishes."""
         if self._samples is not None:
-            self._link.hear("take batch {}".format(self._batches - 1), self._progress)
+            self._link.wait("take batch {}".format(self._batches - 1), self._progress)
             columns = self._longest - self._samples.tokens.size(1)
             self._link.send(torch.nn.functional.pad(self._samples.tokens, (0, columns)))
             if self._generator.logprobs is not None:
                 columns = self._longest_response - self._generator.logprobs.size(1)
                 self._link.send(torch.nn.functional.pad(self._generator.logprobs, (0, columns)).to(self._device))
-        self._updates = self._link.hear("publication {}".format(self._batches), self._progress)["updates"]
+        self._updates = self._link.wait("publication {}".format(self._batches), self._progress)["updates"]
 
     def receive(self) -> None:
         """The weights of the publication that was told."""
         self._generator.sync()
 
+    def draw_prompts(self) -> None:
+        """Those of the next batch, in no phase."""
+        self._prompts = prompts_of(self._manifest, self._batches, self._sample_indices, self._device)
+
     def generate(self) -> None:
         """The next batch. It is told by ``announce``, so that what the telling takes is in no phase."""
-        prompts = prompts_of(self._manifest, self._batches, self._numbers, self._device)
-        self._samples = self._generator.generate(prompts)
+        self._samples = self._generator.generate(self._prompts)
 
     def announce(self) -> None:
         """Tell the training side that the batch is there."""
-        self._link.tell(
+        self._link.publish(
             "batch {} of rank {}".format(self._batches, self._rank),
             publication=self._batches,
             updates=self._updates,
@@ -121,26 +124,28 @@ class Ahead:
         return {} if finish is None else {"rollout": {"idle_slot_seconds": idle_slot_seconds(finish)}}
 
     def finish(self) -> None:
-        self._link.tell("rank {} is done".format(self._rank))
+        self._link.publish("rank {} is done".format(self._rank))
 
 
-def generate_ahead(ahead: Ahead, manifest: Dict[str, Any], recorder: Recorder) -> None:
+def generate_ahead(producer: RolloutProducer, manifest: Dict[str, Any], recorder: Recorder) -> None:
     """The first batch, then an iteration for each of the training side: take its weights, generate its next batch.
 
     What an iteration takes beyond its phases this side waited.
     """
-    ahead.await_publication()
-    ahead.receive()
-    ahead.generate()
-    ahead.announce()
+    producer.await_publication()
+    producer.receive()
+    producer.draw_prompts()
+    producer.generate()
+    producer.announce()
     for iteration in range(asked_iterations(manifest)):
+        producer.draw_prompts()
         recorder.begin(iteration)
-        ahead.await_publication()
+        producer.await_publication()
         with recorder.phase("sync"):
-            ahead.receive()
+            producer.receive()
         with recorder.phase("generate"):
-            ahead.generate()
-        ahead.announce()
+            producer.generate()
+        producer.announce()
         recorder.stop()
-        recorder.finish(ahead.counts(), ahead.stats(), **ahead.rollout())
-    ahead.finish()
+        recorder.finish(producer.counts(), producer.stats(), **producer.rollout())
+    producer.finish()

@@ -39,11 +39,11 @@ class Link:
         for model in models:
             model.register_forward_hook(self._on_forward)
 
-    def tell(self, word: str, **facts: Any) -> None:
+    def publish(self, word: str, **facts: Any) -> None:
         """Say a word that was not said before, with what belongs to it."""
         self._store.set(word, json.dumps(facts))
 
-    def hear(self, word: str, progress: Progress) -> Dict[str, Any]:
+    def wait(self, word: str, progress: Progress) -> Dict[str, Any]:
         """Wait for a word of the other side and return its facts. ``progress`` beats while the other side works.
 
         Raises RuntimeError when that side shows no sign of work for as long as a run may be silent.

@@ -63,7 +63,7 @@ class RemoteGenerator(Generator):
         # The first publication is of the weights before any update, and so is the second, in iteration 0.
         updates = max(0, self._publications - 1)
         if self._link.carries_tensors:
-            self._link.tell("publication {}".format(self._publications), updates=updates)
+            self._link.publish("publication {}".format(self._publications), updates=updates)
         self._sums.append(self._publisher.publish())
         self._publications += 1
 
@@ -75,7 +75,7 @@ class RemoteGenerator(Generator):
         logprobs = torch.zeros((len(self._prompts), self._longest_response), device=self._device)
         parts = [tokens, logprobs] if told[0]["has_logprobs"] else [tokens]
         if self._link.carries_tensors:
-            self._link.tell("take batch {}".format(self._batches))
+            self._link.publish("take batch {}".format(self._batches))
             for rank in range(self._link.generation_ranks):
                 for part in parts:
                     self._link.receive(part.chunk(self._link.generation_ranks)[rank], rank)
@@ -95,12 +95,12 @@ class RemoteGenerator(Generator):
         """Wait until the other side has ended its last batch, which nobody trains on: it needs this side's store."""
         self._await_batch()
         for rank in range(self._link.generation_ranks):
-            self._link.hear("rank {} is done".format(rank), self._progress)
+            self._link.wait("rank {} is done".format(rank), self._progress)
 
     def _await_batch(self) -> List[Dict[str, Any]]:
         """What each generation rank tells of the next batch, once it has it; waited for on every training rank."""
         ranks = range(self._link.generation_ranks)
-        return [self._link.hear("batch {} of rank {}".format(self._batches, rank), self._progress) for rank in ranks]
+        return [self._link.wait("batch {} of rank {}".format(self._batches, rank), self._progress) for rank in ranks]
 
     def _check(self, told: List[Dict[str, Any]]) -> None:
         for rank, facts in enumerate(told):

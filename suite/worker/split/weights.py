@@ -18,11 +18,34 @@ from suite.worker.samples import Samples
 from suite.worker.split.link import Link
 from suite.worker.world import World
 
-#: Elements of each tensor that are added up on both sides, to see that what was sent is what is held.
-_CHECKED_ELEMENTS = 256
+#: What is added up on both sides, to see that what was published is what is held: elements of a tensor, and of how many
+#: tensors one is looked at in a publication.
+_CHECKED_ELEMENTS, _CHECKED_ONE_IN = 256, 16
 _WANTED, _OFFERED = "weights wanted", "weights offered"
 #: name, shape and type (without ``torch.``)
 Form = Tuple[str, List[int], str]
+
+
+class Checksum:
+    """The sum of the same few elements on both sides. Other tensors are looked at in each publication, so that what
+    one takes is the sending."""
+
+    def __init__(self) -> None:
+        self._publications, self._tensors = -1, 0
+        self._sums: List[torch.Tensor] = []
+
+    def begin(self) -> None:
+        """A publication, of which ``add`` is given every tensor in its order."""
+        self._publications += 1
+        self._tensors, self._sums = 0, []
+
+    def add(self, tensor: torch.Tensor) -> None:
+        if self._tensors % _CHECKED_ONE_IN == self._publications % _CHECKED_ONE_IN:
+            self._sums.append(tensor.detach().reshape(-1)[:_CHECKED_ELEMENTS].double().sum())
+        self._tensors += 1
+
+    def total(self) -> float:
+        return float(torch.stack(self._sums).sum()) if self._sums else 0.0
 
 
 class Publisher:
@@ -30,10 +53,10 @@ class Publisher:
 
     def __init__(self, engine: Engine, link: Link, progress: Progress) -> None:
         """Waits for the generation side. Raises ConfigError where it wants what this engine does not hold so."""
-        self._link = link
+        self._link, self._checksum = link, Checksum()
         held = dict(engine.models[0].named_parameters())
         self._wanted: List[Tuple[torch.nn.Parameter, torch.dtype]] = []
-        for name, shape, dtype in link.hear(_WANTED, progress)["parameters"]:
+        for name, shape, dtype in link.wait(_WANTED, progress)["parameters"]:
             if name not in held or _shape(held[name]) != shape:
                 raise ConfigError(
                     "the generation side wants {} of shape {}, the training side holds {}".format(
@@ -47,13 +70,13 @@ class Publisher:
 
         On ranks that hand nothing over the sum is of what they would have sent.
         """
-        sums = []
+        self._checksum.begin()
         with torch.no_grad():
             for tensor in self._tensors():
                 if self._link.carries_tensors:
                     self._link.broadcast(tensor)
-                sums.append(_partial_sum(tensor))
-        return float(torch.stack(sums).sum())
+                self._checksum.add(tensor)
+        return self._checksum.total()
 
     def _tensors(self) -> Iterator[torch.Tensor]:
         """In the types that the other side holds."""
@@ -67,10 +90,10 @@ class ExportPublisher(Publisher):
 
     def __init__(self, engine: Engine, link: Link, is_leader: bool) -> None:
         """Collective over the training side: goes through all weights once to tell their names and shapes."""
-        self._link, self._engine = link, engine
+        self._link, self._engine, self._checksum = link, engine, Checksum()
         forms = [_form(name, tensor) for name, tensor in engine.weights()]
         if is_leader:
-            link.tell(_OFFERED, tensors=forms, parameters=sum(math.prod(shape) for _, shape, _ in forms))
+            link.publish(_OFFERED, tensors=forms, parameters=sum(math.prod(shape) for _, shape, _ in forms))
 
     def _tensors(self) -> Iterator[torch.Tensor]:
         for _, tensor in self._engine.weights():
@@ -81,18 +104,20 @@ class OwnLoop(Generator):
     """The stack's own generation, on a policy that only generates: its parameters are written in place."""
 
     def __init__(self, engine: Engine, link: Link, is_leader: bool) -> None:
-        self._engine, self._link = engine, link
+        self._engine, self._link, self._checksum = engine, link, Checksum()
         self._parameters = dict(engine.models[0].named_parameters())
         self.weights_sum, self.total_parameters = 0.0, engine.total_parameters
         if is_leader:
-            link.tell(_WANTED, parameters=[_form(name, each) for name, each in self._parameters.items()])
+            link.publish(_WANTED, parameters=[_form(name, each) for name, each in self._parameters.items()])
 
     def sync(self) -> None:
         """Take one publication. The word that it begins was heard before."""
+        self._checksum.begin()
         with torch.no_grad():
             for parameter in self._parameters.values():
                 self._link.broadcast(parameter.detach())
-            self.weights_sum = float(torch.stack([_partial_sum(each) for each in self._parameters.values()]).sum())
+                self._checksum.add(parameter)
+        self.weights_sum = self._checksum.total()
 
     def generate(self, prompts: Samples) -> Samples:
         return self._engine.generate(prompts)
@@ -113,22 +138,22 @@ class RemotePolicy:
 
     def __init__(self, world: World, link: Link, progress: Progress) -> None:
         self.device, self.data_parallel_rank, self.data_parallel_size = world.device, world.rank, world.world_size
-        self._link, self._progress = link, progress
+        self._link, self._progress, self._checksum = link, progress, Checksum()
         self._forms: List[Form] = []
         self.weights_sum, self.total_parameters = 0.0, 0
 
     def weights(self) -> Iterator[Tuple[str, torch.Tensor]]:
         """Take one publication, tensor by tensor. The word that it begins was heard before."""
         if not self._forms:
-            offered = self._link.hear(_OFFERED, self._progress)
+            offered = self._link.wait(_OFFERED, self._progress)
             self._forms, self.total_parameters = offered["tensors"], offered["parameters"]
-        sums = []
+        self._checksum.begin()
         for name, shape, dtype in self._forms:
             tensor = torch.empty(shape, dtype=getattr(torch, dtype), device=self.device)
             self._link.broadcast(tensor)
-            sums.append(_partial_sum(tensor))
+            self._checksum.add(tensor)
             yield name, tensor
-        self.weights_sum = float(torch.stack(sums).sum())
+        self.weights_sum = self._checksum.total()
 
 
 def _form(name: str, tensor: torch.Tensor) -> Form:
@@ -150,7 +175,3 @@ def _whole(parameter: Any) -> Iterator[None]:
 
     with deepspeed.zero.GatheredParameters([parameter]):
         yield
-
-
-def _partial_sum(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().reshape(-1)[:_CHECKED_ELEMENTS].double().sum()

@@ -65,7 +65,7 @@ def rollouts(whole: Batch, numbers: list[int], algorithm: Algorithm) -> Rollouts
         values=None,
         reference=reference if algorithm.uses_reference else None,
         all_scores=torch.tensor(whole.scores),
-        numbers=torch.tensor(numbers),
+        sample_indices=torch.tensor(numbers),
         group=whole.group,
     )
 

@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from tests.worker.tiny import be_rank, tiny_manifest, told_by_ranks
 
 LLAMA = {"architecture": "llama", "kv_heads": 2, "ffn": 80, "tied_embeddings": False}
 UNEVEN = {"lengths": "lognormal:mean=5,sigma=0.6,cap=8", "prompt_lengths": "lognormal:mean=5,sigma=0.6,cap=8"}
+PHASES = ("generate", "score", "reference", "train")
 #: name -> what differs from training everything in micro batches, all rollouts in one optimizer step
 CASES: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -42,7 +44,11 @@ OWN_CASES: dict[str, dict[str, dict[str, Any]]] = {
             "layout": {"packing": True},
         },
     },
-    "megatron": {"distributed optimizer": {"layout": {"distributed_optimizer": True}}},
+    "megatron": {
+        "distributed optimizer": {"layout": {"distributed_optimizer": True}},
+        "packed": {"shape": LLAMA, "workload": UNEVEN, "layout": {"packing": True}},
+        "mixtral": {"shape": {**LLAMA, "architecture": "mixtral", "experts": {"count": 4, "per_token": 2}}},
+    },
 }
 
 
@@ -59,7 +65,7 @@ def cases_of(backend: str) -> dict[str, Manifest]:
 # --- the program of one rank -----------------------------------------------------------------------------------------
 
 
-def count(backend: str, manifest: dict[str, Any], world: Any) -> dict[str, int]:
+def count(backend: str, manifest: dict[str, Any], world: Any) -> dict[str, Any]:
     """FLOPs of each phase of the first iteration, and how often a model ran in it."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
@@ -67,16 +73,23 @@ def count(backend: str, manifest: dict[str, Any], world: Any) -> dict[str, int]:
     from suite.worker.engines import engine_class
     from suite.worker.loop import Loop
     from suite.worker.recorder import NullRecorder
+    from tests.worker.engines.host_reads import host_reads
 
-    found: dict[str, int] = {}
+    found: dict[str, Any] = {}
 
     class Counter(NullRecorder):
         @contextmanager
         def phase(self, name: str) -> Iterator[None]:
             before = len(calls)
-            with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+            with (
+                host_reads(lambda: len(calls)) as sites,
+                FlopCounterMode(display=False) as counter,
+                sdpa_kernel(SDPBackend.MATH),
+            ):
                 yield
             found[name], found[f"calls to {name}"] = counter.get_total_flops(), len(calls) - before
+            waits = {site for site, moments in sites.items() if any(before < one < len(calls) for one in moments)}
+            found[f"waits in {name}"] = sorted(waits)
 
     engine, calls = engine_class(backend, "cpu")(manifest, world), []
     for model in engine.models:  # as a recorder watches them
@@ -136,6 +149,18 @@ def test_every_token_and_every_micro_batch_is_a_sign_of_life(counted: tuple[str,
         longest = 8 if manifest.work.lengths is None else max(manifest.work.lengths.response)
         assert found[name]["calls to generate"] >= longest, name
         assert found[name]["calls to score"] > 0 < found[name]["calls to train"], name
+
+
+def test_in_the_midst_of_a_phase_the_host_waits_for_the_device_only_where_the_table_says(
+    counted: tuple[str, dict[str, dict[str, Any]]],
+) -> None:
+    """Between the first and the last micro batch, or token: nothing of the suite's own waits there."""
+    backend, found = counted
+    table = Path("docs/measuring.md").read_text()
+    for name, manifest in cases_of(backend).items():
+        if manifest.workload.optimizer_steps * manifest.workload.ppo_epochs == 1:
+            waits = {site for phase in PHASES for site in found[name].get(f"waits in {phase}", ())}
+            assert [site for site in sorted(waits) if f"`{site}`" not in table] == [], name
 
 
 if __name__ == "__main__":

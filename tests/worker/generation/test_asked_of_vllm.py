@@ -5,7 +5,12 @@ from unittest import mock
 import numpy
 import torch
 
-from suite.worker.generation.vllm import VllmGenerator, cache_blocks
+from suite.theory.bandwidth import ENGINE_SAMPLES
+from suite.worker.generation.vllm import _MOST_SAMPLES, VllmGenerator, cache_blocks
+
+
+def test_mbu_counts_with_as_many_samples_at_a_time_as_are_asked_for() -> None:
+    assert _MOST_SAMPLES == ENGINE_SAMPLES
 
 
 def test_a_cache_holds_the_samples_of_the_heaviest_replica_whichever_asks() -> None:

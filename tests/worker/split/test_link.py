@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -14,12 +15,16 @@ import torch.distributed as dist
 from suite.worker import events as events_module
 from suite.worker import progress as progress_module
 from suite.worker.events import EventLog
+from suite.worker.manifest import asked_iterations
 from suite.worker.progress import Progress
 from suite.worker.rank import ConfigError, RankIdentity
+from suite.worker.split import generation as generation_module
 from suite.worker.split import link as link_module
-from suite.worker.split.generation import generation_manifest
+from suite.worker.split.generation import RolloutProducer, generate_ahead, generation_manifest
 from suite.worker.split.link import Link
 from suite.worker.split.sides import find_side
+from suite.worker.split.weights import Publisher
+from suite.worker.world import World
 from tests.worker.clock import Clock
 from tests.worker.tiny import tiny_body
 from tests.worker.written import events_in
@@ -111,8 +116,8 @@ def test_the_generation_side_builds_a_policy_alone_whatever_trains() -> None:
 
 def test_a_word_comes_with_its_facts_through_torchs_own_store() -> None:
     training, generation = pair(dist.TCPStore("127.0.0.1", 0, 1, is_master=True, timeout=timedelta(seconds=120)))
-    generation.tell("batch 0 of rank 0", updates=3)
-    assert training.hear("batch 0 of rank 0", Progress()) == {"updates": 3}
+    generation.publish("batch 0 of rank 0", updates=3)
+    assert training.wait("batch 0 of rank 0", Progress()) == {"updates": 3}
 
 
 def test_a_side_that_works_is_waited_for_longer_than_a_run_may_be_silent(
@@ -128,10 +133,10 @@ def test_a_side_that_works_is_waited_for_longer_than_a_run_may_be_silent(
         for _ in range(3):  # one word of it is enough
             model(torch.zeros(1))
         if clock.now > began + 10 * SILENCE:
-            generation.tell("done")
+            generation.publish("done")
 
     store.meanwhile = work
-    training.hear("done", progress)
+    training.wait("done", progress)
     log.close()
     assert clock.now > began + 10 * SILENCE
     assert len(events_in(tmp_path, "heartbeat")) >= 10, "the driver hears that work goes on"
@@ -141,11 +146,35 @@ def test_a_side_that_shows_no_sign_of_work_is_given_up_by_name(clock: Clock, sto
     training, _ = pair(store)
     began = clock.now
     with pytest.raises(RuntimeError, match=r"training side timed out after 100 s without a sign of the generation"):
-        training.hear("batch 0 of rank 0", Progress())
+        training.wait("batch 0 of rank 0", Progress())
     assert SILENCE < clock.now - began <= 1.1 * SILENCE
 
 
 def test_a_store_that_is_gone_is_a_connection_that_was_closed(store: ScriptedStore) -> None:
     store.gone = True
     with pytest.raises(RuntimeError, match="Connection closed by peer"):
-        pair(store)[0].hear("batch 0 of rank 0", Progress())
+        pair(store)[0].wait("batch 0 of rank 0", Progress())
+
+
+def test_prompts_are_drawn_in_no_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+    monkeypatch.setattr(generation_module, "prompts_of", lambda _manifest, batch, *_: drawn.append(batch))
+    world, calls = World(0, 1, 0, 1, torch.device("cpu")), mock.MagicMock()
+    manifest = generation_manifest(tiny_body(2, layout={**SPLIT, "data": 1}))
+    producer = RolloutProducer(calls.generator, mock.Mock(), manifest, world, mock.Mock(), Progress())
+    producer.draw_prompts()
+    producer.generate()
+    assert drawn == [0]
+    generate_ahead(calls.producer, manifest, calls.recorder)
+    names = [name.split(".")[-1] for name, _, _ in calls.mock_calls]
+    drawn_at = [place for place, name in enumerate(names) if name == "draw_prompts"]
+    assert [names[place + 1] for place in drawn_at] == ["generate", *["begin"] * asked_iterations(manifest)]
+
+
+def test_a_publication_adds_up_one_tensor_in_sixteen_and_sixteen_publications_all() -> None:
+    tensors = torch.nn.ParameterDict({f"{number:02}": torch.full((300,), 2.0**number) for number in range(32)})
+    link = mock.Mock(carries_tensors=False)
+    link.wait.return_value = {"parameters": [(name, [300], "float32") for name, _ in tensors.named_parameters()]}
+    publisher = Publisher(mock.Mock(models=[tensors]), link, Progress())
+    added = [publisher.publish() for _ in range(16)]
+    assert added == [256 * (2.0**number + 2.0 ** (number + 16)) for number in range(16)]

@@ -8,7 +8,6 @@ from torch import nn
 from suite.worker.engines.deepspeed import attention
 from suite.worker.engines.deepspeed.families import FAMILIES, build_config, class_of
 from suite.worker.engines.deepspeed.rows import Rows
-from suite.worker.samples import Samples
 
 
 class Critic(nn.Module):
@@ -17,16 +16,15 @@ class Critic(nn.Module):
     branch = None
     family = FAMILIES["gpt2"]
 
-    def __init__(self, config: Any, packs: bool = False) -> None:
+    def __init__(self, config: Any) -> None:
         """``config``: ``critic_config``'s."""
         super().__init__()
-        self.config, self.packs = config, packs
+        self.config = config
         self.transformer = class_of("gpt2", "GPT2Model")(config)
         self.value_head = nn.Linear(self.config.hidden_size, 1, bias=False)
 
-    def forward(self, samples: Samples) -> torch.Tensor:
+    def forward(self, rows: Rows) -> torch.Tensor:
         """[b, R] fp32, zero behind a response; column j is the value of the state before response token j."""
-        rows = Rows(samples, self.packs)
         states = self.transformer(rows.tokens, use_cache=False, **rows.options).last_hidden_state
         return rows.spread(self.value_head(rows.before_responses(states)).squeeze(-1).float())
 

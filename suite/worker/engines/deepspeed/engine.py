@@ -25,13 +25,14 @@ from suite.worker.engines.deepspeed.policy import (
     policy_builder,
     recompute_blocks,
 )
+from suite.worker.engines.deepspeed.rows import Rows
 from suite.worker.engines.deepspeed.weights import (
-    DTYPES,
     count_parameters,
     draw_weights,
     held_elements,
     plain_weights,
 )
+from suite.worker.precision import DTYPES
 from suite.worker.samples import Samples, join_responses
 from suite.worker.world import World
 
@@ -97,36 +98,35 @@ class DeepSpeedEngine(Engine):
     def score(self, samples: Samples) -> Tuple[torch.Tensor, Optional[torch.Tensor]]:
         self._policy.eval()
         trunk: List[torch.Tensor] = []
-        micros = [micro for micro, _ in samples.micro_batches(self._micro_batch)]
+        micros = self._rows(samples)
         with torch.no_grad(), self._keeping_trunk_states(trunk):
-            parts = [self._policy(samples=micro) for micro in micros]
+            parts = [self._policy(rows=micro) for micro in micros]
             values = [values for _, values in parts]
             if self._critic is not None:
-                values = [self._critic(samples=micro) for micro in micros]
+                values = [self._critic(rows=micro) for micro in micros]
         if self._is_hydra:
             self._trunk = (samples, trunk)
         logprobs = join_responses([logprobs for logprobs, _ in parts], samples.longest_response)
         return logprobs, join_responses(values, samples.longest_response) if self._uses_values else None
 
     def reference(self, samples: Samples) -> torch.Tensor:
-        micros = [micro for micro, _ in samples.micro_batches(self._micro_batch)]
+        micros = self._rows(samples)
         with torch.no_grad():
             if self._reference is not None:
-                parts = [self._reference(samples=micro)[0] for micro in micros]
+                parts = [self._reference(rows=micro)[0] for micro in micros]
             else:
                 assert self._trunk is not None and self._trunk[0] is samples, "score comes before reference"
                 trunk, self._trunk = self._trunk[1], None
-                parts = [self._policy(samples=micro, trunk_states=kept)[0] for micro, kept in zip(micros, trunk)]
+                parts = [self._policy(rows=micro, trunk_states=kept)[0] for micro, kept in zip(micros, trunk)]
         return join_responses(parts, samples.longest_response)
 
     def train(self, samples: Samples, batch: Dict[str, torch.Tensor], loss_fn: LossFunction) -> Dict[str, float]:
         self._policy.train()
         rows, steps_before, skipped = len(samples), self._engine.global_steps, self._skipped_steps()
         sums: Dict[str, torch.Tensor] = {}
-        padded = 0
-        for micro, rows_of_batch in samples.micro_batches(self._micro_batch, batch):
-            parts = self._train_micro(micro, rows_of_batch, loss_fn)
-            padded += 0 if self._packs else micro.tokens.numel() - micro.real_tokens
+        micros = self._rows(samples)
+        for micro, (_, micro_batch) in zip(micros, samples.micro_batches(self._micro_batch, batch)):
+            parts = self._train_micro(micro, micro_batch, loss_fn)
             for name, value in parts.items():
                 sums[name] = sums.get(name, 0) + value
         assert self._engine.global_steps == steps_before + 1, "a batch is one optimizer step"
@@ -136,8 +136,12 @@ class DeepSpeedEngine(Engine):
             means["gradient_norm"] = float(norm)
         # Policy and critic have a loss scale each; a step that either skipped is one step not made.
         means["skipped_steps"] = float(max(after - before for before, after in zip(skipped, self._skipped_steps())))
-        means["padded_tokens"] = float(padded)
+        means["padded_tokens"] = float(sum(micro.tokens.numel() for micro in micros) - samples.real_tokens)
         return means
+
+    def _rows(self, samples: Samples) -> List[Rows]:
+        """Of all micro batches, before the first of them keeps the device busy."""
+        return [Rows(micro, self._packs) for micro, _ in samples.micro_batches(self._micro_batch)]
 
     def _skipped_steps(self) -> Tuple[int, ...]:
         """Optimizer steps that policy and critic have skipped so far, because a gradient overflowed in fp16."""
@@ -145,16 +149,16 @@ class DeepSpeedEngine(Engine):
         return tuple(engine.skipped_steps for engine in engines)
 
     def _train_micro(
-        self, samples: Samples, micro: Dict[str, torch.Tensor], loss_fn: LossFunction
+        self, rows: Rows, micro: Dict[str, torch.Tensor], loss_fn: LossFunction
     ) -> Dict[str, torch.Tensor]:
         """Forward, backward and step of the policy; then of the critic, where it is a model of its own."""
-        logprobs, values = self._engine(samples=samples)
+        logprobs, values = self._engine(rows=rows)
         loss, parts = loss_fn(logprobs, micro.get("values") if values is None else values, micro)
         self._engine.backward(loss)
         self._engine.step()
         if self._critic is None:
             return parts
-        values = self._critic(samples=samples)
+        values = self._critic(rows=rows)
         loss, critic_parts = loss_fn(micro["logprobs"], values, micro)
         self._critic.backward(loss)
         self._critic.step()
@@ -180,7 +184,7 @@ class DeepSpeedEngine(Engine):
         """The critic in an engine of its own; its parameters are added to the counts."""
         workload = self._manifest["workload"]
         config = critic_config(self._manifest["size"], workload["critic"], self._packs)
-        critic = self._drawn(partial(Critic, config, self._packs))
+        critic = self._drawn(partial(Critic, config))
         total, trainable = count_parameters(critic)
         self.total_parameters += total
         self.trainable_parameters += trainable

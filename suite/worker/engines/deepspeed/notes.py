@@ -8,7 +8,7 @@ from suite.worker.algorithms import build_algorithm
 from suite.worker.engines.deepspeed import attention
 from suite.worker.engines.deepspeed import config as deepspeed_config
 from suite.worker.engines.deepspeed.families import FAMILIES, class_of
-from suite.worker.engines.deepspeed.weights import DTYPES
+from suite.worker.precision import DTYPES
 from suite.worker.vocabulary import padded_vocab
 from suite.worker.world import World
 

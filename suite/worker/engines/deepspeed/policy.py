@@ -16,7 +16,6 @@ from suite.worker.engines.deepspeed import attention
 from suite.worker.engines.deepspeed.families import FAMILIES, Family, build_config, class_of
 from suite.worker.engines.deepspeed.lora import add_adapters
 from suite.worker.engines.deepspeed.rows import Rows
-from suite.worker.samples import Samples
 from suite.worker.value_head import build_value_head
 
 
@@ -47,7 +46,7 @@ class HydraBranch(nn.Module):
 
 
 class Policy(nn.Module):
-    """A causal language model that also speaks of responses; ``samples`` chooses that way of being called.
+    """A causal language model that also speaks of responses; ``rows`` chooses that way of being called.
 
     ``policy_class`` puts it before a family's own class, whose names of parameters it keeps. Everything goes through
     ``forward``, because ZeRO-3 gathers parameters from the root module's hooks on.
@@ -61,11 +60,8 @@ class Policy(nn.Module):
         hydra_layers: Optional[int] = None,
         with_value_head: bool = True,
         lora_rank: Optional[int] = None,
-        packs: bool = False,
     ) -> None:
-        """``packs``: samples go through end to end in one row, for which ``config`` names the attention that can."""
         super().__init__(config)
-        self.packs = packs
         if lora_rank is not None:
             add_adapters(self.blocks, self.family.matrices, lora_rank)
         self.value_head = build_value_head(config.hidden_size) if with_value_head else None
@@ -76,24 +72,23 @@ class Policy(nn.Module):
     def forward(
         self,
         input_ids: Optional[torch.Tensor] = None,
-        samples: Optional[Samples] = None,
+        rows: Optional[Rows] = None,
         trunk_states: Optional[torch.Tensor] = None,
         logits_to_keep: int = 0,
         **options: Any,
     ) -> Any:
-        """Without ``samples`` Hugging Face's own forward, which generation calls; logits of tokens alone.
+        """Without ``rows`` Hugging Face's own forward, which generation calls; logits of tokens alone.
 
         With it: log-probs and values, each [b, R] fp32, zero behind a response (values None without a value head).
         With ``trunk_states``, as a hook on the trunk's ``first_trainable`` sees them: those of the reference branch
         and None.
         """
-        if samples is None:
+        if rows is None:
             if logits_to_keep:  # transformers before 4.45 neither asks for it nor knows it
                 options["logits_to_keep"] = logits_to_keep
             output = super().forward(input_ids, **options)
             output.logits = output.logits[..., : self.config.unpadded_vocab]
             return output
-        rows = Rows(samples, self.packs)
         if trunk_states is None:
             states = self.trunk(rows.tokens, use_cache=False, **rows.options).last_hidden_state
         else:
@@ -156,9 +151,12 @@ def policy_class(architecture: str) -> Type[Policy]:
 
 
 def policy_builder(size: Dict[str, Any], packs: bool = False, **options: Any) -> Callable[[], Policy]:
-    """What makes the policy of a manifest's ``size``, its weights not yet drawn; all it needs is imported before."""
+    """What makes the policy of a manifest's ``size``, its weights not yet drawn; all it needs is imported before.
+
+    ``packs``: its samples go through end to end in one row, for which it has an attention of its own.
+    """
     config = build_config(size, attention.register() if packs else "sdpa")
-    return partial(policy_class(size["architecture"]), config, packs=packs, **options)
+    return partial(policy_class(size["architecture"]), config, **options)
 
 
 def token_logprobs(logits: torch.Tensor, tokens: torch.Tensor, vocab: int) -> torch.Tensor:

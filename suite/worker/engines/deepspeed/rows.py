@@ -11,11 +11,12 @@ from suite.worker.samples import Samples
 class Rows:
     """The rows of one pass. ``tokens`` [b, T] or, packed, [1, sum of lengths]; ``options`` for the trunk beside them.
 
-    No padding reaches the output matrix: what is behind the trunk are the states before real response tokens alone, n
-    of them; of even samples these are columns, and stay [b, R].
+    Only the states before response tokens go on to the output matrix, so that no padding reaches it: n of them in all
+    [n, h], or of even samples, where they are the same columns of each, [b, R, h].
     """
 
     def __init__(self, samples: Samples, packed: bool) -> None:
+        """Everything is put on the device here, so that rows that are made ahead keep nobody waiting in between."""
         self._samples = samples
         self._plain = samples.is_even and not packed
         self.tokens, self.options = samples.tokens, _nothing()
@@ -30,28 +31,30 @@ class Rows:
             # A mask of four dimensions is taken as it is, so that none over the whole row is made; nobody reads it.
             unread = torch.zeros(1, 1, 1, 1, dtype=torch.bool, device=samples.tokens.device)
             self.options = {"attention_mask": unread, "position_ids": segments.positions, "segments": segments}
+        if self._plain:
+            return
+        rows, prompts, lengths = len(samples), samples.prompt_lengths, samples.response_lengths
+        self._before = self._at(self._starts, [prompt - 1 for prompt in prompts], lengths)
+        self._spread = self._at([row * samples.longest_response for row in range(rows)], [0] * rows, lengths)
 
     def before_responses(self, states: torch.Tensor) -> torch.Tensor:
         """[rows, T, h] -> [b, R, h], or [n, h]: the states before response tokens."""
         if self._plain:
             return states[:, self._samples.prompt_lengths[0] - 1 : -1]
-        firsts = [prompt - 1 for prompt in self._samples.prompt_lengths]
-        return states.flatten(0, 1)[self._at(self._starts, firsts, self._samples.response_lengths)]
+        return states.flatten(0, 1)[self._before]
 
     def responses(self) -> torch.Tensor:
         """[b, R] or [n] int64: response tokens."""
-        prompts = self._samples.prompt_lengths
         if self._plain:
-            return self.tokens[:, prompts[0] :]
-        return self.tokens.flatten()[self._at(self._starts, prompts, self._samples.response_lengths)]
+            return self.tokens[:, self._samples.prompt_lengths[0] :]
+        return self.tokens.flatten()[self._before + 1]
 
     def spread(self, numbers: torch.Tensor) -> torch.Tensor:
         """[b, R] or [n] -> [b, R], zero behind a response."""
         if self._plain:
             return numbers
         rows, longest = len(self._samples), self._samples.longest_response
-        places = self._at([row * longest for row in range(rows)], [0] * rows, self._samples.response_lengths)
-        return numbers.new_zeros(rows * longest).index_copy(0, places, numbers).view(rows, longest)
+        return numbers.new_zeros(rows * longest).index_copy(0, self._spread, numbers).view(rows, longest)
 
     def _at(self, starts: List[int], firsts: List[int], lengths: List[int]) -> torch.Tensor:
         """Places in the flattened rows: of each sample ``length`` from its start + first on."""

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 INITIAL_DEVIATION = 0.02
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 #: gives a context in which parameters are whole on every rank, and changes of rank 0 reach the others
 Gather = Callable[[List[nn.Parameter]], ContextManager[Any]]

@@ -12,7 +12,8 @@ class MicroBatch:
     """b samples as ``tokens`` [B, T]: B = b rows padded behind, or packed B = 1 with T the sum of their lengths.
 
     ``positions``: [T] of every row. ``segments``: packed samples' lengths, with that of padding behind; None: one
-    sample a row. T is a multiple of ``multiple``, so that sequence parallelism can split it.
+    sample a row. T is a multiple of ``multiple``, so that sequence parallelism can split it. ``targets``: response
+    tokens in the order of ``before_responses``, [R, b] or [tokens, 1].
     """
 
     def __init__(self, samples: Samples, packed: bool, multiple: int) -> None:
@@ -32,6 +33,14 @@ class MicroBatch:
         # Padding stands at position 0, since there may be none behind the longest sample.
         self.tokens, self.positions = F.pad(tokens, (0, padding)), F.pad(positions, (0, padding))
         self.longest = max(samples.lengths)
+        # On the device before a pass begins, in the midst of which it would wait for all that was launched.
+        self._is_plain = samples.is_even and not packed
+        if self._is_plain:
+            self.targets = samples.tokens[:, samples.prompt_lengths[0] :].t().contiguous()
+        else:
+            self._mask = samples.mask()
+            self._chosen = self._places()[self._mask]
+            self.targets = samples.responses()[self._mask].unsqueeze(1)
 
     @property
     def padded_tokens(self) -> int:
@@ -42,34 +51,19 @@ class MicroBatch:
         if self._is_plain:
             first = self._samples.prompt_lengths[0] - 1
             return states[first : first + self._samples.longest_response]
-        return states.flatten(0, 1).index_select(0, self._chosen()).unsqueeze(1)
-
-    def targets(self) -> torch.Tensor:
-        """Response tokens in the order of ``before_responses``: [R, b] or [tokens, 1]."""
-        responses = self._samples.responses()
-        if self._is_plain:
-            return responses.t().contiguous()
-        return responses[self._samples.mask()].unsqueeze(1)
+        return states.flatten(0, 1).index_select(0, self._chosen).unsqueeze(1)
 
     def by_sample(self, numbers: torch.Tensor) -> torch.Tensor:
         """What was computed on ``before_responses``, [R, b] or [tokens, 1], as [b, R], zero behind a response."""
         if self._is_plain:
             return numbers.t()
-        mask = self._samples.mask()
-        return numbers.new_zeros(mask.shape).masked_scatter(mask, numbers)
+        return numbers.new_zeros(self._mask.shape).masked_scatter(self._mask, numbers)
 
-    @property
-    def _is_plain(self) -> bool:
-        """Whether the responses are the same columns of all rows."""
-        return self._samples.is_even and not self._packed
-
-    def _chosen(self) -> torch.Tensor:
-        """[tokens]: where the states before response tokens lie in [T x B]."""
+    def _places(self) -> torch.Tensor:
+        """[b, R]: where the states before response tokens lie in [T x B]."""
         samples = self._samples
         columns = samples.response_positions() - 1
         if self._packed:
             lengths = torch.tensor(samples.lengths, device=columns.device)
-            places = columns + (lengths.cumsum(0) - lengths).unsqueeze(1)
-        else:
-            places = columns * len(samples) + torch.arange(len(samples), device=columns.device).unsqueeze(1)
-        return places[samples.mask()]
+            return columns + (lengths.cumsum(0) - lengths).unsqueeze(1)
+        return columns * len(samples) + torch.arange(len(samples), device=columns.device).unsqueeze(1)

@@ -14,7 +14,7 @@ from suite.worker.engines.base import Engine, LossFunction
 from suite.worker.engines.megatron import native
 from suite.worker.engines.megatron.batch import MicroBatch
 from suite.worker.engines.megatron.cpu import apply_cpu_patches
-from suite.worker.engines.megatron.export import export_weights
+from suite.worker.engines.megatron.export import Exporter
 from suite.worker.engines.megatron.family import is_rotary
 from suite.worker.engines.megatron.generate import Sampler
 from suite.worker.engines.megatron.model import PolicyModel, build_config
@@ -59,6 +59,7 @@ class MegatronEngine(Engine):
         self.data_parallel_size = parallel_state.get_data_parallel_world_size()
         self._micro_batch = manifest["work"]["micro_batch"]
         self._size = manifest["size"]
+        self._exporter: Optional[Exporter] = None
         self._packing = layout.get("packing", False)
         self._length_multiple = layout["tensor"] if layout["sequence_parallel"] else 1
         self._build_models(manifest)
@@ -98,7 +99,9 @@ class MegatronEngine(Engine):
         return PolicyModel(config, manifest["size"], with_value_head).to(self.device)
 
     def weights(self) -> Iterator[Tuple[str, torch.Tensor]]:
-        return export_weights(self._model, self._size)
+        if self._exporter is None:
+            self._exporter = Exporter(self._model, self._size)
+        return self._exporter.weights()
 
     def generate(self, prompts: Samples) -> Samples:
         self._policy.eval()

@@ -27,14 +27,12 @@ class Sampler:
             parallel_state.is_pipeline_last_stage() and parallel_state.get_tensor_model_parallel_rank() == 0
         )
         self._replica = parallel_state.get_model_parallel_group()
-        self._leader = self._find_leader()
+        # Tensor ranks lie next to each other, stage after stage.
+        self._leader = torch.distributed.get_process_group_ranks(self._replica)[
+            -model.config.tensor_model_parallel_size
+        ]
         #: when each row of the last batch was complete, in seconds after its start
         self.finish_seconds: List[float] = []
-
-    def _find_leader(self) -> int:
-        rank = torch.tensor([torch.distributed.get_rank() if self.is_leader else -1], device=self._device)
-        torch.distributed.all_reduce(rank, op=torch.distributed.ReduceOp.MAX, group=self._replica)
-        return int(rank.item())
 
     @torch.no_grad()
     def sample(self, prompts: Samples) -> Samples:

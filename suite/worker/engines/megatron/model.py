@@ -21,10 +21,9 @@ from suite.worker.engines.megatron.stack import (
     parallel_state,
     tensor_parallel,
 )
+from suite.worker.precision import DTYPES
 from suite.worker.value_head import build_value_head
 from suite.worker.vocabulary import padded_vocab
-
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def build_config(manifest: Dict[str, Any], device: torch.device) -> TransformerConfig:
@@ -48,7 +47,7 @@ def build_config(manifest: Dict[str, Any], device: torch.device) -> TransformerC
         attention_backend=AttnBackend.fused if native else AttnBackend.auto,
         persist_layer_norm=False,
         gradient_accumulation_fusion=False,
-        # Weights are drawn by name once the model stands (megatron_weights).
+        # Weights are drawn by name once the model stands (``weights.draw_weights``).
         init_method=_leave_as_is,
         output_layer_init_method=_leave_as_is,
         embedding_init_method=_leave_as_is,
@@ -172,15 +171,16 @@ class PolicyModel(GPTModel):
         states = batch.before_responses(states)
         logits = self._logits(states, gather=False)
         self._forbid_padding(logits)
-        logprobs = -tensor_parallel.vocab_parallel_cross_entropy(logits, batch.targets())
+        logprobs = -tensor_parallel.vocab_parallel_cross_entropy(logits, batch.targets)
         if self.value_head is None:
             return batch.by_sample(logprobs), None
         return batch.by_sample(logprobs), batch.by_sample(self.value_head(states).squeeze(-1).float())
 
     def _forbid_padding(self, logits: torch.Tensor) -> None:
-        """No probability, and so no gradient, for the padded columns of this rank's [..., vocab / tensor]."""
+        """No probability, and so no gradient, for the padded columns of this rank's [..., vocab / tensor]; without a
+        record for backward, which would copy the gradient of all logits."""
         columns = logits.size(-1)
         first = parallel_state.get_tensor_model_parallel_rank() * columns
         held = min(max(self.unpadded_vocab - first, 0), columns)
         if held < columns:
-            logits[..., held:] = float("-inf")
+            logits.detach()[..., held:] = float("-inf")

@@ -115,9 +115,10 @@ def unshard(shards: Sequence[torch.Tensor], parameter: torch.nn.Parameter, shape
     """The shards of all tensor ranks as the whole parameter of this shape, without padding."""
     if not _is_sharded(parameter):
         return shards[0]
-    dimension = parameter.partition_dim
-    parts = zip(*(each.chunk(_stride(parameter), dimension) for each in shards))
-    whole = torch.cat([torch.cat(part, dimension) for part in parts], dimension)
+    dimension, whole = parameter.partition_dim, shards[0]
+    if len(shards) > 1:
+        parts = zip(*(each.chunk(_stride(parameter), dimension) for each in shards))
+        whole = torch.cat([each for part in parts for each in part], dimension)
     return whole.narrow(dimension, 0, shape[dimension]).contiguous()
 
 

@@ -10,12 +10,12 @@ from typing import Any, Dict, Iterator, List
 from unittest import mock
 
 from suite.worker.manifest import asked_iterations
+from suite.worker.precision import dtype_name
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.led import LedTrainer
 from suite.worker.trainers.openrlhf import cpu, options
 from suite.worker.trainers.openrlhf.work import notes, work_differences
-from suite.worker.vllm_common import DTYPES
 
 _PROGRAM = "openrlhf.cli.train_ppo_ray"
 #: how argparse ends a program
@@ -141,7 +141,7 @@ class OpenRlhfTrainer(LedTrainer):
             "stage": stage,
             "ranks": ranks,
             "device": self.manifest["measure"]["device"],
-            "precision": DTYPES[self.manifest["measure"]["precision"]],
+            "precision": dtype_name(self.manifest["measure"]["precision"]),
         }
         for each in found:
             for fact, value in wanted.items():

@@ -6,8 +6,9 @@ from unittest import mock
 
 import torch
 
+from suite.worker.precision import dtype_name
 from suite.worker.rank import ConfigError
-from suite.worker.vllm_common import DTYPES, SHARE_THAT_MUST_BE_FREE, cache_bytes, even_blocks
+from suite.worker.vllm_common import SHARE_THAT_MUST_BE_FREE, cache_bytes, even_blocks
 from suite.worker.world import World
 
 
@@ -18,7 +19,7 @@ def build_with_drawn_weights(manifest: Dict[str, Any], world: World) -> Any:
 
     more: Dict[str, Any] = {"load_format": "dummy", "skip_tokenizer_init": True, "generation_config": "vllm"}
     precision, workload = manifest["measure"]["precision"], manifest["workload"]
-    more["dtype"] = DTYPES[precision]
+    more["dtype"] = dtype_name(precision)
     if world.device.type == "cpu":
         blocks = even_blocks(manifest["work"]["replica_rollouts"], workload["prompt_tokens"] + workload["new_tokens"])
         more.update(

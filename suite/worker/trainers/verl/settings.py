@@ -3,8 +3,8 @@
 from typing import Any, Dict, List
 
 from suite.worker.manifest import asked_iterations
+from suite.worker.precision import dtype_name
 from suite.worker.trainers.scores import scores_of_all
-from suite.worker.vllm_common import DTYPES
 
 #: vLLM takes no more tokens into one pass unless told to; verl's default
 _BATCHED_TOKENS = 8192
@@ -181,7 +181,7 @@ def _rollout(manifest: Dict[str, Any], folders: Dict[str, str]) -> Settings:
         rollout + "temperature": workload["ppo"]["temperature"],
         rollout + "ignore_eos": True,
         rollout + "seed": manifest["measure"]["seed"],
-        rollout + "dtype": DTYPES[manifest["measure"]["precision"]],
+        rollout + "dtype": dtype_name(manifest["measure"]["precision"]),
         rollout + "tensor_model_parallel_size": 1,
         rollout + "max_model_len": tokens,
         rollout + "max_num_batched_tokens": max(_BATCHED_TOKENS, tokens),

@@ -20,6 +20,7 @@ from suite.worker.engines.deepspeed.policy import (
     policy_builder,
     recompute_blocks,
 )
+from suite.worker.engines.deepspeed.rows import Rows
 from suite.worker.engines.deepspeed.weights import count_parameters, draw_weights, plain_weights
 from suite.worker.samples import Samples
 from tests.worker.engines.batches import uneven_samples
@@ -93,7 +94,7 @@ def assert_chosen(logprobs: torch.Tensor, wanted: list[torch.Tensor], samples: S
 def test_log_probs_of_uneven_samples_are_those_of_the_plain_model(name: str, packs: bool) -> None:
     policy, samples = drawn(name, packs).eval(), uneven()
     with torch.no_grad():
-        logprobs, values = policy(samples=samples)
+        logprobs, values = policy(rows=Rows(samples, packs))
         wanted = by_hand(plain_model(policy, name), samples)
     assert logprobs.shape == values.shape == (3, 7)
     assert_chosen(logprobs, wanted, samples, 1e-5)
@@ -108,7 +109,7 @@ def test_packed_and_recomputed_gradients_are_the_padded_ones(name: str) -> None:
         policy = drawn(name, packs).train()
         if packs:
             recompute_blocks(policy)
-        logprobs, values = policy(samples=samples)
+        logprobs, values = policy(rows=Rows(samples, packs))
         (logprobs * torch.arange(21.0).view(3, 7)).sum().backward(retain_graph=True)
         values.square().sum().backward()
         gradients.append({each: parameter.grad for each, parameter in policy.named_parameters()})
@@ -171,9 +172,9 @@ def test_a_hydra_branch_on_the_trunks_states_is_the_policy_before_it_trains(name
     freeze_below(policy, 2)
     hook = policy.first_trainable(2).register_forward_pre_hook(lambda _module, inputs: kept.append(inputs[0]))
     with torch.no_grad():
-        logprobs, _ = policy(samples=samples)
+        logprobs, _ = policy(rows=Rows(samples, packs))
         hook.remove()
-        reference, values = policy(samples=samples, trunk_states=kept[0])
+        reference, values = policy(rows=Rows(samples, packs), trunk_states=kept[0])
     assert values is None
     assert torch.allclose(reference, logprobs, atol=1e-6)
     trains = {each.split(".")[2] for each, one in policy.named_parameters() if one.requires_grad and ".1." in each}
@@ -189,7 +190,7 @@ def test_merged_adapters_are_the_plain_model_that_computes_the_same(name: str) -
         for each, parameter in policy.named_parameters():
             if each.endswith(".up"):
                 parameter.copy_(0.3 * torch.randn(parameter.shape, generator=generator))
-        logprobs, _ = policy(samples=samples)
+        logprobs, _ = policy(rows=Rows(samples, packed=False))
         wanted = by_hand(plain_model(policy, name), samples)
     assert_chosen(logprobs, wanted, samples, 1e-4)
 

@@ -18,6 +18,7 @@ from suite.worker.engines.deepspeed.policy import (
     recompute_blocks,
     token_logprobs,
 )
+from suite.worker.engines.deepspeed.rows import Rows
 from suite.worker.engines.deepspeed.weights import count_parameters, draw_weights
 from suite.worker.samples import Samples
 from tests.worker.engines.megatron.families import size_of
@@ -35,7 +36,7 @@ def trained(recompute: bool) -> tuple[dict[str, torch.Tensor], int]:
         recompute_blocks(policy)
     runs: list[int] = []
     policy.transformer.h[-1].ln_1.register_forward_hook(lambda *_: runs.append(1))
-    logprobs, values = policy.train()(samples=EVEN)
+    logprobs, values = policy.train()(rows=Rows(EVEN, packed=False))
     (logprobs.sum() + values.sum()).backward()
     gradients = {name: parameter.grad for name, parameter in policy.named_parameters() if parameter.requires_grad}
     return gradients, len(runs)
@@ -91,7 +92,7 @@ def test_an_optimizer_with_weight_decay_leaves_padded_rows_at_zero(tied: bool) -
     policy = gpt2_vocabulary(tied).train()
     optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-2, weight_decay=0.1, fused=True)
     before = [matrix.detach().clone() for matrix in vocabulary_matrices(policy)]
-    logprobs, values = policy(samples=EVEN)
+    logprobs, values = policy(rows=Rows(EVEN, packed=False))
     (logprobs.sum() + values.sum()).backward()
     optimizer.step()
     assert len(before) == (1 if tied else 2)

@@ -29,7 +29,7 @@ def test_each_response_token_is_told_by_the_state_before_it(
     states = batch.tokens.t().unsqueeze(-1).double()  # a state that knows which token it is of
     before, mask = samples.tokens.gather(1, samples.response_positions() - 1), samples.mask()
     assert torch.equal(batch.by_sample(batch.before_responses(states).squeeze(-1)), before.double() * mask)
-    assert torch.equal(batch.by_sample(batch.targets()), samples.responses() * mask)
+    assert torch.equal(batch.by_sample(batch.targets), samples.responses() * mask)
     assert batch.tokens.size(1) % multiple == 0
     assert batch.padded_tokens == batch.tokens.numel() - samples.real_tokens
     if packed:

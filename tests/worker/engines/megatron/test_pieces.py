@@ -8,11 +8,14 @@ from unittest import mock
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from suite.worker.engines.deepspeed.config import training_config
+from suite.worker.engines.megatron import model as model_module
 from suite.worker.engines.megatron import weights as megatron_weights
 from suite.worker.engines.megatron.attention import FusedAttention
 from suite.worker.engines.megatron.engine import MegatronEngine
+from suite.worker.engines.megatron.model import PolicyModel
 from suite.worker.engines.megatron.optimizer import INITIAL_LOSS_SCALE
 from suite.worker.engines.megatron.stack import AttnMaskType
 from suite.worker.world import World
@@ -66,3 +69,21 @@ def test_a_schedule_that_divides_the_loss_in_place_leaves_parts_that_share_its_s
     engine._run, loss = schedule, torch.tensor(3.0, requires_grad=True) * 2
     told = MegatronEngine.train(engine, mock.Mock(), {}, lambda *_: (loss, {"policy_loss": loss.detach()}))
     assert told["policy_loss"] == 6
+
+
+def test_padding_of_the_vocabulary_gets_no_probability_and_copies_no_gradient() -> None:
+    model, copied = mock.Mock(unpadded_vocab=5), []
+    logits = torch.randn(3, 2, 8, requires_grad=True) * 1
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+            copied.append(str(function).split(".")[1])
+            return function(*arguments, **(options or {}))
+
+    with mock.patch.object(model_module.parallel_state, "get_tensor_model_parallel_rank", return_value=0):
+        PolicyModel._forbid_padding(model, logits)
+    chances = logits.softmax(-1)
+    assert not chances[..., 5:].any()
+    with Watch():
+        chances[..., 0].sum().backward()
+    assert "clone" not in copied and "copy_" not in copied
