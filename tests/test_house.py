@@ -185,6 +185,7 @@ OWN_FILES = {
     "suite/export/writing.py": "writes a draft that is not there yet",
     "suite/export/tools/tensorboard.py": "writes files that are not there yet",
     "suite/launch/cluster/submission.py": "writes a draft that is not there yet",
+    "suite/cli/options/output.py": "a file that the same command has just written",
     "suite/conduct/cluster/turn.py": "a lock, through no link",
     "suite/conduct/cluster/image_file.py": "a regular file of any length that the user named",
     "suite/conduct/cluster/collect.py": "writes a bundle that it has just made",

@@ -37,7 +37,7 @@ def unknown_options(words: list[str]) -> list[str]:
         return words[:1]
     params = load(name.split()[-1], known[name]).params
     options = {option for param in params for option in (*param.opts, *param.secondary_opts)}
-    return [word for word in words if word.startswith("-") and word.split("=")[0] not in options]
+    return [word for word in words if word.startswith("-") and word.split("=")[0] not in {"-", *options}]
 
 
 def test_the_workflow_is_whole_and_its_commands_have_their_options() -> None:
