@@ -133,7 +133,7 @@ def _copied_runs(traces: Sequence[Trace]) -> _Found:
 def _copied_seconds(traces: Sequence[Trace]) -> _Found:
     """Iterations, or phases, that last as long as those of another run; what never varies proves nothing."""
     near: dict[tuple[int, int], list[Trace]] = defaultdict(list)
-    equal: dict[tuple[float, ...], Trace] = {}
+    equal: dict[tuple[str, tuple[float, ...]], Trace] = {}  # of one row: among all runs of a large folder two may agree
     for trace in traces:
         if len(set(trace.seconds)) < 2:
             continue
@@ -145,7 +145,10 @@ def _copied_seconds(traces: Sequence[Trace]) -> _Found:
             yield trace, "copied-seconds", f"its {count} iterations took as long as those of {first.path}"
             continue
         phases = tuple(round(seconds, _PHASE_DIGITS) for seconds in trace.phases if seconds > 0)
-        if len(phases) >= _COPY_PHASES and (same := equal.setdefault(phases, trace)) is not trace:
+        if (
+            len(phases) >= _COPY_PHASES
+            and (same := equal.setdefault((trace.manifest_hash, phases), trace)) is not trace
+        ):
             yield trace, "copied-seconds", f"its {len(phases)} phases took as long as those of {same.path}"
 
 

@@ -70,6 +70,7 @@ def compare(
     from suite.report.compare import compare_entries
     from suite.report.comparing.gate import check_gate, hold_to
     from suite.report.comparing.reading import by_environment, left_out, notes
+    from suite.report.facts.suspect import takes_suspect
     from suite.report.formatting.escape import visible
     from suite.report.reading import read_entries
     from suite.report.text.comparison import print_comparison
@@ -87,6 +88,8 @@ def compare(
     with without_collector():
         first, second = map(read_entries, sides) if sides[1] else by_environment(read_entries(sides[0]))
         lacking = left_out(first, second)
+        runs = (*first.entries, *second.entries)
+        with_suspect = with_suspect or all(takes_suspect(entry.manifest) for entry in runs)
         result = compare_entries(first.entries, second.entries, left_out=lacking, with_suspect=with_suspect)
         outcome = None
         if gate is not None:

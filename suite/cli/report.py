@@ -28,9 +28,12 @@ def report(
     with_suspect: Annotated[
         bool, typer.Option("--with-suspect", help="pool and rank runs that something disturbed like the others")
     ] = False,
+    is_brief: Annotated[
+        bool, typer.Option("--brief", help="print the answer alone, as Markdown: for a comment of a pull request")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the report's figures as JSON, write no file")] = False,
 ) -> None:
-    """Print the headline table of measured runs; write a Markdown report with plots (--output) or a page (--html)."""
+    """Print who is faster, how sure that is, and each row; write a Markdown report (--output) or a page (--html)."""
     from suite.bundle.archive.opening import opened
     from suite.cli.options.check import warn
     from suite.cli.options.output import STANDARD_OUTPUT, written_to
@@ -38,16 +41,21 @@ def report(
     from suite.report.facts.model import build
     from suite.report.formatting.width import terminal_columns, wrapped
     from suite.report.reading import read_entries
-    from suite.report.terminal import print_headline, print_imported
-    from suite.report.text.markdown import render
+    from suite.report.terminal import print_answer, print_headline, print_imported
+    from suite.report.text.markdown import brief, render
     from suite.report.text.output import as_json as figures
     from suite.report.text.output import write
     from suite.spec.base import UsageError, printable
 
     if output and output == html:
         raise UsageError(f"--output and --html are both {output}: the page and the Markdown are two files")
-    if as_json and (output or html):
-        raise UsageError(f"--json prints figures and writes no file: leave out {'--output' if output else '--html'}")
+    if (as_json or is_brief) and (output or html):
+        raise UsageError(
+            f"{'--json' if as_json else '--brief'} prints and writes no file: leave out "
+            f"{'--output' if output else '--html'}"
+        )
+    if as_json and is_brief:
+        raise UsageError("--json and --brief are two ways to print: leave one out")
     until_end(opened(runs))  # so that whoever writes a view of them still finds their events
     with without_collector():
         found = read_entries(runs, with_imported=True)
@@ -60,6 +68,9 @@ def report(
             with written_to(output, ".md") as path:
                 path.write_text(render(build(found.entries, title, caveats, found.read_from, with_suspect), {}))
             return
+        if is_brief:
+            say(brief(build(found.entries, title, caveats, found.read_from, with_suspect, found.imported)).rstrip())
+            return
         given = (title, caveats, found.read_from, with_suspect, found.imported)
         written = write(found.entries, output, *given) if output else None
         model = written.model if written else build(found.entries, *given)
@@ -68,6 +79,7 @@ def report(
             from suite.report.page.output import write_page
 
             page = write_page(model, found.entries, html)
+    print_answer(model)
     print_headline(model)
     print_imported(model)
     for line in model.caveats:

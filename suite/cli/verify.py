@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 _BUNDLES, _LINES, _ALL = 5, 4, 5
 
 
+_WHO_WROTE = (
+    "equal: the events give these records. No check can tell whether somebody wrote all of them anew; a digest that "
+    "was kept elsewhere (--digest) or a signed archive can"
+)
+
+
 @command
 def verify(
     bundles: Annotated[
@@ -71,6 +77,8 @@ def verify(
     whole = _whole([result for _, result in checked])
     say(_digest_line(whole, wanted), err=as_json)
     statuses = {result.status for _, result in checked}
+    if not as_json and "equal" in statuses and wanted is None and not signatures:
+        say(_WHO_WROTE)
     if "damaged" in statuses:
         return BAD_USAGE
     is_signed = all(_is_as_asked(each, allowed_signers) for each in signatures.values())

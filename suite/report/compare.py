@@ -19,6 +19,7 @@ from suite.report.comparing.pairing import (
 )
 from suite.report.comparing.surroundings import surroundings_of
 from suite.report.facts.entry import Entry
+from suite.report.facts.suspect import takes_suspect
 from suite.spec.base import UsageError
 from suite.stats.compare import DEFAULT_MARGIN
 from suite.stats.multiple import LEVEL, NAME
@@ -88,7 +89,8 @@ def _lacks(before: Measured, after: Measured, with_suspect: bool) -> Iterator[Un
 
 def _suspect(side: Side, one: Measured, with_suspect: bool) -> Iterator[Unjudged]:
     """Runs that their own record doubts, with the reasons; records of older bundles judge nothing."""
-    sound = ("valid", "suspect") if with_suspect else ("valid",)
+    counts_all = with_suspect or any(takes_suspect(run.manifest) for run in one.runs.entries)
+    sound = ("valid", "suspect") if counts_all else ("valid",)
     found = [run.record.validity for run in one.runs.entries]
     doubted = [each for each in found if each is not None and each.status not in sound]
     if doubted:

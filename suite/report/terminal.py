@@ -5,36 +5,58 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from suite.bundle.imported.record import MARK, ImportedRecord
-from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK
 from suite.report.facts.kind import WorkKind
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
-from suite.report.facts.ranking import RankedRow
-from suite.report.formatting.escape import visible
-from suite.report.formatting.forms import Cells, Form, explained, print_line, print_widest, without
+from suite.report.formatting.escape import plain, visible
+from suite.report.formatting.forms import Cells, Form, print_line, print_widest, without
 from suite.report.formatting.numbers import UNKNOWN, gib, interval, number
+from suite.report.formatting.width import terminal_columns, wrapped
+from suite.report.text.answer import MOST_SHOWN, figures, nothing_ranked, scope, trust, verdicts_of
+from suite.report.text.columns import rate
 from suite.spec.terminal import say
 
 HEADLINE_ROWS = 40
 #: The one kind of work that needs no line above its table: all that once could be measured.
 _UNSAID = "PPO on GPT-2"
 _NAME_LENGTH = 24
-_PROVISIONAL, _UNSTEADY, _SUSPECT, _TWO_MODES = "provisional", "unsteady", "suspect runs", "two modes"
 _SHORT_VERDICTS = {"not distinguishable": "unclear", "too few runs": "too few"}
-_LEGEND = {
-    "unclear": "unclear: not distinguishable",
-    "too few": f"too few: fewer than {RUNS_TO_PUBLISH} runs",
-    "?": f"?: provisional, fewer than {RUNS_TO_RANK} runs",
-    "~": "~: not all runs were steady",
-    "!": "!: suspect runs are among them",
-    "^": "^: two modes, some runs slower than the others",
-}
-_ALL_PROVISIONAL = f"all verdicts are provisional: fewer than {RUNS_TO_RANK} runs"
+
+
+def print_answer(model: ReportModel) -> None:
+    """What every view opens with: who is faster, then scaling, memory and cost, and how far to trust it."""
+    width = terminal_columns()
+    verdicts = verdicts_of(model)
+    _print_wrapped(scope(model), width)
+    if verdicts:
+        shown = [{title: plain(text) for title, text in one.cells().items()} for one in verdicts[:MOST_SHOWN]]
+        empty = [title for title in shown[0] if all(cells[title] in ("", UNKNOWN) for cells in shown)]
+        whole = [without(cells, *empty) for cells in shown]
+        narrow = [without(cells, "rows") for cells in whole]
+        print_widest([Form(whole, compact=False), Form(narrow), Form([_stacked(cells) for cells in narrow])])
+        if len(verdicts) > MOST_SHOWN:
+            say(f"and {len(verdicts) - MOST_SHOWN} more in the report")
+    else:
+        _print_wrapped(nothing_ranked(model), width)
+    for line in figures(model):
+        _print_wrapped(line, width)
+    last = trust(model)
+    _print_wrapped(f"{last.start} {', '.join(piece.text for piece in last.pieces)}.", width)
+
+
+def _print_wrapped(text: str, width: int | None) -> None:
+    say("\n".join(wrapped(plain(text), width, rest="  ")))
+
+
+def _stacked(cells: Cells) -> Cells:
+    """With less beside each other: what follows a comma is below it."""
+    return {title: text.replace(", ", ",\n").replace(" over ", "\nover ") for title, text in cells.items()}
 
 
 def headline_rows(model: ReportModel) -> list[Cells]:
     """The headline table, one row per row of the report; cells hold no control characters."""
-    verdicts = {ranked.row.number: _verdict(ranked) for group in model.ranking.groups for ranked in group.places}
+    places = [ranked for group in model.ranking.groups for ranked in group.places]
+    verdicts = {one.row.number: _SHORT_VERDICTS.get(one.verdict, one.verdict) for one in places}
     etas = {point.row.number: point.eta for curve in model.scaling.curves for point in curve.points}
     apart = _set_apart(model.rows)
     return [
@@ -55,14 +77,6 @@ def _set_apart(rows: Sequence[Row]) -> dict[int, str]:
 def _unranked(row: Row) -> str:
     """In the place of a verdict."""
     return UNKNOWN if row.is_ranked else "suspect"
-
-
-def _verdict(ranked: RankedRow) -> str:
-    remarks = [_PROVISIONAL] if ranked.provisional else []
-    remarks += [_UNSTEADY] if ranked.is_unsteady else []
-    remarks += [_SUSPECT] if ranked.row.holds_suspect else []
-    remarks += [_TWO_MODES] if ranked.row.two_modes else []
-    return f"{ranked.verdict} ({', '.join(remarks)})" if remarks else ranked.verdict
 
 
 def print_headline(model: ReportModel) -> None:
@@ -87,7 +101,7 @@ def _headline(row: Row, eta: str, verdict: str, apart: Mapping[int, str]) -> Cel
         "layout": row.layout,
         **({"variant": visible(apart.get(row.number, UNKNOWN), _NAME_LENGTH)} if apart else {}),
         "runs ok": row.ok_runs,
-        "samples/s [95 %]": interval(row.samples_per_second) if row.measured else row.without_rate,
+        "samples/s [95 %]": rate(row),
         "tokens/s": number(row.tokens_per_second.value if row.tokens_per_second else None),
         "peak GiB": gib(row.memory.peak_bytes if row.memory else None),
         "eta": eta,
@@ -96,41 +110,23 @@ def _headline(row: Row, eta: str, verdict: str, apart: Mapping[int, str]) -> Cel
 
 
 def _headline_forms(rows: Sequence[Cells]) -> list[Form]:
-    """The whole table, and others with ever shorter and fewer columns."""
-    short, legend = _short_verdicts(rows)
-    without_tokens = [without(row, "tokens/s") for row in short]
+    """The whole table, and others with ever fewer columns."""
     narrow = [
-        {**without(row, "runs ok", "peak GiB", "eta", "verdict"), "peak\nGiB": row["peak GiB"]}
+        {**without(row, "runs ok", "tokens/s", "peak GiB", "eta", "verdict"), "peak\nGiB": row["peak GiB"]}
         | {"eta": row["eta"].split(" ")[0], "verdict": row["verdict"]}
-        for row in without_tokens
+        for row in rows
     ]
     empty = [title for title in ("eta", "verdict") if all(row[title] == UNKNOWN for row in narrow)]
     narrow = [without(row, *empty) for row in narrow]
+    less = [without(row, "peak\nGiB") for row in narrow]
     return [
         Form(rows, compact=False),
-        Form(short, legend),
-        Form(without_tokens, legend, ("tokens/s",)),
-        Form(narrow, legend, ("runs ok", "tokens/s", "eta's interval")),
-        Form(
-            [without(row, "peak\nGiB") for row in narrow], legend, ("runs ok", "tokens/s", "peak GiB", "eta's interval")
-        ),
-        Form([without(row, "peak\nGiB", "eta") for row in narrow], legend, ("runs ok", "tokens/s", "peak GiB", "eta")),
+        Form(rows),
+        Form([without(row, "tokens/s") for row in rows], left_out=("tokens/s",)),
+        Form(narrow, left_out=("runs ok", "tokens/s", "eta's interval")),
+        Form(less, left_out=("runs ok", "tokens/s", "peak GiB", "eta's interval")),
+        Form([without(row, "eta") for row in less], left_out=("runs ok", "tokens/s", "peak GiB", "eta")),
     ]
-
-
-def _short_verdicts(rows: Sequence[Cells]) -> tuple[list[Cells], str]:
-    """The rows with abbreviated verdicts, and what the abbreviations mean."""
-    parts = [row["verdict"].partition(" (") for row in rows]
-    provisional = [_PROVISIONAL in remarks for _, _, remarks in parts]
-    all_are = all(one for one, (verdict, _, _) in zip(provisional, parts, strict=True) if verdict != UNKNOWN)
-    short = []
-    for row, one, (verdict, _, remarks) in zip(rows, provisional, parts, strict=True):
-        marks = ("?" if one and not all_are else "") + ("~" if _UNSTEADY in remarks else "")
-        marks += "!" if _SUSPECT in remarks else ""
-        marks += "^" if _TWO_MODES in remarks else ""
-        short.append({**row, "verdict": _SHORT_VERDICTS.get(verdict, verdict) + marks})
-    legend = explained(short, _LEGEND)
-    return short, "; ".join(filter(None, (legend, _ALL_PROVISIONAL if all_are and any(provisional) else "")))
 
 
 def print_imported(model: ReportModel) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from suite.bundle.events import Event
+from suite.bundle.folder import Trace, folder_findings
 from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify, verify_all
 from tests.bundle.tampering import change, copied, derive_again, events_of, renamed, shipped, write_events
@@ -195,6 +196,16 @@ def test_phases_of_another_run_are_found_where_the_iterations_are_not(tmp_path: 
     change(copy, lambda event: event["kind"] == "iteration" and event.update(seconds=event["seconds"] + 1e-4))
     shifted(copy, 1000)
     assert statuses(tmp_path) == {copy.name: {"copied-seconds"}}
+
+
+def test_phases_that_agree_by_chance_with_another_rows_are_no_copy() -> None:
+    def run(name: str, row: str, seconds: tuple[float, ...]) -> Trace:
+        where = {"host": None, "started": None, "ended": None, "digest": None}
+        return Trace(Path(name), name, row, "plan", 1, **where, seconds=seconds, phases=(0.1, 0.2, 0.3, 0.4))
+
+    first = run("a", "row", (1.0, 1.1))
+    assert folder_findings([first, run("b", "other row", (1.2, 1.3))], []) == {}
+    assert Path("c") in folder_findings([first, run("c", "row", (1.2, 1.3))], [])
 
 
 def test_a_run_id_twice_in_one_folder_is_found_and_beside_each_other_is_not(tmp_path: Path) -> None:

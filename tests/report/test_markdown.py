@@ -15,7 +15,8 @@ from suite.bundle.record import Energy
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import build
 from suite.report.text import sections
-from suite.report.text.markdown import render
+from suite.report.text.markdown import of_part, render
+from suite.report.text.section import parts_of
 from suite.spec.layout import Layout
 from tests.report import entries as made
 from tests.report.reports import (
@@ -118,6 +119,8 @@ VIEWS: dict[str, Callable[[], list[Entry]]] = {
     "generation": generated_elsewhere,
     "asynchronous": ahead,
     "lengths": lambda: made.repeats(2, shares=NO_REFERENCE, rollout=IDLE, **LLAMA),
+    "memory_by_phase": lambda: made.repeats(2),
+    "stacks": lambda: [made.entry()],
     "memory": lambda: [*made.repeats(2), on_a_gpu(peak_factor=0.5)],
     "energy": lambda: [with_energy(True), with_energy(False)],
     "scaling": two_curves,
@@ -134,13 +137,14 @@ IDLE = {"idle_slot_share": 0.46, "idle_slot_seconds": 0.31}
 
 
 def test_every_section_has_a_view_but_that_of_imports() -> None:
-    assert [*VIEWS] == [name for name in sections.ORDER if name != "imported"]
+    assert {*VIEWS} == {*sections.ORDER} - {"imported"}
 
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_section_reads_as_saved(name: str, snapshot: SnapshotAssertion) -> None:
     section = sections.SECTIONS[sections.ORDER.index(name)]
-    text = "\n\n".join(section.markdown(build(VIEWS[name]()), PLOTS)) + "\n"
+    parts = parts_of(build(VIEWS[name]()), [section])
+    text = "\n\n".join(block for part in parts for block in of_part(part, PLOTS)) + "\n"
     assert text == snapshot.use_extension(MarkdownFile)
 
 
@@ -156,9 +160,13 @@ def test_every_table_is_a_table_of_equal_rows_and_nothing_else_is_markup(name: s
     tokens = PARSER.parse(text)
     rules = [line for line in text.splitlines() if re.fullmatch(r"\|( -+:? \|)+", line)]
     assert [token.type for token in tokens].count("table_open") == len(rules)
-    assert not [token for token in tokens if token.type in ("html_block", "blockquote_open", "ordered_list_open")]
+    html = {line for token in tokens if token.type == "html_block" for line in token.content.splitlines()}
+    assert html <= {'<details markdown="1"><summary>Show</summary>', "</details>"}
+    assert not [token for token in tokens if token.type in ("blockquote_open", "ordered_list_open")]
     children = [child for token in tokens for child in token.children or ()]
-    assert not {child.type for child in children} & {"html_inline", "link_open", "em_open", "strong_open", "s_open"}
+    assert not {child.type for child in children} & {"html_inline", "em_open", "strong_open", "s_open"}
+    links = {child.attrs["href"][0] for child in children if child.type == "link_open"}
+    assert links <= {"#"}, "none leads out of the report"
     shown = [child.attrs["src"] for child in children if child.type == "image"]
     assert shown == re.findall(r"(?m)^!\[.*\]\((.*)\)$", text)
     width = 0
@@ -172,26 +180,20 @@ def test_commands_quote_what_a_shell_would_read() -> None:
     text = render(build(hostile()), {})
     commands = [line for line in text.splitlines() if line.startswith("suite rerun ")]
     assert len(commands) == 3
-    assert all(re.fullmatch(r"suite rerun '.*/manifest\.json'", line) for line in commands)
-
-
-def test_predicted_stands_beside_measured_only_where_it_is_known() -> None:
-    entry = made.entry(device="cuda")
-    foretold = made.recorded(entry, predicted={"samples_per_second": 21.5})
-    assert re.search(r"\| predicted \|", render(build([foretold]), {}))
-    assert "predicted" not in render(build([entry]), {})
+    assert all(re.fullmatch(r"suite rerun '.*/manifest\.json' # R\d", line) for line in commands)
 
 
 @pytest.mark.parametrize(
     ("said", "where", "elsewhere"),
     [
         ("share its cores and memory bandwidth", made.matrix(sizes=("1M",), runs=1), made.repeats(3)),
+        ("## Predicted and measured", [made.entry()], [made.entry(device="cuda")]),
         ("## Energy", [with_energy(True)], [made.entry()]),
         ("DeepSpeed-Chat", [made.entry(work=made.workload("chat", critic=CRITIC))], [made.entry()]),
         ("- (!) A peak below the floor", [on_a_gpu(peak_factor=0.5)], [on_a_gpu()]),
         ("### Trainer backends", mixed(), made.matrix(runs=1)),
     ],
-    ids=["shared cores", "energy", "without scoring", "below the floor", "trainers"],
+    ids=["shared cores", "predicted", "energy", "without scoring", "below the floor", "trainers"],
 )
 def test_what_is_of_some_runs_alone_is_said_of_them_alone(
     said: str, where: list[Entry], elsewhere: list[Entry]

@@ -15,8 +15,8 @@ import pytest
 from suite.report.facts.model import build
 from suite.report.plots import NAMES
 from suite.report.text import output
+from suite.report.text.answer import as_lines
 from suite.report.text.output import as_json, write
-from suite.report.text.summary import sentences
 from suite.spec.base import UsageError
 from suite.spec.layout import Layout
 from tests.command import suite
@@ -95,7 +95,7 @@ def test_json_holds_the_sentences_the_rows_and_refers_to_rows_by_number() -> Non
     model = build(made.matrix())
     told = json.loads(json.dumps(as_json(model), allow_nan=False))
     assert told["schema"] == "suite/report/1"
-    assert tuple(told["summary"]) == sentences(model)
+    assert tuple(told["summary"]) == as_lines(model)
     assert [row["number"] for row in told["rows"]] == list(range(1, 17))
     assert {ranked["row"] for group in told["ranking"]["groups"] for ranked in group["places"]} == set(range(1, 17))
     assert told["scaling"]["curves"][0]["base"] == 1

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from suite.bundle.noise_model import Validity
+from suite.report.compare import compare_entries
 from suite.report.facts.entry import SUITE_CLOCK, Entry
 from suite.report.facts.model import build
-from suite.report.facts.suspect import usable
 from suite.report.terminal import headline_rows
+from suite.report.text.answer import as_lines
 from suite.report.text.markdown import render
 from suite.report.text.output import as_json
-from suite.report.text.summary import sentences
+from suite.spec.stopping import Stopping
 from suite.stats.intervals import log_rates, pooled_rate
 from suite.stats.moderated import FEWEST_ROWS, moderate
 from tests.report import entries as made
@@ -54,13 +57,14 @@ def test_a_suspect_run_is_in_no_figure_unless_asked_for_and_told_beside_its_row(
     assert row.samples_per_second == alone.rows[0].samples_per_second
     assert row.memory == alone.rows[0].memory
     assert (row.runs, row.runs_ok, row.runs_suspect, row.is_ranked) == (4, 4, 1, True)
-    (line,) = with_it.caveats
-    assert line.startswith("R1, deepspeed 1M: 1 suspect of 4 runs, left out of its figures: others used 1.52 of the 2")
+    counts, why = with_it.caveats
+    assert counts == "1 suspect or invalid run left out: R1 1 of 4"
+    assert why.startswith("others used 1.52 of the 2") and why.endswith(": R1")
     assert headline_rows(with_it)[0]["runs ok"] == "4 of 4, 1 suspect"
     assert "4 of 4, 1 suspect" in render(with_it, {})
     asked = build([*quiet, slow(4)], with_suspect=True)
     assert len(asked.rows[0].measured) == 4 and asked.rows[0].holds_suspect
-    assert "in its figures, as asked for" in asked.caveats[0]
+    assert "counted, as asked for" in asked.caveats[0]
 
 
 def test_a_row_of_suspect_runs_alone_keeps_its_figures_and_is_not_ranked() -> None:
@@ -72,12 +76,10 @@ def test_a_row_of_suspect_runs_alone_keeps_its_figures_and_is_not_ranked() -> No
     (group,) = model.ranking.groups
     assert {ranked.row.backend for ranked in group.places} == {"deepspeed", "megatron"}
     assert {cells["backend"]: cells["verdict"] for cells in headline_rows(model)}["trlx-deepspeed"] == "suspect"
-    assert "1 configuration of suspect runs alone is not ranked" in sentences(model)[1]
+    assert "1 row of suspect runs alone not ranked" in as_lines(model)[-1]
     asked = build(entries, with_suspect=True)
     assert len(asked.ranking.groups[0].places) == 3
-    verdicts = {cells["backend"]: cells["verdict"] for cells in headline_rows(asked)}
-    assert "suspect runs" in verdicts["trlx-deepspeed"]
-    assert "suspect runs" in render(asked, {})
+    assert "suspect)" in render(asked, {})
 
 
 def test_a_scaling_curve_has_no_suspect_point() -> None:
@@ -89,7 +91,6 @@ def test_a_scaling_curve_has_no_suspect_point() -> None:
 def test_where_all_are_suspect_the_report_says_so_and_equal_reasons_are_told_once() -> None:
     runs = [doubtful(made.entry(repeat=repeat), REASON.format(f"1.{repeat}")) for repeat in (1, 2, 3)]
     model = build([*runs, *(slow(repeat, backend="megatron") for repeat in (1, 2, 3))])
-    assert "All runs are suspect, so nothing is ranked" in sentences(model)[1]
     assert "All runs are suspect, so nothing is ranked" in render(model, {})
     assert (model.rows[0].runs_suspect, as_json(model)["rows"][0]["runs_suspect"]) == (3, 3)
     assert model.rows[0].doubts == (f"{REASON.format('1.1')} (like this in 3 runs)",)
@@ -103,15 +104,23 @@ def test_an_invalid_run_is_in_no_figure_even_if_suspect_ones_are_asked_for() -> 
     assert (row.measured, row.without_rate) == ((), "invalid")
 
 
-def test_what_is_usable_for_a_comparison_is_what_nothing_speaks_against() -> None:
-    quiet, noisy, broken = made.entry(), slow(2), doubtful(made.entry(repeat=3), status="invalid")
-    assert usable([quiet, noisy, broken]).entries == [quiet]
-    assert usable([quiet, noisy, broken], with_suspect=True).entries == [quiet, noisy]
-    lines = usable([quiet, noisy, broken]).left_out
-    assert [line.split(": ")[1] for line in lines] == [
-        "left out, because it is suspect",
-        "left out, because it is invalid",
-    ]
+def measured_with_suspect(entry: Entry) -> Entry:
+    """As `suite run --until 3% --with-suspect` measures it."""
+    rule = Stopping(precision=0.03, least=3, most=5, iterations="fixed", with_suspect=True)
+    run = entry.manifest.run.model_copy(update={"stopping": rule})
+    return replace(entry, manifest=entry.manifest.model_copy(update={"run": run}))
+
+
+def test_what_was_measured_with_suspect_runs_every_view_counts_with_them() -> None:
+    runs = [*made.repeats(3), *(slow(repeat) for repeat in (4, 5))]
+    others = [slow(repeat, backend="megatron") for repeat in (1, 2, 3)]
+    asked = build([*runs, *others], with_suspect=True)
+    later = build([measured_with_suspect(one) for one in (*runs, *others)])
+    assert as_json(later) == as_json(asked) and len(later.ranking.groups) == 1
+    assert not build([*runs, *others]).ranking.groups
+    before, after = ([measured_with_suspect(slow(repeat)) for repeat in numbers] for numbers in ((1, 2, 3), (4, 5, 6)))
+    assert not compare_entries(before, after).unjudged
+    assert {one.lack for one in compare_entries(before, [slow(4), slow(5)]).unjudged} == {"suspect"}
 
 
 def test_the_rows_of_a_folder_share_the_variance_of_their_runs() -> None:
@@ -145,9 +154,8 @@ def test_a_row_with_a_slow_run_is_told_as_two_modes() -> None:
     assert (found["deepspeed"].slow, found["deepspeed"].runs) == (1, 5)
     assert found["deepspeed"].loss == pytest.approx(0.3, abs=0.03)
     text = render(model, {})
-    assert "two modes)" in text and "Two modes: some runs of this row" in text
+    assert "two modes)" in text and "Two modes: some runs are slower" in text
     assert "1 of 5 runs is 30." in text or "1 of 5 runs is 29." in text
-    assert "two modes" in {row["backend"]: row["verdict"] for row in headline_rows(model)}["deepspeed"]
 
 
 def test_rows_that_differ_in_their_seed_alone_do_not_compete() -> None:

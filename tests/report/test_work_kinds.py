@@ -15,7 +15,6 @@ from suite.report.facts.model import build
 from suite.report.plots.series import backend_colours, series_of
 from suite.report.terminal import print_headline
 from suite.report.text.markdown import render
-from suite.report.text.summary import sentences
 from suite.spec.layout import Layout
 from suite.spec.manifest import SampleLengths
 from suite.spec.shape import Architecture
@@ -55,14 +54,6 @@ def test_a_report_of_one_kind_says_nothing_of_kinds_in_its_ranking() -> None:
     assert "algorithm GRPO, model Llama" in section(text, "Throughput")
     old = render(build(made.matrix(runs=1)), {})
     assert "algorithm" not in old and "GPT-2" not in old and "families" not in old
-
-
-def test_the_summary_names_algorithms_families_and_the_kind_of_each_comparison() -> None:
-    measured, faster, _ = sentences(build(families()))
-    assert measured.startswith("PPO and GRPO iterations of workloads ")
-    assert "at 1M and 1M-llama (GPT-2 and Llama) on" in measured
-    assert faster.startswith("Of PPO on GPT-2 on 1 rank megatron is faster at 1M")
-    assert "of GRPO on Llama on 2 ranks deepspeed (split g1) is faster at 1M-llama" in faster
 
 
 def test_samples_of_other_lengths_are_never_ranked_together_even_where_the_distribution_is_the_same() -> None:

@@ -21,6 +21,7 @@ from suite.conduct.running.progress import CrowdView, LiveView, PlainView
 from suite.conduct.running.session import Summary
 from suite.planner.grid import Column, grid_lines
 from suite.report.formatting.console import cell, console
+from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import GIB, counted, gib, interval, number, span
 from suite.report.formatting.width import terminal_columns, wrapped
 from suite.spec.manifest import Manifest
@@ -29,7 +30,6 @@ from suite.stats.intervals import Interval, pooled_rate
 
 if TYPE_CHECKING:
     from suite.conduct.running.reproduction import RerunOutcome
-    from suite.conduct.running.results import Result
 
 # What shows results is imported when there are some: a run need not wait for it to start.
 RATE = "samples/s [95 %]"
@@ -150,16 +150,19 @@ def _stream(to_stderr: bool) -> TextIO:
 
 
 def print_summary(summary: Summary, plan: Plan, root: Path, reached: Iterable[str] = ()) -> None:
-    """What was done, in a few lines, the result of each configuration, and the next command.
+    """What was done, in a few lines, who is faster and the result of each row, and the next command.
 
     ``reached``: what a stopping rule came to.
     """
     from suite.conduct.running.results import results
+    from suite.report.terminal import print_answer, print_headline
 
     done = len(summary.done_before)
-    rows = results(plan, root)
-    _print_results(rows)
-    lines = [*_doubts(rows), *reached]
+    model = results(plan, root)
+    if model.rows:
+        print_answer(model)
+        print_headline(model)
+    lines = [*map(visible, model.caveats), *reached]
     if not (summary.measured or summary.failed or summary.interrupted or summary.left_by_budget or summary.busy):
         count = done + len(summary.failed_before)
         lines.append(f"{root} already holds {'the run' if count == 1 else f'all {count} runs'}; nothing to do")
@@ -183,31 +186,8 @@ def print_summary(summary: Summary, plan: Plan, root: Path, reached: Iterable[st
         say("\n".join(wrapped(line, terminal_columns(), rest="  ")))
 
 
-def _doubts(rows: Sequence[Result]) -> Iterator[str]:
-    """What speaks against runs of a configuration, one line for each."""
-    for row in rows:
-        if row.doubts:
-            which = f"{row.backend} {row.size} {row.layout}"
-            yield f"doubtful: {which}: {'; '.join(row.doubts)}"
-
-
 def _were(count: int) -> str:
     return "was" if count == 1 else "were"
-
-
-def _print_results(rows: Sequence[Result]) -> None:
-    """One line for each configuration that has records."""
-    if not rows:
-        return
-    scalings = len({row.scaling for row in rows}) > 1
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for name in ("backend", "size", "ranks", "layout", *(["scaling"] if scalings else []), "runs ok", RATE):
-        right = name in ("ranks", "runs ok", RATE)
-        table.add_column(name, justify="right" if right else "left", no_wrap=name != "layout", overflow="fold")
-    for row in rows:
-        where = (row.backend, row.size, str(row.ranks), row.layout, *([row.scaling] if scalings else []))
-        table.add_row(*map(cell, (*where, row.ok_runs, row.rate)))
-    console().print(table)
 
 
 def print_rerun(outcome: RerunOutcome, root: Path) -> None:

@@ -89,7 +89,7 @@ class ComparedMemory(Frozen):
     ratio: float
     low: float | None
     high: float | None
-    verdict: MemoryVerdict | None = Field(description="null: it could not be tested; so with equal peaks in all runs")
+    verdict: MemoryVerdict | None = Field(description="null: it could not be tested")
 
 
 class RowGate(Frozen):

@@ -10,7 +10,7 @@ from typing import Any
 
 from suite.report.comparing.model import Side, Unjudged
 from suite.report.facts.entry import Entry
-from suite.report.facts.machines import assign_machines
+from suite.report.facts.machines import Hardware, assign_machines, hardware_of
 from suite.report.facts.pool import Row, RowRuns, group_entries, pool_rows
 from suite.report.facts.variants import flattened
 from suite.report.facts.work_done import done_otherwise, otherwise
@@ -46,16 +46,10 @@ class Measured:
         return f"{self.row.backend} {self.row.size} {self.row.layout} on {ranks}{variant}"
 
     @cached_property
-    def hardware(self) -> tuple[str, ...]:
-        """Kind of device, its name and the processor, as far as they are known."""
-        told = [run.record.environment.worker for run in self.runs.entries]
-        facts = next(filter(None, told), {})
-        device = facts.get("device")
-        return (
-            self.row.setting.device,
-            repr(device.get("name") if isinstance(device, dict) else None),
-            repr(facts.get("cpu")),
-        )
+    def hardware(self) -> Hardware | None:
+        """As the report tells machines apart; null where no run told where it was."""
+        told = (hardware_of(run.record) for run in self.runs.entries)
+        return next(filter(None, told), None)
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -152,7 +146,7 @@ def _measuring(one: Measured) -> tuple:
 
 def _place(one: Measured) -> tuple:
     """As ``_measuring``, on the same kind of machine, in the same launch, with the same stack."""
-    return (*_measuring(one), *one.hardware, one.runs.launch, tuple(sorted(one.manifest.stack_identity.items())))
+    return (*_measuring(one), one.hardware, one.runs.launch, tuple(sorted(one.manifest.stack_identity.items())))
 
 
 def lacking(pairs: Pairs, other_work: dict[int, str]) -> Iterator[Unjudged]:

@@ -51,44 +51,36 @@ _RATE = (
     "Rates: total work over total time of whole {}; an iteration lasts as long as its slowest rank. "
     "Tokens are prompt + response tokens; padding does not count."
 )
-_ROWS = "Rows: runs of equal manifest hash are pooled, each a fresh set of processes; only runs that succeeded count."
+_ROWS = (
+    "Rows: runs of equal manifest hash are pooled, each a fresh set of processes; only runs that "
+    "succeeded count. x2 after a row: on two ranks."
+)
 _INTERVAL = (
-    "Intervals: [low, high] at 95 %, Student's t on the logarithms of the runs' rates; where at least "
-    f"{FEWEST_ROWS} rows have several runs on one machine and kind of device, the variance of each is drawn to what "
-    "they share (moderated, Smyth 2004); with one run they come from "
-    "its iterations alone and are too narrow to cover another run. Phases, runs' peaks of memory and each phase's eta "
-    "have theirs by the same method, each from its own runs alone; a phase that took no measurable time has none."
+    "Intervals: [low, high] at 95 %, Student's t on the logarithms of the runs' figures. Where at least "
+    f"{FEWEST_ROWS} rows have several runs on one machine, the variance of each rate is drawn to what they share "
+    "(moderated, Smyth 2004). One run gives none."
 )
 _RANKING = (
-    f"Ranking: ratio to the best of equal work on equally many ranks (Welch on logarithms; the bounds of a group of "
-    f"more than two rows hold for all its pairs together, by the studentized range where variances are moderated, else "
-    f"by Bonferroni); groups are tested one by one, so of twenty "
-    f"groups of equal rates one would show a difference; not distinguishable does not mean equal, which needs the "
-    f"ratio's 90 % interval within {DEFAULT_MARGIN * 100:g} % of 1; {RUNS_TO_PUBLISH} runs are needed to publish, "
-    f"{RUNS_TO_RANK} to rank. The ratios of phases beside the whole are of the rates in them alone; their bounds "
-    f"hold for all phases and pairs of a group together, and leave the verdict on the whole as it is."
+    "Ranking: ratio to the best of equal work on as many ranks (Welch on logarithms), with bounds for all pairs of a "
+    "group together; groups are tested one by one. Not distinguishable is not equal, which needs the ratio's 90 % "
+    f"interval within {DEFAULT_MARGIN * 100:g} % of 1. {RUNS_TO_PUBLISH} runs are needed to publish, {RUNS_TO_RANK} to "
+    "rank."
 )
 _ROUNDS = (
-    "Rounds: rows of a plan took turns, and their rates went up and down together. Ratios and eta of rows that were "
-    "made in the same rounds are therefore of runs of the same round (the geometric mean over the rounds), and their "
-    "intervals are Student's t on the differences within rounds, in place of Welch; so are those of phases where that "
-    "makes them narrower, but each phase's eta, and rows with too few rounds in common, are not. The rates' own "
+    "Rounds: rows of a plan took turns, and their rates went up and down together. Ratios and eta are therefore of "
+    "runs of the same round, with Student's t on the differences within rounds in place of Welch. The rates' own "
     "intervals hold what the machine did."
 )
 _TURNS = (
     "Turns: rows that were started together took turns by iteration, one at work while the others waited. Their "
-    "ratios and eta are means of log ratios within turns (the trimmed mean of each start, starts as the sample, their "
-    "variance that of turns times a dispersion over all pairs; Student's t). What slowed all of them alike is in their "
-    "rates, each with its own wide interval, and makes no run suspect."
+    "ratios and eta are means of log ratios within turns (trimmed means of each start, starts as the sample, Student's "
+    "t). What slowed all of them alike is in their rates alone, and makes no run suspect."
 )
-_PHASES = (
-    "Phases: mean seconds per iteration of the slowest rank in each; other is the rest of the iteration. Each interval "
-    "is of its phase alone."
-)
+_PHASES = "Phases: mean seconds per iteration of the slowest rank in each; other is the rest of the iteration."
 _PERIODS = (
-    "Asynchronous: an iteration is the period from the end of one publication of weights to the end of the next; "
-    "samples are those consumed in it, and what filled the pipeline before the first is not counted. Phases are those "
-    "of the devices that train, without shares; busy is the time that a role's devices worked, over the time they had."
+    "Asynchronous: an iteration is the period from the end of one publication of weights to the end of the next, and "
+    "samples are those consumed in it. Phases are those of the devices that train; busy is the time that a role's "
+    "devices worked, over the time they had."
 )
 _UTILISATION = (
     "Utilisation: MFU counts the FLOPs that the work needs, HFU those that are executed, recomputed ones among them; "
@@ -99,10 +91,8 @@ _CAUSAL = (
     "kernel computes: what the hardware did lies between the two."
 )
 _MEMORY = (
-    "Memory: greatest peak over ranks, phases and runs, in GiB (2^30 bytes): on a GPU what the allocator "
-    "reserved (also shown: how much of that was allocated, and what the whole device held), on a CPU the resident set "
-    "less what was resident before the model was built; its interval is of the mean of the runs' peaks, each a "
-    "greatest one, and can lie below the greatest of all; the floor is the least that the most demanding phase needs."
+    "Memory: greatest peak over ranks, phases and runs, in GiB (2^30 bytes): reserved by the allocator on a GPU, on a "
+    "CPU resident less what was before the model was built. The floor is the least that the most demanding phase needs."
 )
 _SCALING = (
     "Scaling: eta(N; N0) = (rate at N / N) / (rate at N0 / N0), N0 the fewest ranks measured with the same strategy."

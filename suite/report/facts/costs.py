@@ -24,9 +24,8 @@ _NO_CPU_PEAK = "a CPU has no peak in the device catalogue"
 class PhaseCost:
     """One phase over all counted iterations of a row's runs.
 
-    ``low`` and ``high``: 95 % bounds of ``seconds``, over the runs; of one run alone over its iterations, where its
-    record has them. ``by_run``: mean seconds per iteration of each run. ``share`` is null of an asynchronous row, in
-    whose periods others work meanwhile.
+    ``low`` and ``high``: 95 % bounds of ``seconds``, over the runs. ``by_run``: mean seconds per iteration of each run.
+    ``share`` is null of an asynchronous row, in whose periods others work meanwhile.
     """
 
     name: str
@@ -185,12 +184,8 @@ def _costs(
     is_whole = not any(record.run.layout.asynchronous for record in records)
     costs = []
     for name, interval in pooled.items():
-        low, high = interval.low, interval.high
-        within = (records[0].phase_intervals or {}).get(name) if len(records) == 1 else None
-        if within is not None:
-            low, high = within.low, within.high
         share = interval.value / total if is_whole else None
-        costs.append(PhaseCost(name, interval.value, share, low, high, tuple(found[name])))
+        costs.append(PhaseCost(name, interval.value, share, interval.low, interval.high, tuple(found[name])))
     return tuple(costs)
 
 

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from suite.report.facts.pool import Row, TwoModes
-from suite.stats.intervals import log_rates, pooled_rate
+from suite.report.facts.pool import Row, TwoModes, rate_of
+from suite.stats.intervals import log_rates
 from suite.stats.moderated import Prior, mean_of, moderate, slow_runs
 
 
@@ -40,7 +40,7 @@ def place_of(row: Row) -> tuple[str, str]:
 
 
 def _with(row: Row, prior: Prior | None) -> Row:
-    rate = pooled_rate(row.measured, prior)
+    rate = rate_of(row.measured, prior)
     before, tokens, per_device = row.samples_per_second, row.tokens_per_second, row.tokens_per_second_per_device
     assert before and tokens and per_device, "a measured row has rates"
     return replace(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from suite.report.facts.costs import phase_runs
 from suite.report.facts.entry import RUNS_TO_PUBLISH
-from suite.report.facts.pool import Row
+from suite.report.facts.pool import Row, unbounded
 from suite.stats.compare import ComparisonVerdict
 from suite.stats.intervals import Interval, RunSeconds
 from suite.stats.rounds import InTurns, Rounds, compare_in_turns, find_rounds
@@ -69,7 +69,8 @@ def phase_ratios(row: Row, best: Row, sides: int, rounds: PhaseRounds) -> tuple[
             continue
         result = compare_in_turns(a, b, sides=sides, rounds=rounds.get(name), pairs=len(COMPARED))
         few = (result.paired_rounds or min(len(a.runs), len(b.runs))) < RUNS_TO_PUBLISH
-        found.append(PhaseRatio(name, result.ratio, None if few else result.verdict, result.paired_rounds))
+        ratio = unbounded(result.ratio, len(a.runs), len(b.runs))
+        found.append(PhaseRatio(name, ratio, None if few else result.verdict, result.paired_rounds))
     return tuple(found)
 
 

@@ -15,7 +15,7 @@ from suite.report.facts.expected import Expected, expected_of
 from suite.report.facts.kind import WorkKind, kind_of
 from suite.report.facts.rerun_options import rerun_options
 from suite.report.facts.rollout import Generation, Unevenness, generation_of, lengths_hash_of, unevenness_of
-from suite.report.facts.suspect import doubts_of, is_invalid, is_suspect, pooled
+from suite.report.facts.suspect import doubts_of, is_invalid, is_suspect, pooled, takes_suspect
 from suite.report.facts.variants import LaunchSetting, assign_launch_settings, variants
 from suite.spec.base import digest
 from suite.spec.manifest import Manifest
@@ -166,7 +166,8 @@ def _repeat(entry: Entry) -> tuple:
 
 
 def pool_rows(groups: Sequence[RowRuns], with_suspect: bool = False) -> tuple[Row, ...]:
-    """One row per group, numbered from 1; ``with_suspect``: suspect runs are pooled with the others."""
+    """One row per group, numbered from 1; ``with_suspect``: suspect runs are pooled with the others in all rows, not
+    only in those that were measured so."""
     names = variants([(group.machine, group.manifest, group.launch.settings()) for group in groups])
     return tuple(
         _row(number, group, variant, with_suspect)
@@ -193,13 +194,14 @@ def _order(manifest: Manifest, machine: str) -> tuple:
 
 def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
     manifest, machine, entries = group.manifest, group.machine, group.entries
+    with_suspect = with_suspect or any(takes_suspect(entry.manifest) for entry in entries)
     records = [entry.record for entry in entries if entry.record.status == "ok"]
     with_rate = [record for record in records if record.throughput is not None and record.counts is not None]
     measured = pooled(with_rate, with_suspect)
     holds_suspect = any(map(is_suspect, measured))
     counts = measured[0].counts if measured else None
     runs = tuple(RunSeconds(record.counts.samples, counted_seconds(record)) for record in measured if record.counts)
-    rate = pooled_rate(runs) if runs else None
+    rate = rate_of(runs) if runs else None
     tokens = (counts.prompt_tokens + counts.response_tokens) / counts.samples if counts else 0.0
     iterations = sum(len(run.seconds) for run in runs)
     shown = next((entry for entry in entries if entry.record.status == "ok"), entries[0])
@@ -269,6 +271,16 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
         path=shown.path,
         rerun_options=rerun_options(manifest, group.launch, shown.record),
     )
+
+
+def rate_of(runs: Sequence[RunSeconds], prior: Prior | None = None) -> Interval:
+    """Samples/s over the runs. One alone has no bounds: those of its iterations would not hold another run."""
+    return unbounded(pooled_rate(runs, prior), len(runs))
+
+
+def unbounded(estimate: Interval, *runs: int) -> Interval:
+    """Without its bounds where it rests on a row of one run. ``runs``: of each row that it rests on."""
+    return Interval(estimate.value, None, None) if min(runs) < 2 else estimate
 
 
 def turn_of(record: Record, launch: LaunchSetting) -> Turn | None:

@@ -11,7 +11,7 @@ from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting
 from suite.report.facts.kind import WorkKind
 from suite.report.facts.noise import place_of
 from suite.report.facts.phase_ratios import Difference, PhaseRatio, PhaseRounds, difference, phase_ratios, phase_rounds
-from suite.report.facts.pool import Row
+from suite.report.facts.pool import Row, unbounded
 from suite.report.facts.rounds import in_turns, rounds_of
 from suite.report.facts.work_done import done_otherwise
 from suite.stats.compare import Comparison
@@ -138,7 +138,7 @@ def _group(rows: Sequence[Row], seed: int | None, rounds: Rounds | None, of_phas
         work=best.work,
         setting=best.setting,
         seed=seed,
-        lead=compared(best, found[0][0]).ratio,
+        lead=_ratio(compared(best, found[0][0]), best, found[0][0]),
         places=(_best(best, others_ranked), *others_ranked),
     )
 
@@ -148,7 +148,7 @@ def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int, of_phas
     too_few = runs < RUNS_TO_PUBLISH
     return RankedRow(
         row=row,
-        ratio=comparison.ratio,
+        ratio=_ratio(comparison, row, best),
         verdict="too few runs" if too_few else comparison.verdict,
         equivalent=None if too_few else comparison.equivalent,
         provisional=not too_few and comparison.turns is None and runs < RUNS_TO_RANK,
@@ -158,6 +158,10 @@ def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int, of_phas
         by_phase=() if row.setting.asynchronous else phase_ratios(row, best, sides, of_phases),
         difference=None if row.setting.asynchronous else difference(row, best),
     )
+
+
+def _ratio(comparison: Comparison, row: Row, other: Row) -> Interval:
+    return unbounded(comparison.ratio, len(row.measured), len(other.measured))
 
 
 def _took_turns(some: Sequence[float], others: Sequence[float]) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from suite.report.facts.noise import place_of
 from suite.report.facts.phase_ratios import in_part
-from suite.report.facts.pool import Row
+from suite.report.facts.pool import Row, unbounded
 from suite.report.facts.rounds import in_turns, rounds_of
 from suite.spec.workload import Scaling
 from suite.stats.intervals import Interval
@@ -99,9 +99,12 @@ def _point(base: Row, row: Row, rounds: Rounds | None) -> Point:
     """
     found = compare_in_turns(in_turns(row), in_turns(base), prior=base.prior, rounds=rounds)
     eta = found.ratio.scaled(base.ranks / row.ranks)
+    runs = len(row.measured), len(base.measured)
     above_one = (eta.value if eta.low is None else eta.low) > 1
     of_phases = rounds if row.setting.turns == "iterations" else None
-    return Point(row, found.ratio, eta, above_one, found.paired_rounds, _phase_eta(base, row, of_phases))
+    return Point(
+        row, found.ratio, unbounded(eta, *runs), above_one, found.paired_rounds, _phase_eta(base, row, of_phases)
+    )
 
 
 def _phase_eta(base: Row, row: Row, rounds: Rounds | None) -> tuple[tuple[str, Interval], ...]:

@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from suite.bundle.record import Record
-from suite.report.facts.entry import Entry
+from suite.spec.manifest import Manifest
 
 if TYPE_CHECKING:
     from suite.report.facts.pool import Row
-
-
-class Usable(NamedTuple):
-    """Runs whose figures may be compared, and a line for each that was left out."""
-
-    entries: list[Entry]
-    left_out: list[str]
-
-
-def usable(entries: Sequence[Entry], with_suspect: bool = False) -> Usable:
-    """The runs without those that are invalid, and unless they are asked for without those that are suspect.
-
-    A run of which nothing is known, as of an older bundle, stays.
-    """
-    kept, left_out = [], []
-    for entry in entries:
-        if is_invalid(entry.record) or (is_suspect(entry.record) and not with_suspect):
-            assert entry.record.validity is not None, "nothing is known against a run without it"
-            status, reasons = entry.record.validity.status, entry.record.validity.reasons
-            left_out.append(f"{entry.path}: left out, because it is {status}: {'; '.join(reasons)}")
-        else:
-            kept.append(entry)
-    return Usable(kept, left_out)
 
 
 def is_suspect(record: Record) -> bool:
@@ -42,6 +19,11 @@ def is_suspect(record: Record) -> bool:
 
 def is_invalid(record: Record) -> bool:
     return record.validity is not None and record.validity.status == "invalid"
+
+
+def takes_suspect(manifest: Manifest) -> bool:
+    """Whether the run was measured with ``--with-suspect``: then every view counts it, whatever disturbed it."""
+    return manifest.run.stopping is not None and manifest.run.stopping.with_suspect
 
 
 def pooled(records: Sequence[Record], with_suspect: bool) -> list[Record]:
@@ -70,22 +52,28 @@ def doubts_of(records: Sequence[Record]) -> tuple[str, ...]:
 
 
 def doubt_lines(rows: Sequence[Row]) -> list[str]:
-    """A line for each row that has suspect or invalid runs: how many, what became of them, and why."""
-    lines = []
+    """How many runs of which rows are suspect or invalid and what became of them, then each reason with its rows."""
+    became: dict[str, list[Row]] = defaultdict(list)
+    reasons: dict[str, list[Row]] = defaultdict(list)
+    first: dict[str, str] = {}
     for row in rows:
-        if not row.doubts:
-            continue
-        kinds = ((row.runs_suspect, "suspect"), (row.runs_invalid, "invalid"))
-        how_many = " and ".join(f"{count} {kind}" for count, kind in kinds if count)
-        became = "left out of its figures"
-        if not row.is_ranked:
-            became = "so it is not ranked"
-        elif row.holds_suspect:
-            became = "in its figures, as asked for"
-        lines.append(
-            f"{row.name}, {row.backend} {row.size}: {how_many} of {row.runs} runs, {became}: {'; '.join(row.doubts)}"
-        )
-    return lines
+        if row.doubts:
+            became[_became(row)].append(row)
+        for text in row.doubts:
+            reason = text.partition(" (like this in ")[0]
+            reasons[first.setdefault(_without_figures(reason), reason)].append(row)
+    lines = []
+    for word, members in became.items():
+        counts = ", ".join(f"{row.name} {row.runs_suspect + row.runs_invalid} of {row.runs}" for row in members)
+        total = sum(row.runs_suspect + row.runs_invalid for row in members)
+        lines.append(f"{total} suspect or invalid {'run' if total == 1 else 'runs'} {word}: {counts}")
+    return lines + [f"{reason}: {', '.join(row.name for row in members)}" for reason, members in reasons.items()]
+
+
+def _became(row: Row) -> str:
+    if not row.is_ranked:
+        return "of rows that are therefore not ranked"
+    return "counted, as asked for" if row.holds_suspect else "left out"
 
 
 def _without_figures(reason: str) -> str:

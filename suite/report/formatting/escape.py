@@ -1,10 +1,12 @@
-"""Strings that others chose, made harmless in Markdown and in pictures: names, evidence, versions, paths."""
+"""Marked text, the running text of all views: Markdown of two marks, escaped markup and code spans, in which strings
+that others chose (names, evidence, versions, paths) are harmless; and such strings in pictures."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Iterable
+from typing import NamedTuple
 
 #: Plain words and versions. Everything that Markdown, HTML or an auto-linker could read as markup is left out:
 #: ``| < > & [ ] ! * _ ` ~ # @ : \\ $`` and ``www.``.
@@ -12,9 +14,42 @@ _PLAIN = re.compile(r"(?!.*www\.)[A-Za-z0-9(](?:[A-Za-z0-9 .,+/=%()-]| @ )*", re
 _LINKS_ITSELF = re.compile(r"://|www\.|@\S", re.IGNORECASE)
 _MARKUP = re.compile(r"[\\`*_{}\[\]<>#|~!&$]")
 _BACKTICKS = re.compile(r"`+")
+#: What is marked in marked text: a character behind a backslash, and a code span.
+_MARKED = re.compile(r"\\([\\`*_{}\[\]<>#|~!&$])|(`+)(.+?)(?<!`)\2(?!`)")
 #: Separators and anything that moves, hides or reverses text: controls, formats, surrogates, private and unassigned.
 _INVISIBLE = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+class Span(NamedTuple):
+    """A piece of running text; ``code``: as a listing shows it."""
+
+    text: str
+    code: bool = False
+
+
+def spans(text: str) -> tuple[Span, ...]:
+    """Marked text taken apart, for views other than Markdown."""
+    found: list[Span] = []
+    end = 0
+    for mark in _MARKED.finditer(text):
+        escaped, _, held = mark.groups()
+        found.append(Span(text[end : mark.start()] + (escaped or "")))
+        if held is not None:
+            found.append(Span(_held(held), code=True))
+        end = mark.end()
+    return tuple(span for span in (*found, Span(text[end:])) if span.text)
+
+
+def _held(code: str) -> str:
+    """What a code span shows, without the escape of tables and the blanks that part it from its fence."""
+    code = code.replace("\\|", "|")
+    return code[1:-1] if code.startswith(" ") and code.endswith(" ") and code.strip() else code
+
+
+def plain(text: str) -> str:
+    """Marked text without its marks, as a terminal shows it."""
+    return "".join(span.text for span in spans(text))
 
 
 def visible(text: str, limit: int = 160) -> str:

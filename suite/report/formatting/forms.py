@@ -15,7 +15,20 @@ from suite.spec.base import printable
 #: One row of a table, title -> plain text; all rows of a table have the same titles in the same order.
 Cells = dict[str, str]
 #: Columns of words; the others hold figures.
-_LEFT = ("size", "backend", "layout", "variant", "verdict", "phase", "gate")
+_LEFT = (
+    "size",
+    "backend",
+    "layout",
+    "variant",
+    "verdict",
+    "phase",
+    "gate",
+    "work",
+    "who is faster",
+    "how sure",
+    "mostly in",
+    "rows",
+)
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: Longer cells do not widen their column, so that one line of evidence does not pad every row.
-_WIDEST_PADDING = 44
-
 
 @dataclass(frozen=True)
 class Column:
@@ -41,15 +38,12 @@ class Notes:
         return tuple(f"({letter}) {text}." for text, letter in self._letters.items())
 
 
-def grid(table: Table) -> str:
-    """A Markdown table, padded so that the source reads as a table too, with its notes as a list below."""
+def grid(table: Table, is_padded: bool = False) -> str:
+    """A Markdown table with its notes as a list below. ``is_padded``: its source reads as a table too."""
     rights = [column.right for column in table.columns]
     lines = [[column.title for column in table.columns], *table.rows]
-    widths = [max(min(len(cell), _WIDEST_PADDING) for cell in cells) for cells in zip(*lines, strict=True)]
-    rule = [
-        "-" * max(1, width - 1) + ":" if right else "-" * max(2, width)
-        for width, right in zip(widths, rights, strict=True)
-    ]
+    widths = [max(map(len, cells)) if is_padded else 0 for cells in zip(*lines, strict=True)]
+    rule = [("-" * max(2, width - right)) + ":" * right for width, right in zip(widths, rights, strict=True)]
     text = "\n".join(_line(cells, widths, rights) for cells in (lines[0], rule, *lines[1:]))
     return "\n\n".join([text, *(["\n".join(f"- {note}" for note in table.notes)] if table.notes else [])])
 

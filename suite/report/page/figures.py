@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from suite.report.facts.pool import Row
 from suite.report.facts.ranking import Group, RankedRow
 from suite.report.facts.scaling import Curve
 from suite.report.formatting.escape import visible
-from suite.report.formatting.numbers import GIB, UNKNOWN, counted, interval, number, percent
+from suite.report.formatting.numbers import GIB, counted, interval, number, percent
 from suite.spec.phases import ALL
 from suite.stats.intervals import Interval
 
@@ -51,16 +51,12 @@ def _bounded(estimate: Interval | None, digits: int = 2, scale: float = 1.0) -> 
     return one.value, one.low, one.high, interval(one, bound_digits=digits)
 
 
-def _rate(estimate: Interval | None) -> Figure | None:
-    """Of a column that shows the figure alone: the same text, then the bounds."""
-    if estimate is None:
-        return None
-    bounds = "" if estimate.low is None else f" [{number(estimate.low)}, {number(estimate.high)}]"
-    return estimate.value, estimate.low, estimate.high, number(estimate.value) + bounds
-
-
 def _alone(value: float | None, text: str) -> Figure | None:
     return None if value is None else (value, None, None, text)
+
+
+def _percent(ratio: float | None) -> Figure | None:
+    return None if ratio is None else (100 * ratio, None, None, percent(ratio))
 
 
 def _phase(name: str) -> Callable[[Row], Figure | None]:
@@ -87,15 +83,17 @@ def _joules(row: Row) -> Figure | None:
 
 METRICS: tuple[Metric, ...] = (
     Metric("samples", "throughput", "samples/s", "more", lambda row: _bounded(row.samples_per_second)),
-    Metric("tokens", "throughput", "tokens/s", "more", lambda row: _rate(row.tokens_per_second)),
-    Metric("per_device", "throughput", "tokens/s/device", "more", lambda row: _rate(row.tokens_per_second_per_device)),
+    Metric("tokens", "throughput", "tokens/s", "more", lambda row: _bounded(row.tokens_per_second)),
+    Metric(
+        "per_device", "throughput", "tokens/s/device", "more", lambda row: _bounded(row.tokens_per_second_per_device)
+    ),
     Metric(
         "iteration", "iteration", "s", "less", lambda row: _alone(row.iteration_seconds, number(row.iteration_seconds))
     ),
     *(Metric(f"phase_{one.name}", f"phase {one.label}", "s", "less", _phase(one.name)) for one in ALL),
     Metric(
         "idle", "idle", "% of an iteration", "less",
-        lambda row: _alone(100 * row.idle.share, percent(row.idle.share)) if row.idle else None,
+        lambda row: _percent(row.idle.share if row.idle else None),
     ),
     Metric(
         "memory", "memory, mean of the runs' peaks", "GiB", "less",
@@ -105,19 +103,14 @@ METRICS: tuple[Metric, ...] = (
     Metric("floor", "memory, theoretical floor", "GiB", "", _floor),
     Metric(
         "floor_share", "memory, floor over peak", "%", "more",
-        lambda row: _alone(100 * row.memory.efficiency, percent(row.memory.efficiency))
-        if row.memory and row.memory.efficiency is not None else None,
+        lambda row: _percent(row.memory.efficiency if row.memory else None),
     ),
     *(
-        Metric(key, key.upper(), "%", "more", lambda row, key=key: _share(getattr(row, key)))  # type: ignore[misc]
+        Metric(key, key.upper(), "%", "more", lambda row, key=key: _percent(getattr(row, key)))  # type: ignore[misc]
         for key in ("mfu", "hfu", "mbu")
     ),
     Metric("joules", "energy", "J/sample", "less", _joules),
 )  # fmt: skip
-
-
-def _share(ratio: float | None) -> Figure | None:
-    return None if ratio is None else (100 * ratio, None, None, percent(ratio))
 
 
 def metrics_of(model: ReportModel) -> list[dict[str, str]]:
@@ -240,13 +233,3 @@ def _curve(curve: Curve) -> dict[str, Any]:
             for point in curve.points
         ],
     }
-
-
-def tiles(model: ReportModel) -> Iterator[tuple[str, str]]:
-    """Counts for the head of the page."""
-    yield f"{model.runs_ok:,} of {model.runs:,}", "runs ended well"
-    yield f"{len(model.rows):,}", "configuration" if len(model.rows) == 1 else "configurations"
-    yield f"{len({row.backend for row in model.rows}):,}", "backends"
-    yield f"{len(model.machines):,}", "kind of machine" if len(model.machines) == 1 else "kinds of machine"
-    doubtful = sum(bool(row.doubts) for row in model.rows)
-    yield f"{doubtful:,}" if doubtful else UNKNOWN, "rows with doubtful runs"

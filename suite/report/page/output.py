@@ -10,10 +10,13 @@ from typing import Any
 from suite.bundle.files import replace_atomically
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel
+from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import number
 from suite.report.page import bundles, content, figures, traces
 from suite.report.page.shell import Page, render
-from suite.report.text.markdown import render as markdown
+from suite.report.text.answer import answer
+from suite.report.text.section import parts_of
+from suite.report.text.sections import SECTIONS
 from suite.spec.base import UsageError
 from suite.spec.phases import ALL
 
@@ -26,8 +29,6 @@ PICTURES = {
     "Scaling": ("scaling",),
     "Measured on": ("differences",),
 }
-#: Parts that are looked up rather than read, closed at first.
-CLOSED = ("Conventions", "Reproduce")
 SCRIPTS = ("selection.js", "rows.js", "rates.js", "phases.js", "memory.js", "scaling.js", "ratios.js", "iteration.js")
 _LAST = ("differences.js", "report.js")
 #: No page is larger. Beyond it what is in the bundles anyway is left out, and told.
@@ -53,9 +54,9 @@ class WrittenPage:
 def page_of(model: ReportModel, entries: Sequence[Entry], path: Path, is_cut: bool = False) -> Page:
     """``path``: where the page will be, from which it links to the bundles. ``is_cut``: without what makes it large and
     is in the bundles anyway."""
-    document = content.read(markdown(model, {}))
     tables: list[dict[str, Any]] = []
-    parts = [_part(part, tables) for part in document.parts]
+    parts = parts_of(model, SECTIONS)
+    shown_parts = [content.of_part(part, PICTURES.get(part.heading, ()), tables) for part in parts]
     around = bundles.environments(model.rows, entries)
     by_path = {row.number: bundles.href(row.path, path) for row in model.rows}
     shown, left_out = ([], "") if is_cut else traces.traces_of(model.rows, entries)
@@ -72,9 +73,10 @@ def page_of(model: ReportModel, entries: Sequence[Entry], path: Path, is_cut: bo
         "environments": around.told,
     }
     values = {
-        "document": document,
-        "parts": parts,
-        "tiles": list(figures.tiles(model)),
+        "title_shown": visible(model.title),
+        "answer": [content.of_block(block) for block in answer(model)],
+        "parts": shown_parts,
+        "ids": [part["id"] for part in shown_parts],
         "evidence": bundles.evidence_of(model, entries, path),
         "has_rows": bool(model.rows),
         "cut": _cut(len(entries)) if is_cut else "",
@@ -95,27 +97,6 @@ def _cut(runs: int) -> str:
     """In words, of a page that was cut."""
     listed = f" and all but the first {MOST_LISTED:,} of {runs:,} runs" if runs > MOST_LISTED else ""
     return f"the iterations rank by rank{listed} were left out, because a page has at most {MOST_BYTES >> 20} MiB"
-
-
-def _part(part: content.Part, tables: list[dict[str, Any]]) -> dict[str, Any]:
-    """A part with its tables moved to ``tables``; a table's caption is the last line before it."""
-    blocks, caption = [], part.heading
-    for block in part.blocks:
-        if block.table is not None:
-            blocks.append({"kind": "table", "place": len(tables)})
-            tables.append({**content.as_data(block.table), "caption": caption, "part": part.heading})
-            continue
-        if block.kind in ("heading", "text"):
-            caption = f"{part.heading}: {content.plain(block.spans).rstrip(':.')}"[:160]
-        blocks.append({"kind": block.kind, "block": block})
-    identity = "".join(char if char.isalnum() else "-" for char in part.heading.lower())
-    return {
-        "heading": part.heading,
-        "id": f"part-{identity}",
-        "blocks": blocks,
-        "pictures": PICTURES.get(part.heading, ()),
-        "is_closed": part.heading in CLOSED,
-    }
 
 
 def write_page(model: ReportModel, entries: Sequence[Entry], path: Path) -> WrittenPage:

@@ -49,26 +49,25 @@ def picture(series: Series) -> Markup:
 
 
 def spark(series: Series) -> Markup:
-    """The history in small: the line of its points, its levels, and its changes."""
+    """The history in small: its points, its levels, and its changes."""
     points, margin = series.points, _SPARK_MARGIN
     x, y = _scales(series, (margin, _SPARK_WIDTH - margin), (_SPARK_HEIGHT - margin, margin), with_bounds=False)
-    places = " ".join(
-        f"{x(place):.1f},{y(point.rate.value):.1f}" for place, point in enumerate(points) if point.rate is not None
-    )
+    dots = [
+        Markup('<circle class="dot" cx="{}" cy="{}" r="1.5"/>').format(_place(x(place)), _place(y(point.rate.value)))
+        for place, point in enumerate(points)
+        if point.rate is not None
+    ]
     marks = [
         Markup('<circle class="{}" cx="{}" cy="{}" r="3"/>').format(
             change.direction, _place(x(change.after)), _place(y(series.levels[number + 1]))
         )
         for number, change in enumerate(series.changes)
     ]
-    return Markup(
-        '<svg class="spark" viewBox="0 0 {} {}" role="img" aria-label="{}"><polyline class="line" points="{}"/>{}{}'
-        "</svg>"
-    ).format(
+    return Markup('<svg class="spark" viewBox="0 0 {} {}" role="img" aria-label="{}">{}{}{}</svg>').format(
         _SPARK_WIDTH,
         _SPARK_HEIGHT,
         f"{len(points)} points, {len(series.changes)} changes of level",
-        places,
+        Markup("").join(dots),
         Markup("").join(_levels(series, x, y)),
         Markup("").join(marks),
     )

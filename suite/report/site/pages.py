@@ -92,6 +92,7 @@ def _index_row(series: Series) -> dict[str, Any]:
     return {
         **{name: facts[name] for name in ("size", "parameters", "backend", "ranks", "layout", "machine")},
         "id": series.id,
+        "name": series.name,
         "work": facts["algorithm"],
         "runs": series.runs,
         "lost": f"{lost} without a rate" if lost else "",

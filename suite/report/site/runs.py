@@ -19,7 +19,7 @@ from suite.report.facts.environment import facts_of
 from suite.report.facts.kind import kind_of
 from suite.report.facts.machines import hardware_of
 from suite.report.facts.rollout import lengths_hash_of
-from suite.report.facts.suspect import is_invalid, is_suspect
+from suite.report.facts.suspect import is_invalid, is_suspect, takes_suspect
 from suite.report.facts.variants import image_ids, launch_setting_of
 from suite.report.facts.work_done import COUNTED, PASSES
 from suite.spec.base import digest
@@ -234,7 +234,8 @@ def _state(derived: Derived) -> tuple[State, str]:
         return "invalid", reasons
     if record.throughput is None or record.counts is None:
         return "rateless", "no iteration counts"
-    return ("suspect", reasons) if is_suspect(record) else ("ok", "")
+    is_left_out = is_suspect(record) and not takes_suspect(derived.manifest)
+    return ("suspect", reasons) if is_left_out else ("ok", "")
 
 
 def _id_of(facts: Mapping[str, Any]) -> str:

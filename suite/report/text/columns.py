@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from suite.report.facts.costs import PhaseCost
 from suite.report.facts.entry import SUITE_CLOCK
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import inline
 from suite.report.formatting.grid import Column, Notes, Table
-from suite.report.formatting.numbers import UNKNOWN
+from suite.report.formatting.numbers import UNKNOWN, interval, number, percent
 
 #: What all rows did as long as nothing else could be measured goes without saying.
 _UNSAID = (("algorithm", "PPO"), ("model", "GPT-2"), ("clock", SUITE_CLOCK))
@@ -23,6 +24,22 @@ IDENTITY: tuple[Shown, ...] = (
     (Column("backend", False), lambda row: inline(row.backend)),
     (Column("layout", False), lambda row: row.layout),
 )
+#: What names a row where its size, ranks and backend are only to remind of it; the first table has them all.
+LABEL: Shown = (Column("row", False), lambda row: label(row))
+
+
+def label(row: Row) -> str:
+    """``R3 deepspeed 1M x2``: x2, on two ranks."""
+    return f"{row.name} {inline(row.backend)} {inline(row.size)} x{row.ranks}"
+
+
+def rate(row: Row) -> str:
+    """Samples/s with bounds; of one run with that word in their place, or why there is none."""
+    if not row.measured:
+        return row.without_rate
+    return interval(row.samples_per_second) + (" (1 run)" if len(row.measured) == 1 else "")
+
+
 #: Columns where rows differ in them; what all rows share is one line of text (``common``).
 _VARYING: tuple[Shown, ...] = (
     (Column("kind", False), lambda row: row.setting.kind),
@@ -42,8 +59,13 @@ _VARYING: tuple[Shown, ...] = (
 
 
 def varying(rows: Sequence[Row]) -> tuple[Shown, ...]:
-    """The columns in which rows differ."""
-    return tuple((column, show) for column, show in _VARYING if len({show(row) for row in rows}) > 1)
+    """The columns in which rows differ, one where several tell the same rows apart."""
+    found: dict[tuple[int, ...], Shown] = {}
+    for column, show in _VARYING:
+        cells = [show(row) for row in rows]
+        if len(set(cells)) > 1:
+            found.setdefault(tuple(map(cells.index, cells)), (column, show))
+    return tuple(found.values())
 
 
 def common(rows: Sequence[Row]) -> tuple[str, ...]:
@@ -61,3 +83,16 @@ def table_of(columns: Sequence[Shown], rows: Sequence[Row], notes: Notes | None 
     """What each column shows of each row, with the notes that were marked meanwhile."""
     cells = tuple(tuple(show(row) for _, show in columns) for row in rows)
     return Table(tuple(column for column, _ in columns), cells, notes.lines() if notes else ())
+
+
+def seconds(name: str, costs: Callable[[Row], Sequence[PhaseCost]]) -> Callable[[Row], str]:
+    """Of a phase, or a part of one, by its name: per iteration, and share of it in percent."""
+
+    def cell(row: Row) -> str:
+        cost = next((cost for cost in costs(row) if cost.name == name), None)
+        if cost is None:
+            return UNKNOWN
+        share = "" if cost.share is None else f" ({percent(cost.share)})"
+        return number(cost.seconds) + share
+
+    return cell

@@ -16,8 +16,9 @@ from suite.report.facts.model import ReportModel, build
 from suite.report.facts.pool import Row
 from suite.report.plots import NAMES
 from suite.report.plots.kept import pictures
-from suite.report.text.markdown import render
-from suite.report.text.summary import sentences
+from suite.report.text.answer import as_lines
+from suite.report.text.markdown import DETAILS, beside, render
+from suite.report.text.sections.reproduce import DIGESTS
 from suite.spec.base import Frozen, UsageError
 
 REPORT_SCHEMA = "suite/report/1"
@@ -38,10 +39,10 @@ class WrittenReport:
 
 
 def as_json(model: ReportModel) -> dict[str, Any]:
-    """The whole model with its three sentences, for ``json.dumps``; where rows are referred to they are numbers."""
+    """The whole model with its answer in sentences, for ``json.dumps``; where rows are referred to they are numbers."""
     body = {field.name: _plain(getattr(model, field.name)) for field in fields(model) if field.name != "rows"}
     rows = [{field.name: _plain(getattr(row, field.name)) for field in fields(row)} for row in model.rows]
-    return {"schema": REPORT_SCHEMA, "summary": list(sentences(model)), "rows": rows, **body}
+    return {"schema": REPORT_SCHEMA, "summary": list(as_lines(model)), "rows": rows, **body}
 
 
 def _plain(value: Any) -> Any:
@@ -63,11 +64,11 @@ def write(
     with_suspect: bool = False,
     imported: Sequence[ImportedRow] = (),
 ) -> WrittenReport:
-    """Write ``output`` and ``<its stem>-assets/*.svg`` beside it; the same entries give the same bytes.
+    """Write ``output``, and its pictures and further files in ``<its stem>-assets``.
 
-    Pictures of an earlier report that this one has no data for are removed. Raises UsageError when a file cannot
-    be written; the earlier report is then still whole or has newer pictures. ``caveats``, ``read_from``,
-    ``with_suspect`` and ``imported`` as for ``build``.
+    The same entries give the same bytes. Files of an earlier report that this one has no data for are removed. Raises
+    UsageError when a file cannot be written; the earlier report is then still whole or has newer pictures. ``caveats``,
+    ``read_from``, ``with_suspect`` and ``imported`` as for ``build``.
     """
     model = build(entries, title, caveats, read_from, with_suspect, imported)
     folder = output.parent / f"{output.stem}-assets"
@@ -77,21 +78,29 @@ def write(
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as draft:
             drawn = pictures(model, Path(draft))
-            text = render(model, {path.stem: f"{folder.name}/{path.name}" for path in drawn})
+            for name, text in beside(model, {path.stem: path.name for path in drawn}).items():
+                drawn.append(Path(draft) / name)
+                drawn[-1].write_text(text, encoding="utf-8", newline="\n")
+            text = render(model, {_name(path): f"{folder.name}/{path.name}" for path in drawn})
             draft_text = Path(draft) / "report"
             draft_text.write_text(text, encoding="utf-8", newline="\n")
             if drawn:
                 folder.mkdir(exist_ok=True)
             assets = tuple(_replace(path, folder / path.name) for path in drawn)
             _replace(draft_text, output)
-        for name in NAMES:
-            if folder / f"{name}.svg" not in assets:
-                (folder / f"{name}.svg").unlink(missing_ok=True)
+        for name in (*(f"{name}.svg" for name in NAMES), DIGESTS, DETAILS):
+            if folder / name not in assets:
+                (folder / name).unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(
             f"cannot write {error.filename2 or error.filename or output}: {error.strerror or error}"
         ) from error
     return WrittenReport(path=output, assets=assets, model=model)
+
+
+def _name(path: Path) -> str:
+    """What the Markdown calls it: pictures by their stem."""
+    return path.stem if path.suffix == ".svg" else path.name
 
 
 def _replace(draft: Path, final: Path) -> Path:

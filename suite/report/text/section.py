@@ -1,14 +1,57 @@
-"""What a section of the report is, and the Markdown that sections share."""
+"""What a section of the report is, the blocks it is made of, and the parts that sections make together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from urllib.parse import quote
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from suite.report.facts.model import ReportModel
+from suite.report.formatting.grid import Table
 
 _MOST_LINES = 100
+
+
+@dataclass(frozen=True)
+class Heading:
+    """One within a section."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """A list, one line each."""
+
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Lines as they are. ``file``: name of the file beside the Markdown that holds them, where they are many."""
+
+    lines: tuple[str, ...]
+    language: str = ""
+    file: str = ""
+
+
+class Pointer(NamedTuple):
+    """A few words, and the heading under which there is more of it; empty: nowhere."""
+
+    text: str
+    heading: str = ""
+
+
+@dataclass(frozen=True)
+class Pointers:
+    """One line of several facts that lead to their details."""
+
+    start: str
+    pieces: tuple[Pointer, ...]
+
+
+#: A string is a paragraph. Every text is marked (``suite.report.formatting.escape``), but for those of listings.
+Block = str | Heading | Bullets | Listing | Pointers | Table
 
 
 @dataclass(frozen=True)
@@ -23,32 +66,51 @@ class Picture:
 class Section:
     """One section of the report.
 
-    ``blocks`` returns its paragraphs, lists and tables as finished Markdown, every value in them escaped
-    (``suite.report.formatting.escape``). Empty blocks are dropped, and a section without blocks is left out.
+    Empty blocks are dropped, and a section without blocks is left out.
     ``heading``: None where the section goes on under the heading of the one before it. ``picture``: shown first.
-    ``needs_rows``: whether it is left out of a report without rows.
+    ``needs_rows``: whether it is left out of a report without rows. ``is_folded``: it is looked up, not read.
+    ``is_beside``: of the Markdown it is in a file of its own, with all others that few readers need.
     """
 
     heading: str | None
-    blocks: Callable[[ReportModel], Iterable[str]]
+    blocks: Callable[[ReportModel], Iterable[Block]]
     picture: Picture | None = None
     needs_rows: bool = True
+    is_folded: bool = False
+    is_beside: bool = False
 
-    def markdown(self, model: ReportModel, plots: Mapping[str, str]) -> list[str]:
-        """The blocks with heading and picture. ``plots``: name of a plot -> its path as the report links to it."""
-        if self.needs_rows and not model.rows:
-            return []
-        blocks = [block for block in self.blocks(model) if block]
+
+@dataclass(frozen=True)
+class Part:
+    """What stands under one heading."""
+
+    heading: str
+    blocks: tuple[Block, ...]
+    picture: Picture | None = None
+    is_folded: bool = False
+    is_beside: bool = False
+
+
+def parts_of(model: ReportModel, sections: Sequence[Section]) -> tuple[Part, ...]:
+    """The report's parts, in the order of their sections."""
+    parts: list[Part] = []
+    for section in sections:
+        blocks = () if section.needs_rows and not model.rows else tuple(filter(_has_text, section.blocks(model)))
         if not blocks:
-            return []
-        heading = [f"## {self.heading}"] if self.heading else []
-        picture = [self.picture] if self.picture and self.picture.name in plots else []
-        return [*heading, *(f"![{one.text}]({quote(plots[one.name])})" for one in picture), *blocks]
+            continue
+        if section.heading is None and parts:
+            parts[-1] = replace(parts[-1], blocks=(*parts[-1].blocks, *blocks))
+        else:
+            parts.append(Part(section.heading or "", blocks, section.picture, section.is_folded, section.is_beside))
+    return tuple(parts)
 
 
-def bullets(lines: Iterable[str]) -> str:
-    """A list, one line each; empty for no lines."""
-    return "\n".join(f"- {line}" for line in lines)
+def _has_text(block: Block) -> bool:
+    return bool(block.lines if isinstance(block, (Bullets, Listing)) else block)
+
+
+def bullets(lines: Iterable[str]) -> Bullets:
+    return Bullets(tuple(lines))
 
 
 def few(lines: Sequence[str]) -> list[str]:

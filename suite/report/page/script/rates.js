@@ -45,6 +45,7 @@ function drawFigure(metric, width) {
       ...layout.labels,
       Plot.ruleX([domain[0]], { strokeOpacity: 0.35 }),
       Plot.ruleY(bounded, { y: "name", x1: (row) => clamp(figureOf(row)[1]), x2: (row) => clamp(figureOf(row)[2]), stroke: colour, strokeWidth: 2.5, strokeOpacity: 0.55, dy }),
+      Plot.text(bounded.filter((row) => figureOf(row)[2] > domain[1]), { y: "name", x: domain[1], text: () => "\u25b8", fill: colour, dx: 4, dy }),
       Plot.tickX(predicted, { y: "name", x: (row) => row.predicted[0], stroke: "var(--ink)", strokeWidth: 1.5, strokeDasharray: "2,2", insetTop: layout.inset, insetBottom: 5 }),
       Plot.dot(known, {
         y: "name",

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from suite.report.facts.model import ReportModel
 from suite.report.formatting.escape import prose
-from suite.report.text.section import Section, bullets, few
+from suite.report.text.section import Block, Section, bullets, few
 
 
-def _blocks(model: ReportModel) -> Iterator[str]:
+def _blocks(model: ReportModel) -> Iterator[Block]:
     yield bullets(few([prose(line) for line in model.caveats]))
 
 
-SECTION = Section("Caveats", _blocks, needs_rows=False)
+SECTION = Section("Caveats", _blocks, needs_rows=False, is_folded=True)

@@ -1,16 +1,15 @@
-"""How the figures were made, by the report's own conventions and by those that the records carry."""
+"""How the report makes its figures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from suite.report.facts.model import ReportModel
-from suite.report.formatting.escape import prose
-from suite.report.text.section import Section, bullets
+from suite.report.text.section import Block, Section, bullets
 
 
-def _blocks(model: ReportModel) -> Iterator[str]:
-    yield bullets([*model.conventions, *map(prose, model.recorded_conventions)])
+def _blocks(model: ReportModel) -> Iterator[Block]:
+    yield bullets(model.conventions)
 
 
-SECTION = Section("Conventions", _blocks)
+SECTION = Section("Conventions", _blocks, is_folded=True)

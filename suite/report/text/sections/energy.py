@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import prose
-from suite.report.formatting.grid import Column, Notes, grid
+from suite.report.formatting.grid import Column, Notes
 from suite.report.formatting.numbers import number
-from suite.report.text.columns import IDENTITY, table_of
-from suite.report.text.section import Section
+from suite.report.text.columns import LABEL, table_of
+from suite.report.text.section import Block, Section
 
 
-def _blocks(model: ReportModel) -> Iterator[str]:
+def _blocks(model: ReportModel) -> Iterator[Block]:
     notes = Notes()
     rows = [row for row in model.rows if row.energy]
 
@@ -25,7 +25,7 @@ def _blocks(model: ReportModel) -> Iterator[str]:
 
     if rows:
         yield "GPU board energy."
-        yield grid(table_of([*IDENTITY, (Column("J/sample"), joules)], rows, notes))
+        yield table_of([LABEL, (Column("J/sample"), joules)], rows, notes)
 
 
-SECTION = Section("Energy", _blocks)
+SECTION = Section("Energy", _blocks, is_beside=True)

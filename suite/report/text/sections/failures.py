@@ -8,9 +8,9 @@ from suite.report.facts.failures import FailureRow
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import code, inline
-from suite.report.formatting.grid import Column, Table, grid
+from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN
-from suite.report.text.section import Section
+from suite.report.text.section import Block, Section
 
 _COLUMNS = tuple(
     Column(title, title in ("ranks", "runs"))
@@ -18,12 +18,12 @@ _COLUMNS = tuple(
 )
 
 
-def _blocks(model: ReportModel) -> Iterator[str]:
+def _blocks(model: ReportModel) -> Iterator[Block]:
     by_number = {row.number: row for row in model.rows}
     cells = tuple(_cells(failure, by_number[failure.row]) for failure in model.failures)
     steps = {failure.kind: failure.next_step for failure in model.failures}
     if cells:
-        yield grid(Table(_COLUMNS, cells, tuple(f"{kind}: {steps[kind]}" for kind in sorted(steps))))
+        yield Table(_COLUMNS, cells, tuple(f"{kind}: {steps[kind]}" for kind in sorted(steps)))
 
 
 def _cells(failure: FailureRow, row: Row) -> tuple[str, ...]:

@@ -8,47 +8,47 @@ from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.facts.rollout import Generation, Overlap
 from suite.report.formatting.escape import inline
-from suite.report.formatting.grid import Column, grid
-from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, number, percent
-from suite.report.text.columns import IDENTITY, Shown, table_of
-from suite.report.text.section import Section
+from suite.report.formatting.grid import Column
+from suite.report.formatting.numbers import UNKNOWN, counted, gib, number
+from suite.report.text.columns import LABEL, Shown, seconds, table_of
+from suite.report.text.section import Block, Section
 
 _PHASES = ("sync", "generate", "train")
 _WHAT = (
     "Rows whose samples are not generated on the training stack of the same ranks. Sync: the policy's weights go to "
-    "what generates. Seconds per iteration [95 %], and share of it."
+    "what generates. Seconds per iteration, and share of it in percent."
 )
 _MEMORY = (
-    "Whether the engine keeps its weights and cache while the policy trains, and GiB in use at the peak of each phase "
-    "(allocated on a GPU, resident on a CPU), the greatest of all runs."
+    "Whether the engine keeps its weights and cache while the policy trains, and GiB in use at the peak of each phase: "
+    "allocated on a GPU, resident on a CPU, the greatest of all runs."
 )
 _MISMATCH = (
     "Log-probs of the generated tokens, the engine's own against those of the policy that trains: absolute difference "
-    "per token, and the effective sample size of the importance weights between them, of which 100 % is full agreement."
+    "per token, and effective sample size of the importance weights between them (100 %: full agreement)."
 )
 _SPLIT = (
     "Where ranks of their own generate the next batch while the others train, an iteration lasts from one training's "
-    "end to the next. Generating and training overlap, so they do not add up to it: exposed is the part of generating "
-    "that training waited for, its phase generate, and idle what the generating ranks wait. Staleness: how many "
-    "updates the weights that generated lag behind those that train. GiB: the greatest peak of each side's ranks."
+    "end to the next, and the two do not add up to it. Exposed: what training waited for samples, its phase generate. "
+    "Staleness: how many updates the weights that generated lag behind those that train. GiB: the greatest peak of "
+    "each side's ranks."
 )
 
 
-def _blocks(model: ReportModel) -> Iterator[str]:
+def _blocks(model: ReportModel) -> Iterator[Block]:
     rows = [row for row in model.rows if row.generation]
     if not rows:
         return
     yield _WHAT
     columns: list[Shown] = [(Column("engine", False), _shown(_engine))]
-    columns += [(Column(f"{name} s"), _seconds(name)) for name in _PHASES]
+    columns += [(Column(f"{name} s"), seconds(name, lambda row: row.phases)) for name in _PHASES]
     columns += [(Column("iteration s"), lambda row: number(row.iteration_seconds))]
-    yield grid(table_of([*IDENTITY, *columns], rows))
+    yield table_of([LABEL, *columns], rows)
     together = [row for row in rows if row.generation and not row.generation.ranks]
     memory: list[Shown] = [(Column("while training", False), _shown(lambda one: "asleep" if one.asleep else "awake"))]
     memory += [(Column(f"{name} GiB"), _peak(name)) for name in _PHASES]
     if together:
         yield _MEMORY
-        yield grid(table_of([*IDENTITY, *memory], together))
+        yield table_of([LABEL, *memory], together)
     told = [row for row in rows if row.generation and row.generation.logprob_difference_mean is not None]
     if told:
         yield _MISMATCH
@@ -57,7 +57,7 @@ def _blocks(model: ReportModel) -> Iterator[str]:
             (Column("greatest"), _shown(lambda one: number(one.logprob_difference_max))),
             (Column("effective samples %"), _shown(lambda one: _share(one.effective_sample_size))),
         ]
-        yield grid(table_of([*IDENTITY, *mismatch], told))
+        yield table_of([LABEL, *mismatch], told)
     split = [row for row in rows if row.generation and row.generation.order == "ahead"]
     if split:
         yield _SPLIT
@@ -71,7 +71,7 @@ def _blocks(model: ReportModel) -> Iterator[str]:
             (Column("generating GiB"), _beside(lambda one: gib(one.generation_bytes))),
             (Column("training GiB"), _beside(lambda one: gib(one.training_bytes))),
         ]
-        yield grid(table_of([*IDENTITY, *stale], split))
+        yield table_of([LABEL, *stale], split)
 
 
 def _shown(show: Callable[[Generation], str]) -> Callable[[Row], str]:
@@ -88,17 +88,6 @@ def _engine(one: Generation) -> str:
     return f"{own}, on {counted(one.ranks, 'rank')} of its own{order}" if one.ranks else own
 
 
-def _seconds(name: str) -> Callable[[Row], str]:
-    def show(row: Row) -> str:
-        cost = next((cost for cost in row.phases if cost.name == name), None)
-        if cost is None:
-            return UNKNOWN
-        share = "" if cost.share is None else f" ({percent(cost.share)} %)"
-        return interval(cost.interval, bound_digits=1) + share
-
-    return show
-
-
 def _peak(name: str) -> Callable[[Row], str]:
     def show(row: Row) -> str:
         found = [one.peak_bytes for one in row.memory.by_phase if one.name == name] if row.memory else []
@@ -112,4 +101,4 @@ def _share(ratio: float | None) -> str:
     return UNKNOWN if ratio is None else f"{100 * ratio:.1f}"
 
 
-SECTION = Section("Generation and weight sync", _blocks)
+SECTION = Section("Generation and weight sync", _blocks, is_beside=True)

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from suite.bundle.imported.record import MARK, ImportedRecord, ImportedRow
 from suite.report.facts.model import ReportModel
 from suite.report.formatting.escape import code, inline, prose
-from suite.report.formatting.grid import Column, Table, grid
+from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, gib, number, percent
-from suite.report.text.section import Section, bullets, few
+from suite.report.text.section import Block, Section, bullets, few
 from suite.spec.phases import ALL
 
 _WORK = {"samples": "samples", "prompt_tokens": "prompt tokens", "response_tokens": "response tokens"}
 
 
-def _blocks(model: ReportModel) -> Iterator[str]:
+def _blocks(model: ReportModel) -> Iterator[Block]:
     rows = model.imported
     if not rows:
         return
@@ -23,11 +23,11 @@ def _blocks(model: ReportModel) -> Iterator[str]:
         f"{counted(len(rows), 'row')} from other tools' own logs, each {MARK}: these figures are as the tool logged "
         "them, with what the importer told beside. They are in no ranking, comparison, scaling or verdict here."
     )
-    yield grid(_figures(rows))
+    yield _figures(rows)
     phases = _phases(rows)
     if phases is not None:
         yield "Seconds of a step by the tool's own timers (share of the step in %):"
-        yield grid(phases)
+        yield phases
     yield "Where they are from:"
     yield bullets(few([_origin(place, row) for place, row in enumerate(rows, start=1)]))
 

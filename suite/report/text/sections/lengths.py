@@ -10,17 +10,16 @@ from suite.report.facts.network import row_names
 from suite.report.facts.pool import Row
 from suite.report.facts.rollout import LengthFacts, Unevenness
 from suite.report.formatting.escape import inline
-from suite.report.formatting.grid import Column, Table, grid
+from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, number, percent
-from suite.report.text.columns import IDENTITY, Shown, table_of
-from suite.report.text.section import Section
+from suite.report.text.columns import LABEL, Shown, table_of
+from suite.report.text.section import Block, Section
 
 _WHAT = "Tokens of the samples of one iteration, the same in every iteration and on every backend and layout."
 _COST = (
-    "Padded: of the positions that train, those that are padding. Idle slots: of the token steps until the longest "
-    "sample of each replica ends, those of samples that have ended, which follows from the lengths alone. Lost: "
-    "seconds of an iteration that a mean sample, once complete, waits for the longest one. Idle ranks: the part of "
-    "the iteration that ranks wait for the slowest one."
+    "Padded: share of the trained positions. Idle slots: share of the token steps that samples which have ended wait "
+    "for the longest one of their replica, by the lengths alone. Lost: what a complete mean sample waits for it. Idle "
+    "ranks: what ranks wait for the slowest one."
 )
 _LENGTHS = tuple(
     Column(title, right)
@@ -31,12 +30,12 @@ _LENGTHS = tuple(
 )
 
 
-def _blocks(model: ReportModel) -> Iterator[str]:
+def _blocks(model: ReportModel) -> Iterator[Block]:
     rows = [row for row in model.rows if row.unevenness]
     if not rows:
         return
     yield _WHAT
-    yield grid(Table(_LENGTHS, tuple(_length_cells(rows))))
+    yield Table(_LENGTHS, tuple(_length_cells(rows)))
     yield _COST
     columns: list[Shown] = [
         (Column("batches", False), _shown(_batches)),
@@ -46,7 +45,7 @@ def _blocks(model: ReportModel) -> Iterator[str]:
         (Column("lost %"), _lost_share),
         (Column("idle ranks %"), lambda row: UNKNOWN if row.idle is None else percent(row.idle.share)),
     ]
-    yield grid(table_of([*IDENTITY, *columns], rows))
+    yield table_of([LABEL, *columns], rows)
 
 
 def _length_cells(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
@@ -80,4 +79,4 @@ def _lost_share(row: Row) -> str:
     return percent(lost / row.iteration_seconds) if lost is not None and row.iteration_seconds else UNKNOWN
 
 
-SECTION = Section("Lengths and padding", _blocks)
+SECTION = Section("Lengths and padding", _blocks, is_beside=True)

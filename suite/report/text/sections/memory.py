@@ -8,11 +8,10 @@ from suite.report.facts.costs import MemoryUse
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import inline
-from suite.report.formatting.grid import Column, Table, grid
+from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import GIB, UNKNOWN, gib, interval, number, percent
-from suite.report.text.columns import IDENTITY, Shown
-from suite.report.text.section import Picture, Section
-from suite.spec.phases import ALL_NAMES
+from suite.report.text.columns import LABEL, label
+from suite.report.text.section import Block, Picture, Section
 
 _BELOW_FLOOR = "(!) A peak below the floor, although no correct run needs less: doubt how the memory was measured."
 _RESIDENT = (
@@ -20,24 +19,17 @@ _RESIDENT = (
     "ranks: read floor/peak there as an indication."
 )
 _WHOLE = (
-    "All processes, whole device: of trainers with processes of their own, an even share of what these hold on a node "
-    "with their libraries, or what the whole device uses. It is held against no floor and is no peak like the others."
+    "All processes, whole device: an even share of what a trainer's own processes hold on a node, libraries included, "
+    "or what the whole device uses. It is held against no floor."
 )
-#: As ``Shown``, of the memory that a row used.
+#: A column, and what it shows of the memory that a row used.
 _Figure = tuple[Column, Callable[[MemoryUse], str]]
 
 
-def _blocks(model: ReportModel) -> Iterator[str]:
+def _blocks(model: ReportModel) -> Iterator[Block]:
     used = [(row, row.memory) for row in model.rows if row.memory]
     if used:
-        yield grid(_table(used))
-    by_phase = [(row, memory) for row, memory in used if memory.by_phase]
-    if by_phase:
-        yield (
-            "GiB in use at the peak of each phase (allocated on a GPU, resident on a CPU): the mean of the runs' peaks "
-            "with its 95 % interval, and the phase's own floor over the greatest of them."
-        )
-        yield grid(_phase_table(by_phase))
+        yield _table(used)
 
 
 def _table(used: list[tuple[Row, MemoryUse]]) -> Table:
@@ -46,12 +38,7 @@ def _table(used: list[tuple[Row, MemoryUse]]) -> Table:
         (Column("peak is", False), lambda memory: memory.peak_is),
     ]
     if any(memory.run_peak_bytes.low is not None for _, memory in used):
-        figures.append(
-            (
-                Column("GiB, mean of runs [95 %]"),
-                lambda use: interval(use.run_peak_bytes.scaled(1 / GIB), bound_digits=1),
-            )
-        )
+        figures.append((Column("mean of runs [95 %]"), lambda use: _mean(use)))
     if any(memory.peak_is == "reserved" for _, memory in used):
         figures += [
             (Column("allocated GiB"), lambda memory: gib(memory.allocated_bytes)),
@@ -59,35 +46,24 @@ def _table(used: list[tuple[Row, MemoryUse]]) -> Table:
         ]
     figures += [
         (Column("floor GiB"), lambda memory: gib(memory.floor_bytes)),
-        (Column("set by", False), lambda memory: inline(memory.floor_phase or UNKNOWN)),
+        (Column("floor set by", False), lambda memory: inline(memory.floor_phase or UNKNOWN)),
         (Column("floor/peak %"), _floor_share),
     ]
     if any(memory.allocation_retries for _, memory in used):
         figures.append((Column("retries"), lambda memory: number(memory.allocation_retries, 1)))
-    identity: tuple[Shown, ...] = IDENTITY
-    rows = tuple((*(show(row) for _, show in identity), *(show(memory) for _, show in figures)) for row, memory in used)
-    columns = (*(column for column, _ in identity), *(column for column, _ in figures))
-    notes = [_BELOW_FLOOR] if any(_is_below_floor(memory) for _, memory in used) else []
+    words = [one for one in figures if not one[0].right and len({one[1](memory) for _, memory in used}) == 1]
+    alike = [f"{column.title} {show(used[0][1])}" for column, show in words]
+    figures = [figure for figure in figures if figure not in words]
+    rows = tuple((label(row), *(show(memory) for _, show in figures)) for row, memory in used)
+    notes = [f"All rows: {', '.join(alike)}."] if alike else []
+    notes += [_BELOW_FLOOR] if any(_is_below_floor(memory) for _, memory in used) else []
     notes += [_RESIDENT] if any(row.setting.device == "cpu" for row, _ in used) else []
     notes += [_WHOLE] if any(memory.peak_is in ("all processes", "whole device") for _, memory in used) else []
-    return Table(columns, rows, tuple(notes))
+    return Table((LABEL[0], *(column for column, _ in figures)), rows, tuple(notes))
 
 
-def _phase_table(used: list[tuple[Row, MemoryUse]]) -> Table:
-    names = [name for name in ALL_NAMES if any(one.name == name for _, memory in used for one in memory.by_phase)]
-    columns = (*(column for column, _ in IDENTITY), *map(Column, names))
-    rows = tuple(
-        (*(show(row) for _, show in IDENTITY), *(_phase_cell(memory, name) for name in names)) for row, memory in used
-    )
-    return Table(columns, rows)
-
-
-def _phase_cell(memory: MemoryUse, name: str) -> str:
-    for one in memory.by_phase:
-        if one.name == name:
-            floor = "" if one.efficiency is None else f" ({percent(one.efficiency)} %)"
-            return interval(one.run_peak_bytes.scaled(1 / GIB), bound_digits=1) + floor
-    return UNKNOWN
+def _mean(memory: MemoryUse) -> str:
+    return interval(memory.run_peak_bytes.scaled(1 / GIB), bound_digits=1)
 
 
 def _floor_share(memory: MemoryUse) -> str:

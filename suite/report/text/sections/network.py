@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 
 from suite.report.facts.model import ReportModel
 from suite.report.facts.network import SCOPES, NetworkLine, row_names
-from suite.report.formatting.grid import Column, Table, grid
+from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, number, percent
-from suite.report.text.section import Section
+from suite.report.text.section import Block, Section
 
 _WHAT = (
-    "Measured before each run by its own process group: bus bandwidth in GB/s as nccl-tests counts it, comparable with "
-    "what one device's link carries in one direction, of the message size that reached most; median of the runs, and "
-    "the all-reduce of the slowest one. Latency: an all-reduce of four bytes."
+    "Measured before each run by its own process group, in GB/s as nccl-tests counts bus bandwidth: comparable with "
+    "what one device's link carries in one direction. Of the message size that reached most, median of the runs. "
+    "Latency: an all-reduce of four bytes."
 )
 _CATALOGUE = "Catalogue: what the device's links, or the network of its maker's own systems, carry in one direction."
 
@@ -36,7 +36,7 @@ _BESIDE: tuple[tuple[Column, Callable[[NetworkLine], str]], ...] = (
 )
 
 
-def _blocks(model: ReportModel) -> Iterator[str]:
+def _blocks(model: ReportModel) -> Iterator[Block]:
     lines = model.networks
     if lines:
         is_known = any(line.catalogue_bytes_per_second for line in lines)
@@ -45,7 +45,7 @@ def _blocks(model: ReportModel) -> Iterator[str]:
         columns = tuple((column, show) for column, show in columns if tells.get(column.title, True))
         yield f"{_WHAT} {_CATALOGUE}" if is_known else _WHAT
         cells = tuple(tuple(show(line) for _, show in columns) for line in lines)
-        yield grid(Table(tuple(column for column, _ in columns), cells))
+        yield Table(tuple(column for column, _ in columns), cells)
 
 
 def _gigabytes(bytes_per_second: float | None) -> str:
@@ -61,4 +61,4 @@ def _share(line: NetworkLine) -> str:
     return percent(reached / catalogue) if reached and catalogue else UNKNOWN
 
 
-SECTION = Section("Network", _blocks)
+SECTION = Section("Network", _blocks, is_beside=True)

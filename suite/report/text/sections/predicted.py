@@ -8,44 +8,44 @@ from statistics import median
 from suite.report.facts.expected import Expected
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
-from suite.report.formatting.grid import Column, Table, grid
+from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, interval, number, percent
-from suite.report.text.columns import IDENTITY
-from suite.report.text.section import Picture, Section
+from suite.report.text.columns import LABEL, label
+from suite.report.text.section import Block, Picture, Section
 from suite.spec.phases import ALL_NAMES
 
 _COMPUTED = (
-    "Predictions of runs on a CPU are computed while this report is made, from the matrix product, the copy and the "
-    "collectives that each run timed before it began, and from constants of the stacks; no record holds them."
+    "Predictions of runs on a CPU are computed while this report is made, from what each run timed before it began and "
+    "from constants of the stacks; no record holds them."
 )
 
 
-def _blocks(model: ReportModel) -> Iterator[str]:
+def _blocks(model: ReportModel) -> Iterator[Block]:
     rows = [(row, row.expected) for row in model.rows if row.expected is not None and row.samples_per_second]
     if not rows:
         return
     names = [name for name in ALL_NAMES if any(name in dict(expected.phases) for _, expected in rows)]
     columns = (
-        *(column for column, _ in IDENTITY),
-        *(Column("samples/s [95 %]"), Column("predicted [80 %]"), Column("measured / predicted")),
-        *(Column(f"{name} s / predicted") for name in names),
+        LABEL[0],
+        *(Column("samples/s"), Column("predicted [80 %]"), Column("measured / predicted")),
+        *(Column(name) for name in names),
     )
     cells = tuple(
         (
-            *(show(row) for _, show in IDENTITY),
+            label(row),
             *_figures(row, expected),
             *(_phase(row, expected, name) for name in names),
         )
         for row, expected in rows
     )
-    yield grid(Table(columns, cells, (_COMPUTED,) if any(expected.computed for _, expected in rows) else ()))
-    yield _errors(rows)
+    yield Table(columns, cells, (_COMPUTED,) if any(expected.computed for _, expected in rows) else ())
+    yield f"{_errors(rows)} The last columns are seconds of a phase over those predicted."
 
 
 def _figures(row: Row, expected: Expected) -> tuple[str, str, str]:
     assert row.samples_per_second is not None, "chosen above"
     ratio = row.samples_per_second.value / expected.rate.value
-    return interval(row.samples_per_second), interval(expected.rate), number(ratio)
+    return number(row.samples_per_second.value), interval(expected.rate), number(ratio)
 
 
 def _phase(row: Row, expected: Expected, name: str) -> str:
@@ -58,7 +58,7 @@ def _phase(row: Row, expected: Expected, name: str) -> str:
 def _errors(rows: list[tuple[Row, Expected]]) -> str:
     """One sentence: how far off, and how many rows lie in their bands."""
     measured = [(row.samples_per_second.value, expected) for row, expected in rows if row.samples_per_second]
-    off = [abs(expected.rate.value / value - 1) for value, expected in measured]
+    off = [abs(value / expected.rate.value - 1) for value, expected in measured]
     text = f"Off by {percent(median(off))} % (median) and at most {percent(max(off))} %"
     banded = [
         (value, each.rate) for value, each in measured if each.rate.low is not None and each.rate.high is not None
@@ -71,4 +71,5 @@ SECTION = Section(
     "Predicted and measured",
     _blocks,
     Picture("predicted", "Predicted samples per second with their bands, and measured"),
+    is_beside=True,
 )

@@ -7,28 +7,28 @@ from collections.abc import Iterator, Sequence
 from suite.report.facts.model import ReportModel
 from suite.report.facts.scaling import Curve, Point
 from suite.report.formatting.escape import inline
-from suite.report.formatting.grid import Column, Table, grid
+from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, interval, number
-from suite.report.text.section import Picture, Section
+from suite.report.text.section import Block, Heading, Picture, Section
 from suite.spec.phases import TIMED_NAMES
 
 _HEADINGS = {"weak": "Weak: equal work per rank", "strong": "Strong: equal work in all"}
 
 
-def _blocks(model: ReportModel) -> Iterator[str]:
+def _blocks(model: ReportModel) -> Iterator[Block]:
     curves = model.scaling.curves
     if not curves:
         yield "Nothing was measured on two rank counts under one strategy, so there is no efficiency to report."
         return
     yield (
-        "The last columns are the eta of each phase's own time, with its 95 % interval. Do not compare rows of "
-        f"different N0 or strategy.{_shared_cpu(curves)}"
+        "The last columns are the eta of each phase's own time. Do not compare rows of different N0 or strategy."
+        f"{_shared_cpu(curves)}"
     )
     for kind, heading in _HEADINGS.items():
         members = [curve for curve in curves if curve.kind == kind]
         if members:
-            yield f"### {heading}"
-            yield grid(_table(members))
+            yield Heading(heading)
+            yield _table(members)
     if model.scaling.alone:
         yield f"Without another rank count: {', '.join(row.name for row in model.scaling.alone)}."
 
@@ -39,8 +39,8 @@ def _shared_cpu(curves: Sequence[Curve]) -> str:
     if not any(row.setting.device == "cpu" and row.nodes < row.ranks for row in rows):
         return ""
     return (
-        " On a CPU the ranks of a node share its cores and memory bandwidth, so eta here describes that machine and "
-        "the code's overhead, not a network of devices."
+        " On a CPU the ranks of a node share its cores and memory bandwidth: eta describes that machine and the code's "
+        "overhead, no network of devices."
     )
 
 
@@ -69,7 +69,7 @@ def _cells(curve: Curve, point: Point, known: Sequence[str], nodes: bool) -> tup
         *([str(point.row.nodes)] if nodes else []),
         *(str(curve.base.ranks), str(point.row.ranks), number(point.speedup.value)),
         interval(point.eta, bound_digits=1) + (" (!)" if point.above_one else ""),
-        *(interval(by_phase[name], bound_digits=1) if name in by_phase else UNKNOWN for name in known),
+        *(number(by_phase[name].value) if name in by_phase else UNKNOWN for name in known),
     )
 
 

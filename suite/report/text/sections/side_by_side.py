@@ -12,9 +12,10 @@ from suite.report.facts.side_by_side import Side, SideBySide
 from suite.report.facts.work import WorkDifference
 from suite.report.facts.work_done import COUNTED
 from suite.report.formatting.escape import inline, prose
-from suite.report.formatting.grid import Column, Notes, Table, grid
+from suite.report.formatting.grid import Column, Notes, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, listed, number
-from suite.report.text.section import Section, few
+from suite.report.text.columns import rate
+from suite.report.text.section import Block, Heading, Section, bullets, few
 
 #: What a cell shows of a phase that is not there.
 _NONE = "\N{EN DASH}"
@@ -26,13 +27,13 @@ _RATES = (
 )
 _WHAT = (
     "These rows were asked for equal work under equal conditions. An engine runs the suite's own iteration, a trainer "
-    "its stack's. Where that is other work, the ratio to the fastest engine [95 %] includes the difference: this is no "
-    "ranking, and no row of it is called faster. GiB: the most of any rank, in its own processes and those of its "
-    "trainer, libraries among them: resident on a CPU, in use on the whole device on a GPU."
+    "its stack's. Where that is other work, the ratio to the fastest engine includes the difference: this is no "
+    "ranking. GiB: the most of any rank with its trainer's processes and their libraries, resident on a CPU, in use on "
+    "the whole device on a GPU."
 )
 _ASYNCHRONOUS = (
-    "Asynchronous: samples are generated beside the training of older ones (Asynchronous trainers says how old), so "
-    "the rate is of steady periods; what a policy learns from such samples is not measured"
+    "Asynchronous: the rate is of steady periods, in which samples are generated beside the training of older ones; "
+    "what a policy learns from such samples is not measured"
 )
 _BESIDE = (
     "Seconds of the side that trains, of which generate is waiting for samples: others generate meanwhile, so they do "
@@ -40,16 +41,16 @@ _BESIDE = (
 )
 
 
-def _blocks(model: ReportModel) -> Iterator[str]:
+def _blocks(model: ReportModel) -> Iterator[Block]:
     if not model.beside:
         return
-    yield "### Trainers and engines side by side"
+    yield Heading("Trainers and engines side by side")
     yield _WHAT
     for group in model.beside:
         yield f"{_title(group)}:"
-        yield grid(_rates(group))
-        yield "Seconds per iteration in each phase (Phases has the intervals):"
-        yield grid(_phases(group))
+        yield _rates(group)
+        yield "Seconds per iteration in each phase:"
+        yield _phases(group)
         yield _counts(group)
     yield from _differences(model)
 
@@ -81,7 +82,7 @@ def _rate_cells(side: Side, first: Row, has_engine: bool, notes: Notes) -> Itera
     yield row.setting.kind + (f" {notes.mark(_ASYNCHRONOUS)}" if row.setting.asynchronous else "")
     yield row.layout
     yield str(len(row.measured)) + (f" {notes.mark('Suspect runs are in its figures')}" if row.holds_suspect else "")
-    yield interval(row.samples_per_second)
+    yield rate(row)
     if has_engine:
         yield "1" if row is first else interval(side.ratio, bound_digits=1)
     yield gib(row.occupied_bytes)
@@ -118,7 +119,7 @@ def _counts(group: SideBySide) -> str:
     return f"{row.name} counted in an iteration: {', '.join(told)}; {others}."
 
 
-def _differences(model: ReportModel) -> Iterator[str]:
+def _differences(model: ReportModel) -> Iterator[Block]:
     """What the trainers of these groups say that they do otherwise, by backend."""
     shown = [side.row for group in model.beside for side in group.sides if side.row.setting.kind == "trainer"]
     by_backend: dict[str, list[WorkDifference]] = defaultdict(list)
@@ -126,20 +127,22 @@ def _differences(model: ReportModel) -> Iterator[str]:
         by_backend[one.backend].append(one)
     if by_backend:
         yield "What these trainers do otherwise than the suite's own iteration of the same work:"
-        yield "\n".join(_listing(name, told, shown) for name, told in by_backend.items())
+        for name, told in by_backend.items():
+            yield from _listing(name, told, shown)
     silent = sorted({row.backend for row in shown} - by_backend.keys())
     if silent:
         yield f"No such differences are told by {listed([inline(name) for name in silent])}."
 
 
-def _listing(backend: str, told: Sequence[WorkDifference], shown: Sequence[Row]) -> str:
+def _listing(backend: str, told: Sequence[WorkDifference], shown: Sequence[Row]) -> Iterator[Block]:
     """Sentences of one backend, each with its rows unless it is of all of them."""
     names = [row.name for row in sorted(shown, key=lambda row: row.number) if row.backend == backend]
     lines = []
     for one in told:
         of = "" if set(one.rows) == set(names) else f" ({', '.join(one.rows)})"
-        lines.append(f"  - {prose(one.text)}{of}")
-    return "\n".join([f"- {inline(backend)} ({', '.join(names)}):", *few(lines)])
+        lines.append(f"{prose(one.text)}{of}")
+    yield f"{inline(backend)} ({', '.join(names)}):"
+    yield bullets(few(lines))
 
 
 SECTION = Section(None, _blocks)

@@ -9,20 +9,21 @@ from suite.report.facts.entry import RUNS_TO_PUBLISH
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import prose
-from suite.report.formatting.grid import Column, Notes, Table, grid
-from suite.report.formatting.numbers import UNKNOWN, interval, number, percent
-from suite.report.text.columns import IDENTITY, Shown, common, table_of, varying
-from suite.report.text.section import Picture, Section
+from suite.report.formatting.grid import Column, Notes, Table
+from suite.report.formatting.numbers import UNKNOWN, number, percent
+from suite.report.text.columns import IDENTITY, Shown, common, rate, table_of, varying
+from suite.report.text.section import Block, Picture, Section
 
 _MOST_NAMED = 12
 _VOID = "Iterations that do not count, because optimizer steps were skipped in them (overflow at the loss scale)"
+_SHARED = "The bounds draw on what all rows of a machine vary by: fewer rows beside them give other bounds."
 _ABOVE_PEAK = "Above 100 %, which no device can reach: doubt time, the device's name or, in older runs in fp32, TF32"
 
 
-def _blocks(model: ReportModel) -> Iterator[str]:
+def _blocks(model: ReportModel) -> Iterator[Block]:
     shared = common(model.rows)
     yield f"All rows: {', '.join(shared)}." if shared else "The rows share no setting."
-    yield grid(_table(model.rows))
+    yield _table(model.rows)
 
 
 def _table(rows: Sequence[Row]) -> Table:
@@ -32,27 +33,22 @@ def _table(rows: Sequence[Row]) -> Table:
         *IDENTITY,
         *varying(rows),
         (Column("runs ok"), lambda row: row.ok_runs),
-        (
-            Column("samples/s [95 %]"),
-            lambda row: interval(row.samples_per_second) if row.measured else row.without_rate,
-        ),
+        (Column("samples/s [95 %]"), rate),
     ]
-    if any(row.expected is not None for row in rows):
-        columns.append((Column("predicted"), lambda row: number(row.expected.rate.value if row.expected else None)))
     columns += [
         (Column("tokens/s"), lambda row: number(row.tokens_per_second.value if row.tokens_per_second else None)),
         (Column("tokens/s/device"), lambda row: number(_per_device(row))),
-        (
-            Column(f"MFU / {'HFU / HFU causal' if causal else 'HFU'} / MBU %"),
-            lambda row: _utilisation(row, causal, notes),
-        ),
-        (Column("steady", False), lambda row: _steady(row, notes)),
     ]
+    if any(rate is not None for row in rows for rate in (row.mfu, row.hfu, row.mbu)):
+        title = f"MFU / {'HFU / HFU causal' if causal else 'HFU'} / MBU %"
+        columns.append((Column(title), lambda row: _utilisation(row, causal, notes)))
+    columns.append((Column("steady", False), lambda row: _steady(row, notes)))
     table = table_of(columns, rows, notes)
     few = [row.name for row in rows if 0 < len(row.measured) < RUNS_TO_PUBLISH]
     void = [f"{row.name} ({row.void_iterations})" for row in rows if row.void_iterations]
     below = [f"Fewer than {RUNS_TO_PUBLISH} runs, too few to publish: {_named(few)}."] if few else []
     below += [f"{_VOID}: {_named(void)}."] if void else []
+    below += [_SHARED] if any(row.prior for row in rows) else []
     return replace(table, notes=(*table.notes, *below))
 
 
@@ -81,7 +77,7 @@ def _steady(row: Row, notes: Notes) -> str:
     text = ", ".join(verdicts) or UNKNOWN
     if not row.unsteady_reasons:
         return text
-    return f"{text} {notes.mark('Steady state: ' + prose('; '.join(row.unsteady_reasons)))}"
+    return " ".join([text, *(notes.mark("Steady: " + prose(reason)) for reason in row.unsteady_reasons)])
 
 
 SECTION = Section(

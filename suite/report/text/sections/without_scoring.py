@@ -6,24 +6,24 @@ from collections.abc import Iterator
 
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
-from suite.report.formatting.grid import Column, grid
-from suite.report.formatting.numbers import interval, number, percent
-from suite.report.text.columns import IDENTITY, Shown, table_of
-from suite.report.text.section import Section
+from suite.report.formatting.grid import Column
+from suite.report.formatting.numbers import number, percent
+from suite.report.text.columns import LABEL, Shown, rate, table_of
+from suite.report.text.section import Block, Section
 
 _KEPT = ("generate", "train")
 
 
-def _blocks(model: ReportModel) -> Iterator[str]:
+def _blocks(model: ReportModel) -> Iterator[Block]:
     rows = [row for row in model.rows if row.separate_critic and row.phases and not row.setting.asynchronous]
     columns: tuple[Shown, ...] = (
-        (Column("samples/s [95 %]"), lambda row: interval(row.samples_per_second)),
+        (Column("samples/s [95 %]"), rate),
         (Column("samples/s of generate + train"), _kept_rate),
         (Column("left out %"), _left_out),
     )
     if rows:
         yield "DeepSpeed-Chat's own figures add up generation and training and leave the scoring passes out. Both ways:"
-        yield grid(table_of([*IDENTITY, *columns], rows))
+        yield table_of([LABEL, *columns], rows)
 
 
 def _kept_seconds(row: Row) -> float | None:

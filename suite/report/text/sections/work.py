@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from suite.report.facts.model import ReportModel
 from suite.report.formatting.escape import inline, prose
-from suite.report.text.section import Section, bullets, few
+from suite.report.text.section import Block, Section, bullets, few
 
 
-def _blocks(model: ReportModel) -> Iterator[str]:
+def _blocks(model: ReportModel) -> Iterator[Block]:
     yield bullets(f"{inline(fact.name)}: {prose(fact.text, 800)}." for fact in model.work)
     if {one.family for one in model.models} - {"GPT-2"}:
         yield "The models' families and shapes:"
@@ -23,4 +23,4 @@ def _blocks(model: ReportModel) -> Iterator[str]:
         yield bullets(differences)
 
 
-SECTION = Section("Work", _blocks)
+SECTION = Section("Work", _blocks, is_beside=True)

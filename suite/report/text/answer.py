@@ -1,0 +1,285 @@
+"""What every view opens with: who is faster, then scaling, memory and cost, then how far to trust it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from suite.report.facts.entry import Setting
+from suite.report.facts.model import ReportModel
+from suite.report.facts.pool import Row
+from suite.report.facts.ranking import Group
+from suite.report.formatting.escape import inline, plain
+from suite.report.formatting.grid import Column, Table
+from suite.report.formatting.numbers import UNKNOWN, counted, interval, listed, moment, number
+from suite.report.text.columns import label
+from suite.report.text.section import Block, Pointer, Pointers, bullets
+
+#: Comparisons that are shown here; Ranking has all of them.
+MOST_SHOWN = 16
+_MOST_NAMES = 6
+_PER_SAMPLES = 1000
+#: Bounds further apart than this factor say nothing.
+_WIDEST = 10
+_Of = TypeVar("_Of")
+_SETTING_WORDS: dict[str, Callable[[Setting], str]] = {
+    "kind": lambda setting: f"{setting.kind}s",
+    "track": lambda setting: setting.track,
+    "clock": lambda setting: inline(setting.clock),
+    "device": lambda setting: setting.device,
+    "precision": lambda setting: setting.precision,
+    "threads": lambda setting: counted(setting.threads_per_rank, "thread"),
+    "machine": lambda setting: f"machine {setting.machine}",
+    "order": lambda setting: setting.order,
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Of one group of the ranking, in words. ``where``: setting and work, as far as they differ between groups.
+    ``runs``: fewest of any row. ``remarks``: what speaks against some of them. ``phase``: which has more than half of
+    the runner-up's extra time; ``-`` where there is none, or nobody is ahead."""
+
+    where: str
+    size: str
+    ranks: str
+    faster: str
+    by: str
+    confidence: str
+    runs: int
+    remarks: tuple[str, ...]
+    phase: str
+    rows: str
+
+    @property
+    def sure(self) -> str:
+        return ", ".join([self.confidence, counted(self.runs, "run"), *self.remarks])
+
+    def cells(self) -> dict[str, str]:
+        """By the titles of the table that heads every view."""
+        return {
+            "size": self.size,
+            "ranks": self.ranks,
+            "work": self.where,
+            "who is faster": self.faster,
+            "by [95 %]": self.by,
+            "how sure": self.sure,
+            "mostly in": self.phase,
+            "rows": self.rows,
+        }
+
+
+def answer(model: ReportModel) -> tuple[Block, ...]:
+    """The blocks that head the report, the page, and a comment of a pull request."""
+    verdicts = verdicts_of(model)
+    shown: list[Block] = [scope(model)]
+    if verdicts:
+        shown.append(_table(verdicts[:MOST_SHOWN]))
+        shown += [f"And {len(verdicts) - MOST_SHOWN} more under Ranking."] if len(verdicts) > MOST_SHOWN else []
+    else:
+        shown.append(nothing_ranked(model))
+    return (*shown, bullets(figures(model)), trust(model))
+
+
+def as_lines(model: ReportModel) -> tuple[str, ...]:
+    """The same in plain sentences, for programs."""
+    verdicts = [
+        f"{' '.join(filter(None, (one.size, f'on {one.ranks}', one.where)))}: {one.faster}, {one.by}, {one.sure}"
+        for one in verdicts_of(model)
+    ]
+    last = trust(model)
+    told = f"{last.start} {', '.join(piece.text for piece in last.pieces)}."
+    return tuple(map(plain, (scope(model), *(verdicts or [nothing_ranked(model)]), *figures(model), told)))
+
+
+def scope(model: ReportModel) -> str:
+    """What was measured, where and when."""
+    if not model.rows:
+        return "No run was found, so nothing was measured."
+    backends = _names(sorted({row.backend for row in model.rows}), "backends")
+    sizes = _names(list(dict.fromkeys(row.size for row in model.rows)), "sizes")
+    ranks = sorted({row.ranks for row in model.rows})
+    machines = list(
+        dict.fromkeys(f"CPU {inline(one.name)}" if one.is_cpu else inline(one.name) for one in model.machines)
+    )
+    where = listed(machines) if len(machines) <= 2 else f"{len(machines)} kinds of machine"
+    when = "" if model.started is None else f", {moment(model.started)} to {moment(model.ended)}"
+    on = f"{listed([str(count) for count in ranks]) if len(ranks) <= _MOST_NAMES else f'{ranks[0]} to {ranks[-1]}'}"
+    return (
+        f"{listed(model.algorithms)} with {backends} at {sizes} on {on} {'rank' if ranks == [1] else 'ranks'}. "
+        f"{model.runs_ok:,} of {counted(model.runs, 'run')} succeeded, in {counted(len(model.rows), 'row')}{when}"
+        f"{f'; {where}' if where else ''}."
+    )
+
+
+def _names(names: Sequence[str], noun: str) -> str:
+    if len(names) <= _MOST_NAMES:
+        return listed([inline(name) for name in names])
+    return f"{len(names)} {noun} from {inline(names[0])} to {inline(names[-1])}"
+
+
+def verdicts_of(model: ReportModel) -> list[Verdict]:
+    """One for each group of the ranking, in the order of the rows."""
+    groups = sorted(model.ranking.groups, key=lambda group: min(one.row.number for one in group.places))
+    settings = {row.setting for row in model.rows if row.measured}
+    words = [say for say in _SETTING_WORDS.values() if len({say(setting) for setting in settings}) > 1]
+    return [_verdict(group, words, model.several_kinds) for group in groups]
+
+
+def _verdict(group: Group, words: Sequence[Callable[[Setting], str]], several_kinds: bool) -> Verdict:
+    best, *others = group.places
+    work = [f"{inline(group.work.algorithm)} on {inline(group.work.family)}"] if several_kinds else []
+    lead, difference = group.lead, others[0].difference
+    says_nothing = lead.low is not None and lead.high is not None and lead.high > _WIDEST * lead.low
+    remarks = (
+        ("some suspect", any(one.row.holds_suspect for one in group.places)),
+        ("unsteady", any(one.is_unsteady for one in group.places)),
+        ("two modes", any(one.row.two_modes for one in group.places)),
+        ("not in turns", not all(one.in_turns for one in group.places)),
+    )
+    has_phase = best.verdict == "faster" and difference is not None and difference.is_mostly_one
+    return Verdict(
+        where=", ".join([*work, *(say(group.setting) for say in words)]),
+        size=inline(group.size),
+        ranks=str(group.ranks),
+        faster=_faster(group),
+        by=UNKNOWN if says_nothing else interval(lead, bound_digits=1),
+        confidence=_confidence(group),
+        runs=min(len(one.row.measured) for one in group.places),
+        remarks=tuple(word for word, is_true in remarks if is_true),
+        phase=difference.mostly if has_phase and difference else UNKNOWN,
+        rows=", ".join(f"R{number}" for number in sorted(one.row.number for one in group.places)),
+    )
+
+
+def _confidence(group: Group) -> str:
+    best, *others = group.places
+    if best.verdict == "faster":
+        return "provisional" if best.provisional else "clear"
+    is_equal = best.verdict != "too few runs" and all(one.equivalent for one in others)
+    return "equal within 5 %" if is_equal else best.verdict
+
+
+def _faster(group: Group) -> str:
+    """``a over b``; ``a or b`` and ``a or b, over c``, where the first cannot be told apart."""
+    names = _apart([one.row for one in group.places])
+    behind = sum(one.verdict == "slower" for one in group.places)
+    first = len(names) - behind
+    ahead, after = " or ".join(_few(names[:first])), listed(_few(names[first:]))
+    return f"{ahead}{',' * (first > 1)} over {after}" if behind else ahead
+
+
+def _apart(rows: Sequence[Row]) -> list[str]:
+    """What tells rows of one group apart: their backends, else with layouts, then variants, then names."""
+    names = [inline(row.backend) for row in rows]
+    for more in (
+        [row.layout for row in rows],
+        [inline(row.variant) if row.variant else "" for row in rows],
+        [f"({row.name})" for row in rows],
+    ):
+        several = [names.count(name) > 1 for name in names]
+        named = zip(rows, names, several, more, strict=True)
+        names = [f"{inline(row.backend)} {text}".rstrip() if is_one else name for row, name, is_one, text in named]
+    return names
+
+
+def _few(names: list[str]) -> list[str]:
+    return names if len(names) <= 3 else [*names[:2], f"{len(names) - 2} more"]
+
+
+def _table(verdicts: Sequence[Verdict]) -> Table:
+    cells = [one.cells() for one in verdicts]
+    titles = [title for title in cells[0] if title != "work" or any(one.where for one in verdicts)]
+    columns = tuple(Column(title, title in ("ranks", "by [95 %]")) for title in titles)
+    return Table(columns, tuple(tuple(one[title] for title in titles) for one in cells))
+
+
+def nothing_ranked(model: ReportModel) -> str:
+    """Why there is no verdict."""
+    measured = [row for row in model.rows if row.measured]
+    if not measured:
+        return "No run succeeded with an iteration that counts, so there is nothing to rank."
+    if not any(row.is_ranked for row in measured):
+        return "All runs are suspect, so nothing is ranked; `--with-suspect` ranks them all the same."
+    kind = " of one kind" if model.beside else ""
+    return f"No two rows{kind} did equal work under equal conditions, so nothing is ranked."
+
+
+def figures(model: ReportModel) -> list[str]:
+    """Scaling, memory and cost, a line each: the least and the most, with the rows that have them."""
+    return [
+        f"{name}: {text}."
+        for name, text in (("Scaling", _scaling(model)), ("Memory", _memory(model)), ("Cost", _cost(model)))
+        if text
+    ]
+
+
+def _scaling(model: ReportModel) -> str:
+    phrases = []
+    for kind in ("weak", "strong"):
+        members = [curve for curve in model.scaling.curves if curve.kind == kind]
+        if members:
+            ends = [curve for _, curve in _ends([(curve.largest.eta.value, curve) for curve in members])]
+            names = [f"eta({curve.largest.row.ranks}; {curve.base.ranks})" for curve in ends]
+            etas = [f"{interval(curve.largest.eta, bound_digits=1)} ({label(curve.largest.row)})" for curve in ends]
+            if len(set(names)) == 1:
+                phrases.append(f"{kind}, {names[0]} {' to '.join(etas)}")
+            else:
+                phrases.append(f"{kind}, {' to '.join(map(' '.join, zip(names, etas, strict=True)))}")
+    return "; ".join(phrases)
+
+
+def _memory(model: ReportModel) -> str:
+    times = [(1 / row.memory.efficiency, row) for row in model.rows if row.memory and row.memory.efficiency]
+    shown = [f"{number(factor)} ({label(row)})" for factor, row in _ends(times)]
+    return f"peak {' to '.join(shown)} times the theoretical floor" if shown else ""
+
+
+def _cost(model: ReportModel) -> str:
+    """Time of all ranks, and energy where it was measured."""
+    seconds = [
+        (_PER_SAMPLES * row.ranks / row.samples_per_second.value, row) for row in model.rows if row.samples_per_second
+    ]
+    joules = [
+        (row.energy.joules_per_sample, row)
+        for row in model.rows
+        if row.energy and row.energy.valid and row.energy.joules_per_sample is not None
+    ]
+    phrases = []
+    for found, what in ((seconds, f"rank seconds for {_PER_SAMPLES:,} samples"), (joules, "J a sample")):
+        shown = [f"{number(value)} ({label(row)})" for value, row in _ends(found)]
+        phrases += [f"{' to '.join(shown)} {what}"] if shown else []
+    return "; ".join(phrases)
+
+
+def _ends(found: Sequence[tuple[float, _Of]]) -> list[tuple[float, _Of]]:
+    """The least and the greatest, or the only one."""
+    ordered = sorted(found, key=lambda one: one[0])
+    return ordered if len(ordered) < 2 else [ordered[0], ordered[-1]]
+
+
+def trust(model: ReportModel) -> Pointers:
+    """One line of counts, each with the heading of its details."""
+    rows, verdicts = model.rows, verdicts_of(model)
+    suspect = sum(row.runs_suspect + row.runs_invalid for row in rows)
+    taken = sum(row.runs_suspect for row in rows if row.holds_suspect and row.is_ranked)
+    unranked = sum(bool(row.measured) and not row.is_ranked for row in rows)
+    unsteady = sum(row.unsteady_runs > 0 and not row.phase_seconds for row in rows)
+    weak = Counter(one.confidence for one in verdicts)
+    became = "" if not suspect else " and left out" if not taken else f", {suspect - taken} of them left out"
+    if suspect and taken == suspect:
+        became = " and counted, as asked for"
+    pieces = [Pointer(f"{suspect:,} of {counted(model.runs, 'run')} suspect{became}", "Caveats")]
+    if unranked:
+        pieces.append(Pointer(f"{counted(unranked, 'row')} of suspect runs alone not ranked", "Caveats"))
+    pieces.append(Pointer(f"{unsteady} of {counted(len(rows), 'row')} unsteady", "Throughput"))
+    if verdicts:
+        few = f" and {weak['too few runs']} of too few runs" if weak["too few runs"] else ""
+        provisional = f"{weak['provisional']} of {counted(len(verdicts), 'verdict')} provisional{few}"
+        pieces.append(Pointer(provisional, "Ranking"))
+    if model.alone:
+        pieces.append(Pointer(f"{counted(len(model.alone), 'row')} without another to compare", "Ranking"))
+    pieces.append(Pointer(f"{model.runs - model.runs_ok:,} failed", "Failures"))
+    return Pointers("How far to trust this:", tuple(pieces))
