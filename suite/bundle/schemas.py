@@ -33,12 +33,13 @@ _MODELS: dict[str, tuple[type[BaseModel], str, str]] = {
 
 def made() -> dict[str, str]:
     """The text of each schema by its name. What is not known is null; fields may be added."""
-    schemas = {name: _of_model(*entry) for name, entry in _MODELS.items()}
+    schemas = {name: of_model(*entry) for name, entry in _MODELS.items()}
     schemas["events"] = _headed(EVENTS_SCHEMA, "a line of events/*.jsonl: what driver and ranks tell", events_schema())
     return {name: json.dumps(schema, indent=1, sort_keys=True) + "\n" for name, schema in schemas.items()}
 
 
-def _of_model(model: type[BaseModel], name: str, title: str) -> dict[str, Any]:
+def of_model(model: type[BaseModel], name: str, title: str) -> dict[str, Any]:
+    """The schema of a file that a model reads; ``name``: the text of its field ``schema``."""
     schema = model.model_json_schema(by_alias=True, mode="validation")
     if model is not Manifest:  # a manifest's hash covers its fields, and no reader takes more of them
         schema = _open(schema)

@@ -28,6 +28,7 @@ class Group(NamedTuple):
 
 COMMANDS: Mapping[str, Command | Group] = {
     "run": Command("run:run", "measure backends, model sizes, numbers of ranks and layouts"),
+    "tune": Command("tune:tune", "search each stack's best layout under equal budgets"),
     "plan": Command("plan:plan", "predict memory, time and cost before a run"),
     "report": Command("report:report", "show the results, or write a Markdown report with plots"),
     "site": Command("site:site", "write a site of results over time, with change points"),

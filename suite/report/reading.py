@@ -14,9 +14,11 @@ from suite.bundle.evidence import digest_of, digest_of_all
 from suite.bundle.imported.record import ImportedRow
 from suite.bundle.imported.store import find_all, read_imports
 from suite.bundle.store import Bundle, DamagedBundle
+from suite.bundle.walk import is_trial
 from suite.report.facts.evidence import ReadFrom
 from suite.report.facts.model import Entry
 from suite.report.formatting.escape import visible
+from suite.report.formatting.numbers import counted
 from suite.report.trust import Checked, few, trusted
 from suite.spec.base import UsageError
 
@@ -58,10 +60,11 @@ def read_entries(paths: Sequence[Path], with_imported: bool = False) -> Found:
 
 def _read(places: Opened, with_imported: bool) -> Found:
     paths = places.folders
-    bundles, imports = find_all(paths)
+    found_bundles, imports = find_all(paths)
+    bundles = [bundle for bundle in found_bundles if not is_trial(bundle.path)]
     checked: list[Checked] = []
     damaged: list[str] = []
-    caveats: list[str] = []
+    caveats = _trials(len(found_bundles) - len(bundles))
     imported, unreadable = read_imports(imports)
     digests: list[str | None] = []
     damaged += unreadable
@@ -104,6 +107,10 @@ def _as_given(found: Found, places: Opened, paths: Sequence[Path]) -> Found:
         replace(found.read_from, paths=tuple(path.as_posix() for path in paths)),
         tuple(row.model_copy(update={"path": places.shown(row.path)}) for row in found.imported),
     )
+
+
+def _trials(count: int) -> list[str]:
+    return [f"{counted(count, 'trial')} of a study are no rows: suite tune shows what became of them"] if count else []
 
 
 def _digest(bundle: Bundle) -> str | None:
