@@ -37,12 +37,14 @@ def report(
     from suite.report.text.output import as_json as figures
     from suite.report.text.output import write
     from suite.spec.base import UsageError, printable
+    from suite.tune.check import results_below
+    from suite.tune.show import section, verdict_lines
 
     if output and output == html:
         raise UsageError(f"--output and --html are both {output}: the page and the Markdown are two files")
     if as_json and (output or html):
         raise UsageError(f"--json prints figures and writes no file: leave out {'--output' if output else '--html'}")
-    until_end(opened(runs))  # so that whoever writes a view of them still finds their events
+    places = until_end(opened(runs))  # so that whoever writes a view of them still finds their events
     with without_collector():
         found = read_entries(runs, with_imported=True)
         caveats = found.warnings()
@@ -51,7 +53,8 @@ def report(
             print_json({**figures(model), "damaged": found.damaged})
             return
         given = (title, caveats, found.read_from, with_suspect, found.imported)
-        written = write(found.entries, output, *given) if output else None
+        studies = results_below(places.folders)
+        written = write(found.entries, output, *given, [*map(section, studies)]) if output else None
         model = written.model if written else build(found.entries, *given)
         page = None
         if html:
@@ -59,6 +62,9 @@ def report(
 
             page = write_page(model, found.entries, html)
     print_headline(model)
+    for study in studies:
+        for line in verdict_lines(study):
+            say(printable(line))
     print_imported(model)
     for line in model.caveats:
         say(line, err=True)

@@ -40,9 +40,6 @@ def tune(
         int, typer.Option(min=2, help="starts in which the winners are measured again", rich_help_panel=MEASURING)
     ] = 3,
     runs: Annotated[Path, typer.Option(help="folder of the study", rich_help_panel="Output")] = Path("tuned"),
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="page to write, in Markdown", rich_help_panel="Output")
-    ] = None,
     where: Where = HERE,
     as_json: Annotated[bool, typer.Option("--json", help="print the study as JSON", rich_help_panel="Output")] = False,
 ) -> int:
@@ -56,16 +53,15 @@ def tune(
     those of the equal-config row. --iterations are those of a trial's longest run and of each run of a winner. An
     option of a layout that is given limits its values. The same command goes on where it was interrupted.
     """
-    from suite.bundle.files import replace_atomically
     from suite.cli.options.reading import print_json, rank_counts, seconds
     from suite.cli.options.turns import turning_here
     from suite.conduct.running import display
     from suite.conduct.running.ledger import Settings
     from suite.spec.base import UsageError
-    from suite.tune.course import Asked, plan_rows, run_study
+    from suite.tune.course import Asked, Course, plan_rows
     from suite.tune.knobs import MICRO_BATCH, THREADS
     from suite.tune.result import result_of
-    from suite.tune.show import page, verdict_lines
+    from suite.tune.show import verdict_lines
 
     given = {"--track": work.track, "--profile": work.profile, "--precision or --difference": work.stopping}
     for option, value in given.items():
@@ -80,20 +76,19 @@ def tune(
     typed = {MICRO_BATCH: work.micro_batch, THREADS: work.threads}
     fixed = tuple(name for name, value in typed.items() if value is not None)
     asked = Asked(request, work.iterations, tuple(knob or ()), fixed, seconds(budget), starts)
+    course = Course(asked, plan_rows(request, machine), runs)
     where.warn_if_busy(machine, launcher)
     settings = Settings(root=runs, python=machine.python, pythons=machine.pythons)
     turning = turning_here(None, None, machine, launcher, 1)
-    rows, view = plan_rows(request, machine), display.crowd_view(as_json)
-    study, notes = run_study(asked, rows, settings, launcher, turning, view)
-    if study is None:
+    if course.run(settings, launcher, turning, display.crowd_view(as_json)):
         say(f"interrupted: the study in {runs} is kept, and the same command goes on", err=True)
         return INTERRUPTED
+    study = course.study
     result = result_of(runs, study)
-    if output is not None:
-        replace_atomically(output, page([(runs.as_posix(), result)]))
     if as_json:
         print_json(study.model_dump(mode="json", by_alias=True))
         return DONE
-    for line in (*notes, *verdict_lines(result)):
+    for line in (*course.notes, *verdict_lines(result)):
         say(line)
+    say(f"suite report {runs} -o report.md writes what each knob gave and how the searches went")
     return DONE

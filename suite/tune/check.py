@@ -13,6 +13,7 @@ from suite.bundle.verify import Verification
 from suite.bundle.walk import STUDY, TRIALS, places
 from suite.tune.bundles import losses, made, trial_of
 from suite.tune.knobs import choice_of
+from suite.tune.result import Result, result_of
 from suite.tune.search import REDUCTION
 from suite.tune.space import work_of
 from suite.tune.study import CONFIRMED, Confirmed, Study, Trial, best_of, read_study
@@ -31,6 +32,12 @@ def find_studies(folders: Sequence[Path]) -> list[Path]:
     """The results folders at and below these that hold a study. Raises UsageError."""
     found = {Path(place.path) for folder in folders for place in places(folder, STUDY) if not place.is_bundle}
     return sorted(found)
+
+
+def results_below(folders: Sequence[Path]) -> list[Result]:
+    """What each study at and below the folders comes to, once it has winners. Raises DamagedBundle and UsageError."""
+    found = [(folder, read_study(folder)) for folder in find_studies(folders)]
+    return [result_of(folder, study) for folder, study in found if study is not None and study.winners]
 
 
 def verify_studies(folders: Sequence[Path]) -> list[tuple[StudyFile, Verification]]:

@@ -31,7 +31,7 @@ class Confirmation:
 
     def __init__(self, study: Study, spaces: Sequence[Space], rows: Rows, turning: Turning) -> None:
         self._study, self._rows, self._turning = study, rows, turning
-        self.notes: list[str] = []
+        self.notes: tuple[str, ...] = ()
         self._manifests: list[Manifest] = []
         self._starts: dict[str, tuple[int, int]] = {}
         self.confirmed = self._planned({space.backend: space for space in spaces})
@@ -70,7 +70,7 @@ class Confirmation:
         firsts = [self._manifest(member, "iterations") for member in members]
         reason = self._alone(firsts)
         if reason is not None:
-            self.notes.append(f"rounds, not turns by iteration: {reason}")
+            self.notes += (f"rounds, not turns by iteration: {reason}",)
             firsts = [self._manifest(member, "rounds") for member in members]
         runs: dict[int, list[str]] = {id(member): [] for member in members}
         for start in range(starts):
@@ -92,16 +92,9 @@ class Confirmation:
 
     def _alone(self, firsts: Sequence[Manifest]) -> str | None:
         """Why these rows cannot take turns by iteration, all at once; null where they can."""
+        parts = ("size", "workload", "layout", "measure", "limits")
         points = [
-            Point(
-                backend=first.backend.label,
-                size=first.size,
-                workload=first.workload,
-                layout=first.layout,
-                measure=first.measure,
-                limits=first.limits,
-            )
-            for first in firsts
+            Point(backend=first.backend.label, **{part: getattr(first, part) for part in parts}) for first in firsts
         ]
         if len(firsts) == 1 or len({seat_of(point.backend)[0].kind for point in points}) > 1:
             return "there is nothing of their kind beside them"

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from suite.bundle.walk import TRIALS
 from suite.conduct.planning.machine import Machine
 from suite.conduct.planning.request import Request
 from suite.conduct.planning.turns import ITERATIONS, Turning
@@ -21,7 +20,7 @@ from suite.tune.search import REDUCTION, optuna_version
 from suite.tune.show import budget_text
 from suite.tune.space import Rows, Space, spaces_of, work_of
 from suite.tune.study import CONFIRMED, Question, Searched, Study, read_study, require_same, write_study
-from suite.tune.trials import Trials, keep_in
+from suite.tune.trials import Trials
 
 #: Counted iterations of a trial's longest run, where nobody says; and how many runs a trial has at most.
 LONGEST, RUNGS = 18, 3
@@ -50,28 +49,28 @@ def plan_rows(request: Request, machine: Machine) -> Rows:
     return Rows(request, machine, machine.stacks(backends), machine.images(backends), machine.code(backends))
 
 
-def run_study(
-    asked: Asked, rows: Rows, settings: Settings, launcher: Launcher, turning: Turning, view: View
-) -> tuple[Study | None, tuple[str, ...]]:
-    """The study in ``settings.root``, made or gone on with, and notes on it; no study where somebody interrupted it.
+class Course:
+    """A study that can be made: its spaces, and what its folder holds of it."""
 
-    Raises UsageError where it cannot be made, or the folder holds another.
-    """
-    folder = settings.root
-    version = optuna_version()
-    spaces = spaces_of(rows, asked.knobs, asked.fixed, asked.rungs[-1])
-    study = _begun(folder, asked, _question(asked, rows, spaces, version))
-    trials = Trials(study, spaces, folder / TRIALS, keep_in(folder))
-    if trials.run(settings.model_copy(update={"root": folder / TRIALS}), launcher, view):
-        return None, ()
-    study = trials.study.model_copy(update={"winners": trials.winners()})
-    confirmation = Confirmation(study, spaces, rows, turning)
-    study = study.model_copy(update={"confirmed": confirmation.confirmed})
-    write_study(folder, study)
-    again = settings.model_copy(update={"root": folder / CONFIRMED})
-    if confirmation.run(again, launcher, view).interrupted:
-        return None, ()
-    return study, tuple(confirmation.notes)
+    def __init__(self, asked: Asked, rows: Rows, folder: Path) -> None:
+        """Raises UsageError where it cannot be made, or the folder holds another."""
+        version = optuna_version()
+        self._rows, self._folder = rows, folder
+        self._spaces = spaces_of(rows, asked.knobs, asked.fixed, asked.rungs[-1])
+        self.study = _begun(folder, asked, _question(asked, rows, self._spaces, version))
+        self.notes: tuple[str, ...] = ()
+
+    def run(self, settings: Settings, launcher: Launcher, turning: Turning, view: View) -> bool:
+        """Make what is not there yet; whether somebody interrupted it. Raises UsageError."""
+        trials = Trials(self.study, self._spaces, self._folder, view)
+        if trials.run(settings, launcher):
+            return True
+        study = trials.study.model_copy(update={"winners": trials.winners()})
+        confirmation = Confirmation(study, self._spaces, self._rows, turning)
+        self.study, self.notes = study.model_copy(update={"confirmed": confirmation.confirmed}), confirmation.notes
+        write_study(self._folder, self.study)
+        again = settings.model_copy(update={"root": self._folder / CONFIRMED})
+        return confirmation.run(again, launcher, view).interrupted
 
 
 def _question(asked: Asked, rows: Rows, spaces: Sequence[Space], optuna: str) -> Question:

@@ -18,7 +18,7 @@ class Expectation:
     """Of one backend, on the machine that its first run saw."""
 
     def __init__(self, space: Space, record: Record) -> None:
-        self._space = space
+        self._candidates = space.candidates
         self._rates = [_rate(candidate.manifest, record) for candidate in space.candidates]
         self._index = {repr(candidate.choice): index for index, candidate in enumerate(space.candidates)}
 
@@ -40,26 +40,17 @@ class Expectation:
     def none_can_win(self, trials: Sequence[Trial], untried: Collection[int]) -> bool:
         """Whether no untried row is faster than the best by more than ``WORTH_FINDING``, if none beats its prediction
         by more than the best of the trials did. Never before each value of each knob was tried."""
-        best = best_of(list(trials))
+        best = best_of(trials)
         measured = [trial for trial in trials if trial.outcome == "ok" and trial.rate]
-        if best is None or best.rate is None:
+        for name in self._candidates[0].choice:
+            if {trial.choice[name] for trial in measured} != {each.choice[name] for each in self._candidates}:
+                return False
+        expected = [self._rates[self.index(trial.choice)] for trial in measured]
+        rates = [self._rates[candidate] for candidate in untried]
+        if best is None or best.rate is None or None in expected or None in rates:
             return False
-        for name, values in self._space.knobs.items():
-            if {trial.choice[name] for trial in measured} < set(self._reachable(name, values)):
-                return False
-        luck = 0.0
-        for trial in measured:
-            expected = self._rates[self.index(trial.choice)]
-            if expected is None or trial.rate is None:
-                return False
-            luck = max(luck, trial.rate / expected)
-        rates = [self._rates[index] for index in untried]
-        return all(rate is not None and luck * rate <= (1 + WORTH_FINDING) * best.rate for rate in rates)
-
-    def _reachable(self, name: str, values: Sequence[object]) -> list[object]:
-        """Values that some candidate has: others were refused in every setting."""
-        there = {candidate.choice[name] for candidate in self._space.candidates}
-        return [value for value in values if value in there]
+        luck = max(trial.rate / rate for trial, rate in zip(measured, expected, strict=True) if trial.rate and rate)
+        return all(luck * rate <= (1 + WORTH_FINDING) * best.rate for rate in rates if rate)
 
 
 def _rate(manifest: Manifest, record: Record) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from suite.backends.base import BackendDriver
 from suite.backends.registry import seat_of
@@ -13,21 +12,15 @@ from suite.spec.layout import Layout, LayoutChoices
 from suite.spec.manifest import Manifest
 from suite.spec.names import nearest
 
-#: A value of a setting as JSON has it, and a setting of every knob of a backend.
+#: A value of a knob as JSON has it, and how all knobs of a backend stand.
 Value = bool | int | str
 Choice = Mapping[str, Value]
 #: Knobs that are no part of a layout.
 MICRO_BATCH, THREADS = "micro_batch", "threads"
 
 
-@dataclass(frozen=True)
-class Knob:
-    """``values``: what is tried where nobody says, given the row that the stack makes by itself and the cores for each
-    rank. ``changes``: what it may change of the figures that are trained with; null: nothing but their rounding.
-    """
-
-    values: Callable[[Manifest, int], Sequence[Value]]
-    changes: str | None = None
+#: What is tried of a knob where nobody says, given the row that the stack makes by itself and the cores for each rank.
+Values = Callable[[Manifest, int], Sequence[Value]]
 
 
 def _divisors(manifest: Manifest, cores: int) -> Sequence[Value]:
@@ -39,11 +32,11 @@ def _powers(most: int) -> list[Value]:
     return [2**power for power in range(most.bit_length()) if 2**power <= most]
 
 
-def _always(*values: Value) -> Callable[[Manifest, int], Sequence[Value]]:
+def _always(*values: Value) -> Values:
     return lambda manifest, cores: values
 
 
-def _where(holds: Callable[[Manifest], bool], *values: Value) -> Callable[[Manifest, int], Sequence[Value]]:
+def _where(holds: Callable[[Manifest], bool], *values: Value) -> Values:
     return lambda manifest, cores: values if holds(manifest) else ()
 
 
@@ -59,34 +52,29 @@ def _on_gpu(manifest: Manifest) -> bool:
     return manifest.measure.device == "cuda"
 
 
-#: Every knob, in the order in which reports name them. Those without values of their own are turned where values are
-#: named: another generation engine samples other tokens, so that no loss tells whether it did the same work.
-KNOBS: Mapping[str, Knob] = {
-    "tensor": Knob(_divisors),
-    "pipeline": Knob(_divisors),
-    "expert": Knob(lambda manifest, cores: _divisors(manifest, cores) if manifest.size.experts else ()),
-    "sequence_parallel": Knob(_where(_has_ranks, False, True)),
-    "zero_stage": Knob(_always(0, 1, 2, 3)),
-    "engine": Knob(_always("deepspeed", "ddp", "fsdp2")),
-    "distributed_optimizer": Knob(_always(False, True)),
-    "gather_for_generation": Knob(_always(False, True)),
-    "recompute": Knob(_always("none", "full")),
-    MICRO_BATCH: Knob(
-        lambda manifest, cores: _powers(manifest.work.global_rollouts),
-        "gradients are sums over other micro batches: equal within rounding",
-    ),
-    "packing": Knob(_where(_is_uneven, False, True)),
-    "balance": Knob(
-        lambda manifest, cores: (False, True) if _is_uneven(manifest) and _has_ranks(manifest) else (),
-        "which rank trains on which sample",
-    ),
-    "offload_optimizer": Knob(_where(_on_gpu, False, True)),
-    "offload_parameters": Knob(_where(_on_gpu, False, True)),
-    "kernels": Knob(_where(_on_gpu, "torch", "native")),
-    "generation": Knob(_always(), "which tokens are sampled: losses are not compared"),
-    "engine_sleep": Knob(_always()),
-    "sampler": Knob(_always()),
-    THREADS: Knob(lambda manifest, cores: () if _on_gpu(manifest) else _powers(max(1, cores))),
+#: Every knob, in the order in which reports name them. Nothing but the rounding of gradients depends on how they stand,
+#: but for those without values of their own, which are turned where somebody names values: another generation engine
+#: samples other tokens, so that losses do not tell whether it did the same work.
+KNOBS: Mapping[str, Values] = {
+    "tensor": _divisors,
+    "pipeline": _divisors,
+    "expert": lambda manifest, cores: _divisors(manifest, cores) if manifest.size.experts else (),
+    "sequence_parallel": _where(_has_ranks, False, True),
+    "zero_stage": _always(0, 1, 2, 3),
+    "engine": _always("deepspeed", "ddp", "fsdp2"),
+    "distributed_optimizer": _always(False, True),
+    "gather_for_generation": _always(False, True),
+    "recompute": _always("none", "full"),
+    MICRO_BATCH: lambda manifest, cores: _powers(manifest.work.global_rollouts),
+    "packing": _where(_is_uneven, False, True),
+    "balance": _where(lambda manifest: _is_uneven(manifest) and _has_ranks(manifest), False, True),
+    "offload_optimizer": _where(_on_gpu, False, True),
+    "offload_parameters": _where(_on_gpu, False, True),
+    "kernels": _where(_on_gpu, "torch", "native"),
+    "generation": _always(),
+    "engine_sleep": _always(),
+    "sampler": _always(),
+    THREADS: lambda manifest, cores: () if _on_gpu(manifest) else _powers(max(1, cores)),
 }
 
 
@@ -121,7 +109,7 @@ def values_of(
         if lacking(name, driver) or name in fixed:
             continue
         named = _asked_values(asked, name)
-        tried = named or KNOBS[name].values(default, cores)
+        tried = named or KNOBS[name](default, cores)
         values = tuple(dict.fromkeys((own[name], *tried) if not named or own[name] in named else named))
         if len(values) > 1:
             found[name] = values

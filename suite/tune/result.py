@@ -30,26 +30,17 @@ class Place:
 
 @dataclass(frozen=True)
 class Gain:
-    """What tuning gave a backend: rate of its winner over that of its own row, in the trials and when both were
-    measured again. ``trial`` is of the runs with most iterations; null where there is none of either."""
+    """What ``turned`` knobs gave a backend over ``back``: all of its winner's over its own row, or one of them over the
+    winner without it. ``ratio``: of the rates when both were measured again; ``trial``: of the trials with most
+    iterations, null where there are none of both; ``rate`` of the winner, and ``trial_rate``."""
 
     backend: str
     turned: dict[str, Value]
-    trial: float | None
-    confirmed: Comparison | None
-    trial_rate: float | None
-    confirmed_rate: Interval | None
-
-
-@dataclass(frozen=True)
-class KnobGain:
-    """What a knob gave: rate of the winner over that of the winner with the knob as in the default."""
-
-    backend: str
-    knob: str
-    value: Value
-    default: Value
-    gain: Comparison | None
+    back: dict[str, Value]
+    ratio: Comparison | None
+    trial: float | None = None
+    rate: Interval | None = None
+    trial_rate: float | None = None
 
 
 @dataclass(frozen=True)
@@ -61,7 +52,7 @@ class Result:
     tuned: tuple[Place, ...]
     equal_config: tuple[Place, ...]
     gains: tuple[Gain, ...]
-    knobs: tuple[KnobGain, ...]
+    knobs: tuple[Gain, ...]
     curve: dict[str, tuple[float | None, ...]]
     failures: dict[str, dict[str, int]]
     suspect: int
@@ -135,31 +126,26 @@ def _compared(one: InTurns, other: InTurns, pairs: int) -> Comparison | None:
 
 def _gain(study: Study, backend: str, best: InTurns, plain: InTurns, pairs: int) -> Gain:
     trials = study.of(backend)
-    own = trials[0].choice
-    winner = best_of(trials)
+    own, winner = trials[0].choice, best_of(trials)
     before = best_of([trial for trial in trials if trial.choice == own])
     assert winner is not None and winner.rate is not None, "it is among the winners"
     turned = changed(winner.choice, own)
+    rate = pooled_rate(best.runs) if best.runs else None
+    if not turned:
+        return Gain(backend, {}, {}, None, None, rate, winner.rate)
     trial = winner.rate / before.rate if before is not None and before.rate else None
-    return Gain(
-        backend,
-        turned,
-        trial if turned else None,
-        _compared(best, plain, pairs) if turned else None,
-        winner.rate,
-        pooled_rate(best.runs) if best.runs else None,
-    )
+    back = {name: own[name] for name in turned}
+    return Gain(backend, turned, back, _compared(best, plain, pairs), trial, rate, winner.rate)
 
 
-def _knob_gains(study: Study, rows: dict[tuple[str, str, str | None], InTurns]) -> list[KnobGain]:
+def _knob_gains(study: Study, rows: dict[tuple[str, str, str | None], InTurns]) -> list[Gain]:
     found = []
     for row in study.confirmed:
-        if row.without is None:
-            continue
-        alike = [one for one in study.confirmed if one.backend == row.backend and one.without is not None]
-        tuned = next(one for one in study.confirmed if (one.backend, one.row) == (row.backend, "tuned"))
-        gain = _compared(rows[_key(tuned)], rows[_key(row)], len(alike))
-        found.append(KnobGain(row.backend, row.without, tuned.choice[row.without], row.choice[row.without], gain))
+        if row.without is not None:
+            alike = [one for one in study.confirmed if one.backend == row.backend and one.without is not None]
+            tuned = next(one for one in study.confirmed if (one.backend, one.row) == (row.backend, "tuned"))
+            turned, back = ({row.without: one.choice[row.without]} for one in (tuned, row))
+            found.append(Gain(row.backend, turned, back, _compared(rows[_key(tuned)], rows[_key(row)], len(alike))))
     return found
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from suite.report.formatting.escape import inline
+from suite.report.formatting.escape import prose
+from suite.report.formatting.grid import Column, Table, grid
 from suite.report.formatting.numbers import UNKNOWN, counted, interval, listed, number, percent, span
+from suite.report.text.section import Section, bullets
 from suite.stats.compare import Comparison
-from suite.tune.knobs import Value, told
-from suite.tune.result import SHARES, Place, Result
-from suite.tune.study import Trial, best_of
+from suite.tune.knobs import told
+from suite.tune.result import SHARES, Gain, Place, Result
+from suite.tune.study import Searched, Study, Trial, best_of
 
 
 def budget_text(seconds: float) -> str:
@@ -33,11 +35,11 @@ def verdict_lines(result: Result) -> Iterator[str]:
         if not gain.turned:
             yield f"{gain.backend}: no setting was faster than its own defaults"
             continue
-        again = f"{_ratio(gain.confirmed)} times its defaults" if gain.confirmed else "no rate when measured again"
+        again = f"{_ratio(gain.ratio)} times its defaults" if gain.ratio else "no rate when measured again"
         trial = f" (its trial said {number(gain.trial)})" if gain.trial else ""
         yield f"{gain.backend} with {told(gain.turned)}: {again}{trial}"
-    for knob in result.knobs:
-        yield f"{knob.backend}: {told({knob.knob: knob.value})} alone gave {_ratio(knob.gain)}"
+    for gain in result.knobs:
+        yield f"{gain.backend}: {told(gain.turned)} alone gave {_ratio(gain.ratio)}"
 
 
 def _order_text(places: Sequence[Place]) -> str:
@@ -62,88 +64,74 @@ def _ratio(found: Comparison | None) -> str:
     return UNKNOWN if found is None else interval(found.ratio)
 
 
-def blocks(result: Result, heading: str = "##") -> list[str]:
+def section(result: Result) -> Section:
+    """Of a report."""
+    return Section(f"{track(result)}: each stack at its best", lambda model: blocks(result))
+
+
+def blocks(result: Result) -> list[str]:
     """Paragraphs and tables of the section, finished Markdown."""
     study, question = result.study, result.study.question
-    failed = {backend: reasons for backend, reasons in result.failures.items() if reasons}
+    failed = [
+        f"{backend}: {listed([f'{count} of {reason}' for reason, count in reasons.items()])}"
+        for backend, reasons in result.failures.items()
+        if reasons
+    ]
     return [
-        f"{heading} {track(result)}: each stack at its best",
-        "\n".join(f"- {inline(line)}" for line in verdict_lines(result)),
-        inline(
+        bullets(prose(line) for line in verdict_lines(result)),
+        prose(
             f"{question.told}, {question.size} on {counted(question.ranks, 'rank')}. Each backend had "
-            f"{span(study.budget)} of device-seconds for its trials (rule: {study.rules['budget']}). The rows below "
-            f"were measured again in {counted(question.starts, 'start')} of {question.iterations} iterations each, so "
-            f"that who won by luck does not keep it. {counted(result.suspect, 'trial')} of {len(study.trials)} were "
-            "disturbed."
+            f"{span(study.budget)} of device-seconds for its trials; {result.suspect} of {len(study.trials)} were "
+            f"disturbed. What follows was measured again in {counted(question.starts, 'start')} of "
+            f"{question.iterations} iterations each, so that who won by luck does not keep it:"
         ),
-        _table(_winner_rows(result)),
-        "What each knob gave, taken back one at a time:" if result.knobs else "",
-        _table(_knob_rows(result)) if result.knobs else "",
-        "Best rate so far in samples/s, of trials of any length, by the share of the budget spent:",
-        _table(_curve_rows(result)),
+        _table(["backend", "turned"], _WON, [*map(_won, result.gains)]),
+        "What each knob gave, by taking it back alone:" if result.knobs else "",
+        _table(["backend", "default", "winner"], ["gain [95 %]"], [*map(_gave, result.knobs)]) if result.knobs else "",
+        "Best rate so far in samples/s, of trials of any length, when so much of the budget was spent:",
+        _table(
+            ["backend"],
+            [f"{percent(share)} %" for share in SHARES],
+            [[prose(backend), *map(number, rates)] for backend, rates in result.curve.items()],
+        ),
         "How each search went:",
-        _table(_search_rows(result)),
-        "\n".join(
-            f"- {inline(backend)}: {inline('; '.join(f'{count} of {reason}' for reason, count in reasons.items()))}"
-            for backend, reasons in failed.items()
-        )
-        if failed
-        else "No trial failed.",
+        _table(["backend"], _SEARCHED, [_searched(study, each) for each in question.searched]),
+        bullets(map(prose, failed)) if failed else "No trial failed.",
+        "The rules:",
+        bullets(prose(f"{name}: {text}") for name, text in study.rules.items()),
     ]
 
 
-def _winner_rows(result: Result) -> list[list[str]]:
-    head = ["backend", "turned", "trial samples/s", "confirmed samples/s", "trial gain", "confirmed gain [95 %]"]
-    rows = [
-        [
-            gain.backend,
-            told(gain.turned) or "nothing",
-            number(gain.trial_rate),
-            interval(gain.confirmed_rate),
-            number(gain.trial),
-            _ratio(gain.confirmed),
-        ]
-        for gain in result.gains
+_WON = ("trial samples/s", "confirmed samples/s [95 %]", "trial gain", "confirmed gain [95 %]")
+_SEARCHED = ("rows", "tried", "runs", "device time", "winner first tried", "planner's place of it", "ended by")
+
+
+def _won(gain: Gain) -> list[str]:
+    figures = [number(gain.trial_rate), interval(gain.rate), number(gain.trial), _ratio(gain.ratio)]
+    return [prose(gain.backend), prose(told(gain.turned)) or "nothing", *figures]
+
+
+def _gave(gain: Gain) -> list[str]:
+    return [*map(prose, (gain.backend, told(gain.back), told(gain.turned))), _ratio(gain.ratio)]
+
+
+def _searched(study: Study, searched: Searched) -> list[str]:
+    trials = study.of(searched.backend)
+    return [
+        prose(searched.backend),
+        f"{searched.candidates:,}",
+        str(sum(trial.rung == 0 for trial in trials)),
+        str(len(trials)),
+        span(study.spent(searched.backend)),
+        _named_after(trials),
+        next((str(one.planned or UNKNOWN) for one in study.winners if one.backend == searched.backend), UNKNOWN),
+        next((stop.why for stop in study.stops if stop.backend == searched.backend), UNKNOWN),
     ]
-    return [head, *rows]
-
-
-def _knob_rows(result: Result) -> list[list[str]]:
-    rows = [[one.backend, one.knob, _word(one.default), _word(one.value), _ratio(one.gain)] for one in result.knobs]
-    return [["backend", "knob", "default", "winner", "gain [95 %]"], *rows]
-
-
-def _curve_rows(result: Result) -> list[list[str]]:
-    rows = [[backend, *(number(rate) for rate in rates)] for backend, rates in result.curve.items()]
-    return [["backend", *(f"{percent(share)} %" for share in SHARES)], *rows]
-
-
-def _search_rows(result: Result) -> list[list[str]]:
-    study = result.study
-    head = ["backend", "rows to try", "tried", "runs", "spent", "best found after", "planner's place", "ended by"]
-    planned = {winner.backend: winner.planned for winner in study.winners}
-    rows = []
-    for searched in study.question.searched:
-        trials = study.of(searched.backend)
-        stop = next((stop.why for stop in study.stops if stop.backend == searched.backend), UNKNOWN)
-        rows.append(
-            [
-                searched.backend,
-                f"{searched.candidates:,}",
-                str(sum(trial.rung == 0 for trial in trials)),
-                str(len(trials)),
-                span(study.spent(searched.backend)),
-                _named_after(trials),
-                str(planned.get(searched.backend) or UNKNOWN),
-                stop,
-            ]
-        )
-    return [head, *rows]
 
 
 def _named_after(trials: Sequence[Trial]) -> str:
     """When the winner was first tried: its number among the rows, and what was spent by then."""
-    best = best_of(list(trials))
+    best = best_of(trials)
     spent, rows = 0.0, 0
     for trial in trials:
         spent += trial.device_seconds
@@ -153,27 +141,6 @@ def _named_after(trials: Sequence[Trial]) -> str:
     return UNKNOWN
 
 
-def _word(value: Value) -> str:
-    return {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else str(value)
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    """The first row is its heading."""
-    lines = [f"| {' | '.join(inline(cell) for cell in row)} |" for row in rows]
-    return "\n".join([lines[0], f"|{'---|' * len(rows[0])}", *lines[1:]])
-
-
-def page(results: Sequence[tuple[str, Result]]) -> str:
-    """A whole page of one or more studies, each with its folder."""
-    parts = []
-    for folder, result in results:
-        machine = result.study.question.machine
-        cpu = machine.get("cpu")
-        facts = [str(value) for value in (cpu or {}).values()] if isinstance(cpu, dict) else []
-        rules = "\n".join(f"- {inline(name)}: {inline(text)}" for name, text in result.study.rules.items())
-        parts += [
-            *blocks(result),
-            inline(f"Made on {listed([str(machine.get('device') or 'CPU'), *facts])}, from the bundles of {folder}."),
-            f"Rules:\n\n{rules}",
-        ]
-    return "# Each stack at its best\n\n" + "\n\n".join(part for part in parts if part) + "\n"
+def _table(words: Sequence[str], figures: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    columns = (*(Column(title, False) for title in words), *map(Column, figures))
+    return grid(Table(columns, tuple(map(tuple, rows))))

@@ -6,6 +6,7 @@ Every figure in it is one of a bundle beside it, by which it can be checked (``s
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -14,8 +15,7 @@ from pydantic import Field, JsonValue, ValidationError
 from suite.bundle.files import DamagedBundle, first_line, parse_object, read_text, replace_atomically, writing
 from suite.bundle.walk import STUDY
 from suite.spec.base import Frozen, UsageError, digest
-from suite.spec.schema_files import not_read
-from suite.spec.version import suite_version
+from suite.spec.schema_files import FOLDER, not_read
 from suite.tune.knobs import Value
 
 STUDY_SCHEMA: Literal["suite/study/1"] = "suite/study/1"
@@ -146,7 +146,7 @@ class Study(Frozen):
         return sum(trial.device_seconds for trial in self.of(backend))
 
 
-def best_of(trials: list[Trial]) -> Trial | None:
+def best_of(trials: Sequence[Trial]) -> Trial | None:
     """By the rule ``winner``; None where none has a rate."""
     measured = [trial for trial in trials if trial.outcome == "ok" and trial.rate is not None]
     return max(measured, key=lambda trial: (trial.rung, trial.rate), default=None)
@@ -191,8 +191,13 @@ def _short(value: JsonValue) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def suite_commit() -> tuple[str | None, str]:
-    """Commit of the checkout that this is, where it is one, and the suite's version."""
-    from suite.conduct.running.provenance import git_commit
+def schema_text() -> str:
+    """The JSON Schema of the file, which is published with the package; ``python -m suite.tune.study`` writes it."""
+    from suite.bundle.schemas import of_model
 
-    return git_commit(), suite_version()
+    title = "study.json: a search for each stack's best layout, with every trial and the winners"
+    return json.dumps(of_model(Study, STUDY_SCHEMA, title), indent=1, sort_keys=True) + "\n"
+
+
+if __name__ == "__main__":
+    (FOLDER / "study.json").write_text(schema_text(), encoding="utf-8")

@@ -5,10 +5,11 @@ What is there already is read and told to the search again, so that a study goes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from suite.bundle.record import Record
+from suite.bundle.walk import TRIALS
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.ledger import Ledger, Settings, View
 from suite.conduct.running.session import run_plan
@@ -27,8 +28,6 @@ from suite.tune.study import Stop, StopReason, Study, Trial, Winner, best_of, wr
 
 #: Rows that the planner expects to be fastest, which are tried next after a backend's own.
 _FROM_PLANNER = 3
-#: Called with the study whenever a trial or a stop was added to it.
-Kept = Callable[[Study], None]
 
 
 class Side:
@@ -69,8 +68,8 @@ class Side:
         if step.rung == 0:
             alike = [trial.device_seconds for trial in trials if trial.rung == 0]
             return sum(alike) / len(alike) if alike else 0.0
-        before = trials[-1] if trials[-1].rate else None
-        assert before is not None and before.rate is not None, "a trial goes on from a rung that it has a rate of"
+        before = trials[-1]
+        assert before.rate is not None, "a trial goes on from a rung that it has a rate of"
         each = ranks * samples / before.rate
         start = max(0.0, before.device_seconds - (warmup + self._rungs[before.rung]) * each)
         return start + (warmup + self._rungs[step.rung]) * each
@@ -79,18 +78,16 @@ class Side:
 class Trials:
     """The search of a study. ``study`` is what is known of it."""
 
-    def __init__(self, study: Study, spaces: Sequence[Space], root: Path, kept: Kept) -> None:
-        """``root``: the folder of the trials' bundles."""
-        self.study = study.model_copy(update={"trials": (), "stops": ()})
-        self._root, self._kept = root, kept
+    def __init__(self, study: Study, spaces: Sequence[Space], folder: Path, view: View) -> None:
+        self.study, self._folder, self._root, self._view = study, folder, folder / TRIALS, view
         question = study.question
         self._sides = [Side(space, question.rungs, question.seed) for space in spaces]
 
-    def run(self, settings: Settings, launcher: Launcher, view: View) -> bool:
+    def run(self, settings: Settings, launcher: Launcher) -> bool:
         """Search to the end; whether somebody interrupted it. Raises UsageError."""
-        self._view = view
         empty = Plan(id=self.study.question.digest[:12], manifests=(), skipped=(), notes=())
-        return run_plan(empty, settings, launcher, view, further=self.more).interrupted
+        settings = settings.model_copy(update={"root": self._root})
+        return run_plan(empty, settings, launcher, self._view, further=self.more).interrupted
 
     def more(self, ledger: Ledger) -> tuple[list[Manifest], float]:
         """The next run that is not there yet (``suite.conduct.running.session.Further``); none at the end."""
@@ -175,9 +172,4 @@ class Trials:
 
     def _keep(self, **changes: object) -> None:
         self.study = self.study.model_copy(update=changes)
-        self._kept(self.study)
-
-
-def keep_in(folder: Path) -> Kept:
-    """Writes the study into its folder."""
-    return lambda study: write_study(folder, study)
+        write_study(self._folder, self.study)

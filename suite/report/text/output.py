@@ -17,6 +17,8 @@ from suite.report.facts.pool import Row
 from suite.report.plots import NAMES
 from suite.report.plots.kept import pictures
 from suite.report.text.markdown import render
+from suite.report.text.section import Section
+from suite.report.text.sections import SECTIONS
 from suite.report.text.summary import sentences
 from suite.spec.base import Frozen, UsageError
 
@@ -62,12 +64,13 @@ def write(
     read_from: ReadFrom | None = None,
     with_suspect: bool = False,
     imported: Sequence[ImportedRow] = (),
+    first: Sequence[Section] = (),
 ) -> WrittenReport:
     """Write ``output`` and ``<its stem>-assets/*.svg`` beside it; the same entries give the same bytes.
 
     Pictures of an earlier report that this one has no data for are removed. Raises UsageError when a file cannot
     be written; the earlier report is then still whole or has newer pictures. ``caveats``, ``read_from``,
-    ``with_suspect`` and ``imported`` as for ``build``.
+    ``with_suspect`` and ``imported`` as for ``build``; ``first``: sections that come before its own.
     """
     model = build(entries, title, caveats, read_from, with_suspect, imported)
     folder = output.parent / f"{output.stem}-assets"
@@ -77,7 +80,7 @@ def write(
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as draft:
             drawn = pictures(model, Path(draft))
-            text = render(model, {path.stem: f"{folder.name}/{path.name}" for path in drawn})
+            text = render(model, {path.stem: f"{folder.name}/{path.name}" for path in drawn}, (*first, *SECTIONS))
             draft_text = Path(draft) / "report"
             draft_text.write_text(text, encoding="utf-8", newline="\n")
             if drawn:
