@@ -53,7 +53,8 @@ def report(
             print_json({**figures(model), "damaged": found.damaged})
             return
         given = (title, caveats, found.read_from, with_suspect, found.imported)
-        studies = results_below(places.folders)
+        studies, left_out = results_below(places.folders)
+        caveats += map(places.shown, left_out)
         written = write(found.entries, output, *given, [*map(section, studies)]) if output else None
         model = written.model if written else build(found.entries, *given)
         page = None

@@ -34,10 +34,18 @@ def find_studies(folders: Sequence[Path]) -> list[Path]:
     return sorted(found)
 
 
-def results_below(folders: Sequence[Path]) -> list[Result]:
-    """What each study at and below the folders comes to, once it has winners. Raises DamagedBundle and UsageError."""
-    found = [(folder, read_study(folder)) for folder in find_studies(folders)]
-    return [result_of(folder, study) for folder, study in found if study is not None and study.winners]
+def results_below(folders: Sequence[Path]) -> tuple[list[Result], list[str]]:
+    """What each study at and below the folders comes to, once it has winners, and a line for each that is left out
+    because its bundles do not say what it says. Raises UsageError."""
+    results, left_out = [], []
+    for folder in find_studies(folders):
+        checked = verify_study(folder)
+        if checked.status != "equal":
+            first = [*(finding.line() for finding in checked.findings), *checked.differences][0]
+            left_out.append(f"{folder / STUDY}: left out, {checked.status}: {first}")
+        elif (study := read_study(folder)) is not None and study.winners:
+            results.append(result_of(folder, study))
+    return results, left_out
 
 
 def verify_studies(folders: Sequence[Path]) -> list[tuple[StudyFile, Verification]]:
@@ -66,11 +74,14 @@ def _findings(folder: Path, study: Study) -> _Found:
 
 def _trials(folder: Path, study: Study) -> _Found:
     """Every trial has its bundle, every bundle its trial, and both say the same."""
-    told = {trial.run for trial in study.trials}
+    told, rungs = {trial.run for trial in study.trials}, study.question.rungs
     there = find_bundles([folder / TRIALS]) if (folder / TRIALS).is_dir() else []
     for bundle in there:
         if bundle.id not in told and not bundle.running() and study.stops:
             yield "study-trial", f"{TRIALS}/{bundle.id} is none of the trials of the study"
+    if len(told) < len(study.trials) or max((trial.rung for trial in study.trials), default=0) >= len(rungs):
+        yield "study-trial", "a run is there twice, or is of a rung that the study has not"
+        return
     reference: dict[str, list[float]] = {}
     for trial in study.trials:
         run = made(folder / TRIALS, trial.run)
@@ -89,7 +100,7 @@ def _trials(folder: Path, study: Study) -> _Found:
                 yield "study-trial", f"{trial.run}: {name} is {stored!r}, its bundle says {derived!r}"
         if work_of(run.manifest) != study.question.work:
             yield "study-trial", f"{trial.run} did other work than the study's"
-        if run.manifest.iterations != study.question.rungs[trial.rung]:
+        if run.manifest.iterations != rungs[trial.rung]:
             yield "study-trial", f"{trial.run} has {run.manifest.iterations} iterations, not those of its rung"
 
 
@@ -132,7 +143,8 @@ def _confirmed(folder: Path, study: Study, row: Confirmed) -> _Found:
     wanted = own if row.row == "equal-config" else dict(winner)
     if row.without is not None:
         wanted[row.without] = own.get(row.without, "")
-    if row.choice != wanted:
+    beside = [one.row for one in study.confirmed if one.backend == row.backend]
+    if row.choice != wanted or row.without not in (None, *winner) or (row.without and "tuned" not in beside):
         yield "study-winner", f"the {row.row} row of {row.backend} is another than its trials say"
     for run in row.runs:
         found = made(folder, run)

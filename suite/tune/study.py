@@ -8,15 +8,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, ValidationError
 
 from suite.bundle.files import DamagedBundle, first_line, parse_object, read_text, replace_atomically, writing
 from suite.bundle.walk import STUDY
 from suite.spec.base import Frozen, UsageError, digest
+from suite.spec.names import SAFE_ID
 from suite.spec.schema_files import FOLDER, not_read
-from suite.tune.knobs import Value
+from suite.tune.knobs import KNOBS, Value
 
 STUDY_SCHEMA: Literal["suite/study/1"] = "suite/study/1"
 #: The folder of the bundles of rows that were measured again.
@@ -40,6 +41,8 @@ RULES: dict[str, str] = {
     "rows; then with one knob at a time taken back, the three first that the trials say gave most",
 }
 Outcome = Literal["ok", "failed", "other work"]
+RunId = Annotated[str, Field(pattern=f"^{SAFE_ID.pattern}$")]
+KnobName = Annotated[str, Field(pattern=f"^({'|'.join(KNOBS)})$")]
 StopReason = Literal["budget", "nothing untried", "within 2 %"]
 
 
@@ -65,7 +68,7 @@ class Question(Frozen):
     told: str = Field(description="the work in words")
     seed: int
     warmup: int
-    rungs: tuple[int, ...] = Field(description="counted iterations of a trial's runs")
+    rungs: tuple[int, ...] = Field(min_length=1, max_length=3, description="counted iterations of a trial's runs")
     starts: int = Field(description="of the winners, when they are measured again")
     iterations: int = Field(description="counted ones of each of these runs")
     searched: tuple[Searched, ...]
@@ -83,9 +86,9 @@ class Trial(Frozen):
     """One run of the search, as its bundle says."""
 
     backend: str
-    choice: dict[str, Value]
-    rung: int
-    run: str
+    choice: dict[KnobName, Value]
+    rung: int = Field(ge=0, le=2)
+    run: RunId
     device_seconds: float
     outcome: Outcome
     rate: float | None = Field(description="samples/s; null: none was measured")
@@ -105,8 +108,8 @@ class Winner(Frozen):
     """The best trial of a backend, by the run that got furthest."""
 
     backend: str
-    choice: dict[str, Value]
-    run: str
+    choice: dict[KnobName, Value]
+    run: RunId
     planned: int | None = Field(
         default=None, description="its place in the planner's order of all rows of its space; null: it knows nothing"
     )
@@ -117,9 +120,9 @@ class Confirmed(Frozen):
 
     backend: str
     row: Literal["equal-config", "tuned", "without"]
-    without: str | None = None
-    choice: dict[str, Value]
-    runs: tuple[str, ...]
+    without: KnobName | None = None
+    choice: dict[KnobName, Value]
+    runs: tuple[RunId, ...]
 
 
 class Study(Frozen):
