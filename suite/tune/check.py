@@ -77,7 +77,7 @@ def _trials(folder: Path, study: Study) -> _Found:
     told, rungs = {trial.run for trial in study.trials}, study.question.rungs
     there = find_bundles([folder / TRIALS]) if (folder / TRIALS).is_dir() else []
     for bundle in there:
-        if bundle.id not in told and not bundle.running() and study.stops:
+        if bundle.id not in told and not bundle.running() and study.winners:
             yield "study-trial", f"{TRIALS}/{bundle.id} is none of the trials of the study"
     if len(told) < len(study.trials) or max((trial.rung for trial in study.trials), default=0) >= len(rungs):
         yield "study-trial", "a run is there twice, or is of a rung that the study has not"

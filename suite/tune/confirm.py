@@ -53,19 +53,15 @@ class Confirmation:
                     back.append(self._row(winner.backend, "without", choice, name))
             if back:
                 without.append([tuned, *back])
-        found: dict[int, Confirmed] = {}
-        for group, members in enumerate([together, *without]):
-            for member, runs in self._started(group, members):
-                known = found.get(id(member), member)
-                found[id(member)] = known.model_copy(update={"runs": (*known.runs, *runs)})
-        return tuple(found.values())
+        groups = enumerate([together, *without])
+        return tuple(row for group, members in groups for row in self._started(group, members))
 
     def _row(self, backend: str, row: str, choice: Mapping[str, Value], without: str | None = None) -> Confirmed:
         body = {"backend": backend, "row": row, "without": without, "choice": dict(choice), "runs": ()}
         return Confirmed.model_validate(body)
 
-    def _started(self, group: int, members: Sequence[Confirmed]) -> list[tuple[Confirmed, tuple[str, ...]]]:
-        """Plan the starts of a group; the runs of each of its rows."""
+    def _started(self, group: int, members: Sequence[Confirmed]) -> list[Confirmed]:
+        """Plan the starts of a group; its rows with their runs."""
         starts = self._study.question.starts
         firsts = [self._manifest(member, "iterations") for member in members]
         reason = self._alone(firsts)
@@ -83,7 +79,7 @@ class Confirmation:
                 if reason is None:
                     self._starts[manifest.run.id] = group, start
                 runs[id(member)].append(manifest.run.id)
-        return [(member, tuple(runs[id(member)])) for member in members]
+        return [member.model_copy(update={"runs": tuple(runs[id(member)])}) for member in members]
 
     def _manifest(self, member: Confirmed, turns: str) -> Manifest:
         track: Track = "equal-config" if member.row == "equal-config" else "tuned"

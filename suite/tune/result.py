@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,7 +73,10 @@ def _is_behind(place: Place) -> bool:
 
 def result_of(folder: Path, study: Study) -> Result:
     """Raises DamagedBundle."""
-    rows = {_key(row): in_turns(folder / CONFIRMED, row.runs) for row in study.confirmed}
+    runs: dict[tuple[str, str, str | None], list[str]] = defaultdict(list)
+    for row in study.confirmed:
+        runs[_key(row)] += row.runs
+    rows = {key: in_turns(folder / CONFIRMED, names) for key, names in runs.items()}
     backends = [winner.backend for winner in study.winners]
     plain = {backend: rows.get((backend, "equal-config", None), InTurns((), ())) for backend in backends}
     best = {backend: rows.get((backend, "tuned", None), plain[backend]) for backend in backends}

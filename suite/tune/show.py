@@ -16,8 +16,8 @@ from suite.tune.study import Searched, Study, Trial, best_of
 
 def budget_text(seconds: float) -> str:
     """``30m``, as an option takes it."""
-    minutes, rest = divmod(round(seconds), 60)
-    return "".join((f"{minutes}m" if minutes else "", f"{rest}s" if rest else ""))
+    minutes, rest = divmod(seconds, 60)
+    return "".join((f"{minutes:.0f}m" if minutes else "", f"{rest:g}s" if rest else ""))
 
 
 def track(result: Result) -> str:

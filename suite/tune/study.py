@@ -24,21 +24,19 @@ STUDY_SCHEMA: Literal["suite/study/1"] = "suite/study/1"
 CONFIRMED = "confirmed"
 #: The rules, each by its name and in words. A study holds them, so that a reader need not know this version.
 RULES: dict[str, str] = {
-    "budget": "device-seconds of each backend: whole runs from launch to end, start-up in, times their devices; a "
-    "failed trial costs what it took, one that was interrupted is done again and costs nothing; no trial is begun that "
-    "is expected to go beyond the budget",
+    "budget": "device-seconds of each backend: its trials from launch to end, start-up in, times their devices; a "
+    "failed one costs what it took, an interrupted one nothing; none is begun that is expected to go beyond the "
+    "budget",
     "order": "the backend that has spent least has the next run",
-    "halving": "a trial is run with the iterations of each rung in turn, in fresh processes, while it is among the "
-    "best third of those that got as far (Optuna's SuccessiveHalvingPruner)",
-    "sampler": "each backend's own row first, then those that the planner expects to be fastest, then Optuna's "
-    "TPESampler",
-    "work": "lengths, samples, algorithm, precision, optimizer and loss are those of the equal-config row; a trial "
-    "whose losses differ from that row's by more than 2 % in the mean did other work and cannot win",
+    "search": "each backend's own row, those that the planner expects to be fastest, then Optuna's TPESampler; a "
+    "trial is run with more iterations, in fresh processes, while SuccessiveHalvingPruner has it among the best third",
+    "work": "all but the knobs is the equal-config row's; a trial whose losses are off that row's by more than 2 % in "
+    "the mean did other work and cannot win",
     "winner": "the highest rate among the trials that got furthest",
-    "end": "no untried layout can win by more than 2 %, by the planner's prediction times the best ratio of measured "
-    "to predicted rates so far, once every value of every knob was tried; or the budget; or nothing is left to try",
-    "confirmation": "the winners are measured again in fresh runs, in turns with each other and with the equal-config "
-    "rows; then with one knob at a time taken back, the three first that the trials say gave most",
+    "end": "the budget; nothing untried; or no untried row can win by more than 2 %, by the planner's prediction "
+    "times the best ratio of measured to predicted rates, once each value of each knob was tried",
+    "confirmation": "winners and equal-config rows in turns, in fresh runs; then each winner with one knob taken "
+    "back, for the three that gave most in its trials",
 }
 Outcome = Literal["ok", "failed", "other work"]
 RunId = Annotated[str, Field(pattern=f"^{SAFE_ID.pattern}$")]
@@ -116,7 +114,8 @@ class Winner(Frozen):
 
 
 class Confirmed(Frozen):
-    """A row that is measured again. ``without``: the knob that is as in the default; ``runs``: one of each start."""
+    """A row that is measured again, in starts with others. ``without``: the knob that is as in the default; ``runs``:
+    one of each start."""
 
     backend: str
     row: Literal["equal-config", "tuned", "without"]

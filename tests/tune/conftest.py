@@ -24,7 +24,7 @@ SCRIPT = {
 #: Few rows, so that a study ends when all were tried, however fast the machine is.
 ASKED = (
     *("tune", "--size", "1M", "--budget", "1h", "--iterations", "9", "--starts", "2"),
-    *("--zero", "1", "--zero", "2", "--knob", "zero_stage", "--knob", "micro_batch", "--knob", "distributed_optimizer"),
+    *("--zero", "2", "--zero", "1", "--knob", "zero_stage", "--knob", "micro_batch", "--knob", "distributed_optimizer"),
 )
 
 
