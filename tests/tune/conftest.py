@@ -16,6 +16,7 @@ from tests.scripted_suite import use_scripted_worker
 #: Of DeepSpeed ZeRO-1 and a micro batch of 2 are faster than its own ZeRO-2 and 4; Megatron is at its best by itself.
 SCRIPT = {
     "noise": 0.01,
+    "run_noise": 0.002,
     "of": {
         "deepspeed": {"seconds": 0.02, "times": {"layout.zero_stage=1": 0.7, "work.micro_batch=2": 0.9}},
         "megatron": {"seconds": 0.018, "times": {"layout.distributed_optimizer=false": 1.3}},

@@ -117,7 +117,7 @@ def test_a_bundle_that_is_gone_is_found(copy: Path) -> None:
 
 def test_an_archive_carries_the_study_and_reports_make_no_rows_of_trials(made: Made, tmp_path: Path) -> None:
     archive = tmp_path / "tuned.suite.zip"
-    assert suite("pack", made[0], "-o", archive).exit_code == 0
+    assert suite("pack", made[0], "-o", archive, "--keep", "scripted").exit_code == 0
     checked = suite("verify", archive)
     assert checked.exit_code == 0 and "1 study: 1 equal" in checked.stdout
     told = json.loads(suite("report", archive, "--json").stdout)
@@ -144,7 +144,7 @@ def test_a_budget_that_is_too_short_for_a_trial_is_one_line_and_a_larger_one_goe
     tmp_path: Path, scripted: Callable[[dict], None], made: Made
 ) -> None:
     done = suite(*ASKED, "--runs", tmp_path, "--budget", "0.001s")
-    assert done.exit_code == 2 and "too short for a trial of deepspeed" in done.stderr
+    assert done.exit_code == 2 and "too short for a trial of " in done.stderr.splitlines()[-1]
     assert suite(*ASKED, "--runs", tmp_path).exit_code == 0
     assert verify_study(tmp_path).status == "equal"
 
