@@ -15,6 +15,7 @@ from tests.scripted_suite import use_scripted_worker
 
 #: Of DeepSpeed ZeRO-1 and a micro batch of 2 are faster than its own ZeRO-2 and 4; Megatron is at its best by itself.
 SCRIPT = {
+    "sleep": True,
     "noise": 0.01,
     "run_noise": 0.002,
     "of": {
