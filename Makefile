@@ -80,7 +80,7 @@ define measure
 endef
 
 bench: $(STAMP) ## measure both backends on this machine's CPU and write results/report.md
-	$(call measure,$(BIN)/suite,$(BENCH_SIZES) --workload cpu --iterations 28 $(BENCH_MEASURE) --budget $(BUDGET),$(RUNS),$(RESULTS),--size 1M-llama --workload cpu-grpo --iterations 12 $(BENCH_MEASURE) --budget $(GRPO_BUDGET),--with-suspect)
+	$(call measure,$(BIN)/suite,$(BENCH_SIZES) --workload cpu --iterations 20 $(BENCH_MEASURE) --budget $(BUDGET),$(RUNS),$(RESULTS),--size 1M-llama --workload cpu-grpo --iterations 9 $(BENCH_MEASURE) --budget $(GRPO_BUDGET),--with-suspect)
 
 vllm: $(VLLM_STAMP) ## install vLLM for a CPU beside the engines, for --generation vllm (Linux on x86-64)
 
@@ -160,7 +160,7 @@ test-gpu: ## the tests that need a CUDA device, with the torch that PYTHON has; 
 	@SUITE_TEST_GPU_REQUIRED=1 $(GPU_PYTHON) -m pytest -m gpu --confcutdir tests/gpu --durations 0 tests/gpu $(PYTEST_ARGS)
 test-gpu: GPU_PYTHON = PYTHONPATH="$(CURDIR)/build/site:$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON)
 
-stats-check: $(STAMP) ## simulate what intervals and verdicts promise, print the table of docs/measuring.md; exits 1 outside the bounds
+stats-check: $(STAMP) ## simulate what intervals and verdicts promise, print the tables of docs/results/stats-check.md; exits 1 outside the bounds
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.stats_check $(STATS_CHECK_ARGS)
 
 planner-fit: $(STAMP) ## fit the planner on published rows (PUBLISHED=folder) and rewrite the tables of docs/planner.md and docs/arrangements.md
