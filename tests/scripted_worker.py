@@ -12,6 +12,7 @@
     noise, seed   spread of a log-normal factor on each iteration and rank; the same seed gives the same times
     run_noise     spread of a log-normal factor on all iterations of a run, which follows from the seed and the run's id
     of            object by backend: what the script has in addition for that backend
+    times         object by "PART.FIELD=JSON" of the manifest: a factor on the seconds of the runs that have that value
     skew          list by rank: share by which that rank is slower
     counts        fields of the counts to replace
     memory_bytes  peak of every phase
@@ -171,7 +172,22 @@ class Worker:
         base = told[min(iteration, len(told) - 1)] if isinstance(told, list) else told
         skew = self.script.get("skew", [])
         slower = skew[self.events.rank] if self.events.rank < len(skew) else 0.0
-        return base * (1 + slower) * self.run_factor * self.random.lognormvariate(0, self.script.get("noise", 0))
+        return (
+            base
+            * (1 + slower)
+            * self.run_factor
+            * self.of_settings()
+            * self.random.lognormvariate(0, self.script.get("noise", 0))
+        )
+
+    def of_settings(self) -> float:
+        """The factor of this manifest's values."""
+        product = 1.0
+        for place, factor in self.script.get("times", {}).items():
+            path, value = place.split("=")
+            part, field = path.split(".")
+            product *= factor if self.manifest[part].get(field) == json.loads(value) else 1.0
+        return product
 
     def pass_time(self, seconds: float, iteration: int) -> None:
         if not self.script.get("sleep"):

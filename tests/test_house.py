@@ -35,6 +35,7 @@ FLOORS = {
     "images": 3,
     "report": 3,
     "export": 3,
+    "tune": 3,
     "cli": 4,
     "api": 4,
     "testing": 4,

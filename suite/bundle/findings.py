@@ -22,8 +22,11 @@ Within = Literal[
     "role-times",
 ]
 #: Among the bundles of a folder.
-Among = Literal["copied-run", "copied-seconds", "run-id", "folder-name", "missing-repeat", "overlapping-runs"]
-FINDINGS: tuple[str, ...] = (*get_args(Within), *get_args(Among))
+OfRuns = Literal["copied-run", "copied-seconds", "run-id", "folder-name", "missing-repeat", "overlapping-runs"]
+#: Of a study among its bundles (suite.tune.check).
+OfStudies = Literal["study-trial", "study-budget", "study-winner"]
+Among = OfRuns | OfStudies
+FINDINGS: tuple[str, ...] = (*get_args(Within), *get_args(OfRuns))
 #: What says nothing against the run's own figures: reports show it and keep the run.
 _STANDS = frozenset(("work-counts", "folder-name", "missing-repeat", "overlapping-runs"))
 

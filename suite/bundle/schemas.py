@@ -27,7 +27,8 @@ _MODELS: dict[str, tuple[type[BaseModel], str, str]] = {
 }
 
 
-def _of_model(model: type[BaseModel], name: str, title: str) -> dict[str, Any]:
+def of_model(model: type[BaseModel], name: str, title: str) -> dict[str, Any]:
+    """The schema of a file that a model reads; ``name``: the text of its field ``schema``."""
     schema = model.model_json_schema(by_alias=True, mode="validation")
     if model is not Manifest:  # a manifest's hash covers its fields, and no reader takes more of them
         schema = _open(schema)
@@ -54,6 +55,6 @@ def _events() -> dict[str, Any]:
 
 #: By their names. What is not known is null; fields may be added.
 SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
-    **{name: partial(_of_model, *entry) for name, entry in _MODELS.items()},
+    **{name: partial(of_model, *entry) for name, entry in _MODELS.items()},
     "events": _events,
 }

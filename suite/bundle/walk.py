@@ -13,6 +13,8 @@ from suite.spec.base import UsageError
 #: Folder below a runs folder where superseded runs lie; never searched.
 ATTIC = "attic"
 MANIFEST, RECORD, LOCK = "manifest.json", "record.json", "lock"
+#: Of a results folder that holds a study (suite.tune), and the folder of its trials there.
+STUDY, TRIALS = "study.json", "trials"
 #: No evidence: what is derived from it, and who holds the run. Hidden files, drafts of these, are none either.
 NO_EVIDENCE = frozenset((RECORD, LOCK))
 
@@ -58,6 +60,12 @@ def places(root: Path, mark: str | None) -> Iterator[Place]:
                 for name, entry in entries.items()
                 if entry.is_dir(follow_symlinks=False) and name != ATTIC and not name.startswith(".")
             ]
+
+
+def is_trial(bundle: Path) -> bool:
+    """Whether a bundle is one of the trials of a study: a few iterations, which no figure is made of."""
+    folder = bundle.parent
+    return folder.name == TRIALS and (folder.parent / STUDY).is_file()
 
 
 def _joined(root: Path, below: str) -> str:

@@ -46,6 +46,8 @@ def report(
     from suite.report.text.output import as_json as figures
     from suite.report.text.output import write
     from suite.spec.base import UsageError, printable
+    from suite.tune.check import results_below
+    from suite.tune.show import section, verdict_lines
 
     if output and output == html:
         raise UsageError(f"--output and --html are both {output}: the page and the Markdown are two files")
@@ -56,7 +58,7 @@ def report(
         )
     if as_json and is_brief:
         raise UsageError("--json and --brief are two ways to print: leave one out")
-    until_end(opened(runs))  # so that whoever writes a view of them still finds their events
+    places = until_end(opened(runs))  # so that whoever writes a view of them still finds their events
     with without_collector():
         found = read_entries(runs, with_imported=True)
         caveats = found.warnings()
@@ -72,7 +74,9 @@ def report(
             say(brief(build(found.entries, title, caveats, found.read_from, with_suspect, found.imported)).rstrip())
             return
         given = (title, caveats, found.read_from, with_suspect, found.imported)
-        written = write(found.entries, output, *given) if output else None
+        studies, left_out = results_below(places.folders)
+        caveats += map(places.shown, left_out)
+        written = write(found.entries, output, *given, [*map(section, studies)]) if output else None
         model = written.model if written else build(found.entries, *given)
         page = None
         if html:
@@ -81,6 +85,9 @@ def report(
             page = write_page(model, found.entries, html)
     print_answer(model)
     print_headline(model)
+    for study in studies:
+        for line in verdict_lines(study):
+            say(printable(line))
     print_imported(model)
     for line in model.caveats:
         warn("note: ", line)

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from suite.bundle.imported.store import ImportFolder
     from suite.bundle.store import Bundle
     from suite.bundle.verify import Verification
+    from suite.tune.check import StudyFile
 
-    #: A bundle, or another tool's log.
-    Run = Bundle | ImportFolder
+    #: A bundle, another tool's log, or a study.
+    Run = Bundle | ImportFolder | StudyFile
     Checked = tuple[Run, Verification]
 
 #: As many as somebody reads: bundles of a status, lines of each, and bundles of which every one is told.
@@ -58,6 +59,7 @@ def verify(
     from suite.bundle.verify import verify_all
     from suite.cli.options.reading import print_json
     from suite.spec.base import UsageError, printable
+    from suite.tune.check import verify_studies
 
     wanted = None if digest is None else checked_digest(digest)
     with opened(bundles) as places:
@@ -67,16 +69,20 @@ def verify(
             raise UsageError(f"no bundle in {', '.join(str(path) for path in bundles)}")
         checked: list[Checked] = [*verify_all(found, frozenset(places.folders))]
         checked += [(each, verify_import(each)) for each in imports]
+        whole = _whole([result for _, result in checked])
+        studies = verify_studies(places.folders)
         if as_json:
-            print_json([_facts(bundle, result, places, signatures) for bundle, result in checked])
+            print_json([_facts(bundle, result, places, signatures) for bundle, result in (*checked, *studies)])
         else:
             archives = [line for archive in places.archives for line in _about(archive, signatures)]
-            for line in (*archives, *_details(checked), _summary([result for _, result in checked])):
+            told = [*_details([*checked, *studies]), _summary([result for _, result in checked], "bundle", "bundles")]
+            if studies:
+                told.append(_summary([result for _, result in studies], "study", "studies"))
+            for line in (*archives, *told):
                 shown = printable(places.shown(line))
                 say(shown if not line.startswith(" ") else f"    {shown}")
-    whole = _whole([result for _, result in checked])
     say(_digest_line(whole, wanted), err=as_json)
-    statuses = {result.status for _, result in checked}
+    statuses = {result.status for _, result in (*checked, *studies)}
     if not as_json and "equal" in statuses and wanted is None and not signatures:
         say(_WHO_WROTE)
     if "damaged" in statuses:
@@ -152,11 +158,11 @@ def _mark(bundle: Run) -> str:
     return MARK if isinstance(bundle, ImportFolder) else ""
 
 
-def _summary(results: Sequence[Verification]) -> str:
-    """How many bundles of each status, and how often each finding."""
+def _summary(results: Sequence[Verification], one: str, several: str) -> str:
+    """How many bundles, or studies, of each status, and how often each finding."""
     statuses = Counter(result.status for result in results).most_common()
     names = Counter(finding.name for result in results for finding in result.findings).most_common()
-    text = f"{len(results)} bundle{'s' * (len(results) != 1)}: {_counts(statuses)}"
+    text = f"{len(results)} {one if len(results) == 1 else several}: {_counts(statuses)}"
     return f"{text}; findings: {_counts(names)}" if names else text
 
 

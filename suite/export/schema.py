@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from suite.bundle.schemas import SCHEMAS
@@ -10,6 +11,7 @@ from suite.export.keys import EXPORT_SCHEMA
 from suite.export.tables import TABLES, Table
 from suite.spec.base import UsageError
 from suite.spec.names import nearest
+from suite.tune.study import study_schema
 
 _TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$"
 _TEXT = {"type": "string", "minLength": 1, "maxLength": LONGEST_TEXT}
@@ -54,13 +56,16 @@ def _property(column: Column) -> dict[str, Any]:
     return {"description": column.meaning, **({"unit": column.unit} if column.unit else {}), **body}
 
 
+_ALL: dict[str, Callable[[], dict[str, Any]]] = {**SCHEMAS, "study": study_schema, "export": json_schema}
+
+
 def schema_names() -> list[str]:
     """Of all that are published."""
-    return sorted([*SCHEMAS, "export"])
+    return sorted(_ALL)
 
 
 def schema(name: str) -> dict[str, Any]:
     """One of them. Raises UsageError for a name that none has."""
     if name not in schema_names():
         raise UsageError(f"no schema {name!r}{nearest(name, schema_names())}; there are {', '.join(schema_names())}")
-    return json_schema() if name == "export" else SCHEMAS[name]()
+    return _ALL[name]()

@@ -16,9 +16,11 @@ from suite.bundle.folder import Trace
 from suite.bundle.imported.record import ImportedRow
 from suite.bundle.imported.store import IMPORT, ImportFolder, read_imports
 from suite.bundle.store import Bundle, DamagedBundle, StillRunning
+from suite.bundle.walk import is_trial
 from suite.report.facts.evidence import ReadFrom
 from suite.report.facts.model import Entry
 from suite.report.formatting.escape import visible
+from suite.report.formatting.numbers import counted
 from suite.report.trust import Checked, few, trusted
 from suite.spec.base import UsageError
 
@@ -74,10 +76,11 @@ def _records(bundles: Sequence[Surveyed], places: Opened) -> list[Checked[Entry]
 
 def _read(look: Look[_Entry], places: Opened, with_imported: bool) -> Found[_Entry]:
     paths = places.folders
-    bundles, marked = survey(paths, IMPORT)
+    surveyed, marked = survey(paths, IMPORT)
+    bundles = [bundle for bundle in surveyed if not is_trial(Path(bundle.path))]
     checked: list[Checked[_Entry]] = []
     damaged: list[str] = []
-    caveats: list[str] = []
+    caveats = _trials(len(surveyed) - len(bundles))
     imported, unreadable = read_imports(list(map(ImportFolder, marked)))
     digests: list[str | None] = []
     damaged += unreadable
@@ -117,6 +120,10 @@ def _as_given(found: Found[_Entry], places: Opened, paths: Sequence[Path]) -> Fo
         replace(found.read_from, paths=tuple(path.as_posix() for path in paths)),
         tuple(row.model_copy(update={"path": places.shown(row.path)}) for row in found.imported),
     )
+
+
+def _trials(count: int) -> list[str]:
+    return [f"{counted(count, 'trial')} of a study are no rows: suite tune shows what became of them"] if count else []
 
 
 def _digest(bundle: Surveyed) -> str | None:

@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from suite.bundle.files import DamagedBundle, first_line, parse_object
+from suite.bundle.walk import STUDY
 from suite.spec.base import Frozen, UsageError
 from suite.spec.schema_files import not_read
 
@@ -124,10 +125,12 @@ def _check_paths(index: Index, archive: str) -> None:
 
 
 def _outside_runs(names: Iterable[str], runs: set[str]) -> str | None:
-    """The first file below ``runs/`` that is of no run and no submission."""
+    """The first file below ``runs/`` that is of no run, no submission and no study."""
     for name in names:
         parts = name.split("/")
-        if parts[0] != RUNS or (len(parts) > 2 and parts[-2] == SUBMITTED and parts[-1].endswith(".json")):
+        if parts[0] != RUNS or parts[-1] == STUDY:
+            continue
+        if len(parts) > 2 and parts[-2] == SUBMITTED and parts[-1].endswith(".json"):
             continue
         if not any("/".join(parts[:depth]) in runs for depth in range(2, len(parts))):
             return name

@@ -41,6 +41,7 @@ from suite.bundle.files import DamagedBundle, parse_object, sync_folder, writing
 from suite.bundle.imported.store import RECORD, ImportFolder, find_all, verify_import
 from suite.bundle.store import Bundle
 from suite.bundle.verify import Verification, verify_all
+from suite.bundle.walk import STUDY, places
 from suite.spec.base import UsageError
 from suite.spec.foreign import DOCUMENT_BYTES, Unreadable, open_plain, read_bytes
 from suite.spec.version import suite_version
@@ -121,7 +122,7 @@ def _content(
     whole = [(bundle, result) for bundle, result in checked if _reason(bundle, result) is None]
     below = {bundle.path: _below(bundle, folder, is_bundle) for bundle in bundles}
     logs = [(each, verify_import(each)) for each in imports]
-    submissions = [] if is_bundle else list(_submissions(folder))
+    documents = [] if is_bundle else [*_submissions(folder), *_studies(folder)]
     if names is not None:
         _learn_machine(names)
         for bundle, _ in whole:
@@ -131,7 +132,7 @@ def _content(
         for each, result in logs:
             if result.status != "damaged":
                 learn_import(each, names)
-        for path, body in submissions:
+        for path, body in documents:
             names.leave(Path(path).stem)
             learn_json(body, names)
     for bundle, result in checked:
@@ -144,7 +145,7 @@ def _content(
     for each, result in logs:
         path = each.id if is_bundle else Path(os.path.relpath(each.path, folder)).as_posix()
         _add_import(content, each, result, path if names is None else _scrubbed_path(path, names), names, place)
-    for path, body in submissions:
+    for path, body in documents:
         clean = body if names is None else scrub_json(body, names)
         name = path if names is None else _scrubbed_path(path, names)
         content.files[f"{RUNS}/{name}"] = (json.dumps(clean, indent=2, allow_nan=False) + "\n").encode()
@@ -234,12 +235,23 @@ def _submissions(folder: Path) -> Iterator[tuple[str, dict]]:
             continue
         for file in sorted(found.glob("*.json")):
             name = file.relative_to(folder).as_posix()
-            if file.name.startswith("."):
-                continue
-            try:
-                yield name, parse_object(read_bytes(file, name, DOCUMENT_BYTES).decode(), name)
-            except (DamagedBundle, Unreadable, UnicodeDecodeError) as error:
-                raise UsageError(f"{file} is no submission: {error}") from error
+            if not file.name.startswith("."):
+                yield name, _document(file, name, "submission")
+
+
+def _studies(folder: Path) -> Iterator[tuple[str, dict]]:
+    """The studies of the folder and those below it, by their paths."""
+    for place in places(folder, STUDY):
+        if not place.is_bundle:
+            name = Path(place.below, STUDY).as_posix()
+            yield name, _document(folder / name, name, "study")
+
+
+def _document(file: Path, name: str, kind: str) -> dict:
+    try:
+        return parse_object(read_bytes(file, name, DOCUMENT_BYTES).decode(), name)
+    except (DamagedBundle, Unreadable, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} is no {kind}: {error}") from error
 
 
 def _licences(more: Sequence[Path]) -> dict[str, bytes]:

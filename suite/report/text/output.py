@@ -18,6 +18,8 @@ from suite.report.plots import NAMES
 from suite.report.plots.kept import pictures
 from suite.report.text.answer import as_lines
 from suite.report.text.markdown import DETAILS, beside, render
+from suite.report.text.section import Section
+from suite.report.text.sections import SECTIONS
 from suite.report.text.sections.reproduce import DIGESTS
 from suite.spec.base import Frozen, UsageError
 
@@ -63,12 +65,13 @@ def write(
     read_from: ReadFrom | None = None,
     with_suspect: bool = False,
     imported: Sequence[ImportedRow] = (),
+    first: Sequence[Section] = (),
 ) -> WrittenReport:
     """Write ``output``, and its pictures and further files in ``<its stem>-assets``.
 
     The same entries give the same bytes. Files of an earlier report that this one has no data for are removed. Raises
     UsageError when a file cannot be written; the earlier report is then still whole or has newer pictures. ``caveats``,
-    ``read_from``, ``with_suspect`` and ``imported`` as for ``build``.
+    ``read_from``, ``with_suspect`` and ``imported`` as for ``build``; ``first``: sections that come before its own.
     """
     model = build(entries, title, caveats, read_from, with_suspect, imported)
     folder = output.parent / f"{output.stem}-assets"
@@ -78,10 +81,11 @@ def write(
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as draft:
             drawn = pictures(model, Path(draft))
-            for name, text in beside(model, {path.stem: path.name for path in drawn}).items():
+            sections = (*first, *SECTIONS)
+            for name, text in beside(model, {path.stem: path.name for path in drawn}, sections).items():
                 drawn.append(Path(draft) / name)
                 drawn[-1].write_text(text, encoding="utf-8", newline="\n")
-            text = render(model, {_name(path): f"{folder.name}/{path.name}" for path in drawn})
+            text = render(model, {_name(path): f"{folder.name}/{path.name}" for path in drawn}, sections)
             draft_text = Path(draft) / "report"
             draft_text.write_text(text, encoding="utf-8", newline="\n")
             if drawn:

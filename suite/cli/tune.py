@@ -1,0 +1,94 @@
+"""`suite tune`: each stack at its best, under equal budgets, with every trial kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from suite.cli.exits import DONE, INTERRUPTED, command
+from suite.cli.options import completion
+from suite.cli.options.groups import takes_groups
+from suite.cli.options.launchers import HERE, Where
+from suite.cli.options.work import USUAL_WORK, Names, Work
+from suite.spec.terminal import say
+
+
+@command
+@takes_groups
+def tune(
+    work: Work = USUAL_WORK,
+    ranks: Annotated[str | None, typer.Option(help="number of ranks, or all", rich_help_panel="Work")] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|cpu|cuda",
+            help="what ranks compute on [default: auto]",
+            autocompletion=completion.run_devices,
+            rich_help_panel="Where it runs",
+        ),
+    ] = None,
+    budget: Annotated[
+        str, typer.Option(help="seconds of each backend's trials on each of its devices", rich_help_panel="Measuring")
+    ] = "30m",
+    knob: Annotated[
+        Names,
+        typer.Option(help="turn this knob alone; repeat for several [default: all that a stack has]"),
+    ] = None,
+    starts: Annotated[
+        int, typer.Option(min=2, help="starts in which the winners are measured again", rich_help_panel="Measuring")
+    ] = 3,
+    runs: Annotated[Path, typer.Option(help="folder of the study", rich_help_panel="Output")] = Path("tuned"),
+    where: Where = HERE,
+    as_json: Annotated[bool, typer.Option("--json", help="print the study as JSON", rich_help_panel="Output")] = False,
+) -> int:
+    """Search each backend's own layouts and knobs under equal budgets, and measure the winners again in turns.
+
+    \b
+    suite tune --backend deepspeed --backend megatron --size 1M --budget 10m
+    suite tune --size 1M --zero 1 --zero 3 --knob zero_stage --knob micro_batch --budget 5m
+
+    Work is never turned: lengths, samples, algorithm, precision, optimizer and loss stay, and losses are compared with
+    those of the equal-config row. --iterations are those of a trial's longest run and of each run of a winner. An
+    option of a layout that is given limits its values. The same command goes on where it was interrupted.
+    """
+    from suite.cli.options.reading import print_json, rank_counts, seconds
+    from suite.cli.options.turns import turning_here
+    from suite.conduct.running import display
+    from suite.conduct.running.ledger import Settings
+    from suite.spec.base import UsageError
+    from suite.tune.course import Asked, Course, plan_rows
+    from suite.tune.knobs import MICRO_BATCH, THREADS
+    from suite.tune.result import result_of
+    from suite.tune.show import verdict_lines
+
+    given = {"--track": work.track, "--profile": work.profile, "--precision or --difference": work.stopping}
+    for option, value in given.items():
+        if value:
+            raise UsageError(f"{option} means nothing to suite tune; leave it out")
+    machine, launcher = where.open(device or ("cuda" if work.is_for_gpus else "auto"), work.backends)
+    work = work.installed(machine).in_environments(machine)
+    requests = work.requests(machine, rank_counts([ranks] if ranks else [], machine.max_ranks))
+    request = requests[0]
+    if len(requests) > 1 or max(map(len, (request.sizes, request.ranks, request.scalings))) > 1:
+        raise UsageError("suite tune searches one size on one number of ranks: name one --size, --ranks and --scaling")
+    typed = {MICRO_BATCH: work.micro_batch, THREADS: work.threads}
+    fixed = tuple(name for name, value in typed.items() if value is not None)
+    asked = Asked(request, work.iterations, tuple(knob or ()), fixed, seconds("--budget", budget), starts)
+    course = Course(asked, plan_rows(request, machine), runs)
+    where.warn_if_busy(machine, launcher)
+    settings = Settings(root=runs, python=machine.python, pythons=machine.pythons)
+    turning = turning_here(None, None, machine, launcher, 1)
+    if course.run(settings, launcher, turning, display.crowd_view(as_json)):
+        say(f"interrupted: the study in {runs} is kept, and the same command goes on", err=True)
+        return INTERRUPTED
+    study = course.study
+    result = result_of(runs, study)
+    if as_json:
+        print_json(study.model_dump(mode="json", by_alias=True))
+        return DONE
+    for line in (*course.notes, *verdict_lines(result)):
+        say(line)
+    say(f"suite report {runs} -o report.md writes what each knob gave and how the searches went")
+    return DONE

@@ -1,0 +1,165 @@
+"""Studies with the scripted worker: what they find, that they go on, and that they are what their bundles say."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.bundle.walk import STUDY, TRIALS
+from suite.tune.check import verify_study
+from suite.tune.result import result_of
+from suite.tune.study import CONFIRMED, Study, read_study
+from tests.command import refused, suite
+from tests.tune.conftest import ASKED
+
+pytestmark = pytest.mark.packages
+Made = tuple[Path, str]
+
+
+def study_of(folder: Path) -> Study:
+    found = read_study(folder)
+    assert found is not None
+    return found
+
+
+def test_a_study_finds_who_is_faster_at_its_best_and_measures_it_again_in_turns(made: Made) -> None:
+    folder, printed = made
+    study = study_of(folder)
+    winners = {winner.backend: winner.choice for winner in study.winners}
+    assert winners["deepspeed"] == {"zero_stage": 1, "micro_batch": 2}
+    assert winners["megatron"]["distributed_optimizer"] is True
+    rows = [(row.backend, row.row, row.without) for row in study.confirmed]
+    assert ("deepspeed", "without", "zero_stage") in rows and ("deepspeed", "without", "micro_batch") in rows
+    result = result_of(folder, study)
+    assert result.held_back == "deepspeed"
+    gains = {name: one.ratio.ratio.value for one in result.knobs for name in one.turned if one.ratio}
+    assert gains["zero_stage"] == pytest.approx(1 / 0.7, rel=0.05)
+    assert gains["micro_batch"] == pytest.approx(1 / 0.9, rel=0.05)
+    assert all(one.ratio and one.ratio.turns for one in result.knobs), "within turns by iteration"
+    assert "deepspeed was held back by its defaults" in printed
+
+
+def test_every_trial_is_a_bundle_whose_cost_counts_and_each_backend_says_why_it_ended(made: Made) -> None:
+    study = study_of(made[0])
+    assert {trial.run for trial in study.trials} == {path.name for path in (made[0] / TRIALS).iterdir()}
+    assert all(trial.device_seconds > 0 for trial in study.trials)
+    assert {stop.why for stop in study.stops} <= {"nothing untried", "within 2 %"}
+    assert study.trials[0].backend != study.trials[1].backend, "they take turns"
+    firsts = [trial for trial in study.trials if trial.rung == 0]
+    assert len([trial for trial in study.trials if trial.rung == 2]) < len(firsts), "slow rows get few iterations"
+
+
+@pytest.mark.parametrize("gone", ["the driver died before its last trial", "and before all was measured again"])
+def test_the_same_command_makes_what_is_missing_and_nothing_else(
+    gone: str, copy: Path, made: Made, scripted: Callable[[dict], None]
+) -> None:
+    before = study_of(copy)
+    lost = copy / CONFIRMED if gone.startswith("and") else copy / TRIALS / before.trials[-1].run
+    shutil.rmtree(lost)
+    kept = {path: path.stat().st_mtime_ns for path in copy.glob("*/*/manifest.json")}
+    done = suite(*ASKED, "--runs", copy)
+    assert done.exit_code == 0, done.output
+    after = study_of(copy)
+    assert [trial.run for trial in after.trials][: len(before.trials) - 1] == [
+        trial.run for trial in before.trials[:-1]
+    ]
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert verify_study(copy).status == "equal"
+
+
+def change(folder: Path, do: Callable[[dict[str, Any]], object]) -> None:
+    body = json.loads((folder / STUDY).read_text())
+    do(body)
+    (folder / STUDY).write_text(json.dumps(body))
+
+
+def spend_less(body: dict[str, Any]) -> None:
+    body["stops"][0].update(why="budget", expected_seconds=1.0)
+
+
+def own_row_wins(body: dict[str, Any]) -> None:
+    body["winners"][0].update(run=body["trials"][0]["run"], choice=body["trials"][0]["choice"])
+
+
+@pytest.mark.parametrize(
+    ("do", "finding"),
+    [
+        (lambda body: body["trials"].pop(), "study-trial"),
+        (lambda body: body["trials"][0].update(rate=1e6), "study-trial"),
+        (lambda body: body["trials"][0].update(device_seconds=0.0), "study-trial"),
+        (lambda body: body["question"].update(work="0" * 64), "study-trial"),
+        (own_row_wins, "study-winner"),
+        (lambda body: body["confirmed"][0]["choice"].update(micro_batch=1), "study-winner"),
+        (spend_less, "study-budget"),
+        (lambda body: body["stops"].pop(), "study-budget"),
+        (lambda body: body.update(budget_seconds=0.001), "study-budget"),
+    ],
+)
+def test_what_a_study_says_beside_its_bundles_is_found(
+    do: Callable[[dict[str, Any]], object], finding: str, copy: Path
+) -> None:
+    assert verify_study(copy).status == "equal"
+    change(copy, do)
+    assert finding in {each.name for each in verify_study(copy).findings}
+    assert suite("verify", copy).exit_code == 3
+
+
+def test_a_bundle_that_is_gone_is_found(copy: Path) -> None:
+    shutil.rmtree(copy / TRIALS / study_of(copy).trials[0].run)
+    shutil.rmtree(copy / CONFIRMED / study_of(copy).confirmed[0].runs[0])
+    assert {each.name for each in verify_study(copy).findings} >= {"study-trial", "study-winner"}
+
+
+def test_an_archive_carries_the_study_and_reports_make_no_rows_of_trials(made: Made, tmp_path: Path) -> None:
+    archive = tmp_path / "tuned.suite.zip"
+    assert suite("pack", made[0], "-o", archive, "--keep", "scripted").exit_code == 0
+    assert "1 study: 1 equal" in suite("verify", archive).stdout
+    told = json.loads(suite("report", archive, "--json").stdout)
+    assert {row["setting"]["track"] for row in told["rows"]} == {"equal-config", "tuned"}
+    assert not {run for row in told["rows"] for run in row["run_ids"]} & {one.run for one in study_of(made[0]).trials}
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        (("--seed", "5"), "holds another study (work:"),
+        (("--budget", "1m"), "has a budget of 60m"),
+        (("--knob", "tensr"), "did you mean 'tensor'?"),
+        (("--knob", "engine"), "means nothing to deepspeed or megatron"),
+        (("--size", "3M"), "one size on one number of ranks"),
+        (("--track", "tuned"), "--track means nothing to suite tune"),
+    ],
+)
+def test_what_cannot_be_asked_of_a_study_is_one_line(changed: tuple[str, ...], line: str, made: Made) -> None:
+    assert line in refused(*ASKED, "--runs", made[0], *changed)
+
+
+def test_a_budget_that_is_too_short_for_a_trial_is_one_line_and_a_larger_one_goes_on(
+    tmp_path: Path, scripted: Callable[[dict], None], made: Made
+) -> None:
+    done = suite(*ASKED, "--runs", tmp_path, "--budget", "0.001s")
+    assert done.exit_code == 2 and "too short for a trial of " in done.stderr.splitlines()[-1]
+    assert suite(*ASKED, "--runs", tmp_path).exit_code == 0
+    assert verify_study(tmp_path).status == "equal"
+
+
+def test_a_study_of_another_commit_is_refused(copy: Path, scripted: Callable[[dict], None]) -> None:
+    change(copy, lambda body: body["question"].update(commit="0123456"))
+    assert "holds another study (commit:" in refused(*ASKED, "--runs", copy)
+
+
+def test_a_backend_whose_trials_fail_is_told_and_the_others_are_compared(
+    tmp_path: Path, scripted: Callable[[dict], None], made: Made
+) -> None:
+    failing = {"at": {"iteration": 1, "do": "oom"}, "seconds": 0.01}
+    scripted({"of": {"megatron": failing}})
+    done = suite(*ASKED, "--runs", tmp_path)
+    assert done.exit_code == 0, done.output
+    study = study_of(tmp_path)
+    assert {trial.why for trial in study.of("megatron")} == {"oom_device"}
+    assert [winner.backend for winner in study.winners] == ["deepspeed"]
