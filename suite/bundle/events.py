@@ -42,7 +42,7 @@ SETUP = "setup"
 #: The content of a bundle's file by its name and the most bytes that are read; raises FileNotFoundError, DamagedBundle.
 Read = Callable[[str, int], bytes]
 _Kind = TypeVar("_Kind", bound=Event)
-_OF_ITERATIONS = frozenset((Turn, Phase, Memory, Iteration))
+_OF_ITERATIONS: frozenset[type[Event]] = frozenset((Turn, Phase, Memory, Iteration))
 #: Events of one file, and of all together: beyond any run, and no more than a machine reads in a minute.
 MOST_IN_FILE, MOST_EVENTS = 1 << 18, 1 << 21
 #: Bytes of all together, and more for each rank that has some: what is read takes up to twenty times as much memory.
