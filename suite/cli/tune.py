@@ -25,7 +25,7 @@ def tune(
         typer.Option(
             metavar="auto|cpu|cuda",
             help="what ranks compute on [default: auto]",
-            autocompletion=completion.run_devices,
+            autocompletion=completion.words("auto", "cpu", "cuda"),
             rich_help_panel="Where it runs",
         ),
     ] = None,
@@ -63,7 +63,7 @@ def tune(
     from suite.tune.result import result_of
     from suite.tune.show import verdict_lines
 
-    given = {"--track": work.track, "--profile": work.profile, "--precision or --difference": work.stopping}
+    given = {"--track": work.track, "--profile": work.profile, "--until or --difference": work.stopping}
     for option, value in given.items():
         if value:
             raise UsageError(f"{option} means nothing to suite tune; leave it out")
