@@ -10,6 +10,8 @@ from suite.spec.terminal import say
 
 if TYPE_CHECKING:
     from suite.planner.ask import Question
+    from suite.planner.curves import CurvePoint
+    from suite.planner.parameters import Parameters
     from suite.planner.search.answer import Answer, Search
     from suite.planner.search.request import Wishes
     from suite.planner.simulate.iteration import Simulated
@@ -40,20 +42,18 @@ def search(
 ) -> int:
     """Print the answer; its exit code."""
     from suite.cli.options.reading import print_json
-    from suite.planner.search.curves import curve_lines, curves
-    from suite.planner.search.request import USUAL_DEVICES, answer, make_search
-    from suite.planner.search.show import answer_lines
+    from suite.planner.search.request import USUAL_DEVICES, answer, make_search, search_curves
+    from suite.planner.show import answer_lines
     from suite.report.formatting.width import terminal_columns
 
-    samples_on = named[1].ranks if named else (wishes.devices or (USUAL_DEVICES,))[0]
+    most_only = wishes.target is not None or wishes.deadline is not None
+    devices = () if most_only else wishes.devices  # under a target they are the most that are looked at
+    samples_on = named[1].ranks if named else (devices or (USUAL_DEVICES,))[0]
     asked = make_search(questions, samples_on, wishes, generation)
     columns = terminal_columns()
     if output.scale is not None:
-        made = curves(asked, output.scale, questions[0].workload)
-        for line in curve_lines(asked, made, columns) if not output.as_json else ():
-            say(line)
-        if output.as_json:
-            print_json({"curves": [point.model_dump(mode="json") for point in made]})
+        made, counts = search_curves(asked, output.scale, questions[0].workload)
+        show_curves(questions[0], {"best": made}, counts, output.as_json)
         return DONE
     found = answer(asked, wishes)
     body: dict[str, Any] = {"search": {**found.model_dump(mode="json"), "met": found.met}}
@@ -77,8 +77,8 @@ def _simulated(asked: Search, found: Answer, output: Output) -> tuple[Simulated,
     from suite.spec.base import UsageError
 
     slow = measured(output.stragglers) if output.stragglers else None
-    columns, question, index = found_again(asked, found.options[0])
-    setting = setting_of(columns, question, asked.work, index, slow is not None)
+    columns, index = found_again(asked, found.options[0])
+    setting = setting_of(columns, index, slow is not None)
     try:
         return simulate(setting, slow), slow
     except TooLarge as error:
@@ -101,6 +101,55 @@ def _show(simulated: Simulated, slow: Stragglers | None, found: Answer, output: 
         write(output.svg, causes_chart([(best.label, simulated)], title))
     if output.trace is not None:
         write(output.trace, json.dumps(trace_of(simulated)))
+
+
+def show_curves(asked: Question, made: dict[str, list[CurvePoint]], counts: list[int], as_json: bool) -> None:
+    """Scaling curves by backend, or of the best of them."""
+    from suite.cli.options.reading import print_json
+    from suite.planner.show import text_lines, work_text
+    from suite.planner.table import curve_lines
+    from suite.report.formatting.width import terminal_columns
+
+    if as_json:
+        print_json({"curves": {name: [point.model_dump(mode="json") for point in some] for name, some in made.items()}})
+        return
+    columns = terminal_columns()
+    weak = asked.workload.model_copy(update={"scaling": "weak"})
+    for name, points in made.items():
+        for line in (
+            f"{asked.shape.name} on {points[0].device}, {name}: weak scaling keeps the samples of a device, strong "
+            f"scaling those of {counts[0]:,} in all",
+            f"one iteration: {work_text(weak, counts[:1])}",
+            *(f"note: {note}" for note in asked.notes),
+        ):
+            for piece in text_lines(line, columns):
+                say(piece)
+        for line in curve_lines(points, columns):
+            say(line)
+
+
+def checked_rows(files: list[Path], parameters: Parameters, svg: Path | None, as_json: bool) -> int:
+    """Compare predictions with published rows. Readers of tables that others published stand beside the package, in
+    tools/planner of a checkout. UsageError where there is none."""
+    from suite.cli.options.reading import print_json
+    from suite.spec.base import UsageError
+
+    try:
+        from tools.planner.check import chart_of, check_lines, run_check
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "--check reads published tables with tools/planner of the repository, which an installed package lacks: "
+            "run it in a checkout"
+        ) from error
+    result = run_check(files, parameters)
+    if svg is not None:
+        write(svg, chart_of(result))
+    if as_json:
+        print_json(result.model_dump(mode="json"))
+    else:
+        for line in check_lines(result):
+            say(line)
+    return DONE
 
 
 def write(path: Path, text: str) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from suite.planner.ask import MOST_DEVICES, Question
+from suite.planner.ask import MOST_DEVICES, Question, device_range, engine_manner
+from suite.planner.curves import CurvePoint, curves
+from suite.planner.found import Found, Objective, Placing
 from suite.planner.search.answer import Answer, Search, best_on, fewest_for, fixed, questions_for
-from suite.planner.search.arrangements import Placing
 from suite.planner.search.wishes import Prices, device_kinds, target_of
 from suite.planner.space import Manner
-from suite.planner.table import Objective
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size, find_workload, load_shape
 from suite.spec.presets import Preset, PresetPoint, find_preset
@@ -108,7 +108,7 @@ def make_search(questions: Sequence[Question], samples_on: int, wishes: Wishes, 
     if work.rollouts % work.group:
         raise UsageError(f"{work.rollouts:,} samples are no whole groups of {work.group}: change --rollouts or --group")
     kinds, notes = device_kinds(wishes.kinds)
-    base = [replace(each, manner=manner, workload=work) for each in questions]
+    base = [replace(each, manner=engine_manner(each.profile, manner), workload=work) for each in questions]
     return Search(
         questions=questions_for(base, kinds),
         work=work,
@@ -127,6 +127,19 @@ def answer(search: Search, wishes: Wishes) -> Answer:
     if goal is None:
         return best_on(search, list(wishes.devices) or [USUAL_DEVICES], wishes.top)
     return fewest_for(search, goal, max(wishes.devices, default=MOST_DEVICES))
+
+
+def search_curves(search: Search, text: str, workload: Workload) -> tuple[list[CurvePoint], list[int]]:
+    """Weak and strong curves of the first device over the best of its backends, and their numbers of devices.
+    UsageError for a range that is none."""
+    counts = device_range(text)
+    device = search.questions[0].hardware.name
+    asked = [each for each in search.questions if each.hardware.name == device]
+
+    def look(work: Workload, some: Sequence[int]) -> list[Found]:
+        return [replace(search, work=work).found(each, some) for each in asked]
+
+    return curves(look, counts, workload, device), counts
 
 
 def _mean_tokens(search: Search) -> float:
