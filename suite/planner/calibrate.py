@@ -98,7 +98,7 @@ class _Told:
         effects = effects_of(asked.hardware, asked.profile, parameters)
         found: list[float] = []
         for one in self.configurations:
-            work, gen = (replace(side, effects=effects) for side in (one.space.work, one.space.gen))
+            work, gen = replace(one.space.work, effects=effects), replace(one.space.gen, effects=effects)
             times = predict(work, gen, one.space.pairs, parameters.values).phases
             found += [float(times[phase][0]) for phase in one.seconds]
         found += [parameters.values[name] for name in self.ceilings]

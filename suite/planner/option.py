@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -85,12 +85,12 @@ def chosen(found: Found, order: Sequence[int], most: int, price: float | None) -
     return options(found, list(alike.values()), price)
 
 
-def distinct(found: Found, order: Sequence[int], most: int = 64) -> list[int]:
+def distinct(found: Found, order: Iterable[int], most: int = 64) -> list[int]:
     """The best micro batch of each layout, in order."""
     choices = {name: column for name, column in found.space.choices.items() if name not in ("micro_batch", "rollouts")}
     seen: set[tuple[float, ...]] = set()
     kept = []
-    for index in np.asarray(order).tolist():
+    for index in map(int, order):
         t, g = found.pairs.t[index], found.pairs.g[index]
         engine = (float(g), float(found.split[index])) if len(found.gen) != len(found.space) else ()
         key = (*(float(column[t]) for column in choices.values()), *engine)

@@ -188,7 +188,9 @@ def fewest_devices(
 ) -> Layout | None:
     """A layout that is expected to fit on 2, 4, 8 ... times as many devices as ``layout`` has; ``None``: on none."""
     asked = _with_memory(size, workload, layout, backend, device_memory_bytes)
-    for doubled in range(1, MOST_DOUBLINGS + 1) if asked else ():
+    if asked is None:
+        return None
+    for doubled in range(1, MOST_DOUBLINGS + 1):
         found = fitting_on(asked, layout.ranks * 2**doubled)
         if found:
             return found[0].layout

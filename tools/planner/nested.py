@@ -128,7 +128,7 @@ def _band(
     groups: Sequence[str],
     keys: Sequence[str],
 ) -> Band:
-    picked = np.flatnonzero(rows & np.isfinite(predicted))
+    picked = [int(place) for place in np.flatnonzero(rows & np.isfinite(predicted))]
     chosen = {name: measured[picked] / column[picked] for name, column in without.items()}
     return band_of(
         measured[picked] / predicted[picked],
