@@ -15,8 +15,8 @@ REPEATS ?= 3
 PRECISION ?= 3%
 TORCH ?=
 TORCH_INDEX ?=
-BUDGET ?= 220s
-GRPO_BUDGET ?= 130s
+BUDGET ?= 200s
+GRPO_BUDGET ?= 150s
 GPU_BUDGET ?= 25m
 WHEELS ?= wheels
 PYTHON_VERSION ?= 3.12
@@ -51,7 +51,7 @@ VLLM_WHERE_IT_IS := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),$(
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 # Rows take turns by iteration. Starts are added where ratios are still wide; both budgets together keep `make bench` below six
 # minutes on two cores.
-BENCH_MEASURE = $(BACKENDS) $(RANKS:%=--ranks %) --start fork --repeats $(REPEATS) --iterations 30 --precision $(PRECISION) \
+BENCH_MEASURE = $(BACKENDS) $(RANKS:%=--ranks %) --start fork --repeats $(REPEATS) --precision $(PRECISION) \
 	--difference 5% --warmup 2 --with-suspect
 BENCH_SIZES = --size 1M --size 3M
 GPU_MEASURE = --workload gpu-one --ranks 1 --device cuda --precision bf16 --budget $(GPU_BUDGET)
@@ -78,7 +78,7 @@ define measure
 endef
 
 bench: $(STAMP) ## measure both backends on this machine's CPU and write results/report.md
-	$(call measure,$(BIN)/suite,$(BENCH_SIZES) --workload cpu $(BENCH_MEASURE) --budget $(BUDGET),$(RUNS),$(RESULTS),--size 1M-llama --workload cpu-grpo $(BENCH_MEASURE) --budget $(GRPO_BUDGET),--with-suspect)
+	$(call measure,$(BIN)/suite,$(BENCH_SIZES) --workload cpu --iterations 20 $(BENCH_MEASURE) --budget $(BUDGET),$(RUNS),$(RESULTS),--size 1M-llama --workload cpu-grpo --iterations 9 $(BENCH_MEASURE) --budget $(GRPO_BUDGET),--with-suspect)
 
 vllm: $(VLLM_STAMP) ## install vLLM for a CPU beside the engines, for --generation vllm (Linux on x86-64)
 

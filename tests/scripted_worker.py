@@ -101,9 +101,11 @@ class Worker:
             self.start()
             counted = self.manifest["run"].get("iterations") or measure["iterations"]
             for iteration in range(measure["warmup"] + counted):
-                if self.turns is not None and self.turns.end_before(iteration):
-                    self.turns.ask()
-                    self.events.emit("turn", iteration=iteration)
+                if self.turns is not None:
+                    if self.turns.is_over:
+                        self.turns.ask()
+                        self.events.emit("turn", iteration=iteration)
+                    self.turns.begin_iteration()
                 self.iterate(iteration)
         except ScriptedError as error:
             self.events.emit(

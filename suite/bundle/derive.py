@@ -159,7 +159,7 @@ def _turns(events: Events, timeline: Timeline, manifest: Manifest) -> Turns | No
     return Turns(
         start=told["start"],
         rows=tuple(told["rows"]),
-        length=manifest.measure.turn_length,
+        begins=timeline.turns,
         phases=timeline.phase_seconds,
     )
 

@@ -266,7 +266,7 @@ class Turns(Frozen):
 
     start: str = Field(description="the same of all runs that were started together")
     rows: tuple[str, ...] = Field(description="ids of these runs, this one among them")
-    length: int = Field(ge=1, description="iterations of a turn; of several the first does not count")
+    begins: tuple[int, ...] = Field(description="iterations that began a turn; of several the first does not count")
     phases: dict[str, tuple[Seconds, ...]] = Field(
         description="seconds of each timed phase of all completed iterations, slowest rank, warm-up first"
     )

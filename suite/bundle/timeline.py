@@ -24,7 +24,8 @@ class Timeline:
     A phase that no rank ever reports is missing. ``window`` are the indices after the warm-up, ``counted`` those of
     them that are not void. ``skipped_steps``: optimizer steps that were skipped in each void iteration, by its index;
     null where no rank tells skipped steps. ``exposed``: phases in which the ranks wait for work that others did.
-    ``asynchronous``: others work meanwhile at their own pace, so that phases are parts of no whole.
+    ``asynchronous``: others work meanwhile at their own pace, so that phases are parts of no whole. ``turns``: the
+    iterations that began one, of a run that took turns.
     """
 
     seconds: tuple[float, ...]
@@ -36,6 +37,7 @@ class Timeline:
     skipped_steps: dict[int, int] | None
     exposed: frozenset[str] = frozenset()
     asynchronous: bool = False
+    turns: tuple[int, ...] = ()
 
     @property
     def void(self) -> tuple[int, ...] | None:
@@ -74,13 +76,20 @@ def make_timeline(events: Events, manifest: Manifest) -> Timeline:
     seconds = tuple(float(max(rows[index]["seconds"] for rows in by_rank)) for index in range(completed))
     window = range(min(manifest.measure.warmup, completed), completed)
     skipped = _skipped_steps(by_rank, window) if derivation(events) >= 2 else None
-    length = manifest.measure.turn_length
-    counted = [index for index in window if index not in (skipped or ()) and (length == 1 or index % length)]
+    begins = tuple(event["iteration"] for event in events.of(0, "turn") if event["iteration"] < completed)
+    cold = _first_of_several(begins, completed)
+    counted = [index for index in window if index not in (skipped or ()) and index not in cold]
     counts, problem = _counts(by_rank, counted or range(completed), manifest)
     exposed = frozenset(("generate",) if _generates_ahead(manifest) else ())
     phases = _phase_seconds(events, completed)
     asynchronous = manifest.layout.asynchronous
-    return Timeline(seconds, phases, counts, problem, window, counted, skipped, exposed, asynchronous)
+    return Timeline(seconds, phases, counts, problem, window, counted, skipped, exposed, asynchronous, begins)
+
+
+def _first_of_several(begins: Sequence[int], completed: int) -> set[int]:
+    """The iterations that begin turns of more than one; the last turn may have been cut short."""
+    alone = set(begins)
+    return {first for first in begins if (first + 1 if first + 1 < completed else first - 1) not in alone}
 
 
 def _generates_ahead(manifest: Manifest) -> bool:

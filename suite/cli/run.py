@@ -52,7 +52,9 @@ def run(
         int | None,
         typer.Option(
             min=1,
-            help="iterations of a turn; of several the first does not count [default: 1]",
+            max=255,
+            help="iterations of a turn, of which the first does not count if there are several [default: 1, or as many "
+            "as take half a second]",
             rich_help_panel="Measuring",
         ),
     ] = None,

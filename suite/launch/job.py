@@ -51,8 +51,8 @@ class Job(Frozen):
     env: dict[str, str] = Field(default={}, description="variables added to those the ranks would have anyway")
     stack: tuple[str, ...] = Field(
         default=(),
-        description="backend, device and kernels: what a process imports that ranks may be forked from; empty: each "
-        "rank is started by itself",
+        description="backend, device, kernels, architecture and the packages whose code is known: what a process "
+        "imports that ranks may be forked from; empty: each rank is started by itself",
     )
     image: str | None = Field(default=None, description="container image; null: the ranks run on the host")
     nodes: int = Field(default=1, gt=0)

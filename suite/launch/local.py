@@ -120,7 +120,8 @@ class LocalLauncher:
         is_wanted = self._start == "fork" or (self._start == "auto" and device == "cpu")
         if not is_wanted or manifest.backend.kind != "engine" or layout.generation != "hf":
             return ()
-        return manifest.backend.name, device, layout.kernels
+        code = sorted(manifest.stack_code)
+        return manifest.backend.name, device, layout.kernels, manifest.size.architecture, *code
 
 
 def find_start(name: str) -> Start:

@@ -1,8 +1,9 @@
 """Who works when: rows that were started together, one of which has its turn while the others wait.
 
 Each rank connects to a Unix stream socket of the driver and names itself, ``{"run": ID, "rank": N}`` in a line. It
-sends ``?`` for a turn and gets ``!`` when that of its row has come. Asking again ends the turn, and so does the end of
-the run. A round of turns begins when every row that goes on waits with all of its ranks.
+sends ``?`` for a turn and gets a byte when that of its row has come: how many iterations it is, none for setting up.
+Asking again ends the turn, and so does the end of the run. A round of turns begins when every row that goes on waits
+with all of its ranks, and its turns are of one length.
 
 Whoever watches a run, ``{"run": ID, "watches": true}``, is told ``-`` when it waits with all of its ranks, and ``+``
 when it goes on.
@@ -11,6 +12,7 @@ when it goes on.
 from __future__ import annotations
 
 import json
+import math
 import os
 import selectors
 import shutil
@@ -18,7 +20,8 @@ import socket
 import struct
 import sys
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from secrets import token_hex
@@ -28,6 +31,13 @@ from suite.launch.job import Job, Mount
 from suite.launch.turn_order import balanced_orders
 from suite.launch.waits import GOES_ON, TURNS, WAITS, connected
 
+#: Seconds of an iteration below which what another row left in caches, 4 to 5 ms of its first one, is seen in ratios,
+#: and of a turn of several, the first of which does not count.
+SHORT_ITERATION, SHORT_TURN = 0.2, 0.5
+#: Iterations of a turn that a byte tells.
+MOST_LENGTH = 255
+#: The round, counted from setting up, by which the first iteration, which is slower, has been followed by another.
+_SETTLED = 3
 _LONGEST_LINE = 4096
 #: pid, uid and gid of the other end (unix(7), SO_PEERCRED)
 _CREDENTIALS = struct.Struct("3i")
@@ -76,10 +86,15 @@ class Listener:
 
 
 class _Row:
-    """A row: those of its ranks that are there and that have asked, and who watches it."""
+    """A row: those of its ranks that are there and that have asked, and who watches it.
 
-    def __init__(self, ranks: int) -> None:
-        self._ranks = ranks
+    ``pace``: seconds of an iteration, from its last turn; null before the first.
+    """
+
+    def __init__(self, ranks: int, clock: Callable[[], float]) -> None:
+        self._ranks, self._clock = ranks, clock
+        self._began, self._length = 0.0, 0
+        self.pace: float | None = None
         self._there: dict[int, socket.socket] = {}
         self._asked: set[int] = set()
         self._watchers: list[socket.socket] = []
@@ -104,6 +119,8 @@ class _Row:
     def ask(self, rank: int) -> None:
         self._asked.add(rank)
         if len(self._asked) == self._ranks and not self._has_lost:
+            if self._length:
+                self.pace = (self._clock() - self._began) / self._length
             self.has_turn = False
             self._tell(waits=True)
 
@@ -113,12 +130,14 @@ class _Row:
         self._has_lost = True
         self._tell(waits=False)
 
-    def begin_turn(self) -> None:
+    def begin_turn(self, length: int) -> None:
+        """Of so many iterations."""
         self._asked.clear()
         self.has_turn = True
         self._tell(waits=False)
+        self._began, self._length = self._clock(), length
         for channel in self._there.values():
-            _send(channel, b"!")
+            _send(channel, bytes((length,)))
 
     def _tell(self, waits: bool) -> None:
         if waits != self.waits:
@@ -141,11 +160,22 @@ class Arbiter:
     """Gives the rows of one start their turns. It registers with a selector whose owner calls what is due there."""
 
     def __init__(
-        self, selector: selectors.BaseSelector, listener: Listener, ranks: Mapping[str, int], seed: str
+        self,
+        selector: selectors.BaseSelector,
+        listener: Listener,
+        ranks: Mapping[str, int],
+        seed: str,
+        lengths: tuple[int, int] = (1, 1),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``ranks``: how many, by the id of the run. ``seed`` draws the order."""
+        """``ranks``: how many, by the id of the run. ``seed`` draws the order.
+
+        ``lengths``: fewest and most iterations of a turn; within them, how long iterations take decides, once.
+        """
         self._selector, self._listener = selector, listener
-        self._rows = {run: _Row(number) for run, number in ranks.items()}
+        self._rows = {run: _Row(number, clock) for run, number in ranks.items()}
+        self._lengths, self._round = lengths, 0
+        self._length = 0
         self._orders = balanced_orders(sorted(ranks), seed)
         self._queue: list[_Row] = []
         self._callers: set[_Caller] = set()
@@ -215,11 +245,24 @@ class Arbiter:
             while self._queue:
                 row = self._queue.pop(0)
                 if row.waits:
-                    return row.begin_turn()
+                    return row.begin_turn(self._length)
             if not going or not all(row.waits for row in going):
                 return None
             self._queue = [self._rows[run] for run in next(self._orders)]
+            self._length = self._next_length(going)
+            self._round += 1
         return None
+
+    def _next_length(self, going: Sequence[_Row]) -> int:
+        """Of each turn of the round that begins."""
+        fewest, most = self._lengths
+        if self._round == 0:
+            return 0
+        if self._round != _SETTLED:
+            return self._length or fewest
+        pace = min((row.pace for row in going if row.pace), default=SHORT_ITERATION)
+        enough = 1 if pace >= SHORT_ITERATION else math.ceil(SHORT_TURN / pace)
+        return max(fewest, min(most, enough))
 
     def _drop(self, caller: _Caller) -> None:
         self._callers.discard(caller)

@@ -58,11 +58,12 @@ class Measure(Declaring):
         default="rounds",
         description="iterations: rows that were started together take turns, one running while the others wait blocked",
     )
-    turn_length: Annotated[int, Declared(written="when set")] = Field(
-        default=1,
+    turn_length: Annotated[int | None, Declared(written="when set")] = Field(
+        default=None,
         ge=1,
-        le=MOST_ITERATIONS,
-        description="iterations of a turn; of several the first does not count, which finds what others left in caches",
+        le=255,
+        description="iterations of a turn; null: one, or of short ones as many as take half a second. Of several the "
+        "first does not count, which finds what others left in caches",
     )
     warmup: int = Field(default=2, ge=1, le=MOST_ITERATIONS, description="the first iteration never counts")
     iterations: int = Field(default=8, gt=0, le=MOST_ITERATIONS)

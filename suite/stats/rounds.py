@@ -12,6 +12,8 @@ stand out for sure (``LEVEL``): who took the narrower interval of the two would 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
@@ -34,7 +36,8 @@ class Turn:
     """When a run had its turn: its round, in which plan (and launch); ``started`` in Unix seconds, where known.
 
     ``start``: id that it shares with the runs that it took turns with by iteration; null: it was alone. ``iterations``:
-    numbers of those of its iterations that count, one for each of its ``RunSeconds.seconds``.
+    numbers of those of its iterations that count, one for each of its ``RunSeconds.seconds``; ``begins``: of those that
+    began a turn; none: each did.
     """
 
     plan: Hashable
@@ -42,6 +45,11 @@ class Turn:
     started: float | None = None
     start: str | None = None
     iterations: tuple[int, ...] = ()
+    begins: tuple[int, ...] = ()
+
+    def number(self, iteration: int) -> int:
+        """Equal for the iterations of a turn."""
+        return bisect_right(self.begins, iteration) if self.begins else iteration
 
 
 @dataclass(frozen=True)
@@ -96,7 +104,7 @@ def find_rounds(groups: Sequence[Sequence[InTurns]], prior: Prior | None, is_kno
 def starts_of(a: InTurns, b: InTurns) -> TurnPair | None:
     """What turns say of the log rate of a over that of b; null where the two share too few starts.
 
-    A turn is an iteration that counts on both sides.
+    A turn is the mean of its iterations that count on both sides.
     """
     beside = {turn.start: (turn, run) for turn, run in zip(b.turns, b.runs, strict=True) if turn and turn.start}
     found = []
@@ -105,9 +113,11 @@ def starts_of(a: InTurns, b: InTurns) -> TurnPair | None:
             continue
         partner, other = beside[turn.start]
         theirs = dict(zip(partner.iterations, other.seconds, strict=True))
-        mine = zip(turn.iterations, run.seconds, strict=True)
-        work = run.work / other.work
-        found.append([math.log(work * theirs[number] / seconds) for number, seconds in mine if number in theirs])
+        work, logs = run.work / other.work, defaultdict[int, list[float]](list)
+        for iteration, seconds in zip(turn.iterations, run.seconds, strict=True):
+            if iteration in theirs:
+                logs[turn.number(iteration)].append(math.log(work * theirs[iteration] / seconds))
+        found.append([mean_of(of_turn) for of_turn in logs.values()])
     return pair_of(found)
 
 

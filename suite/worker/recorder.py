@@ -82,10 +82,11 @@ class Recorder(NullRecorder):
         barrier(self._world)
 
     def begin(self, iteration: int) -> None:
-        if self._turns.end_before(iteration):
+        if self._turns.is_over:
             synchronise(self._world)
             self._memory.during(self._turns.ask)
             self._log.emit("turn", iteration=iteration)
+        self._turns.begin_iteration()
         self._noise.open_window()  # before ranks meet: what it takes on one rank would else be another's wait
         synchronise(self._world)
         self.meet()

@@ -17,6 +17,7 @@ from suite.worker.events import EventLog
 from suite.worker.facts import allows_tf32, collect_facts
 from suite.worker.generation import find_generator
 from suite.worker.generation.base import Generator
+from suite.worker.identity import identity
 from suite.worker.idle import cpu_idle, gpu_idle, require_idle
 from suite.worker.loop import Loop
 from suite.worker.manifest import asked_iterations
@@ -140,6 +141,14 @@ def run(
         loop.run_iteration(iterations, profiling)
     leave()
     return model_seconds
+
+
+def load_engine(name: str, device_type: str, kernels: str, architecture: str, *packages: str) -> None:
+    """Import what ranks have in common that are forked from this process, and note whose code it is."""
+    for package in packages:
+        identity(package)
+    manifest = {"size": {"architecture": architecture}, "work": {}, "layout": {}}
+    engine_class(name, device_type, kernels).load(manifest)
 
 
 def own_build(manifest: Dict[str, Any]) -> Build:

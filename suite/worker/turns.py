@@ -18,20 +18,25 @@ class DriverGoneError(Exception):
 class Turns:
     """This rank's; where nobody gives any, all time is its own."""
 
-    def __init__(self, channel: Optional[socket.socket] = None, length: int = 1) -> None:
-        """``length``: iterations of a turn."""
-        self._channel, self._length = channel, length
+    def __init__(self, channel: Optional[socket.socket] = None) -> None:
+        self._channel, self._left = channel, 0
 
     @property
     def are_given(self) -> bool:
         return self._channel is not None
 
-    def end_before(self, iteration: int) -> bool:
-        """Whether another turn is to be asked for before this iteration."""
-        return self.are_given and iteration % self._length == 0
+    @property
+    def is_over(self) -> bool:
+        """Whether this turn has no iteration left, and another is to be asked for."""
+        return self.are_given and self._left < 1
+
+    def begin_iteration(self) -> None:
+        """It is one of this turn's."""
+        self._left -= 1
 
     def ask(self) -> None:
-        """End the turn that there was, and wait for the next. The last one ends with this process, or its run.
+        """End the turn that there was, and wait for the next, with as many iterations as the driver says. The last one
+        ends with this process, or its run.
 
         Raises DriverGoneError.
         """
@@ -44,6 +49,7 @@ class Turns:
             raise DriverGoneError("the driver that gives turns is gone: {}".format(error)) from error
         if not answer:
             raise DriverGoneError("the driver that gives turns is gone")
+        self._left = answer[0]
 
 
 def open_turns(environment: Mapping[str, str], manifest: Dict[str, Any], rank: int) -> Turns:
@@ -57,4 +63,4 @@ def open_turns(environment: Mapping[str, str], manifest: Dict[str, Any], rank: i
         channel.sendall(json.dumps({"run": manifest["run"]["id"], "rank": rank}).encode() + b"\n")
     except OSError as error:
         raise DriverGoneError("the driver that gives turns is gone: {}".format(error)) from error
-    return Turns(channel, manifest["measure"].get("turn_length", 1))
+    return Turns(channel)

@@ -1,4 +1,5 @@
-"""``python -m suite.worker.zygote SOCKET PARENT BACKEND DEVICE KERNELS``: imports a stack and forks ranks that have it.
+"""``python -m suite.worker.zygote SOCKET PARENT BACKEND DEVICE KERNELS ARCHITECTURE PACKAGE...``: imports a stack and
+forks ranks that have it.
 
 A launcher that starts ranks on one machine, run after run, talks to it on a socket (SOCK_SEQPACKET), in JSON: told
 first whether it can fork (``{"unfit": null}`` or why not), the launcher sends ``{"module", "arguments", "variables",
@@ -35,13 +36,13 @@ class Program(NamedTuple):
 
 def main(arguments: List[str]) -> Optional[Program]:
     """Serve the launcher until it closes its end. Returns in a forked rank, with its program, or to end the process."""
-    descriptor, launcher, backend, device_type, kernels = arguments
+    descriptor, launcher, *stack = arguments
     die_with_launcher()
     if os.getppid() != int(launcher):  # it ended before this process asked to end with it
         return None
     with socket.socket(fileno=int(descriptor)) as channel:
         channel.set_inheritable(False)
-        asked = _import_stack(backend, device_type, kernels)
+        asked = _import_stack(stack)
         pages, reason = Pages([], []), _unfit(asked)
         try:
             pages = mapped_pages()
@@ -51,7 +52,7 @@ def main(arguments: List[str]) -> Optional[Program]:
         return _serve(channel, int(launcher), pages) if reason is None else None
 
 
-def _import_stack(backend: str, device_type: str, kernels: str) -> Set[str]:
+def _import_stack(stack: List[str]) -> Set[str]:
     """Import what a rank of an engine backend imports; the rank's own variables that were read meanwhile."""
     plain = type(os.environ)
     asked: Set[str] = set()
@@ -66,7 +67,7 @@ def _import_stack(backend: str, device_type: str, kernels: str) -> Set[str]:
         with without_collector():
             from suite.worker import session
 
-            session.engine_class(backend, device_type, kernels)
+            session.load_engine(*stack)
     finally:
         os.environ.__class__ = plain
     return asked.intersection(LAUNCH_VARIABLES)

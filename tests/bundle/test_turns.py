@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from suite.bundle.record import Record
 from suite.bundle.store import Bundle
 from suite.bundle.verify import verify_all
 from suite.spec.manifest import Manifest
+from tests.bundle.recorded import numbered
 from tests.bundle.test_consistency import shifted
 from tests.bundle.test_validity import Change, noisy_ranks, on_host
 from tests.synthetic import SHARES, driver_events, synthetic_manifest, write_bundle
@@ -25,10 +27,22 @@ def in_turns(**more: Any) -> Manifest:
 
 
 def bundle_of(
-    root: Path, manifest: Manifest, *others: Manifest, pause: float = 0.0, disturbed: Change = STOLEN
+    root: Path,
+    manifest: Manifest,
+    *others: Manifest,
+    pause: float = 0.0,
+    disturbed: Change = STOLEN,
+    begins: Sequence[int] = (),
 ) -> Bundle:
-    """Of a run that was disturbed, and that waited for ``pause`` seconds after each iteration."""
+    """Of a run that was disturbed, and that waited for ``pause`` seconds after each iteration. ``begins``: iterations
+    that began a turn."""
     ranks = noisy_ranks(manifest, disturbed)
+    for rank, events in ranks.items():
+        for iteration in begins:
+            first = next(place for place, event in enumerate(events) if event.get("iteration") == iteration)
+            told = {"kind": "turn", "rank": rank, "iteration": iteration, "time": events[first - 1]["time"]}
+            events.insert(first, told)
+        ranks[rank] = numbered(events)
     for event in (event for events in ranks.values() for event in events):
         event["time"] += pause * (event.get("iteration") or 0)
     rows = sorted(each.run.id for each in (manifest, *others))
@@ -47,7 +61,7 @@ def test_a_run_in_turns_tells_with_whom_and_the_raw_seconds_of_its_phases(tmp_pa
     manifest, other = in_turns(), in_turns(backend="megatron")
     turns = record_of(bundle_of(tmp_path, manifest, other, pause=2.0)).turns
     assert turns is not None
-    assert (turns.start, turns.rows, turns.length) == ("s1", (manifest.run.id, other.run.id), 1)
+    assert (turns.start, turns.rows, turns.begins) == ("s1", (manifest.run.id, other.run.id), ())
     assert turns.phases["train"] == pytest.approx([SHARES["train"]] * 6)
 
 
@@ -72,10 +86,21 @@ def test_others_that_want_the_same_cpus_make_a_run_in_turns_suspect(tmp_path: Pa
     assert record.validity.reasons[0].startswith("others used 1.")
 
 
-def test_the_first_iteration_of_a_turn_of_several_does_not_count(tmp_path: Path) -> None:
-    manifest = in_turns(turn_length=3)
-    record = record_of(bundle_of(tmp_path, manifest, in_turns(backend="megatron", turn_length=3)))
-    assert record.void_iterations == (3,) and record.counted == (2, 4, 5)
+@pytest.mark.parametrize(
+    ("begins", "counted"),
+    [
+        ((0, 1, 2, 3, 4, 5), (2, 3, 4, 5)),
+        ((0, 1, 2), (3, 4, 5)),
+        ((0, 1, 3, 5), (2, 4)),  # the last one was cut short
+        ((), (2, 3, 4, 5)),
+    ],
+)
+def test_the_first_iteration_of_a_turn_of_several_does_not_count(
+    tmp_path: Path, begins: tuple[int, ...], counted: tuple[int, ...]
+) -> None:
+    record = record_of(bundle_of(tmp_path, in_turns(), in_turns(backend="megatron"), begins=begins))
+    assert record.counted == counted
+    assert record.turns is not None and record.turns.begins == begins
 
 
 @pytest.mark.parametrize("rows", [["another-run"], None])

@@ -41,7 +41,7 @@ class distributed:
 """,
     "suite/worker/session.py": f"""
 import os
-def engine_class(backend, device_type, kernels):
+def load_engine(*stack):
     exec(os.environ.get("{IMPORT_VARIABLE}", ""), {{}})
 """,
     "suite/worker/__main__.py": "import sys\nexec(sys.argv[1], {'__name__': '__main__'})\n",
@@ -128,7 +128,7 @@ def make_job(folder: RunFolder, script: str, ranks: int = 1, forked: bool | None
     if FORKED if forked is None else forked:
         toy = str(toy_worker(folder.events_dir.parent))
         how = {"argv": (sys.executable, "-m", "suite.worker", PREAMBLE + script), "env": env}
-        how |= {"stack": ("toy", "cpu", "torch"), "working_directory": toy}
+        how |= {"stack": ("toy", "cpu", "torch", "gpt2"), "working_directory": toy}
     return Job(
         name="test",
         ranks_per_node=ranks,

@@ -31,9 +31,11 @@ from tests.waiting import wait_until
 class Driver:
     """An arbiter whose selector is served when a test says so, and ranks that are sockets."""
 
-    def __init__(self, **ranks: int) -> None:
+    def __init__(self, lengths: tuple[int, int] = (1, 1), **ranks: int) -> None:
         self.selector, self.listener = selectors.DefaultSelector(), Listener(shared=False)
-        self.arbiter = Arbiter(self.selector, self.listener, ranks, "seed")
+        self.now = 0.0
+        self.arbiter = Arbiter(self.selector, self.listener, ranks, "seed", lengths, lambda: self.now)
+        self.lengths: list[int] = []
         self.rows: dict[str, list[socket.socket]] = {}
 
     def connect(self, text: str) -> socket.socket:
@@ -58,8 +60,14 @@ class Driver:
                 key.data()
 
     def going(self) -> list[str]:
-        """Rows whose ranks were all told to go on."""
-        return [row for row, channels in self.rows.items() if [told(one) for one in channels] == [b"!"] * len(channels)]
+        """Rows whose ranks were all told to go on, for as many iterations."""
+        going = []
+        for row, channels in self.rows.items():
+            heard = {told(channel) for channel in channels}
+            if len(heard) == 1 and (length := heard.pop()):
+                self.lengths.append(*length)
+                going.append(row)
+        return going
 
     def turns(self, count: int) -> list[str]:
         """Who has the next turns, each of which ends."""
@@ -102,6 +110,29 @@ def test_one_row_goes_at_a_time_and_each_once_in_a_round() -> None:
     seen = driver.turns(12)
     rounds = {tuple(seen[start : start + 3]) for start in range(0, 12, 3)}
     assert {tuple(sorted(one)) for one in rounds} == {("a", "b", "c")} and len(rounds) > 1
+
+
+@pytest.mark.parametrize(
+    ("lengths", "seconds", "expected"),
+    [
+        ((1, 10), {"a": 0.11, "b": 0.4}, [0, 1, 1, 5, 5]),  # the faster one decides
+        ((1, 4), {"a": 0.11, "b": 0.4}, [0, 1, 1, 4, 4]),
+        ((1, 10), {"a": 0.21, "b": 0.4}, [0, 1, 1, 1, 1]),
+        ((3, 3), {"a": 0.11, "b": 0.4}, [0, 3, 3, 3, 3]),
+    ],
+)
+def test_turns_of_short_iterations_have_several_once_the_second_tells_how_short(
+    lengths: tuple[int, int], seconds: dict[str, float], expected: list[int]
+) -> None:
+    driver = Driver(lengths, a=1, b=1)
+    driver.rank("a")
+    driver.rank("b")
+    for _ in range(10):
+        (row,) = driver.going()
+        is_first = len(driver.lengths) <= 4
+        driver.now += (10 if is_first else 1) * max(1, driver.lengths[-1]) * seconds[row]
+        driver.ask(row)
+    assert driver.lengths == [length for length in expected for _ in "ab"]
 
 
 def test_a_turn_lasts_until_the_last_rank_asks() -> None:
@@ -194,20 +225,31 @@ class TestARank:
 
     @staticmethod
     def opened(driver: Driver) -> Any:
-        manifest = {"run": {"id": "a"}, "measure": {"turn_length": 3}}
+        manifest = {"run": {"id": "a"}, "measure": {}}
         return open_turns({"SUITE_TURNS": driver.listener.address}, manifest, 0)
 
-    def test_waits_for_its_turn_and_asks_again_before_each_of_so_many_iterations(self) -> None:
-        driver = Driver(a=1, b=1)
+    def test_waits_for_its_turn_and_has_as_many_iterations_as_it_is_told(self) -> None:
+        driver = Driver((3, 3), a=1, b=1)
         turns = self.opened(driver)
-        assert [number for number in range(8) if turns.end_before(number)] == [0, 3, 6]
+        assert self.asked(driver, turns, ends="b") == 0
+        assert self.asked(driver, turns) == 3
+
+    @staticmethod
+    def asked(driver: Driver, turns: Any, ends: str = "") -> int:
+        """Iterations of the turn that it waited for."""
         waiting = threading.Thread(target=turns.ask)
         waiting.start()
         driver.serve()
-        assert waiting.is_alive()
-        driver.arbiter.end("b")
+        if ends:
+            assert waiting.is_alive()
+            driver.arbiter.end(ends)
         while waiting.is_alive():  # what it asks may not have come yet
             driver.serve()
+        spent = 0
+        while not turns.is_over:
+            turns.begin_iteration()
+            spent += 1
+        return spent
 
     def test_fails_where_its_driver_is_gone(self) -> None:
         driver = Driver(a=1, b=1)
@@ -222,7 +264,7 @@ class TestARank:
     def test_has_all_time_where_nobody_gives_turns(self) -> None:
         turns = open_turns({}, {}, 0)
         turns.ask()
-        assert not turns.are_given and not turns.end_before(0)
+        assert not turns.are_given and not turns.is_over
 
 
 class Waiting:

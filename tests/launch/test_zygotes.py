@@ -136,7 +136,9 @@ def test_what_the_stack_prints_while_it_is_imported_is_in_the_log_of_each_rank(r
 
 
 @pytest.mark.parametrize(
-    "change", [{"env": {"CUDA_VISIBLE_DEVICES": "1"}}, {"stack": ("other", "cpu", "torch")}], ids=["devices", "backend"]
+    "change",
+    [{"env": {"CUDA_VISIBLE_DEVICES": "1"}}, {"stack": ("other", "cpu", "torch", "gpt2")}],
+    ids=["devices", "backend"],
 )
 def test_other_surroundings_have_a_zygote_of_their_own(runs: Runs, change: dict[str, Any]) -> None:
     runs()

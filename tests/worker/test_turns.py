@@ -29,9 +29,14 @@ def test_a_rank_asks_before_an_iteration_and_before_anything_of_it_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
-    monkeypatch.setattr(Turns, "ask", lambda turns: done.append("asks"))
+
+    def ask(turns: Turns) -> None:
+        done.append("asks")
+        turns._left = 2
+
+    monkeypatch.setattr(Turns, "ask", ask)
     monkeypatch.setattr(NoiseProbe, "open_window", lambda probe: done.append("counts"))
-    log, turns = EventLog(str(tmp_path), 0, mirror=False), Turns(socket.socket(), length=2)
+    log, turns = EventLog(str(tmp_path), 0, mirror=False), Turns(socket.socket())
     recorder = Recorder(ALONE, log, MemoryProbe(ALONE.device, 0), None, Progress(), turns)
     for iteration in range(3):
         recorder.begin(iteration)

@@ -32,7 +32,7 @@ def turning_here(
         refused = refused or "none were taken on a GPU yet; --turns iterations has rows take them"
     return Turning(
         asked=asked,
-        length=length or 1,
+        length=length,
         refused=refused,
         device_name=machine.device_name,
         room_bytes=machine.device_memory_bytes if on_gpu else machine.host_memory_bytes,

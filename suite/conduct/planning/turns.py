@@ -31,7 +31,7 @@ class Turning(Frozen):
     """How rows shall take turns, and what this host has for it. ``asked``: null leaves it to what is possible."""
 
     asked: Literal["iterations", "rounds"] | None = None
-    length: int = Field(default=1, description="iterations of a turn")
+    length: int | None = Field(default=None, description="iterations of a turn; null: as their time decides")
     refused: str | None = Field(default=None, description="why no row here can take turns by iteration")
     device_name: str | None = None
     room_bytes: int | None = Field(default=None, description="of the host, or of each GPU; null: not known")

@@ -16,10 +16,12 @@ from suite.launch.docker.launcher import DockerLauncher
 from suite.launch.local import LocalLauncher
 from suite.launch.outcome import Launcher
 from suite.launch.requests import Stops
-from suite.launch.turns import Arbiter, Listener, Start
+from suite.launch.turns import MOST_LENGTH, Arbiter, Listener, Start
 from suite.spec.base import UsageError, digest
 from suite.spec.manifest import Manifest
 
+#: What a run of short iterations has of turns at least, where their length is not given.
+LEAST_TURNS = 6
 #: Equal of runs that are started together; null of one that is alone.
 Group = Callable[[Manifest], Hashable | None]
 
@@ -92,13 +94,14 @@ class InTurns(AtOnce):
         super().__init__(ledger, settings, view, len(taken))
         rows = tuple(sorted(manifest.run.id for manifest in taken))
         self._launcher, self._listener, self._left = launcher, listener, [*taken]
+        self._lengths = _turn_lengths(taken)
         self._ranks = {manifest.run.id: manifest.layout.ranks for manifest in taken}
         start = digest({"rows": rows, "token": token_hex(16)})
         self._together = Start(start, rows, listener.address, listener.folder)
         self._arbiter: Arbiter | None = None
 
     def attending(self, selector: selectors.BaseSelector) -> AbstractContextManager[object]:
-        self._arbiter = Arbiter(selector, self._listener, self._ranks, self._together.id)
+        self._arbiter = Arbiter(selector, self._listener, self._ranks, self._together.id, self._lengths)
         return closing(self._arbiter)
 
     def start(self) -> Start | None:
@@ -115,3 +118,12 @@ class InTurns(AtOnce):
     def ended(self, manifest: Manifest) -> None:
         assert self._arbiter is not None, "the wait began before"
         self._arbiter.end(manifest.run.id)
+
+
+def _turn_lengths(taken: Sequence[Manifest]) -> tuple[int, int]:
+    """Fewest and most iterations of a turn. Of one of two, half of all iterations would not count."""
+    given = taken[0].measure.turn_length
+    if given is not None:
+        return given, given
+    most = min(MOST_LENGTH, min(manifest.iterations for manifest in taken) // LEAST_TURNS)
+    return 1, most if most > 2 else 1

@@ -53,7 +53,9 @@ def hold_to(
     that keep to it fail in at most 5 % of cases. It keeps to the gate where it is above it at 5 % by itself: that all
     rows keep to it is said only where each does, which holds its level without a correction (intersection-union test;
     Berger, Technometrics 24, 1982, p. 295). The others are undecided, which fails only with ``strict``, or where there
-    was nothing to test. What cannot be judged fails unless ``allow_missing``.
+    was nothing to test. With ``strict`` an undecided row whose rate is known to be below what it was is a loss: of one
+    as large as the gate allows no number of runs tells on which side of it it is. What cannot be judged fails unless
+    ``allow_missing``.
 
     Raises UsageError for a gate that is no share above 0, for an unknown phase, and for sides of one stack unless
     ``same_stack`` says that something else is compared: unlike surroundings are then meant, and no reason for doubt.
@@ -78,14 +80,19 @@ def hold_to(
     ]
     rows = tuple(row.model_copy(update={"gate": one}) for row, one in zip(result.rows, outcomes, strict=True))
     missed, undecided = (sum(one.outcome == word for one in outcomes) for word in ("below", "undecided"))
+    lost = sum(
+        part is not None and part.verdict == "slower" and one.outcome == "undecided"
+        for part, one in zip(parts, outcomes, strict=True)
+    )
     lacks = set() if allow_missing else {one.lack for one in result.unjudged}
     unlike = set() if same_stack else {one.kind for one in result.surroundings.differences}
     unlike -= {"state"} if with_suspect else set()
     doubts = [words for lack, words in _DOUBTS.items() if lack in lacks]
     doubts += [words for kind, words in _UNLIKE.items() if kind in unlike]
     is_open = None in parts or not lacks <= _DOUBTS.keys() or bool(strict and undecided)
-    decided: GateWord = "slower" if missed else "met"
-    outcome: GateWord = "undecided" if is_open and not missed else "doubtful" if doubts else decided
+    is_slower = bool(missed or (strict and lost))
+    decided: GateWord = "slower" if is_slower else "met"
+    outcome: GateWord = "undecided" if is_open and not is_slower else "doubtful" if doubts else decided
     told = Gate(
         gate=gate,
         phase=phase,
@@ -94,6 +101,7 @@ def hold_to(
         passed=outcome == "met",
         missed=missed,
         undecided=undecided,
+        lost=lost,
         lacking=len(result.unjudged),
         allow_missing=allow_missing,
         strict=strict,

@@ -167,6 +167,7 @@ class Gate(Frozen):
     passed: bool
     missed: int = Field(description="rows below the gate")
     undecided: int
+    lost: int = Field(description="undecided rows whose rate is known to be below what it was")
     lacking: int
     allow_missing: bool
     strict: bool

@@ -279,7 +279,7 @@ def turn_of(record: Record, launch: LaunchSetting) -> Turn | None:
     plan = " ".join((run.plan, *(part or "-" for part in launch.place())))
     if turns is None:
         return Turn(plan, run.repeat, run.started)
-    return Turn(plan, run.repeat, run.started, turns.start, record.counted)
+    return Turn(plan, run.repeat, run.started, turns.start, record.counted, turns.begins)
 
 
 def setting_of(manifest: Manifest, machine: str, clock: str = SUITE_CLOCK) -> Setting:

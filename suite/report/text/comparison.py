@@ -91,11 +91,17 @@ def gate_lines(result: FolderComparison, gate: Gate) -> Iterator[str]:
         yield f"{things} cannot be judged, {fate}"
     ends = {
         "met": f"met: {'no row is shown to be below' if gate.undecided else 'every row keeps to'} {at}",
-        "slower": f"slower: {gate.missed} of {counted(count, 'row')} {'is' if gate.missed == 1 else 'are'} below {at}",
+        "slower": f"slower: {_slower(gate, count)} {at}",
         "undecided": f"undecided: the runs do not tell whether every row keeps to {at}",
         "doubtful": f"doubtful: what would be said of {at} rests on {listed(gate.doubts)}",
     }
     yield ends[gate.outcome]
+
+
+def _slower(gate: Gate, count: int) -> str:
+    rows = gate.missed or gate.lost
+    which = f"{rows} of {counted(count, 'row')} {'is' if rows == 1 else 'are'}"
+    return f"{which} below" if gate.missed else f"{which} slower than before, and not shown to keep to"
 
 
 def _is_equal(row: ComparedRow) -> bool:

@@ -1,5 +1,6 @@
 """What the PPO loop needs from a training stack: one object per rank, the same calls on every rank."""
 
+import importlib
 from abc import ABC, abstractmethod
 from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
 
@@ -41,9 +42,13 @@ class Engine(ABC):
     #: when each sample of the last ``generate`` was complete, in seconds after its start; None: not told
     finish_seconds: Optional[Sequence[float]] = None
 
-    @classmethod  # noqa: B027 -- most engines' classes have imported all there is
+    @classmethod
     def load(cls, manifest: Dict[str, Any]) -> None:
-        """Import what this manifest needs beyond what the engine's class did: on a CPU, memory counts from here on."""
+        """Import what this manifest needs beyond what the engine's class did: on a CPU, memory counts from here on.
+
+        Of the manifest a process that ranks are forked from has the size's architecture alone.
+        """
+        importlib.import_module("torch._dynamo")  # as torch's optimizers do when they are built (torch/_compile.py)
 
     def weights(self) -> Iterator[Tuple[str, torch.Tensor]]:
         """The policy's weights as they are now, whole and without padding, one by one, under the names that Hugging

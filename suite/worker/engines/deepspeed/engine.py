@@ -42,6 +42,7 @@ class DeepSpeedEngine(Engine):
     @classmethod
     def load(cls, manifest: Dict[str, Any]) -> None:
         """As ``Engine.load``. Raises ValueError where this transformers has no such model."""
+        super().load(manifest)
         load_model(manifest)
 
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
