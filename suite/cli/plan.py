@@ -11,7 +11,7 @@ from suite.cli.exits import DONE, GATE_NOT_MET, command
 from suite.cli.options import completion
 from suite.cli.options.fields import WorkloadOptions, workload_changes
 from suite.cli.options.groups import takes_groups
-from suite.cli.options.plan_search import Output, checked_rows, manner_of, search, with_preset, write
+from suite.cli.options.plan_search import Output, checked_rows, search, write
 from suite.spec.terminal import say
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def plan(
     """
     from suite.planner.ask import cluster_of
     from suite.planner.parameters import load_parameters
-    from suite.planner.search.request import Wishes, preset_of
+    from suite.planner.search.request import Wishes, manner_of, preset_of
     from suite.planner.search.wishes import read_prices
     from suite.spec.base import UsageError
 
@@ -258,9 +258,8 @@ def plan(
     )
     output = Output(scale, simulate, trace, stragglers or [], svg, as_json)
     searches = wishes.any or named is not None or simulate or trace is not None or bool(stragglers)
-    manner = manner_of(generation or ("vllm" if searches and not named else "hf"), engine_sleep, packing, balance)
-    if named:
-        manner = with_preset(manner, named[1], generation)
+    generates = "vllm" if searches and not named else "hf"
+    manner = manner_of(generation, generates, engine_sleep, packing, balance, named[1] if named else None)
     usual = "grpo" if searches else "trlx-ds-chat"
     work = Asked(named, workload or (None if named else usual), scaling, samples_per_iteration, changes)
     cluster = cluster_of(gpus_per_node, nic, link)

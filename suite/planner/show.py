@@ -5,12 +5,14 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from suite.planner.ask import Question
+from suite.planner.curves import CurvePoint
 from suite.planner.grid import Column, grid_lines
 from suite.planner.memory import GIB
 from suite.planner.option import Option
 from suite.planner.plan import Plan
 from suite.planner.search.answer import Answer, Kind
-from suite.planner.table import host_gib, marks, memory_bars, money_cell, option_columns
+from suite.planner.table import curve_lines, host_gib, marks, memory_bars, money_cell, option_columns
 from suite.spec.algorithms import PPO_NAME
 from suite.spec.workload import Workload
 
@@ -32,6 +34,22 @@ def answer_lines(answer: Answer, columns: int | None = None) -> Iterator[str]:
     """The answer in words, what it rests on, the tables, the notes; no line longer than ``columns``."""
     for line in _answer_lines(answer, columns):
         yield from text_lines(line, columns)
+
+
+def curves_lines(
+    asked: Question, made: dict[str, list[CurvePoint]], counts: Sequence[int], columns: int | None
+) -> Iterator[str]:
+    """Scaling curves by backend, or of the best of them, below what they are of."""
+    weak = asked.workload.model_copy(update={"scaling": "weak"})
+    for name, points in made.items():
+        for line in (
+            f"{asked.shape.name} on {points[0].device}, {name}: weak scaling keeps the samples of a device, strong "
+            f"scaling those of {counts[0]:,} in all",
+            f"one iteration: {work_text(weak, counts[:1])}",
+            *(f"note: {note}" for note in asked.notes),
+        ):
+            yield from text_lines(line, columns)
+        yield from curve_lines(points, columns)
 
 
 def text_lines(line: str, columns: int | None) -> list[str]:

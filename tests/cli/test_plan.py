@@ -9,11 +9,10 @@ import sys
 
 import pytest
 
-from suite.cli.options.plan_search import manner_of
 from suite.planner.ask import question
 from suite.planner.parameters import load_parameters
 from suite.planner.search.answer import found_again
-from suite.planner.search.request import Wishes, answer, make_search
+from suite.planner.search.request import Wishes, answer, make_search, manner_of
 from suite.planner.search.wishes import read_prices
 from suite.planner.simulate.explain import setting_of
 from suite.planner.simulate.iteration import simulate
@@ -204,7 +203,7 @@ def asked_of_the_planner(**wished):
     """The search and its answer, without the command."""
     work, parameters = find_workload("trlx-ds-chat"), load_parameters()
     work = work.changed({"rollouts": 1024, "scaling": "strong"})
-    manner = manner_of("vllm", False, False, False)
+    manner = manner_of("vllm", "hf", False, False, False, None)
     questions = [
         question(find_size("6.7B"), work, KINDS[0], name, parameters, manner) for name in ("deepspeed", "megatron")
     ]

@@ -12,11 +12,10 @@ if TYPE_CHECKING:
     from suite.planner.ask import Question
     from suite.planner.curves import CurvePoint
     from suite.planner.parameters import Parameters
-    from suite.planner.search.answer import Answer, Search
+    from suite.planner.search.answer import Answer
     from suite.planner.search.request import Wishes
     from suite.planner.simulate.iteration import Simulated
     from suite.planner.simulate.stragglers import Stragglers
-    from suite.planner.space import Manner
     from suite.spec.presets import Preset, PresetPoint
 
     Named = tuple[Preset, PresetPoint]
@@ -44,6 +43,8 @@ def search(
     from suite.cli.options.reading import print_json
     from suite.planner.search.request import USUAL_DEVICES, answer, make_search, search_curves
     from suite.planner.show import answer_lines
+    from suite.planner.simulate.explain import best_simulated
+    from suite.planner.simulate.stragglers import measured
     from suite.report.formatting.width import terminal_columns
 
     most_only = wishes.target is not None or wishes.deadline is not None
@@ -60,29 +61,13 @@ def search(
     for line in answer_lines(found, columns) if not output.as_json else ():
         say(line)
     if (output.simulate or output.trace or output.stragglers) and found.options:
-        simulated, slow = _simulated(asked, found, output)
+        slow = measured(output.stragglers) if output.stragglers else None
+        simulated = best_simulated(asked, found, slow)
         body["simulated"] = {"seconds": simulated.seconds, "causes": simulated.causes}
         _show(simulated, slow, found, output, columns)
     if output.as_json:
         print_json(body)
     return DONE if found.met else GATE_NOT_MET
-
-
-def _simulated(asked: Search, found: Answer, output: Output) -> tuple[Simulated, Stragglers | None]:
-    """The best arrangement, task by task. UsageError where it has too many."""
-    from suite.planner.search.answer import found_again
-    from suite.planner.simulate.explain import setting_of
-    from suite.planner.simulate.iteration import TooLarge, simulate
-    from suite.planner.simulate.stragglers import measured
-    from suite.spec.base import UsageError
-
-    slow = measured(output.stragglers) if output.stragglers else None
-    columns, index = found_again(asked, found.options[0])
-    setting = setting_of(columns, index, slow is not None)
-    try:
-        return simulate(setting, slow), slow
-    except TooLarge as error:
-        raise UsageError(f"{error}: simulate fewer devices, or larger micro batches (--micro-batch)") from error
 
 
 def _show(simulated: Simulated, slow: Stragglers | None, found: Answer, output: Output, columns: int | None) -> None:
@@ -106,26 +91,14 @@ def _show(simulated: Simulated, slow: Stragglers | None, found: Answer, output: 
 def show_curves(asked: Question, made: dict[str, list[CurvePoint]], counts: list[int], as_json: bool) -> None:
     """Scaling curves by backend, or of the best of them."""
     from suite.cli.options.reading import print_json
-    from suite.planner.show import text_lines, work_text
-    from suite.planner.table import curve_lines
+    from suite.planner.show import curves_lines
     from suite.report.formatting.width import terminal_columns
 
     if as_json:
         print_json({"curves": {name: [point.model_dump(mode="json") for point in some] for name, some in made.items()}})
         return
-    columns = terminal_columns()
-    weak = asked.workload.model_copy(update={"scaling": "weak"})
-    for name, points in made.items():
-        for line in (
-            f"{asked.shape.name} on {points[0].device}, {name}: weak scaling keeps the samples of a device, strong "
-            f"scaling those of {counts[0]:,} in all",
-            f"one iteration: {work_text(weak, counts[:1])}",
-            *(f"note: {note}" for note in asked.notes),
-        ):
-            for piece in text_lines(line, columns):
-                say(piece)
-        for line in curve_lines(points, columns):
-            say(line)
+    for line in curves_lines(asked, made, counts, terminal_columns()):
+        say(line)
 
 
 def checked_rows(files: list[Path], parameters: Parameters, svg: Path | None, as_json: bool) -> int:
@@ -160,26 +133,3 @@ def write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
-
-
-def manner_of(generation: str, engine_sleep: bool, packing: bool, balance: bool) -> Manner:
-    """How samples are generated and passed. UsageError for what does not go together."""
-    from suite.planner.space import Manner
-    from suite.spec.base import UsageError
-
-    if generation not in ("hf", "vllm"):
-        raise UsageError(f"--generation is hf or vllm, not {generation!r}")
-    if engine_sleep and generation == "hf":
-        raise UsageError("only an engine of its own sleeps while the policy trains: --generation vllm")
-    return Manner("vllm" if generation == "vllm" else "hf", engine_sleep, packing, balance)
-
-
-def with_preset(manner: Manner, point: PresetPoint, generation: str | None) -> Manner:
-    """The preset's way of generating and passing samples, with what was given besides."""
-    from dataclasses import replace
-
-    from suite.planner.search.request import preset_manner
-
-    own = preset_manner(point)
-    chosen = own if generation is None else replace(own, generation=manner.generation, engine_sleep=manner.engine_sleep)
-    return replace(chosen, packing=manner.packing or own.packing, balance=manner.balance or own.balance)

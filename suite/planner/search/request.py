@@ -69,6 +69,25 @@ def preset_manner(point: PresetPoint) -> Manner:
     return Manner(**known)
 
 
+def manner_of(
+    generation: str | None, usual: str, engine_sleep: bool, packing: bool, balance: bool, point: PresetPoint | None
+) -> Manner:
+    """How samples are generated and passed: as the preset does, with what is given besides. UsageError for what does
+    not go together."""
+    if generation not in (None, "hf", "vllm"):
+        raise UsageError(f"--generation is hf or vllm, not {generation!r}")
+    chosen = generation or usual
+    if engine_sleep and chosen == "hf":
+        raise UsageError("only an engine of its own sleeps while the policy trains: --generation vllm")
+    given = Manner("vllm" if chosen == "vllm" else "hf", engine_sleep, packing, balance)
+    if point is None:
+        return given
+    own = preset_manner(point)
+    if generation is not None:
+        own = replace(own, generation=given.generation, engine_sleep=engine_sleep)
+    return replace(own, packing=packing or own.packing, balance=balance or own.balance)
+
+
 def checked_manner(manner: Manner, wishes: Wishes, generation: str | None) -> tuple[Manner, Placing, int]:
     """The manner, placement and staleness that are searched. UsageError for wishes that contradict each other."""
     placing, staleness = wishes.placement or "auto", wishes.staleness

@@ -14,15 +14,26 @@ from suite.planner.formulas.generation import at_once, steps_to_the_last
 from suite.planner.found import Found
 from suite.planner.jobs import Column
 from suite.planner.lengths import Drawn, drawn
+from suite.planner.search.answer import Answer, Search, found_again
 from suite.planner.simulate.generating import Pace
-from suite.planner.simulate.iteration import Setting, Simulated
+from suite.planner.simulate.iteration import Setting, Simulated, TooLarge, simulate
 from suite.planner.simulate.stragglers import Stragglers
+from suite.spec.base import UsageError
 from suite.spec.workload import Workload
 
 #: Parts of a training step that are no pass of a micro batch.
 _ONCE = ("bubble", "gradient reduction", "optimizer", "stragglers", "critic")
 _TALK = ("tensor parallel", "context parallel", "expert parallel", "pipeline sends", "parameter gathers")
 _WIDEST = 40
+
+
+def best_simulated(search: Search, answer: Answer, slow: Stragglers | None) -> Simulated:
+    """The best arrangement of an answer, task by task. UsageError where it has too many."""
+    columns, index = found_again(search, answer.options[0])
+    try:
+        return simulate(setting_of(columns, index, slow is not None), slow)
+    except TooLarge as error:
+        raise UsageError(f"{error}: simulate fewer devices, or larger micro batches (--micro-batch)") from error
 
 
 def setting_of(found: Found, index: int, drawn_slow: bool) -> Setting:
