@@ -156,7 +156,7 @@ test-gpu: ## the tests that need a CUDA device, with the torch that PYTHON has; 
 	@SUITE_TEST_GPU_REQUIRED=1 $(GPU_PYTHON) -m pytest -m gpu --confcutdir tests/gpu --durations 0 tests/gpu $(PYTEST_ARGS)
 test-gpu: GPU_PYTHON = PYTHONPATH="$(CURDIR)/build/site:$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON)
 
-stats-check: $(STAMP) ## simulate what intervals and verdicts promise, print the table of docs/measuring.md; exits 1 outside the bounds
+stats-check: $(STAMP) ## simulate what intervals and verdicts promise, print the tables of docs/results/stats-check.md; exits 1 outside the bounds
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.stats_check $(STATS_CHECK_ARGS)
 
 planner-fit: $(STAMP) ## fit the planner on published rows (PUBLISHED=folder) and rewrite docs/planner_scores.md

@@ -1,7 +1,7 @@
 """Do intervals, verdicts and alarms keep what they promise? Simulated with the suite's own functions, seeded.
 
-``python -m benchmarks.stats_check [--write docs/measuring.md]`` prints a table, one line for each promise, and exits 1
-where a figure leaves its bounds. ``--write`` puts the table between the marks in that file.
+``python -m benchmarks.stats_check [--write docs/results/stats-check.md]`` prints a table, a line for each promise, and
+exits 1 where a figure leaves its bounds. ``--write`` puts the table between the marks in that file.
 """
 
 from __future__ import annotations

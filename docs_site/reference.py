@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from suite.cli.commands import COMMANDS, Group
 from suite.cli.saved_help import saved_page
+from suite.export.tables import TABLES
 
 #: Models whose fields other programs read, with what they are.
 MODELS = (
@@ -121,6 +122,19 @@ def _type_name(annotation: Any) -> str:
     return {str: "string", int: "whole number", float: "number", bool: "true or false"}.get(annotation, "any")
 
 
+def columns_page() -> str:
+    """Every column of every table that `suite export` writes."""
+    parts = ["# Columns", "Of the tables that `suite export` writes ([how](../export.md))."]
+    for table in TABLES.values():
+        lines = ["| column | type | unit | meaning |", "|---|---|---|---|"]
+        for column in table.columns:
+            kind = column.kind if column.required else f"{column.kind} or null"
+            values = f" (`{'`, `'.join(column.values)}`)" if 1 <= len(column.values) <= 6 else ""
+            lines.append(f"| `{column.name}` | {kind} | {column.unit or '-'} | {_cell(column.meaning + values)} |")
+        parts += [f"## {table.name}", "\n".join(lines)]
+    return "\n\n".join(parts) + "\n"
+
+
 def interfaces_page() -> str:
     """Classes that packages of others implement, by their docstrings."""
     parts = [
@@ -166,5 +180,6 @@ def _cell(text: str) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "reference/commands.md": commands_page,
     "reference/fields.md": fields_page,
+    "reference/columns.md": columns_page,
     "reference/interfaces.md": interfaces_page,
 }

@@ -12,7 +12,6 @@ from suite.export.columns import LONGEST_TEXT, MOST_TEXTS, Column
 from suite.export.keys import EXPORT_SCHEMA
 from suite.export.tables import TABLES, Table
 from suite.spec.schema_files import FOLDER
-from suite.spec.terminal import say
 
 FILE = FOLDER / "export.json"
 _TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$"
@@ -58,20 +57,9 @@ def _property(column: Column) -> dict[str, Any]:
     return {"description": column.meaning, **({"unit": column.unit} if column.unit else {}), **body}
 
 
-def documented(table: Table) -> str:
-    """The columns as a table of Markdown."""
-    lines = ["| column | type | unit | meaning |", "|---|---|---|---|"]
-    for column in table.columns:
-        kind = column.kind if column.required else f"{column.kind} or null"
-        values = f" (`{'`, `'.join(column.values)}`)" if 1 <= len(column.values) <= 6 else ""
-        lines.append(f"| `{column.name}` | {kind} | {column.unit or '-'} | {column.meaning}{values} |")
-    return "\n".join(lines) + "\n"
-
-
 def schema_text() -> str:
     return json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":
     FILE.write_text(schema_text(), encoding="utf-8")
-    say("\n".join(f"## {table.name}\n\n{documented(table)}" for table in TABLES.values()))
