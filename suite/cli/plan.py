@@ -28,6 +28,7 @@ class Asked(NamedTuple):
 
     named: Named | None
     workload: str | None
+    searched: bool
     scaling: str
     samples: int | None
     changes: Any
@@ -260,8 +261,7 @@ def plan(
     searches = wishes.any or named is not None or simulate or trace is not None or bool(stragglers)
     generates = "vllm" if searches and not named else "hf"
     manner = manner_of(generation, generates, engine_sleep, packing, balance, named[1] if named else None)
-    usual = "grpo" if searches else "trlx-ds-chat"
-    work = Asked(named, workload or (None if named else usual), scaling, samples_per_iteration, changes)
+    work = Asked(named, workload, searches, scaling, samples_per_iteration, changes)
     cluster = cluster_of(gpus_per_node, nic, link)
     backends = backend or (list(named[0].backends) if named else ["deepspeed", "megatron"])
     first = wishes.kinds[0] if wishes.kinds[0].lower() != "any" else USUAL_DEVICE
@@ -304,12 +304,13 @@ def _question(
     from suite.planner.search.request import model_of, work_of
 
     preset, point = work.named or (None, None)
-    own = work_of(work.workload, preset, point)
+    model = model_of(size, shape, point)
+    own = work_of(work.workload, preset, point, model, work.searched)
     given: dict[str, Any] = {**workload_changes(work.changes), "scaling": work.scaling}
     if work.samples is not None:
         given |= {"rollouts": work.samples, "scaling": "strong"}
     done = checked(lambda: own.changed(given))
-    asked = question(model_of(size, shape, point), done, device, backend, parameters, manner, cluster)
+    asked = question(model, done, device, backend, parameters, manner, cluster)
     return asked if calibrate is None else calibrated(asked, calibrate)
 
 

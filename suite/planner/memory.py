@@ -176,16 +176,17 @@ def _passes(work: Training, p: Values, end: str, phase: str) -> Bytes:
     layer, depth = layer_bytes(jobs, p), jobs.layers / jobs.pipeline
     shown = jobs.tokens * jobs.head_share * jobs.vocab / jobs.tensor
     shown = shown * np.where((jobs.pipeline == 1) | (end == "last"), 1, 0)
+    portion = np.minimum(1, LOSS_PORTION / np.maximum(jobs.tokens * jobs.head_share, 1))
+    in_portions = np.asarray(work.chunked_loss) > 0
     if phase != "train":
-        return {"activations": layer["once"], "logits": shown * LOGIT_BYTES}
+        return {"activations": layer["once"], "logits": shown * LOGIT_BYTES * np.where(in_portions, portion, 1)}
     count = micro_batches(jobs.global_batch, jobs.data, jobs.micro_batch)
     held = in_flight(jobs.pipeline, jobs.chunks, count, jobs.pipeline - 1 if end == "first" else 0)
     kept = layer["kept"] * depth * jobs.trained_share * held
     kept = np.where(np.asarray(work.activations_offloaded) > 0, 0, kept)
-    portion = np.minimum(1, LOSS_PORTION / np.maximum(jobs.tokens * jobs.head_share, 1))
     whole = np.where(jobs.trainer > 0, p["whole_logits"], 1)
     each = np.where(is_megatron(jobs), LOGIT_BYTES, p["logit_bytes"])
-    each = each * np.where(np.asarray(work.chunked_loss) > 0, portion, whole)
+    each = each * np.where(in_portions, portion, whole)
     return {"activations": kept + layer["again"], "logits": shown * each}
 
 

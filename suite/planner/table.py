@@ -119,9 +119,9 @@ def curve_lines(points: Sequence[CurvePoint], columns: int | None) -> Iterator[s
     """One line for each number of devices."""
     best = [point.best for point in points]
     shown = [
+        Column("layout", [option.label if option else "-" for option in best], left=True),
         Column("scaling", [point.scaling for point in points], left=True),
         Column("devices", [f"{point.devices:,}" for point in points]),
-        Column("layout", [option.label if option else "-" for option in best], 2, left=True),
         Column("samples/s", [f"{option.samples_per_second:.4g}" if option else "-" for option in best]),
         Column("range", [f"{option.low:.3g} to {option.high:.3g}" if option else "-" for option in best], 3),
         Column("s/iter", [f"{option.seconds:.2f}" if option else "-" for option in best], 4),

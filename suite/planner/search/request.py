@@ -179,7 +179,13 @@ def model_of(size: str | None, shape: Path | None, preset: PresetPoint | None) -
     return load_shape(shape) if shape is not None else find_size(size or "")
 
 
-def work_of(workload: str | None, preset: Preset | None, point: PresetPoint | None) -> Workload:
-    if preset is None or point is None:
-        return find_workload(workload or "trlx-ds-chat")
-    return preset.work_of(point) if workload is None else find_workload(workload)
+def work_of(
+    workload: str | None, preset: Preset | None, point: PresetPoint | None, model: Shape, searched: bool
+) -> Workload:
+    """The work that is named, or the preset's. Else GRPO where engines are searched, if the model has the positions."""
+    if workload is not None:
+        return find_workload(workload)
+    if preset is not None and point is not None:
+        return preset.work_of(point)
+    usual = find_workload("grpo")
+    return usual if searched and usual.sequence_tokens <= model.positions else find_workload("trlx-ds-chat")
