@@ -61,7 +61,7 @@ def test_the_output_says_which_work_and_which_device_it_plans():
 
 def test_every_row_has_its_range_and_tight_rows_are_marked():
     band = load_parameters().bands["iteration"].new
-    asked = ("--size", "2.7B", "--device", "V100-SXM2-32GB", "--devices", "8", "--backend", "megatron")
+    asked = ("--size", "6.7B", "--device", "V100-SXM2-32GB", "--devices", "16", "--backend", "megatron")
     best, *others = body_of(*asked)["plans"][0]["options"]
     shown = plan(*asked).stdout
     assert best["tight"] and not all(other["tight"] for other in others)
@@ -273,7 +273,7 @@ def test_a_presets_own_work_is_bought_for_and_its_curve_is_drawn():
 
 
 def test_a_target_alone_is_of_rl_work_whose_samples_do_not_depend_on_devices():
-    asked = ("plan", "--size", "1.3B", "--new-tokens", "256", "--device", "H100", "--target", "1 samples/s")
+    asked = ("plan", "--size", "Llama-3.1-8B", "--new-tokens", "256", "--device", "H100", "--target", "1 samples/s")
     few, many = (json.loads(suite(*asked, "--devices", most, "--json").stdout)["search"] for most in ("8", "16"))
     assert few["work"]["algorithm"]["name"] == "grpo" and few["work"] == many["work"]
     given = json.loads(suite(*asked, "--samples-per-iteration", "512", "--json").stdout)["search"]
