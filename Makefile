@@ -34,7 +34,6 @@ MINUTES ?= 60
 TARGETS ?=
 PUBLISHED ?= docs/published
 FIT_DATE ?= $(shell date +%F)
-LEARNING = --arrangements docs/arrangements.md --runs docs/results/cpu
 STATS_CHECK_ARGS ?=
 
 BIN := $(VENV)/bin
@@ -163,13 +162,13 @@ test-gpu: GPU_PYTHON = PYTHONPATH="$(CURDIR)/build/site:$(CURDIR)$${PYTHONPATH:+
 stats-check: $(STAMP) ## simulate what intervals and verdicts promise, print the tables of docs/results/stats-check.md; exits 1 outside the bounds
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.stats_check $(STATS_CHECK_ARGS)
 
-planner-fit: $(STAMP) ## fit the planner on published rows (PUBLISHED=folder) and rewrite the tables of docs/planner.md and docs/arrangements.md
-	@OMP_NUM_THREADS=1 $(BIN)/python -m suite.fitting.refit $(PUBLISHED) --out manifests/planner_parameters.json \
-		--docs docs/planner.md $(LEARNING) --date $(FIT_DATE)
+planner-fit: $(STAMP) ## fit the planner on published rows (PUBLISHED=folder) and rewrite docs/planner_scores.md
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tools.planner.refit $(PUBLISHED) --out manifests/planner_parameters.json \
+		--page docs/planner_scores.md --excerpt docs/planner.md --date $(FIT_DATE)
 
-planner-check: $(STAMP) ## compare the planner with published rows (PUBLISHED=folder); print the tables of both with their bars
-	@$(BIN)/suite plan --check $(PUBLISHED)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m suite.fitting.refit $(PUBLISHED) --docs docs/planner.md $(LEARNING)
+planner-check: $(STAMP) ## compare the planner with published rows (PUBLISHED=folder): every row, then whole sources left out
+	@$(BIN)/python -m suite plan --check $(PUBLISHED)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tools.planner.refit $(PUBLISHED) --page docs/planner_scores.md --excerpt docs/planner.md
 
 docs: $(VENV)/.docs ## build the documentation site into build/docs; open build/docs/index.html
 	@$(BIN)/python -m mkdocs build --quiet --strict

@@ -13,7 +13,7 @@ LIMIT_SECONDS, LIMIT_MB, LIMIT_MICROSECONDS, LEAST_CANDIDATES = 2.0, 500, 100, 1
 _CODE = """
 import json, resource, time
 from suite.planner.ask import question
-from suite.planner.table import predict
+from suite.planner.found import of_space
 from suite.planner.space import candidates
 from suite.spec.catalogue import find_size, find_workload
 
@@ -24,10 +24,10 @@ began = time.perf_counter()
 considered = sum(one.plan(counts).considered for one in asked)
 whole = time.perf_counter() - began
 one = asked[0]
-space = candidates(one.shape, one.workload, one.hardware, one.profile, counts)
+space = candidates(one.shape, one.workload, one.hardware, one.profile, counts, one.parameters)
 began = time.perf_counter()
-predict(space, one.hardware, one.profile, one.parameters)
-each = (time.perf_counter() - began) / len(space.work.jobs)
+of_space(one, space)
+each = (time.perf_counter() - began) / len(space)
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 print(json.dumps([considered, whole, 1e6 * each, peak]))
 """

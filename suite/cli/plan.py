@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -11,16 +11,29 @@ from suite.cli.exits import DONE, GATE_NOT_MET, command
 from suite.cli.options import completion
 from suite.cli.options.fields import WorkloadOptions, workload_changes
 from suite.cli.options.groups import takes_groups
-from suite.cli.options.plan_search import Output, manner_of, require_folders, search, with_preset, write
+from suite.cli.options.plan_search import Output, checked_rows, require_folders, search, write
 from suite.spec.terminal import say
 
 if TYPE_CHECKING:
     from suite.cli.options.plan_search import Named
-    from suite.planner.ask import Question
+    from suite.planner.ask import Cluster, Question
     from suite.planner.parameters import Parameters
     from suite.planner.space import Manner
 
 Paths = list[Path] | None
+
+
+class Asked(NamedTuple):
+    """The work that is named, and what is changed of it."""
+
+    named: Named | None
+    workload: str | None
+    searched: bool
+    scaling: str
+    samples: int | None
+    changes: Any
+
+
 AS_THE_WORKLOAD = WorkloadOptions()
 USUAL_DEVICE = "A100-SXM-80GB"
 
@@ -72,13 +85,39 @@ def plan(
             rich_help_panel="Work",
         ),
     ] = None,
+    gpus_per_node: Annotated[
+        int | None,
+        typer.Option(
+            help="devices of one node of your cluster [default: the maker's]", rich_help_panel="Where it runs"
+        ),
+    ] = None,
+    nic: Annotated[
+        float | None,
+        typer.Option(
+            metavar="GBIT/S",
+            help="network card of each device, 400 for 400 Gb/s [default: the maker's]",
+            rich_help_panel="Where it runs",
+        ),
+    ] = None,
+    link: Annotated[
+        float | None,
+        typer.Option(
+            metavar="GB/S",
+            help="link between devices of a node, each direction, 450 for NVLink 4 [default: the maker's]",
+            rich_help_panel="Where it runs",
+        ),
+    ] = None,
     workload: Annotated[
         str | None,
         typer.Option(
-            help="work of an iteration [default: trlx-ds-chat, or the preset's]",
+            help="work of an iteration [default: trlx-ds-chat, grpo where engines are searched, or the preset's]",
             autocompletion=completion.workloads,
             rich_help_panel="Work",
         ),
+    ] = None,
+    samples_per_iteration: Annotated[
+        int | None,
+        typer.Option(help="samples of an iteration in all, on however many devices", rich_help_panel="Work"),
     ] = None,
     scaling: Annotated[
         str, typer.Option(help="weak (samples per device fixed) or strong (in all)", rich_help_panel="Work")
@@ -103,7 +142,7 @@ def plan(
     staleness: Annotated[
         int | None,
         typer.Option(
-            help="publications of weights that samples may be behind at most, 0 to 2 [default: 1]",
+            help="publications of weights that samples may be behind at most, 0 or 1 [default: 1]",
             rich_help_panel="Search",
         ),
     ] = None,
@@ -188,15 +227,16 @@ def plan(
 
     With --check, predict published measurements and print the errors instead.
     """
+    from suite.planner.ask import cluster_of
     from suite.planner.parameters import load_parameters
-    from suite.planner.search.request import Wishes, preset_of
+    from suite.planner.search.request import Wishes, manner_of, preset_of
     from suite.planner.search.wishes import read_prices
     from suite.spec.base import UsageError
 
     require_folders(trace=trace, svg=svg)
     parameters = load_parameters()
     if check:
-        return _check([*check, *(files or [])], parameters, svg, as_json)
+        return checked_rows([*check, *(files or [])], parameters, svg, as_json)
     if files:
         raise UsageError(f"{files[0]} is not needed: files are compared with --check")
     if objective not in ("throughput", "cost", "latency"):
@@ -220,13 +260,13 @@ def plan(
     )
     output = Output(scale, simulate, trace, stragglers or [], svg, as_json)
     searches = wishes.any or named is not None or simulate or trace is not None or bool(stragglers)
-    manner = manner_of(generation or ("vllm" if searches and not named else "hf"), engine_sleep, packing, balance)
-    if named:
-        manner = with_preset(manner, named[1], generation)
-    work = (named, workload, scaling, changes)
+    generates = "vllm" if searches and not named else "hf"
+    manner = manner_of(generation, generates, engine_sleep, packing, balance, named[1] if named else None)
+    work = Asked(named, workload, searches, scaling, samples_per_iteration, changes)
+    cluster = cluster_of(gpus_per_node, nic, link)
     backends = backend or (list(named[0].backends) if named else ["deepspeed", "megatron"])
     first = wishes.kinds[0] if wishes.kinds[0].lower() != "any" else USUAL_DEVICE
-    questions = [_question(size, shape, first, name, work, parameters, calibrate, manner) for name in backends]
+    questions = [_question(size, shape, first, name, work, parameters, calibrate, manner, cluster) for name in backends]
     if searches and (min_devices or max_batch):
         raise UsageError(
             "--min-devices and --max-batch are of layouts alone: leave out --placement, --target and --preset"
@@ -253,21 +293,25 @@ def _question(
     shape: Path | None,
     device: str,
     backend: str,
-    work: tuple[Named | None, str | None, str, Any],
+    work: Asked,
     parameters: Parameters,
     calibrate: Path | None,
     manner: Manner,
+    cluster: Cluster,
 ) -> Question:
     from suite.cli.options.reading import checked
-    from suite.fitting.calibrate import calibrated
     from suite.planner.ask import question
+    from suite.planner.calibrate import calibrated
     from suite.planner.search.request import model_of, work_of
 
-    named, workload, scaling, changes = work
-    preset, point = named or (None, None)
-    own = work_of(workload, preset, point)
-    done = checked(lambda: own.changed({**workload_changes(changes), "scaling": scaling}))
-    asked = question(model_of(size, shape, point), done, device, backend, parameters, manner)
+    preset, point = work.named or (None, None)
+    model = model_of(size, shape, point)
+    own = work_of(work.workload, preset, point, model, work.searched)
+    given: dict[str, Any] = {**workload_changes(work.changes), "scaling": work.scaling}
+    if work.samples is not None:
+        given |= {"rollouts": work.samples, "scaling": "strong"}
+    done = checked(lambda: own.changed(given))
+    asked = question(model, done, device, backend, parameters, manner, cluster)
     return asked if calibrate is None else calibrated(asked, calibrate)
 
 
@@ -318,49 +362,14 @@ def _answer(
     return bool(result.options)
 
 
-def _check(files: list[Path], parameters: Parameters, svg: Path | None, as_json: bool) -> int:
-    from suite.cli.options.reading import print_json
-    from suite.fitting.chart import agreement_chart
-    from suite.fitting.check import run_check
-    from suite.fitting.published import csv_files, read_published, rl_files
-    from suite.fitting.rl_rows import read_rl
-    from suite.fitting.show import check_lines
-
-    result = run_check(read_published(csv_files(files)), parameters, read_rl(rl_files(files)))
-    if svg is not None:
-        write(svg, agreement_chart(result.rows))
-    if as_json:
-        print_json(result.model_dump(mode="json"))
-    else:
-        for line in check_lines(result):
-            say(line)
-    return DONE
-
-
 def _scale(questions: list[Question], text: str, as_json: bool) -> int:
-    from suite.cli.options.reading import print_json
+    from suite.cli.options.plan_search import show_curves
     from suite.planner.ask import device_range
-    from suite.planner.scale import scaling_curve
-    from suite.planner.show import scale_lines, text_lines, work_text
-    from suite.report.formatting.width import terminal_columns
+    from suite.planner.curves import curves, look_at
 
-    columns = terminal_columns()
     counts = device_range(text)
-    curves: dict[str, list[Any]] = {}
-    for asked in questions:
-        points = scaling_curve(asked, counts, "weak") + scaling_curve(asked, counts, "strong")
-        curves[asked.profile.name] = [point.model_dump(mode="json") for point in points]
-        if not as_json:
-            weak = asked.workload.model_copy(update={"scaling": "weak"})
-            for line in (
-                f"{asked.shape.name} on {asked.hardware.name}, {asked.profile.name}",
-                f"one iteration: {work_text(weak, counts[:1])}; strong scaling keeps the samples of {counts[0]:,}",
-                *(f"note: {note}" for note in asked.notes),
-            ):
-                for piece in text_lines(line, columns):
-                    say(piece)
-            for line in scale_lines(points, columns):
-                say(line)
-    if as_json:
-        print_json({"curves": curves})
+    made = {
+        asked.profile.name: curves(look_at(asked), counts, asked.workload, asked.hardware.name) for asked in questions
+    }
+    show_curves(questions[0], made, counts, as_json)
     return DONE

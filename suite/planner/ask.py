@@ -10,12 +10,12 @@ import numpy as np
 
 from suite.backends.base import unknown_work
 from suite.backends.registry import find_backend
-from suite.planner.hardware import Hardware, hardware_of
+from suite.planner.found import Objective, layouts
+from suite.planner.hardware import Hardware, hardware_of, in_cluster
 from suite.planner.parameters import Parameters, load_parameters
 from suite.planner.plan import Plan, make_plan
 from suite.planner.profiles import Profile, find_profile
-from suite.planner.space import USUAL, Manner, candidates
-from suite.planner.table import Objective, predict
+from suite.planner.space import USUAL, Manner
 from suite.spec.base import UsageError
 from suite.spec.catalogue import devices as known_devices
 from suite.spec.catalogue import find_device
@@ -32,6 +32,28 @@ MOST_DEVICES = 16384
 #: Largest micro batch that --max-batch looks at.
 _LARGEST_MICRO_BATCH = 1024
 _LONGEST_RANGE = 20
+_LARGEST_OF_CLUSTER = 100_000
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What the user says of their own machines: devices of a node, and bytes per second and direction of each device's
+    network card and link; ``None``: as the maker builds them."""
+
+    node_devices: int | None = None
+    network: float | None = None
+    link: float | None = None
+
+
+ANY_CLUSTER = Cluster()
+
+
+def cluster_of(node_devices: int | None, nic: float | None, link: float | None) -> Cluster:
+    """From devices of a node, gigabits per second of a card, gigabytes per second of a link. Raises UsageError."""
+    for option, value in (("--gpus-per-node", node_devices), ("--nic", nic), ("--link", link)):
+        if value is not None and not 0 < value < _LARGEST_OF_CLUSTER:
+            raise UsageError(f"{option} is a positive number, not {value:g}")
+    return Cluster(node_devices, None if nic is None else nic * 1e9 / 8, None if link is None else link * 1e9)
 
 
 @dataclass(frozen=True)
@@ -46,6 +68,7 @@ class Question:
     power_watts: float | None = None
     notes: tuple[str, ...] = ()
     manner: Manner = USUAL
+    cluster: Cluster = ANY_CLUSTER
 
     def plan(
         self, devices: Sequence[int], objective: Objective = "throughput", price: float | None = None, most: int = 8
@@ -54,20 +77,7 @@ class Question:
         for count in devices:
             if not 1 <= count <= MOST_DEVICES:
                 raise UsageError(f"--devices is 1 to {MOST_DEVICES}, not {count}")
-        plan = make_plan(
-            self.shape,
-            self.workload,
-            self.hardware,
-            self.profile,
-            devices,
-            self.parameters,
-            objective=objective,
-            price=price,
-            most=most,
-            power_watts=self.power_watts,
-            fold_twins=True,
-            manner=self.manner,
-        )
+        plan = make_plan(self, devices, objective=objective, price=price, most=most)
         best = plan.options[0].layout if plan.options else None
         return plan.model_copy(update={"notes": [*self.notes, *plan.notes, *not_to_be_run(self, best)]})
 
@@ -79,12 +89,14 @@ def question(
     backend: str,
     parameters: Parameters | None = None,
     manner: Manner = USUAL,
+    cluster: Cluster = ANY_CLUSTER,
 ) -> Question:
     """Names resolved. Raises UsageError for a device or backend that is not known, or one without a 16-bit peak."""
     known, note = named_device(device)
     hardware = hardware_of(known)
     if hardware is None:
         raise UsageError(f"the catalogue has no 16-bit peak of {known.name}: its speed cannot be predicted")
+    hardware = in_cluster(hardware, cluster.node_devices, cluster.network, cluster.link)
     if workload.sequence_tokens > shape.positions:
         raise UsageError(
             f"{workload.name} has {workload.sequence_tokens} tokens per sample, "
@@ -100,15 +112,22 @@ def question(
         parameters or load_parameters(),
         known.power_watts,
         (note,) if note else (),
-        manner,
+        engine_manner(find_profile(backend), manner),
+        cluster,
     )
+
+
+def engine_manner(profile: Profile, manner: Manner) -> Manner:
+    """How a backend generates: trainers that have no loop of their own, with an engine that sleeps."""
+    return replace(manner, generation="vllm", engine_sleep=True) if profile.engine_only else manner
 
 
 def not_to_be_run(asked: Question, layout: Layout | None) -> list[str]:
     """A note on what the backend lacks of what was planned, or of the best layout."""
     driver = find_backend(asked.profile.name)
     reasons = unknown_work(driver, asked.workload)
-    wanted = [name for name in vars(USUAL) if getattr(asked.manner, name) != getattr(USUAL, name)]
+    own = {"generation", "engine_sleep"} if asked.profile.engine_only else set()  # a trainer brings its engine along
+    wanted = [name for name in vars(USUAL) if getattr(asked.manner, name) != getattr(USUAL, name) and name not in own]
     options = dict(declared(Layout))
     reasons += [f"{driver.name} has no {options[name].option}" for name in wanted if name not in driver.settings]
     if layout is not None and not reasons:
@@ -154,8 +173,7 @@ def without_offload(asked: Question) -> Question:
 def fewest_devices(asked: Question) -> int | None:
     """The smallest number of devices on which any layout fits; ``None`` where none does up to the limit."""
     for count in device_counts():
-        space = candidates(asked.shape, asked.workload, asked.hardware, asked.profile, [count], asked.manner)
-        if len(space.work.jobs) and predict(space, asked.hardware, asked.profile, asked.parameters).fits.any():
+        if layouts(asked, [count]).told.fits.any():
             return count
     return None
 
@@ -168,12 +186,11 @@ def largest_micro_batch(asked: Question, devices: int) -> dict[str, int]:
         steps = asked.workload.optimizer_steps
         rollouts = max(asked.workload.rollouts, micro * steps, asked.workload.group)
         work = asked.workload.model_copy(update={"rollouts": rollouts, "micro_batch": micro})
-        space = candidates(asked.shape, work, asked.hardware, asked.profile, [devices], asked.manner)
-        if not len(space.work.jobs):
+        tried = layouts(with_workload(asked, work), [devices])
+        if not len(tried):
             break
-        table = predict(space, asked.hardware, asked.profile, asked.parameters)
-        for index in np.flatnonzero(table.fits & (space.choices["micro_batch"] == micro)):
-            found[space.layout(int(index), 8).label()] = micro
+        for index in np.flatnonzero(tried.told.fits & (tried.space.choices["micro_batch"] == micro)):
+            found[tried.space.layout(int(index), 8).label()] = micro
         micro *= 2
     return found
 

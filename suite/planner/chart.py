@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
-from suite.planner.iteration_memory import PARTS
-from suite.planner.plan import GIB, Option
+from suite.planner.memory import GIB, PARTS
+from suite.planner.option import Option
 
 COLOURS = (
     "#4269d0",

@@ -63,7 +63,9 @@ def _shares(shown: Sequence[Column], most: int | None) -> tuple[int, int]:
     if room is None or first.width + last.width <= room:
         return first.width, last.width
     least = min(last.width, _LEAST_LAST) if last.left else last.width
-    pairs = [(max(room - width, _LEAST_FIRST), width) for width in range(last.width, least - 1, -1)]
+    narrow = min(first.width, _LEAST_FIRST)
+    pairs = [(room - width, width) for width in range(last.width, least - 1, -1) if room - width >= narrow]
+    pairs = pairs or [(narrow, least)]
     return min(((min(first.width, one), two) for one, two in pairs), key=lambda pair: _lines(first, last, *pair))
 
 

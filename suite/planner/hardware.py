@@ -33,9 +33,10 @@ _PREFIXES = {
     "B": "blackwell",
     "GB": "blackwell",
 }
-#: H20 has the power budget of its kin for a seventh of their products, so that power does not limit it. The exponent of
-#: the power limit's share is about a half: 1.5 undoes what "share of the peak" holds of the limit on H100.
-_UNLIMITED = {"H20": 1.5}
+#: Devices by whose watts for each FLOP/s those of their architecture are judged: the makers' own flagships.
+_FLAGSHIP = {"volta": "V100-SXM2-32GB", "ampere": "A100-SXM-80GB", "hopper": "H100-SXM-80GB", "blackwell": "B200"}
+#: Of PCIe's rate what copies from and to pinned memory reach: about three quarters.
+_PINNED_SHARE = 0.75
 _HBM2E_SHARE = 0.8
 
 
@@ -52,6 +53,7 @@ class Hardware:
     link: float
     network: float
     node_devices: int
+    host_link: float
     power_share: float = 1.0
 
     def columns(self) -> dict[str, float]:
@@ -66,6 +68,7 @@ class Hardware:
             "link": self.link,
             "network": self.network,
             "node_devices": self.node_devices,
+            "host_link": self.host_link,
             "capacity": self.memory_bytes,
         }
 
@@ -89,8 +92,29 @@ def hardware_of(device: Device) -> Hardware | None:
         link=link / 2 if link else _PCIE[architecture],
         network=_OWN_NETWORK.get(family, _NETWORK[architecture]),
         node_devices=_NODE_DEVICES.get(family, _USUAL_NODE),
-        power_share=_UNLIMITED.get(family, 1.0),
+        host_link=_PINNED_SHARE * _PCIE[architecture],
+        power_share=_power_share(device, architecture, peak),
     )
+
+
+def in_cluster(hardware: Hardware, node_devices: int | None, network: float | None, link: float | None) -> Hardware:
+    """The device in the user's own cluster: devices of a node, bytes per second of each one's network card and of its
+    link, each one direction; what is ``None`` stays the maker's."""
+    return replace(
+        hardware,
+        node_devices=node_devices or hardware.node_devices,
+        network=network or hardware.network,
+        link=link or hardware.link,
+    )
+
+
+def _power_share(device: Device, architecture: str, peak: float) -> float:
+    """Watts for each FLOP/s over those of the architecture's flagship: a chip with more of them is throttled less."""
+    flagship = find_device(_FLAGSHIP.get(architecture, device.name))
+    if flagship is None or device.power_watts is None or flagship.power_watts is None:
+        return 1.0
+    own = flagship.peak_flops.get("bf16", flagship.peak_flops["fp16"])
+    return (device.power_watts / peak) / (flagship.power_watts / own)
 
 
 def published_hardware(name: str, memory_gib: float | None) -> Hardware | None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from suite.planner.iteration import Iterations
 from suite.planner.jobs import Column
-from suite.planner.profiles import Profile
+from suite.planner.work import Training
 
 #: fp32 weights and gradients, both moments of Adam, of each trained parameter: what Megatron's HybridDeviceOptimizer
 #: keeps there, and DeepSpeed by its own estimate (``estimate_zero2_model_states_mem_needs``, without that estimate's
@@ -22,15 +21,14 @@ TENSOR_BYTES = 4
 WEIGHT_BYTES = 2
 
 
-def host_memory(work: Iterations, profile: Profile) -> Column:
+def host_memory(work: Training) -> Column:
     """Bytes that every candidate keeps in host memory, over all its nodes; 0 where nothing is offloaded.
 
     What the allocator of pinned memory adds is left out.
     """
     stage, ranks = work.jobs.zero_stage, work.jobs.devices
-    states = np.full(len(work.jobs), float(OPTIMIZER_BYTES * work.trained))
-    if profile.zero_stages:
-        states += (BUFFER_BYTES + ACCUMULATED_BYTES * (stage == 2)) * work.trained
-        states += TENSOR_BYTES * work.largest_tensor * ranks * (stage < 3)
-    weights = WEIGHT_BYTES * work.weights * (work.offload_parameters > 0)
-    return states * (work.offload_optimizer > 0) + weights
+    buffers = (BUFFER_BYTES + ACCUMULATED_BYTES * (stage == 2)) * work.trained
+    buffers = buffers + TENSOR_BYTES * work.largest_tensor * ranks * (stage < 3)
+    states = OPTIMIZER_BYTES * work.trained + np.where(work.jobs.zero_engine > 0, buffers, 0)
+    weights = WEIGHT_BYTES * work.replica * (np.asarray(work.offload_parameters) > 0)
+    return states * (work.jobs.offload_optimizer > 0) + weights

@@ -1,189 +1,162 @@
-"""Seconds of one iteration by phase, for many layouts at once."""
+"""The one prediction that preflight, plans, arrangements, simulations, checks and reports ask for.
+
+From work, layout, device and stack to seconds and bytes by phase, for many candidates at once. Any algorithm and
+trainer, colocated, split or asynchronous, goes this way; plain training is its special case of no generation.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from suite.planner.engine_seconds import engine_seconds
-from suite.planner.formulas import decode
-from suite.planner.formulas.communication import all_reduce_bytes, all_to_all_bytes, overlapped
-from suite.planner.formulas.offload import CAST_BYTES, fetch_seconds, swap_seconds
-from suite.planner.jobs import Column, Jobs
-from suite.planner.lengths import Decoding
-from suite.planner.timing import (
-    block_seconds,
-    forward_seconds,
-    gather_seconds,
-    local_parameters,
-    rates,
-    ring_bandwidth,
-    step_parts,
-)
+from suite.planner.generation import engine_parts, own_loop, sync_seconds
+from suite.planner.jobs import Column
+from suite.planner.memory import Memory, memory_of
+from suite.planner.training import scoring_seconds, step_parts, swap_parts
+from suite.planner.work import Generation, Pairs, Training
 
-#: Seconds that Python and the driver need to launch one block, forward and in training, where nothing is compiled: a
-#: block of Hugging Face's GPT-2 dispatches 37 operators to decode a token (counted), at about 8 microseconds each. Not
-#: fitted: published training hides it, and published PPO rates cannot separate it from the computation.
-LAUNCH_FORWARD, LAUNCH_TRAIN = 3e-4, 9e-4
-#: Latency of a small all-reduce inside a node.
-COLLECTIVE_LATENCY = 2e-5
-#: Share of the training efficiency that the thin matrices of a decoding step reach when they are bound by FLOPs.
-DECODE_MATRIX_SHARE = 0.5
-#: Parts of a training step in which the device computes.
-_COMPUTED = ("matrix products", "attention", "elementwise", "head and loss")
+Values = Mapping[str, Any]
+#: Phases in their order; those of a record, and what a whole trainer's own process does beside them.
+PHASES = ("sync", "generate", "score", "reference", "reward", "train", "other")
+#: What an iteration can wait for most, with the parts of training that count as each.
+TRAINING_LIMITS: Mapping[str, tuple[str, ...]] = {
+    "training: compute": ("matrix products", "attention", "head and loss", "critic"),
+    "training: memory bandwidth": ("elementwise", "optimizer"),
+    "training: host link": ("offload",),
+    "training: links inside a node": ("tensor parallel", "context parallel"),
+    "training: network": ("expert parallel", "gradient reduction", "parameter gathers", "pipeline sends", "stragglers"),
+    "training: pipeline bubble": ("bubble",),
+    "training: host work": ("launches", "host"),
+}
+LIMITS = (
+    "generation: weights read at every step",
+    "generation: keys and values read",
+    "generation: matrix products",
+    "generation: latency of launches and collectives",
+    "generation: the longest sample",
+    "generation: the pool of keys and values",
+    *TRAINING_LIMITS,
+    "weight synchronisation",
+    "host work",
+)
 #: Scores gathered, KL, advantages, scores scattered: a few small collectives and host work.
 REWARD_SECONDS = 0.02
-SHARPNESS = 4.0
 
 
 @dataclass(frozen=True)
-class Iterations:
-    """Iterations: ``jobs`` are their optimizer steps, the rest what comes before and how it is held.
+class Predicted:
+    """Columns of candidates: ``seconds`` of an iteration and by phase, of its training by part (before stacks' own
+    effects), of its generation by part; bytes by part and in all; ``limit`` is an index into ``LIMITS``."""
 
-    Passes of ``jobs`` are the mean ones of the fullest replica, ``largest`` the largest, which memory is needed for;
-    where lengths are even the two are one. ``sample_tokens`` are real tokens of a mean sample, prompt and response.
-    ``reference_share`` is the reference's work over the policy's: 0 where the algorithm asks no reference.
-    ``held`` are parameters of one tensor parallel rank before sharding, by kind and end of the pipeline
-    (``held_parts``), ``trained`` and ``weights`` those of a whole replica; ``largest_tensor`` is the elements of the
-    largest weight matrix. ``critic_share`` is the work of a separate critic over the policy's, ``slower`` a factor on
-    the computation of every pass but decoding. ``swapped`` are parameters before tensor parallelism whose reference
-    waits in host memory.
-    """
+    seconds: Column
+    phases: dict[str, Column]
+    training: dict[str, Column]
+    generation: dict[str, Column]
+    memory: Memory
+    limit: Column
 
-    jobs: Jobs
-    largest: Jobs
-    decoding: Decoding
-    sample_tokens: Column
-    steps: int
-    reference_share: float
-    rollouts: Column
-    offload_optimizer: Column
-    offload_parameters: Column
-    gathers_to_decode: bool
-    held: Mapping[str, Column]
-    trained: int
-    weights: int
-    largest_tensor: int
-    critic_share: float = 0.0
-    slower: Column | float = 1.0
-    swapped: int = 0
-    #: ZeRO-3's weights are gathered, or fetched, once for all decoding steps
-    gathers_once: Column | float = 0.0
-    #: an engine of its own generates; it may free its memory when it has
-    engine: bool = False
-    engine_sleeps: bool = False
-    #: how many times over its samples would fill an engine
-    waves: Column | float = 1.0
+    @property
+    def fits(self) -> Column:
+        return self.memory.fits
 
 
-def phase_seconds(work: Iterations, p: Mapping[str, float]) -> dict[str, Column]:
-    """Seconds of each phase, stacks' effects left out; ``generate`` splits into prefill and decode besides, and
-    ``swap`` is what of ``reference`` goes to moving weights, where the reference waits in host memory.
+def predict(work: Training, gen: Generation, pairs: Pairs, p: Values) -> Predicted:
+    """Everything of every pair, from the constants ``p``."""
+    memory = memory_of(work, gen, pairs, p)
+    of_training = _training(work, p)
+    t, who = work.take(pairs.t), gen.take(pairs.g)
+    generation = _generation(t, who, pairs, memory, p)
+    zero = np.zeros(len(pairs))
+    phases = {name: column[pairs.t] for name, column in of_training.items() if name in PHASES}
+    engine = np.asarray(who.engine) > 0
+    phases["sync"] = np.where(engine, sync_seconds(t, who, pairs, p) * who.factor("sync"), 0) + zero
+    phases["generate"] = (generation["bulk"] + generation["tail"]) * who.factor("generation") + zero
+    training = {name: column[pairs.t] for name, column in of_training.items() if name not in PHASES}
+    phases = {name: phases[name] for name in PHASES}
+    return Predicted(
+        seconds=iteration_seconds(pairs, phases, generation),
+        phases=phases,
+        training=training,
+        generation=generation,
+        memory=memory,
+        limit=_limit(pairs, phases, training, generation),
+    )
 
-    Work as docs/measuring.md describes it: all rollouts of a replica decode together until the longest is complete,
-    scoring and training go by micro batches, logits are computed for response positions alone. An engine of its own is
-    given the weights first (``sync``). There is no ``reference`` where nothing is asked of one.
-    """
-    generated = _engine(work, p) if work.engine else {"prefill": _prefill(work, p), "decode": _decode(work, p)}
-    forward = _scoring(work, p)
-    train = sum(step_parts_of(work, p).values())
-    phases = {
-        **generated,
-        "generate": generated["prefill"] + generated["decode"],
-        "score": forward * (1 + work.critic_share),
+
+def _training(work: Training, p: Values) -> dict[str, Column]:
+    """Phases of the side that trains, and its training by part, of every layout."""
+    zero = np.zeros(len(work))
+    forward = scoring_seconds(work, p) * work.factor("scoring")
+    parts = {name: np.asarray(work.steps) * seconds for name, seconds in step_parts(work, p).items()}
+    swap, casts = swap_parts(work, p)
+    samples = np.asarray(work.samples, dtype=float)
+    trainer = work.jobs.trainer > 0
+    return {
+        **parts,
+        "score": np.asarray(work.old) * forward * (1 + np.asarray(work.critic)) + zero,
+        "reference": np.asarray(work.reference) * (forward + swap + casts) + zero,
+        "reward": np.where(samples > 0, REWARD_SECONDS, 0) + np.asarray(work.reward) * samples + zero,
+        "train": sum(parts.values()) * work.factor("training") + zero,
+        "other": np.where(trainer, p["iteration_fixed"] + p["sample_host"] * samples, 0) + zero,
     }
-    if work.reference_share:
-        phases["reference"] = forward * work.reference_share
-    if work.reference_share and work.swapped:
-        phases["swap"] = swap_seconds(work.swapped / work.jobs.tensor)
-        phases["reference"] = phases["reference"] + phases["swap"] + _casts(work, p)
-    return {**phases, "reward": np.full(len(work.jobs), REWARD_SECONDS), "train": np.asarray(train)}
 
 
-def step_parts_of(work: Iterations, p: Mapping[str, float]) -> dict[str, Column]:
-    """Seconds of the training phase by part: all optimizer steps of the iteration."""
-    jobs = work.jobs
-    parts = step_parts(jobs, p)
-    parts |= {name: work.slower * parts[name] for name in _COMPUTED}
-    count = np.ceil(jobs.global_batch / jobs.data / jobs.micro_batch)
-    busy = parts["matrix products"] + parts["attention"] + parts["elementwise"] + parts["tensor parallel"]
-    floor = np.where(jobs.eager > 0, count * jobs.layers / jobs.pipeline * LAUNCH_TRAIN, 0)
-    parts["launches"] = parts["launches"] + np.maximum(0, floor - busy)
-    parts["offload"] = count * _fetches(work, 3)
-    # A critic trains whole, three passes, where a policy with adapters takes two.
-    parts["critic"] = sum(parts.values()) * work.critic_share * np.where(jobs.low_rank > 0, 1.5, 1)
-    return {name: work.steps * seconds for name, seconds in parts.items()}
+def _generation(work: Training, gen: Generation, pairs: Pairs, memory: Memory, p: Values) -> dict[str, Column]:
+    """Seconds by part: ``bulk`` and ``tail`` are the whole, for either way to generate."""
+    zero, engine = np.zeros(len(pairs)), np.asarray(gen.engine) > 0
+    parts = engine_parts(gen, pairs.staleness, memory.pool, p) if np.any(engine) else {}
+    if np.all(engine):
+        return {name: column + zero for name, column in parts.items()}
+    own = own_loop(work, gen, p)
+    told = {**own, "bulk": sum(own.values())}
+    names = ("bulk", "tail", "together", "read", "cache", "products", "prefill", "latency", "waits")
+    return {name: np.where(engine, parts.get(name, zero), told.get(name, zero)) + zero for name in names}
 
 
-def _fetches(work: Iterations, passes: int) -> Column:
-    share = local_parameters(work.jobs) / np.maximum(1, work.jobs.data)
-    return np.where(work.offload_parameters > 0, passes * fetch_seconds(share), 0)
+def iteration_seconds(pairs: Pairs, phases: Mapping[str, Column], generation: Mapping[str, Column]) -> Column:
+    """Seconds of a whole iteration by placement.
 
-
-def _scoring(work: Iterations, p: Mapping[str, float]) -> Column:
-    jobs = work.jobs
-    rate = rates(jobs, p)
-    stage = work.slower * forward_seconds(jobs, p, rate, block_seconds(jobs, p, rate))
-    stage = np.maximum(stage, np.where(jobs.eager > 0, LAUNCH_FORWARD * jobs.layers / jobs.pipeline, 0))
-    count = np.ceil(work.rollouts / jobs.micro_batch)
-    body = (count + jobs.pipeline - 1) * stage
-    gathers = count * gather_seconds(jobs, p)
-    return body + p["gather_exposed"] * gathers + overlapped(body, gathers, SHARPNESS) + count * _fetches(work, 1)
-
-
-def _casts(work: Iterations, p: Mapping[str, float]) -> Column:
-    """An fp32 reference under autocast: each micro batch casts its weights and multiplies in 16 bit as the policy."""
-    count = np.ceil(work.rollouts / work.jobs.micro_batch)
-    return count * CAST_BYTES * work.swapped / work.jobs.tensor / rates(work.jobs, p).memory
-
-
-def _engine(work: Iterations, p: Mapping[str, float]) -> dict[str, Column]:
-    """Seconds of what an engine of its own does; what ZeRO-3 shards is gathered before it is handed over."""
-    found = engine_seconds(work.jobs, work.decoding, work.rollouts, work.waves, float(work.weights), p)
-    return {**found, "sync": found["sync"] + gather_seconds(work.jobs, p)}
-
-
-def _prefill(work: Iterations, p: Mapping[str, float]) -> Column:
-    """All prompts of a replica in one pass, as long as the longest. Logits of one position each."""
-    jobs, sequence = work.jobs, work.decoding.prompt
-    prompts = replace(jobs, micro_batch=work.rollouts, sequence=sequence, attended=sequence, head_share=1.0 / sequence)
-    rate = rates(prompts, p)
-    stage = work.slower * forward_seconds(prompts, p, rate, block_seconds(prompts, p, rate))
-    return jobs.pipeline * stage + gather_seconds(jobs, p)
-
-
-def _decode(work: Iterations, p: Mapping[str, float]) -> Column:
-    """Steps after the first token: weights and cache read, matrices multiplied, launches, collectives, gathers.
-
-    The training stack's own loop keeps every row until the longest response is complete.
+    Colocated, or split and waiting: the phases one after the other. One step off: the slower side, since either works
+    on while the other does. As far as ``staleness`` allows, samples of the next iterations fill the places that come
+    free, and nobody waits for the longest (AReaL, arXiv 2505.24298, section 4.1).
     """
-    jobs, rate = work.jobs, rates(work.jobs, p)
-    steps, rows = work.decoding.new - 1, work.rollouts
-    lengths = (work.decoding.prompt, work.decoding.new)
-    cache = decode.cache_read_bytes(rows, *lengths, jobs.layers, jobs.width * jobs.kv_share, jobs.tensor)
-    read, met = jobs.read_elements(rows), jobs.active_elements
-    weights = decode.weight_read_bytes(jobs.layers, read, jobs.hidden, jobs.vocab, jobs.tensor)
-    flops = decode.step_flops(rows, jobs.layers, met, jobs.hidden, jobs.vocab, jobs.tensor)
-    reads = (steps * weights + cache) / rate.memory
-    products = steps * flops / (DECODE_MATRIX_SHARE * rate.dense)
-    device = reads + overlapped(reads, products, SHARPNESS)
-    bandwidth = ring_bandwidth(jobs, jobs.tensor, 1)
-    volume = all_reduce_bytes(2 * rows * jobs.hidden, jobs.tensor) / bandwidth
-    collective = np.where(jobs.tensor > 1, 2 * jobs.layers * steps * (COLLECTIVE_LATENCY + volume), 0)
-    collective = collective + jobs.layers * steps * _routing(work, rows)
-    launches = np.where(jobs.eager > 0, steps * LAUNCH_FORWARD * jobs.layers, 0)
-    gathers: Column | int = 1
-    fetches: Column | int = 1
-    if work.gathers_to_decode:  # where once for all, prefill has gathered already
-        gathers, fetches = (np.where(work.gathers_once, once, steps) for once in (0, 1))
-    return np.maximum(device, launches) + collective + gathers * gather_seconds(jobs, p) + fetches * _fetches(work, 1)
+    learn = _learning(phases)
+    one_by_one = phases["generate"] + learn + phases["sync"]
+    free = np.where(np.asarray(pairs.colocated) > 0, 0, np.clip(pairs.staleness, 0, 1))
+    generate = phases["generate"] * (1 - free * _tail_share(generation))
+    return (1 - free) * one_by_one + free * (np.maximum(generate, learn) + phases["sync"])
 
 
-def _routing(work: Iterations, rows: Column) -> Column:
-    """Tokens to the ranks of their experts and back, in one step and layer."""
-    jobs = work.jobs
-    sent = all_to_all_bytes(2 * rows * jobs.hidden * jobs.experts_per_token, jobs.expert_parallel)
-    seconds = 2 * (COLLECTIVE_LATENCY + sent / ring_bandwidth(jobs, jobs.expert_parallel, jobs.tensor))
-    return np.where(jobs.expert_parallel > 1, seconds, 0)
+def _learning(phases: Mapping[str, Column]) -> Column:
+    """Seconds of the side that trains."""
+    return np.asarray(sum(column for name, column in phases.items() if name not in ("sync", "generate")))
+
+
+def _tail_share(generation: Mapping[str, Column]) -> Column:
+    return generation["tail"] / np.maximum(generation["bulk"] + generation["tail"], 1e-300)
+
+
+def _limit(
+    pairs: Pairs, phases: Mapping[str, Column], training: Mapping[str, Column], generated: Mapping[str, Column]
+) -> Column:
+    """Index of the largest part of the side that is waited for; scoring counts as the training parts it is made of."""
+    learn, zero = _learning(phases), np.zeros(len(pairs))
+    split = (np.asarray(pairs.colocated) == 0) & (np.asarray(pairs.staleness) > 0)
+    generates, learns = ~split | (phases["generate"] >= learn), ~split | (phases["generate"] < learn)
+    whole = sum(generated[name] for name in ("read", "cache", "products", "latency"))
+    idle = np.where(split, 0, _tail_share(generated))
+    filled = np.where(idle > 0.5, 0.0, phases["generate"] / np.maximum(whole, 1e-300))
+    spent = phases["train"] + phases["score"] + phases["reference"]
+    scale = np.where(learns, spent / np.maximum(sum(training.values()), 1e-300), 0)
+    columns = [
+        *(np.where(generates, generated[name] * filled, 0) for name in ("read", "cache", "products", "latency")),
+        np.where(generates & (idle > 0.5), phases["generate"], 0),
+        np.where(generates & (generated["waits"] > 0) & (idle <= 0.5), phases["generate"] / 2, 0),
+        *(scale * sum(training[name] for name in own) for own in TRAINING_LIMITS.values()),
+        phases["sync"],
+        np.where(learns, phases["other"] + phases["reward"], 0),
+    ]
+    return np.argmax([column + zero for column in columns], axis=0)

@@ -13,16 +13,13 @@ from suite.planner.formulas.blocks import matrix_elements, touched_share
 Column = np.ndarray
 
 ARCHITECTURES = ("volta", "ampere", "hopper", "blackwell", "other")
-PRECISIONS = ("16 bit", "fp8", "fp4")
-#: What the backward pass does again: nothing, unfused attention alone, some operators, everything.
-RECOMPUTE = ("none", "selective", "operators", "full")
-
 
 #: What a property is where a row does not say: heads as wide as they are usually, even lengths, one MLP in a block.
 _USUAL: Mapping[str, Callable[[Mapping[str, float]], float]] = {
     "width": lambda row: row["hidden"],
     "attended": lambda row: row["sequence"],
     **dict.fromkeys(("experts", "experts_per_token", "expert_parallel", "tables"), lambda row: 1.0),
+    **dict.fromkeys(("trainer", "plain_model"), lambda row: 0.0),
 }
 
 
@@ -30,9 +27,13 @@ _USUAL: Mapping[str, Callable[[Mapping[str, float]], float]] = {
 class Jobs:
     """Columns of equal length; units are SI, flags are 0 or 1. Every rate is per device and direction.
 
+    ``precision`` is 0 for 16 bit, 1 for fp8, 2 for fp4; ``recompute`` what the backward pass does again: 0 nothing, 1
+    unfused attention alone, 2 some operators, 3 everything.
+
     ``head_share`` is the share of positions whose logits are computed, ``trained_share`` that of the layers that train.
     ``width`` is heads x head dimension; ``attended`` the positions that a token meets in attention, the mean of squared
-    lengths over the mean length; ``tables`` how many vocabulary matrices there are, where two are counted.
+    lengths over the mean length; ``tables`` how many vocabulary matrices there are, where two are counted. ``trainer``
+    is 1 for the loop of a whole RL trainer, ``plain_model`` for a Hugging Face model that runs eagerly.
     """
 
     layers: Column
@@ -66,6 +67,7 @@ class Jobs:
     link: Column
     network: Column
     node_devices: Column
+    host_link: Column
     capacity: Column
     fused_attention: Column
     engine: Column
@@ -73,7 +75,8 @@ class Jobs:
     asynchronous_tensor: Column
     row_scaling: Column
     zero_engine: Column
-    slow_gathers: Column
+    trainer: Column
+    plain_model: Column
     offload_optimizer: Column
     width: Column
     attended: Column

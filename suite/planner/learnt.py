@@ -1,7 +1,7 @@
 """How sure the planner is of a prediction: constants as normal logarithms with a covariance, before and after own runs.
 
 Before any run of the user's a phase lies about its prediction as the published ones did that no fit had seen. The
-user's runs narrow that (``suite.fitting.calibrate``). The logarithm of a prediction is close to linear in those of the
+user's runs narrow that (``suite.planner.calibrate``). The logarithm of a prediction is close to linear in those of the
 constants, so its variance follows from slopes and covariance (the delta method: Casella and Berger, "Statistical
 Inference", 2002, section 5.5.4).
 """
@@ -15,8 +15,7 @@ import numpy as np
 
 from suite.planner.hardware import Hardware
 from suite.planner.jobs import Column
-from suite.planner.parameters import PRIORS, Learnt, Parameters
-from suite.planner.rl_parameters import RLBand, load_rl_parameters
+from suite.planner.parameters import Band, Learnt, Parameters, load_priors
 
 #: Of a normal distribution four fifths lie within so many deviations, and nine tenths within the next.
 FOUR_FIFTHS, NINE_TENTHS = 1.2816, 1.6449
@@ -28,29 +27,27 @@ CONSTANTS = (
 )
 #: How far a site's own constants lie from the fitted ones, in spreads of what was thought before any row was seen.
 DRIFT = 0.5
-#: What constants do not explain of one configuration, relative. Of a training step: with which
-#: 80 % bands of published runs hold (``suite.fitting.small_to_large``). Of a phase: as in the RL model's fit.
+#: What constants do not explain of one configuration, relative: of a training step, and of a phase.
 STEP_MISFIT, PHASE_MISFIT = 0.05, 0.12
 #: Phases of a run, and the kind of published phase whose errors tell how sure one is of them.
 KINDS: Mapping[str, str] = {
     "sync": "sync",
     "generate": "generation",
     "score": "scoring",
-    "reference": "scoring",
     "train": "training",
 }
 _STEP, _LEAST_SPREAD = 1e-3, 0.05
 
 
 def before(parameters: Parameters, hardware: Hardware) -> Learnt:
-    """What is thought before any own run: phases by the errors of published ones whose model no fit had seen, all of
-    them together by those of step times whose stack none had seen, constants by their priors."""
-    bands = load_rl_parameters().new_model_bands
-    constants = (f"matrix_{hardware.architecture}", *CONSTANTS)
-    spreads = [DRIFT * PRIORS[name].spread for name in constants] + [_spread(bands[kind]) for kind in KINDS.values()]
+    """What is thought before any own run: phases by the errors of published ones whose stack no fit had seen, all of
+    them together by those of training steps, constants by their priors."""
+    constants, priors = (f"matrix_{hardware.architecture}", *CONSTANTS), load_priors().every
+    spreads = [DRIFT * priors[name].spread for name in constants]
+    spreads += [_spread(parameters.bands[kind].new) for kind in KINDS.values()]
     covariance = np.diag(np.square(spreads))
     own = len(constants)
-    covariance[own:, own:] += (parameters.bands["new stack"].p90 / NINE_TENTHS) ** 2
+    covariance[own:, own:] += _spread(parameters.bands["step"].new) ** 2
     return Learnt(
         names=(*(f"value {name}" for name in constants), *(f"phase {name}" for name in KINDS)),
         covariance=tuple(map(tuple, covariance.tolist())),
@@ -58,7 +55,7 @@ def before(parameters: Parameters, hardware: Hardware) -> Learnt:
     )
 
 
-def _spread(band: RLBand) -> float:
+def _spread(band: Band) -> float:
     """Standard deviation of a logarithm of which four fifths lie in the band, less the misfit of configurations."""
     whole = log(band.high / band.low) / (2 * FOUR_FIFTHS)
     return sqrt(max(whole**2 - PHASE_MISFIT**2, _LEAST_SPREAD**2))
@@ -84,8 +81,3 @@ def deviation(parameters: Parameters, known: Learnt, seconds: Callable[[Paramete
     )
     covariance = np.array(known.covariance)
     return np.sqrt(np.einsum("ij,jk,ik->i", slopes, covariance, slopes) + known.noise**2)
-
-
-def four_fifths(deviations: Column) -> Column:
-    """The upper end of the 80 % band as a factor; the lower end is its inverse."""
-    return np.exp(FOUR_FIFTHS * deviations)

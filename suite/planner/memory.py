@@ -1,107 +1,201 @@
-"""Peak memory of a training job's fullest device, by part."""
+"""Peak memory of the fullest device by phase and part, as stacks hold it: of plain training, of whole iterations, and
+of an engine beside or apart."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from suite.planner.formulas import activations
 from suite.planner.formulas.pipeline import in_flight, micro_batches
 from suite.planner.formulas.recipes import fsdp_bytes, megatron_bytes, zero_bytes
+from suite.planner.generation import cache_of_position
 from suite.planner.jobs import Column, Jobs
+from suite.planner.work import Generation, Pairs, Training
 
 GIB = 2**30
-#: What is thought of the memory model's parameters before a row is seen: centre and spread, as for the timing model.
-MEMORY_PRIORS: Mapping[str, tuple[float, float]] = {
-    "operators_share": (0.55, 0.25),
-    "logit_bytes": (12.0, 0.2),
-    "fragmentation": (0.02, 0.5),
-    "whole_inputs": (4.0, 0.3),
-}
-#: Logits in Megatron: fp32 copy, its gradient, 16-bit original; vocabulary-parallel loss works in place.
-LOGIT_BYTES_ENGINE = 10
+PARTS = (
+    "weights",
+    "reference",
+    "optimizer states",
+    "gradients",
+    "activations",
+    "logits",
+    "KV cache",
+    "generation engine",
+    "gathered layers",
+    "fragmentation",
+    "outside the allocator",
+)
 #: Context, kernels and communication buffers of a process, outside of the allocator.
 OUTSIDE_ALLOCATOR = 1 * GIB
+#: What an engine needs beside weights and cache: activations of its largest batch, captured graphs.
+ENGINE_WORKSPACE = 3 * GIB
+#: Share of the free memory of which an engine makes its pool of keys and values, and how many samples it takes up at
+#: once: what the suite's worker asks vLLM for. Of a device of its own an engine takes vLLM's default share.
+POOL_SHARE_OF_FREE, MOST_AT_ONCE, OWN_SHARE = 0.5, 256, 0.9
+#: Logits in Megatron: fp32 copy, its gradient, 16-bit original; vocabulary-parallel loss works in place. The same in
+#: passes without a gradient, where a log-softmax stands in its place.
+LOGIT_BYTES = 10
+#: Tokens whose logits exist at once where the loss takes them in portions.
+LOSS_PORTION = 512
+#: FSDP fetches a block ahead of the one that it computes.
 LAYERS_GATHERED = 2
+#: DeepSpeed reduces gradients in buckets of at most this many elements, 16 bit (its default).
+_BUCKET = 5e8
+#: An optimizer step of DeepSpeed casts a shard's 16-bit gradients to fp32, under ZeRO-3 at most this many at once
+#: (``sub_group_size``); before that it takes the norm of one gradient after the other in fp64 (``get_norm_dtype``).
+_SUB_GROUP, _NORM_BYTES = 1e9, 8
+#: Megatron clips one fp32 gradient after the other through a copy, without Apex and Transformer Engine. Its offloaded
+#: optimizer leaves the fp32 weights on the device (megatron-core's HybridDeviceOptimizer).
+_CLIP_BYTES, MEGATRON_LEAVES = 4, 4
+#: ZeRO-3 keeps parameters gathered that backward needs again within 1e9 elements, so half as many behind which the
+#: forward pass ends, and fetches 5e7 ahead (``max_reuse_distance`` and ``prefetch_bucket_size``, its defaults).
+_LIVE = 5.5e8
+
+Values = Mapping[str, Any]
+Bytes = dict[str, Column]
 
 
-def held_parameters(jobs: Jobs) -> tuple[Column, Column]:
-    """Parameters of one tensor-parallel rank on the first and on the last stage of the pipeline.
+@dataclass(frozen=True)
+class Memory:
+    """Of every pair: bytes by part in the most demanding phase of the device that trains, all of them, those of scoring
+    and training alone, what the fullest device that generates takes, an engine's pool of keys and values, and whether
+    all fits."""
 
-    A gated MLP goes with an untied output head, as in the Llama family; GPT models tie it to the embedding.
-    """
-    blocks = jobs.layers * jobs.elements / (jobs.tensor * jobs.pipeline)
-    table = jobs.vocab * jobs.hidden / jobs.tensor
-    alone = jobs.pipeline == 1
-    return blocks + table * np.where(alone & (jobs.gated > 0), 2, 1), blocks + np.where(alone, 0, table)
+    parts: Bytes
+    total: Column
+    training: Column
+    engine: Column
+    pool: Column
+    fits: Column
 
 
-def memory_parts(jobs: Jobs, p: Mapping[str, float], half: Column | float = 0.0) -> dict[str, Column]:
-    """Bytes by part on the device that needs most, as an allocator's reserved peak shows them.
+def memory_of(work: Training, gen: Generation, pairs: Pairs, p: Values) -> Memory:
+    """Bytes of every pair. Never below the memory floor of the same layout."""
+    learning = training_phases(work, p)
+    totals = np.array([sum(parts.values()) for parts in learning.values()])
+    most = totals.argmax(axis=0)
+    fullest = {part: np.choose(most, [parts[part] for parts in learning.values()]) for part in PARTS}
+    standing = standing_bytes(work, p)
+    who, together = gen.take(pairs.g), np.asarray(pairs.colocated) > 0
+    engine = np.asarray(who.engine) > 0
+    capacity = work.jobs.capacity[pairs.t]
+    held = {part: column[pairs.t] for part, column in standing.items()}
+    beside = sum(held.values())
+    weights = np.asarray(who.weight_bytes) * whole_parameters(who.jobs) / np.asarray(who.tensor) / who.jobs.pipeline
+    pool = _pool(who, together, beside, weights + ENGINE_WORKSPACE, p)
+    longest = cache_of_position(who) * (np.asarray(who.prompt) + np.asarray(who.longest))
+    own = _own_loop(work.take(pairs.t), who, p)
+    generating = {part: held[part] for part in PARTS}
+    generating["generation engine"] = np.where(engine, weights + ENGINE_WORKSPACE, 0)
+    generating["KV cache"] = np.where(engine, np.maximum(pool, 0), own["KV cache"])
+    for part in ("activations", "logits", "gathered layers", "fragmentation"):
+        generating[part] = generating[part] + np.where(engine, 0, own[part])
+    awake = {part: fullest[part][pairs.t] for part in PARTS}
+    stays = engine & together & (np.asarray(who.sleeps) == 0)
+    for part in ("generation engine", "KV cache"):
+        awake[part] = awake[part] + np.where(stays, generating[part], 0)
+    of_generating = np.where(together, sum(generating.values()), 0)
+    larger = of_generating > sum(awake.values())
+    parts = {part: np.where(larger, generating[part], awake[part]) for part in PARTS}
+    total = np.asarray(sum(parts.values()))
+    apart = np.where(engine, weights + ENGINE_WORKSPACE + np.maximum(pool, 0) + OUTSIDE_ALLOCATOR, 0)
+    generated = np.where(together, of_generating, apart)
+    fits = (total <= capacity) & (generated <= capacity) & (~engine | (pool >= longest))
+    return Memory(parts, total, totals.max(axis=0)[pairs.t], generated, pool, fits)
 
-    ``half`` is 1 for fp16 training in Megatron's recipe, which keeps four bytes more per parameter.
-    """
-    first, last = held_parameters(jobs)
-    shards = np.maximum(1, jobs.data * jobs.context)
-    weights, gradients, optimizer = _recipe(jobs, shards, half)
-    layer = layer_bytes(jobs, p)
+
+def _pool(gen: Generation, together: Column, beside: Column, taken: Column, p: Values) -> Column:
+    """Bytes for keys and values: what is left of an engine's share of the device, where that is given or the device its
+    own; else what all samples that run at once need, at most a share of what is free. Never less than the longest
+    sample, without which an engine does not start."""
+    capacity, share = gen.jobs.capacity, np.asarray(gen.pool_share, dtype=float)
+    position = cache_of_position(gen)
+    samples = np.minimum(np.asarray(gen.samples) / gen.replicas, gen.places)
+    wanted = position * samples * (np.asarray(gen.prompt) + np.asarray(gen.response))
+    longest = position * (np.asarray(gen.prompt) + np.asarray(gen.longest))
+    free = POOL_SHARE_OF_FREE * (capacity - beside - taken)
+    asked = np.minimum(np.maximum(wanted, longest), np.maximum(longest, free))
+    given = np.where(np.isnan(share), OWN_SHARE, share) * capacity - taken
+    return np.where(np.isnan(share) & together, asked, given * (1 - p["fragmentation"]))
+
+
+def training_phases(work: Training, p: Values) -> dict[str, Bytes]:
+    """Bytes by phase and part of every layout; ``step`` is the end of training, when the optimizer updates."""
+    names = ["train", "step"]
+    if np.any(np.asarray(work.old) > 0):
+        names.append("score")
+    if np.any(np.asarray(work.reference) > 0):
+        names.append("reference")
+    return {name: _phase(work, p, name) for name in names}
+
+
+def standing_bytes(work: Training, p: Values) -> Bytes:
+    """What stays while an engine generates on the same device."""
+    return _whole(work, p, _fuller([_states(work, end, "generate") for end in ("first", "last")]), gathered=False)
+
+
+def _phase(work: Training, p: Values, phase: str) -> Bytes:
+    """Of the pipeline's first or last stage, whichever holds more."""
+    ends = []
+    for end in ("first", "last"):
+        states = _states(work, end, phase)
+        if phase == "reference":
+            # In fp32, in the place of the policy's weights, of which the optimizer's buffer keeps a copy.
+            fp32 = 4 * np.asarray(work.swapped) / work.jobs.tensor
+            states["reference"] = np.maximum(states["reference"], fp32)
+        if phase != "step":
+            states |= _passes(work, p, end, phase)
+        ends.append(states)
+    return _whole(work, p, _fuller(ends))
+
+
+def _fuller(ends: list[Bytes]) -> Bytes:
+    first, last = ends
+    larger = sum(last.values()) > sum(first.values())
+    return {part: np.where(larger, last[part], first[part]) for part in first}
+
+
+def _whole(work: Training, p: Values, parts: Bytes, gathered: bool = True) -> Bytes:
+    """All parts, with what fragmentation adds, and what lies outside the allocator."""
+    zero = np.zeros(len(work))
+    whole = {part: parts.get(part, zero) + zero for part in PARTS}
+    whole["gathered layers"] = _gathered(work) * gathered
+    whole["fragmentation"] = p["fragmentation"] * np.asarray(sum(whole.values()))
+    whole["outside the allocator"] = zero + OUTSIDE_ALLOCATOR
+    return whole
+
+
+def _passes(work: Training, p: Values, end: str, phase: str) -> Bytes:
+    """Activations and logits of a micro batch's passes."""
+    jobs = work.largest
+    layer, depth = layer_bytes(jobs, p), jobs.layers / jobs.pipeline
+    shown = jobs.tokens * jobs.head_share * jobs.vocab / jobs.tensor
+    shown = shown * np.where((jobs.pipeline == 1) | (end == "last"), 1, 0)
+    portion = np.minimum(1, LOSS_PORTION / np.maximum(jobs.tokens * jobs.head_share, 1))
+    in_portions = np.asarray(work.chunked_loss) > 0
+    if phase != "train":
+        return {"activations": layer["once"], "logits": shown * LOGIT_BYTES * np.where(in_portions, portion, 1)}
     count = micro_batches(jobs.global_batch, jobs.data, jobs.micro_batch)
-    depth = jobs.layers / jobs.pipeline
-    logits = (
-        jobs.tokens
-        * jobs.head_share
-        * jobs.vocab
-        / jobs.tensor
-        * np.where(_megatron(jobs), LOGIT_BYTES_ENGINE, p["logit_bytes"])
-    )
-    kept_first = layer["kept"] * depth * in_flight(jobs.pipeline, jobs.chunks, count, jobs.pipeline - 1)
-    kept_last = layer["kept"] * depth * in_flight(jobs.pipeline, jobs.chunks, count, 0)
-    per = weights + gradients + optimizer
-    at_end = per * last + kept_last + logits > per * first + kept_first + np.where(jobs.pipeline == 1, logits, 0)
-    own = np.where(at_end, last, first)
-    # Experts are spread over data parallel ranks, which share their optimizer states already.
-    elsewhere = jobs.layers * jobs.expert_elements * (1 - 1 / jobs.expert_parallel) / (jobs.tensor * jobs.pipeline)
-    here = own - np.where(_megatron(jobs), elsewhere, 0)
-    parts = {
-        "weights": weights * here,
-        "gradients": gradients * here,
-        "optimizer states": optimizer * own,
-        "activations": np.where(at_end, kept_last, kept_first) + layer["again"],
-        "logits": np.where(at_end | (jobs.pipeline == 1), logits, 0.0),
-        "gathered layers": _gathered(jobs),
-    }
-    parts["fragmentation"] = p["fragmentation"] * sum(parts.values())
-    return parts
+    held = in_flight(jobs.pipeline, jobs.chunks, count, jobs.pipeline - 1 if end == "first" else 0)
+    kept = layer["kept"] * depth * jobs.trained_share * held
+    kept = np.where(np.asarray(work.activations_offloaded) > 0, 0, kept)
+    whole = np.where(jobs.trainer > 0, p["whole_logits"], 1)
+    each = np.where(is_megatron(jobs), LOGIT_BYTES, p["logit_bytes"])
+    each = each * np.where(in_portions, portion, whole)
+    return {"activations": kept + layer["again"], "logits": shown * each}
 
 
-def peak_bytes(jobs: Jobs, p: Mapping[str, float], half: Column | float = 0.0) -> Column:
-    """Sum of the parts: what an allocator reserves."""
-    return np.asarray(sum(memory_parts(jobs, p, half).values()))
-
-
-def _megatron(jobs: Jobs) -> Column:
+def is_megatron(jobs: Jobs) -> Column:
     """Whether a job runs in Megatron's recipe; PyTorch FSDP and DeepSpeed have their own."""
     return (jobs.zero_engine == 0) & (jobs.zero_stage <= 1)
 
 
-def _recipe(jobs: Jobs, shards: Column, half: Column | float) -> tuple[Column, Column, Column]:
-    """Bytes per parameter of weights, gradients and optimizer states."""
-    stage = jobs.zero_stage
-    zero = zero_bytes(stage, shards)
-    megatron = megatron_bytes(stage >= 1, shards, half)
-    # In a pipeline FSDP neither reshards weights nor reduces gradients between micro batches.
-    piped = jobs.pipeline > 1
-    fsdp = fsdp_bytes(shards, np.where((stage == 2) | piped, 1.0, 0.0), np.where(piped, 1.0, 0.0))
-    is_fsdp = (jobs.zero_engine == 0) & (stage >= 2)
-    is_zero = (jobs.zero_engine > 0) & (stage >= 1)
-    adapters = jobs.low_rank > 0
-    chosen = [np.select([is_zero, is_fsdp], [zero[i], fsdp[i]], megatron[i]) for i in range(3)]
-    whole = np.where(stage >= 3, 2 / shards, 2.0)
-    return np.where(adapters, whole, chosen[0]), np.where(adapters, 0, chosen[1]), np.where(adapters, 0, chosen[2])
-
-
-def layer_bytes(jobs: Jobs, p: Mapping[str, float]) -> dict[str, Column]:
+def layer_bytes(jobs: Jobs, p: Values) -> Bytes:
     """Bytes of one block and micro batch: ``kept`` for the backward pass, ``again`` to recompute, ``once`` in all."""
     tokens, tensor = jobs.tokens, jobs.tensor
     split = np.where(jobs.sequence_parallel > 0, tensor, 1)
@@ -115,14 +209,149 @@ def layer_bytes(jobs: Jobs, p: Mapping[str, float]) -> dict[str, Column]:
     inputs = 2 * tokens * jobs.hidden / split
     kept = activations.kept_bytes(jobs.recompute, outside, inside, scores, inputs, p["operators_share"])
     again = np.where(jobs.recompute > 0, outside + inside + scores - np.minimum(kept, outside), 0)
+    again = again * np.where(jobs.recompute == 3, p["again"] * np.where(jobs.experts > 1, p["again_experts"], 1), 1)
     # PyTorch's tensor parallelism keeps gathered inputs and unreduced outputs, which Megatron gathers anew.
-    whole = np.where((jobs.tensor > 1) & ~_megatron(jobs), p["whole_inputs"] * 2 * tokens * jobs.hidden, 0)
+    whole = np.where((jobs.tensor > 1) & ~is_megatron(jobs), p["whole_inputs"] * 2 * tokens * jobs.hidden, 0)
     return {"kept": kept, "again": again + whole, "once": outside + inside + scores + whole}
 
 
-def _gathered(jobs: Jobs) -> Column:
-    """Whole weights and gradients of what ZeRO-3 has fetched: FSDP a block ahead, DeepSpeed by matrix."""
+def whole_parameters(jobs: Jobs) -> Column:
+    """Parameters of the whole model: blocks with all experts, and the vocabulary's matrices."""
+    return jobs.layers * jobs.elements + jobs.tables * jobs.vocab * jobs.hidden
+
+
+def held_of(jobs: Jobs, reference: Any = 0.0) -> Bytes:
+    """What ``Training.held`` is where nothing but a job's sizes is known: no vectors, no critic, no padding.
+
+    Under adapters the model is frozen, and what trains beside it is not worth counting.
+    """
+    whole = jobs.layers * jobs.elements / (jobs.tensor * jobs.pipeline)
+    local = jobs.layers * jobs.local_elements / (jobs.tensor * jobs.pipeline)
+    table, alone = jobs.vocab * jobs.hidden / jobs.tensor, jobs.pipeline == 1
+    trains = np.where(jobs.low_rank > 0, 0, 1)
+    held: Bytes = {}
+    for end in ("first", "last"):
+        ends = table * np.where(alone, jobs.tables, 1)
+        held |= {
+            f"trainable_{end}": trains * (local + ends),
+            f"sharded_{end}": trains * (whole + ends),
+            f"frozen_{end}": (1 - trains) * (local + ends),
+            f"reference_{end}": np.asarray(reference) * (local + ends),
+            f"critic_{end}": 0 * local,
+        }
+    return held
+
+
+def _states(work: Training, end: str, phase: str) -> Bytes:
+    """Bytes of weights, reference, optimizer states and gradients of one end of the pipeline in a phase, by recipe."""
+    jobs, recipes = work.jobs, (_megatron, _zero, _fsdp)
+    own = np.where(jobs.zero_engine > 0, 1, np.where(is_megatron(jobs), 0, 2))
+    used = np.unique(own)
+    if len(used) == 1:
+        return recipes[used[0]](work, end, phase)
+    told = [recipe(work, end, phase) for recipe in recipes]
+    return {part: np.choose(own, [bytes_[part] for bytes_ in told]) for part in told[0]}
+
+
+def _held(work: Training, end: str) -> tuple[Column, Column, Column, Column]:
+    """Parameters that train, frozen ones, the reference's and the critic's, of experts a rank's own."""
+    kinds = (work.held[f"{kind}_{end}"] for kind in ("trainable", "frozen", "reference", "critic"))
+    trainable, frozen, reference, critic = kinds
+    return trainable, frozen, reference, critic
+
+
+def _megatron(work: Training, end: str, phase: str) -> Bytes:
+    """Gradients stand in a buffer of their own in fp32 throughout, which an offloaded optimizer leaves there."""
+    jobs, (trainable, frozen, reference, critic) = work.jobs, _held(work, end)
+    shards = np.maximum(1, jobs.data * jobs.context)
+    weights, gradients, optimizer = megatron_bytes(jobs.zero_stage >= 1, shards, work.half)
+    # Sharded states are divided by all data parallel ranks, over which experts are spread already.
+    divided = np.where(jobs.zero_stage >= 1, work.held[f"sharded_{end}"], trainable)
+    share = divided / np.where(jobs.zero_stage >= 1, shards, 1)
+    clipped = _CLIP_BYTES * np.minimum(share, np.asarray(work.largest_tensor) / jobs.tensor)
+    return {
+        "weights": weights * (trainable + frozen + critic),
+        "reference": weights * reference,
+        "optimizer states": np.where(
+            jobs.offload_optimizer > 0, MEGATRON_LEAVES * share, optimizer * (divided + critic)
+        ),
+        "gradients": gradients * (trainable + critic) + (clipped if phase == "step" else 0),
+    }
+
+
+def _zero(work: Training, end: str, phase: str) -> Bytes:
+    """DeepSpeed's ZeRO. ZeRO-3's bucket and its partition of gradients stand throughout (other stages free theirs), and
+    for ZeRO-1 and 2 with an offloaded optimizer the buffer through which gradients go to the host."""
+    jobs, (trainable, frozen, reference, critic) = work.jobs, _held(work, end)
+    stage, shards = jobs.zero_stage, np.maximum(1, jobs.data)
+    weights, gradients, optimizer = zero_bytes(stage, shards)
+    kept = np.where(np.asarray(work.offload_parameters) > 0, 0, 1)
+    host = np.where(jobs.offload_optimizer > 0, 0, 1)
+    largest_tensor = np.asarray(work.largest_tensor)
+    # ZeRO-1 reduces once a step: until then whole gradients are on the device, also where the optimizer is not.
+    own = gradients * (trainable + critic) * np.where(stage <= 1, 1, host)
+    bucket, of_critic = (2 * np.minimum(_BUCKET, count) for count in (trainable, critic))
+    share = np.maximum(trainable, critic) / np.where(stage >= 1, shards, 1)
+    norm = _NORM_BYTES * np.minimum(share, largest_tensor)
+    held = np.where(stage >= 3, own + bucket + of_critic, 2 * largest_tensor * (1 - host))
+    if phase == "train":
+        # Two buckets take turns where reduction overlaps backward; what several ranks own of one is copied together.
+        turns = np.where((jobs.data > 1) & (stage > 0) & (stage < 3), 2, 1)
+        copied = np.where(jobs.data > 1, 1, 0) * bucket
+        held = held + np.where(stage >= 3, 0, own + turns * bucket) + copied + norm * (1 - host)
+    elif phase == "step":
+        # From ZeRO-1 on a partition's gradients (2 bytes) are joined before they are cast (4).
+        cast = np.where(stage >= 1, 6, 4) * np.where(stage >= 3, np.minimum(share, _SUB_GROUP), share)
+        held = held + np.where(stage >= 3, 0, own * host)
+        held = held + np.maximum(cast * host, norm * np.where(stage >= 3, 1, host))
+    return {
+        "weights": weights * (trainable + frozen + critic) * kept,
+        "reference": weights * reference * kept,
+        "optimizer states": optimizer * (trainable + critic) * host,
+        "gradients": held,
+    }
+
+
+def _fsdp(work: Training, end: str, phase: str) -> Bytes:
+    """PyTorch's: fp32 weights and gradients, sharded; adapters leave frozen weights in fp32 too."""
+    jobs, (trainable, frozen, reference, critic) = work.jobs, _held(work, end)
+    shards = np.maximum(1, jobs.data * jobs.context)
+    # In a pipeline FSDP neither reshards weights nor reduces gradients between micro batches.
+    piped = jobs.pipeline > 1
+    gathered = np.where((jobs.zero_stage == 2) | piped, 1.0, 0.0)
+    weights, gradients, optimizer = fsdp_bytes(shards, gathered, np.where(piped, 1.0, 0.0))
+    training = phase in ("train", "step")
+    return {
+        "weights": weights * (trainable + frozen + critic),
+        "reference": 2 * reference / np.where(jobs.zero_stage >= 3, shards, 1),
+        "optimizer states": np.where(jobs.offload_optimizer > 0, 0, optimizer) * (trainable + critic),
+        "gradients": gradients * (trainable + critic) * (1 if training else 0),
+    }
+
+
+def _gathered(work: Training) -> Column:
+    """Under ZeRO-3: the weights that are whole at one moment, and the gradient of the largest matrix."""
+    jobs, largest_tensor = work.jobs, np.asarray(work.largest_tensor)
+    whole = np.maximum(work.held["trainable_first"] + work.held["frozen_first"], work.held["reference_first"])
+    live = np.minimum(whole, _LIVE + largest_tensor)
+    split = (jobs.data * jobs.context > 1) | (np.asarray(work.offload_parameters) > 0)
     block = LAYERS_GATHERED * jobs.elements / jobs.tensor + jobs.vocab * jobs.hidden / jobs.tensor
-    matrix = jobs.hidden * jobs.ffn / jobs.tensor
-    fetched = np.where(jobs.zero_engine > 0, matrix, block)
-    return np.where((jobs.zero_stage >= 3) & (jobs.data * jobs.context > 1), 2 * 2 * fetched, 0.0)
+    fetched = np.where(jobs.zero_engine > 0, 2 * live + 2 * largest_tensor, 2 * 2 * block)
+    return np.where((jobs.zero_stage >= 3) & split, fetched, 0.0)
+
+
+def _own_loop(work: Training, gen: Generation, p: Values) -> Bytes:
+    """What generating in the training stack's own loop needs beside the states: every row as long as the longest, and
+    ZeRO-3's weights whole where they are gathered once."""
+    rows, jobs = np.asarray(gen.samples) / gen.replicas, work.jobs
+    positions = np.asarray(gen.prompt) + np.asarray(gen.longest)
+    whole = 2 * (work.held["trainable_first"] + work.held["frozen_first"])
+    gathers = (jobs.zero_stage >= 3) & (np.asarray(work.gathers_once) > 0)
+    parts = {
+        "activations": 2 * 4 * rows * np.asarray(gen.prompt) * jobs.hidden,
+        "logits": 2 * 4 * rows * jobs.vocab / jobs.tensor,
+        "KV cache": cache_of_position(gen) * rows * positions,
+        "gathered layers": np.where(gathers, whole, _gathered(work)),
+    }
+    parts["fragmentation"] = p["fragmentation"] * np.asarray(sum(parts.values()))
+    return parts

@@ -1,111 +1,70 @@
-"""The planner's parameters: what each means, what is thought of it before any row is seen, and what was fitted."""
+"""The planner's constants: what was thought of each before a row was seen, what the fit made of it, and its errors.
+
+Priors are data, ``manifests/planner_priors.json``: each constant's centre and spread, with the document or the physics
+that it comes from and the date from which it has stood. A fit moves values, never priors.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
-import numpy as np
 from pydantic import Field
 
 from suite.spec.base import Frozen, UsageError
 from suite.spec.catalogue import data_root
 
-FILE = "planner_parameters.json"
-Fitted = TypeVar("Fitted", bound=Frozen)
+FILE, PRIORS_FILE = "planner_parameters.json", "planner_priors.json"
 
 
 class Prior(Frozen):
-    """A positive parameter thought to lie within a factor exp(spread) of ``centre``, two times in three."""
+    """A positive constant thought to lie within a factor exp(``spread``) of ``centre``, two times in three."""
 
     centre: float
     spread: float
     meaning: str
+    source: str
 
 
-def _prior(centre: float, spread: float, meaning: str) -> Prior:
-    return Prior(centre=centre, spread=spread, meaning=meaning)
+class Priors(Frozen):
+    """All of them by the stage of the fit that learns them, and how far stacks differ (deviations of logarithms)."""
 
+    frozen: str = Field(description="the date from which they have stood")
+    steps: dict[str, Prior] = Field(description="of training steps, learnt from published ones")
+    memory: dict[str, Prior]
+    iterations: dict[str, Prior] = Field(description="of what an RL iteration adds, learnt from published ones")
+    levels: dict[str, float] = Field(description="levels at which stacks differ in a training step")
+    stacks: dict[str, float] = Field(description="a stack's own effect on a phase of an iteration")
+    source: str = Field(description="of levels and stacks")
 
-PRIORS: Mapping[str, Prior] = {
-    "matrix_volta": _prior(0.75, 0.15, "share of the 16-bit matrix peak that large products reach: V100"),
-    "matrix_ampere": _prior(0.85, 0.06, "the same: A100 and its kin"),
-    "matrix_hopper": _prior(0.70, 0.15, "the same: H100, H200; power limits it"),
-    "matrix_blackwell": _prior(0.70, 0.15, "the same: B200, GB200 and kin"),
-    "matrix_other": _prior(0.65, 0.25, "the same: a device of another make"),
-    "fp8": _prior(0.85, 0.2, "what of the doubled fp8 peak is reached, relative to 16 bit"),
-    "fp4": _prior(0.6, 0.3, "what of the fp4 peak is reached, relative to fp8"),
-    "inner_width": _prior(150.0, 0.5, "a product that sums over k elements takes 1 + this / k as long"),
-    "attention": _prior(0.35, 0.4, "share of the 16-bit peak that attention kernels reach"),
-    "attention_engine": _prior(1.4, 0.3, "factor on it where NVIDIA's Transformer Engine is used"),
-    "attention_ampere": _prior(1.2, 0.2, "factor on it on A100"),
-    "attention_narrow": _prior(1.0, 0.3, "factor on it for head dimensions below 100"),
-    "unfused_scores": _prior(1.0, 0.5, "factor on the bytes that unfused attention moves"),
-    "memory_bandwidth": _prior(0.75, 0.1, "share of the memory bandwidth's peak that is reached"),
-    "matrix_traffic": _prior(1.2, 0.25, "factor on the bytes of matrix products' operands, casts included"),
-    "weight_traffic": _prior(0.7, 0.5, "factor on the bytes of weights; the largest products hide them"),
-    "cast_traffic": _prior(0.5, 0.5, "added to it for casts to fp8 and fp4"),
-    "residual_traffic": _prior(1.2, 0.2, "factor on the bytes of norms and residuals"),
-    "residual_plain": _prior(0.6, 0.4, "added to it for the GPT family: biases, dropout, LayerNorm"),
-    "activation_traffic": _prior(1.2, 0.2, "factor on the bytes of the activation function"),
-    "loss_traffic": _prior(1.0, 0.5, "factor on the bytes of the loss"),
-    "unfused_traffic": _prior(1.5, 0.7, "factor on elementwise bytes of stacks without fused attention (2019-2022)"),
-    "eager": _prior(1.1, 0.2, "third root of the factor on elementwise bytes where PyTorch runs uncompiled"),
-    "row_scaling": _prior(0.5, 0.5, "twice this is added to the factor on matrix bytes for row-wise fp8 scales"),
-    "tensor_exposed": _prior(0.5, 0.5, "share of tensor parallel communication that is not hidden"),
-    "tensor_asynchronous": _prior(0.5, 0.5, "factor on it where it is cut up to overlap"),
-    "context_exposed": _prior(0.2, 0.7, "share of context parallel communication that is not hidden"),
-    "data_exposed": _prior(0.2, 0.7, "share of gradient and parameter communication that is never hidden"),
-    "data_last": _prior(1.0, 0.3, "weight of what does not fit behind the last micro batch"),
-    "gather_exposed": _prior(0.1, 0.7, "share of ZeRO-3 gathers that is never hidden"),
-    "gather_bandwidth": _prior(0.6, 0.4, "share of the bandwidth that ZeRO-3 gathers reach"),
-    "gather_zero_engine": _prior(
-        0.4, 0.8, "factor on it for DeepSpeed's ZeRO-3 as the Megatron paper timed it in 2021"
-    ),
-    "stage_exposed": _prior(0.5, 0.7, "share of pipeline sends that is not hidden"),
-    "head_imbalance": _prior(0.8, 0.3, "share of the output head's time by which the last stage holds up a pipeline"),
-    "bubble": _prior(1.0, 0.1, "factor on the pipeline bubble"),
-    "layer_seconds": _prior(3e-5, 0.7, "launch overhead of a layer and micro batch, seconds"),
-    "step_seconds": _prior(0.002, 0.7, "overhead of a step, seconds"),
-    "stragglers": _prior(0.005, 0.7, "relative slow-down for each doubling of the devices beyond eight"),
-    "power": _prior(0.5, 0.5, "exponent of the power limit's share in the matrix rate"),
-}
-NAMES = tuple(PRIORS)
-
-#: Levels at which stacks differ beyond physics, each an effect on log time with this prior standard deviation.
-LEVELS: Mapping[str, float] = {
-    "family": 0.16,
-    "framework": 0.20,
-    "framework|device": 0.16,
-    "framework|device|precision": 0.10,
-    "framework|device|precision|release": 0.06,
-}
+    @property
+    def every(self) -> dict[str, Prior]:
+        return {**self.steps, **self.memory, **self.iterations}
 
 
 class Band(Frozen):
-    """Relative errors seen in cross-validation: half of the predictions were nearer than ``median``."""
+    """An 80 % band: four of five measured values that no fit had seen lie between ``low`` and ``high`` times what was
+    predicted. ``rows`` of which it was made, in how many ``groups`` that err together, the ``median`` and ``p90`` of
+    their absolute relative errors, and the share of rows ``held`` by a band that was made without them."""
 
-    median: float
-    p90: float
-    rows: int
-
-
-class RateBand(Frozen):
-    """Whole PPO iterations: how much longer eager Hugging Face models compute, and how far published rates were off.
-
-    ``low``, ``median`` and ``high`` are published over predicted samples per second, each with the factor ``slower``
-    fitted on other models alone; ``inside`` of ``rows`` lie in the range of the other models' rows.
-    """
-
-    slower: float
     low: float
-    median: float
     high: float
     rows: int
-    inside: int
+    groups: int
+    median: float
+    p90: float
+    held: float | None = None
+
+
+class Bands(Frozen):
+    """Of one kind of prediction: for stacks of which published rows are in the fit, and for all others."""
+
+    known: Band
+    new: Band
 
 
 class Provenance(Frozen):
@@ -115,12 +74,13 @@ class Provenance(Frozen):
     rows: int
     sources: dict[str, int] = Field(description="published rows used, by source")
     digest: str = Field(description="SHA-256 of the rows that were read")
+    priors: str = Field(description="SHA-256 of the priors that the fit began with")
 
 
 class Learnt(Frozen):
     """How sure one is of constants: the covariance of their logarithms, and the ``noise`` beside them of a prediction.
 
-    ``names`` are "value NAME" of a parameter and "phase NAME" of a factor on a phase.
+    ``names`` are "value NAME" of a constant and "phase NAME" of a factor on a phase.
     """
 
     names: tuple[str, ...]
@@ -131,47 +91,65 @@ class Learnt(Frozen):
 
 
 class Parameters(Frozen):
-    """Fitted values, effects of stacks (log of a factor on time) and the error bands of the check."""
+    """Fitted values, effects of stacks (log of a factor on time) and the errors of rows that no fit had seen."""
 
-    schema_: str = Field(default="suite/planner/1", alias="schema")
+    schema_: str = Field(default="suite/planner/2", alias="schema")
     provenance: Provenance
     values: dict[str, float]
-    effects: dict[str, dict[str, float]] = Field(description="level -> group -> log factor")
-    memory: dict[str, float] = Field(description="parameters of the memory model")
-    bands: dict[str, Band]
+    effects: dict[str, dict[str, float]] = Field(description="level or phase -> group -> log factor")
+    bands: dict[str, Bands] = Field(description="by kind of prediction")
+    stacks: tuple[str, ...] = Field(description="stack and device generation of every row of an iteration in the fit")
     phases: dict[str, float] = Field(default={}, description="factors on phases learnt from the user's own runs")
-    ppo: RateBand | None = None
     memory_factor: float = Field(default=1.0, description="factor on peak memory learnt from the user's own runs")
+    memory_band: Band | None = Field(default=None, description="of peak memory after the user's own runs")
     learnt: Learnt | None = Field(default=None, description="how sure the user's own runs make one; null: none taught")
 
-    def vector(self) -> np.ndarray:
-        """Logarithms of the values in the order of ``NAMES``."""
-        return np.log([self.values[name] for name in NAMES])
-
     def effect(self, groups: Mapping[str, str]) -> float:
-        """Sum of the effects of a job's groups; a group never seen has none."""
+        """Sum of the effects of a stack's groups; a group never seen has none."""
         return sum(self.effects.get(level, {}).get(group, 0.0) for level, group in groups.items())
+
+    def band(self, kind: str, stack: str, architecture: str) -> Band:
+        """The band that applies to a stack on a generation of devices: the wide one unless its rows are in the fit."""
+        if kind == "memory" and self.memory_band is not None:
+            return self.memory_band
+        found = self.bands[kind]
+        return found.known if f"{stack}|{architecture}" in self.stacks else found.new
+
+
+@lru_cache(maxsize=1)
+def load_priors() -> Priors:
+    """What was thought before any row. UsageError where the file is missing or damaged."""
+    return Priors.model_validate(_read(PRIORS_FILE))
 
 
 @lru_cache(maxsize=1)
 def load_parameters() -> Parameters:
     """The fitted parameters that come with the suite. UsageError where the file is missing or damaged."""
-    path = data_root() / FILE
+    return Parameters.model_validate(_read(FILE))
+
+
+def priors_digest() -> str:
+    """SHA-256 of the priors' file."""
+    return hashlib.sha256((data_root() / PRIORS_FILE).read_bytes()).hexdigest()
+
+
+def _read(name: str) -> Any:
+    path = data_root() / name
     try:
-        return Parameters.model_validate_json(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"the planner's parameters in {path} cannot be read: {error}; `make planner-fit`") from error
 
 
-def write_parameters(parameters: Frozen, path: Path) -> None:
+def write_parameters(parameters: Parameters, path: Path) -> None:
     """Sorted and rounded to six digits, so that the same rows give the same bytes."""
     body = _rounded(parameters.model_dump(mode="json", by_alias=True))
     path.write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def rounded(parameters: Fitted) -> Fitted:
+def rounded(parameters: Parameters) -> Parameters:
     """The parameters as they are read again from their file."""
-    return type(parameters).model_validate(_rounded(parameters.model_dump(mode="json", by_alias=True)))
+    return Parameters.model_validate(_rounded(parameters.model_dump(mode="json", by_alias=True)))
 
 
 def _rounded(value: object) -> object:

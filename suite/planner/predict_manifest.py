@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 
 from suite.bundle.record import Record
+from suite.planner.ask import Question
+from suite.planner.found import Found, of_space
 from suite.planner.hardware import Hardware, hardware_of
-from suite.planner.iteration_memory import PARTS
+from suite.planner.host_memory import host_memory
 from suite.planner.lengths import of_samples
+from suite.planner.memory import PARTS
 from suite.planner.parameters import Parameters, load_parameters
 from suite.planner.plan import fitting_on
-from suite.planner.profiles import PROFILES
-from suite.planner.space import Manner, Space, iterations
-from suite.planner.table import predict
+from suite.planner.profiles import PROFILES, Profile
+from suite.planner.space import Manner, Space, space_of
 from suite.spec.catalogue import devices, find_device
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest, Work
@@ -27,17 +29,8 @@ from suite.spec.workload import Workload
 
 #: Fields of a layout that the planner searches over; the others stay as they were.
 PLANNED = {
-    "tensor",
-    "pipeline",
-    "data",
-    "sequence_parallel",
-    "zero_stage",
-    "distributed_optimizer",
-    "recompute",
-    "offload_optimizer",
-    "offload_parameters",
-    "gather_for_generation",
-    "expert",
+    *("tensor", "pipeline", "data", "sequence_parallel", "zero_stage", "distributed_optimizer", "recompute"),
+    *("offload_optimizer", "offload_parameters", "gather_for_generation", "expert"),
 }
 MOST_DOUBLINGS = 7
 
@@ -69,37 +62,45 @@ def predict_layout(
     """The same of a layout that is no manifest yet, in 16 bit."""
     found = find_device(device) if device else None
     hardware = hardware_of(found) if found else None
-    profile = PROFILES.get(backend)
-    if hardware is None or profile is None or is_split(layout):
+    profile = _profile(backend, layout)
+    if hardware is None or profile is None:
         return None
     known = parameters or load_parameters()
-    table = predict(one_layout(size, workload, work, layout, hardware, backend), hardware, profile, known)
-    rate = float(table.rate[0])
+    one = _predicted(size, workload, work, layout, hardware, profile, known)
+    told, rate = one.told, float(one.rate[0])
+    low, high = one.bands([0])
     return {
         "samples_per_second": rate,
-        "tokens_per_second": rate * float(table.sample_tokens[0]),
-        "iteration_seconds": float(table.iteration[0]),
-        "phases": {name: float(table.seconds[name][0]) for name in TIMED_NAMES if name in table.seconds},
-        "memory_bytes": int(table.total[0]),
-        "memory": {kind: int(table.memory[kind][0]) for kind in PARTS if table.memory[kind][0] >= 1},
+        "low": rate * float(low[0]),
+        "high": rate * float(high[0]),
+        "tokens_per_second": rate * float(one.space.sample_tokens[0]),
+        "iteration_seconds": float(told.seconds[0]),
+        "phases": {name: float(told.phases[name][0]) for name in TIMED_NAMES if told.phases[name][0] > 0},
+        "memory_bytes": int(told.memory.total[0]),
+        "memory": {part: int(told.memory.parts[part][0]) for part in PARTS if told.memory.parts[part][0] >= 1},
         "capacity_bytes": int(hardware.memory_bytes),
-        "host_memory_bytes": int(table.host[0] / layout.nodes),
-        "fits": bool(table.fits[0]),
+        "host_memory_bytes": int(host_memory(one.space.work)[0] / layout.nodes),
+        "fits": bool(told.fits[0]),
         "device": hardware.name,
-        "band": known.bands["new stack"].model_dump(),
         "planner": known.provenance.digest[:12],
     }
 
 
 def is_split(layout: Layout) -> bool:
-    """Whether ranks that generate and ranks that train take turns at waiting for each other: which side is slower, and
-    so what an iteration takes, is not predicted."""
+    """Whether ranks that generate and ranks that train take turns at waiting for each other: how a run of the suite
+    divides them, `suite plan` searches; of one such layout nothing is predicted."""
     return layout.placement == "split"
 
 
+def _profile(backend: str, layout: Layout) -> Profile | None:
+    """What the planner knows of a backend; nothing of trainers whose own engine no layout describes."""
+    profile = PROFILES.get(backend)
+    return None if profile is None or profile.engine_only or is_split(layout) else profile
+
+
 def is_tight(memory_bytes: float, capacity_bytes: float) -> bool:
-    """Whether a prediction that fits is nearer to the capacity than the memory model's 90th percentile of error."""
-    return memory_bytes > (1 - load_parameters().bands["memory"].p90) * capacity_bytes
+    """Whether a prediction that fits would not at the high end of the memory model's band."""
+    return memory_bytes * load_parameters().bands["memory"].new.high > capacity_bytes
 
 
 @lru_cache(maxsize=1)
@@ -109,28 +110,39 @@ def _any_hardware() -> Hardware:
     return hardware
 
 
-def one_layout(shape: Shape, workload: Workload, work: Work, layout: Layout, hardware: Hardware, backend: str) -> Space:
+def one_layout(
+    shape: Shape,
+    workload: Workload,
+    work: Work,
+    layout: Layout,
+    hardware: Hardware,
+    backend: str,
+    parameters: Parameters,
+) -> Space:
     """A space of one candidate: the layout and micro batch given."""
     columns = {
         "devices": layout.ranks,
-        "tensor": layout.tensor,
-        "pipeline": layout.pipeline,
-        "data": layout.data,
-        "zero_stage": layout.zero_stage,
-        "distributed_optimizer": layout.distributed_optimizer,
         "recompute": 3 if layout.recompute == "full" else 0,
-        "offload_optimizer": layout.offload_optimizer,
-        "offload_parameters": layout.offload_parameters,
-        "gather_for_generation": layout.gather_for_generation,
-        "sequence_parallel": layout.sequence_parallel,
         "rollouts": work.replica_rollouts,
         "micro_batch": work.micro_batch,
-        "expert": layout.expert,
+        **{name: getattr(layout, name) for name in PLANNED - {"recompute"}},
     }
     arrays = {name: np.array([float(value)]) for name, value in columns.items()}
     lengths = None if work.lengths is None else {layout.ranks: of_samples(work.lengths)}
-    manner = Manner.of(layout)
-    return Space(iterations(shape, workload, hardware, PROFILES[backend], arrays, manner, lengths), arrays, manner)
+    return space_of(shape, workload, hardware, PROFILES[backend], arrays, parameters, Manner.of(layout), lengths)
+
+
+def _predicted(
+    shape: Shape,
+    workload: Workload,
+    work: Work,
+    layout: Layout,
+    hardware: Hardware,
+    profile: Profile,
+    parameters: Parameters,
+) -> Found:
+    space = one_layout(shape, workload, work, layout, hardware, profile.name, parameters)
+    return of_space(Question(shape, workload, hardware, profile, parameters, manner=Manner.of(layout)), space)
 
 
 def device_of(record: Record) -> str | None:
@@ -149,23 +161,19 @@ def fitting_layouts(
     Empty where ``layout`` itself is expected to fit; with ``spare`` they are those with room to spare, if it has none.
     Empty for a backend that the planner does not know. Each holds with the micro batch that the workload resolves to.
     """
-    profile = PROFILES.get(backend)
-    if profile is None or is_split(layout):
+    asked = _with_memory(size, workload, layout, backend, device_memory_bytes)
+    if asked is None:
         return []
-    # Memory does not depend on speed: any device stands in, with the memory that is asked about.
-    hardware = replace(_any_hardware(), memory_bytes=float(device_memory_bytes))
-    known = load_parameters()
     work = resolve_work(size, workload, layout)
-    own = predict(one_layout(size, workload, work, layout, hardware, backend), hardware, profile, known)
-    fits, tight = bool(own.fits[0]), is_tight(float(own.total[0]), device_memory_bytes)
+    own = _predicted(size, workload, work, layout, asked.hardware, asked.profile, asked.parameters).told
+    fits, tight = bool(own.fits[0]), is_tight(float(own.memory.total[0]), device_memory_bytes)
     if fits and not (spare and tight):
         return []
-    found = fitting_on(size, workload, hardware, profile, layout.ranks, known, Manner.of(layout))
     settings = layout.model_dump()
     nodes = {"nodes": layout.nodes, "devices_per_node": layout.devices_per_node}
     even = workload.model_copy(update={"lengths": None, "prompt_lengths": None})  # micro batches do not depend on them
     usable: list[tuple[bool, int, int, Layout]] = []
-    for option in found:
+    for option in fitting_on(asked, layout.ranks):
         other = layout.model_copy(update={name: getattr(option.layout, name) for name in PLANNED} | nodes)
         same_batch = option.micro_batch == resolve_work(size, even, option.layout).micro_batch
         if same_batch and not (fits and option.tight):
@@ -179,13 +187,20 @@ def fewest_devices(
     size: Shape, workload: Workload, layout: Layout, backend: str, device_memory_bytes: int
 ) -> Layout | None:
     """A layout that is expected to fit on 2, 4, 8 ... times as many devices as ``layout`` has; ``None``: on none."""
-    profile = PROFILES.get(backend)
-    if profile is None or is_split(layout):
+    asked = _with_memory(size, workload, layout, backend, device_memory_bytes)
+    if asked is None:
         return None
-    hardware = replace(_any_hardware(), memory_bytes=float(device_memory_bytes))
     for doubled in range(1, MOST_DOUBLINGS + 1):
-        count = layout.ranks * 2**doubled
-        found = fitting_on(size, workload, hardware, profile, count, load_parameters(), Manner.of(layout))
+        found = fitting_on(asked, layout.ranks * 2**doubled)
         if found:
             return found[0].layout
     return None
+
+
+def _with_memory(size: Shape, workload: Workload, layout: Layout, backend: str, memory: int) -> Question | None:
+    """A question about any device with this memory: what fits does not depend on speed. ``None``: nothing is known."""
+    profile = _profile(backend, layout)
+    if profile is None:
+        return None
+    hardware = replace(_any_hardware(), memory_bytes=float(memory))
+    return Question(size, workload, hardware, profile, load_parameters(), manner=Manner.of(layout))

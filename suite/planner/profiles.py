@@ -27,11 +27,6 @@ class Profile:
     gathers_to_decode: bool = False
     #: whether it can gather them once for all steps instead
     gathers_once: bool = False
-    #: gradients stand in a buffer of their own in fp32 throughout, which an offloaded optimizer leaves on the device
-    gradient_buffer: bool = False
-    #: bytes that an offloaded optimizer leaves on the device for each parameter of its share: the fp32 weights, where
-    #: it keeps copies of them in host memory (megatron-core's HybridDeviceOptimizer)
-    offload_leaves: int = 0
     #: the vocabulary is padded to a common multiple of this and the tensor parallel degree
     vocabulary_multiple: int = 1
     #: or to one of their product, which is more
@@ -42,76 +37,110 @@ class Profile:
     swaps_reference: bool = False
     #: experts can be spread over data parallel ranks
     experts: bool = False
-    #: the model is Hugging Face's, run eagerly: slower by what published PPO rates show (``RateBand``)
-    plain_model: bool = False
+    #: tensor parallelism divides experts too
+    expert_tensor: bool = False
+    #: generates with an engine alone
+    engine_only: bool = False
+
+    @property
+    def trains_as_megatron(self) -> bool:
+        """Whether the last stage of a pipeline trains a copy of a tied embedding."""
+        return self.traits.family == "megatron"
+
+    @property
+    def stack(self) -> str:
+        """What published iterations of this stack are told apart by: framework, and what trains."""
+        return f"{self.traits.framework} {'megatron' if self.trains_as_megatron else 'fsdp'}"
 
 
-def _traits(family: str, framework: str, fused: bool, zero: bool) -> Traits:
+def _traits(family: str, framework: str, fused: bool = True, trainer: bool = True, plain: bool = False) -> Traits:
     return Traits(
         family=family,
         framework=framework,
         fused_attention=fused,
         engine=False,
         interleaves=False,
-        zero_engine=zero,
+        zero_engine=family == "zero",
         eager=True,
+        trainer=trainer,
+        plain_model=plain,
     )
 
 
-#: The engine backends compute attention as docs/measuring.md says; the trainers as their pinned versions do.
+#: The engine backends compute attention as docs/measuring.md says; the trainers as their pinned versions do. Whole
+#: trainers take host work that the suite's own loop does not (``Traits.trainer``).
 PROFILES = {
     profile.name: profile
     for profile in (
         Profile(
             "deepspeed",
-            _traits("zero", "deepspeed", fused=True, zero=True),
+            _traits("zero", "deepspeed", trainer=False, plain=True),
             zero_stages=(0, 1, 2, 3),
             offload_optimizer=True,
             offload_parameters=True,
             gathers_to_decode=True,
             gathers_once=True,
             vocabulary_multiple=128,
-            plain_model=True,
         ),
         Profile(
             "megatron",
-            _traits("megatron", "megatron core", fused=True, zero=False),
+            _traits("megatron", "megatron core", trainer=False),
             tensor=True,
             pipeline=True,
             experts=True,
             offload_optimizer=True,
-            gradient_buffer=True,
-            offload_leaves=4,
             vocabulary_multiple=128,
         ),
         Profile(
             "trlx-deepspeed",
-            _traits("zero", "trlx deepspeed", fused=False, zero=True),
+            _traits("zero", "trlx deepspeed", fused=False, trainer=False, plain=True),
             zero_stages=(0, 1, 2, 3),
             recompute=False,
             offload_optimizer=True,
             offload_parameters=True,
             gathers_to_decode=True,
-            plain_model=True,
         ),
         Profile(
             "trlx-ddp",
-            _traits("zero", "trlx ddp", fused=False, zero=True),
+            _traits("zero", "trlx ddp", fused=False, trainer=False, plain=True),
             zero_stages=(0,),
             recompute=False,
-            plain_model=True,
         ),
         Profile(
             "trlx-nemo",
-            _traits("megatron", "trlx nemo", fused=False, zero=False),
+            _traits("megatron", "trlx nemo", fused=False, trainer=False),
             tensor=True,
             always_sharded=True,
-            gradient_buffer=True,
             vocabulary_multiple=128,
             pads_each_rank=True,
             splits_value_head=True,
             swaps_reference=True,
         ),
+        Profile(
+            "verl",
+            _traits("fsdp", "verl"),
+            zero_stages=(3,),
+            offload_optimizer=True,
+            engine_only=True,
+        ),
+        Profile(
+            "nemo-rl",
+            _traits("megatron", "nemo-rl"),
+            tensor=True,
+            pipeline=True,
+            experts=True,
+            expert_tensor=True,
+            vocabulary_multiple=128,
+            engine_only=True,
+        ),
+        Profile(
+            "openrlhf",
+            _traits("zero", "openrlhf"),
+            zero_stages=(2, 3),
+            offload_optimizer=True,
+            engine_only=True,
+        ),
+        Profile("trl-grpo", _traits("zero", "trl"), zero_stages=(2, 3), offload_optimizer=True, engine_only=True),
     )
 }
 

@@ -1,22 +1,24 @@
-"""A plan and a scaling curve as text for a terminal."""
+"""Plans and answers to searches as text for a terminal."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from suite.planner.ask import Question
+from suite.planner.curves import CurvePoint
 from suite.planner.grid import Column, grid_lines
-from suite.planner.iteration_memory import PARTS
-from suite.planner.plan import GIB, Option, Plan
-from suite.planner.scale import Point
+from suite.planner.memory import GIB
+from suite.planner.option import Option
+from suite.planner.plan import Plan
+from suite.planner.search.answer import Answer, Kind
+from suite.planner.table import curve_lines, host_gib, marks, memory_bars, money_cell, option_columns
 from suite.spec.algorithms import PPO_NAME
 from suite.spec.workload import Workload
 
-_WIDEST_BAR, _NARROWEST_BAR, _WIDEST_LABEL = 44, 16, 34
-#: one mark for each part of the memory, the same wherever it is drawn
-_MARKS = dict(zip(PARTS, "█▓▒░▚▞▤▨▦◫·", strict=True))
-_TIGHT = "!"
 _BARS = 4
+#: Rows of the table of those that nothing beats.
+_FRONT = 3
 
 
 def plan_lines(plan: Plan, columns: int | None = None) -> Iterator[str]:
@@ -26,6 +28,28 @@ def plan_lines(plan: Plan, columns: int | None = None) -> Iterator[str]:
     """
     for line in _plan_lines(plan, columns):
         yield from text_lines(line, columns)
+
+
+def answer_lines(answer: Answer, columns: int | None = None) -> Iterator[str]:
+    """The answer in words, what it rests on, the tables, the notes; no line longer than ``columns``."""
+    for line in _answer_lines(answer, columns):
+        yield from text_lines(line, columns)
+
+
+def curves_lines(
+    asked: Question, made: dict[str, list[CurvePoint]], counts: Sequence[int], columns: int | None
+) -> Iterator[str]:
+    """Scaling curves by backend, or of the best of them, below what they are of."""
+    weak = asked.workload.model_copy(update={"scaling": "weak"})
+    for name, points in made.items():
+        for line in (
+            f"{asked.shape.name} on {points[0].device}, {name}: weak scaling keeps the samples of a device, strong "
+            f"scaling those of {counts[0]:,} in all",
+            f"one iteration: {work_text(weak, counts[:1])}",
+            *(f"note: {note}" for note in asked.notes),
+        ):
+            yield from text_lines(line, columns)
+        yield from curve_lines(points, columns)
 
 
 def text_lines(line: str, columns: int | None) -> list[str]:
@@ -50,15 +74,12 @@ def work_text(work: Workload, devices: Sequence[int]) -> str:
         trained = f"the last {work.trainable_layers} layers train"
     else:
         trained = "all layers train"
+    group = f" in groups of {work.group}" if work.group > 1 else ""
     reference = f"{work.reference} reference" if work.uses_reference else "no reference"
     return (
-        f"{samples}{_group_text(work)}, {_lengths_text(work)}, {epochs} of {steps}, "
-        f"micro batch at most {work.micro_batch}, {trained}, {reference}, {_critic_text(work)}"
+        f"{samples}{group}, {_lengths_text(work)}, {epochs} of {steps}, micro batch at most {work.micro_batch}, "
+        f"{trained}, {reference}, {_critic_text(work)}"
     )
-
-
-def _group_text(work: Workload) -> str:
-    return f" in groups of {work.group}" if work.group > 1 else ""
 
 
 def _lengths_text(work: Workload) -> str:
@@ -87,8 +108,9 @@ def _plan_lines(plan: Plan, columns: int | None) -> Iterator[str]:
     yield f"one iteration: {work_text(plan.work, sorted({option.devices for option in shown}))}"
     if plan.options:
         yield ""
-        yield from grid_lines(_options(plan), columns)
-        yield from _legend(plan)
+        yield from grid_lines(option_columns(plan.options), columns)
+        yield from marks(plan.options)
+        yield _range_text(plan)
         yield ""
         yield from memory_bars(plan.options[:_BARS], columns)
     elif plan.nearest is not None:
@@ -103,83 +125,19 @@ def _plan_lines(plan: Plan, columns: int | None) -> Iterator[str]:
         yield "faster, but does not fit:" if plan.objective != "cost" else "cheaper, but does not fit:"
         yield from (f"  {miss.text}" for miss in plan.misses)
     yield ""
-    yield (
-        f"step times of stacks unknown to the fit were off by {100 * plan.band.median:.0f} % (median) and "
-        f"{100 * plan.band.p90:.0f} % (90th percentile), peak memory by {100 * plan.memory_band.median:.0f} %"
-    )
-    if plan.rate_band is not None:
-        band = plan.rate_band
-        yield (
-            f"whole iterations: published PPO rates (DeepSpeed-Chat) were {band.low:.2f} to {band.high:.2f} of those "
-            f"predicted without them; {band.inside} of {band.rows} lay in such a range made from other models"
-        )
     yield from (f"note: {note}" for note in plan.notes)
 
 
-def _options(plan: Plan) -> list[Column]:
-    """One row for each layout; phases go first where the terminal is narrow, then what follows from the rate."""
-    options = plan.options
-    money = any(option.cost_per_1000_samples is not None for option in options)
-    host = any(option.host_memory_bytes for option in options)
-    phases = [
-        each
-        for each in (
-            *(("sync", "sync", 9), ("gen", "generate", 5), ("score", "score", 8)),
-            *(("ref", "reference", 7), ("train", "train", 6)),
-        )
-        if each[1] in options[0].phases
-    ]
-    columns = [
-        Column("layout", [f"{number} {option.label}" for number, option in enumerate(options, start=1)], left=True),
-        Column("devices", [str(option.devices) for option in options], 0 if _several_counts(options) else 2),
-        Column("micro", [str(option.micro_batch) for option in options]),
-        Column("GiB", [f"{option.memory_bytes / GIB:.1f}{_TIGHT if option.tight else ' '}" for option in options]),
-        Column("host GiB", [_host_gib(option) for option in options]) if host else None,
-        Column("s/iter", [f"{option.seconds:.2f}" for option in options], 1),
-        Column("samples/s", [f"{option.samples_per_second:.3g}" for option in options]),
-        Column("range", [_range(option) for option in options]),
-        Column("tokens/s", [f"{option.tokens_per_second:,.0f}" for option in options], 3),
-        Column("MFU", [f"{100 * option.mfu:.1f}%" for option in options], 4),
-        *(Column(title, [f"{option.phases[name]:.2f}" for option in options], rank) for title, name, rank in phases),
-        Column("per 1000", [f"{option.cost_per_1000_samples or 0:.3g}" for option in options]) if money else None,
-    ]
-    return [column for column in columns if column is not None]
-
-
-def _several_counts(options: Sequence[Option]) -> bool:
-    return len({option.devices for option in options}) > 1
-
-
-def _host_gib(option: Option) -> str:
-    return f"{option.host_memory_bytes / GIB:,.0f}" if option.host_memory_bytes else "-"
-
-
-def _range(option: Option) -> str:
-    return f"{option.low:.3g} to {option.high:.3g}"
-
-
-def _legend(plan: Plan) -> Iterator[str]:
-    """What the marks and the columns of the table mean, where they are in it."""
-    options, band = plan.options, plan.rate_band
-    for number, option in enumerate(options, start=1):
-        if option.twins:
-            yield f"{number} = {', '.join(option.twins)}: predicted alike"
-    if any(option.tight for option in options):
-        capacity = options[0].capacity_bytes / GIB
-        roomy = next((number for number, option in enumerate(options, start=1) if not option.tight), None)
-        advice = f"{roomy} is the best with room to spare" if roomy else "none of these has room to spare"
-        yield (
-            f"{_TIGHT} tight: within {100 * plan.memory_band.p90:.0f} % of the device's {capacity:.0f} GiB, which is "
-            f"how far memory predictions were off (90th percentile), so it may not fit; {advice}"
-        )
-    if band is not None:
-        yield f"range: {band.low:.2f} to {band.high:.2f} times samples/s, as published PPO rates (DeepSpeed-Chat) lay"
-    elif plan.calibrated:
-        yield f"range: four of five rates, by what your runs left open (configurations that ran: {plan.calibrated})"
-    else:
-        yield "range: four of five rates, by the errors of published phases whose model no fit had seen"
-    if any(option.host_memory_bytes for option in options):
-        yield "host GiB: host memory of one node that offloaded states take, with their buffers"
+def _range_text(plan: Plan) -> str:
+    if plan.calibrated:
+        return f"range: four of five rates, by what your runs left open (configurations that ran: {plan.calibrated})"
+    band, memory = plan.band, plan.memory_band
+    return (
+        f"range: {1 / band.high:.2f} to {1 / band.low:.2f} of samples/s, where four of five published iterations that "
+        f"no fit had seen lay ({band.rows} rows, off by {100 * band.median:.0f} % in the median, "
+        f"{100 * band.p90:.0f} % at the 90th percentile); peak memory was off by {100 * memory.median:.0f} % and "
+        f"{100 * memory.p90:.0f} %"
+    )
 
 
 def fewest_text(plan: Plan, fewest: int | None, without_offload: int | None) -> str:
@@ -191,60 +149,143 @@ def fewest_text(plan: Plan, fewest: int | None, without_offload: int | None) -> 
         return f"fewest devices: {fewest}"
     rest = f"without offload the fewest are {without_offload}" if without_offload else "without offload none are enough"
     return (
-        f"fewest devices: {fewest}, by offload: {best.label} takes at least {_host_gib(best)} GiB of host memory of "
+        f"fewest devices: {fewest}, by offload: {best.label} takes at least {host_gib(best)} GiB of host memory of "
         f"each node; {rest}"
     )
 
 
-def memory_bars(options: Sequence[Option], columns: int | None = None) -> Iterator[str]:
-    """Memory by part on the fullest device, as bars of the device's capacity; rows have the numbers of the table."""
-    labels = [f"{number} {option.label}" for number, option in enumerate(options, start=1)]
-    uses = [f"{option.memory_bytes / GIB:.1f} of {option.capacity_bytes / GIB:.0f} GiB" for option in options]
-    label = min(_WIDEST_LABEL, max(map(len, labels)))
-    bar = _WIDEST_BAR
-    if columns is not None:
-        room = columns - max(map(len, uses)) - len(" || ")
-        label = min(label, room - _NARROWEST_BAR)
-        bar = min(bar, room - label)
-    for name, option, use in zip(labels, options, uses, strict=True):
-        cells = ""
-        for part, size in option.memory.items():
-            cells += _MARKS[part] * round(bar * size / option.capacity_bytes)
-        yield f"{_cut(name, label):<{label}} |{cells[:bar].ljust(bar)}| {use}"
-    best = options[0].memory
-    drawn = [part for part in PARTS if any(part in option.memory for option in options)]
-    entries = [
-        f"{_MARKS[part]} {part} {best[part] / GIB:.1f}" if part in best else f"{_MARKS[part]} {part} -"
-        for part in drawn
+def _answer_lines(answer: Answer, columns: int | None) -> Iterator[str]:
+    if answer.target:
+        yield from _target_lines(answer)
+    elif answer.options:
+        yield _in_words(answer.options[0], answer.kinds)
+    yield f"{answer.size}, {answer.workload}: {answer.fitting:,} of {answer.considered:,} arrangements fit"
+    yield f"one iteration: {work_text(answer.work, [])}"
+    yield ""
+    shown = [kind for kind in answer.kinds if kind.best is not None]
+    if len(shown) > 1:
+        yield from grid_lines(_kinds(shown), columns)
+        unfit = [kind.device for kind in answer.kinds if kind.best is None]
+        if unfit:
+            yield f"nothing fits: {', '.join(unfit)}"
+    elif not answer.target and answer.options:
+        yield from grid_lines(option_columns(answer.options), columns)
+        yield from marks(answer.options)
+    elif not answer.options and not shown:
+        yield from _nothing(answer)
+    others = [option for option in answer.front if option not in answer.options]
+    if others and len(shown) < 2:
+        yield ""
+        yield "nothing beats these in rate, devices and cost at once:"
+        yield from grid_lines(option_columns(_few(answer.front)), columns)
+    yield ""
+    yield from (f"assumed: {line}" for line in answer.assumed)
+    yield f"prices: {answer.prices}"
+    yield "range: where four of five measured rates lie, by the errors on published iterations that no fit had seen"
+    yield from (f"note: {note}" for note in answer.notes)
+
+
+def _few(every: Sequence[Option]) -> list[Option]:
+    """The last rows of the front: the fastest, and what is next to it."""
+    return list(every[-_FRONT:])
+
+
+def _in_words(best: Option, kinds: Sequence[Kind]) -> str:
+    """``64 H100-SXM-80GB (96 to be sure), 32 train + 32 generate``."""
+    kind = next((kind for kind in kinds if kind.device == best.device), None)
+    sure = kind.sure if kind else None
+    told = "" if kind is None else f" ({sure.devices:,} to be sure)" if sure else " (no number looked at is sure)"
+    if best.placement == "split":
+        split = f"{best.training_devices:,} train + {best.generation_devices:,} generate"
+        split += ", samples one publication of weights behind" if best.staleness else ", one side waits for the other"
+    else:
+        split = "all train and generate in turns"
+    return (
+        f"{best.devices:,} {best.device}{told}, {split}: between {best.low:.3g} and {best.high:.3g} samples/s "
+        f"(predicted {best.samples_per_second:.3g})"
+    )
+
+
+def _target_lines(answer: Answer) -> Iterator[str]:
+    rate = answer.target_samples_per_second or 0.0
+    said = f"target: {answer.target}" + (f" = {rate:.4g} samples/s" if "samples/s" not in (answer.target or "") else "")
+    if not answer.options:
+        yield from _unreached(answer, rate)
+        yield said
+        return
+    best = answer.options[0]
+    word = "cheapest" if answer.objective == "cost" else "fewest"
+    yield _in_words(best, answer.kinds)
+    yield f"{said}; {word}: {best.devices:,} x {best.device}, {best.label} ({best.backend})"
+    room = best.capacity_bytes - max(best.memory_bytes, best.generation_memory_bytes)
+    yield (
+        f"  {best.seconds:.1f} s an iteration, {room / GIB:.1f} GiB of {best.capacity_bytes / GIB:.0f} left"
+        f"{' (tight)' if best.tight else ''}{_money(best)}; limit: {best.limit}"
+    )
+
+
+def _money(option: Option) -> str:
+    if option.cost_per_hour is None:
+        return ""
+    return f", {option.cost_per_hour:,.2f} an hour, {option.cost_per_1000_samples:.3g} for 1000 samples"
+
+
+def _unreached(answer: Answer, rate: float) -> Iterator[str]:
+    near = next((kind.best for kind in answer.kinds if kind.best is not None), None)
+    if near is None:
+        return
+    yield (
+        f"not reached: the nearest is {near.devices:,} x {near.device}, {near.label} ({near.backend}), with "
+        f"{near.samples_per_second:.3g} samples/s, {100 * near.samples_per_second / rate:.0f} % of it; limit: "
+        f"{near.limit}"
+    )
+    yield f"  {_advice(near, answer)}"
+
+
+def _advice(near: Option, answer: Answer) -> str:
+    if "longest sample" in near.limit:
+        return (
+            "more devices do not shorten the longest sample: shorter responses, or more --samples-per-iteration, would "
+            "help"
+        )
+    if near.devices * 2 > answer.work.rollouts:
+        return (
+            f"an iteration has {answer.work.rollouts:,} samples, too few for more devices: more "
+            "--samples-per-iteration would help"
+        )
+    return "more devices (--devices N is the most that are looked at), or more --samples-per-iteration, would help"
+
+
+def _nothing(answer: Answer) -> Iterator[str]:
+    near = answer.nearest
+    if near is None:
+        yield "nothing divides the model and the work on so many devices: other numbers of --devices or --rollouts do"
+        return
+    used = max(near.memory_bytes, near.generation_memory_bytes)
+    yield (
+        f"nothing fits; nearest is {near.label} ({near.backend}) on {near.devices:,} x {near.device}: "
+        f"{used / GIB:.1f} GiB of {near.capacity_bytes / GIB:.1f}"
+    )
+
+
+def _kinds(kinds: Sequence[Kind]) -> list[Column]:
+    rows = [(kind, kind.best) for kind in kinds if kind.best is not None]
+    best = [option for _, option in rows]
+    money = any(option.cost_per_hour is not None for option in best)
+    columns = [
+        Column("device", [kind.device for kind, _ in rows], left=True),
+        Column("devices", [f"{option.devices:,}" if kind.reached else "-" for kind, option in rows]),
+        Column("sure", [f"{kind.sure.devices:,}" if kind.sure else "-" for kind, _ in rows], 2),
+        Column("samples/s", [f"{option.samples_per_second:.3g}" for option in best]),
+        Column("arrangement", [_short(option) for option in best], 3, left=True),
+        Column("an hour", [money_cell(option.cost_per_hour) for option in best]) if money else None,
+        Column("per 1000", [money_cell(option.cost_per_1000_samples) for option in best]) if money else None,
+        Column("limit", [option.limit for option in best], 1, left=True),
     ]
-    yield from _packed([*entries, "(GiB, row 1)"], columns)
+    return [column for column in columns if column is not None]
 
 
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def _packed(entries: Sequence[str], columns: int | None) -> Iterator[str]:
-    """Entries side by side, none of them broken."""
-    line = ""
-    for entry in entries:
-        if line and columns is not None and len(line) + 2 + len(entry) > columns:
-            yield line
-            line = ""
-        line += f"  {entry}" if line else entry
-    yield line
-
-
-def scale_lines(points: Sequence[Point], columns: int | None = None) -> Iterator[str]:
-    """One line for each number of devices."""
-    options = [point.option for point in points]
-    shown = [
-        Column("scaling", [point.scaling for point in points], left=True),
-        Column("devices", [f"{point.devices:,}" for point in points]),
-        Column("layout", [option.label if option else "-" for option in options], left=True),
-        Column("samples/s", [f"{option.samples_per_second:.4g}" if option else "-" for option in options]),
-        Column("s/iter", [f"{option.seconds:.2f}" if option else "-" for option in options], 1),
-        Column("eta", ["-" if point.efficiency is None else f"{point.efficiency:.2f}" for point in points]),
-        Column("limit", [point.limit for point in points], left=True),
-    ]
-    yield from grid_lines(shown, columns)
+def _short(option: Option) -> str:
+    if option.placement == "colocated":
+        return "colocated"
+    return f"split {option.training_devices}+{option.generation_devices}"

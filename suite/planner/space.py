@@ -6,25 +6,23 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 
 from suite.planner.hardware import Hardware
-from suite.planner.iteration import Iterations
+from suite.planner.held import KINDS, critic_share, held_parts, trained_weights
 from suite.planner.jobs import Column, Jobs
 from suite.planner.lengths import Decoding, Drawn, Pass, decoding, drawn, even_decoding, passes
+from suite.planner.memory import MOST_AT_ONCE
+from suite.planner.parameters import Parameters
 from suite.planner.profiles import Profile
+from suite.planner.work import Generation as Generating
+from suite.planner.work import Pairs, Training
 from suite.spec.layout import Generation, Layout
-from suite.spec.shape import QK_NORM, Shape
+from suite.spec.shape import Shape
 from suite.spec.workload import Workload
-from suite.theory.adapters import critic_shape
-from suite.theory.parameters import (
-    layer_matrix_elements,
-    parameter_count,
-    trainable_count,
-    value_head_parameters,
-)
-from suite.theory.shards import Stage, stages
+from suite.theory.parameters import parameter_count
 
 _TENSOR = (1, 2, 4, 8, 16)
 _WIDER = (32, 64, 128)  # expert parallel degrees beyond tensor parallel ones
@@ -50,11 +48,20 @@ USUAL = Manner()
 
 @dataclass(frozen=True)
 class Space:
-    """Candidates: their work, and the choices that made them."""
+    """Candidates: their work, who generates as a run of each layout has it, and the choices that made them.
 
-    work: Iterations
+    ``sample_tokens`` are real tokens of a mean sample, prompt and response.
+    """
+
+    work: Training
+    gen: Generating
+    pairs: Pairs
+    sample_tokens: Column
     choices: dict[str, Column]
     manner: Manner = USUAL
+
+    def __len__(self) -> int:
+        return len(self.work)
 
     def layout(self, index: int, node_devices: int) -> Layout:
         """One candidate as a layout of the suite."""
@@ -74,7 +81,7 @@ class Space:
             offload_optimizer=bool(pick["offload_optimizer"]),
             offload_parameters=bool(pick["offload_parameters"]),
             gather_for_generation=bool(pick["gather_for_generation"]),
-            expert=pick.get("expert", 1),
+            expert=pick["expert"],
             **vars(self.manner),
         )
 
@@ -85,13 +92,14 @@ def candidates(
     hardware: Hardware,
     profile: Profile,
     devices: Sequence[int],
+    parameters: Parameters,
     manner: Manner = USUAL,
 ) -> Space:
     """Every layout of ``profile`` that divides shape and work on ``devices``; micro batches up to the workload's."""
     whole_layers = manner.generation == "vllm"  # it holds whole layers on every rank
     rows = [row for count in devices for row in _degrees(shape, workload, profile, count, whole_layers)]
     columns = {name: np.array([row[index] for row in rows], dtype=float) for index, name in enumerate(_COLUMNS)}
-    return Space(iterations(shape, workload, hardware, profile, columns, manner), columns, manner)
+    return space_of(shape, workload, hardware, profile, columns, parameters, manner)
 
 
 _COLUMNS = (
@@ -109,8 +117,7 @@ def _degrees(
     if rollouts % workload.group:
         return rows
     pipelines = _PIPELINE if profile.pipeline and not whole_layers else (1,)
-    # Expert layers of megatron-core are not split by tensor parallelism where responses are generated token by token.
-    tensors = _TENSOR if profile.tensor and shape.experts is None else (1,)
+    tensors = _TENSOR if profile.tensor and (shape.experts is None or profile.expert_tensor) else (1,)
     for tensor, pipeline in product(tensors, pipelines):
         if shape.heads % tensor or shape.kv_heads % tensor or shape.ffn % tensor or shape.layers % pipeline:
             continue
@@ -178,23 +185,89 @@ def _shardings(profile: Profile, data: int) -> list[tuple[int, int, int, int, in
     return plain + host + ([(3, 0, 1, 1, 0)] if profile.offload_parameters else [])
 
 
-def iterations(
+def space_of(
     shape: Shape,
     workload: Workload,
     hardware: Hardware,
     profile: Profile,
     columns: dict[str, Column],
+    parameters: Parameters,
     manner: Manner = USUAL,
     lengths: Mapping[int, Drawn] | None = None,
-) -> Iterations:
+) -> Space:
     """The iterations of layouts given as columns (``_COLUMNS``).
 
     ``lengths`` of samples by number of devices; left out, uneven ones are drawn.
     """
-    trained = shape.layers if workload.trainable_layers is None else workload.trainable_layers
-    expert = columns.get("expert", np.ones_like(columns["devices"]))
     uneven = _uneven(workload, columns, lengths)
-    mean, largest = _passes(workload, columns, manner, uneven)
+    jobs, largest = _jobs(shape, workload, hardware, profile, columns, manner, uneven)
+    expert = columns["expert"]
+    degrees = [(int(t), int(p), int(e)) for t, p, e in zip(columns["tensor"], columns["pipeline"], expert, strict=True)]
+    held = {each: held_parts(shape, workload, each[0], each[1], profile, each[2]) for each in sorted(set(degrees))}
+    whole = held_parts(shape, workload, 1, 1, profile)
+    trained = shape.layers if workload.trainable_layers is None else workload.trainable_layers
+    reference = trained / shape.layers if workload.reference == "hydra" else 1.0
+    effects = effects_of(hardware, profile, parameters)
+    work = Training(
+        jobs=jobs,
+        largest=largest,
+        held={kind: np.array([held[each][kind] for each in degrees], dtype=float) for kind in whole},
+        samples=columns["rollouts"] * columns["data"],
+        steps=workload.optimizer_steps * workload.ppo_epochs,
+        weights=float(parameter_count(shape).total),
+        trained=int(whole["trainable_first"] + whole["critic_first"]),
+        replica=int(sum(whole[f"{kind}_first"] for kind in KINDS)),
+        largest_tensor=max(shape.hidden * shape.ffn, shape.vocab * shape.hidden),
+        old=1.0,
+        reference=reference if workload.uses_reference else 0.0,
+        critic=critic_share(shape, workload),
+        swapped=trained_weights(shape, workload) if profile.swaps_reference and workload.uses_reference else 0,
+        offload_parameters=columns["offload_parameters"],
+        gathers_once=columns["gather_for_generation"],
+        regathers=float(profile.gathers_to_decode),
+        effects=effects,
+    )
+    return Space(
+        work=work,
+        gen=_generating(workload, jobs, columns, manner, _decoding(workload, columns, uneven), effects),
+        pairs=Pairs.each(len(jobs)),
+        sample_tokens=_sample_tokens(workload, columns, uneven),
+        choices=columns,
+        manner=manner,
+    )
+
+
+def effects_of(hardware: Hardware, profile: Profile, parameters: Parameters) -> dict[str, float]:
+    """Logarithms of factors on phases: the stack's, by training steps and by iterations, and what own runs taught."""
+    device, known = hardware.name.split("-")[0], profile.traits
+    groups = {"family": known.family, "framework": known.framework, "framework|device": f"{known.framework}|{device}"}
+    step, learnt = parameters.effect(groups), parameters.phases
+    return {
+        phase: (step if phase in ("training", "scoring") else 0.0)
+        + sum(
+            parameters.effects.get(phase, {}).get(group, 0.0) for group in (profile.stack, f"{profile.stack}|{device}")
+        )
+        + math.log(learnt.get(own, 1.0))
+        for phase, own in PHASE_OF.items()
+    }
+
+
+#: Kinds of effects, and the phase of a run that tells of each.
+PHASE_OF = {"training": "train", "scoring": "score", "generation": "generate", "sync": "sync"}
+
+
+def _jobs(
+    shape: Shape,
+    workload: Workload,
+    hardware: Hardware,
+    profile: Profile,
+    columns: dict[str, Column],
+    manner: Manner,
+    uneven: Mapping[int, Drawn] | None,
+) -> tuple[Jobs, Jobs]:
+    """Optimizer steps with mean passes of the fullest replica, and with the largest pass of all."""
+    mean, most = _passes(workload, columns, manner, uneven)
+    trained = shape.layers if workload.trainable_layers is None else workload.trainable_layers
     common = {
         **hardware.columns(),
         **profile.traits.columns(),
@@ -214,47 +287,56 @@ def iterations(
         "experts_per_token": shape.experts.per_token if shape.experts else 1,
         "tables": 1 if shape.tied_embeddings else 2,
     }
+    own = ("devices", "tensor", "pipeline", "micro_batch", "sequence_parallel", "recompute", "offload_optimizer")
     varied = {
+        **{name: columns[name] for name in own},
         "global_batch": columns["rollouts"] * columns["data"] / workload.optimizer_steps,
-        "micro_batch": columns["micro_batch"],
-        "devices": columns["devices"],
-        "tensor": columns["tensor"],
-        "pipeline": columns["pipeline"],
         "zero_stage": np.maximum(columns["zero_stage"], columns["distributed_optimizer"]),
-        "sequence_parallel": columns["sequence_parallel"],
-        "recompute": columns["recompute"],
-        "offload_optimizer": columns["offload_optimizer"],
-        "expert_parallel": expert,
+        "expert_parallel": columns["expert"],
         "sequence": mean.tokens,
         "attended": mean.attended,
         "head_share": mean.head_share,
     }
     jobs = Jobs.alike(common, varied)
-    fullest = replace(jobs, sequence=largest.tokens, attended=largest.attended, head_share=largest.head_share)
-    degrees = [(int(t), int(p), int(e)) for t, p, e in zip(columns["tensor"], columns["pipeline"], expert, strict=True)]
-    held = {each: held_parts(shape, workload, each[0], each[1], profile, each[2]) for each in sorted(set(degrees))}
-    whole = held_parts(shape, workload, 1, 1, profile)
-    reference = trained / shape.layers if workload.reference == "hydra" else 1.0
-    return Iterations(
-        jobs=jobs,
-        largest=fullest,
-        decoding=_decoding(workload, columns, uneven),
-        sample_tokens=_sample_tokens(workload, columns, uneven),
-        steps=workload.optimizer_steps * workload.ppo_epochs,
-        reference_share=reference if workload.uses_reference else 0.0,
-        rollouts=columns["rollouts"],
-        offload_optimizer=columns["offload_optimizer"],
-        offload_parameters=columns["offload_parameters"],
-        gathers_to_decode=profile.gathers_to_decode,
-        gathers_once=columns["gather_for_generation"],
-        held={kind: np.array([held[each][kind] for each in degrees], dtype=float) for kind in whole},
-        trained=int(whole["trainable_first"] + whole["critic_first"]),
-        weights=int(sum(whole[f"{kind}_first"] for kind in KINDS)),
-        largest_tensor=max(shape.hidden * shape.ffn, shape.vocab * shape.hidden),
-        critic_share=_critic_share(shape, workload),
-        swapped=trained_weights(shape, workload) if profile.swaps_reference and workload.uses_reference else 0,
-        engine=manner.generation == "vllm",
-        engine_sleeps=manner.engine_sleep,
+    return jobs, replace(jobs, sequence=most.tokens, attended=most.attended, head_share=most.head_share)
+
+
+def _generating(
+    workload: Workload,
+    jobs: Jobs,
+    columns: dict[str, Column],
+    manner: Manner,
+    decoding: Decoding,
+    effects: Mapping[str, float],
+) -> Generating:
+    """Each replica's own generation: in the stack's own loop, or by an engine beside it, by the samples that it has."""
+    rollouts, group = columns["rollouts"], float(workload.group)
+    same: dict[str, Any] = {"jobs": jobs, "devices": jobs.tensor * jobs.pipeline, "tensor": jobs.tensor * jobs.pipeline}
+    if manner.generation != "vllm":
+        return Generating(
+            **same,
+            samples=rollouts,
+            prompt=decoding.prompt,
+            response=decoding.steps / rollouts + 1,
+            longest=decoding.new,
+            engine=0.0,
+            group=group,
+            effects=effects,
+        )
+    response, prompt = decoding.steps / rollouts + 1, decoding.prompts / rollouts
+    # Of the lognormal lengths that read as many positions as these samples do.
+    squared = 2 * np.maximum(decoding.read / rollouts - response * prompt, 0) / response**2
+    return Generating(
+        **same,
+        samples=rollouts,
+        prompt=prompt,
+        response=response,
+        longest=decoding.new,
+        spread=np.sqrt(np.log(np.maximum(1.0, squared))),
+        group=group,
+        places=float(MOST_AT_ONCE),
+        sleeps=float(manner.engine_sleep),
+        effects=effects,
     )
 
 
@@ -289,83 +371,3 @@ def _sample_tokens(workload: Workload, columns: Mapping[str, Column], uneven: Ma
     if uneven:
         return np.array([uneven[int(count)].mean for count in columns["devices"]])
     return np.full(len(columns["devices"]), float(workload.sequence_tokens))
-
-
-KINDS = ("trainable", "frozen", "reference", "critic")
-
-
-def held_parts(
-    shape: Shape, workload: Workload, tensor: int, pipeline: int, profile: Profile, expert: int = 1
-) -> dict[str, float]:
-    """Parameters of one tensor parallel rank on the first and the last stage, by kind (``suite.theory.shards.Stage``).
-
-    Of experts a rank holds its share of ``expert``; ``sharded`` is what trains with all of them, whose optimizer states
-    data parallel ranks divide.
-
-    As stacks hold them, which is more than the even share of ``suite.theory``: norms, learned positions and the biases
-    of row-parallel products whole on each rank, the vocabulary padded, and on Megatron's last stage a copy of the tied
-    embedding that trains like the first stage's.
-    """
-    layout = Layout(devices_per_node=pipeline, pipeline=pipeline, data=1)
-    both = (profile.vocabulary_multiple, tensor)
-    multiple = math.prod(both) if profile.pads_each_rank else math.lcm(*both)
-    padded = shape.model_copy(update={"vocab": -(-shape.vocab // multiple) * multiple})
-    each = stages(padded, workload, layout)
-    parts: dict[str, float] = {}
-    for end, stage in (("first", each[0]), ("last", each[-1])):
-        held = {kind: getattr(stage, kind) for kind in KINDS}
-        undivided = _undivided(shape, workload, stage, profile)
-        if profile.gradient_buffer and stage.last and not stage.first and workload.trainable_layers is None:
-            copy = padded.vocab * shape.hidden if shape.tied_embeddings else 0
-            held |= {"trainable": stage.trainable + copy, "frozen": stage.frozen - copy}
-        parts |= {
-            f"{kind}_{end}": (count - undivided.get(kind, 0)) / tensor + undivided.get(kind, 0)
-            for kind, count in held.items()
-        }
-        parts[f"sharded_{end}"] = parts[f"trainable_{end}"]
-        elsewhere = (1 - 1 / expert) * _expert_elements(shape) / tensor
-        if workload.lora_rank is None:
-            parts[f"trainable_{end}"] -= elsewhere * stage.trainable_layers
-            parts[f"frozen_{end}"] -= elsewhere * (stage.layers - stage.trainable_layers)
-        else:
-            parts[f"frozen_{end}"] -= elsewhere * stage.layers
-        if stage.reference:
-            shared = stage.layers - stage.trainable_layers if workload.reference == "hydra" else 0
-            parts[f"reference_{end}"] -= elsewhere * (stage.layers - shared)
-    return parts
-
-
-def _expert_elements(shape: Shape) -> int:
-    """Of one block: elements of all experts; 0 where it has none."""
-    return shape.experts.count * (2 + shape.gated_mlp) * shape.hidden * shape.ffn if shape.experts else 0
-
-
-def _undivided(shape: Shape, workload: Workload, stage: Stage, profile: Profile) -> dict[str, int]:
-    """Parameters of a stage, by kind, that every tensor parallel rank holds whole."""
-    count = parameter_count(shape)
-    block = 2 * shape.hidden if shape.rotary else 6 * shape.hidden
-    block += 2 * shape.head_dim if shape.architecture in QK_NORM else 0
-    block += shape.experts.count * shape.hidden if shape.experts else 0  # the router
-    norm, ends = count.final_norm * stage.last, count.positions * stage.first
-    own_head = workload.uses_values and workload.critic is None
-    head = count.value_head * stage.last if own_head and not profile.splits_value_head else 0
-    frozen_layers = stage.layers - stage.trainable_layers
-    everything = workload.trainable_layers is None
-    return {
-        "trainable": stage.trainable_layers * block + norm + head + (ends if everything else 0),
-        "frozen": frozen_layers * block + (0 if everything else ends),
-        "reference": stage.layers * block + norm + ends if workload.reference == "full" and stage.reference else 0,
-    }
-
-
-def trained_weights(shape: Shape, workload: Workload) -> int:
-    """Parameters of the language model that train: what a reference in host memory is a copy of."""
-    return trainable_count(shape, workload.trainable_layers) - value_head_parameters(shape.hidden)
-
-
-def _critic_share(shape: Shape, workload: Workload) -> float:
-    """Matrix elements of a separate critic over the policy's: its share of the work per token."""
-    if workload.critic is None:
-        return 0.0
-    trunk = critic_shape(shape, workload.critic)
-    return trunk.layers * layer_matrix_elements(trunk) / (shape.layers * layer_matrix_elements(shape))

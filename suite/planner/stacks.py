@@ -22,7 +22,8 @@ class Traits:
     eager: bool = False
     asynchronous_tensor: bool = False
     row_scaling: bool = False
-    slow_gathers: bool = False
+    trainer: bool = False
+    plain_model: bool = False
 
     def columns(self) -> dict[str, float]:
         """The properties of a job that its stack gives."""
@@ -33,7 +34,8 @@ class Traits:
             "eager": self.eager,
             "asynchronous_tensor": self.asynchronous_tensor,
             "row_scaling": self.row_scaling,
-            "slow_gathers": self.slow_gathers,
+            "trainer": self.trainer,
+            "plain_model": self.plain_model,
         }
 
 
@@ -41,8 +43,7 @@ def traits(framework: str, notes: str = "", precision: str = "") -> Traits:
     """Traits by the words that occur in a framework's name, a row's notes and its precision.
 
     Fused attention came to all of them in 2022; Megatron-LM and DeepSpeed rows without a newer name are from before.
-    NVIDIA's newer stacks (NeMo, Megatron-Core, Bridge, AutoModel) run on Transformer Engine. A DeepSpeed without a
-    release in its name is from before 2022 too, when it gathered weights slowly.
+    NVIDIA's newer stacks (NeMo, Megatron-Core, Bridge, AutoModel) run on Transformer Engine.
     """
     name = framework.lower()
     text = f"{name} {notes.lower()}"
@@ -59,7 +60,6 @@ def traits(framework: str, notes: str = "", precision: str = "") -> Traits:
         zero_engine=deepspeed,
         eager="eager" in text,
         asynchronous_tensor=bool(re.search(r"async[a-z]{0,40} ?tp", text)),
-        slow_gathers=deepspeed and not re.search(r"\d\.\d", name),
         row_scaling="rowwise" in precision.lower() or "row-wise" in precision.lower(),
     )
 

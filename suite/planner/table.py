@@ -1,117 +1,131 @@
-"""What is predicted of every candidate of a space, as columns: seconds, bytes, rates and how sure one is of these."""
+"""Options and scaling curves as tables of text, and memory as bars."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Literal, NamedTuple
+from collections.abc import Iterator, Sequence
 
-import numpy as np
+from suite.planner.curves import CurvePoint
+from suite.planner.grid import Column, grid_lines
+from suite.planner.memory import GIB, PARTS
+from suite.planner.option import Option
 
-from suite.planner.hardware import Hardware
-from suite.planner.host_memory import host_memory
-from suite.planner.iteration import Iterations, phase_seconds, step_parts_of
-from suite.planner.iteration_memory import engine_waves, iteration_memory
-from suite.planner.jobs import Column
-from suite.planner.learnt import before, deviation, four_fifths
-from suite.planner.parameters import Parameters, RateBand
-from suite.planner.profiles import Profile
-from suite.planner.space import Space
-from suite.spec.phases import TIMED_NAMES
-
-Objective = Literal["throughput", "cost", "latency"]
+_WIDEST_BAR, _NARROWEST_BAR, _WIDEST_LABEL = 44, 16, 34
+#: one mark for each part of the memory, the same wherever it is drawn
+_MARKS = dict(zip(PARTS, "█▓▒░▚▞▤▨▦◫·", strict=True))
+TIGHT = "!"
+#: Phases that a table has a column of, with its title and how early it is left out of a narrow terminal.
+_PHASES = (("generate", "gen s", 5), ("score", "score s", 8), ("reference", "ref s", 7), ("train", "train s", 6))
 
 
-class Table:
-    """Predictions of a space, as columns."""
-
-    def __init__(
-        self,
-        seconds: Mapping[str, Column],
-        training: Mapping[str, Column],
-        memory: Mapping[str, Column],
-        host: Column,
-        space: Space,
-    ) -> None:
-        self.seconds, self.training, self.memory, self.host = seconds, training, memory, host
-        self.iteration = np.asarray(sum(seconds[phase] for phase in TIMED_NAMES if phase in seconds))
-        self.total = np.asarray(sum(memory.values()))
-        self.fits = self.total <= space.work.jobs.capacity
-        self.samples = space.choices["rollouts"] * space.choices["data"]
-        self.rate = self.samples / self.iteration
-        self.devices = space.choices["devices"]
-        self.sample_tokens = space.work.sample_tokens
-        self.per_device = self.devices / self.rate
-
-    def measure(self, objective: Objective) -> Column:
-        """What is minimised: seconds per sample, device-seconds per sample, or seconds per iteration."""
-        return {"throughput": 1 / self.rate, "cost": self.per_device, "latency": self.iteration}[objective]
-
-
-class Bands(NamedTuple):
-    """Factors on each candidate's rate between which its 80 % band lies, and the memory model's 90th percentile."""
-
-    low: Column
-    high: Column
-    memory: float
+def option_columns(options: Sequence[Option], phases: bool = True) -> list[Column]:
+    """One row for each; phases go first where the terminal is narrow, then what follows from the rate."""
+    money = any(option.cost_per_1000_samples is not None for option in options)
+    host = any(option.host_memory_bytes for option in options)
+    several = len({option.backend for option in options}) > 1
+    kinds = len({option.device for option in options}) > 1
+    counts = len({option.devices for option in options}) > 1
+    shown = [each for each in _PHASES if phases and any(each[0] in option.phases for option in options)]
+    columns = [
+        Column("layout", [f"{n} {option.label}" for n, option in enumerate(options, start=1)], left=True),
+        Column("device", [option.device for option in options], left=True) if kinds else None,
+        Column("backend", [option.backend for option in options], 3, left=True) if several else None,
+        Column("devices", [f"{option.devices:,}" for option in options], 0 if counts else 2),
+        Column("micro", [str(option.micro_batch) for option in options], 5),
+        Column("GiB", [_gib(option) for option in options], 3),
+        Column("host GiB", [host_gib(option) for option in options], 2) if host else None,
+        Column("s/iter", [f"{option.seconds:.2f}" for option in options], 4),
+        Column("samples/s", [f"{option.samples_per_second:.3g}" for option in options]),
+        Column("range", [f"{option.low:.3g} to {option.high:.3g}" for option in options], 1),
+        Column("tokens/s", [f"{option.tokens_per_second:,.0f}" for option in options], 6),
+        Column("MFU", [f"{100 * option.mfu:.1f}%" for option in options], 7),
+        *(
+            Column(title, [f"{option.phases.get(name, 0):.2f}" for option in options], rank)
+            for name, title, rank in shown
+        ),
+        Column("per 1000", [money_cell(option.cost_per_1000_samples) for option in options]) if money else None,
+        Column("limit", [option.limit for option in options], 4, left=True),
+    ]
+    return [column for column in columns if column is not None]
 
 
-def bands_of(
-    space: Space,
-    table: Table,
-    hardware: Hardware,
-    profile: Profile,
-    parameters: Parameters,
-    published: RateBand | None,
-) -> Bands:
-    """As published rates lay where they are of such work, else by how sure one is of phases and constants."""
-    memory = parameters.bands["memory"].p90
-    if published is not None or not len(table.iteration):
-        ends = (published.low, published.high) if published is not None else (1.0, 1.0)
-        low, high = (np.full(len(table.iteration), end) for end in ends)
-        return Bands(low, high, memory)
-
-    def seconds(other: Parameters) -> Column:
-        _, times = phase_times(space, hardware, profile, other)
-        return np.asarray(sum(times[phase] for phase in TIMED_NAMES if phase in times))
-
-    wide = four_fifths(deviation(parameters, parameters.learnt or before(parameters, hardware), seconds))
-    return Bands(1 / wide, wide, memory)
+def _gib(option: Option) -> str:
+    return f"{max(option.memory_bytes, option.generation_memory_bytes) / GIB:.1f}{TIGHT if option.tight else ' '}"
 
 
-def phase_times(
-    space: Space, hardware: Hardware, profile: Profile, parameters: Parameters, slower: Column | None = None
-) -> tuple[Iterations, dict[str, Column]]:
-    """Every candidate's work as it is timed, and its seconds by phase, stacks' effects in."""
-    factor = stack_factor(hardware, profile, parameters)
-    known_factor = parameters.ppo.slower if parameters.ppo and profile.plain_model else 1.0
-    work = replace(space.work, slower=known_factor if slower is None else slower)
-    apart = frozenset[str]()
-    if work.engine:  # it is no part of the training stack, whose effects are not its own
-        work = replace(work, waves=engine_waves(work, parameters.memory, profile))
-        apart = frozenset(("sync", "prefill", "decode", "generate"))
-    parts = {"prefill": "generate", "decode": "generate", "swap": "reference"}
-    return work, {
-        name: column * (1.0 if name in apart else factor) * parameters.phases.get(parts.get(name, name), 1.0)
-        for name, column in phase_seconds(work, parameters.values).items()
-    }
+def host_gib(option: Option) -> str:
+    """Host memory of a node that trains."""
+    return f"{option.host_memory_bytes / GIB:,.0f}" if option.host_memory_bytes else "-"
 
 
-def predict(
-    space: Space, hardware: Hardware, profile: Profile, parameters: Parameters, slower: Column | None = None
-) -> Table:
-    """Seconds and bytes of every candidate, stacks' effects in; ``slower`` in place of the fitted factor."""
-    work, seconds = phase_times(space, hardware, profile, parameters, slower)
-    factor = stack_factor(hardware, profile, parameters) * parameters.phases.get("train", 1.0)
-    training = step_parts_of(work, parameters.values)
-    training = {name: column * factor for name, column in training.items()}
-    memory = iteration_memory(work, parameters.memory, profile)
-    memory = {name: column * parameters.memory_factor for name, column in memory.items()}
-    return Table(seconds, training, memory, host_memory(space.work, profile), space)
+def money_cell(value: float | None) -> str:
+    """Three digits of money."""
+    return "-" if value is None else f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
 
 
-def stack_factor(hardware: Hardware, profile: Profile, parameters: Parameters) -> float:
-    """The factor on time that is the stack's own, beyond physics."""
-    device, known = hardware.name.split("-")[0], profile.traits
-    groups = {"family": known.family, "framework": known.framework, "framework|device": f"{known.framework}|{device}"}
-    return float(np.exp(parameters.effect(groups)))
+def marks(options: Sequence[Option]) -> Iterator[str]:
+    """What the marks of the table mean, where they are in it."""
+    for number, option in enumerate(options, start=1):
+        if option.twins:
+            more = f" and {len(option.twins) - 3} more" if len(option.twins) > 3 else ""
+            yield f"{number} = {'; '.join(option.twins[:3])}{more}: predicted alike"
+    if any(option.tight for option in options):
+        roomy = next((number for number, option in enumerate(options, start=1) if not option.tight), None)
+        advice = f"{roomy} is the best with room to spare" if roomy else "none of these has room to spare"
+        yield f"{TIGHT} tight: memory predictions were off by more than what is left, so it may not fit; {advice}"
+    if any(option.host_memory_bytes for option in options):
+        yield "host GiB: host memory of one node that offloaded states take, with their buffers"
+
+
+def memory_bars(options: Sequence[Option], columns: int | None = None) -> Iterator[str]:
+    """Memory by part on the fullest device, as bars of the device's capacity; rows have the numbers of the table."""
+    labels = [f"{number} {option.label}" for number, option in enumerate(options, start=1)]
+    uses = [f"{option.memory_bytes / GIB:.1f} of {option.capacity_bytes / GIB:.0f} GiB" for option in options]
+    label = min(_WIDEST_LABEL, max(map(len, labels)))
+    bar = _WIDEST_BAR
+    if columns is not None:
+        room = columns - max(map(len, uses)) - len(" || ")
+        label = min(label, room - _NARROWEST_BAR)
+        bar = min(bar, room - label)
+    for name, option, use in zip(labels, options, uses, strict=True):
+        cells = "".join(
+            _MARKS[part] * round(bar * size / option.capacity_bytes) for part, size in option.memory.items()
+        )
+        yield f"{_cut(name, label):<{label}} |{cells[:bar].ljust(bar)}| {use}"
+    best = options[0].memory
+    drawn = [part for part in PARTS if any(part in option.memory for option in options)]
+    entries = [
+        f"{_MARKS[part]} {part} {best[part] / GIB:.1f}" if part in best else f"{_MARKS[part]} {part} -"
+        for part in drawn
+    ]
+    yield from _packed([*entries, "(GiB, row 1)"], columns)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _packed(entries: Sequence[str], columns: int | None) -> Iterator[str]:
+    """Entries side by side, none of them broken."""
+    line = ""
+    for entry in entries:
+        if line and columns is not None and len(line) + 2 + len(entry) > columns:
+            yield line
+            line = ""
+        line += f"  {entry}" if line else entry
+    yield line
+
+
+def curve_lines(points: Sequence[CurvePoint], columns: int | None) -> Iterator[str]:
+    """One line for each number of devices."""
+    best = [point.best for point in points]
+    shown = [
+        Column("layout", [option.label if option else "-" for option in best], left=True),
+        Column("scaling", [point.scaling for point in points], left=True),
+        Column("devices", [f"{point.devices:,}" for point in points]),
+        Column("samples/s", [f"{option.samples_per_second:.4g}" if option else "-" for option in best]),
+        Column("range", [f"{option.low:.3g} to {option.high:.3g}" if option else "-" for option in best], 3),
+        Column("s/iter", [f"{option.seconds:.2f}" if option else "-" for option in best], 4),
+        Column("eta", ["-" if point.efficiency is None else f"{point.efficiency:.2f}" for point in points]),
+        Column("limit", [point.limit for point in points], left=True),
+    ]
+    yield from grid_lines(shown, columns)

@@ -21,8 +21,8 @@ from suite.launch.slurm import client
 from suite.spec.manifest import manifest_hash
 from suite.spec.terminal import plain
 from tests.command import suite
-from tests.fitting.rows import ROW, write_rows
 from tests.synthetic import make_bundle, synthetic_manifest
+from tests.tools.planner.rows import ROW, write_rows
 
 PACKAGE = Path(__file__).resolve().parents[2] / "suite"
 #: clears the screen, sets its title, reverses what follows, rings, and an 8-bit control

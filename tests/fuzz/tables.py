@@ -13,15 +13,14 @@ from suite.claims.check import check_claims
 from suite.claims.table import parse_table
 from suite.cli.claims import claim_lines
 from suite.cli.options.reading import without_collector
-from suite.fitting.check import run_check
-from suite.fitting.published import read_published
-from suite.fitting.rl_check import rl_predictions
-from suite.fitting.rl_nemo import read_recipes
-from suite.fitting.rl_rows import read_rl
 from suite.planner.parameters import load_parameters
-from suite.planner.rl_parameters import load_rl_parameters
 from tests.fuzz import mutate
 from tests.fuzz.material import ROOT, in_file
+from tools.planner.check import check_of
+from tools.planner.published import read_published
+from tools.planner.rl_nemo import read_recipes
+from tools.planner.rl_rows import read_rl
+from tools.planner.rows import Published
 
 CLAIMS = (
     "model,gpu,gpus,params (B),layers,hidden,ffn,seq len,global batch,heads,kv heads,vocab,tokens/s,tokens/s/gpu,tflops/gpu,mfu,"
@@ -99,11 +98,11 @@ _every = iter(range(1 << 62))
 def read_rows(data: bytes) -> None:
     found = read_published([in_file("rows.csv", data)])
     if found.entries and next(_every) % 10 == 0:  # the planner takes long
-        run_check(found, load_parameters())
+        check_of(Published(tuple(found.entries), (), (), ""), load_parameters())
 
 
 def read_rl_rows(data: bytes) -> None:
     rows, _ = read_rl([in_file("rl.csv", data)], recipes())
     if rows and next(_every) % 10 == 0:  # the planner takes long
-        for each in rl_predictions(rows, load_parameters(), load_rl_parameters()):
+        for each in check_of(Published((), tuple(rows), (), ""), load_parameters()).rows:
             assert each.predicted >= 0

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from suite.planner.hardware import published_hardware
+from suite.planner.iteration import Predicted, predict
 from suite.planner.jobs import Jobs
+from suite.planner.memory import held_of
 from suite.planner.parameters import load_parameters
-from suite.planner.rl_iteration import Generation, Predicted, RLWork, predict
-from suite.planner.rl_parameters import load_rl_parameters
 from suite.planner.stacks import traits
+from suite.planner.work import Generation, Pairs, Training
 
 LLAMA = {"layers": 32, "hidden": 4096, "ffn": 14336, "heads": 32, "kv_heads": 8, "vocab": 128256, "gated": 1}
 LAYOUT = {"devices": 16, "tensor": 1, "pipeline": 2, "chunks": 1, "context": 1, "zero_stage": 1, "sequence_parallel": 0}
@@ -18,13 +21,28 @@ WAYS = {"recompute": 3, "precision": 0, "low_rank": 0, "trained_share": 1, "offl
 GENERATION = {"devices": 16, "tensor": 1, "samples": 2048, "prompt": 130, "response": 1060, "longest": 3964}
 
 
-def rl_work(job: dict[str, Any] | None = None, gen: dict[str, Any] | None = None, **changes: Any) -> RLWork:
+def job(**changes: Any) -> dict[str, Any]:
     device, stack = published_hardware("H100-SXM", 80), traits("NeMo-RL Megatron")
     assert device is not None
-    row = {**LLAMA, **device.columns(), **stack.columns(), **LAYOUT, **STEP, **WAYS, **(job or {})}
-    generation = Generation(**{**GENERATION, **(gen or {})})
-    return RLWork(jobs=Jobs.of([row]), generation=generation, **{"steps": 4, "weights": 8.03e9, **changes})
+    return {**LLAMA, **device.columns(), **stack.columns(), **LAYOUT, **STEP, **WAYS, **changes}
 
 
-def rl_seconds(**changes: Any) -> Predicted:
-    return predict(rl_work(**changes), load_parameters(), load_rl_parameters())
+def training(row: dict[str, Any] | None = None, **changes: Any) -> Training:
+    jobs = Jobs.of([row or job()])
+    usual = {"samples": 2048.0, "steps": 4, "weights": 8.03e9, "old": 1.0, "reference": 1.0}
+    largest = np.maximum(jobs.hidden * jobs.ffn, jobs.vocab * jobs.hidden)
+    return Training(jobs=jobs, largest=jobs, held=held_of(jobs), largest_tensor=largest, **{**usual, **changes})
+
+
+def rl_seconds(
+    changed: dict[str, Any] | None = None,
+    gen: dict[str, Any] | None = None,
+    how: dict[str, Any] | None = None,
+    **work: Any,
+) -> Predicted:
+    """The prediction with these changes of the job, of generation, of where both stand, and of the rest."""
+    row, generation = job(**(changed or {})), {"pool_share": 0.6, **GENERATION, **(gen or {})}
+    one = {"pipeline": 1, "context": 1, "expert_parallel": 1, "tensor": generation["tensor"]}
+    engine = Generation(jobs=Jobs.of([{**row, **one}]), **generation)
+    made = training(row, samples=float(generation["samples"]), **work)
+    return predict(made, engine, Pairs.each(1, **(how or {})), load_parameters().values)

@@ -8,11 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suite.planner.ask import Question, question
+from suite.planner.found import Found, layouts
 from suite.planner.profiles import PROFILES
-from suite.planner.space import Manner, candidates
-from suite.planner.table import Table, predict
 from suite.spec.catalogue import find_size, find_workload
-from suite.spec.phases import TIMED_NAMES
 from tests.planner.rl_work import rl_seconds
 
 COUNTS = st.sampled_from([1, 2, 4, 8, 16, 64])
@@ -26,25 +24,29 @@ def rl_changes(draw: st.DrawFn) -> dict[str, dict[str, float]]:
     job = {"tensor": tensor, "pipeline": pipeline, "devices": tensor * pipeline * data}
     gen = {"response": response, "longest": response * draw(st.floats(1, 8)), "prompt": draw(st.integers(1, 2000))}
     engine = draw(st.sampled_from([1, 2, 4, 8]))
-    return {"job": job, "gen": {**gen, "tensor": engine, "devices": engine * draw(COUNTS)}}
+    return {"changed": job, "gen": {**gen, "tensor": engine, "devices": engine * draw(COUNTS)}}
 
 
 def samples_of(changes: dict[str, dict[str, float]], samples: int) -> dict[str, dict[str, float]]:
     """The same with so many samples, trained on in four steps."""
-    return {"job": {**changes["job"], "global_batch": samples / 4}, "gen": {**changes["gen"], "samples": samples}}
+    return {
+        "changed": {**changes["changed"], "global_batch": samples / 4},
+        "gen": {**changes["gen"], "samples": samples},
+    }
 
 
 @settings(max_examples=25)
 @given(changes=rl_changes(), colocated=st.booleans(), staleness=st.sampled_from([0, 1]))
 def test_phases_take_time_and_are_the_iteration_where_nothing_overlaps(changes, colocated, staleness):
-    found = rl_seconds(**changes, colocated=float(colocated), staleness=0.0 if colocated else float(staleness))
+    how = {"colocated": float(colocated), "staleness": 0.0 if colocated else float(staleness)}
+    found = rl_seconds(**changes, how=how)
     columns = np.array(list(found.phases.values()))
     assert np.isfinite(columns).all() and (columns >= 0).all()
-    assert found.phases["generation"] > 0 and found.phases["training"] > 0
+    assert found.phases["generate"] > 0 and found.phases["train"] > 0
     if colocated or not staleness:
         assert found.seconds == pytest.approx(columns.sum())
     else:
-        learning = sum(column for name, column in found.phases.items() if name not in ("generation", "sync"))
+        learning = sum(column for name, column in found.phases.items() if name not in ("generate", "sync"))
         assert learning * (1 - 1e-9) <= found.seconds <= columns.sum() * (1 + 1e-9)
 
 
@@ -53,7 +55,7 @@ def test_phases_take_time_and_are_the_iteration_where_nothing_overlaps(changes, 
 def test_more_samples_take_longer_and_never_more_than_as_many_iterations(changes, samples, times):
     few, many = (rl_seconds(**samples_of(changes, samples * factor)) for factor in (1, times))
     assert few.seconds < many.seconds <= times * few.seconds * (1 + 1e-9)
-    for phase in ("generation", "scoring", "training"):
+    for phase in ("generate", "score", "train"):
         assert few.phases[phase] <= many.phases[phase] * (1 + 1e-9), phase
 
 
@@ -62,12 +64,12 @@ def ask(backend: str, rollouts: int, micro_batch: int, new_tokens: int) -> Quest
     return question(find_size("1.3B"), find_workload("trlx-ds-chat").changed(changes), "H100-SXM-80GB", backend)
 
 
-def table(asked: Question, count: int) -> tuple[list[tuple[float, ...]], Table]:
+def table(asked: Question, count: int) -> tuple[list[tuple[float, ...]], Found]:
     """The choices that make each layout, its rollouts left out, and what is predicted of it."""
-    space = candidates(asked.shape, asked.workload, asked.hardware, asked.profile, [count], Manner())
-    names = [name for name in space.choices if name != "rollouts"]
-    keys = list(zip(*(space.choices[name].tolist() for name in names), strict=True))
-    return keys, predict(space, asked.hardware, asked.profile, asked.parameters)
+    found = layouts(asked, [count])
+    choices = found.space.choices
+    names = [name for name in choices if name != "rollouts"]
+    return list(zip(*(choices[name].tolist() for name in names), strict=True)), found
 
 
 @settings(max_examples=25)
@@ -83,10 +85,10 @@ def test_more_rollouts_take_longer_in_every_layout_and_need_no_less_memory(backe
     assert len(keys) and set(keys) <= set(places)
     same = [places[key] for key in keys]
     for found in (few, many):
-        phases = np.array([column for name, column in found.seconds.items() if name not in ("prefill", "decode")])
-        assert np.isfinite(phases).all() and (phases >= 0).all() and (found.iteration > 0).all()
-    assert (few.iteration < many.iteration[same]).all()
-    assert (few.total <= many.total[same] * (1 + 1e-9)).all()
+        phases = np.array(list(found.told.phases.values()))
+        assert np.isfinite(phases).all() and (phases >= 0).all() and (found.told.seconds > 0).all()
+    assert (few.told.seconds < many.told.seconds[same]).all()
+    assert (few.told.memory.total <= many.told.memory.total[same] * (1 + 1e-9)).all()
 
 
 @settings(max_examples=25)
@@ -103,4 +105,4 @@ def test_cost_is_price_times_devices_times_time(backend, count, price, factor):
         assert one.cost_per_1000_samples == pytest.approx(price * count / 3600 * 1000 / one.samples_per_second)
         assert other.cost_per_1000_samples == pytest.approx(factor * one.cost_per_1000_samples)
         assert (other.label, other.seconds) == (one.label, one.seconds)
-        assert one.seconds == pytest.approx(sum(one.phases.get(phase, 0) for phase in TIMED_NAMES))
+        assert one.seconds == pytest.approx(sum(one.phases.values()))

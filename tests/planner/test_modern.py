@@ -9,13 +9,15 @@ from hypothesis import strategies as st
 
 from suite.conduct.planning.preflight import preflight
 from suite.planner.ask import question
+from suite.planner.found import layouts
+from suite.planner.held import held_parts
 from suite.planner.lengths import Drawn, decoding, drawn, of_samples, passes
+from suite.planner.memory import ENGINE_WORKSPACE
+from suite.planner.parameters import load_parameters
 from suite.planner.predict_manifest import predict_layout
 from suite.planner.profiles import PROFILES
-from suite.planner.rl_parameters import load_rl_parameters
 from suite.planner.show import plan_lines, work_text
-from suite.planner.space import USUAL, Manner, candidates, held_parts
-from suite.planner.table import predict
+from suite.planner.space import USUAL, Manner
 from suite.spec.algorithms import Algorithm
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import Layout
@@ -34,8 +36,8 @@ def ask(size="6.7B", backend="megatron", manner=USUAL, **changes):
 
 
 def table(asked, devices=8):
-    space = candidates(asked.shape, asked.workload, asked.hardware, asked.profile, [devices], asked.manner)
-    return space, predict(space, asked.hardware, asked.profile, asked.parameters)
+    found = layouts(asked, [devices])
+    return found.space, found.told
 
 
 MODERN = ["Llama-3.1-8B", "Qwen2.5-7B", "Qwen3-4B", "Qwen3-30B-A3B", "1M-moe"]
@@ -84,13 +86,17 @@ def test_decoding_reads_the_experts_that_its_batch_meets_and_computes_those_that
 
 
 def test_a_mixture_trains_faster_than_a_dense_model_of_its_size_and_pays_for_sending_tokens():
-    _, moe = table(ask("Qwen3-30B-A3B"), 32)
+    space, moe = table(ask("Qwen3-30B-A3B"), 32)
     _, dense = table(ask("33B"), 32)
-    assert moe.training["matrix products"].min() < dense.training["matrix products"].min() / 3
-    space, _ = table(ask("Qwen3-30B-A3B"), 32)
+    assert moe.training["matrix products"].min() < dense.training["matrix products"].min() / 2
     spread = space.choices["expert"] > 1
     assert (moe.training["expert parallel"][spread] > 0).all()
     assert not moe.training["expert parallel"][~spread].any()
+
+
+def test_a_mixtures_tensor_degree_is_searched_where_the_trainer_divides_experts_too():
+    degrees = {name: set(table(ask("Qwen3-30B-A3B", name))[0].choices["tensor"]) for name in ("megatron", "nemo-rl")}
+    assert degrees["megatron"] == {1.0} and {1.0, 2.0, 4.0} <= degrees["nemo-rl"]
 
 
 @pytest.mark.parametrize("backend", ["deepspeed", "megatron"])
@@ -98,9 +104,9 @@ def test_without_a_reference_there_is_no_such_phase_and_no_such_memory(backend):
     _, ppo = table(ask(backend=backend))
     _, with_kl = table(ask(backend=backend, algorithm="grpo:kl_coefficient=0.01"))
     _, without = table(ask(backend=backend, algorithm="grpo"))
-    assert "reference" in ppo.seconds and "reference" in with_kl.seconds and "reference" not in without.seconds
-    assert not without.memory["reference"].any() and with_kl.memory["reference"].any()
-    assert (without.iteration < with_kl.iteration).all()
+    assert ppo.phases["reference"].all() and with_kl.phases["reference"].all() and not without.phases["reference"].any()
+    assert not without.memory.parts["reference"].any() and with_kl.memory.parts["reference"].any()
+    assert (without.seconds < with_kl.seconds).all()
 
 
 DRAWN = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 300)), min_size=16, max_size=16)
@@ -140,11 +146,12 @@ def test_an_engine_steps_as_often_as_the_samples_need_and_never_holds_more_than_
 
 @pytest.mark.parametrize("manner", [Manner(), Manner(packing=True), Manner(balance=True), VLLM])
 def test_a_distribution_of_one_length_is_that_length(manner):
-    even, fixed = (table(ask(manner=manner, **each))[1] for each in ({"new_tokens": 256}, {"lengths": "fixed:256"}))
-    for one, other in ((even.seconds, fixed.seconds), (even.memory, fixed.memory)):
-        assert set(one) == set(other)
-        assert all(other[part] == pytest.approx(one[part]) for part in one)
-    assert fixed.sample_tokens == pytest.approx(even.sample_tokens)
+    (space, even), (other, fixed) = (
+        table(ask(manner=manner, **each)) for each in ({"new_tokens": 256}, {"lengths": "fixed:256"})
+    )
+    for one, two in ((even.phases, fixed.phases), (even.memory.parts, fixed.memory.parts)):
+        assert all(two[part] == pytest.approx(one[part]) for part in one)
+    assert other.sample_tokens == pytest.approx(space.sample_tokens)
 
 
 def test_the_longest_response_holds_up_a_stacks_own_loop_and_an_engine_less():
@@ -152,7 +159,7 @@ def test_the_longest_response_holds_up_a_stacks_own_loop_and_an_engine_less():
     grown = []
     for manner in (Manner(), VLLM):
         (_, even), (_, uneven) = (table(ask(manner=manner, lengths=lengths)) for lengths in (short, tailed))
-        grown.append(float(uneven.seconds["decode"].min() / even.seconds["decode"].min()))
+        grown.append(float(uneven.phases["generate"].min() / even.phases["generate"].min()))
     assert grown[0] > 2.5 and grown[1] < grown[0]
 
 
@@ -162,30 +169,30 @@ def test_packing_and_balance_make_training_shorter_and_change_nothing_of_generat
         for manner in (Manner(), Manner(packing=True), Manner(packing=True, balance=True))
     ]
     for slower, faster in pairwise(tables):
-        assert (faster.seconds["train"] <= slower.seconds["train"] * (1 + 1e-9)).all()
-        assert faster.seconds["train"].sum() < slower.seconds["train"].sum()
-        assert faster.seconds["generate"] == pytest.approx(slower.seconds["generate"])
+        assert (faster.phases["train"] <= slower.phases["train"] * (1 + 1e-9)).all()
+        assert faster.phases["train"].sum() < slower.phases["train"].sum()
+        assert faster.phases["generate"] == pytest.approx(slower.phases["generate"], rel=0.02)
 
 
 def test_an_engine_brings_a_copy_of_the_weights_and_a_phase_and_takes_what_published_ones_do():
     (space, own), (_, engine) = (table(ask(manner=manner)) for manner in (Manner(), Manner("vllm")))
     _, asleep = table(ask(manner=VLLM))
-    weights = 2 * parameter_count(find_size("6.7B")).total
+    weights = 2 * parameter_count(find_size("6.7B")).total + ENGINE_WORKSPACE
     alone = space.choices["pipeline"] == 1
-    assert (engine.seconds["sync"] > 0).all() and "sync" not in own.seconds
-    assert len(engine.iteration) == alone.sum(), "vLLM holds whole layers on every rank"
-    assert engine.memory["generation engine"].max() == pytest.approx(weights, rel=0.01)
-    known, steps = load_rl_parameters().values, ask().workload.new_tokens - 1
-    assert (engine.seconds["sync"] >= known["wake_fixed"]).all()
-    assert (engine.seconds["decode"] >= steps * (known["engine_step"] + 32 * known["engine_layer"])).all()
-    assert engine.seconds["decode"].min() < 3 * own.seconds["decode"].min()
-    assert (asleep.total <= engine.total).all() and (asleep.total < engine.total).any()
+    assert (engine.phases["sync"] > 0).all() and not own.phases["sync"].any()
+    assert len(engine.seconds) == alone.sum(), "vLLM holds whole layers on every rank"
+    assert engine.memory.parts["generation engine"].max() == pytest.approx(weights, rel=0.01)
+    known, steps = load_parameters().values, ask().workload.new_tokens - 1
+    assert (engine.phases["sync"] >= known["wake_fixed"]).all()
+    assert (engine.phases["generate"] >= steps * (known["engine_step"] + 32 * known["engine_layer"])).all()
+    assert engine.phases["generate"].min() < 3 * own.phases["generate"].min()
+    assert (asleep.memory.total <= engine.memory.total).all() and (asleep.memory.total < engine.memory.total).any()
 
 
 def test_what_an_engines_pool_does_not_hold_comes_in_turns():
     few, many = (table(ask(manner=VLLM, rollouts=rollouts))[1] for rollouts in (256, 2048))
-    assert many.seconds["decode"].min() > 4 * few.seconds["decode"].min()
-    assert many.memory["KV cache"].max() <= 0.5 * 80 * 2**30
+    assert many.phases["generate"].min() > 3 * few.phases["generate"].min()
+    assert many.memory.pool.max() <= 0.5 * 80 * 2**30
 
 
 def test_a_manifests_own_lengths_are_what_is_predicted():
@@ -231,11 +238,10 @@ def test_a_plan_says_what_it_assumes_of_algorithm_and_lengths():
         "lengths as drawn for seed 1234",
         "the longest response 1,024",
         "passes are laid end to end; replicas have equal tokens",
-        "generation by vLLM and weight sync are predicted by a model that is fitted on published iterations",
-        "no published rate of whole iterations of this kind",
+        "no published iteration of megatron on hopper devices is in the fit",
     ):
         assert words in text, words
-    assert "range" in text.splitlines()[3] and "by the errors of published phases" in text
+    assert "range" in text.splitlines()[3]
     uneven = ask(algorithm=Algorithm(name="grpo"), group=7).plan([8])
     assert not uneven.options and any("do not divide into groups of 7" in note for note in uneven.notes)
     assert work_text(ask().workload, [8]).startswith("64 samples per device (512 on 8), 256 prompt and 256 new tokens")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suite.planner.formulas import activations, blocks, decode
+from suite.planner.formulas import blocks, decode
 from suite.spec.catalogue import find_size
 from suite.spec.layout import Layout
 from suite.spec.manifest import Work
@@ -56,8 +56,8 @@ def test_keys_and_values(shape: Shape, tensor: int, pipeline: int, prompt: int, 
     layout = Layout(devices_per_node=tensor * pipeline, tensor=tensor, pipeline=pipeline, data=1)
     layers = shape.layers // pipeline
     exact = ROLLOUTS * (prompt + new) * kv_bytes_per_position(shape, layers, layout, "bf16")
-    numbers = columns(ROLLOUTS, prompt + new, layers, shape.hidden, shape.kv_heads / shape.heads, tensor)
-    assert activations.kv_cache_bytes(*numbers)[0] == exact
+    numbers = columns(ROLLOUTS * (prompt + new), layers, shape.kv_heads * shape.head_dim, tensor)
+    assert decode.position_bytes(*numbers)[0] == exact
 
 
 @layouts

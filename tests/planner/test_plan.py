@@ -1,22 +1,32 @@
 """Plans: layouts multiply, fit and are ranked; predictions move as physics says; misses name what is missing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suite.planner.ask import device_counts, device_range, fewest_devices, largest_micro_batch, question
+from suite.planner.ask import (
+    cluster_of,
+    device_counts,
+    device_range,
+    fewest_devices,
+    largest_micro_batch,
+    question,
+)
+from suite.planner.curves import curves, look_at
+from suite.planner.found import layouts
 from suite.planner.hardware import hardware_of, published_hardware
 from suite.planner.host_memory import host_memory
-from suite.planner.plan import GIB, make_plan
+from suite.planner.iteration import TRAINING_LIMITS
+from suite.planner.memory import GIB
+from suite.planner.option import chosen
 from suite.planner.profiles import PROFILES
-from suite.planner.scale import LIMITS, scaling_curve
-from suite.planner.space import candidates, held_parts
-from suite.planner.table import predict
+from suite.planner.space import held_parts
 from suite.spec.base import UsageError
 from suite.spec.catalogue import devices, find_size, find_workload
 from suite.spec.manifest import Work
-from suite.spec.phases import TIMED_NAMES as PHASES
 from suite.spec.workload import Critic
 from suite.theory.adapters import work_parameters
 from suite.theory.memory import memory_floor
@@ -33,8 +43,8 @@ def ask(size="13B", backend="megatron", device="A100-80GB", **changes):
 
 
 def table(asked, count):
-    space = candidates(asked.shape, asked.workload, asked.hardware, asked.profile, count)
-    return space, predict(space, asked.hardware, asked.profile, asked.parameters)
+    found = layouts(asked, count)
+    return found.space, found.told
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -46,9 +56,9 @@ def test_options_multiply_fit_and_come_best_first(backend, count):
     for option in plan.options:
         assert option.layout.ranks == option.devices == count
         assert option.memory_bytes <= option.capacity_bytes
-        assert option.tight == (option.memory_bytes > (1 - plan.memory_band.p90) * option.capacity_bytes)
+        assert option.tight == (option.memory_bytes * plan.memory_band.high > option.capacity_bytes)
         assert option.memory_bytes == pytest.approx(sum(option.memory.values()), abs=20)
-        assert option.seconds == pytest.approx(sum(option.phases.get(phase, 0) for phase in PHASES))
+        assert option.seconds == pytest.approx(sum(option.phases.values()))
         assert option.phases["train"] == pytest.approx(sum(option.training.values()), rel=1e-6)
         assert 0 < option.mfu < 1
 
@@ -63,10 +73,9 @@ def test_predicted_memory_is_never_below_the_floor(data, backend, count):
     if data.draw(st.booleans()):
         workload = workload.model_copy(update={"critic": Critic(layers=2, hidden=16, ffn=32, heads=2)})
     profile = PROFILES[backend]
-    space = candidates(shape, workload, A100, profile, [count])
-    if not len(space.work.jobs):
-        return
-    total = predict(space, A100, profile, ask().parameters).total
+    asked = replace(ask(), shape=shape, workload=workload, profile=profile, hardware=A100)
+    found = layouts(asked, [count])
+    space, total = found.space, found.told.memory.total
     for index in range(len(total)):
         layout = space.layout(index, 8)
         replica, micro = int(space.choices["rollouts"][index]), int(space.choices["micro_batch"][index])
@@ -95,7 +104,7 @@ def test_deepspeed_casts_gradients_to_step_and_megatron_keeps_them_in_fp32():
 def test_offloading_takes_host_memory_as_deepspeed_counts_it():
     work = find_workload("trlx-ds-chat")
     space, _ = table(ask("13B", "deepspeed"), [8])
-    whole, choices = host_memory(space.work, PROFILES["deepspeed"]), space.choices
+    whole, choices = host_memory(space.work), space.choices
     trained = work_parameters(find_size("13B"), work).trainable
     states, weights = choices["offload_optimizer"] > 0, choices["offload_parameters"] > 0
     assert whole[~states].max() == 0
@@ -120,9 +129,10 @@ def test_megatrons_offloaded_optimizer_leaves_fp32_weights_and_gradients_on_the_
     )
     trained = work_parameters(find_size("6.7B"), find_workload("trlx-ds-chat")).trainable
     for row, optimizer in ((host, 4), (device, 12)):
-        assert predicted.memory["optimizer states"][row] == pytest.approx(optimizer * trained, rel=1e-3)
-        assert predicted.memory["gradients"][row] >= 4 * trained
-    assert predicted.host[host] == pytest.approx(16 * trained, rel=1e-3) and predicted.host[device] == 0
+        assert predicted.memory.parts["optimizer states"][row] == pytest.approx(optimizer * trained, rel=1e-3)
+        assert predicted.memory.parts["gradients"][row] >= 4 * trained
+    on_host = host_memory(space.work)
+    assert on_host[host] == pytest.approx(16 * trained, rel=1e-3) and on_host[device] == 0
     # fp32 gradients go down and fp32 weights come up, 4 bytes each at 24 GB/s, beside the update on the host
     assert predicted.training["optimizer"][host] > trained * 8 / 24e9
     offered = asked.plan([2], most=64).options
@@ -141,18 +151,11 @@ def test_what_tensor_parallelism_does_not_divide_stays_whole():
     )
 
 
-def test_twins_are_folded_for_a_reader_and_kept_for_the_search_of_layouts():
-    # with so many rollouts generation is the fullest phase, where ZeRO-1 and ZeRO-2 hold the same
-    asked = ask("1.3B", "deepspeed", "H100-SXM-80GB", rollouts=128)
-    every = make_plan(
-        asked.shape, asked.workload, asked.hardware, asked.profile, [8], asked.parameters, most=64
-    ).options
-    folded = asked.plan([8], most=64).options
-    assert sorted(option.label for option in every) == sorted(
-        label for option in folded for label in (option.label, *option.twins)
-    )
-    assert len(folded) < len(every)
-    assert not any(option.twins for option in every)
+def test_candidates_with_one_prediction_are_one_option_that_names_the_others():
+    found = layouts(ask("1.3B", "deepspeed"), [8])
+    first, second = found.ranked("throughput")[:2].tolist()
+    one, other = chosen(found, [first, first, second], 8, None)
+    assert one.twins == [one.label] and not other.twins and other.label != one.label
 
 
 def test_a_miss_says_by_how_much_and_what_takes_the_room():
@@ -173,7 +176,7 @@ def test_the_largest_micro_batch_fits_and_its_double_does_not():
 
 
 def test_every_part_of_training_counts_for_a_limit():
-    known = {part for parts in LIMITS.values() for part in parts}
+    known = {part for parts in TRAINING_LIMITS.values() for part in parts}
     for backend in BACKENDS:
         work = find_workload("ds-chat-step3") if backend == "deepspeed" else find_workload("trlx-ds-chat")
         plan = question(find_size("13B"), work, "A100-80GB", backend).plan([32])
@@ -198,12 +201,29 @@ def test_each_objective_has_its_own_best():
     assert latencies[0] == min(latencies)
 
 
+def curve(asked, counts):
+    points = curves(look_at(asked), counts, asked.workload, "a")
+    return [[point for point in points if point.scaling == kind] for kind in ("weak", "strong")]
+
+
 def test_weak_scaling_keeps_the_rate_per_device_and_strong_scaling_loses_it_until_the_batch_ends():
-    weak, strong = (scaling_curve(ask("13B"), [8, 64, 512], kind) for kind in ("weak", "strong"))
+    weak, strong = curve(ask("13B"), [8, 64, 512])
     assert weak[-1].efficiency > 0.8 and strong[-1].efficiency < 0.5
     assert all(point.limit for point in weak + strong)
-    last = scaling_curve(ask("1.3B", "deepspeed", rollouts=4), [1, 2, 64], "strong")[-1]
-    assert last.option is None and last.limit == "global batch too small"
+    last = curve(ask("1.3B", "deepspeed", rollouts=4), [1, 2, 64])[1][-1]
+    assert last.best is None and last.limit == "global batch too small"
+
+
+def test_ones_own_cluster_has_its_own_nodes_and_cards():
+    def seconds(cluster):
+        work = find_workload("trlx-ds-chat")
+        return question(find_size("13B"), work, "A100-80GB", "deepspeed", cluster=cluster).plan([32]).options[0]
+
+    usual, slow = (seconds(cluster_of(None, nic, None)) for nic in (None, 10))
+    assert slow.samples_per_second < usual.samples_per_second
+    assert seconds(cluster_of(4, None, None)).layout.devices_per_node == 4
+    with pytest.raises(UsageError, match="--nic is a positive number"):
+        cluster_of(None, -1, None)
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from suite.planner import rl_iteration
 from suite.planner.ask import question
-from suite.planner.parameters import load_parameters
-from suite.planner.rl_parameters import load_rl_parameters
+from suite.planner.iteration import predict
+from suite.planner.option import front
 from suite.planner.search.answer import best_on, fewest_for, found_again
-from suite.planner.search.options import front
 from suite.planner.search.request import Wishes, answer, make_search
-from suite.planner.search.show import answer_lines
 from suite.planner.search.wishes import Target, device_kinds, read_prices, target_of
+from suite.planner.show import answer_lines
 from suite.planner.simulate.explain import setting_of
 from suite.planner.simulate.iteration import simulate
 from suite.planner.space import Manner
@@ -38,30 +36,35 @@ def found():
     return one, one.found(one.questions[0], [8, 16])
 
 
-def test_an_arrangement_takes_what_the_theory_says_of_it(found):
+def test_an_arrangement_alone_takes_what_it_takes_among_all(found):
     _, columns = found
-    picks = np.random.default_rng(0).choice(len(columns), 40, replace=False)
-    for index in picks.tolist():
-        one = rl_iteration.predict(columns.work(index), load_parameters(), load_rl_parameters())
-        assert columns.seconds[index] == pytest.approx(float(one.seconds[0]))
+    picks = np.random.default_rng(0).choice(len(columns), 40, replace=False).tolist()
+    told = predict(*columns.only(picks), columns.asked.parameters.values)
+    assert told.seconds == pytest.approx(columns.told.seconds[picks])
+    assert told.memory.total == pytest.approx(columns.told.memory.total[picks])
 
 
 def test_both_placements_divide_the_devices_and_the_samples(found):
     one, columns = found
-    training, engines = columns.training, columns.engines
-    split = columns.split > 0
-    used = training.devices[columns.t] + np.where(split, engines.devices[columns.g], 0)
-    assert set(used) == {8.0, 16.0} and (used == columns.devices).all()
-    assert (engines.devices[columns.g][~split] == columns.devices[~split]).all()
-    assert set(columns.staleness[~split]) == {0.0} and set(columns.staleness[split]) == {0.0, 1.0}
-    assert columns.samples == 2048 == one.work.rollouts
+    split, t, g = columns.split, columns.pairs.t, columns.pairs.g
+    trains, generates = columns.space.choices["devices"][t], columns.gen.devices[g]
+    assert set(columns.devices) == {8.0, 16.0} and (trains + np.where(split, generates, 0) == columns.devices).all()
+    assert (generates[~split] == columns.devices[~split]).all()
+    assert set(columns.pairs.staleness[~split]) == {0.0} and set(columns.pairs.staleness[split]) == {0.0, 1.0}
+    assert set(columns.samples) == {2048.0} and one.work.rollouts == 2048
 
 
 def test_what_is_called_fitting_is_within_the_device(found):
     _, columns = found
-    capacity = asked().hardware.memory_bytes
-    assert (columns.memory[columns.fits] <= capacity).all()
-    assert not columns.fits[columns.memory > capacity].any() and 0 < columns.fits.sum() < len(columns)
+    capacity, memory, fits = asked().hardware.memory_bytes, columns.told.memory, columns.told.fits
+    assert (memory.total[fits] <= capacity).all() and (memory.engine[fits] <= capacity).all()
+    assert not fits[memory.total > capacity].any() and 0 < fits.sum() < len(columns)
+
+
+def test_offloaded_parameters_cost_their_way_over_the_host_link():
+    columns = search(backend="deepspeed").found(asked(backend="deepspeed"), [8])
+    away = columns.space.choices["offload_parameters"][columns.pairs.t] > 0
+    assert (columns.told.training["offload"][away] > 0).all() and not columns.told.training["offload"][~away].any()
 
 
 def test_nothing_on_the_front_is_beaten(found):
@@ -83,6 +86,8 @@ def test_the_fewest_devices_reach_the_target_and_fewer_do_not():
     assert fewer.options[0].samples_per_second < 20
     sure = result.kinds[0].sure
     assert sure is None or sure.low >= 20
+    band = asked().parameters.bands["iteration"].new
+    assert best.low == pytest.approx(best.samples_per_second / band.high), "as wide as stacks that no fit had seen"
 
 
 def test_the_cheapest_device_need_not_be_the_fewest():
@@ -117,7 +122,7 @@ def test_the_stacks_own_loop_has_no_devices_of_its_own():
     with pytest.raises(UsageError, match="--generation vllm"):
         make_search([own], 16, Wishes(kinds=(H100,), placement="split"), None)
     result = answer(make_search([own], 16, Wishes(kinds=(H100,), devices=(16,)), None), Wishes(devices=(16,)))
-    assert {option.generation for option in result.options} == {"hf"} and result.options[0].phases["generation"] > 0
+    assert {option.generation for option in result.options} == {"hf"} and result.options[0].phases["generate"] > 0
 
 
 @pytest.mark.parametrize(
@@ -146,8 +151,8 @@ def test_the_simulation_of_an_arrangement_agrees_with_its_prediction_where_that_
     one = search(Wishes(kinds=(H100,), placement="colocated"), lengths="fixed:1024", prompt_tokens=128, rollouts=64)
     exact = 0
     for option in best_on(one, [8], 6).options:
-        columns, own, index = found_again(one, option)
-        setting = setting_of(columns, own, one.work, index, drawn_slow=False)
+        columns, index = found_again(one, option)
+        setting = setting_of(columns, index, drawn_slow=False)
         made = simulate(setting)
         assert sum(made.causes.values()) == pytest.approx(made.seconds)
         if setting.places >= len(setting.lengths[0]):

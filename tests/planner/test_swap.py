@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from suite.planner.ask import question
-from suite.planner.formulas.offload import HOST_LINK_BYTES_PER_SECOND
+from suite.planner.formulas.offload import SWAP_BYTES
+from suite.planner.held import trained_weights
 from suite.planner.plan import Plan
-from suite.planner.space import trained_weights
 from suite.spec.catalogue import find_size, find_workload
 from suite.theory.parameters import parameter_count
 
@@ -20,19 +20,13 @@ def plan(backend: str, size: str = "6.7B", **work: object) -> Plan:
 
 
 def test_the_reference_of_trlx_nemo_takes_longer_than_scoring_by_the_swap_and_its_casts() -> None:
+    """Tensor parallelism divides the swap: the policy's 2 bytes out, the reference's 4 in, and 2 back."""
     options = plan("trlx-nemo").options
-    casts = [one.phases["reference"] - one.phases["score"] - one.phases["swap"] for one in options]
-    assert all(one.phases["swap"] > 0 for one in options) and min(casts) > 0.05
-    # micro batches grow with the tensor degree as the weights of a rank shrink, and all options have micro batch 4
-    assert {one.micro_batch for one in options} == {4} and max(casts) == pytest.approx(min(casts))
-
-
-def test_tensor_parallelism_divides_the_swap() -> None:
-    swaps = {option.layout.tensor: option.phases["swap"] for option in plan("trlx-nemo").options}
-    assert len(swaps) > 2
-    assert all(swap * tensor == pytest.approx(swaps[1]) for tensor, swap in swaps.items())
-    eight_bytes = 8 * parameter_count(find_size("6.7B")).total  # the policy's 2 out, the reference's 4 in, and 2 back
-    assert swaps[1] == pytest.approx(eight_bytes / HOST_LINK_BYTES_PER_SECOND, rel=0.02)
+    whole = SWAP_BYTES * parameter_count(find_size("6.7B")).total / 24e9
+    for one in options:
+        more = one.phases["reference"] - one.phases["score"]
+        assert whole < more * one.layout.tensor < 2 * whole, "casts are a few passes over the weights"
+    assert len({one.layout.tensor for one in options}) > 2
 
 
 def test_only_what_trains_is_swapped() -> None:
@@ -45,8 +39,7 @@ def test_only_what_trains_is_swapped() -> None:
 @pytest.mark.parametrize("backend", ["megatron", "deepspeed"])
 def test_a_resident_reference_takes_as_long_as_scoring_and_swaps_nothing(backend: str) -> None:
     for option in plan(backend).options:
-        assert "swap" not in option.phases
-        assert option.phases["reference"] == option.phases["score"]
+        assert option.phases["reference"] == pytest.approx(option.phases["score"])
 
 
 def test_the_fp32_reference_counts_in_the_memory_of_its_phase() -> None:

@@ -106,6 +106,13 @@ def two_curves() -> list[Entry]:
     return [made.entry(rate=20.0 * ranks**0.8, ranks=ranks, work=work) for work in works for ranks in (1, 2)]
 
 
+FORETOLD = {
+    "samples_per_second": 21.5,
+    "low": 18.0,
+    "high": 25.0,
+    "phases": {"generate": 1.1, "score": 0.1, "reference": 0.1, "train": 0.9, "other": 0.02},
+}
+
 #: The smallest runs that show all that a section tells; what was imported is in tests/cli/test_import.py.
 VIEWS: dict[str, Callable[[], list[Entry]]] = {
     "ranking": two_backends,
@@ -113,7 +120,7 @@ VIEWS: dict[str, Callable[[], list[Entry]]] = {
     "apart": two_backends,
     "caveats": lambda: [made.entry(backend="nemo-rl", kind="trainer", **LOG)],
     "throughput": lambda: [made.entry(), on_a_gpu(), made.failed(size="8M")],
-    "predicted": lambda: [made.entry()],
+    "predicted": lambda: [made.recorded(made.entry(), predicted=FORETOLD)],
     "phases": lambda: [made.entry(), *made.repeats(2, **TRLX), *ahead()],
     "without_scoring": lambda: [made.entry(work=made.workload("chat", critic=CRITIC))],
     "generation": generated_elsewhere,

@@ -22,13 +22,17 @@ from tests.report import entries as made
 from tests.report.reports import hostile
 
 CASES = {
-    "single": (lambda: [made.entry()], ["throughput", "predicted", "phases", "memory"]),
+    "single": (lambda: [made.entry()], ["throughput", "phases", "memory"]),
+    "foretold": (
+        lambda: [made.recorded(made.entry(), predicted={"samples_per_second": 21.5, "low": 18.0, "high": 25.0})],
+        ["throughput", "predicted", "phases", "memory"],
+    ),
     "1M to 66B": (
         lambda: made.matrix(sizes=("1M", "66B"), ranks=(1, 16), runs=1),
-        ["throughput", "predicted", "scaling", "phases", "memory"],
+        ["throughput", "scaling", "phases", "memory"],
     ),
     "hostile": (hostile, ["throughput", "scaling", "phases", "memory"]),
-    "no interval": (lambda: made.repeats(1, iterations=1), ["throughput", "predicted", "phases", "memory"]),
+    "no interval": (lambda: made.repeats(1, iterations=1), ["throughput", "phases", "memory"]),
     "all failed": (lambda: [made.failed()], []),
     "nothing": (list, []),
 }

@@ -10,11 +10,12 @@ from suite.spec.terminal import say
 
 if TYPE_CHECKING:
     from suite.planner.ask import Question
-    from suite.planner.search.answer import Answer, Search
+    from suite.planner.curves import CurvePoint
+    from suite.planner.parameters import Parameters
+    from suite.planner.search.answer import Answer
     from suite.planner.search.request import Wishes
     from suite.planner.simulate.iteration import Simulated
     from suite.planner.simulate.stragglers import Stragglers
-    from suite.planner.space import Manner
     from suite.spec.presets import Preset, PresetPoint
 
     Named = tuple[Preset, PresetPoint]
@@ -40,49 +41,33 @@ def search(
 ) -> int:
     """Print the answer; its exit code."""
     from suite.cli.options.reading import print_json
-    from suite.planner.search.curves import curve_lines, curves
-    from suite.planner.search.request import USUAL_DEVICES, answer, make_search
-    from suite.planner.search.show import answer_lines
+    from suite.planner.search.request import USUAL_DEVICES, answer, make_search, search_curves
+    from suite.planner.show import answer_lines
+    from suite.planner.simulate.explain import best_simulated
+    from suite.planner.simulate.stragglers import measured
     from suite.report.formatting.width import terminal_columns
 
-    samples_on = named[1].ranks if named else (wishes.devices or (USUAL_DEVICES,))[0]
+    most_only = wishes.target is not None or wishes.deadline is not None
+    devices = () if most_only else wishes.devices  # under a target they are the most that are looked at
+    samples_on = named[1].ranks if named else (devices or (USUAL_DEVICES,))[0]
     asked = make_search(questions, samples_on, wishes, generation)
     columns = terminal_columns()
     if output.scale is not None:
-        made = curves(asked, output.scale, questions[0].workload)
-        for line in curve_lines(asked, made, columns) if not output.as_json else ():
-            say(line)
-        if output.as_json:
-            print_json({"curves": [point.model_dump(mode="json") for point in made]})
+        made, counts = search_curves(asked, output.scale, questions[0].workload)
+        show_curves(questions[0], {"best": made}, counts, output.as_json)
         return DONE
     found = answer(asked, wishes)
     body: dict[str, Any] = {"search": {**found.model_dump(mode="json"), "met": found.met}}
     for line in answer_lines(found, columns) if not output.as_json else ():
         say(line)
     if (output.simulate or output.trace or output.stragglers) and found.options:
-        simulated, slow = _simulated(asked, found, output)
+        slow = measured(output.stragglers) if output.stragglers else None
+        simulated = best_simulated(asked, found, slow)
         body["simulated"] = {"seconds": simulated.seconds, "causes": simulated.causes}
         _show(simulated, slow, found, output, columns)
     if output.as_json:
         print_json(body)
     return DONE if found.met else GATE_NOT_MET
-
-
-def _simulated(asked: Search, found: Answer, output: Output) -> tuple[Simulated, Stragglers | None]:
-    """The best arrangement, task by task. UsageError where it has too many."""
-    from suite.planner.search.answer import found_again
-    from suite.planner.simulate.explain import setting_of
-    from suite.planner.simulate.iteration import TooLarge, simulate
-    from suite.planner.simulate.stragglers import measured
-    from suite.spec.base import UsageError
-
-    slow = measured(output.stragglers) if output.stragglers else None
-    columns, question, index = found_again(asked, found.options[0])
-    setting = setting_of(columns, question, asked.work, index, slow is not None)
-    try:
-        return simulate(setting, slow), slow
-    except TooLarge as error:
-        raise UsageError(f"{error}: simulate fewer devices, or larger micro batches (--micro-batch)") from error
 
 
 def _show(simulated: Simulated, slow: Stragglers | None, found: Answer, output: Output, columns: int | None) -> None:
@@ -113,6 +98,43 @@ def require_folders(**outputs: Path | None) -> None:
             raise UsageError(f"--{option} {path} cannot be written: there is no folder {path.parent}")
 
 
+def show_curves(asked: Question, made: dict[str, list[CurvePoint]], counts: list[int], as_json: bool) -> None:
+    """Scaling curves by backend, or of the best of them."""
+    from suite.cli.options.reading import print_json
+    from suite.planner.show import curves_lines
+    from suite.report.formatting.width import terminal_columns
+
+    if as_json:
+        print_json({"curves": {name: [point.model_dump(mode="json") for point in some] for name, some in made.items()}})
+        return
+    for line in curves_lines(asked, made, counts, terminal_columns()):
+        say(line)
+
+
+def checked_rows(files: list[Path], parameters: Parameters, svg: Path | None, as_json: bool) -> int:
+    """Compare predictions with published rows. Readers of tables that others published stand beside the package, in
+    tools/planner of a checkout. UsageError where there is none."""
+    from suite.cli.options.reading import print_json
+    from suite.spec.base import UsageError
+
+    try:
+        from tools.planner.check import chart_of, check_lines, run_check
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "--check reads published tables with tools/planner of the repository, which an installed package lacks: "
+            "run it in a checkout"
+        ) from error
+    result = run_check(files, parameters)
+    if svg is not None:
+        write(svg, chart_of(result))
+    if as_json:
+        print_json(result.model_dump(mode="json"))
+    else:
+        for line in check_lines(result):
+            say(line)
+    return DONE
+
+
 def write(path: Path, text: str) -> None:
     """Write a file that the user named. UsageError where that is not possible."""
     from suite.spec.base import UsageError
@@ -121,26 +143,3 @@ def write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
-
-
-def manner_of(generation: str, engine_sleep: bool, packing: bool, balance: bool) -> Manner:
-    """How samples are generated and passed. UsageError for what does not go together."""
-    from suite.planner.space import Manner
-    from suite.spec.base import UsageError
-
-    if generation not in ("hf", "vllm"):
-        raise UsageError(f"--generation is hf or vllm, not {generation!r}")
-    if engine_sleep and generation == "hf":
-        raise UsageError("only an engine of its own sleeps while the policy trains: --generation vllm")
-    return Manner("vllm" if generation == "vllm" else "hf", engine_sleep, packing, balance)
-
-
-def with_preset(manner: Manner, point: PresetPoint, generation: str | None) -> Manner:
-    """The preset's way of generating and passing samples, with what was given besides."""
-    from dataclasses import replace
-
-    from suite.planner.search.request import preset_manner
-
-    own = preset_manner(point)
-    chosen = own if generation is None else replace(own, generation=manner.generation, engine_sleep=manner.engine_sleep)
-    return replace(chosen, packing=manner.packing or own.packing, balance=manner.balance or own.balance)

@@ -54,13 +54,3 @@ def kept_bytes(
     return np.select(
         [recompute == 3, recompute == 2, recompute == 1], [inputs, operators_share * whole, whole], whole + scores
     )
-
-
-def kv_cache_bytes(
-    sequences: Numbers, positions: Numbers, layers: Numbers, width: Numbers, kv_share: Numbers, tensor: Numbers
-) -> Numbers:
-    """Keys and values of all layers of one device, in 16 bit: 2 x 2 bytes per position, layer and key-value width.
-
-    ``width`` is heads x head dimension, of which key-value heads have ``kv_share``.
-    """
-    return 2 * ELEMENT_BYTES * sequences * positions * layers * width * kv_share / tensor

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from suite.planner.formulas.blocks import Numbers
 
-#: PCIe 4.0 x16 carries 32 GB/s and direction; about three quarters of it is reached with pinned memory.
-HOST_LINK_BYTES_PER_SECOND = 24e9
 #: A host's Adam is bound by its memory: 16 bytes read and 14 written per parameter at about 100 GB/s a socket pair,
 #: shared by eight devices (Ren et al., "ZeRO-Offload", arXiv 2101.06840, section 5.1 and table 4).
 HOST_ADAM_BYTES = 30
 HOST_MEMORY_BYTES_PER_SECOND = 100e9 / 8
-
-
 #: Gradients down and weights up in 16 bit (arXiv 2101.06840, section 4.1), or both in fp32 (megatron-core's
 #: HybridDeviceOptimizer, which is given fp32 shards).
 ZERO_LINK_BYTES, MEGATRON_LINK_BYTES = 4, 8
 
 
-def optimizer_seconds(parameters: Numbers, link_bytes: Numbers) -> Numbers:
+def optimizer_seconds(parameters: Numbers, link_bytes: Numbers, host_link: Numbers) -> Numbers:
     """Step of an offloaded optimizer on one device's share: gradients down, Adam on the host, weights up."""
-    return parameters * (link_bytes / HOST_LINK_BYTES_PER_SECOND + HOST_ADAM_BYTES / HOST_MEMORY_BYTES_PER_SECOND)
+    return parameters * (link_bytes / host_link + HOST_ADAM_BYTES / HOST_MEMORY_BYTES_PER_SECOND)
 
 
-def fetch_seconds(parameters: Numbers) -> Numbers:
+def fetch_seconds(parameters: Numbers, host_link: Numbers) -> Numbers:
     """Fetching offloaded 16-bit weights once (arXiv 2104.07857, section 5.1.2: every device brings its own share)."""
-    return 2 * parameters / HOST_LINK_BYTES_PER_SECOND
+    return 2 * parameters / host_link
 
 
 #: A reference that waits in host memory (CarperAI/trlx at 3340c2f3, modeling_nemo_ppo.py, lines 182 and 228 to 244):
@@ -36,6 +32,6 @@ SWAP_HOST_BYTES = 4 + 2
 CAST_BYTES = 4 + 2
 
 
-def swap_seconds(parameters: Numbers) -> Numbers:
+def swap_seconds(parameters: Numbers, host_link: Numbers) -> Numbers:
     """Moving policy and reference between host and device in one iteration, one copy after the other."""
-    return SWAP_BYTES * parameters / HOST_LINK_BYTES_PER_SECOND
+    return SWAP_BYTES * parameters / host_link

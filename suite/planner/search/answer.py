@@ -8,19 +8,13 @@ from itertools import pairwise
 
 from pydantic import Field
 
-from suite.planner.ask import Question, device_counts, not_to_be_run, question
-from suite.planner.notes import calibration_notes
-from suite.planner.rl_iteration import band
-from suite.planner.rl_parameters import load_rl_parameters
-from suite.planner.search.arrangements import Found, Placing, arrangements, own_loop
-from suite.planner.search.options import Arrangement, arrangement, chosen, fastest_by_count, front, label_of, ranked
+from suite.planner.ask import Question, device_counts, engine_manner, not_to_be_run, question
+from suite.planner.found import Found, Objective, Placing, arrangements
+from suite.planner.notes import calibration_notes, stack_notes
+from suite.planner.option import Option, chosen, front, label_of, options
 from suite.planner.search.wishes import Prices, Target
-from suite.planner.table import Objective
 from suite.spec.base import Frozen, UsageError
 from suite.spec.workload import Workload
-
-#: Where the bands were made of no row.
-UNCHECKED = "no published iteration was in the fit of these bands yet: they are what is thought before a row is seen"
 
 
 class Kind(Frozen):
@@ -28,8 +22,8 @@ class Kind(Frozen):
 
     device: str
     reached: bool
-    best: Arrangement | None = Field(description="null where no arrangement fits on any number of devices")
-    sure: Arrangement | None = Field(description="the fewest whose rate reaches the target at the low end of its band")
+    best: Option | None = Field(description="null where no arrangement fits on any number of devices")
+    sure: Option | None = Field(description="the fewest whose rate reaches the target at the low end of its band")
 
 
 class Answer(Frozen):
@@ -45,11 +39,10 @@ class Answer(Frozen):
     target_samples_per_second: float | None
     considered: int
     fitting: int
-    options: list[Arrangement]
-    front: list[Arrangement]
+    options: list[Option]
+    front: list[Option]
     kinds: list[Kind]
-    nearest: Arrangement | None = Field(description="where nothing fits, what lacks least memory")
-    band: tuple[float, float] = Field(description="factors on seconds between which four of five measured ones lay")
+    nearest: Option | None = Field(description="where nothing fits, what lacks least memory")
     prices: str
     assumed: list[str]
     notes: list[str]
@@ -73,20 +66,23 @@ class Search:
     notes: Sequence[str] = ()
 
     def found(self, asked: Question, devices: Sequence[int]) -> Found:
-        if asked.manner.generation == "hf":
-            return own_loop(asked, self.work, devices)
-        return arrangements(asked, self.work, devices, self.placing, self.staleness)
+        """Everything on each number of devices."""
+        return arrangements(replace(asked, workload=self.work), devices, self.placing, self.staleness)
 
-    def band(self) -> tuple[float, float]:
-        """Factors on a predicted time between which four of five measured ones lay."""
-        return band("iteration")
+    def price(self, asked: Question) -> float | None:
+        return self.prices.of(asked.hardware.name)
 
 
 def questions_for(questions: Sequence[Question], devices: Sequence[str]) -> list[Question]:
     """The same questions on each of the devices."""
     return [
         replace(
-            question(asked.shape, asked.workload, device, asked.profile.name, asked.parameters, asked.manner), notes=()
+            question(
+                *(asked.shape, asked.workload, device, asked.profile.name, asked.parameters),
+                engine_manner(asked.profile, asked.manner),
+                asked.cluster,
+            ),
+            notes=(),
         )
         for device in devices
         for asked in questions
@@ -100,38 +96,35 @@ def fixed(workload: Workload, devices: int) -> Workload:
 
 def best_on(search: Search, devices: Sequence[int], most: int) -> Answer:
     """The best arrangements on these numbers of devices, and the front over all smaller numbers."""
-    own = search.band()
     considered = fitting = 0
-    options: list[Arrangement] = []
-    fastest: list[Arrangement] = []
-    closest: list[Arrangement] = []
+    best: list[Option] = []
+    fastest: list[Option] = []
+    closest: list[Option] = []
     counts = [count for count in device_counts(max(devices)) if count not in devices]
     for asked in search.questions:
-        price = search.prices.of(asked.hardware.name)
+        price = search.price(asked)
         found = search.found(asked, sorted({*devices, *counts}))
-        considered, fitting = considered + len(found), fitting + int(found.fits.sum())
-        order = [index for index in ranked(found, search.objective) if int(found.devices[index]) in devices]
-        options += chosen(found, asked, order, most, own, price)
-        fastest += [arrangement(found, asked, [index], own, price) for index in fastest_by_count(found)]
-        closest += _closest(found, asked, devices, own, price)
-    options.sort(key=lambda option: _measure(option, search.objective))
-    return _answer(search, considered, fitting, options[:most], front(fastest), [], _least(closest, options), None)
+        considered, fitting = considered + len(found), fitting + int(found.told.fits.sum())
+        order = [index for index in found.ranked(search.objective) if int(found.devices[index]) in devices]
+        best += chosen(found, order, most, price)
+        fastest += options(found, [[index] for index in found.fastest_by_count()], price)
+        closest += _closest(found, price)
+    best.sort(key=lambda option: _measure(option, search.objective))
+    return _answer(search, considered, fitting, best[:most], front(fastest), [], _least(closest, best), None)
 
 
 def fewest_for(search: Search, target: Target, limit: int) -> Answer:
     """Of each kind of device the fewest that reach the target, up to ``limit`` devices; first what was asked for."""
-    if search.objective == "cost" and all(search.prices.of(asked.hardware.name) is None for asked in search.questions):
+    if search.objective == "cost" and all(search.price(asked) is None for asked in search.questions):
         raise UsageError(
             "the cheapest devices are asked for, but no price is known: --price H100-SXM-80GB=2.10 for each"
         )
-    own = search.band()
     considered = fitting = 0
     kinds: dict[str, list[Kind]] = {}
-    closest: list[Arrangement] = []
-    every: list[Arrangement] = []
+    closest: list[Option] = []
+    every: list[Option] = []
     for asked in search.questions:
-        price = search.prices.of(asked.hardware.name)
-        looked, fits, one, all_of_them = _kind(search, asked, target, limit, own, price)
+        looked, fits, one, all_of_them = _kind(search, asked, target, limit)
         considered, fitting = considered + looked, fitting + fits
         kinds.setdefault(asked.hardware.name, []).append(one)
         every += all_of_them
@@ -141,30 +134,27 @@ def fewest_for(search: Search, target: Target, limit: int) -> Answer:
     return _answer(search, considered, fitting, answered, front(every), best, _least(closest, every), target)
 
 
-def _kind(
-    search: Search, asked: Question, target: Target, limit: int, own: tuple[float, float], price: float | None
-) -> tuple[int, int, Kind, list[Arrangement]]:
+def _kind(search: Search, asked: Question, target: Target, limit: int) -> tuple[int, int, Kind, list[Option]]:
     """Numbers of devices are looked at from the fewest on, until the target is reached also at the band's low end."""
     looked = fits = 0
-    best: Arrangement | None = None
-    sure: Arrangement | None = None
-    passed: list[Arrangement] = []
+    best: Option | None = None
+    sure: Option | None = None
+    passed: list[Option] = []
     reached = False
     for counts in _blocks(limit):
         found = search.found(asked, counts)
-        looked, fits = looked + len(found), fits + int(found.fits.sum())
-        for index in fastest_by_count(found):
+        looked, fits = looked + len(found), fits + int(found.told.fits.sum())
+        for index in found.fastest_by_count():
             rate = float(found.rate[index])
             enough = rate >= target.samples_per_second
             better = best is None or rate > best.samples_per_second
             if not better and not enough:
                 continue
-            option = arrangement(found, asked, [index], own, price)
-            certain = option.low >= target.samples_per_second
+            (option,) = options(found, [[index]], search.price(asked))
             passed.append(option)
             best = option if not reached and better else best
             reached = reached or enough
-            if certain:
+            if option.low >= target.samples_per_second:
                 sure = option
                 break
         if sure:
@@ -182,7 +172,7 @@ def _blocks(limit: int) -> list[list[int]]:
     return [block for block in blocks if block]
 
 
-def _measure(option: Arrangement, objective: Objective) -> float:
+def _measure(option: Option, objective: Objective) -> float:
     return {
         "throughput": -option.samples_per_second,
         "cost": option.cost_per_1000_samples or option.devices / option.samples_per_second,
@@ -202,27 +192,25 @@ def _kind_measure(kind: Kind, objective: Objective) -> tuple[float, ...]:
     return (0.0, float(best.devices), -best.samples_per_second)
 
 
-def _closest(
-    found: Found, asked: Question, devices: Sequence[int], own: tuple[float, float], price: float | None
-) -> list[Arrangement]:
+def _closest(found: Found, price: float | None) -> list[Option]:
     """Of what does not fit the one that needs least memory, where nothing fits."""
-    if not len(found) or found.fits.any():
+    if not len(found) or found.told.fits.any():
         return []
-    return [arrangement(found, asked, [int(found.memory.argmin())], own, price)]
+    return options(found, [[int(found.told.memory.total.argmin())]], price)
 
 
-def _least(closest: Sequence[Arrangement], options: Sequence[Arrangement]) -> Arrangement | None:
-    return None if options else min(closest, key=lambda option: option.memory_bytes, default=None)
+def _least(closest: Sequence[Option], found: Sequence[Option]) -> Option | None:
+    return None if found else min(closest, key=lambda option: option.memory_bytes, default=None)
 
 
 def _answer(
     search: Search,
     considered: int,
     fitting: int,
-    options: list[Arrangement],
-    on_front: list[Arrangement],
+    best: list[Option],
+    on_front: list[Option],
     kinds: list[Kind],
-    nearest: Arrangement | None,
+    nearest: Option | None,
     target: Target | None,
 ) -> Answer:
     first = search.questions[0]
@@ -237,23 +225,14 @@ def _answer(
         target_samples_per_second=target.samples_per_second if target else None,
         considered=considered,
         fitting=fitting,
-        options=options,
+        options=best,
         front=on_front,
         kinds=kinds,
         nearest=nearest,
-        band=_band_of(search, options),
         prices=search.prices.text,
         assumed=assumed(search),
-        notes=[*search.notes, *_notes(search, options)],
+        notes=[*search.notes, *_notes(search, best)],
     )
-
-
-def _band_of(search: Search, options: Sequence[Arrangement]) -> tuple[float, float]:
-    """The band of all, or, where own runs taught, that of the best."""
-    if not options or search.questions[0].parameters.learnt is None:
-        return search.band()
-    best = options[0]
-    return best.samples_per_second / best.high, best.samples_per_second / best.low
 
 
 def assumed(search: Search) -> list[str]:
@@ -265,36 +244,37 @@ def assumed(search: Search) -> list[str]:
         dealt = "every replica has equal tokens" if manner.balance else "the replica with most tokens is waited for"
         lines.append(f"samples of a pass are {passes}; {dealt}")
     if manner.generation == "vllm":
+        if search.work.group > 1:
+            lines.append(f"an engine computes the prompt of a group of {search.work.group} samples once")
         if search.placing != "split":
             lines.append("colocated engines sleep while the policy trains; waking them is part of weight sync")
         if search.placing != "colocated":
             lines.append(
                 f"split: samples are at most {search.staleness} publication{'s' if search.staleness != 1 else ''} of "
-                "weights old; whole tensors are sent to every engine, while both sides wait"
+                "weights old; each rank of an engine is sent its part of them, while both sides wait"
             )
     lines.append("rewards take no time; start-up, checkpoints and evaluation are left out")
     return lines
 
 
-def _notes(search: Search, options: Sequence[Arrangement]) -> list[str]:
+def _notes(search: Search, best: Sequence[Option]) -> list[str]:
     notes = ["a prediction, not a measurement: nothing in it was run"]
-    if not load_rl_parameters().bands["iteration"].rows:
-        notes.append(UNCHECKED)
-    if options:
+    if best:
         by_name = {asked.profile.name: asked for asked in search.questions}
-        best = options[0]
-        notes += calibration_notes(by_name[best.backend].parameters)
-        notes += not_to_be_run(by_name[best.backend], best.layout)
+        asked = by_name[best[0].backend]
+        notes += stack_notes(asked)
+        notes += calibration_notes(asked.parameters)
+        notes += not_to_be_run(asked, best[0].layout)
     return notes
 
 
-def found_again(search: Search, option: Arrangement) -> tuple[Found, Question, int]:
-    """The columns that an arrangement was taken from, the question, and its index."""
+def found_again(search: Search, option: Option) -> tuple[Found, int]:
+    """The columns that an option was taken from, and its place."""
     for asked in search.questions:
         if (asked.hardware.name, asked.profile.name) == (option.device, option.backend):
             found = search.found(asked, [option.devices])
-            for index in ranked(found, search.objective).tolist():
-                micro = int(found.training.space.choices["micro_batch"][found.t[index]])
+            for index in found.ranked(search.objective).tolist():
+                micro = int(found.space.choices["micro_batch"][found.pairs.t[index]])
                 if micro == option.micro_batch and label_of(found, index) == option.label:
-                    return found, asked, index
-    raise AssertionError("the arrangement is of this search")
+                    return found, index
+    raise AssertionError("the option is of this search")

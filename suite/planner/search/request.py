@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from suite.planner.ask import MOST_DEVICES, Question
+from suite.planner.ask import MOST_DEVICES, Question, device_range, engine_manner
+from suite.planner.curves import CurvePoint, curves
+from suite.planner.found import Found, Objective, Placing
 from suite.planner.search.answer import Answer, Search, best_on, fewest_for, fixed, questions_for
-from suite.planner.search.arrangements import Placing
 from suite.planner.search.wishes import Prices, device_kinds, target_of
 from suite.planner.space import Manner
-from suite.planner.table import Objective
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.presets import Preset, PresetPoint, find_preset
@@ -70,6 +70,25 @@ def preset_manner(point: PresetPoint) -> Manner:
     return Manner(**known)
 
 
+def manner_of(
+    generation: str | None, usual: str, engine_sleep: bool, packing: bool, balance: bool, point: PresetPoint | None
+) -> Manner:
+    """How samples are generated and passed: as the preset does, with what is given besides. UsageError for what does
+    not go together."""
+    if generation not in (None, "hf", "vllm"):
+        raise UsageError(f"--generation is hf or vllm, not {generation!r}")
+    chosen = generation or usual
+    if engine_sleep and chosen == "hf":
+        raise UsageError("only an engine of its own sleeps while the policy trains: --generation vllm")
+    given = Manner("vllm" if chosen == "vllm" else "hf", engine_sleep, packing, balance)
+    if point is None:
+        return given
+    own = preset_manner(point)
+    if generation is not None:
+        own = replace(own, generation=given.generation, engine_sleep=engine_sleep)
+    return replace(own, packing=packing or own.packing, balance=balance or own.balance)
+
+
 def checked_manner(manner: Manner, wishes: Wishes, generation: str | None) -> tuple[Manner, Placing, int]:
     """The manner, placement and staleness that are searched. UsageError for wishes that contradict each other."""
     placing, staleness = wishes.placement or "auto", wishes.staleness
@@ -109,7 +128,7 @@ def make_search(questions: Sequence[Question], samples_on: int, wishes: Wishes, 
     if work.rollouts % work.group:
         raise UsageError(f"{work.rollouts:,} samples are no whole groups of {work.group}: change --rollouts or --group")
     kinds, notes = device_kinds(wishes.kinds)
-    base = [replace(each, manner=manner, workload=work) for each in questions]
+    base = [replace(each, manner=engine_manner(each.profile, manner), workload=work) for each in questions]
     return Search(
         questions=questions_for(base, kinds),
         work=work,
@@ -130,6 +149,19 @@ def answer(search: Search, wishes: Wishes) -> Answer:
     return fewest_for(search, goal, max(wishes.devices, default=MOST_DEVICES))
 
 
+def search_curves(search: Search, text: str, workload: Workload) -> tuple[list[CurvePoint], list[int]]:
+    """Weak and strong curves of the first device over the best of its backends, and their numbers of devices.
+    UsageError for a range that is none."""
+    counts = device_range(text)
+    device = search.questions[0].hardware.name
+    asked = [each for each in search.questions if each.hardware.name == device]
+
+    def look(work: Workload, some: Sequence[int]) -> list[Found]:
+        return [replace(search, work=work).found(each, some) for each in asked]
+
+    return curves(look, counts, workload, device), counts
+
+
 def _mean_tokens(search: Search) -> float:
     from suite.planner.lengths import drawn
 
@@ -148,7 +180,13 @@ def model_of(size: str | None, shape: Path | None, preset: PresetPoint | None) -
     return load_shape(shape) if shape is not None else find_size(size or "")
 
 
-def work_of(workload: str | None, preset: Preset | None, point: PresetPoint | None) -> Workload:
-    if preset is None or point is None:
-        return find_workload(workload or "trlx-ds-chat")
-    return preset.work_of(point) if workload is None else find_workload(workload)
+def work_of(
+    workload: str | None, preset: Preset | None, point: PresetPoint | None, model: Shape, searched: bool
+) -> Workload:
+    """The work that is named, or the preset's. Else GRPO where engines are searched, if the model has the positions."""
+    if workload is not None:
+        return find_workload(workload)
+    if preset is not None and point is not None:
+        return preset.work_of(point)
+    usual = find_workload("grpo")
+    return usual if searched and usual.sequence_tokens <= model.positions else find_workload("trlx-ds-chat")

@@ -11,14 +11,14 @@ import numpy as np
 from suite.planner.ask import Question
 from suite.planner.chart import COLOURS, FONT, svg_document
 from suite.planner.formulas.generation import at_once, steps_to_the_last
+from suite.planner.found import Found
 from suite.planner.jobs import Column
 from suite.planner.lengths import Drawn, drawn
-from suite.planner.search.arrangements import Found
-from suite.planner.search.options import phases_of
-from suite.planner.search.sides import generated
+from suite.planner.search.answer import Answer, Search, found_again
 from suite.planner.simulate.generating import Pace
-from suite.planner.simulate.iteration import Setting, Simulated
+from suite.planner.simulate.iteration import Setting, Simulated, TooLarge, simulate
 from suite.planner.simulate.stragglers import Stragglers
+from suite.spec.base import UsageError
 from suite.spec.workload import Workload
 
 #: Parts of a training step that are no pass of a micro batch.
@@ -27,27 +27,36 @@ _TALK = ("tensor parallel", "context parallel", "expert parallel", "pipeline sen
 _WIDEST = 40
 
 
-def setting_of(found: Found, asked: Question, workload: Workload, index: int, drawn_slow: bool) -> Setting:
-    """The simulation of one arrangement. ``drawn_slow``: stragglers are drawn, so that the fitted ones are left out."""
-    training, engines = found.training, found.engines
-    t, g = int(found.t[index]), int(found.g[index])
-    jobs = training.space.work.jobs.take(np.array([t]))
-    phases, _ = phases_of(found, asked, index)
-    parts = {name: float(column[t]) for name, column in training.parts.items()}
-    whole = sum(parts.values()) - parts.get("critic", 0.0)
-    factor = phases["training"] / whole
-    steps, stages = int(training.space.work.steps), int(jobs.pipeline[0])
-    replica, micro = (int(training.space.choices[name][t]) for name in ("rollouts", "micro_batch"))
+def best_simulated(search: Search, answer: Answer, slow: Stragglers | None) -> Simulated:
+    """The best arrangement of an answer, task by task. UsageError where it has too many."""
+    columns, index = found_again(search, answer.options[0])
+    try:
+        return simulate(setting_of(columns, index, slow is not None), slow)
+    except TooLarge as error:
+        raise UsageError(f"{error}: simulate fewer devices, or larger micro batches (--micro-batch)") from error
+
+
+def setting_of(found: Found, index: int, drawn_slow: bool) -> Setting:
+    """The simulation of one candidate: what is predicted of it, task by task. ``drawn_slow``: stragglers are drawn, so
+    that the fitted ones are left out."""
+    asked, space, told = found.asked, found.space, found.told
+    workload, t = asked.workload, int(found.pairs.t[index])
+    jobs = space.work.jobs.take(np.array([t]))
+    phases = {name: float(column[index]) for name, column in told.phases.items()}
+    parts = {name: float(column[index]) for name, column in told.training.items()}
+    factor = phases["train"] / sum(parts.values())
+    steps, stages = int(space.work.steps), int(jobs.pipeline[0])
+    replica, micro = (int(space.choices[name][t]) for name in ("rollouts", "micro_batch"))
     epochs = workload.ppo_epochs
     weights = np.tile(micro_weights(asked, workload, replica, micro, float(jobs.tokens[0])), (1, epochs))
     count = weights.shape[1]
     body = sum(seconds for name, seconds in parts.items() if name not in _ONCE)
-    each = (factor * body + phases.get("critic", 0.0)) / count
+    each = factor * (body + parts["critic"]) / count
     share = 1 / (4 if jobs.recompute[0] == 3 else 3)
-    passes = float(training.work.scores) if engines is not None else 1.0
-    scored = count // epochs
-    score = phases["scoring"] / passes / (scored + stages - 1) if passes else 0.0
-    lengths, places, pace = _engines(found, asked, workload, index, phases["generation"])
+    forward = phases["score"] / (1 + float(space.work.critic))
+    passes = (phases["score"] + phases["reference"]) / forward if forward else 0.0
+    score = forward / (count // epochs + stages - 1)
+    lengths, places, pace = _engines(found, workload, index, phases["generate"])
     return Setting(
         stages=stages,
         chunks=int(jobs.chunks[0]),
@@ -57,19 +66,19 @@ def setting_of(found: Found, asked: Question, workload: Workload, index: int, dr
         score=score / epochs,
         passes=passes,
         weights=weights,
-        talk=sum(parts.get(name, 0.0) for name in _TALK) / body,
+        talk=sum(parts[name] for name in _TALK) / body,
         in_step=bool(jobs.zero_stage[0] >= 3),
-        reduction=factor * parts.get("gradient reduction", 0.0) / steps,
-        optimizer=factor * parts.get("optimizer", 0.0) / steps,
-        slow=0.0 if drawn_slow else factor * parts.get("stragglers", 0.0) / steps,
-        host=phases.get("host", 0.0),
-        sync=phases.get("sync", 0.0),
+        reduction=factor * parts["gradient reduction"] / steps,
+        optimizer=factor * parts["optimizer"] / steps,
+        slow=0.0 if drawn_slow else factor * parts["stragglers"] / steps,
+        host=phases["reward"] + phases["other"],
+        sync=phases["sync"],
         lengths=lengths,
         places=places,
         pace=pace,
         split=bool(found.split[index]),
-        staleness=int(found.staleness[index]),
-        devices=(int(training.devices[t]), int(engines.devices[g]) if engines is not None else 0),
+        staleness=int((np.asarray(found.pairs.staleness) + np.zeros(len(found)))[index]),
+        devices=(int(space.choices["devices"][t]), int(found.devices[index] - space.choices["devices"][t])),
     )
 
 
@@ -101,29 +110,29 @@ def _repeated(uneven: Drawn, samples: int) -> Column:
 
 
 def _engines(
-    found: Found, asked: Question, workload: Workload, index: int, seconds: float
+    found: Found, workload: Workload, index: int, seconds: float
 ) -> tuple[tuple[tuple[float, ...], ...], int, Pace]:
     """Lengths of each engine's samples, its places, and its pace: what is predicted of a step, and of a token."""
-    engines = found.engines
-    if engines is None:  # the stack's own loop: one length of time for all
+    _, gen, _ = found.only([index])
+    if not np.all(np.asarray(gen.engine) > 0):  # the stack's own loop: one length of time for all
         return (((1.0,),), 1, Pace(seconds, 0.0, 0.0))
-    g = found.g[[index]]
-    gen = engines.side(g, found.share[[index]])
-    parts = generated(engines, g, found.share[[index]], asked.parameters, found.rl)
-    count = max(1, int(engines.devices[g[0]] / engines.tensor[g[0]]))
+    parts = {name: float(column[index]) for name, column in found.told.generation.items()}
+    replicas = float((gen.replicas + np.zeros(1))[0])
+    samples = float((np.asarray(gen.samples) + np.zeros(1))[0]) / replicas
+    count = max(1, round(workload.rollouts / samples))
     uneven = drawn(workload, workload.rollouts)
     each = -(-workload.rollouts // count)
     responses = np.full(workload.rollouts, float(workload.new_tokens)) if uneven is None else uneven.responses
     dealt = np.resize(responses, workload.rollouts)
     lengths = tuple(tuple(dealt[first : first + each].tolist()) for first in range(0, len(dealt), each))
-    samples = workload.rollouts / count
-    together = float(parts["together"][0])
-    steps = float(steps_to_the_last(samples, gen.response, gen.longest, at_once(samples, together, np.inf, 1.0)))
-    whole = float(parts["bulk"][0] + parts["tail"][0])
-    per_step = float(parts["read"][0] + parts["latency"][0])
+    response, longest = (float((np.asarray(each_) + np.zeros(1))[0]) for each_ in (gen.response, gen.longest))
+    together = parts["together"]
+    steps = float(steps_to_the_last(samples, response, longest, at_once(samples, together, np.inf, 1.0)))
+    whole = parts["bulk"] + parts["tail"]
+    per_step = parts["read"] + parts["latency"]
     scale = seconds / whole
     step = scale * per_step / steps
-    sample = scale * (whole - per_step) / (samples * float(gen.response))
+    sample = scale * (whole - per_step) / (samples * response)
     return lengths, max(1, round(together)), Pace(step, sample, 0.0)
 
 

@@ -20,7 +20,8 @@ _PHASES = {"generate": "generate", "score": "score", "reference": "score", "trai
 
 @dataclass(frozen=True)
 class Stragglers:
-    """Seconds of a phase over the rank's own median, by phase: each measured factor is as likely as the others."""
+    """Seconds of a phase over the fleet's median of its run, by phase: each measured factor is as likely as the others.
+    So a rank that is always slow is slow here too."""
 
     factors: dict[str, Column]
     runs: int
@@ -62,9 +63,11 @@ def measured(folders: Iterable[Path]) -> Stragglers:
         for event in events.of_all(Phase):
             if event.phase in _PHASES and event.iteration >= manifest.measure.warmup and event.rank is not None:
                 seconds[event.rank, event.phase].append(event.seconds)
-        for (_, phase), found in seconds.items():
-            if len(found) > 2 and np.median(found) > 0:
-                factors[_PHASES[phase]] += (np.array(found) / np.median(found)).tolist()
+        for phase in {phase for _, phase in seconds}:
+            ranks = [found for (_, name), found in seconds.items() if name == phase and len(found) > 2]
+            usual = float(np.median([np.median(found) for found in ranks])) if ranks else 0.0
+            if usual > 0:
+                factors[_PHASES[phase]] += (np.concatenate(ranks) / usual).tolist()
         runs += bool(seconds)
     if not factors:
         raise UsageError("these folders hold no finished runs to learn from how uneven ranks are")

@@ -1,4 +1,4 @@
-"""What the planner expected of a row's runs: as their records have it, or computed while the report is made."""
+"""What the planner expected of a row's runs, as their records have it."""
 
 from __future__ import annotations
 
@@ -7,42 +7,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from suite.bundle.record import Record
-from suite.planner.own_machine import predict_run
-from suite.spec.manifest import Manifest
 from suite.stats.intervals import Interval
-
-#: Of how many runs of a row the ceilings are looked at.
-_LOOKED_AT = 8
 
 
 @dataclass(frozen=True)
 class Expected:
     """Samples per second, with the band in which four of five measured rates lay where there is one, and seconds of the
-    phases. ``computed``: by this report, from ceilings that the runs measured; no record holds it."""
+    phases."""
 
     rate: Interval
     phases: tuple[tuple[str, float], ...]
-    computed: bool
 
 
-def expected_of(manifest: Manifest, records: Sequence[Record]) -> Expected | None:
-    """The stored prediction, the same for all repeats; of runs on a CPU the median of what their ceilings promise."""
-    for record in records:
-        found = _expected(record.predicted or {}, computed=False)
-        if found is not None:
-            return found
-    made = [predict_run(manifest, record) for record in _some(records)]
-    every = [each for each in (_expected(body or {}, computed=True) for body in made) if each is not None]
-    every.sort(key=lambda each: each.rate.value)
-    return every[len(every) // 2] if every else None
+def expected_of(records: Sequence[Record]) -> Expected | None:
+    """The stored prediction, the same for all repeats."""
+    return next((found for found in (_expected(record.predicted or {}) for record in records) if found), None)
 
 
-def _some(records: Sequence[Record]) -> Sequence[Record]:
-    """At most ``_LOOKED_AT`` of the records, evenly taken: what machines of one row reach differs little."""
-    return records[:: -(-len(records) // _LOOKED_AT)] if records else records
-
-
-def _expected(body: Mapping[str, Any], computed: bool) -> Expected | None:
+def _expected(body: Mapping[str, Any]) -> Expected | None:
     value, low, high = (_positive(body.get(name)) for name in ("samples_per_second", "low", "high"))
     if value is None:
         return None
@@ -52,7 +34,6 @@ def _expected(body: Mapping[str, Any], computed: bool) -> Expected | None:
     return Expected(
         Interval(value, low, high) if bounded else Interval(value, None, None),
         tuple((name, seconds) for name, seconds in told.items() if seconds is not None),
-        computed,
     )
 
 

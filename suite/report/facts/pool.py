@@ -266,7 +266,7 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
         memory=costs.memory_of(pooled(records, with_suspect)),
         occupied_bytes=costs.occupied_of(measured),
         energy=costs.energy_of(measured),
-        expected=expected_of(manifest, records),
+        expected=expected_of(records),
         run_ids=tuple(entry.record.run.id for entry in entries),
         path=shown.path,
         rerun_options=rerun_options(manifest, group.launch, shown.record),

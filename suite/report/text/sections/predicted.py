@@ -14,11 +14,6 @@ from suite.report.text.columns import LABEL, label
 from suite.report.text.section import Block, Picture, Section
 from suite.spec.phases import ALL_NAMES
 
-_COMPUTED = (
-    "Predictions of runs on a CPU are computed while this report is made, from what each run timed before it began and "
-    "from constants of the stacks; no record holds them."
-)
-
 
 def _blocks(model: ReportModel) -> Iterator[Block]:
     rows = [(row, row.expected) for row in model.rows if row.expected is not None and row.samples_per_second]
@@ -38,7 +33,7 @@ def _blocks(model: ReportModel) -> Iterator[Block]:
         )
         for row, expected in rows
     )
-    yield Table(columns, cells, (_COMPUTED,) if any(expected.computed for _, expected in rows) else ())
+    yield Table(columns, cells)
     yield f"{_errors(rows)} The last columns are seconds of a phase over those predicted."
 
 

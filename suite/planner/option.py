@@ -1,0 +1,247 @@
+"""One candidate as it is shown: what it is, what it needs and gives, and what limits it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from suite.planner.found import Found
+from suite.planner.host_memory import host_memory
+from suite.planner.iteration import LIMITS
+from suite.planner.lengths import MOST_DRAWN, as_samples, drawn
+from suite.planner.memory import PARTS
+from suite.spec.base import Frozen
+from suite.spec.layout import Layout
+from suite.spec.manifest import Work
+from suite.spec.workload import Workload
+from suite.theory.flops import iteration_flops
+from suite.theory.memory import memory_floor
+
+#: The same prediction to so many digits is one.
+_ALIKE = 6
+
+
+class Option(Frozen):
+    """One way to run an iteration, with what it is predicted to need and to give. Times are of one iteration."""
+
+    backend: str
+    device: str
+    devices: int
+    placement: Literal["colocated", "split"]
+    training_devices: int
+    generation_devices: int = Field(description="devices that generate: all of them where colocated")
+    generation: Literal["hf", "vllm"]
+    generation_tensor: int | None = Field(description="tensor parallel degree of an engine; null: the stack's own loop")
+    staleness: int
+    label: str
+    layout: Layout
+    micro_batch: int
+    fits: bool
+    tight: bool = Field(description="too large for the device at the high end of the memory model's band")
+    memory_bytes: int = Field(description="of the fullest device that trains, context and buffers in")
+    generation_memory_bytes: int = Field(description="of the fullest device that generates")
+    capacity_bytes: int
+    floor_bytes: int | None = Field(
+        description="the strict lower bound of docs/measuring.md; null where it was not asked"
+    )
+    memory: dict[str, int] = Field(description="bytes by part in the most demanding phase")
+    host_memory_bytes: int = Field(description="of one node that trains: what is offloaded to it")
+    seconds: float
+    phases: dict[str, float]
+    training: dict[str, float] = Field(description="seconds of the training phase by part")
+    samples_per_second: float
+    low: float = Field(description="where four of five measured rates like this lay, from")
+    high: float = Field(description="and to")
+    tokens_per_second: float
+    mfu: float
+    kilowatt_hours: float | None = Field(description="devices at their power limit for one iteration")
+    price: float | None = Field(description="money for one device and hour")
+    cost_per_hour: float | None
+    cost_per_1000_samples: float | None
+    limit: str
+    twins: list[str] = Field(default=[], description="labels of candidates that are predicted to do the same")
+
+    @property
+    def largest_part(self) -> str:
+        """What takes most of the fullest device."""
+        return max(self.memory, key=lambda part: self.memory[part])
+
+
+def chosen(found: Found, order: Sequence[int], most: int, price: float | None) -> list[Option]:
+    """At most ``most`` of the candidates in their ``order``; those with one prediction are one, with its twins."""
+    alike: dict[tuple[str, ...], list[int]] = {}
+    memory = found.told.memory
+    host = host_memory(found.space.work)[found.pairs.t]
+    for index in order:
+        columns = (found.devices, found.told.seconds, found.samples, memory.total, found.split, host)
+        key = tuple(f"{column[index]:.{_ALIKE}g}" for column in columns)
+        if key not in alike and len(alike) == most:
+            break
+        alike.setdefault(key, []).append(int(index))
+    return options(found, list(alike.values()), price)
+
+
+def distinct(found: Found, order: Iterable[int], most: int = 64) -> list[int]:
+    """The best micro batch of each layout, in order."""
+    choices = {name: column for name, column in found.space.choices.items() if name not in ("micro_batch", "rollouts")}
+    seen: set[tuple[float, ...]] = set()
+    kept = []
+    for index in map(int, order):
+        t, g = found.pairs.t[index], found.pairs.g[index]
+        engine = (float(g), float(found.split[index])) if len(found.gen) != len(found.space) else ()
+        key = (*(float(column[t]) for column in choices.values()), *engine)
+        if key not in seen:
+            seen.add(key)
+            kept.append(index)
+        if len(kept) >= most:
+            break
+    return kept
+
+
+def options(found: Found, groups: Sequence[Sequence[int]], price: float | None) -> list[Option]:
+    """The first of each group, the others its twins."""
+    firsts = [group[0] for group in groups]
+    low, high = found.bands(firsts) if firsts else (np.zeros(0), np.zeros(0))
+    flops = _flops(found, firsts)
+    return [
+        _option(found, group, price, (float(low[place]), float(high[place])), flops)
+        for place, group in enumerate(groups)
+    ]
+
+
+def _option(
+    found: Found, group: Sequence[int], price: float | None, band: tuple[float, float], flops: dict[int, float]
+) -> Option:
+    index = group[0]
+    asked, told, space = found.asked, found.told, found.space
+    hardware, t = asked.hardware, int(found.pairs.t[index])
+    devices, split = int(found.devices[index]), bool(found.split[index])
+    engine = float((np.asarray(found.gen.engine) + np.zeros(len(found.gen)))[found.pairs.g[index]]) > 0
+    layout, rate, seconds = layout_of(found, index), float(found.rate[index]), float(told.seconds[index])
+    memory = {part: int(told.memory.parts[part][index]) for part in PARTS if told.memory.parts[part][index] >= 1}
+    samples, tensor = int(found.samples[index]), int(np.asarray(found.gen.tensor)[found.pairs.g[index]])
+    train_on = int(space.choices["devices"][t])
+    factor = float(space.work.factor("training"))
+    memory_band = asked.parameters.band("memory", asked.profile.stack, hardware.architecture)
+    return Option(
+        backend=asked.profile.name,
+        device=hardware.name,
+        devices=devices,
+        placement="split" if split else "colocated",
+        training_devices=train_on,
+        generation_devices=devices - train_on if split else devices,
+        generation="vllm" if engine else "hf",
+        generation_tensor=tensor if engine else None,
+        staleness=int((np.asarray(found.pairs.staleness) + np.zeros(len(found)))[index]),
+        label=label_of(found, index),
+        layout=layout,
+        micro_batch=int(space.choices["micro_batch"][t]),
+        fits=bool(told.fits[index]),
+        tight=bool(told.memory.total[index] * memory_band.high > hardware.memory_bytes),
+        memory_bytes=int(told.memory.total[index]),
+        generation_memory_bytes=int(told.memory.engine[index]),
+        capacity_bytes=int(hardware.memory_bytes),
+        floor_bytes=None if split or engine else _floor(found, t, layout),
+        memory=memory,
+        host_memory_bytes=int(host_memory(space.work)[t] / max(1, train_on // layout.devices_per_node)),
+        seconds=seconds,
+        phases={name: float(column[index]) for name, column in told.phases.items() if column[index] > 0},
+        training={name: factor * float(column[index]) for name, column in told.training.items() if column[index] > 0},
+        samples_per_second=rate,
+        low=rate * band[0],
+        high=rate * band[1],
+        tokens_per_second=rate * float(space.sample_tokens[t]),
+        mfu=flops[samples] / seconds / (devices * hardware.peak),
+        kilowatt_hours=asked.power_watts * devices * seconds / 3.6e6 if asked.power_watts else None,
+        price=price,
+        cost_per_hour=None if price is None else price * devices,
+        cost_per_1000_samples=None if price is None else price * devices / 3600 / rate * 1000,
+        limit=LIMITS[int(told.limit[index])],
+        twins=[label_of(found, twin) for twin in group[1:]],
+    )
+
+
+def _flops(found: Found, chosen_ones: Sequence[int]) -> dict[int, float]:
+    """FLOPs of an iteration by its number of samples."""
+    told: dict[int, float] = {}
+    shape, workload = found.asked.shape, found.asked.workload
+    for samples in {int(found.samples[index]) for index in chosen_ones}:
+        looked_at = _looked_at(workload, samples, 1)
+        told[samples] = samples / looked_at * iteration_flops(shape, workload, looked_at).model
+    return told
+
+
+def _looked_at(workload: Workload, samples: int, replica: int) -> int:
+    """Of how many samples lengths are drawn: all, or as many replicas as ``MOST_DRAWN`` has room for."""
+    if not workload.uneven or samples <= MOST_DRAWN:
+        return samples
+    step = math.lcm(replica, workload.group)
+    return step * max(1, MOST_DRAWN // step)
+
+
+def _floor(found: Found, t: int, layout: Layout) -> int:
+    workload, choices = found.asked.workload, found.space.choices
+    replica = int(choices["rollouts"][t])
+    looked_at = _looked_at(workload, replica * layout.data, replica)
+    work = Work(
+        global_rollouts=looked_at,
+        replica_rollouts=replica,
+        replica_batch=replica // workload.optimizer_steps,
+        micro_batch=int(choices["micro_batch"][t]),
+        lengths=as_samples(drawn(workload, looked_at)),
+    )
+    return memory_floor(found.asked.shape, workload, work, layout, "bf16").bytes
+
+
+def layout_of(found: Found, index: int) -> Layout:
+    """The layout as `suite run` takes it; an engine's own tensor degree is no part of it."""
+    t, node = int(found.pairs.t[index]), found.asked.hardware.node_devices
+    node = node if node < 16 else 8
+    own, devices = found.space.layout(t, node), int(found.devices[index])
+    if len(found.gen) == len(found.space) and found.gen is found.space.gen:
+        return own
+    per_node = max(size for size in range(1, min(devices, node) + 1) if devices % size == 0)
+    body = own.model_dump() | {"nodes": devices // per_node, "devices_per_node": per_node, "generation": "vllm"}
+    if found.split[index]:
+        staleness = int(np.asarray(found.pairs.staleness)[index])
+        rest = devices - int(found.space.choices["devices"][t])
+        body |= {"placement": "split", "generation_ranks": rest, "staleness": staleness}
+    else:
+        body["engine_sleep"] = True
+    return Layout.model_validate(body)
+
+
+def label_of(found: Found, index: int) -> str:
+    """``split 8+8 async1, tp2 dp4, vllm 8 x tp1``: numbers of devices that train and that generate."""
+    t, g = int(found.pairs.t[index]), int(found.pairs.g[index])
+    own = found.space.layout(t, 8).label()
+    if found.gen is found.space.gen:
+        return own
+    tensor, rest = int(np.asarray(found.gen.tensor)[g]), int(np.asarray(found.gen.devices)[g])
+    engine = f"vllm {rest // tensor} x tp{tensor}"
+    if not found.split[index]:
+        return f"colocated, {own}, {engine}"
+    staleness = int(np.asarray(found.pairs.staleness)[index])
+    age = f" async{staleness}" if staleness else ""
+    return f"split {int(found.space.choices['devices'][t])}+{rest}{age}, {own}, {engine}"
+
+
+def front(every: Sequence[Option]) -> list[Option]:
+    """Those that no other beats in rate, devices and cost (where all have prices) at once: fewest devices first."""
+    priced = all(option.cost_per_1000_samples is not None for option in every)
+
+    def key(option: Option) -> tuple[float, ...]:
+        cost = [option.cost_per_1000_samples or 0.0] if priced else []
+        return (-option.samples_per_second, float(option.devices), *cost)
+
+    keys = [key(option) for option in every]
+    kept = [
+        option
+        for option, mine in zip(every, keys, strict=True)
+        if not any(other != mine and all(a <= b for a, b in zip(other, mine, strict=True)) for other in keys)
+    ]
+    return sorted(kept, key=lambda option: (option.devices, -option.samples_per_second))

@@ -1,0 +1,86 @@
+"""The planner beside runs: a manifest's prediction, and the layouts in its place."""
+
+import pytest
+
+from suite.planner.predict_manifest import fewest_devices, fitting_layouts, is_tight, predict_manifest
+from suite.spec.catalogue import find_size, find_workload
+from suite.spec.layout import Layout
+from tests.synthetic import synthetic_manifest
+
+H100 = "NVIDIA H100 80GB HBM3"
+WORK = find_workload("trlx-ds-chat")
+
+
+def manifest(size="1.3B", layout=None, backend="deepspeed", **changes):
+    return synthetic_manifest(
+        backend=backend,
+        size=find_size(size),
+        workload=WORK,
+        layout=layout or Layout(devices_per_node=1, data=1),
+        device="cuda",
+        precision="bf16",
+        **changes,
+    )
+
+
+def test_a_manifest_is_predicted_on_a_known_device():
+    found = predict_manifest(manifest(), H100)
+    assert found["fits"]
+    assert found["device"] == "H100-SXM-80GB"
+    assert found["samples_per_second"] == pytest.approx(WORK.rollouts / found["iteration_seconds"])
+    assert found["memory_bytes"] == pytest.approx(sum(found["memory"].values()), abs=20)
+
+
+@pytest.mark.parametrize(
+    ("made", "device"),
+    [
+        (manifest(), None),
+        (manifest(), "Some Accelerator 9000"),
+        (manifest(backend="other"), H100),
+        (synthetic_manifest(), H100),
+    ],
+)
+def test_what_is_not_known_is_not_predicted(made, device):
+    assert predict_manifest(made, device) is None
+
+
+def test_layouts_in_the_place_of_one_that_will_not_fit_are_expected_to():
+    made = manifest("6.7B", Layout(devices_per_node=8, data=8))
+    assert not predict_manifest(made, H100)["fits"]
+    layouts = fitting_layouts(made.size, made.workload, made.layout, "deepspeed", 80 << 30)
+    assert all(layout.ranks == 8 for layout in layouts)
+    assert predict_manifest(manifest("6.7B", layouts[0]), H100)["fits"]
+
+
+def test_layouts_in_the_place_of_one_that_gathers_for_generation_need_not_gather():
+    gathers = Layout(devices_per_node=64, data=64, zero_stage=3, gather_for_generation=True)
+    made = manifest("13B", gathers)
+    capacity = predict_manifest(made, H100)["memory_bytes"] - 1
+    layouts = fitting_layouts(made.size, made.workload, gathers, "deepspeed", capacity)
+    assert {each.gather_for_generation for each in layouts} == {True, False} and gathers not in layouts
+    assert [Layout.model_validate(each.model_dump()) for each in layouts] == layouts
+
+
+def test_a_layout_that_fits_or_cannot_be_judged_has_no_others():
+    made = manifest()
+    assert fitting_layouts(made.size, made.workload, made.layout, "deepspeed", 80 << 30) == []
+    assert fitting_layouts(made.size, made.workload, made.layout, "other", 1 << 30) == []
+    assert fewest_devices(made.size, made.workload, made.layout, "other", 1 << 30) is None
+
+
+def test_a_layout_that_barely_fits_gives_way_where_room_is_wanted():
+    made = manifest("6.7B", Layout(devices_per_node=8, data=8, zero_stage=3))
+    needed = predict_manifest(made, H100)["memory_bytes"]
+    body = (made.size, made.workload, made.layout, "deepspeed", int(needed * 1.01))
+    assert is_tight(needed, needed * 1.001) and not is_tight(needed, needed * 3)
+    assert fitting_layouts(*body) == []
+    roomy = fitting_layouts(*body, spare=True)
+    assert roomy and made.layout not in roomy
+    assert not any(is_tight(predict_manifest(manifest("6.7B", each), H100)["memory_bytes"], needed) for each in roomy)
+
+
+def test_more_devices_are_found_where_no_layout_of_these_fits():
+    made = manifest("20B", Layout(devices_per_node=4, data=1, tensor=4), backend="megatron")
+    found = fewest_devices(made.size, made.workload, made.layout, "megatron", 40 << 30)
+    assert found.ranks > 4
+    assert predict_manifest(manifest("20B", found, backend="megatron"), "A100-SXM-40GB")["fits"]

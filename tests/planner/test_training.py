@@ -1,0 +1,136 @@
+"""Step times move as physics says they must."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suite.planner.formulas import blocks
+from suite.planner.jobs import Jobs
+from suite.planner.memory import held_of, training_phases
+from suite.planner.parameters import load_parameters
+from suite.planner.stacks import plain_framework, traits
+from suite.planner.training import forward_seconds, step_parts, step_seconds
+from suite.planner.work import Training
+from tests.planner.rl_work import job as usual_job
+
+P = load_parameters()
+PRETRAINING = {"sequence": 8192, "attended": 8192, "global_batch": 128, "micro_batch": 1, "devices": 8, "pipeline": 1}
+
+
+def work(**changes):
+    jobs = Jobs.of([usual_job(**{**PRETRAINING, "recompute": 0, **changes})])
+    return Training(jobs=jobs, largest=jobs, held=held_of(jobs), largest_tensor=jobs.hidden * jobs.ffn)
+
+
+def parts(**changes):
+    return {name: float(value[0]) for name, value in step_parts(work(**changes), P.values).items()}
+
+
+def fastest_seconds(jobs):
+    """Model FLOPs over the 16-bit peak."""
+    tokens = jobs.global_batch * jobs.sequence
+    layer = blocks.linear_flops(tokens, jobs.elements, 1)
+    layer = layer + blocks.attention_flops(tokens, jobs.sequence, jobs.hidden, 1, 0)
+    return (
+        3 * (jobs.layers * layer + blocks.head_flops(tokens, jobs.hidden, jobs.vocab, 1)) / (jobs.devices * jobs.peak)
+    )
+
+
+@settings(max_examples=30)
+@given(
+    st.sampled_from([1, 2, 4, 8]),
+    st.sampled_from([1, 2, 4]),
+    st.sampled_from([1, 2, 8, 64]),
+    st.sampled_from([0, 1, 2, 3]),
+    st.sampled_from([0, 1, 2]),
+)
+def test_no_step_is_faster_than_the_peak_allows(tensor, pipeline, data, recompute, precision):
+    one = work(
+        tensor=tensor,
+        pipeline=pipeline,
+        devices=tensor * pipeline * data,
+        global_batch=64 * data,
+        recompute=recompute,
+        precision=precision,
+    )
+    fastest = fastest_seconds(one.jobs) / {0: 1, 1: 2, 2: 4}[precision]
+    assert float(step_seconds(one, P.values)[0]) > fastest[0] / 1.05
+
+
+def test_a_tensor_parallel_group_that_spans_nodes_goes_at_the_pace_of_their_network():
+    layout = {"devices": 16, "tensor": 16, "link": 300e9, "network": 25e9}
+    inside, across = parts(**layout, node_devices=16), parts(**layout, node_devices=8)
+    assert across["tensor parallel"] == pytest.approx(1.5 * inside["tensor parallel"])
+    alone = parts(devices=16, tensor=8, context=2, node_devices=8)["context parallel"]
+    assert alone == pytest.approx(9 * parts(devices=16, tensor=8, context=2, node_devices=16)["context parallel"])
+
+
+MIXTURE = {"experts": 128, "experts_per_token": 8, "ffn": 768, "hidden": 2048}
+
+
+@pytest.mark.parametrize("degree", [8, 16, 64])
+def test_tokens_go_to_experts_of_other_nodes_over_each_devices_own_card(degree):
+    """On eight H100s a node the ring of all cards is said to carry 400 GB/s; one card carries 50."""
+    one = work(**MIXTURE, devices=64, expert_parallel=degree, global_batch=64)
+    found = float(step_parts(one, P.values)["expert parallel"][0])
+    whole = 2 * 8192 * 2048 * 8
+    near = min(8, degree)
+    slowest = max(whole * (near - 1) / degree / 450e9, whole * (degree - near) / degree / 50e9)
+    assert found == pytest.approx(32 * 2 * slowest * 2)
+
+
+def test_zero_2_reduces_gradients_every_micro_batch_and_zero_1_once_a_step():
+    """Where they hide behind nothing: a slow network and tiny micro batches."""
+    slow = {"zero_engine": 1, "devices": 64, "network": 1e8, "sequence": 128, "attended": 128, "global_batch": 64 * 8}
+    once, every = (parts(**slow, zero_stage=stage)["gradient reduction"] for stage in (1, 2))
+    assert every > 3 * once
+    alone = {**slow, "global_batch": 64}
+    assert parts(**alone, zero_stage=2)["gradient reduction"] == pytest.approx(
+        parts(**alone, zero_stage=1)["gradient reduction"]
+    )
+
+
+def test_scoring_passes_the_keys_of_a_context_parallel_group_too():
+    slow, fast = (work(context=8, devices=64, link=rate, network=rate) for rate in (1e8, 1e12))
+    seconds = [float(forward_seconds(one, P.values)[0]) for one in (slow, fast)]
+    assert seconds[0] > 2 * seconds[1]
+
+
+def test_a_chip_with_more_power_for_each_product_reaches_more_of_its_peak():
+    few, many = (parts(power_share=share)["matrix products"] for share in (1.0, 3.8))
+    assert many < few
+    assert parts(power_share=100.0)["matrix products"] == parts(power_share=50.0)["matrix products"]
+
+
+def test_sharding_divides_states_and_leaves_activations():
+    whole, shared = (training_phases(work(zero_stage=stage), P.values)["train"] for stage in (0, 1))
+    assert shared["optimizer states"][0] == pytest.approx(whole["optimizer states"][0] / 8)
+    assert shared["activations"][0] == whole["activations"][0]
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "framework", "fused"),
+    [
+        ("NeMo 24.07 Megatron", "megatron", "nemo megatron", True),
+        ("Megatron-LM PTD-P (interleaved 1F1B + scatter/gather)", "megatron", "megatron lm", False),
+        ("MosaicML Composer+FSDP", "fsdp", "mosaicml composer", True),
+        ("DeepSpeed ZeRO-3 (no model parallelism)", "zero", "deepspeed zero", False),
+        ("Megatron-DeepSpeed 3D", "zero", "megatron deepspeed", False),
+        ("MaxText", "xla", "maxtext", True),
+        ("NeMo AutoModel (PyTorch FSDP2)", "fsdp", "nemo automodel", True),
+        ("", "fsdp", "unknown", True),
+    ],
+)
+def test_traits_come_from_words_that_a_new_stack_shares(name, family, framework, fused):
+    known = traits(name)
+    assert (known.family, plain_framework(name), known.fused_attention) == (family, framework, fused)
+
+
+def test_notes_tell_what_a_name_does_not_and_only_known_stacks_have_effects():
+    assert traits("torchtitan", "FSDP eager").eager
+    assert traits("torchtitan", "+AsyncTP").asynchronous_tensor
+    assert traits("torchtitan", "", "float8 rowwise").row_scaling
+    known, unknown = {"framework": "nemo megatron"}, {"family": "no such", "framework": "no such"}
+    assert P.effect(known) != 0 == P.effect(unknown)
+    assert np.isfinite(list(P.values.values())).all()
