@@ -35,6 +35,8 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("SUITE_TEST_EXAMPLES", "same"))
 
+os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and commands in a pipe are as wide as it says
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background of a shell. What tests start would inherit it, and be deaf to the Ctrl-C they send.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -47,7 +47,7 @@ def tune(
 
     \b
     suite tune --backend deepspeed --backend megatron --size 1M --budget 10m
-    suite tune --size 1M --zero 1 --zero 3 --knob zero_stage --knob micro_batch --budget 5m
+    suite tune --size 1M --zero 1 --zero 3 --knob zero_stage --budget 5m
 
     Work is never turned: lengths, samples, algorithm, precision, optimizer and loss stay, and losses are compared with
     those of the equal-config row. --iterations are those of a trial's longest run and of each run of a winner. An

@@ -81,10 +81,10 @@ def verify(
             for line in (*archives, *told):
                 shown = printable(places.shown(line))
                 say(shown if not line.startswith(" ") else f"    {shown}")
-    say(_digest_line(whole, wanted), err=as_json)
     statuses = {result.status for _, result in (*checked, *studies)}
     if not as_json and "equal" in statuses and wanted is None and not signatures:
         say(_WHO_WROTE)
+    say(_digest_line(whole, wanted), err=as_json)
     if "damaged" in statuses:
         return BAD_USAGE
     is_signed = all(_is_as_asked(each, allowed_signers) for each in signatures.values())

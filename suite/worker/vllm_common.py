@@ -4,8 +4,6 @@ import sys
 from importlib import import_module
 from typing import Any, Dict
 
-from suite.worker.precision import DTYPES
-
 #: Tokens of a block of its cache: 16 on CUDA, 128 on a CPU. The larger one is counted with.
 BLOCK_TOKENS = 128
 SPARE_BLOCKS = 2  # one is never given to a sample
@@ -14,6 +12,8 @@ SHARE_THAT_MUST_BE_FREE = 0.05
 
 def cache_bytes(size: Dict[str, Any], precision: str, blocks: int, tensor: int = 1) -> int:
     """Keys and values in so many blocks, on one of ``tensor`` parallel ranks."""
+    from suite.worker.precision import DTYPES  # torch, which processes that only patch vLLM do without
+
     width = size.get("head_width") or size["hidden"] // size["heads"]
     heads = -(-size["kv_heads"] // tensor)
     return int(blocks * BLOCK_TOKENS * 2 * size["layers"] * heads * width * DTYPES[precision].itemsize)

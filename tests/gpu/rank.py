@@ -31,7 +31,7 @@ from suite.worker.rank import read_rank
 from suite.worker.recorder import NullRecorder, Recorder
 from suite.worker.resident import peak_resident_bytes, resident_bytes
 from suite.worker.samples import Samples
-from suite.worker.trainers.clock import _marker
+from suite.worker.trainers.clock import marker
 from suite.worker.world import World, join, leave
 from tests.worker.engines.batches import even_batch, loss_of
 
@@ -51,7 +51,7 @@ class MarkedRecorder(Recorder):
     def __init__(self, world: World, folder: Path, baseline: int) -> None:
         log = EventLog(str(folder), world.rank, mirror=False)
         super().__init__(world, log, MemoryProbe(world.device, baseline), None, Progress())
-        self._mark = _marker(world)
+        self._mark = marker(world.device.type)
         self._told: list[tuple[str, Any, Any, dict[str, Any]]] = []
 
     @contextmanager

@@ -91,7 +91,7 @@ def test_a_run_is_refused_before_anything_is_made_and_a_plan_is_not(
     what = ("--size", "125M", "--backend", "deepspeed", "--require-idle", "--runs", tmp_path / "runs")
     done = suite("run", *what, *(["--dry-run"] if planned else []))
     assert done.exit_code == (0 if planned else 2), done.output
-    assert ("--require-idle: GPU 1 is used by somebody" in done.stderr) == (not planned)
+    assert ("--require-idle: GPU 1 is used by an unidentified process" in done.stderr) == (not planned)
     assert not (tmp_path / "runs").exists()
 
 

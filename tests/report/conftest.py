@@ -26,7 +26,10 @@ def columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     """Without colours and empty lines."""
 
     def printed(count: int | None, show: Callable[[], None]) -> list[str]:
-        monkeypatch.setenv("COLUMNS", str(count or 20))
+        if count is None:
+            monkeypatch.delenv("COLUMNS", raising=False)
+        else:
+            monkeypatch.setenv("COLUMNS", str(count))
         monkeypatch.setattr(sys.stdout, "isatty", lambda: count is not None)
         show()
         plain = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)

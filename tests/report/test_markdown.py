@@ -194,13 +194,12 @@ def test_commands_quote_what_a_shell_would_read() -> None:
     ("said", "where", "elsewhere"),
     [
         ("share its cores and memory bandwidth", made.matrix(sizes=("1M",), runs=1), made.repeats(3)),
-        ("## Predicted and measured", [made.entry()], [made.entry(device="cuda")]),
         ("## Energy", [with_energy(True)], [made.entry()]),
         ("DeepSpeed-Chat", [made.entry(work=made.workload("chat", critic=CRITIC))], [made.entry()]),
         ("- (!) A peak below the floor", [on_a_gpu(peak_factor=0.5)], [on_a_gpu()]),
         ("### Trainer backends", mixed(), made.matrix(runs=1)),
     ],
-    ids=["shared cores", "predicted", "energy", "without scoring", "below the floor", "trainers"],
+    ids=["shared cores", "energy", "without scoring", "below the floor", "trainers"],
 )
 def test_what_is_of_some_runs_alone_is_said_of_them_alone(
     said: str, where: list[Entry], elsewhere: list[Entry]

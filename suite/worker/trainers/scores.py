@@ -4,7 +4,7 @@ from typing import Any, Dict
 
 import torch
 
-from suite.worker.loop import reward_seed
+from suite.worker.manifest import stream_seed
 from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
 
@@ -12,7 +12,7 @@ from suite.worker.samples import Samples
 def scores_of_all(manifest: Dict[str, Any], iteration: int) -> torch.Tensor:
     """Of all samples of an iteration in their order, as the suite's own loop has them; whatever the responses are."""
     blank = torch.zeros(manifest["work"]["global_rollouts"], 2, dtype=torch.long)
-    return score_samples(manifest["workload"]["reward"], Samples.even(blank, 1), reward_seed(manifest, iteration))
+    return score_samples(manifest["workload"]["reward"], Samples.even(blank, 1), stream_seed(manifest, iteration))
 
 
 def scores_of_own(manifest: Dict[str, Any], iteration: int, rank: int, responses: torch.Tensor) -> torch.Tensor:

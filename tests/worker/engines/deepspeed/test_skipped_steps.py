@@ -22,7 +22,7 @@ class ScriptedModel:
         self.global_steps = self.skipped_steps = 0
         self._skips, self._output = skips, output
 
-    def __call__(self, samples: Samples) -> Any:
+    def __call__(self, rows: Samples) -> Any:
         return self._output
 
     def backward(self, loss: torch.Tensor) -> None:

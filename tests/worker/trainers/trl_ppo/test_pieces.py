@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from suite.worker.loop import reward_seed
+from suite.worker.manifest import stream_seed
 from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
 from suite.worker.trainers.accelerate_launch import accelerate_variables, deepspeed_config
@@ -54,7 +54,7 @@ class TestReward:
             {"kind": "pseudo"},
         ):
             body = manifest(reward=reward)
-            seed = reward_seed(body, 3)
+            seed = stream_seed(body, 3)
             expected = score_samples(reward, Samples.even(tokens, 5), seed)
             for rank in range(2):
                 own = tokens[rank * 8 : rank * 8 + 8]

@@ -64,7 +64,8 @@ def test_every_size_of_the_script_is_configured_as_the_script_does_to_the_parame
     named = {"layers": "num_layers", "hidden": "hidden_size", "ffn": "ffn_hidden_size", "heads": "num_attention_heads"}
     named |= {"kv_heads": "num_attention_heads", "positions": "max_position_embeddings"}
     shape = manifest.size.model_copy(update={ours: model[theirs] for ours, theirs in named.items()})
-    padded = shape.padded_vocab(model["make_vocab_size_divisible_by"] * model["tensor_model_parallel_size"])
+    multiple = model["make_vocab_size_divisible_by"] * model["tensor_model_parallel_size"]
+    padded = -(-shape.vocab // multiple) * multiple
     count = parameter_count(shape, padded)
     trained = manifest.workload.trainable_layers
     trained_parameters = count.total if trained is None else trained * count.per_layer
