@@ -10,9 +10,9 @@ from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import plain, visible
 from suite.report.formatting.forms import Cells, Form, print_line, print_widest, without
-from suite.report.formatting.numbers import UNKNOWN, gib, interval, number
+from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, number
 from suite.report.formatting.width import terminal_columns, wrapped
-from suite.report.text.answer import MOST_SHOWN, figures, nothing_ranked, scope, trust, verdicts_of
+from suite.report.text.answer import MOST_SHOWN, Verdict, figures, nothing_ranked, scope, trust, verdicts_of
 from suite.report.text.columns import rate
 from suite.spec.terminal import say
 
@@ -29,11 +29,12 @@ def print_answer(model: ReportModel) -> None:
     verdicts = verdicts_of(model)
     _print_wrapped(scope(model), width)
     if verdicts:
-        shown = [{title: plain(text) for title, text in one.cells().items()} for one in verdicts[:MOST_SHOWN]]
-        empty = [title for title in shown[0] if all(cells[title] in ("", UNKNOWN) for cells in shown)]
-        whole = [without(cells, *empty) for cells in shown]
-        narrow = [without(cells, "rows") for cells in whole]
-        print_widest([Form(whole, compact=False), Form(narrow), Form([_stacked(cells) for cells in narrow])])
+        for where in dict.fromkeys(one.where for one in verdicts[:MOST_SHOWN]):
+            if where:
+                _print_wrapped(f"{where}:", width)
+            shown = [one for one in verdicts[:MOST_SHOWN] if one.where == where]
+            cells = [{title: plain(text) for title, text in without(one.cells(), "work").items()} for one in shown]
+            print_widest([Form(cells, compact=False), Form(cells), Form([_short(one) for one in shown])])
         if len(verdicts) > MOST_SHOWN:
             say(f"and {len(verdicts) - MOST_SHOWN} more in the report")
     else:
@@ -48,9 +49,16 @@ def _print_wrapped(text: str, width: int | None) -> None:
     say("\n".join(wrapped(plain(text), width, rest="  ")))
 
 
-def _stacked(cells: Cells) -> Cells:
-    """With less beside each other: what follows a comma is below it."""
-    return {title: text.replace(", ", ",\n").replace(" over ", "\nover ") for title, text in cells.items()}
+def _short(one: Verdict) -> Cells:
+    """For a narrow terminal; what is remarked of some rows is in the line of trust."""
+    cells = {
+        "size": f"{one.size} x{one.ranks}",
+        "who is faster": one.faster.replace(", over ", "\nover "),
+        "by [95 %]": one.by,
+        "how sure": f"{_SHORT_VERDICTS.get(one.confidence, one.confidence)},\n{counted(one.runs, 'run')}",
+        "mostly in": one.phase,
+    }
+    return {title: plain(text) for title, text in cells.items()}
 
 
 def headline_rows(model: ReportModel) -> list[Cells]:

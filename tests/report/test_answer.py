@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tests.report.conftest import Columns
 from tests.report.reports import REPORTS, families, mixed
 from tests.report.test_rows_in_doubt import slow
 
+ROOT = Path(__file__).resolve().parents[2]
 GENERATING = dict(made.SHARES, generate=0.55, train=0.27)
 ZERO3 = Layout(devices_per_node=2, data=2, zero_stage=3)
 
@@ -140,3 +142,13 @@ def test_a_comment_of_a_pull_request_is_the_head_of_the_report_without_links() -
     model = build(made.matrix())
     head = render(model, {}).partition("\n## ")[0].strip()
     assert re.sub(r"\[([^\]]*)\]\(#[a-z-]+\)", r"\1", head)[2:] == brief(model).strip()[4:]
+
+
+def test_the_published_report_is_short_and_its_head_is_enough_to_decide() -> None:
+    text = (ROOT / "docs/results/cpu/report.md").read_text()
+    assert text.count("\n| R1 ") and len(text.encode()) <= 15 * 1024
+    head = "\n".join(text.splitlines()[:25])
+    assert all(words in head for words in ("who is faster", "- Scaling:", "- Memory:", "- Cost:", "How far to trust"))
+    prose = [line for line in text.splitlines() if line and not line.startswith(("|", "suite ", "!["))]
+    sentences = [sentence for line in prose for sentence in re.split(r"(?<=[.;:])\s", line)]
+    assert not [sentence for sentence in sentences if len(sentence.split()) > 35]

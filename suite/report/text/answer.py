@@ -277,8 +277,9 @@ def trust(model: ReportModel) -> Pointers:
     pieces.append(Pointer(f"{unsteady} of {counted(len(rows), 'row')} unsteady", "Throughput"))
     if verdicts:
         few = f" and {weak['too few runs']} of too few runs" if weak["too few runs"] else ""
-        provisional = f"{weak['provisional']} of {counted(len(verdicts), 'verdict')} provisional{few}"
-        pieces.append(Pointer(provisional, "Ranking"))
+        provisional = sum(group.places[0].provisional for group in model.ranking.groups)
+        told = f"{provisional} of {counted(len(verdicts), 'verdict')} provisional{few}"
+        pieces.append(Pointer(told, "Ranking"))
     if model.alone:
         pieces.append(Pointer(f"{counted(len(model.alone), 'row')} without another to compare", "Ranking"))
     pieces.append(Pointer(f"{model.runs - model.runs_ok:,} failed", "Failures"))

@@ -33,7 +33,7 @@ def _fact(name: str) -> Callable[[Listed], str]:
     return read
 
 
-#: In the order in which they stand; those that come first in ``_KEPT`` stay longest where there is no room.
+#: In the order in which they stand; those that come first stay longest where there is no room.
 _COLUMNS: dict[str, Callable[[Listed], str]] = {
     "run": lambda one: one.run,
     "state": lambda one: one.state,
@@ -48,20 +48,6 @@ _COLUMNS: dict[str, Callable[[Listed], str]] = {
     "device": _fact("device_name"),
     "path": lambda one: one.path,
 }
-_KEPT = (
-    "run",
-    "state",
-    "started",
-    "samples/s",
-    "tags",
-    "size",
-    "ranks",
-    "backend",
-    "algorithm",
-    "layout",
-    "device",
-    "path",
-)
 _FIGURES = ("samples/s", "ranks")
 
 
@@ -75,7 +61,7 @@ def print_runs(runs: Sequence[Listed]) -> None:
         del cells["tags"]
     widths = {title: max(map(cell_len, {title, *texts})) for title, texts in cells.items()}
     left_out = []
-    for title in reversed(_KEPT):
+    for title in reversed(_COLUMNS):
         width = sum(widths.values()) + len(_GAP) * (len(widths) - 1)
         if title in widths and title != "run" and room is not None and width > room:
             del widths[title]
