@@ -68,7 +68,7 @@ class Steps(IterationState):
         batch = self.logged["batch"]
         prompts, responses = batch["prompts"], batch["responses"]
         for name, tensor in (("prompt", prompts), ("response", responses)):
-            lengths = set(batch[name + "_length"].long().tolist())
+            lengths = set(batch[name + "_length"].int().tolist())
             if lengths != {tensor.size(1)}:
                 raise ConfigError("{}s have {} tokens where one length was forced".format(name, sorted(lengths)))
         self.tally.add_samples(prompts, responses, _NO_PADDING)
