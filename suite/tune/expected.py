@@ -54,13 +54,8 @@ class Expectation:
 
 
 def _rate(manifest: Manifest, record: Record) -> float | None:
-    """Samples per second that the planner expects; None where it knows nothing of such a run."""
-    if manifest.measure.device == "cpu":
-        from suite.planner.own_machine import predict_run
+    """Samples per second that the planner expects; None where it knows nothing of such a run, as of any on a CPU."""
+    from suite.planner.predict_manifest import device_of, predict_manifest
 
-        predicted = predict_run(manifest, record)
-    else:
-        from suite.planner.predict_manifest import device_of, predict_manifest
-
-        predicted = predict_manifest(manifest, device_of(record))
+    predicted = predict_manifest(manifest, device_of(record))
     return None if predicted is None else float(predicted["samples_per_second"])

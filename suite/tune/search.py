@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from suite.spec.base import UsageError
 from suite.tune.knobs import Value
@@ -112,7 +112,7 @@ class Searcher:
 
         for _ in range(_MOST_MISSES):
             trial = self._study.ask()
-            setting = tuple(trial.suggest_categorical(name, values) for name, values in self._knobs.items())
+            setting = tuple(cast(Value, trial.suggest_categorical(name, each)) for name, each in self._knobs.items())
             candidate = self._settings.get(setting)
             if candidate is not None and candidate not in self._tried:
                 self._tried.add(candidate)
