@@ -51,13 +51,15 @@ def test_the_same_entries_give_the_same_bytes_in_any_order_process_zone_and_sett
 def test_every_file_that_is_told_is_there_and_linked_and_older_pictures_without_data_go(tmp_path: Path) -> None:
     written = write(made.matrix(sizes=("1M",), runs=1), tmp_path / "my report.md", title="Mine")
     assert set(contents(tmp_path)) == {str(path.relative_to(tmp_path)) for path in written.paths}
-    assert [path.stem for path in written.assets] == list(NAMES)
+    drawn = [name for name in NAMES if name != "predicted"]  # nothing is predicted of a CPU
+    assert [path.stem for path in written.assets] == [*drawn, "details"]
     text = written.path.read_text()
     assert text.startswith("# Mine\n")
-    assert all(f"(my%20report-assets/{name}.svg)" in text for name in NAMES)
+    assert all(f"(my%20report-assets/{name}.svg)" in text for name in drawn)
     (tmp_path / "my report-assets" / "own.svg").write_text("not ours")
-    write([made.failed()], tmp_path / "my report.md")
-    assert set(contents(tmp_path)) == {"my report.md", "my report-assets/own.svg"}
+    left = write([made.failed()], tmp_path / "my report.md").paths
+    assert {path.suffix for path in left} == {".md"}
+    assert set(contents(tmp_path)) == {str(path.relative_to(tmp_path)) for path in left} | {"my report-assets/own.svg"}
 
 
 def test_what_is_no_file_of_its_own_is_not_replaced_by_a_report(tmp_path: Path) -> None:
