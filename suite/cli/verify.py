@@ -83,7 +83,7 @@ def verify(
                 say(shown if not line.startswith(" ") else f"    {shown}")
     statuses = {result.status for _, result in (*checked, *studies)}
     if not as_json and "equal" in statuses and wanted is None and not signatures:
-        say(_WHO_WROTE)
+        say(_WHO_WROTE, err=True)
     say(_digest_line(whole, wanted), err=as_json)
     if "damaged" in statuses:
         return BAD_USAGE
