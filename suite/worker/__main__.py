@@ -7,7 +7,7 @@ import sys
 import traceback
 from typing import Any, Callable, Dict, List, NoReturn, Optional
 
-from suite.worker.devices import check_devices
+from suite.worker.devices import check_devices, show_devices_by_number
 from suite.worker.events import EVENTS_SCHEMA, EventLog
 from suite.worker.failures import failure_evidence, failure_kind
 from suite.worker.manifest import check_code, check_stack, check_world_size, read_manifest
@@ -81,6 +81,7 @@ def _work(
     if identity.local_rank == 0:
         check_code(manifest.get("stack_code", {}))
         check_devices(os.environ)
+    show_devices_by_number(os.environ)
     with without_collector():
         from suite.worker.session import run
     return run(manifest, identity, log, progress, find_build)

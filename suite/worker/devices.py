@@ -5,10 +5,11 @@ import os
 import re
 import subprocess
 from functools import lru_cache
-from typing import List, Mapping, NamedTuple, Optional, Tuple
+from typing import List, Mapping, MutableMapping, NamedTuple, Optional, Tuple
 
 #: set by a launcher that chose devices: ``ids:0,3``, ``count:2``, empty for none; not set: nobody chose
 DEVICES_VARIABLE = "SUITE_DEVICES"
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _ASK_SECONDS = 60
 _LISTED = re.compile(r"GPU (\d+): (.+) \(UUID: (\S+)\)")
 
@@ -18,11 +19,12 @@ class DeviceError(Exception):
 
 
 class Seen(NamedTuple):
-    """What is there: how many, their UUIDs where they can be listed, and a line that shows it."""
+    """What is there: how many, their UUIDs and the driver's numbers where they can be listed, and a line of all."""
 
     count: int
     uuids: Tuple[str, ...]
     shown: str
+    numbers: Tuple[str, ...] = ()
 
 
 def check_devices(environment: Mapping[str, str]) -> None:
@@ -37,6 +39,25 @@ def check_devices(environment: Mapping[str, str]) -> None:
     missing = [name for name in ids if name.startswith("GPU-") and name not in seen.uuids]
     if missing and seen.uuids:
         raise DeviceError("asked for {}, sees other GPUs: {}".format(", ".join(missing), seen.shown))
+
+
+def show_devices_by_number(environment: MutableMapping[str, str]) -> None:
+    """Turn UUIDs in CUDA_VISIBLE_DEVICES into the driver's numbers: DeepSpeed and Ray's users read nothing else there.
+
+    Words that name no whole GPU of this node stay as they are.
+    """
+    words = [word.strip() for word in environment.get(_VISIBLE, "").split(",")]
+    if not any(word.startswith("GPU-") for word in words):
+        return
+    seen = seen_gpus()
+    numbers = []
+    for word in words:
+        found = [number for uuid, number in zip(seen.uuids, seen.numbers) if uuid.startswith(word)]
+        if not word.startswith("GPU-") or len(found) != 1:
+            return
+        numbers += found
+    environment[_VISIBLE] = ",".join(numbers)
+    environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
 
 
 def check_torch_devices(environment: Mapping[str, str], count: int) -> None:
@@ -71,4 +92,5 @@ def seen_gpus() -> Seen:
     lines = listed.stdout.decode(errors="replace").splitlines()
     found = [match for match in map(_LISTED.match, lines) if match]
     shown = "; ".join(match.group(0) for match in found) or "; ".join(lines[:3]) or "nvidia-smi lists none"
-    return Seen(len(found), tuple(match.group(3) for match in found), shown)
+    uuids, numbers = (tuple(match.group(group) for match in found) for group in (3, 1))
+    return Seen(len(found), uuids, shown, numbers)

@@ -21,6 +21,7 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 
+from suite.worker.devices import show_devices_by_number
 from suite.worker.engines import engine_class
 from suite.worker.events import EventLog
 from suite.worker.loop import Loop
@@ -253,6 +254,7 @@ def main() -> None:
     manifest = json.loads(Path(manifest_path).read_text(encoding="utf-8"))
     torch.set_num_threads(manifest["measure"]["threads_per_rank"])
     device = manifest["measure"]["device"]
+    show_devices_by_number(os.environ)
     engine_class(manifest["backend"]["name"], device)  # sets what its stack reads when it is imported
     world = join(read_rank(os.environ), device, 300)
     print(f"RESULT {json.dumps(CHECKS[what](manifest, Path(folder), world))}", flush=True)

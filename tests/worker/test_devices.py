@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from suite.worker import devices
-from suite.worker.devices import DeviceError, check_devices, check_torch_devices, seen_gpus
+from suite.worker.devices import DeviceError, check_devices, check_torch_devices, seen_gpus, show_devices_by_number
 from suite.worker.failures import failure_evidence, failure_kind
 
 
@@ -77,3 +77,20 @@ def test_torch_must_see_as_many() -> None:
     check_torch_devices({}, 5)
     with pytest.raises(DeviceError, match="asked for 2 GPUs, torch sees 1"):
         check_torch_devices({"SUITE_DEVICES": "ids:0,3"}, 1)
+
+
+@pytest.mark.parametrize(
+    ("shown", "numbers"),
+    [("GPU-7", "1"), ("GPU-7, GPU-3", "1,0"), ("0,1", "0,1"), ("GPU-9", "GPU-9"), ("GPU-", "GPU-"), ("MIG-7", "MIG-7")],
+)
+def test_whole_gpus_are_shown_by_the_drivers_numbers(node: Path, shown: str, numbers: str) -> None:
+    """DeepSpeed 0.19.8 ends with a ValueError where the variable holds a UUID."""
+    (node / "nvidia-smi").write_text(
+        "#!/bin/sh\necho 'GPU 0: H200 (UUID: GPU-3)'\necho 'GPU 1: H200 (UUID: GPU-7)'\n"
+        "echo '  MIG 1g.10gb Device 0: (UUID: MIG-7)'\n"
+    )
+    (node / "nvidia-smi").chmod(0o755)
+    environment = {"CUDA_VISIBLE_DEVICES": shown}
+    show_devices_by_number(environment)
+    assert environment["CUDA_VISIBLE_DEVICES"] == numbers
+    assert environment.get("CUDA_DEVICE_ORDER") == ("PCI_BUS_ID" if numbers != shown else None)

@@ -125,10 +125,10 @@ def load_checkpoint(model: Any, size: dict[str, Any], checkpoint: dict[str, Any]
                 parameter.copy_(checkpoint.get(name, parameter))
                 continue
             shape = whole_shape(name, parameter, model)
-            places = torch.arange(torch.Size(shape).numel()).view(shape)
-            whole = torch.full((places.numel(),), torch.nan)
+            places = torch.arange(torch.Size(shape).numel(), device=parameter.device).view(shape)
+            whole = torch.full((places.numel(),), torch.nan, device=parameter.device)
             for theirs, where in hugging_face_tensors(name, places, size):
-                whole[where.flatten()] = checkpoint[theirs].float().flatten()
+                whole[where.flatten()] = checkpoint[theirs].to(whole).flatten()
             parameter.copy_(shard(whole.view(shape), name, parameter))
 
 
