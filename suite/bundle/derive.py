@@ -58,10 +58,10 @@ def derive(
     shares, stale = phases(timeline), staleness(events, timeline)
     work, work_notes = compute(events, timeline, shares, manifest)
     turns = _turns(events, timeline, manifest)
-    in_turns = turns is not None and len(turns.rows) > 1
+    rows = 1 if turns is None else len(turns.rows)
     peaks = memory(training, timeline.counted, manifest)
     cannot_be = impossible_figures(events, work, shares, peaks, manifest)
-    noise, validity = noise_and_validity(events, training, timeline, manifest, work, cannot_be, in_turns)
+    noise, validity = noise_and_validity(events, training, timeline, manifest, work, cannot_be, rows)
     return Record(
         run=_run_facts(events, manifest),
         status=status,
@@ -92,7 +92,7 @@ def derive(
             *events.notes,
             *_work_notes(timeline),
             *_void_notes(timeline),
-            *_gap_notes(events, timeline, in_turns),
+            *_gap_notes(events, timeline, rows > 1),
             *_clock_notes(events),
             *_contradictions(events, manifest),
             *staleness_notes(stale, manifest),

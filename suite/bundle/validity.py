@@ -56,7 +56,7 @@ def noise_and_validity(
     manifest: Manifest,
     work: Compute | None,
     against_device: Iterable[str],
-    in_turns: bool,
+    rows_in_turns: int,
 ) -> tuple[Noise | None, Validity | None]:
     """Null of bundles of before there was such a thing, and where no iteration counts. Raises DamagedBundle.
 
@@ -72,7 +72,10 @@ def noise_and_validity(
     impossible = (*_impossible(events, timeline, heard), *cannot_be)
     if impossible:
         return noise, Validity(status="invalid", reasons=impossible)
-    disturbed = _others(heard) if in_turns else _disturbances(heard, noise, training, timeline, manifest)
+    if rows_in_turns > 1:
+        disturbed = (*_others(heard), *_sharers(noise, rows_in_turns - 1))
+    else:
+        disturbed = tuple(_disturbances(heard, noise, training, timeline, manifest))
     doubts = (*disturbed, *_above_peak(used, ("mfu", "hfu", "mbu")))
     return noise, Validity(status="suspect" if doubts else "valid", reasons=doubts)
 
@@ -145,9 +148,15 @@ def _devices(noise: Noise) -> Iterator[str]:
     if slowed:
         yield f"clocks were held down by {', '.join(sorted(slowed))}"
     yield from _steps(noise.device_mhz, "GPU")
+    yield from _sharers(noise, 0)
+
+
+def _sharers(noise: Noise, partners: int) -> Iterator[str]:
+    """Others on a rank's GPU, beside the one process of each row that it takes turns with."""
     others = noise.device_others
-    if others is not None and others.worst > 0:
-        yield f"others computed on the GPU of rank {others.rank}, {others.worst:.0f} processes at most"
+    if others is not None and others.worst > partners:
+        strangers = others.worst - partners
+        yield f"others computed on the GPU of rank {others.rank}, {strangers:.0f} processes at most"
 
 
 def _steps(clock: ClockRange | None, what: str) -> Iterator[str]:

@@ -103,6 +103,20 @@ def test_the_first_iteration_of_a_turn_of_several_does_not_count(
     assert record.turns is not None and record.turns.begins == begins
 
 
+@pytest.mark.parametrize(("others", "status"), [(1, "valid"), (2, "suspect")])
+def test_a_gpu_that_more_than_the_rows_of_a_start_compute_on_is_a_doubt(
+    tmp_path: Path, others: int, status: str
+) -> None:
+    rows = [in_turns(device="cuda", precision="bf16", backend=name) for name in ("deepspeed", "megatron")]
+    events = noisy_ranks(rows[0], device={"other_processes": others})
+    turns = {"start": "s1", "rows": [row.run.id for row in rows]}
+    path = write_bundle(tmp_path, rows[0], events, driver_events(rows[0], "ok", turns=turns))
+    validity = derive(Bundle(path)).validity
+    assert validity is not None and validity.status == status
+    strangers = ("others computed on the GPU of rank 0, 1 processes at most",)
+    assert validity.reasons == (strangers if status == "suspect" else ())
+
+
 @pytest.mark.parametrize("rows", [["another-run"], None])
 def test_turns_that_the_manifest_does_not_know_are_damage(tmp_path: Path, rows: list[str] | None) -> None:
     manifest = in_turns() if rows else synthetic_manifest(iterations=4)

@@ -106,7 +106,7 @@ def _why_not(point: Point, members: int, needed: float, room_bytes: int | None) 
         return f"{point.size.name} is one row, with nobody to take turns with"
     return (
         f"{point.backend} {point.size.name} should need {gib(needed)} GiB ({_ASSUMED}), for which there is no room "
-        f"beside the first of its rows on {gib(room_bytes)} GiB"
+        f"beside the first of its rows in {MOST_OF_MEMORY:.0%} of {gib(room_bytes)} GiB"
     )
 
 
