@@ -52,10 +52,12 @@ def derive_again(path: Path) -> None:
 
 
 def renamed(path: Path, run_id: str, **run: Any) -> Path:
-    """Another run by its manifest, folder and record."""
+    """Another run by its manifest, folder, record, and its driver's word for who takes turns."""
     target = path.with_name(run_id)
     path.rename(target)
     body = json.loads((target / "manifest.json").read_text())
+    driver = _file(target, "driver")
+    driver.write_text(driver.read_text().replace(body["run"]["id"], run_id))
     body["run"].update(id=run_id, **run)
     (target / "manifest.json").write_text(json.dumps(body, indent=2))
     derive_again(target)
