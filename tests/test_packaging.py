@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 import tomllib
 import zipfile
 from importlib.metadata import PackageNotFoundError, version
@@ -15,6 +16,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+
+from suite.spec.version import DISTRIBUTION
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -125,10 +128,43 @@ class TestMake:
         assert not re.search(r"\bpip3?\b", script)
 
 
-def test_the_wheel_holds_the_data_and_the_worker(tmp_path: Path) -> None:
+def test_the_distribution_has_a_name_of_its_own_and_every_message_says_it() -> None:
+    assert PROJECT["name"] == DISTRIBUTION and list(PROJECT["scripts"]) == ["suite"]
+    sources = [*(ROOT / "suite").rglob("*.py"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.py")]
+    named = {found for path in sources for found in re.findall(r"pip install '([\w-]+\[\w+\])'", path.read_text())}
+    assert named
+    for requirement in map(Requirement, named):
+        assert requirement.name == DISTRIBUTION and requirement.extras <= EXTRAS.keys(), requirement
+    assert {extra for extras in EXTRAS["export"] for extra in extras.extras} <= EXTRAS.keys()
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     wheel_builder = pytest.importorskip("hatchling.builders.wheel", reason="the build tools come with `make test`")
-    (built,) = wheel_builder.WheelBuilder(str(ROOT)).build(directory=str(tmp_path))
-    held = set(zipfile.ZipFile(built).namelist())
+    (built,) = wheel_builder.WheelBuilder(str(ROOT)).build(directory=str(tmp_path_factory.mktemp("wheel")))
+    return Path(built)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--help",
+        "sizes",
+        "plan --preset grpo-8b --device H100-SXM-80GB",
+        "run --preset grpo-8b --ranks 1 --device cuda --dry-run",
+    ],
+)
+def test_what_a_wheel_holds_is_enough_outside_of_a_checkout(words: str, wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "SUITE_CACHE": "off"}
+    command = [sys.executable, "-m", "suite", *words.split()]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout, done.stderr[-2000:]
+
+
+def test_the_wheel_holds_the_data_and_the_worker(wheel: Path) -> None:
+    held = set(zipfile.ZipFile(wheel).namelist())
     data = {path.relative_to(ROOT) for path in (ROOT / "manifests").rglob("*") if path.is_file()}
     package = {str(path.relative_to(ROOT)) for path in (ROOT / "suite").rglob("*") if path.suffix in DATA_SUFFIXES}
     assert data and "suite/worker/phases.json" in package
