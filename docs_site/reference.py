@@ -144,7 +144,11 @@ def columns_page() -> str:
 
 def presets_page() -> str:
     """Every preset and every workload, with its source and its note."""
-    parts = ["# Catalogue of presets and workloads", "What `suite run` takes by name ([how](../presets.md)).", "## Presets"]
+    parts = [
+        "# Catalogue of presets and workloads",
+        "What `suite run` takes by name ([how](../presets.md)).",
+        "## Presets",
+    ]
     for preset in presets().values():
         sizes = ", ".join(f"{point.size} on {point.ranks}" for point in preset.points)
         facts = [

@@ -11,7 +11,9 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 #: below docs/, and written by commands of the suite or copied from their sources
-GENERATED = re.compile(r"planner_scores\.md|self-benchmarks\.md|published/.*|results/(?!(?:README|checks)\.md).*")
+GENERATED = re.compile(
+    r"planner_scores\.md|self-benchmarks\.md|published/.*|results/(?!(?:README|checks|tested)\.md).*"
+)
 PAGES = [
     ROOT / "README.md",
     *sorted(page for page in DOCS.rglob("*.md") if not GENERATED.fullmatch(page.relative_to(DOCS).as_posix())),
@@ -21,7 +23,8 @@ MOST_README_WORDS = 900
 MOST_DOCS_BYTES = 250_000
 #: what commands write into pages of a person, between two comments
 _WRITTEN = re.compile(
-    r"<!-- (?:excerpt:begin|errors: made by|written by|runs:begin).*?<!-- (?:excerpt:end|end of|runs:end).*?-->", re.DOTALL
+    r"<!-- (?:excerpt:begin|errors: made by|written by|held to the code|runs:begin).*?<!-- (?:excerpt:end|end of|runs:end).*?-->",
+    re.DOTALL,
 )
 _FENCE = re.compile(r"^( *)```.*?^\1```\s*$", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(r"`[^`]+`")

@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import Any
 
 from suite.spec.base import UsageError
-from suite.spec.version import DISTRIBUTION
 
 
 def required(module: str, extra: str) -> Any:
@@ -16,4 +15,4 @@ def required(module: str, extra: str) -> Any:
         return import_module(module)
     except ImportError as error:
         why = "is not installed" if getattr(error, "name", None) == package else f"cannot be imported ({error})"
-        raise UsageError(f"{package} {why}: pip install '{DISTRIBUTION}[{extra}]' brings it") from error
+        raise UsageError(f"{package} {why}: pip install 'rlhf-suite[{extra}]' brings it") from error

@@ -6,8 +6,6 @@ import runpy
 from functools import cache
 from pathlib import Path
 
-#: what the suite is installed by; the command and the package that is imported are `suite`
-DISTRIBUTION = "rlhf-suite"
 _FILE = Path(__file__).parents[1] / "worker" / "version.py"
 
 

@@ -44,7 +44,7 @@ from suite.bundle.verify import Verification, verify_all
 from suite.bundle.walk import STUDY, places
 from suite.spec.base import UsageError
 from suite.spec.foreign import DOCUMENT_BYTES, Unreadable, open_plain, read_bytes
-from suite.spec.version import DISTRIBUTION, suite_version
+from suite.spec.version import suite_version
 
 _BLOCK_BYTES = 1 << 18
 
@@ -266,7 +266,7 @@ def _own_licence() -> bytes:
     if beside.is_file():
         return read_bytes(beside, "LICENSE", DOCUMENT_BYTES)
     try:
-        return (importlib.metadata.distribution(DISTRIBUTION).read_text("licenses/LICENSE") or "").encode()
+        return (importlib.metadata.distribution("rlhf-suite").read_text("licenses/LICENSE") or "").encode()
     except importlib.metadata.PackageNotFoundError:
         return b""
 
