@@ -158,7 +158,7 @@ transformers.masking_utils.find_packed_sequence_indices deepspeed.runtime.zero.u
 deepspeed.runtime.zero.utils.assert_lst_len_same_as_other_ranks deepspeed.runtime.zero.utils.get_lst_from_rank0
 deepspeed.runtime.zero.stage3.partition_grads deepspeed.runtime.utils.clip_grad_norm_
 megatron.core.transformer.moe.moe_utils.permute suite.worker.engines.megatron.cpu.tensor
-""".split()
+"""
 
 
 def test_in_the_midst_of_a_phase_the_host_waits_for_the_device_only_where_stacks_do(
@@ -169,7 +169,7 @@ def test_in_the_midst_of_a_phase_the_host_waits_for_the_device_only_where_stacks
     for name, manifest in cases_of(backend).items():
         if manifest.workload.optimizer_steps * manifest.workload.ppo_epochs == 1:
             waits = {site for phase in PHASES for site in found[name].get(f"waits in {phase}", ())}
-            assert waits - set(STACKS_WAIT) == set(), name
+            assert waits <= set(STACKS_WAIT.split()), name
 
 
 if __name__ == "__main__":
