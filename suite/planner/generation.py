@@ -28,9 +28,10 @@ Values = Mapping[str, Any]
 
 #: Latency of a small all-reduce inside a node, in the training stack's own loop.
 COLLECTIVE_LATENCY = 2e-5
-#: Seconds in which a loop that nothing compiles launches one block of a decoding step: Hugging Face's models took 0.53 ms
-#: at 125M and 0.62 at 2.7B, Megatron-Core's 1.21 and 1.17, on an H100 with 16 host cores, 2026-11-26 (docs/results/h100).
-#: DeepSpeed-Chat, the one whole trainer with such a loop, has kernels of its own and launches as fast as a forward pass.
+#: Seconds in which a loop that nothing compiles launches one block of a decoding step: Hugging Face's models took 0.53
+#: ms at 125M and 0.62 at 2.7B, Megatron-Core's 1.21 and 1.17, on an H100 with 16 host cores, 2026-11-26
+#: (docs/results/h100). DeepSpeed-Chat, the one whole trainer with such a loop, has kernels of its own and launches as
+#: fast as a forward pass.
 LAUNCH_DECODE_PLAIN, LAUNCH_DECODE_MEGATRON = 6e-4, 1.2e-3
 #: Share of a device that an engine which runs at all has for keys and values; ``fits`` says whether it has.
 LEAST_POOL = 0.02
