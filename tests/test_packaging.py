@@ -135,28 +135,21 @@ def test_every_message_and_page_names_the_distribution_and_an_extra_that_it_has(
     assert {extra for each in (*named, *EXTRAS["export"]) for extra in each.extras} <= EXTRAS.keys()
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    wheel_builder = pytest.importorskip("hatchling.builders.wheel", reason="the build tools come with `make test`")
-    (built,) = wheel_builder.WheelBuilder(str(ROOT)).build(directory=str(tmp_path_factory.mktemp("wheel")))
-    return Path(built)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("words", ["--help", "sizes", "plan --preset grpo-8b", "run --size 1M --ranks 1 --dry-run"])
-def test_what_a_wheel_holds_is_enough_outside_of_a_checkout(words: str, wheel: Path, tmp_path: Path) -> None:
-    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "SUITE_CACHE": "off"}
-    command = [sys.executable, "-m", "suite", *words.split()]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0 and done.stdout, done.stderr[-2000:]
-
-
-def test_the_wheel_holds_the_data_and_the_worker(wheel: Path) -> None:
-    held = set(zipfile.ZipFile(wheel).namelist())
+def test_the_wheel_holds_the_data_and_the_worker_and_is_enough_outside_of_a_checkout(tmp_path: Path) -> None:
+    wheel_builder = pytest.importorskip("hatchling.builders.wheel", reason="the build tools come with `make test`")
+    (built,) = wheel_builder.WheelBuilder(str(ROOT)).build(directory=str(tmp_path))
+    with zipfile.ZipFile(built) as archive:
+        held = set(archive.namelist())
+        archive.extractall(tmp_path / "site")
     data = {path.relative_to(ROOT) for path in (ROOT / "manifests").rglob("*") if path.is_file()}
     package = {str(path.relative_to(ROOT)) for path in (ROOT / "suite").rglob("*") if path.suffix in DATA_SUFFIXES}
     assert data and "suite/worker/phases.json" in package
     assert {f"suite/{path}" for path in data} | package <= held
     assert {"suite/worker/__main__.py", "suite/worker/engines/base.py"} <= held
     assert not [name for name in held if name.startswith("tests/")]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "SUITE_CACHE": "off"}
+    for words in ("--help", "sizes", "plan --preset grpo-8b", "run --size 1M --ranks 1 --dry-run"):
+        command = [sys.executable, "-m", "suite", *words.split()]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0 and done.stdout, (words, done.stderr[-2000:])
