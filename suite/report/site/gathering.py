@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from suite.bundle.cache.survey import Surveyed
@@ -49,24 +48,24 @@ def gather(bundles: Sequence[Surveyed], is_alone: Callable[[Surveyed], bool]) ->
             found.versions[result.facts.versions] = result.versions
     found.told += [*few(running, "running"), *few(damaged, "damaged")]
     found.is_kept = not running and not damaged and all(one.signature and one.signature.is_settled for one in bundles)
-    found.runs.sort(key=lambda run: (run.started or 0.0, run.run_id, run.path))
+    found.runs.sort(key=lambda run: (run.trace.started or 0.0, run.trace.run_id, run.trace.path.as_posix()))
     _leave_out(found)
     return found
 
 
 def _leave_out(found: Gathered) -> None:
     """Copies and what else does not fit among the runs, told as a report tells it."""
-    beside = findings_that_leave_out([run.trace() for run in found.runs])
+    beside = findings_that_leave_out([run.trace for run in found.runs])
     lines: dict[str, list[str]] = defaultdict(list)
     runs = []
     for run in found.runs:
-        wrong = beside.get(Path(run.path)) if beside else None
+        wrong = beside.get(run.trace.path)
         if wrong and run.state != "left out":
             run = replace(run, state="left out", note=wrong[0].line(), counted=())
         if run.state == "left out":
-            lines[run.note.partition(":")[0]].append(f"{run.path}: left out, {run.note}")
+            lines[run.note.partition(":")[0]].append(f"{run.trace.path}: left out, {run.note}")
         if run.caveat:
-            line = f"{run.path}: record.json is not what its events give, which are shown: {run.caveat}"
+            line = f"{run.trace.path}: record.json is not what its events give, which are shown: {run.caveat}"
             lines["record.json is not what its events give"].append(line)
         runs.append(run)
     found.runs = runs
