@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,7 +116,7 @@ class Unpacking:
         values, facts = self._values, {}
         for name, text in texts.items():
             if text not in values:
-                values[text] = json.loads(text)
+                values[text] = from_json(text)
             facts[name] = values[text]
         return facts
 
