@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -284,14 +284,15 @@ class Bundle:
 
 @dataclass(frozen=True)
 class HeldBundle(Bundle):
-    """A bundle whose files are read once: ``held`` by their names, some of them already."""
+    """A bundle of which some files were read already: ``held`` by their names, as others read them from the disk."""
 
-    held: dict[str, bytes]
+    held: Mapping[str, bytes]
 
     def _bytes(self, name: str, limit_bytes: int) -> bytes:
-        if name not in self.held or len(self.held[name]) > limit_bytes:
-            self.held[name] = super()._bytes(name, limit_bytes)
-        return self.held[name]
+        content = self.held.get(name)
+        if content is None or len(content) > limit_bytes:
+            return super()._bytes(name, limit_bytes)
+        return content
 
 
 def _locked(path: Path) -> int:
