@@ -144,12 +144,19 @@ def freeze_below(model: PolicyModel, trainable_layers: Optional[int]) -> None:
 
 def count_parameters(model: PolicyModel) -> Dict[str, int]:
     """``total`` and ``trainable`` parameters of the whole policy, without padding, tied ones once; collective."""
-    counts = torch.zeros(2, dtype=torch.int64, device=next(model.parameters()).device)
+    counts = torch.tensor(own_parameters(model), device=next(model.parameters()).device)
+    torch.distributed.all_reduce(counts, group=parallel_state.get_pipeline_model_parallel_group())
+    total, trainable = counts.tolist()
+    return {"total": total, "trainable": trainable}
+
+
+def own_parameters(model: PolicyModel) -> Tuple[int, int]:
+    """Of this pipeline stage, over its tensor and expert ranks: all parameters, and those that train."""
+    total = trainable = 0
     for name, parameter in global_parameters(model):
         if not getattr(parameter, "shared", False):
             size = math.prod(whole_shape(name, parameter, model))
             size *= model.config.expert_model_parallel_size if is_expert(name) else 1
-            counts += torch.tensor([size, size * parameter.requires_grad], device=counts.device)
-    torch.distributed.all_reduce(counts, group=parallel_state.get_pipeline_model_parallel_group())
-    total, trainable = counts.tolist()
-    return {"total": total, "trainable": trainable}
+            total += size
+            trainable += size * parameter.requires_grad
+    return total, trainable
