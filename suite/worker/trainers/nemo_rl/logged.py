@@ -12,7 +12,7 @@ import threading
 from dataclasses import dataclass
 from typing import IO, Any, Callable, Dict, Iterator, Mapping, Optional, Sequence
 
-from suite.worker.loop import expected_counts
+from suite.worker.asked import expected_counts
 from suite.worker.phases import check_phase
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.clock import PhaseClock

@@ -8,8 +8,8 @@ from typing import Any, Dict, Optional
 import torch
 from torch import nn
 
+from suite.worker.asked import draw_prompts
 from suite.worker.deepspeed_json import training_json
-from suite.worker.loop import draw_prompts
 from suite.worker.manifest import asked_iterations
 from suite.worker.trainers.accelerate_check import check_engine, check_ranks
 from suite.worker.trainers.accelerate_launch import accelerate_variables

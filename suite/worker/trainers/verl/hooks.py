@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 import torch
 
-from suite.worker.loop import draw_prompts
+from suite.worker.asked import draw_prompts
 from suite.worker.mismatch import mismatch
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.iteration import IterationState, finite

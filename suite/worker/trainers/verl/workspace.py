@@ -12,7 +12,7 @@ from typing import Any, Dict, Optional
 
 import torch
 
-from suite.worker.loop import draw_prompts
+from suite.worker.asked import draw_prompts
 from suite.worker.manifest import asked_iterations, installed_version
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.ray_cluster import gathered

@@ -13,8 +13,8 @@ from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.resolve import layout_errors
 from suite.spec.workload import Workload
+from suite.worker.asked import expected_counts
 from suite.worker.deepspeed_json import training_json
-from suite.worker.loop import expected_counts
 from suite.worker.trainers.accelerate_launch import accelerate_variables
 from suite.worker.trainers.trlx import config as trlx_config
 from suite.worker.trainers.trlx.work import notes, work_differences

@@ -12,8 +12,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from suite.worker.asked import draw_prompts
 from suite.worker.deepspeed_json import bucket_elements, training_json
-from suite.worker.loop import TRAIN_STATS, draw_prompts
+from suite.worker.loop import TRAIN_STATS
 from suite.worker.manifest import asked_iterations
 from suite.worker.rank import ConfigError
 from suite.worker.rewards import score_samples
