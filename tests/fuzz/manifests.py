@@ -11,6 +11,7 @@ import yaml
 
 from suite.bundle.files import parse_object
 from suite.bundle.manifest_file import parse_manifest
+from suite.cli.options.reading import checked
 from suite.conduct.running.consent import what_it_asks
 from suite.conduct.running.progress import title
 from suite.spec.layout import Layout
@@ -93,7 +94,7 @@ CONFIGS: list[Any] = [
 def read_workload(data: bytes) -> None:
     body = parse_object(text_of(data), "workload")
     # from text, as all that others wrote is: pydantic's own error has no form for half a character in a mapping
-    workload = Workload.model_validate_json(json.dumps(body.get("workload")))
+    workload = checked(lambda: Workload.model_validate_json(json.dumps(body.get("workload"))))
     layout = Layout.model_validate_json(json.dumps(body.get("layout")))
     changes = body.get("changes")
     changed = workload.changed(changes if isinstance(changes, dict) else {})

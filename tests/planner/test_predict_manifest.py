@@ -1,12 +1,17 @@
 """The planner beside runs: a manifest's prediction, and the layouts in its place."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from suite.planner.predict_manifest import fewest_devices, fitting_layouts, is_tight, predict_manifest
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import Layout
+from suite.spec.manifest import Manifest
 from tests.synthetic import synthetic_manifest
 
+ROOT = Path(__file__).resolve().parents[2]
 H100 = "NVIDIA H100 80GB HBM3"
 WORK = find_workload("trlx-ds-chat")
 
@@ -84,3 +89,15 @@ def test_more_devices_are_found_where_no_layout_of_these_fits():
     found = fewest_devices(made.size, made.workload, made.layout, "megatron", 40 << 30)
     assert found.ranks > 4
     assert predict_manifest(manifest("20B", found, backend="megatron"), "A100-SXM-40GB")["fits"]
+
+
+@pytest.mark.parametrize(
+    "run", sorted((ROOT / "docs/results/h100/runs").glob("deepspeed-*")), ids=lambda path: path.name
+)
+def test_a_loop_that_nothing_compiles_generates_as_fast_as_it_was_seen_to(run: Path) -> None:
+    """Not a check of the model: the seconds a block takes to launch are from these runs."""
+    predicted = predict_manifest(Manifest.model_validate_json((run / "manifest.json").read_text()), H100)
+    measured = json.loads((run / "record.json").read_text())["phases"]
+    assert predicted is not None
+    assert predicted["phases"]["generate"] == pytest.approx(measured["generate"]["seconds"], rel=0.15)
+    assert predicted["low"] < 32 / sum(phase["seconds"] for phase in measured.values()) < predicted["high"]

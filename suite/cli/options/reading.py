@@ -67,6 +67,8 @@ def checked(make: Callable[[], Any]) -> Any:
         raise UsageError(validation_message(error)) from error
 
 
+#: Characters of what is wrong with one field.
+_LONGEST_MESSAGE = 1000
 #: models in which the fields that options set lie
 _INNER = frozenset(("layout", "limits", "measure", "stopping", "work", "workload"))
 
@@ -81,6 +83,8 @@ def _reason(entry: Any) -> str:
 
     names = [str(step) for step in entry["loc"] if not isinstance(step, int) and step not in _INNER]
     message = entry["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    if len(message) > _LONGEST_MESSAGE:  # an unknown tag is said in full
+        message = f"{message[: _LONGEST_MESSAGE - 3]}..."
     given = entry.get("input")
     if not names:
         return str(message)
