@@ -48,7 +48,7 @@ def derive(
     """
     manifest = manifest or bundle.manifest()
     events, driver_facts = events or bundle.events(manifest), bundle.environment()
-    if not is_over and bundle.running() and not events.of_driver(DriverEnd):
+    if not is_over and not events.of_driver(DriverEnd) and bundle.running():
         raise StillRunning(f"run {bundle.id} is still going on; its record is derived when it ends")
     training = training_side(events, manifest)
     timeline = with_sides_compared(events, make_timeline(training, manifest), manifest)

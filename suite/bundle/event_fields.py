@@ -23,6 +23,7 @@ TRAINER = "trainer"
 _ROUNDING = 1e-6
 #: Rates are made of what was told of noise, so no figure of it is all but 0.
 _LEAST_FIGURE = 1e-10
+_FIGURES = frozenset((float, type(None)))
 
 # Of each type its bounds, and words that complete "must be ...".
 Text = Annotated[str, Meta(description="text")]
@@ -84,7 +85,7 @@ class Together(Struct, gc=False):
     rows: Annotated[list[str], Meta(min_length=1, max_length=1000)]
 
 
-class Event(Struct, tag_field="kind", kw_only=True, gc=False):
+class Event(Struct, tag_field="kind", kw_only=True, gc=False, omit_defaults=True):
     """What every event has. ``rank`` is null in those of the driver."""
 
     rank: int | None
@@ -342,5 +343,5 @@ def _is_noise(told: dict[str, Any]) -> bool:
     host = told.get("host")
     if host is not None and type(host) is not dict:
         return False
-    figures = [*(part for name, part in told.items() if name != "host"), *(host or {}).values()]
-    return all(part is None or (type(part) is float and (part == 0 or part >= _LEAST_FIGURE)) for part in figures)
+    figures = [*{**told, "host": None}.values(), *(host or {}).values()]
+    return _FIGURES.issuperset(map(type, figures)) and all(part >= _LEAST_FIGURE for part in figures if part)

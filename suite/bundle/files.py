@@ -123,17 +123,44 @@ def parse_object(text: str, where: str) -> dict:
     return value
 
 
-def check_tree(value: Any, where: str, depth: int = DEPTH) -> None:
+def check_tree(value: Any, where: str) -> None:
     """Free-form facts must be storable again: shallow, finite, and text that is Unicode. Raises DamagedBundle."""
+    if not _is_plain(value):
+        _check_parts(value, where, DEPTH)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is storable at a glance, level by level; most is."""
+    level = [value]
+    for _ in range(DEPTH):
+        inside: list[Any] = []
+        for part in level:
+            kind = type(part)
+            if kind is dict:
+                inside += part
+                inside += part.values()
+            elif kind is list:
+                inside += part
+            elif (kind is str and not part.isascii()) or (
+                (kind is int or kind is float) and not -_MOST_INTEGER < part < _MOST_INTEGER
+            ):
+                return False
+        if not inside:
+            return True
+        level = inside
+    return False
+
+
+def _check_parts(value: Any, where: str, depth: int) -> None:
     if value is None or type(value) is bool or (type(value) is int and abs(value) < _MOST_INTEGER):
         return
     if isinstance(value, (dict, list)):
         if depth == 0:
             raise DamagedBundle(f"{where} is nested more than {DEPTH} levels deep")
         for key in value if isinstance(value, dict) else ():
-            check_tree(key, where, depth)
+            _check_parts(key, where, depth)
         for part in value.values() if isinstance(value, dict) else value:
-            check_tree(part, where, depth - 1)
+            _check_parts(part, where, depth - 1)
     elif isinstance(value, (int, float)):
         if type(value) is int or not math.isfinite(value):
             raise DamagedBundle(f"{where} holds a number too large to read")

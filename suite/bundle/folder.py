@@ -207,7 +207,9 @@ def _missing_repeats(traces: Sequence[Trace], bundles: Sequence[Path], named: Co
         last = min(max(known), _MOST_REPEATS)
         missing = [number for number in range(1, last) if number not in known]
         ids = [name for name in (f"{row}-r{number}" for number in missing) if (folder, name) not in names]
-        ids = [name for name in ids if not os.path.lexists(folder / _SUBMITTED / f"{name}.json")]
+        submitted = os.path.join(folder, _SUBMITTED)
+        if os.path.lexists(submitted):
+            ids = [name for name in ids if not os.path.lexists(os.path.join(submitted, f"{name}.json"))]
         if ids:
             more = f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
             first = min(runs, key=lambda trace: trace.repeat)

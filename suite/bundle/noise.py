@@ -96,8 +96,8 @@ def summarise(heard: Heard, events: Events, timeline: Timeline, manifest: Manife
 
 def total(windows: Iterable[_Window], *names: str) -> float | None:
     """Of these figures over all windows; null where one of them does not tell one."""
-    values = [window.get(name) for window in windows for name in names]
-    return None if None in values else math.fsum(value for value in values if value is not None)
+    values: list[Any] = [window.get(name) for window in windows for name in names]
+    return None if None in values else math.fsum(values)
 
 
 def _rate(

@@ -207,10 +207,6 @@ class Bundle:
         """The driver's and every rank's events, checked, by a manifest that was read already. Raises DamagedBundle."""
         return read_events(self.path / "events", manifest or self.manifest(), self._bytes)
 
-    def log_path(self, rank: int) -> Path:
-        """Where a rank's standard output and error go."""
-        return self.path / "logs" / f"rank-{rank}.log"
-
     @contextmanager
     def hold(self, patience_seconds: float = 0.0) -> Iterator[None]:
         """Keep every other driver out, waiting so long for one that only looks.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Literal
@@ -57,14 +57,6 @@ class Column:
         """Of the column's kind, or null: also where what was read is of another one, as facts of the environment may
         be, which whoever made the bundle chose."""
         return _AS_KIND[self.kind](self.read(source))
-
-
-def look(facts: Mapping[str, Any] | None, *names: str) -> Any:
-    """A fact within facts by its names; null where there is none."""
-    value: Any = facts
-    for name in names:
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
 
 
 def _text(value: Any) -> str | None:

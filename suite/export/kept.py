@@ -12,7 +12,7 @@ import msgspec
 
 from suite.bundle.archive.opening import Opened
 from suite.bundle.cache.survey import Surveyed
-from suite.bundle.cache.table import Derived, View, select
+from suite.bundle.cache.table import Derived, json_view, select
 from suite.bundle.files import DamagedBundle
 from suite.bundle.findings import Finding
 from suite.bundle.folder import Trace
@@ -65,21 +65,18 @@ class _Kept(msgspec.Struct):
     values: _Values
 
 
-def _made(derived: Derived) -> bytes:
+def _made(derived: Derived) -> _Kept:
     source = Source(Entry(derived.manifest, derived.record, "", derived.digest))
-    kept = _Kept(
+    return _Kept(
         trace=Trace.of(Path(), derived.record, derived.digest),
         findings=[(finding.name, finding.text) for finding in derived.findings],
         difference=derived.difference,
         version=version_of(derived),
         values=tuple(column.value(source) for column in RUN_COLUMNS),
     )
-    return msgspec.json.encode(kept, enc_hook=str)
 
 
-_RUNS = View(
-    "export", ("report", "export"), _made, msgspec.json.Decoder(_Kept, dec_hook=lambda _, path: Path(path)).decode
-)
+_RUNS = json_view("export", ("report", "export"), _made, _Kept)
 
 
 def read_runs(paths: Sequence[Path]) -> Found[KeptRun]:

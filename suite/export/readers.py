@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from suite.bundle.facts import inner
 from suite.bundle.record import Record
-from suite.export.columns import Reader, Source, look
+from suite.export.columns import Reader, Source
 
 
 def of_record(read: Callable[[Record], Any]) -> Reader:
@@ -29,12 +30,12 @@ def layout(field: str) -> Reader:
 
 def worker(*names: str) -> Reader:
     """A fact that rank 0 told of where it ran."""
-    return lambda source: look(source.entry.record.environment.worker, *names)
+    return lambda source: inner(source.entry.record.environment.worker, *names)
 
 
 def driver(*names: str) -> Reader:
     """A fact of environment.json."""
-    return lambda source: look(source.entry.record.environment.driver, *names)
+    return lambda source: inner(source.entry.record.environment.driver, *names)
 
 
 def measure(field: str) -> Reader:
@@ -42,4 +43,4 @@ def measure(field: str) -> Reader:
 
 
 def predicted(*names: str) -> Reader:
-    return lambda source: look(source.entry.record.predicted, *names)
+    return lambda source: inner(source.entry.record.predicted, *names)

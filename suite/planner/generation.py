@@ -96,12 +96,13 @@ def engine_parts(gen: Generation, staleness: Any, pool: Column, p: Values) -> di
 
 
 def cache_of_position(gen: Generation) -> Column:
-    """Bytes of keys and values of one position on each rank of a replica."""
+    """Bytes of keys and values of one position on each rank of a replica, whose ranks are those of all its stages."""
     jobs, given = gen.jobs, np.asarray(gen.cache_bytes, dtype=float)
     whole = np.where(
         given > 0, given * jobs.layers, decode.position_bytes(1, jobs.layers, jobs.width * jobs.kv_share, 1)
     )
-    return whole / engine.cache_ranks(gen.tensor, jobs.kv_heads, np.asarray(gen.latent)) / jobs.pipeline
+    of_stage = np.asarray(gen.tensor) / jobs.pipeline
+    return whole / engine.cache_ranks(of_stage, jobs.kv_heads, np.asarray(gen.latent)) / jobs.pipeline
 
 
 def _step_latency(gen: Generation, p: Values) -> Column:

@@ -86,7 +86,7 @@ def memory_of(work: Training, gen: Generation, pairs: Pairs, p: Values) -> Memor
     capacity = work.jobs.capacity[pairs.t]
     held = {part: column[pairs.t] for part, column in standing.items()}
     beside = sum(held.values())
-    weights = np.asarray(who.weight_bytes) * whole_parameters(who.jobs) / np.asarray(who.tensor) / who.jobs.pipeline
+    weights = np.asarray(who.weight_bytes) * whole_parameters(who.jobs) / np.asarray(who.tensor)
     pool = _pool(who, together, beside, weights + ENGINE_WORKSPACE, p)
     longest = cache_of_position(who) * (np.asarray(who.prompt) + np.asarray(who.longest))
     own = _own_loop(work.take(pairs.t), who, p)

@@ -65,11 +65,12 @@ class Listed:
 
     def as_json(self) -> dict[str, Any]:
         """Facts that are not known are null."""
-        known = {name: self.fact(name) for name in _LINE_FIELDS} if self.line is None else _plain(self.line)
-        own = {"path": self.path, "run": self.run, "status": self.status, "problem": self.problem}
         return {
-            **known,
-            **own,
+            **{name: self.fact(name) for name in _LINE_FIELDS},
+            "path": self.path,
+            "run": self.run,
+            "status": self.status,
+            "problem": self.problem,
             "state": self.state,
             "valid": self.is_valid,
             "tags": list(self.tags),
@@ -87,11 +88,6 @@ _IMPORTED_FACTS: dict[str, Callable[[ImportedRecord], Any]] = {
     "device_name": lambda record: record.told.device,
     "samples_per_second": lambda record: record.throughput.samples_per_second,
 }
-
-
-def _plain(line: RunLine) -> dict[str, Any]:
-    found = {name: getattr(line, name) for name in _LINE_FIELDS}
-    return {**found, "findings": list(line.findings)}
 
 
 @dataclass(frozen=True)

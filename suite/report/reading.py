@@ -21,7 +21,7 @@ from suite.report.facts.evidence import ReadFrom
 from suite.report.facts.model import Entry
 from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import counted
-from suite.report.trust import Checked, few, trusted
+from suite.report.trust import OTHER, RUNNING, VERSIONS, Caveat, Checked, few, lines_of, trusted
 from suite.spec.base import UsageError
 
 _Entry = TypeVar("_Entry")
@@ -34,12 +34,12 @@ class Found(Generic[_Entry]):
     """The runs of some folders.
 
     ``damaged``: one line for each bundle that was left out for it. ``caveats``: what else was left out or does not fit
-    together, and records that are not what their events give. ``imported``: other tools' logs beside them.
+    together, and records that are not what their events give, of one bundle each. ``imported``: other tools' logs.
     """
 
     entries: list[_Entry]
     damaged: list[str]
-    caveats: list[str]
+    caveats: list[Caveat]
     read_from: ReadFrom
     imported: tuple[ImportedRow, ...] = ()
 
@@ -50,7 +50,7 @@ class Found(Generic[_Entry]):
     def warnings(self) -> list[str]:
         """What a reader needs of it, a line each that a terminal can show."""
         damaged = few([f"left out, damaged: {line}" for line in self.damaged], "damaged")
-        return [visible(line, 400) for line in (*damaged, *self.caveats)]
+        return [visible(line, 400) for line in (*damaged, *lines_of(self.caveats))]
 
 
 def read_entries(paths: Sequence[Path], with_imported: bool = False) -> Found[Entry]:
@@ -87,7 +87,7 @@ def _read(look: Look[_Entry], places: Opened, with_imported: bool) -> Found[_Ent
     digests += [row.digest for row in imported] + [None] * len(unreadable)
     for bundle, one in zip(bundles, look(bundles, places), strict=True):
         if isinstance(one, StillRunning):
-            caveats.append(f"{bundle.path}: left out, because it is still being run")
+            caveats.append(Caveat(RUNNING, bundle.path, "left out, because it is still being run", leaves_out=True))
         elif isinstance(one, DamagedBundle):
             damaged.append(f"{bundle.path}: {one}")
             digests.append(_digest(bundle))
@@ -116,14 +116,15 @@ def _as_given(found: Found[_Entry], places: Opened, paths: Sequence[Path]) -> Fo
     return Found(
         [replace(entry, path=places.shown(entry.path)) for entry in found.entries],  # type: ignore
         [places.shown(line) for line in found.damaged],
-        [places.shown(line) for line in found.caveats],
+        [replace(one, path=places.shown(one.path), text=places.shown(one.text)) for one in found.caveats],
         replace(found.read_from, paths=tuple(path.as_posix() for path in paths)),
         tuple(row.model_copy(update={"path": places.shown(row.path)}) for row in found.imported),
     )
 
 
-def _trials(count: int) -> list[str]:
-    return [f"{counted(count, 'trial')} of a study are no rows: suite tune shows what became of them"] if count else []
+def _trials(count: int) -> list[Caveat]:
+    text = f"{counted(count, 'trial')} of a study are no rows: suite tune shows what became of them"
+    return [Caveat(OTHER, "", text)] if count else []
 
 
 def _digest(bundle: Surveyed) -> str | None:
@@ -145,9 +146,10 @@ def version_of(derived: Derived) -> str | None:
     return stated if isinstance(stated, str) else None
 
 
-def _versions(kept: Sequence[Checked]) -> list[str]:
+def _versions(kept: Sequence[Checked]) -> list[Caveat]:
     """A caveat where runs are of more than one version of the suite, whose clocks and probes may not be alike."""
     counts = sorted(Counter(one.version for one in kept if one.version is not None).items())
     if len(counts) <= 1:
         return []
-    return [f"runs of different versions of the suite: {', '.join(f'{runs} of {name}' for name, runs in counts)}"]
+    told = ", ".join(f"{runs} of {name}" for name, runs in counts)
+    return [Caveat(VERSIONS, "", f"runs of different versions of the suite: {told}")]

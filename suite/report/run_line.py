@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-import msgspec
-
-from suite.bundle.cache.table import Derived, View
+from suite.bundle.cache.table import Derived, json_view
 from suite.bundle.record import Status
 
 
@@ -49,14 +47,14 @@ class RunLine:
         return self.status == "ok" and self.validity not in ("suspect", "invalid") and not self.findings
 
 
-def _made(derived: Derived) -> bytes:
+def _made(derived: Derived) -> RunLine:
     record = derived.record
     run, failure, rates = record.run, record.failure, record.throughput
     rate = None if rates is None else rates.samples_per_second
     worker = record.environment.worker or {}
     device = worker.get("cpu" if run.device == "cpu" else "device")
     name = device.get("model" if run.device == "cpu" else "name") if isinstance(device, Mapping) else None
-    line = RunLine(
+    return RunLine(
         run=run.id,
         backend=run.backend,
         size=run.size,
@@ -79,7 +77,6 @@ def _made(derived: Derived) -> bytes:
         high=None if rate is None else rate.high,
         digest=derived.digest,
     )
-    return msgspec.json.encode(line)
 
 
-LINES = View("line", ("report",), _made, msgspec.json.Decoder(RunLine).decode)
+LINES = json_view("line", ("report",), _made, RunLine)

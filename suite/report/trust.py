@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -16,6 +17,26 @@ TOLD = 5
 
 
 _Entry = TypeVar("_Entry")
+
+
+#: Kinds of what is told beside a finding's name.
+RUNNING, ALTERED, VERSIONS, OTHER = "running", "record.json is not what its events give", "versions", ""
+
+
+@dataclass(frozen=True)
+class Caveat:
+    """What a reader must know of how runs were read: of the bundle at ``path``, or, where that is empty, of several.
+
+    ``kind``: the name of a finding, or one of those above. ``leaves_out``: the run is not among those that were read.
+    """
+
+    kind: str
+    path: str
+    text: str
+    leaves_out: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.text}" if self.path else self.text
 
 
 @dataclass(frozen=True)
@@ -35,30 +56,34 @@ class Checked(Generic[_Entry]):
 
 def trusted(
     checked: Sequence[Checked[_Entry]], bundles: Sequence[Surveyed], paths: Iterable[Path]
-) -> tuple[list[Checked[_Entry]], list[str]]:
-    """The runs whose figures stand, and a caveat for what was found, a few for each finding.
+) -> tuple[list[Checked[_Entry]], list[Caveat]]:
+    """The runs whose figures stand, and what was found, in the order of the findings' names.
 
     ``bundles``: all that were found below ``paths``.
     """
     beside = folder_findings([one.trace for one in checked], [Path(each.path) for each in bundles], frozenset(paths))
     kept: list[Checked[_Entry]] = []
     changed = [
-        f"{one.trace.path}: record.json is not what its events give, which are reported: {one.difference}"
+        Caveat(ALTERED, str(one.trace.path), f"{ALTERED}, which are reported: {one.difference}")
         for one in checked
         if one.difference
     ]
-    told: dict[str, list[str]] = {name: [] for name in FINDINGS}
+    told: dict[str, list[Caveat]] = {name: [] for name in FINDINGS}
     for one in checked:
         found = (*one.findings, *beside.get(one.trace.path, ()))
         if not any(finding.leaves_out for finding in found):
             kept.append(one)
         for finding in found:
-            left_out = "left out, " if finding.leaves_out else ""
-            told[finding.name].append(f"{one.trace.path}: {left_out}{finding.line()}")
-    return kept, [
-        *few(changed, "record.json is not what its events give"),
-        *(line for name, lines in told.items() for line in few(lines, name)),
-    ]
+            text = f"left out, {finding.line()}" if finding.leaves_out else finding.line()
+            told[finding.name].append(Caveat(finding.name, str(one.trace.path), text, finding.leaves_out))
+    return kept, [*changed, *(caveat for caveats in told.values() for caveat in caveats)]
+
+
+def lines_of(caveats: Iterable[Caveat]) -> Iterator[str]:
+    """A line each, a few of each kind."""
+    for kind, alike in groupby(caveats, lambda caveat: caveat.kind):
+        lines = [str(caveat) for caveat in alike]
+        yield from few(lines, kind) if kind != OTHER else lines
 
 
 def few(lines: Sequence[str], what: str) -> list[str]:

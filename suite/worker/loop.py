@@ -8,6 +8,7 @@ import torch
 
 from suite.worker.algorithms import build_algorithm
 from suite.worker.algorithms.base import Algorithm, Rollouts, Tensors
+from suite.worker.asked import Counts, check_counts, prompts_of, sample_lengths
 from suite.worker.balance import assign_samples
 from suite.worker.engines.base import Engine
 from suite.worker.generation.base import Generator
@@ -19,7 +20,6 @@ from suite.worker.replicas import Replicas
 from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
 
-Counts = Dict[str, int]
 Stats = Dict[str, Optional[float]]
 TRAIN_STATS = ("loss", "policy_loss", "value_loss", "gradient_norm")
 _COUNTED = ("samples", "prompt_tokens", "response_tokens", "padded_tokens", "trained_tokens")
@@ -260,61 +260,6 @@ class Loop:
         wrong = int(differs.any(dim=1).sum())
         if wrong:
             raise ConfigError("{} of {} samples do not start with their prompts".format(wrong, len(samples)))
-
-
-def sample_lengths(workload: Dict[str, Any], work: Dict[str, Any]) -> Tuple[List[int], List[int]]:
-    """Tokens of the prompt and of the response of every sample, in their order."""
-    uneven = work.get("lengths")
-    if uneven is not None:
-        return list(uneven["prompt"]), list(uneven["response"])
-    samples = work["global_rollouts"]
-    return [workload["prompt_tokens"]] * samples, [workload["new_tokens"]] * samples
-
-
-def draw_prompts(manifest: Dict[str, Any], iteration: int) -> torch.Tensor:
-    """Random prompts of all samples, [N, longest prompt]; equal work has equal prompts, whatever its layout.
-
-    The samples of a group have one prompt. Of a shorter prompt the first tokens count.
-    """
-    generator = torch.Generator().manual_seed(stream_seed(manifest, iteration))
-    group = manifest["workload"].get("group", 1)
-    shape = (manifest["work"]["global_rollouts"] // group, manifest["workload"]["prompt_tokens"])
-    return torch.randint(manifest["size"]["vocab"], shape, generator=generator).repeat_interleave(group, dim=0)
-
-
-def prompts_of(manifest: Dict[str, Any], iteration: int, numbers: Sequence[int], device: torch.device) -> Samples:
-    """The prompts of these samples, with the response lengths that are to be forced."""
-    prompts, responses = sample_lengths(manifest["workload"], manifest["work"])
-    rows = draw_prompts(manifest, iteration)[list(numbers)].to(device)
-    own = [prompts[number] for number in numbers]
-    rows = rows[:, : max(own)]
-    columns = torch.arange(rows.size(1), device=rows.device)
-    rows = rows * (columns < torch.tensor(own, device=rows.device).unsqueeze(1))
-    return Samples(rows, own, [responses[number] for number in numbers])
-
-
-def expected_counts(workload: Dict[str, Any], work: Dict[str, Any]) -> Counts:
-    """The counts of one iteration that the manifest asks for, global; of uneven samples padding is left open."""
-    prompts, responses = sample_lengths(workload, work)
-    counts = {
-        "samples": len(prompts),
-        "prompt_tokens": sum(prompts),
-        "response_tokens": sum(responses),
-        "trained_tokens": (sum(prompts) + sum(responses)) * workload["ppo_epochs"],
-        "optimizer_steps": workload["optimizer_steps"] * workload["ppo_epochs"],
-    }
-    return counts if work.get("lengths") else {**counts, "padded_tokens": 0}
-
-
-def check_counts(counts: Counts, workload: Dict[str, Any], work: Dict[str, Any]) -> None:
-    """Raise ConfigError, with every number, unless the counts are those that the manifest asks for."""
-    wrong = [
-        "{} {} wanted, {} done".format(name, number, counts[name])
-        for name, number in expected_counts(workload, work).items()
-        if number != counts[name]
-    ]
-    if wrong:
-        raise ConfigError("the iteration was not the manifest's work: " + "; ".join(wrong))
 
 
 def _widened(tensor: torch.Tensor, columns: int) -> torch.Tensor:

@@ -43,6 +43,16 @@ def asked_iterations(manifest: Dict[str, Any]) -> int:
     return int(measure["warmup"] + counted)
 
 
+def algorithm_of(manifest: Dict[str, Any]) -> Dict[str, Any]:
+    """Its name and options; PPO where the manifest names none."""
+    return manifest["workload"].get("algorithm") or {"name": "ppo", "options": {}}
+
+
+def learns_values(manifest: Dict[str, Any]) -> bool:
+    """Whether a trainer of others has a critic."""
+    return algorithm_of(manifest)["name"] == "ppo"
+
+
 def check_world_size(manifest: Dict[str, Any], identity: RankIdentity) -> None:
     """Raise ConfigError unless the launcher started as many ranks as the layout has."""
     layout = manifest["layout"]

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 
@@ -53,47 +53,50 @@ class NvmlGpu:
 
     def __init__(self, nvml: Any, handle: Any) -> None:
         self._nvml = nvml
-        self._handle = handle
+        self.handle = handle
+
+    def ask(self, name: str, *arguments: Any) -> Any:
+        """``nvmlDeviceGet...``: None where the GPU or its driver does not answer, or an old pynvml lacks the call."""
+        question = getattr(self._nvml, "nvmlDeviceGet" + name, None)
+        try:
+            return question(self.handle, *arguments) if question else None
+        except self._nvml.NVMLError:
+            return None
 
     def sample(self) -> Sample:
-        nvml = self._nvml
-        milliwatts = self._ask(nvml.nvmlDeviceGetPowerUsage)
-        rates = self._ask(nvml.nvmlDeviceGetUtilizationRates)
+        rates = self.ask("UtilizationRates")
         return Sample(
-            power_watts=None if milliwatts is None else milliwatts / 1000,
-            sm_clock_mhz=self._ask(lambda of: nvml.nvmlDeviceGetClockInfo(of, nvml.NVML_CLOCK_SM)),
-            memory_clock_mhz=self._ask(lambda of: nvml.nvmlDeviceGetClockInfo(of, nvml.NVML_CLOCK_MEM)),
-            temperature=self._ask(lambda of: nvml.nvmlDeviceGetTemperature(of, nvml.NVML_TEMPERATURE_GPU)),
-            throttle_mask=self._ask(nvml.nvmlDeviceGetCurrentClocksThrottleReasons),
+            power_watts=_thousandth(self.ask("PowerUsage")),
+            sm_clock_mhz=self.ask("ClockInfo", self._nvml.NVML_CLOCK_SM),
+            memory_clock_mhz=self.ask("ClockInfo", self._nvml.NVML_CLOCK_MEM),
+            temperature=self.ask("Temperature", self._nvml.NVML_TEMPERATURE_GPU),
+            throttle_mask=self.ask("CurrentClocksThrottleReasons"),
             utilisation=None if rates is None else rates.gpu,
         )
 
     def energy_joules(self) -> Optional[float]:
         """Total board energy since the driver was loaded (Volta and later)."""
-        millijoules = self._ask(self._nvml.nvmlDeviceGetTotalEnergyConsumption)
-        return None if millijoules is None else millijoules / 1000
+        return _thousandth(self.ask("TotalEnergyConsumption"))
 
     def used_bytes(self) -> Optional[int]:
         """Of the whole GPU's memory, by one query, so that it can be asked often."""
-        memory = self._ask(self._nvml.nvmlDeviceGetMemoryInfo)
+        memory = self.ask("MemoryInfo")
         return None if memory is None else memory.used
 
     def occupation(self) -> "Occupation":
         """What the GPU does at this moment, before this process has made a context on it."""
-        nvml = self._nvml
-        rates, memory = self._ask(nvml.nvmlDeviceGetUtilizationRates), self._ask(nvml.nvmlDeviceGetMemoryInfo)
-        mask = self._ask(nvml.nvmlDeviceGetCurrentClocksThrottleReasons) or 0
-        running = self._ask(nvml.nvmlDeviceGetComputeRunningProcesses) or ()
+        rates, memory = self.ask("UtilizationRates"), self.ask("MemoryInfo")
+        running = self.ask("ComputeRunningProcesses") or ()
         return Occupation(
             processes=tuple((each.pid, each.usedGpuMemory) for each in running if each.pid != os.getpid()),
             used_bytes=None if memory is None else memory.used,
             total_bytes=None if memory is None else memory.total,
             utilisation=None if rates is None else rates.gpu,
-            sm_clock_mhz=self._ask(lambda of: nvml.nvmlDeviceGetClockInfo(of, nvml.NVML_CLOCK_SM)),
-            sm_clock_mhz_max=self._ask(lambda of: nvml.nvmlDeviceGetMaxClockInfo(of, nvml.NVML_CLOCK_SM)),
-            power_limit_watts=_watts(self._ask(nvml.nvmlDeviceGetEnforcedPowerLimit)),
-            power_limit_watts_default=_watts(self._ask(nvml.nvmlDeviceGetPowerManagementDefaultLimit)),
-            throttle_reasons=throttle_reasons(mask),
+            sm_clock_mhz=self.ask("ClockInfo", self._nvml.NVML_CLOCK_SM),
+            sm_clock_mhz_max=self.ask("MaxClockInfo", self._nvml.NVML_CLOCK_SM),
+            power_limit_watts=_thousandth(self.ask("EnforcedPowerLimit")),
+            power_limit_watts_default=_thousandth(self.ask("PowerManagementDefaultLimit")),
+            throttle_reasons=throttle_reasons(self.ask("CurrentClocksThrottleReasons") or 0),
         )
 
     def others(self) -> Dict[str, Optional[int]]:
@@ -101,37 +104,33 @@ class NvmlGpu:
 
         None where processes are hidden, as in most containers: there not even this one is seen.
         """
-        nvml = self._nvml
-        running = self._ask(nvml.nvmlDeviceGetComputeRunningProcesses)
-        pids = {each.pid for each in running or ()}
+        pids = {each.pid for each in self.ask("ComputeRunningProcesses") or ()}
         if os.getpid() not in pids:
             return {"other_processes": None, "other_utilisation": None}
         strangers = {pid for pid in pids if not _is_own(pid)}
-        used = self._ask(lambda of: nvml.nvmlDeviceGetProcessUtilization(of, 0)) if strangers else None
+        used = self.ask("ProcessUtilization", 0) if strangers else None
         shares = [each.smUtil for each in used or () if each.pid in strangers]
         return {"other_processes": len(strangers), "other_utilisation": max(shares, default=None)}
 
     def pci_address(self) -> Optional[str]:
-        """As Linux names the device's folder in /sys: ``0000:17:00.0``."""
-        found = self._ask(self._nvml.nvmlDeviceGetPciInfo)
-        if found is None:
-            return None
-        bus = found.busId.decode() if isinstance(found.busId, bytes) else found.busId
-        domain, _, rest = bus.lower().partition(":")
-        return "{}:{}".format(domain.lstrip("0").rjust(4, "0"), rest)
+        """As ``pci_address`` of a device's own."""
+        return pci_address(self.ask("PciInfo"))
 
     def near_cpus(self) -> List[int]:
         """Numbers of the CPUs that the driver calls near; none where it does not say."""
-        words = self._ask(lambda of: self._nvml.nvmlDeviceGetCpuAffinity(of, _CPU_WORDS)) or ()
+        words = self.ask("CpuAffinity", _CPU_WORDS) or ()
         return [
             index * _WORD_BITS + bit for index, word in enumerate(words) for bit in range(_WORD_BITS) if word >> bit & 1
         ]
 
-    def _ask(self, question: Callable[[Any], Any]) -> Any:
-        try:
-            return question(self._handle)
-        except self._nvml.NVMLError:
-            return None
+
+def pci_address(found: Any) -> Optional[str]:
+    """As Linux names the device's folder in /sys: ``0000:17:00.0``; None of what NVML does not tell."""
+    if found is None:
+        return None
+    bus = found.busId.decode() if isinstance(found.busId, bytes) else found.busId
+    domain, _, rest = bus.lower().partition(":")
+    return "{}:{}".format(domain.lstrip("0").rjust(4, "0"), rest)
 
 
 class DeviceSampler:
@@ -220,8 +219,8 @@ def _parent(pid: int) -> int:
         return int(file.read().rpartition(b")")[2].split()[1])  # proc(5): field 4
 
 
-def _watts(milliwatts: Optional[int]) -> Optional[float]:
-    return None if milliwatts is None else milliwatts / 1000
+def _thousandth(number: Optional[int]) -> Optional[float]:
+    return None if number is None else number / 1000
 
 
 def _known(samples: List[Sample], field: str) -> List[Any]:

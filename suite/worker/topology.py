@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterator, List, Optional
 
 import torch
 
+from suite.worker.nvml import NvmlGpu, open_gpus, pci_address
 from suite.worker.world import World
 
 _MOST_ADAPTERS, _MOST_INTERFACES = 64, 32
@@ -37,99 +38,66 @@ def _gpus(world: World, root: str) -> Optional[List[Dict[str, Any]]]:
     """The GPUs of this node's ranks, by local rank; None on a CPU and where NVML does not tell them apart."""
     if world.device.type != "cuda":
         return None
-    seen = min(world.local_world_size, torch.cuda.device_count())
-    uuids = [getattr(torch.cuda.get_device_properties(index), "uuid", None) for index in range(seen)]
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        handles = [pynvml.nvmlDeviceGetHandleByUUID("GPU-{}".format(uuid)) for uuid in uuids]
-    except ImportError:
-        return None
-    except pynvml.NVMLError:
-        return None
-    return describe_gpus(pynvml, handles, root)
+    gpus = open_gpus(min(world.local_world_size, torch.cuda.device_count()))
+    known = [gpu for gpu in gpus if gpu is not None]
+    return describe_gpus(known, root) if len(known) == len(gpus) else None
 
 
-def describe_gpus(nvml: Any, handles: List[Any], root: str) -> List[Dict[str, Any]]:
-    """Each GPU's place, PCIe link and NVLinks. ``peers``: how many of the other handles it reaches, and how."""
-    ask = _Asker(nvml)
-    places = [_place(ask("nvmlDeviceGetPciInfo", handle)) for handle in handles]
+def describe_gpus(gpus: List[NvmlGpu], root: str) -> List[Dict[str, Any]]:
+    """Each GPU's place, PCIe link and NVLinks. ``peers``: how many of the other GPUs it reaches, and how."""
+    places = [gpu.pci_address() for gpu in gpus]
     found = []
-    for handle, place in zip(handles, places):
-        others = [other for other in handles if other is not handle]
+    for gpu, place in zip(gpus, places):
+        others = [other for other in gpus if other is not gpu]
         found.append(
             {
                 "pci": place,
                 "numa_node": _numa_node(os.path.join(root, "sys/bus/pci/devices", place)) if place else None,
                 "pcie": {
-                    "generation": ask("nvmlDeviceGetCurrPcieLinkGeneration", handle),
-                    "max_generation": ask("nvmlDeviceGetMaxPcieLinkGeneration", handle),
-                    "width": ask("nvmlDeviceGetCurrPcieLinkWidth", handle),
-                    "max_width": ask("nvmlDeviceGetMaxPcieLinkWidth", handle),
+                    "generation": gpu.ask("CurrPcieLinkGeneration"),
+                    "max_generation": gpu.ask("MaxPcieLinkGeneration"),
+                    "width": gpu.ask("CurrPcieLinkWidth"),
+                    "max_width": gpu.ask("MaxPcieLinkWidth"),
                 },
-                "nvlinks": _nvlinks(ask, handle, [one for one in places if one]),
+                "nvlinks": _nvlinks(gpu, [one for one in places if one]),
                 "peers": {
                     "others": len(others),
-                    "read": _reached(ask, handle, others, _READ),
-                    "nvlink": _reached(ask, handle, others, _BY_NVLINK),
+                    "read": _reached(gpu, others, _READ),
+                    "nvlink": _reached(gpu, others, _BY_NVLINK),
                 },
             }
         )
     return found
 
 
-class _Asker:
-    """Asks NVML by the name of its function: an old pynvml lacks some, and a GPU or a driver may not answer."""
-
-    def __init__(self, nvml: Any) -> None:
-        self._nvml = nvml
-
-    def __call__(self, name: str, *arguments: Any) -> Any:
-        question = getattr(self._nvml, name, None)
-        try:
-            return question(*arguments) if question else None
-        except self._nvml.NVMLError:
-            return None
-
-
-def _nvlinks(ask: _Asker, handle: Any, places: List[str]) -> Optional[Dict[str, Any]]:
+def _nvlinks(gpu: NvmlGpu, places: List[str]) -> Optional[Dict[str, Any]]:
     """Links that the device has, how many are up, and how many of those lead to a switch or to one of ``places``;
     None where it has no such links."""
-    states = [ask("nvmlDeviceGetNvLinkState", handle, link) for link in range(_MOST_LINKS)]
+    states = [gpu.ask("NvLinkState", link) for link in range(_MOST_LINKS)]
     known = [state for state in states if state is not None]
     if not known:
         return None
     active = [link for link, state in enumerate(states) if state]
-    ends = [_leads_to(ask, handle, link) for link in active]
+    ends = [_leads_to(gpu, link) for link in active]
     return {
         "links": len(known),
         "active": len(active),
         "to_ranks": None if None in ends else sum(end == "switch" or end in places for end in ends),
-        "version": ask("nvmlDeviceGetNvLinkVersion", handle, active[0]) if active else None,
+        "version": gpu.ask("NvLinkVersion", active[0]) if active else None,
     }
 
 
-def _leads_to(ask: _Asker, handle: Any, link: int) -> Optional[str]:
+def _leads_to(gpu: NvmlGpu, link: int) -> Optional[str]:
     """``switch``, ``other``, or the place of the GPU at the other end of a link that is up; None where unknown."""
-    kind = ask("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link)
+    kind = gpu.ask("NvLinkRemoteDeviceType", link)
     if kind == _GPU:
-        return _place(ask("nvmlDeviceGetNvLinkRemotePciInfo", handle, link))
+        return pci_address(gpu.ask("NvLinkRemotePciInfo", link))
     return None if kind is None else "switch" if kind == _SWITCH else "other"
 
 
-def _reached(ask: _Asker, handle: Any, others: List[Any], how: int) -> Optional[int]:
-    states = [ask("nvmlDeviceGetP2PStatus", handle, other, how) for other in others]
+def _reached(gpu: NvmlGpu, others: List[NvmlGpu], how: int) -> Optional[int]:
+    states = [gpu.ask("P2PStatus", other.handle, how) for other in others]
     return None if None in states else states.count(_REACHED)
-
-
-def _place(pci: Any) -> Optional[str]:
-    """NVML's bus id ``00000000:3B:00.0`` as the kernel names the device: ``0000:3b:00.0``."""
-    if pci is None:
-        return None
-    text = pci.busId.decode() if isinstance(pci.busId, bytes) else str(pci.busId)
-    domain, _, rest = text.lower().partition(":")
-    return "{}:{}".format(domain[-4:], rest)
 
 
 def _adapters(root: str) -> List[Dict[str, Any]]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suite.bundle import event_lines
+from suite.bundle import event_lines, files
 from suite.bundle.amounts import LEAST_SECONDS, MOST_COUNT, MOST_SECONDS
 from suite.bundle.event_lines import events_in
 from suite.bundle.files import DamagedBundle
@@ -67,6 +67,15 @@ def test_both_ways_agree_whatever_an_event_holds(data: st.DataObject) -> None:
         place = data.draw(st.sampled_from([event, event, *inner]))
         place[data.draw(st.sampled_from(sorted(set(place) | set(_NAMES))))] = data.draw(_VALUES)
     agreed("".join(f"{json.dumps(event)}\n" for event in events).encode(errors="surrogatepass"))
+
+
+@settings(max_examples=200)
+@given(_VALUES, st.integers(0, files.DEPTH + 2))
+def test_facts_that_are_storable_at_a_glance_are_so_part_by_part(value: Any, depth: int) -> None:
+    for _ in range(depth):
+        value = {"a": [1, value]}
+    if files._is_plain(value):
+        files._check_parts(value, "facts", files.DEPTH)
 
 
 _PIECES = [*(bytes([one]) for one in b'"\n :{}\\,\t\xff'), *(b"", b'":', b'"a":', b'{"a":1}', b"NaN", b"1e999")]

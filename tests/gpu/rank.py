@@ -80,7 +80,7 @@ def own_memory(device: torch.device) -> dict[str, Any]:
     return {
         "peak_allocated_bytes": statistics["allocated_bytes.all.peak"],
         "peak_reserved_bytes": statistics["reserved_bytes.all.peak"],
-        "peak_device_bytes": gpu._nvml.nvmlDeviceGetMemoryInfo(gpu._handle).used,
+        "peak_device_bytes": gpu.used_bytes(),
     }
 
 
@@ -116,7 +116,7 @@ def _peak_of_a_block(world: World, baseline: int) -> int:
 
 def _uuids(device: torch.device) -> dict[str, str]:
     gpu = open_gpu(device)
-    sampled = gpu._nvml.nvmlDeviceGetUUID(gpu._handle)
+    sampled = gpu.ask("UUID")
     return {
         "sampled": sampled.decode() if isinstance(sampled, bytes) else sampled,
         "torch": f"GPU-{torch.cuda.get_device_properties(device).uuid}",

@@ -41,7 +41,7 @@ def bare_path(folder: Path) -> str:
     """The PATH with each folder that holds a hidden program replaced by one, in ``folder``, of links to the others."""
     bare = []
     for entry in dict.fromkeys(os.environ["PATH"].split(os.pathsep)):
-        programs = sorted(Path(entry).iterdir()) if entry and Path(entry).is_dir() else []
+        programs = sorted(Path(entry).iterdir()) if os.path.isdir(entry) and os.access(entry, os.R_OK | os.X_OK) else []
         shown = [program for program in programs if not any(fnmatch(program.name, pattern) for pattern in HIDDEN)]
         if shown != programs:
             entry = str(folder / str(len(bare)))

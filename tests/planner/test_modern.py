@@ -66,16 +66,6 @@ def test_a_replica_holds_the_models_parameters_and_a_value_head_where_there_is_o
     assert held_parts(shape, ppo, 1, 1, profile)["reference_first"] == total
 
 
-def test_expert_parallelism_divides_the_experts_and_nothing_else_and_optimizer_states_stay_divided_by_all_ranks():
-    shape = find_size("Qwen3-30B-A3B")
-    work = ask(shape.name, algorithm="grpo:kl_coefficient=0.01").workload
-    whole, eighth = (held_parts(shape, work, 1, 1, PROFILES["megatron"], degree) for degree in (1, 8))
-    experts = shape.layers * shape.experts.count * 3 * shape.hidden * shape.ffn
-    for kind in ("trainable_first", "reference_first"):
-        assert whole[kind] - eighth[kind] == pytest.approx(experts * 7 / 8)
-    assert whole["sharded_first"] == eighth["sharded_first"] == whole["trainable_first"]
-
-
 def test_decoding_reads_the_experts_that_its_batch_meets_and_computes_those_that_a_token_meets():
     one, many = (table(ask("Qwen3-30B-A3B", rollouts=rollouts))[0].work.jobs for rollouts in (8, 64))
     alone = one.expert_parallel == 1

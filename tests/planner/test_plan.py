@@ -23,7 +23,6 @@ from suite.planner.iteration import TRAINING_LIMITS
 from suite.planner.memory import GIB
 from suite.planner.option import chosen
 from suite.planner.profiles import PROFILES
-from suite.planner.space import held_parts
 from suite.spec.base import UsageError
 from suite.spec.catalogue import devices, find_size, find_workload
 from suite.spec.manifest import Work
@@ -137,18 +136,6 @@ def test_megatrons_offloaded_optimizer_leaves_fp32_weights_and_gradients_on_the_
     assert predicted.training["optimizer"][host] > trained * 8 / 24e9
     offered = asked.plan([2], most=64).options
     assert {"dp2 dist-opt offload-opt", "tp2 sp dist-opt offload-opt"} <= {option.label for option in offered}
-
-
-def test_what_tensor_parallelism_does_not_divide_stays_whole():
-    """At 66B a value head of 2 h^2 on each of 8 ranks is 0.15 B parameters more than an eighth of it."""
-    size, work = find_size("66B"), find_workload("trlx-ds-chat")
-    one, eight = (held_parts(size, work, tensor, 1, PROFILES["megatron"])["trainable_first"] for tensor in (1, 8))
-    assert eight - one / 8 == pytest.approx(7 / 8 * 2 * size.hidden**2, rel=0.15)
-    first_last = held_parts(size, work, 1, 2, PROFILES["megatron"])
-    copy = -(-size.vocab // 128) * 128 * size.hidden
-    assert (
-        first_last["frozen_last"] == 0 and first_last["trainable_last"] > size.layers // 2 * 12 * size.hidden**2 + copy
-    )
 
 
 def test_candidates_with_one_prediction_are_one_option_that_names_the_others():

@@ -17,6 +17,7 @@ from suite.report.comparing.model import ComparedRow, FolderComparison
 from suite.report.comparing.reading import left_out, notes
 from suite.report.comparing.verdicts import judge_together
 from suite.report.facts.entry import Entry
+from suite.report.trust import ALTERED, RUNNING, Caveat
 from suite.spec.base import UsageError
 from suite.spec.layout import Layout
 from suite.stats.intervals import RunSeconds
@@ -309,25 +310,28 @@ def comparison(source: random.Random, rows: int, runs: int, ratio: float) -> Fol
 
 
 @pytest.mark.parametrize(
-    ("line", "lack"),
+    ("kind", "leaves_out", "lack"),
     [
-        ("runs/a: record.json is not what its events give, which are reported: status", "altered"),
-        ("runs/a: left out, because it is still being run", "running"),
-        ("runs/a: left out, because it is the same run as runs/b", "copies"),
-        ("runs/a: left out, copied-seconds: all seconds are those of runs/b", "copies"),
-        ("and 7 more bundles: copied-run (suite verify --json has them)", "copies"),
-        ("runs/a: left out, copied-rank: rank 1 is rank 0", "inconsistent"),
-        ("runs/a: missing-repeat: repeat 2 of 3", "missing run"),
-        ("3 records were taken as they are stored, because their events are 20 MiB", None),
+        (ALTERED, False, "altered"),
+        (RUNNING, True, "running"),
+        ("copied-run", True, "copies"),
+        ("copied-seconds", True, "copies"),
+        ("copied-rank", True, "inconsistent"),
+        ("missing-repeat", False, "missing run"),
+        ("overlapping-runs", False, None),
     ],
 )
-def test_what_reading_tells_of_bundles_is_sorted_by_what_is_lacking(line: str, lack: str | None) -> None:
-    found = SimpleNamespace(entries=[], damaged=["runs/c: no manifest"], caveats=[line])
+def test_every_bundle_that_reading_tells_of_is_sorted_by_what_is_lacking(
+    kind: str, leaves_out: bool, lack: str | None
+) -> None:
+    """All twelve of them, of which a report shows five."""
+    caveats = [Caveat(kind, f"runs/{number}", "why", leaves_out) for number in range(12)]
+    found = SimpleNamespace(entries=[], damaged=["runs/c: no manifest"], caveats=caveats)
     nothing = SimpleNamespace(entries=[], damaged=[], caveats=[])
     first, *others = left_out(nothing, found)
     assert (first.lack, first.side, first.name) == ("damaged", "after", "runs/c")
-    assert [one.lack for one in others] == ([lack] if lack else [])
-    assert notes(nothing, found) == ([] if lack else [line])
+    assert [(one.lack, one.name) for one in others] == ([(lack, each.path) for each in caveats] if lack else [])
+    assert len(notes(nothing, found)) == (0 if lack else 6)
 
 
 def test_a_trainer_that_counted_other_work_than_before_is_not_compared_with_itself() -> None:

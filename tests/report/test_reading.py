@@ -40,7 +40,7 @@ def test_a_figure_changed_in_a_record_is_not_reported_but_told(tmp_path: Path) -
     found = read_entries([tmp_path])
     (row,) = build(found.entries).rows
     assert row.iteration_seconds == pytest.approx(1.0)
-    (line,) = found.caveats
+    (line,) = map(str, found.caveats)
     assert "record.json is not what its events give" in line and "stored 0.1, derived 1.0 and 9 more" in line
     assert "## Caveats" in render(build(found.entries, None, found.warnings()), {})
 
@@ -55,7 +55,7 @@ def test_a_copy_of_a_run_is_no_repeat_under_its_own_number_or_another(tmp_path: 
     Bundle(forged).write_record(derive(Bundle(forged)))
     assert verify(Bundle(forged)).status == "equal" and Bundle(forged).manifest().run.repeat == 4
     found = read_entries([tmp_path])
-    assert len(found.entries) == 1 and "the same run as" in found.caveats[0]
+    assert len(found.entries) == 1 and "the same run as" in found.caveats[0].text
     second = synthetic_manifest(repeat=2)
     shutil.copytree(path, tmp_path / second.run.id)
     assert state_of(tmp_path, second) == "damaged", "a copy under the name of a repeat is not that repeat done"
@@ -96,7 +96,8 @@ def test_runs_of_two_versions_of_the_suite_are_told(tmp_path: Path) -> None:
     for repeat, version in ((1, "0.1.0"), (2, "0.1.0"), (3, "0.2.0")):
         path = make_bundle(tmp_path, synthetic_manifest(repeat=repeat))
         Bundle(path).write_environment({"suite_version": version})
-    assert read_entries([tmp_path]).caveats == ["runs of different versions of the suite: 2 of 0.1.0, 1 of 0.2.0"]
+    told = read_entries([tmp_path]).warnings()
+    assert told == ["runs of different versions of the suite: 2 of 0.1.0, 1 of 0.2.0"]
 
 
 def test_a_damaged_bundle_is_left_out_and_told_in_the_report(tmp_path: Path) -> None:

@@ -275,18 +275,6 @@ def test_split_ranks_have_a_floor_of_their_own_kind_each():
     assert generating_floor(size, workload, share, colocated, "bf16") == 0
 
 
-def test_expert_parallelism_divides_the_experts_and_nothing_else():
-    size, workload = find_size("Qwen3-30B-A3B"), same(find_workload("trlx-ds-chat"), NoReference)
-    (whole,) = stages(size, workload, layout())
-    count = parameter_count(size)
-    experts = size.layers * 128 * 3 * 2048 * 768
-    assert (whole.trainable, whole.trainable_experts) == (count.total, experts)
-    one, eight = (states(whole, layout(data=8, expert=degree, distributed_optimizer=True), "bf16") for degree in (1, 8))
-    assert eight.weights == 2 * (count.total - experts + experts // 8)
-    assert eight.gradients == eight.weights
-    assert eight.optimizer == one.optimizer == 12 * (-(-(count.total - experts) // 8) + experts // 8)
-
-
 @given(size=shapes(architectures=WITH_EXPERTS), data=st.data())
 def test_stages_tell_how_many_of_their_parameters_sit_in_experts(size, data):
     workload = data.draw(workloads(size.layers))

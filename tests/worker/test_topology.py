@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from suite.worker.nvml import NvmlGpu
 from suite.worker.topology import collect_topology, describe_gpus
 from suite.worker.world import World
 from tests.worker.pretended_nvml import UNSUPPORTED, PretendedNvml
@@ -31,7 +32,7 @@ def pci(name: str) -> SimpleNamespace:
     return SimpleNamespace(busId=PLACES[name])
 
 
-def two_gpus(**answers: Any) -> PretendedNvml:
+def gpus(*names: str, **answers: Any) -> list[NvmlGpu]:
     """Of three links each: one up to the other, one up to a GPU of another job, one down."""
     made = {
         "PciInfo": pci,
@@ -45,7 +46,8 @@ def two_gpus(**answers: Any) -> PretendedNvml:
         "NvLinkVersion": 3,
         "P2PStatus": lambda _first, _second, how: 0 if how == 0 else 4,
     }
-    return PretendedNvml(**{**made, **answers})
+    nvml = PretendedNvml(**{**made, **answers})
+    return [NvmlGpu(nvml, name) for name in names]
 
 
 LINKS = {"links": 3, "active": 2, "version": 3}
@@ -54,7 +56,7 @@ LINKS = {"links": 3, "active": 2, "version": 3}
 class TestGpus:
     def test_links_are_counted_by_where_they_lead(self, tmp_path: Path) -> None:
         root = write(tmp_path, {"sys/bus/pci/devices/0000:3b:00.0/numa_node": "1\n"})
-        first, second = describe_gpus(two_gpus(), ["a", "b"], str(root))
+        first, second = describe_gpus(gpus("a", "b"), str(root))
         assert first == {
             "pci": "0000:3b:00.0",
             "numa_node": 1,
@@ -76,7 +78,7 @@ class TestGpus:
         ids=["a switch reaches everybody", "no links", "an old pynvml has no such call"],
     )
     def test_links_of_other_kinds(self, answers: dict[str, Any], nvlinks: dict[str, Any] | None) -> None:
-        (told,) = describe_gpus(two_gpus(**answers), ["a"], "/none")
+        (told,) = describe_gpus(gpus("a", **answers), "/none")
         assert told["nvlinks"] == nvlinks
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from suite.bundle.cache.building import Make, changed, maker
 from suite.bundle.findings import Finding
@@ -55,7 +54,7 @@ def packed(derived: Derived) -> bytes:
         "driver": _texts(record.environment.driver),
     }
     body = record.model_dump_json(by_alias=True, exclude=_LEFT_OUT)
-    return f'{derived.manifest.hash}{json.dumps(head)[:-1]}, "record": {body}}}'.encode()
+    return f'{derived.manifest.hash}{to_json(head).decode()[:-1]},"record":{body}}}'.encode()
 
 
 def manifest_of(packed_bytes: bytes) -> str:
@@ -117,7 +116,7 @@ class Unpacking:
         values, facts = self._values, {}
         for name, text in texts.items():
             if text not in values:
-                values[text] = json.loads(text)
+                values[text] = from_json(text)
             facts[name] = values[text]
         return facts
 
@@ -132,4 +131,4 @@ class Unpacking:
 
 
 def _texts(facts: dict[str, Any] | None) -> dict[str, str] | None:
-    return None if facts is None else {name: json.dumps(value) for name, value in facts.items()}
+    return None if facts is None else {name: to_json(value).decode() for name, value in facts.items()}

@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+import msgspec
+
 from suite.bundle.cache.code import ROOMS, code_key
 from suite.bundle.cache.cores import on_all_cores, seldom_collected, worth_it
 from suite.bundle.cache.database import USE_SECONDS, Database, checked, unchecked
@@ -27,7 +29,7 @@ from suite.spec.manifest import Manifest
 if TYPE_CHECKING:
     from suite.bundle.cache.reading import Read
 
-__all__ = ["Derived", "View", "records_of", "select"]
+__all__ = ["Derived", "View", "json_view", "records_of", "select"]
 
 _Made = TypeVar("_Made")
 _Made_co = TypeVar("_Made_co", covariant=True)
@@ -54,6 +56,16 @@ class View(Generic[_Made_co]):
     rooms: tuple[str, ...]
     make: Callable[[Derived], bytes]
     read: Callable[[bytes], _Made_co]
+
+
+def json_view(column: str, rooms: tuple[str, ...], make: Callable[[Derived], object], kind: type[_Made]) -> View[_Made]:
+    """A view that is kept as the JSON of what ``make`` gives, of the type ``kind``."""
+    decoder = msgspec.json.Decoder(kind, dec_hook=lambda _, path: Path(path))
+    return View(column, rooms, partial(_as_json, make), decoder.decode)
+
+
+def _as_json(make: Callable[[Derived], object], derived: Derived) -> bytes:
+    return msgspec.json.encode(make(derived), enc_hook=str)
 
 
 _Problem = StillRunning | DamagedBundle

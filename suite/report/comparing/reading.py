@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 
 from suite.report.comparing.model import Lack, Side, Unjudged
 from suite.report.reading import Found
+from suite.report.trust import ALTERED, RUNNING, VERSIONS, Caveat, lines_of
 from suite.spec.base import UsageError
 
-#: How ``suite.report.reading`` words what keeps a bundle from being taken as it is, the most telling words first.
-_WORDED: tuple[tuple[re.Pattern[str], Lack], ...] = (
-    (re.compile(r"record\.json is not what its events give"), "altered"),
-    (re.compile(r"still being run"), "running"),
-    (re.compile(r"left out, because it is the same run as|(left out, |bundles: )copied-(run|seconds)\b"), "copies"),
-    (re.compile(r": missing-repeat\b"), "missing run"),
-    (re.compile(r": left out, "), "inconsistent"),
-)
+#: By what reading tells of a bundle; other findings for which it was left out make it inconsistent.
+_LACKS: dict[str, Lack] = {
+    ALTERED: "altered",
+    RUNNING: "running",
+    "copied-run": "copies",
+    "copied-seconds": "copies",
+    "missing-repeat": "missing run",
+}
 
 
 def by_environment(found: Found) -> tuple[Found, Found]:
@@ -34,9 +34,9 @@ def by_environment(found: Found) -> tuple[Found, Found]:
             f"has {held}; else compare takes two sides: suite compare BEFORE AFTER"
         )
     before, after = ([one for one in found.entries if one.manifest.backend.environment == name] for name in names)
-    paths = tuple(entry.path for entry in after)
-    told = [line for line in found.caveats if line.startswith(paths)]
-    rest = [line for line in found.caveats if line not in told]
+    paths = {entry.path for entry in after}
+    told = [caveat for caveat in found.caveats if caveat.path in paths]
+    rest = [caveat for caveat in found.caveats if caveat.path not in paths]
     return replace(found, entries=before, caveats=rest), replace(found, entries=after, damaged=[], caveats=told)
 
 
@@ -46,26 +46,20 @@ def left_out(before: Found, after: Found) -> tuple[Unjudged, ...]:
 
 
 def notes(before: Found, after: Found) -> list[str]:
-    """What else a reader must know, a line each."""
-    lines = [line for found in (before, after) for line in found.caveats if _lack_of(line) is None]
-    # versions stand in the table of what differs
-    return [line for line in dict.fromkeys(lines) if not line.startswith("runs of different versions")]
+    """What else a reader must know, a line each; versions stand in the table of what differs."""
+    others = [one for found in (before, after) for one in found.caveats if not _lack_of(one) and one.kind != VERSIONS]
+    return list(dict.fromkeys(lines_of(others)))
 
 
 def _left_out(side: Side, found: Found) -> Iterator[Unjudged]:
     for line in found.damaged:
-        yield _unjudged("damaged", side, line)
-    for line in found.caveats:
-        lack = _lack_of(line)
+        path, _, detail = line.partition(": ")
+        yield Unjudged(lack="damaged", side=side, name=path, detail=detail)
+    for caveat in found.caveats:
+        lack = _lack_of(caveat)
         if lack:
-            yield _unjudged(lack, side, line)
+            yield Unjudged(lack=lack, side=side, name=caveat.path, detail=caveat.text)
 
 
-def _lack_of(line: str) -> Lack | None:
-    return next((lack for words, lack in _WORDED if words.search(line)), None)
-
-
-def _unjudged(lack: Lack, side: Side, line: str) -> Unjudged:
-    """``path: what is wrong``."""
-    path, _, detail = line.partition(": ")
-    return Unjudged(lack=lack, side=side, name=path, detail=detail)
+def _lack_of(caveat: Caveat) -> Lack | None:
+    return _LACKS.get(caveat.kind) or ("inconsistent" if caveat.leaves_out else None)

@@ -8,6 +8,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any, Literal
 
+from suite.bundle.facts import inner
 from suite.bundle.record import Record
 from suite.report.facts.links import adapters_text, link_kinds
 from suite.report.facts.variants import launch_setting_of, short_image
@@ -47,67 +48,63 @@ class Figure:
     least: float = 0.0
 
 
-def _look(facts: Any, *names: str) -> Any:
-    value: Any = facts
-    for name in names:
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
-
-
-def _text(value: Any) -> str:
+def fact_text(value: Any) -> str:
+    """A scalar or a list of scalars as text; empty for null and for anything else."""
     if isinstance(value, list) and all(isinstance(one, (str, int)) for one in value):
         return ".".join(str(one) for one in value)
     return str(value) if isinstance(value, (str, int, float)) else ""
 
 
 def _worker(*names: str) -> Reader:
-    return lambda record: _text(_look(record.environment.worker, *names))
+    return lambda record: fact_text(inner(record.environment.worker, *names))
 
 
 def _driver(*names: str) -> Reader:
-    return lambda record: _text(_look(record.environment.driver, *names))
+    return lambda record: fact_text(inner(record.environment.driver, *names))
 
 
 def _bytes(*names: str) -> Reader:
     """In GiB, to a digit behind the point: kernels of one machine do not always keep the same few pages."""
 
     def read(record: Record) -> str:
-        value = _look(record.environment.worker, *names)
+        value = inner(record.environment.worker, *names)
         return f"{value / GIB:.1f} GiB" if isinstance(value, (int, float)) else ""
 
     return read
 
 
-def _commit(record: Record) -> str:
+def commit_of(record: Record) -> str:
+    """``3340c2f3a1b2 with changes``: of the suite that drove the run; empty where it was no checkout."""
     commit, _, changed = _driver("git_commit")(record).partition("+")
     return f"{commit[:12]}{' with changes' if changed else ''}" if commit else ""
 
 
 def _variables(record: Record) -> dict[str, str]:
     """What the environment of the ranks sets for their libraries; without paths and devices, which launches choose."""
-    found = _look(record.environment.worker, "variables")
-    told = {name: _text(value) for name, value in found.items()} if isinstance(found, Mapping) else {}
+    found = inner(record.environment.worker, "variables")
+    told = {name: fact_text(value) for name, value in found.items()} if isinstance(found, Mapping) else {}
     return {name: value for name, value in told.items() if "/" not in value and not name.endswith("VISIBLE_DEVICES")}
 
 
-def _packages(record: Record) -> dict[str, str]:
-    found = _look(record.environment.worker, "packages")
-    return {name: _text(version) for name, version in found.items()} if isinstance(found, Mapping) else {}
+def packages_of(record: Record) -> dict[str, str]:
+    """Versions by the names of packages."""
+    found = inner(record.environment.worker, "packages")
+    return {name: fact_text(version) for name, version in found.items()} if isinstance(found, Mapping) else {}
 
 
 def _code(record: Record) -> dict[str, str]:
     """``0.19.8 62b72323 (commit 3340c2f3a1b2 with changes, editable)``, by package."""
-    found = _look(record.environment.worker, "code")
+    found = inner(record.environment.worker, "code")
     told = found if isinstance(found, Mapping) else {}
-    return {f"{name} code": _identity(_packages(record).get(name, ""), one) for name, one in told.items()}
+    return {f"{name} code": _identity(packages_of(record).get(name, ""), one) for name, one in told.items()}
 
 
 def _identity(version: str, code: Any) -> str:
-    commit = _text(_look(code, "commit"))[:12]
-    words = [f"commit {commit}{' with changes' if _look(code, 'changed') is True else ''}"] if commit else []
-    words += ["editable"] if _look(code, "editable") is True else []
+    commit = fact_text(inner(code, "commit"))[:12]
+    words = [f"commit {commit}{' with changes' if inner(code, 'changed') is True else ''}"] if commit else []
+    words += ["editable"] if inner(code, "editable") is True else []
     more = f" ({', '.join(words)})" if words else ""
-    return f"{version} {_text(_look(code, 'digest'))[:8]}{more}"
+    return f"{version} {fact_text(inner(code, 'digest'))[:8]}{more}"
 
 
 def _with_unit(unit: str, *names: str) -> Reader:
@@ -132,7 +129,7 @@ READERS: tuple[FactReader, ...] = (
     FactReader("kernel", "version", _worker("kernel")),
     FactReader("Python", "version", _worker("python")),
     FactReader("suite", "version", _driver("suite_version")),
-    FactReader("suite's commit", "version", _commit),
+    FactReader("suite's commit", "version", commit_of),
     FactReader(IMAGE, "version", lambda record: launch_setting_of(record).image or "none"),
     FactReader("launcher", "launch", lambda record: record.run.launcher or ""),
     FactReader("runs at once", "launch", lambda record: str(launch_setting_of(record).at_once or "")),
@@ -150,7 +147,7 @@ READERS: tuple[FactReader, ...] = (
 
 def _number(*names: str) -> Callable[[Record], float | None]:
     def read(record: Record) -> float | None:
-        value = _look(record.environment.worker, *names)
+        value = inner(record.environment.worker, *names)
         return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
     return read
@@ -158,7 +155,7 @@ def _number(*names: str) -> Callable[[Record], float | None]:
 
 def _load(record: Record) -> float | None:
     """Per processor that the rank may use."""
-    load, cpus = (_look(record.environment.worker, "idle", name) for name in ("load", "cpus"))
+    load, cpus = (inner(record.environment.worker, "idle", name) for name in ("load", "cpus"))
     known = isinstance(load, (int, float)) and isinstance(cpus, int) and cpus > 0
     return load / cpus if known else None
 
@@ -180,7 +177,7 @@ def facts_of(records: Sequence[Record], ids: Mapping[str, str] = NO_IDS) -> dict
     found: dict[str, tuple[FactKind, set[str]]] = {}
     for record in records:
         told: list[tuple[str, FactKind, str]] = [(one.name, one.kind, one.read(record)) for one in READERS]
-        told += [(name, "version", version) for name, version in {**_code(record), **_packages(record)}.items()]
+        told += [(name, "version", version) for name, version in {**_code(record), **packages_of(record)}.items()]
         told += [(name, "setting", value) for name, value in _variables(record).items()]
         for name, kind, value in told:
             if name == IMAGE:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from suite.bundle.facts import positive
 from suite.bundle.record import Record
 from suite.stats.intervals import Interval
 
@@ -25,18 +26,13 @@ def expected_of(records: Sequence[Record]) -> Expected | None:
 
 
 def _expected(body: Mapping[str, Any]) -> Expected | None:
-    value, low, high = (_positive(body.get(name)) for name in ("samples_per_second", "low", "high"))
+    value, low, high = (positive(body.get(name)) for name in ("samples_per_second", "low", "high"))
     if value is None:
         return None
     bounded = low is not None and high is not None and low <= value <= high
     phases = body.get("phases")
-    told = {name: _positive(seconds) for name, seconds in phases.items()} if isinstance(phases, Mapping) else {}
+    told = {name: positive(seconds) for name, seconds in phases.items()} if isinstance(phases, Mapping) else {}
     return Expected(
         Interval(value, low, high) if bounded else Interval(value, None, None),
         tuple((name, seconds) for name, seconds in told.items() if seconds is not None),
     )
-
-
-def _positive(value: Any) -> float | None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number and 0 < value < 1e30 else None

@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from suite.bundle.facts import inner
 from suite.bundle.record import Record
 from suite.report.facts.entry import Entry
+from suite.report.facts.environment import commit_of, fact_text, packages_of
 from suite.report.facts.links import adapters_text, link_kinds, links_text
 from suite.report.formatting.numbers import GIB, counted, number
 
@@ -131,7 +133,7 @@ def _machine(letter: str, records: Sequence[Record]) -> Machine:
 
 def _device_memory(records: Sequence[Record]) -> int | None:
     """The least that any run's accelerator has; null on a CPU."""
-    found = [_look(_worker(record), "device", "memory_bytes") for record in records if record.run.device == "cuda"]
+    found = [inner(_worker(record), "device", "memory_bytes") for record in records if record.run.device == "cuda"]
     return min((size for size in found if type(size) is int and size > 0), default=None)
 
 
@@ -156,10 +158,8 @@ def _values(values: Sequence[str]) -> tuple[str, ...]:
 def _packages(records: Sequence[Record]) -> list[Fact]:
     found: dict[str, list[str]] = defaultdict(list)
     for record in records:
-        packages = _worker(record).get("packages")
-        for name, version in packages.items() if isinstance(packages, dict) else ():
-            if isinstance(version, str):
-                found[name].append(version)
+        for name, version in packages_of(record).items():
+            found[name].append(version)
     facts = [Fact(name, _values(found[name])) for name in sorted(found)[:_MOST_PACKAGES]]
     left = len(found) - len(facts)
     return [*facts, Fact("more packages", (f"{left}, left out here",))] if left else facts
@@ -173,7 +173,7 @@ def _ceilings(records: Sequence[Record]) -> list[Fact]:
         label = "measured matrix product" if field == "matmul_flops" else "measured copy"
         by_runs: dict[str, list[float]] = defaultdict(list)
         for record in records:
-            value = _look(_worker(record), "ceilings", field)
+            value = inner(_worker(record), "ceilings", field)
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 by_runs[_runs_of(record, field)].append(value / unit)
         for runs, rates in sorted(by_runs.items()):
@@ -186,7 +186,7 @@ def _ceilings(records: Sequence[Record]) -> list[Fact]:
 def _runs_of(record: Record, field: str) -> str:
     """``bf16 runs``; with the dtype of the product where that is another one, as it was in older runs."""
     precision = record.run.precision
-    dtype = _look(_worker(record), "ceilings", "matmul_dtype")
+    dtype = inner(_worker(record), "ceilings", "matmul_dtype")
     measured = _PRECISIONS.get(dtype, precision) if field == "matmul_flops" and isinstance(dtype, str) else precision
     return f"{precision} runs" if measured == precision else f"in {measured}, {precision} runs"
 
@@ -236,33 +236,21 @@ def _container_runtime(record: Record) -> str:
 
 def _suite(record: Record) -> str:
     """The version that drove the run, and its commit where it was a checkout: what the engines did may differ by it."""
-    driver = record.environment.driver or {}
-    commit, _, changed = _text(driver, "git_commit").partition("+")
-    version = f"commit {commit[:12]}{' with changes' if changed else ''}" if commit else ""
-    return ", ".join(filter(None, (_text(driver, "suite_version"), version)))
+    commit = commit_of(record)
+    version = f"commit {commit}" if commit else ""
+    return ", ".join(filter(None, (_text(record.environment.driver or {}, "suite_version"), version)))
 
 
 def _worker(record: Record) -> Mapping[str, Any]:
     return record.environment.worker or {}
 
 
-def _look(facts: Mapping[str, Any], *names: str) -> Any:
-    value: Any = facts
-    for name in names:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
-
-
 def _text(facts: Mapping[str, Any], *names: str) -> str:
-    """A scalar or a list of scalars as text; empty for null and for anything else."""
-    value = _look(facts, *names)
-    if isinstance(value, list) and all(isinstance(one, (str, int)) for one in value):
-        return ".".join(str(one) for one in value)
-    return str(value) if isinstance(value, (str, int, float)) else ""
+    return fact_text(inner(facts, *names))
 
 
 def _gib(facts: Mapping[str, Any], *names: str) -> str:
-    value = _look(facts, *names)
+    value = inner(facts, *names)
     return number(value / GIB) if isinstance(value, (int, float)) else ""
 
 

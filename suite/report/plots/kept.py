@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import pickle
 from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
 
 from suite.bundle.cache.code import ROOMS, code_key
 from suite.bundle.cache.database import Database
@@ -23,7 +28,7 @@ def pictures(model: ReportModel, folder: Path) -> list[Path]:
     try:
         if not database.is_open:
             return draw(model, folder)
-        name = b"pictures " + hashlib.sha256(code_key(_ROOMS, _PACKAGES) + repr(model).encode()).digest()
+        name = b"pictures " + hashlib.sha256(code_key(_ROOMS, _PACKAGES) + _figures(model)).digest()
         known = _kept(database.get(name))
         if known is None:
             drawn = draw(model, folder)
@@ -36,6 +41,20 @@ def pictures(model: ReportModel, folder: Path) -> list[Path]:
         return paths
     finally:
         database.close()
+
+
+class _Figures(pickle.Pickler):
+    """Of models their fields alone: which of them were given is a set, whose order is another in each process."""
+
+    def reducer_override(self, value: Any) -> Any:
+        return (type(value), (vars(value),)) if isinstance(value, BaseModel) else NotImplemented
+
+
+def _figures(model: ReportModel) -> bytes:
+    """The same bytes for what was read in the same way: equal figures that come as other bytes are drawn again."""
+    written = io.BytesIO()
+    _Figures(written, protocol=5).dump(model)
+    return written.getvalue()
 
 
 def _kept(body: bytes | None) -> dict[str, str] | None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from suite.bundle.cache.survey import Surveyed
@@ -13,7 +11,7 @@ from suite.bundle.cache.table import select
 from suite.bundle.folder import findings_that_leave_out
 from suite.bundle.store import DamagedBundle, StillRunning
 from suite.report.site.runs import RUNS, RunFacts
-from suite.report.trust import few
+from suite.report.trust import ALTERED, RUNNING, Caveat, lines_of
 
 
 @dataclass
@@ -33,41 +31,37 @@ class Gathered:
 def gather(bundles: Sequence[Surveyed], is_alone: Callable[[Surveyed], bool]) -> Gathered:
     """Every readable run of these bundles."""
     found = Gathered()
-    damaged, running = [], []
+    unread: list[Caveat] = []
 
     def count(done: int, whole: int) -> None:
         found.read = whole
 
     for bundle, result in zip(bundles, select(bundles, RUNS, is_alone, count), strict=True):
         if isinstance(result, StillRunning):
-            running.append(f"{bundle.path}: left out, because it is still being run")
+            unread.append(Caveat(RUNNING, bundle.path, "left out, because it is still being run"))
         elif isinstance(result, DamagedBundle):
-            damaged.append(f"{bundle.path}: left out, damaged: {result}")
+            unread.append(Caveat("damaged", bundle.path, f"left out, damaged: {result}"))
         else:
             found.runs.append(result.facts.at(bundle.path))
             found.series[result.facts.series] = result.series
             found.versions[result.facts.versions] = result.versions
-    found.told += [*few(running, "running"), *few(damaged, "damaged")]
-    found.is_kept = not running and not damaged and all(one.signature and one.signature.is_settled for one in bundles)
-    found.runs.sort(key=lambda run: (run.started or 0.0, run.run_id, run.path))
-    _leave_out(found)
+    found.is_kept = not unread and all(one.signature and one.signature.is_settled for one in bundles)
+    found.runs.sort(key=lambda run: (run.trace.started or 0.0, run.trace.run_id, run.trace.path.as_posix()))
+    found.told = list(lines_of(sorted((*unread, *_leave_out(found)), key=lambda caveat: caveat.kind)))
     return found
 
 
-def _leave_out(found: Gathered) -> None:
+def _leave_out(found: Gathered) -> Iterator[Caveat]:
     """Copies and what else does not fit among the runs, told as a report tells it."""
-    beside = findings_that_leave_out([run.trace() for run in found.runs])
-    lines: dict[str, list[str]] = defaultdict(list)
+    beside = findings_that_leave_out([run.trace for run in found.runs])
     runs = []
     for run in found.runs:
-        wrong = beside.get(Path(run.path)) if beside else None
+        wrong = beside.get(run.trace.path)
         if wrong and run.state != "left out":
             run = replace(run, state="left out", note=wrong[0].line(), counted=())
         if run.state == "left out":
-            lines[run.note.partition(":")[0]].append(f"{run.path}: left out, {run.note}")
+            yield Caveat(run.note.partition(":")[0], str(run.trace.path), f"left out, {run.note}")
         if run.caveat:
-            line = f"{run.path}: record.json is not what its events give, which are shown: {run.caveat}"
-            lines["record.json is not what its events give"].append(line)
+            yield Caveat(ALTERED, str(run.trace.path), f"{ALTERED}, which are shown: {run.caveat}")
         runs.append(run)
     found.runs = runs
-    found.told += [line for name, each in sorted(lines.items()) for line in few(each, name)]

@@ -185,7 +185,7 @@ def _series(
 ) -> Series:
     groups: dict[tuple[str, str], list[RunFacts]] = defaultdict(list)
     for run in runs:
-        groups[labels.of(run.path), run.versions].append(run)
+        groups[labels.of(run.trace.path.as_posix()), run.versions].append(run)
     all_points = sorted(
         (_point(name, folder, group) for (folder, _), group in groups.items()),
         key=lambda point: (point.started or 0.0, point.folder, point.id),
@@ -219,12 +219,12 @@ def _point(series: str, folder: str, runs: Sequence[RunFacts]) -> Point:
     (one, rate) = used[0] if used else (None, None)
     names = [name for name in (used[0][0].phases if used else ()) if all(name in run.phases for run, _ in used)]
     return Point(
-        id=digest([series, folder, runs[0].versions, min(run.run_id for run in runs)])[:_ID_CHARACTERS],
+        id=digest([series, folder, runs[0].versions, min(run.trace.run_id for run in runs)])[:_ID_CHARACTERS],
         folder=folder,
-        started=min((run.started for run in runs if run.started is not None), default=None),
+        started=min((run.trace.started for run in runs if run.trace.started is not None), default=None),
         versions=runs[0].versions,
-        run_ids=tuple(run.run_id for run in runs),
-        digests=tuple(run.digest or "" for run in runs),
+        run_ids=tuple(run.trace.run_id for run in runs),
+        digests=tuple(run.trace.digest or "" for run in runs),
         measured=tuple(rate for _, rate in used),
         own=Interval(rate.rate, one.low, one.high) if one is not None and rate is not None else None,
         is_suspect=bool(with_rate) and not quiet,

@@ -91,5 +91,5 @@ def _point_json(series: Series, place: int) -> dict[str, Any]:
 
 
 def _digest(found: Gathered) -> str | None:
-    known = [run.digest for run in found.runs if run.digest is not None]
+    known = [run.trace.digest for run in found.runs if run.trace.digest is not None]
     return digest_of_all(known) if known and len(known) == len(found.runs) else None

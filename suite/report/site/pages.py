@@ -6,9 +6,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -20,17 +22,17 @@ from suite.report.formatting.numbers import counted, interval, listed, moment, n
 from suite.report.site.chart import picture, spark
 from suite.report.site.history import LevelChange, Point, Series, changed_versions
 from suite.stats.changes import LEVEL
+from suite.stats.compare import compare
 from suite.stats.intervals import log_rates
-from suite.stats.moderated import mean_of, spread
-from suite.stats.quantiles import student_quantile
+from suite.stats.moderated import mean_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _LONGEST = 1000
-#: Of one over the degrees of freedom, evenly: what lies between is told to five digits.
-_NODES = 400
+#: Of points that the page for comparing has intervals of: more take long to compute, and a page too long to load.
+_MOST_PAIRS = 10_000
 _SHOWN_FACTS = {
     "backend": "backend",
     "kind": "kind of backend",
@@ -225,13 +227,35 @@ def compare_page(site: Site) -> str:
     with_points = [one for one in site.series if one.points]
     shared = sorted({point.versions for one in with_points for point in one.points})
     numbers = {name: index for index, name in enumerate(shared)}
+    of_work: dict[str, list[Series]] = defaultdict(list)
+    for one in with_points:
+        of_work[one.facts["work"]].append(one)
+    newest = _newest(of_work.values())
     data = {
         "names": _SHOWN_FACTS,
         "versions": [_plain(site.versions[name]) for name in shared],
-        "quantiles": [student_quantile(_NODES / max(node, 1e-9)) for node in range(_NODES + 1)],
+        "newest": newest,
+        "intervals": {pair: bounds for alike in of_work.values() for pair, bounds in _intervals(alike, newest)},
         "series": [_compared(one, numbers) for one in with_points],
     }
     return _rendered("compare.html.jinja", scripts=("compare.js",), data=data, title="Compare two points", up="")
+
+
+def _newest(of_work: Collection[Sequence[Series]]) -> int:
+    """Of so many points of each series, the newest, there are intervals with all others of equal work."""
+    newest = max((len(one.points) for alike in of_work for one in alike), default=0)
+    while sum(sum(min(len(one.points), newest) for one in alike) ** 2 for alike in of_work) > 2 * _MOST_PAIRS:
+        newest -= 1
+    return newest
+
+
+def _intervals(alike: Sequence[Series], newest: int) -> Iterator[tuple[str, list[float]]]:
+    """Of the rate of the first of two points over that of the second, by their ids; nothing of single runs."""
+    points = [point for one in alike for point in one.points[max(0, len(one.points) - newest) :]]
+    for one, other in combinations_with_replacement(points, 2):
+        ratio = compare(one.measured, other.measured).ratio
+        if ratio.low is not None and ratio.high is not None:
+            yield f"{one.id} {other.id}", [float(f"{bound:.5g}") for bound in (ratio.low, ratio.high)]
 
 
 def _compared(series: Series, versions: Mapping[str, int]) -> dict[str, Any]:
@@ -249,10 +273,9 @@ def _compared(series: Series, versions: Mapping[str, int]) -> dict[str, Any]:
 def _compared_point(point: Point, versions: Mapping[str, int]) -> list[Any]:
     """As ``compare.js`` reads it."""
     logs = log_rates(point.measured)
-    variance = spread(logs).variance if len(logs) > 1 else 0.0
     label = f"{moment(point.started)}, {interval(point.rate)}, {counted(len(logs), 'run')}, {point.folder}"
     return [
-        visible(label, _LONGEST), len(logs), mean_of(logs), variance, visible(point.folder, _LONGEST),
+        visible(label, _LONGEST), len(logs), mean_of(logs), visible(point.folder, _LONGEST),
         versions[point.versions], dict(point.phases), point.id,
     ]  # fmt: skip
 

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import msgspec
-
-from suite.bundle.cache.table import Derived, View
+from suite.bundle.cache.table import Derived, json_view
 from suite.bundle.folder import Trace
 from suite.bundle.per_manifest import once_per_manifest
 from suite.bundle.record import Record
@@ -38,22 +36,12 @@ _NO_SERIES = {"warmup", "iterations", "seed"}
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """One run. ``path``: of its bundle. ``series`` and ``versions``: ids of what is told once for many
-    (``series_facts``, ``versions_of``). ``samples`` of an iteration, of which ``counted`` last ``seconds``; empty where
+    """One run. ``trace``: what is asked of it among others. ``series`` and ``versions``: ids of what is told once for
+    many (``series_facts``, ``versions_of``). ``samples`` of an iteration, of which ``counted`` ones count; empty where
     it has no rate. ``low`` and ``high``: of its rate, by its own iterations.
     """
 
-    path: str
-    run_id: str
-    manifest_hash: str
-    plan: str
-    repeat: int
-    host: str | None
-    started: float | None
-    ended: float | None
-    seconds: tuple[float, ...]
-    phase_trace: tuple[float, ...]
-    digest: str | None
+    trace: Trace
     series: str
     versions: str
     state: State
@@ -67,29 +55,13 @@ class RunFacts:
 
     def at(self, path: str) -> "RunFacts":
         """The run of the bundle that lies there."""
-        return replace(self, path=path)
-
-    def trace(self) -> Trace:
-        """What is asked of it among others."""
-        return Trace(
-            path=Path(self.path),
-            run_id=self.run_id,
-            manifest_hash=self.manifest_hash,
-            plan=self.plan,
-            repeat=self.repeat,
-            host=self.host,
-            started=self.started,
-            ended=self.ended,
-            seconds=self.seconds,
-            phases=self.phase_trace,
-            digest=self.digest,
-        )
+        return replace(self, trace=replace(self.trace, path=Path(path)))
 
     def measured(self) -> RunSeconds | None:
         """The iterations that count; null where it has no rate."""
         if not self.counted:
             return None
-        return RunSeconds(self.samples, tuple(self.seconds[index] for index in self.counted))
+        return RunSeconds(self.samples, tuple(self.trace.seconds[index] for index in self.counted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,24 +77,13 @@ def read_run(derived: Derived) -> ReadRun:
     """Of what a bundle's evidence gives, wherever it lies."""
     manifest, record = derived.manifest, derived.record
     series, versions = series_facts(manifest, record), versions_of(record)
-    trace = Trace.of(Path(), record, derived.digest)
     state, note = _state(derived)
     throughput, counts = record.throughput, record.counts
     has_rate = state in ("ok", "suspect") and throughput is not None and counts is not None
     rate = throughput.samples_per_second if throughput else None
     return ReadRun(
         facts=RunFacts(
-            path="",
-            run_id=trace.run_id,
-            manifest_hash=trace.manifest_hash,
-            plan=trace.plan,
-            repeat=trace.repeat,
-            host=trace.host,
-            started=trace.started,
-            ended=trace.ended,
-            seconds=trace.seconds,
-            phase_trace=trace.phases,
-            digest=trace.digest,
+            trace=Trace.of(Path(), record, derived.digest),
             series=_id_of(series),
             versions=_id_of(versions),
             state=state,
@@ -242,8 +203,4 @@ def _id_of(facts: Mapping[str, Any]) -> str:
     return digest(dict(facts))[:_ID_CHARACTERS]
 
 
-def _made(derived: Derived) -> bytes:
-    return msgspec.json.encode(read_run(derived))
-
-
-RUNS = View("site", ("report",), _made, msgspec.json.Decoder(ReadRun).decode)
+RUNS = json_view("site", ("report",), read_run, ReadRun)

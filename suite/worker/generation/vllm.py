@@ -225,7 +225,7 @@ class VllmGenerator(Generator):
 
     def _all_lengths(self) -> Tuple[List[int], List[int]]:
         """Prompt and whole length of each sample of all replicas, as the loop deals them out."""
-        from suite.worker.loop import sample_lengths
+        from suite.worker.asked import sample_lengths
 
         prompts, responses = sample_lengths(self._manifest["workload"], self._manifest["work"])
         return prompts, [sum(pair) for pair in zip(prompts, responses)]

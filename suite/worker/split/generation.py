@@ -5,8 +5,8 @@ from typing import Any, Dict, Optional, Union
 import torch
 import torch.distributed as dist
 
+from suite.worker.asked import Counts, prompts_of, sample_lengths
 from suite.worker.generation.base import Generator
-from suite.worker.loop import Counts, prompts_of, sample_lengths
 from suite.worker.manifest import asked_iterations
 from suite.worker.mismatch import idle_slot_seconds
 from suite.worker.progress import Progress

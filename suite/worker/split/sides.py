@@ -11,7 +11,7 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
-from suite.worker.rank import ConfigError, RankIdentity
+from suite.worker.rank import RankIdentity
 from suite.worker.split.link import Link
 from suite.worker.world import World, join
 
@@ -32,18 +32,11 @@ class Side(NamedTuple):
 
 
 def find_side(layout: Dict[str, Any], identity: RankIdentity) -> Optional[Side]:
-    """The side of a rank; None where all ranks do both. The last ranks generate.
-
-    Raises ConfigError for a layout that has no two sides on one node.
-    """
+    """The side of a rank; None where all ranks do both. The last ranks generate."""
     if layout.get("placement", "colocated") != "split":
         return None
-    generation = layout.get("generation_ranks", 0)
+    generation = layout["generation_ranks"]
     training = identity.world_size - generation
-    if generation < 1 or training < 1:
-        raise ConfigError("{} of {} ranks generate: both sides need one".format(generation, identity.world_size))
-    if identity.local_world_size != identity.world_size:
-        raise ConfigError("split placement is for the ranks of one node")
     first, ranks, name = (training, generation, GENERATION) if identity.rank >= training else (0, training, TRAINING)
     own = RankIdentity(identity.rank - first, ranks, identity.local_rank, ranks)
     return Side(name, own, training, generation)

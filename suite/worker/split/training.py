@@ -6,9 +6,10 @@ from typing import Any, Dict, List, Optional
 import torch
 import torch.distributed as dist
 
+from suite.worker.asked import sample_lengths
 from suite.worker.engines.base import Engine
 from suite.worker.generation.base import Generator
-from suite.worker.loop import Loop, sample_lengths
+from suite.worker.loop import Loop
 from suite.worker.manifest import asked_iterations
 from suite.worker.progress import Progress
 from suite.worker.recorder import Recorder

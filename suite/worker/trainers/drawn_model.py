@@ -2,7 +2,6 @@
 
 import json
 import os
-import zlib
 from contextlib import nullcontext
 from typing import Any, Callable, ContextManager, Dict, Iterable, List, Tuple
 
@@ -13,9 +12,9 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
+from suite.worker.drawing import normal_weights
 from suite.worker.hugging_face import shape_fields
 
-INITIAL_DEVIATION = 0.02
 #: the last ids of the vocabulary, in this order
 SPECIAL_TOKENS = ("<eos>", "<unk>", "<pad>")
 _TOKENIZER_SETTINGS = {
@@ -101,10 +100,7 @@ def draw_weights(model: nn.Module, seed: int, gather: Gather, device: torch.devi
             elif "norm" in name or ".ln_" in name:
                 parameter.fill_(1.0)
             else:
-                generator = torch.Generator(device=device)
-                generator.manual_seed(zlib.crc32("{}:{}".format(seed, name).encode()))
-                drawn = torch.empty(parameter.shape, device=device)
-                parameter.copy_(drawn.normal_(0.0, INITIAL_DEVIATION, generator=generator))
+                parameter.copy_(normal_weights(name, parameter.shape, device, seed))
 
 
 def draw_model(size: Dict[str, Any], seed: int, device: torch.device, has_special: bool = True) -> Any:

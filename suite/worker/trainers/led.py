@@ -5,7 +5,7 @@ bundle, with the same phases and iterations as rank 0 and with the memory of its
 """
 
 from abc import abstractmethod
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch.distributed as dist
 
@@ -95,30 +95,21 @@ class LedTrainer(Trainer):
             self.cluster.close()
 
 
+def led(name: str) -> Callable[..., None]:
+    """The method of a leading clock that does what its class's does, and the other ranks at the same barrier."""
+
+    def call(clock: "LeadingClock", *arguments: Any, **options: Any) -> None:
+        clock._next = (name, arguments, options)
+        getattr(super(LeadingClock, clock), name)(*arguments, **options)
+
+    return call
+
+
 class LeadingClock(PhaseClock):
     """Rank 0's: the other ranks do what it does, at the same barriers."""
 
-    def __init__(self, *arguments: Any) -> None:
-        """As ``PhaseClock``."""
-        PhaseClock.__init__(self, *arguments)
-        self._next: Optional[_Call] = None
-
-    def begin(self, iteration: int) -> None:
-        self._next = ("begin", (iteration,), {})
-        PhaseClock.begin(self, iteration)
-
-    def open(self, phase: str, alone: bool = False) -> None:
-        assert not alone, "what rank 0 times, it times for all"
-        self._next = ("open", (phase,), {})
-        PhaseClock.open(self, phase)
-
-    def close(self, more: bool = False) -> None:
-        self._next = ("close", (more,), {})
-        PhaseClock.close(self, more)
-
-    def stop(self) -> None:
-        self._next = ("stop", (), {})
-        PhaseClock.stop(self)
+    _next: Optional[_Call] = None
+    begin, open, close, stop = map(led, ("begin", "open", "close", "stop"))
 
     def finish(self, counts: Dict[str, int], stats: Dict[str, Optional[float]], **optional: Any) -> None:
         optional = self.with_details(optional)

@@ -5,7 +5,7 @@ from typing import Any, Dict
 import torch
 import torch.distributed as dist
 
-from suite.worker.loop import check_counts
+from suite.worker.asked import check_counts
 from suite.worker.rank import ConfigError
 from suite.worker.world import World
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from suite.worker.__main__ import leave_process, main
-from suite.worker.loop import draw_prompts, expected_counts
+from suite.worker.asked import draw_prompts, expected_counts
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.led import LedTrainer
 from suite.worker.trainers.tally import Tally

@@ -13,8 +13,13 @@ import pytest
 
 import suite.bundle.cache.cores as cores
 from suite.bundle.archive.packing import Packing, pack
+from suite.bundle.cache.survey import survey
 from suite.bundle.store import Bundle
+from suite.report.site import pages as pages_of_a_site
+from suite.report.site.gathering import gather
+from suite.report.site.history import histories
 from suite.spec.layout import Layout
+from suite.stats.compare import compare
 from tests.command import suite as run_suite
 from tests.report.parsed import Parsed
 from tests.report.site.nights import DAY, night, nights
@@ -72,6 +77,25 @@ def test_nights_of_suspect_runs_alone_are_listed_and_no_change(monkeypatch: pyte
     (series,) = found["series"]
     assert (found["regressions"], series["points"], series["runs"]) == (0, 10, 14)
     assert [page_of(series).count(text) for text in ("(suspect)", 'class="point"')] == [4, 10]
+
+
+def test_intervals_of_two_points_are_those_of_python_and_of_no_more_points_than_a_page_can_hold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nights(Path("runs"), [1.0, 1.1, 1.2], repeats=3)
+    folder = Path("runs")
+    (series,) = histories(gather(survey([folder])[0], lambda bundle: False), {folder: "runs"})
+    first, last = series.points[0], series.points[-1]
+    expected = compare(first.measured, last.measured).ratio
+    for most, pairs in ((pages_of_a_site._MOST_PAIRS, 6), (2, 3), (0, 0)):
+        monkeypatch.setattr(pages_of_a_site, "_MOST_PAIRS", most)
+        told("out", "--from", "runs")
+        data = json.loads(re.findall(r'id="data"[^>]*>(.*?)</script>', Path("out/compare.html").read_text())[0])
+        assert len(data["intervals"]) == pairs
+        assert (f"{first.id} {last.id}" in data["intervals"]) == (pairs == 6)
+        if pairs == 6:
+            assert data["intervals"][f"{first.id} {last.id}"] == pytest.approx([expected.low, expected.high], rel=1e-4)
+        shutil.rmtree("out")
 
 
 def test_the_feed_is_atom_and_tells_of_losses_alone() -> None:

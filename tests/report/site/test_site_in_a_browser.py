@@ -78,7 +78,7 @@ def test_any_two_points_are_compared_as_python_compares_them(tab: Tab, site: Pat
             found = tab.value(f"data.series[{one}].points.map(a => data.series[{two}].points.map(b => ratio(b, a)))")
             for before, row in zip(first["points"], found, strict=True):
                 for after, shown in zip(second["points"], row, strict=True):
-                    expected = compared(known[f"{first['id']} {before[7]}"], known[f"{second['id']} {after[7]}"])
+                    expected = compared(known[f"{first['id']} {before[6]}"], known[f"{second['id']} {after[6]}"])
                     assert shown == pytest.approx(expected, rel=1e-3)
                     tested += len(expected) == 3
                     singles += len(expected) == 1
@@ -93,7 +93,7 @@ def test_what_is_chosen_is_in_the_address_and_the_verdict_in_words(tab: Tab, sit
     data = json.loads(tab.value("document.getElementById('data').textContent"))
     at = int(tab.value("selectA.value"))
     series, known = data["series"][at], points_of(site)
-    before, after = (known[f"{series['id']} {series['points'][place][7]}"] for place in (0, 9))
+    before, after = (known[f"{series['id']} {series['points'][place][6]}"] for place in (0, 9))
     value, low, high = compared(before, after)
     assert high < 1, "the tenth night is slower"
     verdict = "document.getElementById('verdict') && document.getElementById('verdict').textContent"

@@ -225,6 +225,7 @@ class NoStream:
     def synchronize(self) -> None: ...
 
 
+@pytest.mark.slow
 def test_megatrons_offload_leaves_fp32_weights_on_the_device_and_sixteen_bytes_a_parameter_on_the_host(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

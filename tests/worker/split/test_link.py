@@ -17,7 +17,7 @@ from suite.worker import progress as progress_module
 from suite.worker.events import EventLog
 from suite.worker.manifest import asked_iterations
 from suite.worker.progress import Progress
-from suite.worker.rank import ConfigError, RankIdentity
+from suite.worker.rank import RankIdentity
 from suite.worker.split import generation as generation_module
 from suite.worker.split import link as link_module
 from suite.worker.split.generation import RolloutProducer, generate_ahead, generation_manifest
@@ -90,14 +90,6 @@ def test_the_last_ranks_generate_and_count_from_zero_on_their_side() -> None:
     ]
     assert [side.identity.local_rank for side in sides if side] == [2, 3, 4], "each keeps its own device"
     assert find_side({}, RankIdentity(0, 2, 0, 2)) is None
-
-
-@pytest.mark.parametrize(
-    ("identity", "reason"), [(RankIdentity(0, 1, 0, 1), "both sides need one"), (RankIdentity(0, 4, 0, 2), "one node")]
-)
-def test_ranks_that_cannot_be_two_sides_are_refused(identity: RankIdentity, reason: str) -> None:
-    with pytest.raises(ConfigError, match=reason):
-        find_side(SPLIT, identity)
 
 
 def test_the_generation_side_builds_a_policy_alone_whatever_trains() -> None:

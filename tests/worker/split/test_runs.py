@@ -18,7 +18,7 @@ from suite.bundle.verify import verify
 from suite.conduct.running.execute import execute
 from suite.launch.local import LocalLauncher
 from suite.spec.manifest import Manifest
-from suite.worker.loop import expected_counts
+from suite.worker.asked import expected_counts
 from tests.bundle.recorded import of_kind
 from tests.bundle.tampering import events_of
 from tests.worker.tiny import tiny_manifest

@@ -23,7 +23,7 @@ from suite.spec.manifest import Limits, Manifest, Measure
 from suite.spec.resolve import make_manifest
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
-from suite.worker.loop import expected_counts
+from suite.worker.asked import expected_counts
 from suite.worker.world import World
 from tests.bundle.recorded import of_kind
 from tests.bundle.tampering import events_of

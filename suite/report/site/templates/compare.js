@@ -1,4 +1,4 @@
-// Any two points of equal work: Welch's interval of the ratio of their rates, as suite/stats/compare.py makes it.
+// Any two points of equal work: the ratio of their rates, with the interval that suite.stats.compare gives it.
 const data = JSON.parse(document.getElementById("data").textContent);
 const [selectA, selectB, pointA, pointB] = ["series-a", "series-b", "point-a", "point-b"].map((id) =>
   document.getElementById(id));
@@ -8,19 +8,10 @@ const fill = (select, options, value) => {
   select.replaceChildren(...options);
   if (value !== undefined && options.some((one) => one.value === String(value))) select.value = value;
 };
-// Quantile of Student's t at 97.5 %, between nodes evenly spaced in one over the degrees of freedom.
-const quantile = (degrees) => {
-  const nodes = data.quantiles, place = Math.min(1 / degrees, 1) * (nodes.length - 1);
-  const below = Math.min(Math.floor(place), nodes.length - 2), share = place - below;
-  return Math.exp(Math.log(nodes[below]) * (1 - share) + Math.log(nodes[below + 1]) * share);
-};
-const ratio = (one, two) => {  // of one's rate over two's; a point is [label, runs, mean log rate, variance, folder, ...]
+const ratio = (one, two) => {  // of one's rate over two's; a point is [label, runs, mean log rate, folder, versions, phases, id]
   const value = Math.exp(one[2] - two[2]);
-  if (one[1] < 2 || two[1] < 2) return [value];
-  const parts = [one[3] / one[1], two[3] / two[1]], total = parts[0] + parts[1];
-  const degrees = total ** 2 / (parts[0] ** 2 / (one[1] - 1) + parts[1] ** 2 / (two[1] - 1));
-  const half = quantile(degrees) * Math.sqrt(total);
-  return [value, value * Math.exp(-half), value * Math.exp(half)];
+  const known = data.intervals[`${one[6]} ${two[6]}`], inverse = data.intervals[`${two[6]} ${one[6]}`];
+  return known ? [value, ...known] : inverse ? [value, 1 / inverse[1], 1 / inverse[0]] : [value];
 };
 const shown = (value) => value.toFixed(value < 10 ? 3 : 1);
 const row = (cells, tag = "td") => {
@@ -44,8 +35,10 @@ const tell = () => {
   const verdict = document.createElement("p");
   verdict.id = "verdict";
   if (found.length === 1) {
-    verdict.textContent = `B has ${shown(found[0])} times the rate of A. One of them is a single run, which tells no spread `
-      + "between runs, so nothing says whether that is more than noise.";
+    const why = Math.min(one[1], two[1]) < 2
+      ? "One of them is a single run, which tells no spread between runs, so nothing says whether that is more than noise."
+      : `Intervals are here for the newest ${data.newest} points of a series: suite compare tells those of others.`;
+    verdict.textContent = `B has ${shown(found[0])} times the rate of A. ${why}`;
   } else {
     const word = found[1] > 1 ? "faster" : found[2] < 1 ? "slower" : "not distinguishable";
     verdict.textContent = `B has ${shown(found[0])} [${shown(found[1])}, ${shown(found[2])}] times the rate of A: ${word}.`;
@@ -56,28 +49,28 @@ const tell = () => {
   const apart = Object.keys(data.names).filter((name) => first.facts[name] !== second.facts[name]);
   if (apart.length) parts.push(table("The two series differ:", ["what", "A", "B"],
     apart.map((name) => [data.names[name], String(first.facts[name]), String(second.facts[name])])));
-  const [before, after] = [data.versions[one[5]], data.versions[two[5]]];
+  const [before, after] = [data.versions[one[4]], data.versions[two[4]]];
   const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].filter((n) => before[n] !== after[n]).sort();
   parts.push(names.length ? table("Versions that differ:", ["what", "A", "B"],
     names.map((name) => [name, before[name] ?? "-", after[name] ?? "-"])) : paragraph("All versions that are told are the same."));
-  const phases = Object.keys(one[6]).filter((name) => name in two[6]);
+  const phases = Object.keys(one[5]).filter((name) => name in two[5]);
   if (phases.length) parts.push(table("Seconds of an iteration by phase:", ["phase", "A", "B", "rate of B over A"],
-    phases.map((name) => [name, shown(one[6][name]), shown(two[6][name]),
-      two[6][name] > 0 && one[6][name] > 0 ? shown(one[6][name] / two[6][name]) : "-"])));
-  if (one[4] !== two[4]) {
+    phases.map((name) => [name, shown(one[5][name]), shown(two[5][name]),
+      two[5][name] > 0 && one[5][name] > 0 ? shown(one[5][name] / two[5][name]) : "-"])));
+  if (one[3] !== two[3]) {
     parts.push(paragraph("Phases and memory with their intervals, and all that differs, where the results folders are:"));
     const command = Object.assign(document.createElement("pre"), { tabIndex: 0 });
     command.setAttribute("role", "region");
     command.setAttribute("aria-label", "command");
-    command.textContent = `suite compare ${one[4]} ${two[4]} --phases`;
+    command.textContent = `suite compare ${one[3]} ${two[3]} --phases`;
     parts.push(command);
   }
   answer.replaceChildren(...parts);
-  history.replaceState(null, "", `#${new URLSearchParams({ a: first.id, p: one[7], b: second.id, q: two[7] })}`);
+  history.replaceState(null, "", `#${new URLSearchParams({ a: first.id, p: one[6], b: second.id, q: two[6] })}`);
 };
 const points = (select, target, wanted) => {
   const all = data.series[select.value].points;
-  const place = all.findIndex((point) => point[7] === wanted);
+  const place = all.findIndex((point) => point[6] === wanted);
   fill(target, all.map((point, index) => option(index, point[0])), place >= 0 ? place : all.length - 1);
 };
 const partners = (wanted) => {  // of equal work alone

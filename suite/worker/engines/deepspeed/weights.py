@@ -1,13 +1,12 @@
 """A model's parameters: drawn by name, counted without padding, and given away one by one."""
 
 import math
-import zlib
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Tuple
 
 import torch
 from torch import nn
 
-INITIAL_DEVIATION = 0.02
+from suite.worker.drawing import INITIAL_DEVIATION, normal_weights
 
 #: gives a context in which parameters are whole on every rank, and changes of rank 0 reach the others
 Gather = Callable[[List[nn.Parameter]], ContextManager[Any]]
@@ -57,10 +56,7 @@ def _draw(name: str, parameter: torch.Tensor, seed: int, model: Any) -> None:
         parameter.zero_()
         return
     residual = math.sqrt(2 * model.config.num_hidden_layers) if name.endswith(model.family.residual) else 1.0
-    generator = torch.Generator(device=parameter.device)
-    generator.manual_seed(zlib.crc32("{}:{}".format(seed, name).encode()))
-    whole = torch.empty(parameter.shape, device=parameter.device)
-    parameter.copy_(whole.normal_(0.0, INITIAL_DEVIATION / residual, generator=generator))
+    parameter.copy_(normal_weights(name, parameter.shape, parameter.device, seed, INITIAL_DEVIATION / residual))
 
 
 def count_parameters(model: Any) -> Tuple[int, int]:

@@ -8,16 +8,15 @@ of device.
 
 import math
 import re
-import zlib
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
+from suite.worker.drawing import INITIAL_DEVIATION, normal_weights
 from suite.worker.engines.megatron.model import PolicyModel
 from suite.worker.engines.megatron.native import plain_name
 from suite.worker.engines.megatron.stack import TransformerConfig, parallel_state
 
-INITIAL_DEVIATION = 0.02
 #: their outputs are added to the residual stream: GPT-2 scales their deviation by 1 / sqrt(2 layers)
 _RESIDUAL_WEIGHTS = ("self_attention.linear_proj.weight", ".linear_fc2.weight")
 _VOCABULARY_WEIGHTS = ("embedding.word_embeddings.weight", "output_layer.weight")
@@ -62,23 +61,16 @@ def expert_names(name: str, config: TransformerConfig) -> List[str]:
 @torch.no_grad()
 def draw_weights(model: PolicyModel, seed: int) -> None:
     """Normal weights of deviation 0.02 (GPT-2's), biases zero, norms one; padded vocabulary rows zero."""
+    residual = math.sqrt(2 * model.config.num_layers)
     for name, parameter in global_parameters(model):
         if name.endswith("bias"):
             parameter.zero_()
         elif "layernorm" in name:
             parameter.fill_(1.0)
         else:
-            parameter.copy_(shard(_draw(name, parameter, model, seed), name, parameter))
-
-
-def _draw(name: str, parameter: torch.nn.Parameter, model: PolicyModel, seed: int) -> torch.Tensor:
-    generator = torch.Generator(device=parameter.device)
-    generator.manual_seed(zlib.crc32("{}:{}".format(seed, name).encode()))
-    deviation = INITIAL_DEVIATION
-    if name.endswith(_RESIDUAL_WEIGHTS):
-        deviation /= math.sqrt(2 * model.config.num_layers)
-    whole = torch.empty(whole_shape(name, parameter, model), device=parameter.device)
-    return whole.normal_(0.0, deviation, generator=generator)
+            deviation = INITIAL_DEVIATION / (residual if name.endswith(_RESIDUAL_WEIGHTS) else 1.0)
+            whole = normal_weights(name, whole_shape(name, parameter, model), parameter.device, seed, deviation)
+            parameter.copy_(shard(whole, name, parameter))
 
 
 def whole_shape(name: str, parameter: torch.nn.Parameter, model: PolicyModel) -> Tuple[int, ...]:
@@ -144,12 +136,19 @@ def freeze_below(model: PolicyModel, trainable_layers: Optional[int]) -> None:
 
 def count_parameters(model: PolicyModel) -> Dict[str, int]:
     """``total`` and ``trainable`` parameters of the whole policy, without padding, tied ones once; collective."""
-    counts = torch.zeros(2, dtype=torch.int64, device=next(model.parameters()).device)
+    counts = torch.tensor(own_parameters(model), device=next(model.parameters()).device)
+    torch.distributed.all_reduce(counts, group=parallel_state.get_pipeline_model_parallel_group())
+    total, trainable = counts.tolist()
+    return {"total": total, "trainable": trainable}
+
+
+def own_parameters(model: PolicyModel) -> Tuple[int, int]:
+    """Of this pipeline stage, over its tensor and expert ranks: all parameters, and those that train."""
+    total = trainable = 0
     for name, parameter in global_parameters(model):
         if not getattr(parameter, "shared", False):
             size = math.prod(whole_shape(name, parameter, model))
             size *= model.config.expert_model_parallel_size if is_expert(name) else 1
-            counts += torch.tensor([size, size * parameter.requires_grad], device=counts.device)
-    torch.distributed.all_reduce(counts, group=parallel_state.get_pipeline_model_parallel_group())
-    total, trainable = counts.tolist()
-    return {"total": total, "trainable": trainable}
+            total += size
+            trainable += size * parameter.requires_grad
+    return total, trainable

@@ -5,7 +5,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 import torch
 
-from suite.worker.loop import draw_prompts
+from suite.worker.asked import draw_prompts
 from suite.worker.manifest import asked_iterations
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.scores import scores_of_all

@@ -12,12 +12,12 @@ import threading
 from dataclasses import dataclass
 from typing import IO, Any, Callable, Dict, Iterator, Mapping, Optional, Sequence
 
-from suite.worker.loop import expected_counts
+from suite.worker.asked import expected_counts
 from suite.worker.phases import check_phase
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.clock import PhaseClock
 from suite.worker.trainers.guardian import STARTED
-from suite.worker.trainers.led import LeadingClock
+from suite.worker.trainers.led import LeadingClock, led
 from suite.worker.trainers.scratch import Guarded
 
 #: The file of the step log, for the process that the leading rank starts.
@@ -189,17 +189,7 @@ class ToldClock(PhaseClock):
 class LeadingToldClock(LeadingClock, ToldClock):
     """Rank 0's: what it does, all ranks do."""
 
-    def attend(self, iteration: int) -> None:
-        self._next = ("attend", (iteration,), {})
-        ToldClock.attend(self, iteration)
-
-    def beat(self) -> None:
-        self._next = ("beat", (), {})
-        ToldClock.beat(self)
-
-    def tell(self, *told: Any, **optional: Any) -> None:
-        self._next = ("tell", told, optional)
-        ToldClock.tell(self, *told, **optional)
+    attend, beat, tell = map(led, ("attend", "beat", "tell"))
 
 
 class Child:

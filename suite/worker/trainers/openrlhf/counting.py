@@ -4,7 +4,7 @@ from typing import Any, Dict, List
 
 import torch
 
-from suite.worker.loop import check_counts, draw_prompts, sample_lengths
+from suite.worker.asked import check_counts, draw_prompts, sample_lengths
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.drawn_model import ordinary
 from suite.worker.trainers.openrlhf.label import Label

@@ -4,6 +4,7 @@ import math
 import os
 from typing import Any, Dict, List, Sequence, Tuple
 
+from suite.worker.manifest import algorithm_of, learns_values
 from suite.worker.vllm_common import SHARE_THAT_MUST_BE_FREE, cache_bytes, even_blocks
 
 AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent.py")
@@ -15,20 +16,10 @@ _GIB = 1 << 30
 Options = Dict[str, Any]
 
 
-def algorithm(manifest: Dict[str, Any]) -> str:
-    """Its name."""
-    return (manifest["workload"].get("algorithm") or {"name": "ppo"})["name"]
-
-
-def uses_critic(manifest: Dict[str, Any]) -> bool:
-    """Whether values are learned, which OpenRLHF does in a model of its own."""
-    return algorithm(manifest) == "ppo"
-
-
 def kl_coefficient(manifest: Dict[str, Any]) -> float:
     """0 where there is no reference policy."""
     workload = manifest["workload"]
-    if algorithm(manifest) == "ppo":
+    if learns_values(manifest):
         return float(workload["ppo"]["kl_coefficient"])
     return float(workload["algorithm"]["options"]["kl_coefficient"])
 
@@ -81,7 +72,7 @@ def _models(manifest: Dict[str, Any], policy: str, critic: str) -> Options:
     is_cuda = manifest["measure"]["device"] == "cuda"
     return {
         "actor.model_name_or_path": policy,
-        "critic.model_name_or_path": critic if uses_critic(manifest) else None,
+        "critic.model_name_or_path": critic if learns_values(manifest) else None,
         "ds.zero_stage": manifest["layout"]["zero_stage"],
         "ds.param_dtype": "bf16",
         "ds.attn_implementation": "flash_attention_2" if is_cuda else "sdpa",
@@ -122,7 +113,7 @@ _ESTIMATORS = {"ppo": "gae", "grpo": "group_norm", "rloo": "rloo", "reinforce++"
 
 def _algorithm(manifest: Dict[str, Any]) -> Options:
     """Coefficients. KL is in the reward (estimator k1), but in GRPO's loss (k3)."""
-    name, coefficients = algorithm(manifest), manifest["workload"]["ppo"]
+    name, coefficients = algorithm_of(manifest)["name"], manifest["workload"]["ppo"]
     found: Options = {
         "algo.advantage.estimator": _ESTIMATORS[name],
         "algo.kl.init_coef": kl_coefficient(manifest),

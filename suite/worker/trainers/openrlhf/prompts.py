@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, List, Tuple
 
-from suite.worker.loop import draw_prompts, sample_lengths
+from suite.worker.asked import draw_prompts, sample_lengths
 from suite.worker.trainers.drawn_model import as_text
 from suite.worker.trainers.openrlhf.label import Label
 from suite.worker.trainers.scores import scores_of_all

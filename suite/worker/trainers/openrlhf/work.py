@@ -2,6 +2,7 @@
 
 from typing import Any, Dict, Iterator
 
+from suite.worker.manifest import learns_values
 from suite.worker.trainers.openrlhf import cpu, options
 
 
@@ -14,9 +15,9 @@ def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
     yield "the score comes with the sample, while generation goes on; the reward phase is advantages alone"
     yield "advantages are computed by the controller, on its CPU, for all samples"
     yield "the new weights are given to vLLM at the end of an iteration, tensor by tensor"
-    if options.uses_critic(manifest):
+    if learns_values(manifest):
         yield from _critic_differences(manifest)
-    if options.kl_coefficient(manifest) == 0 and options.algorithm(manifest) == "ppo":
+    if options.kl_coefficient(manifest) == 0 and learns_values(manifest):
         yield "there is no reference pass: OpenRLHF has no reference policy where the KL coefficient is 0"
     if workload["ppo_epochs"] > 1 or workload["optimizer_steps"] > 1:
         yield "each rank shuffles its samples by its own random numbers, not by the suite's"

@@ -2,7 +2,7 @@
 
 from typing import Any, Dict
 
-from suite.worker.trainers.accelerate_launch import deepspeed_config, micro_batches
+from suite.worker.deepspeed_json import micro_batches, training_json
 
 ALGORITHMS = {"trl-grpo": "grpo", "trl-rloo": "rloo"}
 #: the suite's weighting of tokens by TRL's names: all of an optimizer step alike, or all samples alike
@@ -111,7 +111,7 @@ def _generation(manifest: Dict[str, Any]) -> Dict[str, Any]:
 def _engine(manifest: Dict[str, Any], parameters: int) -> Dict[str, Any]:
     engine = engine_of(manifest)
     if engine == "deepspeed":
-        return {"deepspeed": deepspeed_config(manifest, parameters)}
+        return {"deepspeed": training_json(manifest, parameters)}
     if engine == "fsdp2":
         return {
             "fsdp": True,

@@ -8,9 +8,9 @@ from typing import Any, Dict, List, Optional
 import torch
 import torch.distributed as dist
 
+from suite.worker.asked import draw_prompts
 from suite.worker.generation import find_generator
 from suite.worker.generation.configuration import write_configuration
-from suite.worker.loop import draw_prompts
 from suite.worker.manifest import asked_iterations
 from suite.worker.mismatch import mismatch
 from suite.worker.rank import ConfigError

@@ -8,10 +8,11 @@ from typing import Any, Dict, Optional
 import torch
 from torch import nn
 
-from suite.worker.loop import draw_prompts
+from suite.worker.asked import draw_prompts
+from suite.worker.deepspeed_json import training_json
 from suite.worker.manifest import asked_iterations
 from suite.worker.trainers.accelerate_check import check_engine, check_ranks
-from suite.worker.trainers.accelerate_launch import accelerate_variables, deepspeed_config
+from suite.worker.trainers.accelerate_launch import accelerate_variables
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.drawn_model import (
@@ -106,7 +107,7 @@ class TrlPpo(Trainer):
         with torch.device("meta"):
             trained = sum(count_parameters(build())[1] for build in (self._bare_policy, self._bare_value_model))
         with open(path, "w", encoding="utf-8") as file:
-            json.dump(deepspeed_config(manifest, trained), file)
+            json.dump(training_json(manifest, trained), file)
         os.environ.update(accelerate_variables(manifest, path if trl_config.uses_deepspeed(manifest) else None))
 
     def _bare_policy(self) -> nn.Module:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Dict, Iterator
 
-from suite.worker.trainers.accelerate_launch import micro_batches
+from suite.worker.deepspeed_json import micro_batches
 from suite.worker.trainers.shims import Shim, deepspeed_on_cpu
 from suite.worker.trainers.trlx.config import uses_deepspeed
 from suite.worker.world import World

@@ -10,12 +10,12 @@ from typing import Any, Callable, Dict, List, Optional
 
 import torch
 
-from suite.worker.loop import draw_prompts
+from suite.worker.asked import draw_prompts
+from suite.worker.manifest import learns_values
 from suite.worker.mismatch import mismatch
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.iteration import IterationState, finite
 from suite.worker.trainers.tally import Tally
-from suite.worker.trainers.verl.settings import learns_values
 
 _TIMERS = "timing_s/"
 #: the suite's name of a statistic -> verl's

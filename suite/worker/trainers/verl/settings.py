@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, List
 
-from suite.worker.manifest import asked_iterations
+from suite.worker.manifest import algorithm_of, asked_iterations, learns_values
 from suite.worker.precision import dtype_name
 from suite.worker.trainers.scores import scores_of_all
 
@@ -12,16 +12,6 @@ _LEAST_BUCKET_MIB = 16
 _PROMPT_COLUMNS = ("data_source", "prompt", "ability", "reward_model", "extra_info")
 
 Settings = Dict[str, Any]
-
-
-def algorithm_of(manifest: Dict[str, Any]) -> Dict[str, Any]:
-    """Name and options; PPO where the manifest names none."""
-    return manifest["workload"].get("algorithm") or {"name": "ppo", "options": {}}
-
-
-def learns_values(manifest: Dict[str, Any]) -> bool:
-    """Whether there is a critic."""
-    return algorithm_of(manifest)["name"] == "ppo"
 
 
 def prompts_of_a_step(manifest: Dict[str, Any]) -> int:

@@ -6,13 +6,14 @@ import sys
 import tempfile
 from typing import Any, Dict, List, Tuple
 
+from suite.worker.manifest import learns_values
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.led import LedTrainer
 from suite.worker.trainers.tally import Tally
 from suite.worker.trainers.verl import CPU_VARIABLES, VARIABLES, inspection, tied
 from suite.worker.trainers.verl.hooks import Steps, before, install
-from suite.worker.trainers.verl.settings import learns_values, settings
+from suite.worker.trainers.verl.settings import settings
 from suite.worker.trainers.verl.work import notes, work_differences
 from suite.worker.trainers.verl.workspace import Workspace, write_plugins
 from suite.worker.world import World

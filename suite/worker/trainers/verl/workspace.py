@@ -12,12 +12,12 @@ from typing import Any, Dict, Optional
 
 import torch
 
-from suite.worker.loop import draw_prompts
-from suite.worker.manifest import asked_iterations, installed_version
+from suite.worker.asked import draw_prompts
+from suite.worker.manifest import asked_iterations, installed_version, learns_values
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.ray_cluster import gathered
 from suite.worker.trainers.scratch import Guarded
-from suite.worker.trainers.verl.settings import learns_values, prompt_rows
+from suite.worker.trainers.verl.settings import prompt_rows
 from suite.worker.world import World
 
 _PARENT = "/tmp"  # paths of Ray's and vLLM's sockets must be short, and another node has it too

@@ -14,7 +14,7 @@ import pytest
 from suite.bundle.event_fields import FIELDS, wrong_field
 from suite.spec.manifest import Manifest
 from suite.theory.adapters import work_parameters
-from suite.worker.loop import expected_counts
+from suite.worker.asked import expected_counts
 from tests.waiting import wait_until
 from tests.worker.engines.cases import cases_of
 from tests.worker.tiny import (

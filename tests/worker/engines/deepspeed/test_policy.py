@@ -8,7 +8,6 @@ import pytest
 import torch
 from transformers.pytorch_utils import Conv1D
 
-from suite.worker.engines.deepspeed.critic import Critic, critic_config
 from suite.worker.engines.deepspeed.lora import LowRank
 from suite.worker.engines.deepspeed.policy import (
     Policy,
@@ -19,7 +18,7 @@ from suite.worker.engines.deepspeed.policy import (
     token_logprobs,
 )
 from suite.worker.engines.deepspeed.rows import Rows
-from suite.worker.engines.deepspeed.weights import count_parameters, draw_weights
+from suite.worker.engines.deepspeed.weights import draw_weights
 from suite.worker.samples import Samples
 from tests.worker.engines.megatron.families import size_of
 
@@ -101,13 +100,6 @@ def test_an_optimizer_with_weight_decay_leaves_padded_rows_at_zero(tied: bool) -
         assert matrix.grad is not None and not matrix.grad[GPT2_VOCAB:].any()
         assert not drawn[GPT2_VOCAB:].any() and not matrix[GPT2_VOCAB:].any()
         assert not torch.equal(matrix[:GPT2_VOCAB], drawn[:GPT2_VOCAB])
-
-
-def test_padding_of_a_critic_is_not_counted() -> None:
-    critic = Critic(critic_config({**SIZE, "vocab": GPT2_VOCAB}, {"layers": 1, "hidden": 8, "ffn": 16, "heads": 2}))
-    assert critic.transformer.wte.weight.shape[0] == GPT2_ROWS
-    held = sum(parameter.numel() for parameter in critic.parameters())
-    assert held - count_parameters(critic)[0] == (GPT2_ROWS - GPT2_VOCAB) * 8
 
 
 def test_an_adapter_is_three_products_side_by_side_beside_the_joint_matrix() -> None:

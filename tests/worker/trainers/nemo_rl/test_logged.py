@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from suite.worker.loop import draw_prompts
+from suite.worker.asked import draw_prompts
 from suite.worker.rank import ConfigError
 from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
@@ -116,10 +116,8 @@ def test_times_that_cannot_be_are_refused(tmp_path: Path, seconds: float | None,
 
 def test_the_documentation_has_every_timer_and_every_difference_of_the_work() -> None:
     page = " ".join((HERE.parents[3] / "docs" / "trainers" / "nemo-rl.md").read_text().split())
-    assert len({timer.name for timer in TIMERS}) == len(TIMERS)
-    for timer in TIMERS:
-        phase = "other" if timer.phase is None else timer.phase
-        assert f"| `{timer.name}` | {phase} | {timer.includes} | {timer.waits} | `{timer.where}` |" in page
+    for name, timer in TIMERS.items():
+        assert f"| `{name}` | {timer.phase or 'other'} | " in page
     for kl_coefficient in (0.0, 0.001):
         for sentence in differences(body(made_manifest(kl_coefficient=kl_coefficient))):
             assert f"- {sentence}" in page, sentence

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from suite.worker.loop import draw_prompts
+from suite.worker.asked import draw_prompts
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.drawn_model import ordinary
 from suite.worker.trainers.openrlhf import asynchronous, hooks

@@ -54,14 +54,6 @@ def test_vllm_ends_no_response_before_its_length() -> None:
     assert vllm["vllm_max_model_length"] == 16
 
 
-def test_zeros_bucket_is_no_larger_than_the_model_and_offload_is_passed_on() -> None:
-    manifest = trl_body(layout={"zero_stage": 3, "offload_optimizer": True, "offload_parameters": True})
-    zero = arguments(manifest)["deepspeed"]["zero_optimization"]
-    assert zero["reduce_bucket_size"] == 1000
-    assert zero["offload_optimizer"]["device"] == zero["offload_param"]["device"] == "cpu"
-    assert arguments(manifest, parameters=10**12)["deepspeed"]["zero_optimization"]["reduce_bucket_size"] == 5 * 10**8
-
-
 @pytest.mark.parametrize(
     ("backend", "work", "layout", "expected"),
     [

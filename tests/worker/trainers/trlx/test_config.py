@@ -13,8 +13,9 @@ from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.resolve import layout_errors
 from suite.spec.workload import Workload
-from suite.worker.loop import expected_counts
-from suite.worker.trainers.accelerate_launch import accelerate_variables, deepspeed_config
+from suite.worker.asked import expected_counts
+from suite.worker.deepspeed_json import training_json
+from suite.worker.trainers.accelerate_launch import accelerate_variables
 from suite.worker.trainers.trlx import config as trlx_config
 from suite.worker.trainers.trlx.work import notes, work_differences
 from tests.worker.trainers.runs import CPU, CUDA, as_read, trainer_manifest
@@ -86,7 +87,7 @@ def test_trlx_and_deepspeed_are_asked_for_the_manifests_work(
 
 def check_deepspeed(manifest: dict[str, Any], layout: Layout, precision: str) -> None:
     """It accumulates the batch and shards as asked."""
-    config = deepspeed_config(manifest)
+    config = training_json(manifest)
     accumulated = config["gradient_accumulation_steps"]
     assert config["train_micro_batch_size_per_gpu"] * accumulated == manifest["work"]["replica_batch"]
     zero = config["zero_optimization"]
@@ -115,7 +116,7 @@ def test_the_configuration_reads_as_saved(size: str, stage: int | None, snapshot
     request = LayoutRequest(devices_per_node=ranks, zero_stage=stage)
     manifest = trlx_body("trlx-deepspeed", size, find_workload(work), request, measure)
     assert config_of(manifest) == snapshot(name="trlx")
-    assert deepspeed_config(manifest) == snapshot(name="deepspeed")
+    assert training_json(manifest) == snapshot(name="deepspeed")
     assert accelerate_variables(manifest, "deepspeed.json") == snapshot(name="variables")
 
 

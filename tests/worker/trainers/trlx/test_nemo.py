@@ -17,7 +17,7 @@ from suite.planner.formulas.offload import SWAP_HOST_BYTES
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest
 from suite.theory.parameters import parameter_count
-from suite.worker.loop import expected_counts
+from suite.worker.asked import expected_counts
 from suite.worker.rank import ConfigError
 from tests.worker.tiny import Finished, clean_environment, rank_environment, tiny_manifest, wait_for
 from tests.worker.tiny import write_manifest as write

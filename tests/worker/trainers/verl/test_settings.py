@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from suite.spec.catalogue import sizes
-from suite.worker.loop import draw_prompts
+from suite.worker.asked import draw_prompts
 from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
 from suite.worker.trainers.drawn_model import as_text, build_model

@@ -12,13 +12,15 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from suite.worker.loop import TRAIN_STATS, draw_prompts
+from suite.worker.asked import draw_prompts
+from suite.worker.deepspeed_json import bucket_elements, training_json
+from suite.worker.loop import TRAIN_STATS
 from suite.worker.manifest import asked_iterations
 from suite.worker.rank import ConfigError
 from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
 from suite.worker.trainers.accelerate_check import check_engine, check_ranks
-from suite.worker.trainers.accelerate_launch import accelerate_variables, bucket_elements, deepspeed_config
+from suite.worker.trainers.accelerate_launch import accelerate_variables
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.iteration import IterationState, finite
@@ -95,7 +97,7 @@ class TrlxTrainer(Trainer):
         manifest, vocab = self._manifest, self._manifest["size"]["vocab"]
         deepspeed_file = os.path.join(folder, "deepspeed.json")
         with open(deepspeed_file, "w", encoding="utf-8") as file:
-            json.dump(deepspeed_config(manifest), file)
+            json.dump(training_json(manifest), file)
         has_engine = trlx_config.uses_deepspeed(manifest)
         os.environ.update(accelerate_variables(manifest, deepspeed_file if has_engine else None))
         self.notes = apply_shims(TRLX_ACCELERATE, manifest, self._world)

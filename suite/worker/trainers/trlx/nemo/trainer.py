@@ -5,7 +5,8 @@ import os
 import tempfile
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from suite.worker.loop import TRAIN_STATS, draw_prompts
+from suite.worker.asked import draw_prompts
+from suite.worker.loop import TRAIN_STATS
 from suite.worker.manifest import asked_iterations
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.base import Trainer

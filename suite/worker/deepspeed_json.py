@@ -1,0 +1,61 @@
+"""A manifest as DeepSpeed's configuration, for the engine and for trainers on Accelerate; standard library alone."""
+
+from typing import Any, Dict, Optional
+
+#: DeepSpeed's default number of elements in a reduction bucket; it is allocated whatever the model's size.
+_DEFAULT_BUCKET_ELEMENTS = 500_000_000
+#: An overflow would skip an optimizer step: start lower than DeepSpeed's 2^16.
+_INITIAL_SCALE_POWER = 12
+
+
+def micro_batches(manifest: Dict[str, Any]) -> int:
+    """Micro batches of one optimizer step on one rank."""
+    return int(manifest["work"]["replica_batch"] // manifest["work"]["micro_batch"])
+
+
+def training_json(manifest: Dict[str, Any], parameters: Optional[int] = None) -> Dict[str, Any]:
+    """One optimizer step is the replica's batch in micro batches. ``parameters`` train, where that is known already."""
+    zero = zero_json(manifest)
+    if parameters is not None:
+        zero["reduce_bucket_size"] = bucket_elements(parameters)
+    if manifest["layout"]["offload_optimizer"]:
+        zero["offload_optimizer"] = _host_memory(manifest)
+    return {
+        **common_json(manifest),
+        "gradient_accumulation_steps": micro_batches(manifest),
+        "gradient_clipping": manifest["workload"]["optimizer"]["gradient_clip"],
+        "zero_optimization": zero,
+        # torch's AdamW is not on DeepSpeed's lists of tested and of host optimizers; its own would be compiled first.
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+    }
+
+
+def common_json(manifest: Dict[str, Any]) -> Dict[str, Any]:
+    """Of a model that trains and of one that does not."""
+    precision = manifest["measure"]["precision"]
+    common = {
+        "train_micro_batch_size_per_gpu": manifest["work"]["micro_batch"],
+        "bf16": {"enabled": precision == "bf16"},
+        "wall_clock_breakdown": False,
+    }
+    if precision == "fp16":
+        common["fp16"] = {"enabled": True, "initial_scale_power": _INITIAL_SCALE_POWER}
+    return common
+
+
+def zero_json(manifest: Dict[str, Any]) -> Dict[str, Any]:
+    """Its stage, and where parameters rest."""
+    zero: Dict[str, Any] = {"stage": manifest["layout"]["zero_stage"]}
+    if manifest["layout"]["offload_parameters"]:
+        zero["offload_param"] = _host_memory(manifest)
+    return zero
+
+
+def bucket_elements(trainable_parameters: int) -> int:
+    """Elements of ZeRO's reduction bucket: DeepSpeed's default, or fewer where fewer parameters train."""
+    return min(_DEFAULT_BUCKET_ELEMENTS, trainable_parameters)
+
+
+def _host_memory(manifest: Dict[str, Any]) -> Dict[str, Any]:
+    return {"device": "cpu", "pin_memory": manifest["measure"]["device"] == "cuda"}

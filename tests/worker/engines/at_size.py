@@ -1,0 +1,190 @@
+"""One rank at full size without its memory: the engines build on the meta device, in groups that answer at once.
+
+``python -m tests.worker.engines.at_size BACKEND MANIFESTS``: what the ranks of one replica hold of each manifest, one
+of each pipeline stage, as JSON, or why the stack refuses to build it. Everything of models, sharding and optimizers is
+the engine's and its stack's own. Replaced are random draws, what gives numbers back to the host, and how ZeRO-3
+divides.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+Body = dict[str, Any]
+META = torch.device("meta")
+WEIGHT_BYTES = 2
+#: Adam's two moments and the weights in fp32
+STATE_BYTES = 3 * 4
+#: DeepSpeed's ZeRO-3 leaves parameters of at most so many elements whole (its ``param_persistence_threshold``)
+STAYS_WHOLE = 1e5
+REFUSALS = (ValueError, AssertionError, RuntimeError, ZeroDivisionError)
+
+
+class HostGenerator(torch.Generator):
+    """No generator is on the meta device."""
+
+    def __new__(cls, device: Any = None) -> Any:
+        return super().__new__(cls)
+
+
+def main(backend: str, manifests: Path) -> None:
+    torch.set_num_threads(1)
+    build = {"megatron": megatron, "deepspeed": deepspeed}[backend]()
+    torch.Generator = HostGenerator  # type: ignore[misc]
+    print(json.dumps({row: built(build, body) for row, body in json.loads(manifests.read_text()).items()}))
+
+
+def built(build: Any, body: Body) -> list[Body] | str:
+    try:
+        return build(body)
+    except REFUSALS as error:
+        return f"refused: {error}"
+
+
+@contextmanager
+def world_of(rank: int, ranks: int) -> Iterator[Any]:
+    """This process as one of so many ranks, the others of which are not there."""
+    from suite.worker.world import World
+
+    dist.init_process_group("fake", rank=rank, world_size=ranks, store=FakeStore())
+    try:
+        yield World(rank, ranks, 0, 1, META)
+    finally:
+        dist.destroy_process_group()
+
+
+def elements(model: Any) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+# --- Megatron --------------------------------------------------------------------------------------------------------
+
+
+def megatron() -> Any:
+    """What builds a manifest's stages; afterwards this process is good for nothing else."""
+    from suite.worker.engines import engine_class
+    from suite.worker.engines.megatron import cpu, engine, weights
+
+    kind = engine_class("megatron", "cpu")
+    named = torch.Tensor.type
+    cpu.apply_cpu_patches()
+    torch.cuda.current_device = lambda: META
+    torch.Tensor.type = lambda tensor, *given: named(tensor, *given) if given else type_on_cuda(tensor)
+    dist.all_gather_object = all_alike
+    engine.count_parameters = lambda model: dict(
+        zip(("total", "trainable"), weights.own_parameters(model), strict=True)
+    )
+
+    def build(body: Body) -> list[Body]:
+        stages = body["layout"]["pipeline"]
+        ranks = body["layout"]["nodes"] * body["layout"]["devices_per_node"]
+        return [stage_of(kind, body, stage * ranks // stages, ranks) for stage in range(stages)]
+
+    return build
+
+
+def type_on_cuda(tensor: torch.Tensor) -> str:
+    names = {torch.float32: "Float", torch.bfloat16: "BFloat16", torch.float16: "Half"}
+    return f"torch.cuda.{names[tensor.dtype]}Tensor"
+
+
+def all_alike(gathered: list[Any], own: Any, group: Any = None) -> None:
+    gathered[:] = [own] * len(gathered)
+
+
+def stage_of(kind: Any, body: Body, rank: int, ranks: int) -> Body:
+    from suite.worker.engines.megatron.stack import parallel_state
+
+    with world_of(rank, ranks) as world:
+        try:
+            engine = kind(body, world)
+        finally:
+            parallel_state.destroy_model_parallel()
+    optimizers = getattr(engine._optimizer, "chained_optimizers", [engine._optimizer])
+    groups = [group for one in optimizers for group in one.optimizer.param_groups]
+    buffers = engine._policy.buffers + engine._policy.expert_parallel_buffers
+    attention = [layer.self_attention for layer in engine._model.decoder.layers]
+    caches = [one._allocate_memory(1, 1, one.key_hidden_size, torch.bfloat16) for one in attention for _ in "kv"]
+    return {
+        "total": engine.total_parameters,
+        "weights": WEIGHT_BYTES * elements(engine._model),
+        "reference": WEIGHT_BYTES * sum(map(elements, engine.models[1:])),
+        "optimizer states": STATE_BYTES * sum(each.numel() for group in groups for each in group["params"]),
+        "gradients": sum(buffer.grad_data.nbytes for buffer in buffers),
+        "cache": sum(cache.nbytes for cache in caches),
+    }
+
+
+# --- DeepSpeed -------------------------------------------------------------------------------------------------------
+
+
+def deepspeed() -> Any:
+    """As ``megatron``. What ZeRO divides is counted on the whole models that the engine hands to it."""
+    import deepspeed as stack
+    from deepspeed.runtime.config import DeepSpeedConfig
+    from transformers import masking_utils
+
+    from suite.worker.engines import engine_class
+
+    kind = engine_class("deepspeed", "cpu")
+    optimizers: list[Any] = []
+
+    def initialize(model: Any, config: Body, optimizer: Any = None) -> list[Any]:
+        DeepSpeedConfig(config)  # refuses what does not belong together
+        optimizers.append(optimizer)
+        return [model.to(torch.bfloat16)]
+
+    stack.initialize = initialize
+    stack.zero.Init = lambda **_options: META
+    stack.zero.GatheredParameters = lambda *_arguments, **_options: nullcontext()
+    masking_utils.find_packed_sequence_indices = lambda _positions: None  # it reads numbers
+
+    def build(body: Body) -> list[Body]:
+        optimizers.clear()
+        with world_of(0, body["layout"]["data"]) as world:
+            engine = kind(body, world)
+            cache = cache_bytes(engine._policy)
+        return [held(engine, optimizers, body["layout"]) | {"cache": cache}]
+
+    return build
+
+
+@torch.no_grad()
+def cache_bytes(policy: Any) -> int:
+    """Keys and values of one position, in the cache that Hugging Face's model makes."""
+    cache = policy.eval()(torch.zeros(1, 1, dtype=torch.long, device=META), use_cache=True).past_key_values
+    return sum(tensor.nbytes for layer in cache.layers for tensor in (layer.keys, layer.values))
+
+
+def held(engine: Any, optimizers: list[Any], layout: Body) -> Body:
+    """Bytes of one rank: ZeRO-3 divides each tensor, from stage 1 on optimizer states are divided as one."""
+    ranks, partitioned = layout["data"], layout["zero_stage"] == 3
+
+    def share(parameters: Any) -> int:
+        """Elements of weights on each rank."""
+        sizes = [parameter.numel() for parameter in parameters]
+        return sum(-(-size // ranks) if partitioned and size > STAYS_WHOLE else size for size in sizes)
+
+    groups = [group for one in optimizers if one is not None for group in one.param_groups]
+    trained = sum(-(-each.numel() // ranks) for group in groups for each in group["params"])
+    policy, *others = (model for model in (engine._policy, engine._critic) if model is not None)
+    reference = [] if engine._reference is None else engine._reference.parameters()
+    return {
+        "total": engine.total_parameters,
+        "weights": WEIGHT_BYTES * (share(policy.parameters()) + sum(share(other.parameters()) for other in others)),
+        "reference": WEIGHT_BYTES * share(reference),
+        "optimizer states": STATE_BYTES * trained,
+    }
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

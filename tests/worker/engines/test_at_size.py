@@ -1,0 +1,134 @@
+"""Every row of the presets from 1 B parameters on, built by the engines at full size and in the ranks of its layout.
+
+What each rank holds is compared with what theory and planner say before a run, within 3 %. Offloaded states are built
+and predicted on the device. A layout that a stack does not build, its driver refuses.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any
+
+import pytest
+
+from suite.backends.registry import find_backend
+from suite.conduct.planning.plan import make_joint_plan
+from suite.conduct.planning.preset import GivenOptions, preset_requests
+from suite.planner.generation import cache_of_position
+from suite.planner.hardware import hardware_of
+from suite.planner.memory import standing_bytes
+from suite.planner.parameters import load_parameters
+from suite.planner.predict_manifest import one_layout
+from suite.spec.catalogue import find_device, find_size
+from suite.spec.manifest import Manifest
+from suite.spec.presets import find_preset, presets
+from suite.spec.resolve import layout_errors
+from suite.theory.adapters import work_parameters
+from suite.theory.memory import kv_bytes_per_position
+from suite.theory.parameters import parameter_count
+from suite.theory.shards import stages, states
+from tests.worker.tiny import told_by_ranks
+
+Stages = list[dict[str, Any]]
+
+STACKS = {"deepspeed": {"torch": "2", "transformers": "5"}, "megatron": {"torch": "2"}}
+SMALLEST = 1e9
+WITHIN = 0.03
+STATES = ("weights", "reference", "optimizer states", "gradients")
+ROWS = [
+    (backend, preset.name, point.size)
+    for preset in presets().values()
+    for backend in preset.backends
+    for point in preset.points
+    if backend in STACKS and parameter_count(find_size(point.size)).total >= SMALLEST
+]
+#: preset and size, and the degrees that take the place of its own: tensor, pipeline, expert
+DEGREES = [
+    *(("ladder", "20B", {"tensor": tensor, "pipeline": pipeline}) for tensor in (2, 9) for pipeline in (1, 3)),
+    *(("reasoning-7b", "Qwen2.5-7B", {"tensor": tensor}) for tensor in (3, 8)),
+    *(("grpo-30b-moe", "Qwen3-30B-A3B", {"expert": expert}) for expert in (3, 48)),
+]
+
+pytestmark = [pytest.mark.ranks, pytest.mark.timeout(300)]
+every_row = pytest.mark.parametrize(("backend", "preset", "size"), ROWS)
+
+
+@lru_cache(maxsize=None)
+def manifest_of(backend: str, preset: str, size: str) -> Manifest:
+    measure = {"device": "cuda", "iterations": 3}
+    common = {"backends": (backend,), "layout": {"recompute": "none"}, "measure": measure, "repeats": 1}
+    plan = make_joint_plan(preset_requests(find_preset(preset), GivenOptions(sizes=(size,)), common), STACKS)
+    (manifest,) = plan.manifests
+    return laid_out(manifest, {"offload_optimizer": False, "offload_parameters": False})
+
+
+def laid_out(manifest: Manifest, changes: dict[str, Any]) -> Manifest:
+    return manifest.model_copy(update={"layout": manifest.layout.model_copy(update=changes)})
+
+
+def with_degrees(preset: str, size: str, degrees: dict[str, int]) -> Manifest:
+    changed = {"tensor": 1, "pipeline": 1, "expert": 1, "nodes": 1, **degrees}
+    ranks = changed["tensor"] * changed["pipeline"] * changed["expert"]
+    changes = {**changed, "data": changed["expert"], "devices_per_node": ranks}
+    return laid_out(manifest_of("megatron", preset, size), changes)
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], Stages | str]:
+    """Of each row what the first rank of each pipeline stage holds, or why the stack refuses it."""
+    found: dict[tuple[str, ...], Any] = {}
+    for backend in STACKS:
+        bodies = {" ".join(row): manifest_of(*row) for row in ROWS if row[0] == backend}
+        if backend == "megatron":
+            bodies |= {str(case): with_degrees(*case) for case in DEGREES}
+        path = tmp_path_factory.mktemp(backend) / "manifests.json"
+        path.write_text(json.dumps({row: each.model_dump(mode="json", by_alias=True) for row, each in bodies.items()}))
+        found |= told_by_ranks(["tests.worker.engines.at_size", backend, str(path)], 1, path.parent)[0]
+    return found
+
+
+@every_row
+def test_a_rank_holds_what_theory_says_of_it(backend: str, preset: str, size: str, counted: dict[str, Stages]) -> None:
+    """Theory's states are the least there can be: a stage may hold more, all of them together at most 3 % more."""
+    manifest, each = manifest_of(backend, preset, size), counted[f"{backend} {preset} {size}"]
+    shape, layout, precision = manifest.size, manifest.layout, manifest.measure.precision
+    whole = work_parameters(shape, manifest.workload)
+    assert sum(stage["total"] for stage in each) == whole.policy + whole.critic
+    expected = stages(shape, manifest.workload, layout)
+    for stage, own in zip(expected, each, strict=True):
+        assert own["cache"] == kv_bytes_per_position(shape, stage.layers, layout, precision)
+    floors = [states(stage, layout, precision) for stage in expected]
+    parts = [(floor.weights, floor.reference, floor.optimizer) for floor in floors]
+    for least, own in zip(parts, each, strict=True):
+        assert all(floor <= own[part] for floor, part in zip(least, STATES[:3], strict=True))
+    held = sum(stage[part] for stage in each for part in STATES[:3])
+    assert held <= (1 + WITHIN) * sum(map(sum, parts))
+
+
+@every_row
+def test_the_planner_predicts_what_the_fullest_rank_holds(
+    backend: str, preset: str, size: str, counted: dict[str, Stages]
+) -> None:
+    manifest, each = manifest_of(backend, preset, size), counted[f"{backend} {preset} {size}"]
+    hardware, known = hardware_of(find_device("H100-SXM-80GB")), load_parameters()
+    assert hardware is not None
+    asked = (manifest.size, manifest.workload, manifest.work, manifest.layout, hardware, backend, known)
+    space = one_layout(*asked)
+    predicted = standing_bytes(space.work, known.values)
+    parts = [part for part in STATES if part in each[0]]
+    fullest = max(each, key=lambda stage: sum(stage[part] for part in parts))
+    for part in parts:
+        assert float(predicted[part][0]) == pytest.approx(fullest[part], rel=WITHIN), part
+    if manifest.layout.generation == "hf":
+        assert float(cache_of_position(space.gen).item()) == pytest.approx(fullest["cache"], rel=WITHIN)
+
+
+@pytest.mark.parametrize("case", DEGREES, ids=str)
+def test_a_layout_that_the_stack_does_not_build_is_refused_by_the_driver(
+    case: tuple[str, str, dict[str, int]], counted: dict[str, Stages | str]
+) -> None:
+    manifest = with_degrees(*case)
+    work = (manifest.size, manifest.workload, manifest.layout)
+    errors = layout_errors(*work) + find_backend("megatron").errors(*work, manifest.measure)
+    assert errors or not isinstance(counted[str(case)], str), counted[str(case)]
