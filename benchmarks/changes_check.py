@@ -1,4 +1,4 @@
-"""What change points promise, simulated: `python -m benchmarks.changes_check` prints the table of docs/site.md."""
+"""What change points promise, simulated: `python -m benchmarks.changes_check`; docs/results/checks.md has figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a site of 10,000 runs takes: `python -m benchmarks.site_speed` prints the table of docs/site.md."""
+"""How long a site of 10,000 runs takes: `python -m benchmarks.site_speed` prints a table of docs/results/checks.md."""
 
 from __future__ import annotations
 

@@ -17,6 +17,9 @@ from pydantic import BaseModel
 from suite.cli.commands import COMMANDS, Group
 from suite.cli.saved_help import saved_page
 from suite.export.tables import TABLES
+from suite.spec.catalogue import workloads
+from suite.spec.presets import presets
+from suite.spec.workload import Workload
 
 #: Models whose fields other programs read, with what they are.
 MODELS = (
@@ -139,6 +142,42 @@ def columns_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def presets_page() -> str:
+    """Every preset and every workload, with its source and its note."""
+    parts = [
+        "# Catalogue of presets and workloads",
+        "What `suite run` takes by name ([how](../presets.md)).",
+        "## Presets",
+    ]
+    for preset in presets().values():
+        sizes = ", ".join(f"{point.size} on {point.ranks}" for point in preset.points)
+        facts = [
+            f"Track {preset.track}, workload `{preset.workload}`, backends {', '.join(preset.backends)}.",
+            f"Sizes and ranks: {sizes}.",
+        ]
+        parts += [f"### {preset.name}", preset.summary, " ".join(facts), *_origin(preset.source, preset.note)]
+    parts.append("## Workloads")
+    for name, workload in workloads().items():
+        parts += [f"### workload {name}", _work(workload), *_origin(workload.source, workload.note)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _work(workload: Workload) -> str:
+    lengths = [
+        f"{kind} tokens {'at most ' if drawn else ''}{tokens}"
+        for kind, tokens, drawn in (
+            ("prompt", workload.prompt_tokens, workload.prompt_lengths),
+            ("response", workload.new_tokens, workload.lengths),
+        )
+    ]
+    algorithm = workload.algorithm.name if workload.algorithm else "ppo"
+    return f"{algorithm}, {', '.join(lengths)}, {workload.rollouts} samples a device."
+
+
+def _origin(source: str | None, note: str | None) -> list[str]:
+    return [" ".join(filter(None, (f"Source: {source}." if source else "", note and f"Note: {note.rstrip('.')}.")))]
+
+
 def interfaces_page() -> str:
     """Classes that packages of others implement, by their docstrings."""
     parts = [
@@ -185,5 +224,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/commands.md": commands_page,
     "reference/fields.md": fields_page,
     "reference/columns.md": columns_page,
+    "reference/presets.md": presets_page,
     "reference/interfaces.md": interfaces_page,
 }

@@ -2,8 +2,8 @@
 # # Results in a notebook
 #
 # Each cell runs as it stands in VS Code, Spyder or PyCharm, which know `# %%`; `jupytext --to ipynb notebook.py` makes
-# a notebook of the file for Jupyter. It needs `pip install 'suite[data]'`, and runs from the root of a checkout, on the
-# results in `docs/results/cpu`.
+# a notebook of the file for Jupyter. It needs `pip install 'rlhf-suite[data]'`, and runs from the root of a checkout,
+# on the results in `docs/results/cpu`.
 
 # %%
 from suite import api

@@ -17,6 +17,8 @@ import yaml
 from docs_site import reference
 from docs_site.links import LEFT_OUT, anchors, github_anchor, links, within_the_site
 from docs_site.reference import PAGES
+from suite.spec.catalogue import workloads
+from suite.spec.presets import presets
 from tests.command import suite
 from tests.test_docs_commands import words_of
 
@@ -99,6 +101,8 @@ def test_the_reference_has_every_command_and_every_field(monkeypatch: pytest.Mon
         assert f"| `{field}` |" in text["reference/fields.md"], field
     assert "| `samples_per_second` | number or null |" in text["reference/columns.md"]
     assert "### Engine.generate" in text["reference/interfaces.md"]
+    for name in (*presets(), *(f"workload {name}" for name in workloads())):
+        assert f"### {name}\n\n" in text["reference/presets.md"], name
 
 
 def tutorial() -> list[list[str]]:

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 import tomllib
 import zipfile
 from importlib.metadata import PackageNotFoundError, version
@@ -125,13 +126,30 @@ class TestMake:
         assert not re.search(r"\bpip3?\b", script)
 
 
-def test_the_wheel_holds_the_data_and_the_worker(tmp_path: Path) -> None:
+def test_every_message_and_page_names_the_distribution_and_an_extra_that_it_has() -> None:
+    assert PROJECT["name"] == "rlhf-suite" and list(PROJECT["scripts"]) == ["suite"]
+    sources = [*(ROOT / "suite").rglob("*.py"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.py")]
+    text = "\n".join(path.read_text() for path in sources)
+    named = {Requirement(found) for found in re.findall(r"pip install '([\w-]+\[\w+\])'", text)}
+    assert {each.name for each in named} == {"rlhf-suite"}
+    assert {extra for each in (*named, *EXTRAS["export"]) for extra in each.extras} <= EXTRAS.keys()
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_the_data_and_the_worker_and_is_enough_outside_of_a_checkout(tmp_path: Path) -> None:
     wheel_builder = pytest.importorskip("hatchling.builders.wheel", reason="the build tools come with `make test`")
     (built,) = wheel_builder.WheelBuilder(str(ROOT)).build(directory=str(tmp_path))
-    held = set(zipfile.ZipFile(built).namelist())
+    with zipfile.ZipFile(built) as archive:
+        held = set(archive.namelist())
+        archive.extractall(tmp_path / "site")
     data = {path.relative_to(ROOT) for path in (ROOT / "manifests").rglob("*") if path.is_file()}
     package = {str(path.relative_to(ROOT)) for path in (ROOT / "suite").rglob("*") if path.suffix in DATA_SUFFIXES}
     assert data and "suite/worker/phases.json" in package
     assert {f"suite/{path}" for path in data} | package <= held
     assert {"suite/worker/__main__.py", "suite/worker/engines/base.py"} <= held
     assert not [name for name in held if name.startswith("tests/")]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "SUITE_CACHE": "off"}
+    for words in ("--help", "sizes", "plan --preset grpo-8b", "run --size 1M --ranks 1 --dry-run"):
+        command = [sys.executable, "-m", "suite", *words.split()]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0 and done.stdout, (words, done.stderr[-2000:])

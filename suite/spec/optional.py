@@ -15,4 +15,4 @@ def required(module: str, extra: str) -> Any:
         return import_module(module)
     except ImportError as error:
         why = "is not installed" if getattr(error, "name", None) == package else f"cannot be imported ({error})"
-        raise UsageError(f"{package} {why}: pip install 'suite[{extra}]' brings it") from error
+        raise UsageError(f"{package} {why}: pip install 'rlhf-suite[{extra}]' brings it") from error

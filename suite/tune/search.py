@@ -35,7 +35,7 @@ def optuna_version() -> str:
         from optuna import __version__
     except ImportError as error:
         raise UsageError(
-            "suite tune searches with Optuna, which is not installed here: pip install 'suite[tune]'"
+            "suite tune searches with Optuna, which is not installed here: pip install 'rlhf-suite[tune]'"
         ) from error
     return str(__version__)
 

@@ -165,7 +165,7 @@ def test_without_the_package_it_is_one_line_that_names_the_extra(
     tmp_path: Path, rows: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(optional, "import_module", missing)
-    with pytest.raises(UsageError, match=r"^pyarrow is not installed: pip install 'suite\[data\]' brings it$"):
+    with pytest.raises(UsageError, match=r"^pyarrow is not installed: pip install 'rlhf-suite\[data\]' brings it$"):
         write(tmp_path / "new" / "runs.parquet", RUNS, rows)
     assert list(tmp_path.iterdir()) == []
 

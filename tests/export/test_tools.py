@@ -139,7 +139,7 @@ def test_without_the_tool_it_is_one_line_and_no_folder(
     tool: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(optional, "import_module", missing)
-    with pytest.raises(UsageError, match=rf"^{tool} is not installed: pip install 'suite\[{tool}\]' brings it$"):
+    with pytest.raises(UsageError, match=rf"^{tool} is not installed: pip install 'rlhf-suite\[{tool}\]' brings it$"):
         export_to(tool, [made], tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 

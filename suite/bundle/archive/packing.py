@@ -266,7 +266,7 @@ def _own_licence() -> bytes:
     if beside.is_file():
         return read_bytes(beside, "LICENSE", DOCUMENT_BYTES)
     try:
-        return (importlib.metadata.distribution("suite").read_text("licenses/LICENSE") or "").encode()
+        return (importlib.metadata.distribution("rlhf-suite").read_text("licenses/LICENSE") or "").encode()
     except importlib.metadata.PackageNotFoundError:
         return b""
 

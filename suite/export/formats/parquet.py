@@ -1,4 +1,4 @@
-"""Parquet, by way of pyarrow, which is not installed with the suite: ``pip install 'suite[data]'``."""
+"""Parquet, by way of pyarrow, which is not installed with the suite: ``pip install 'rlhf-suite[data]'``."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ def connect(context: str | None = None, namespace: str | None = None) -> Cluster
         from kubernetes import client, config
     except ImportError as error:
         raise UsageError(
-            "the Kubernetes client is missing: install the extra with pip install 'suite[kubernetes]'"
+            "the Kubernetes client is missing: install the extra with pip install 'rlhf-suite[kubernetes]'"
         ) from error
     import urllib3
     import yaml

@@ -192,7 +192,7 @@ def differences(manifest: Dict[str, Any]) -> List[str]:
         "log-probs are computed for prompt positions too, in scoring and in training",
         "model and optimizer leave the device for generation, and come back for scoring and training",
         "advantages are divided by the deviation of a prompt's scores plus 1e-6, not 1e-4",
-        "each step's samples are written to a file behind it, which is in no iteration",
+        "each step's samples are written to a file after it, which is in no iteration",
     ]
     if workload["optimizer_steps"] > 1:
         found.append("samples go into optimizer steps in the trainer's own order")
