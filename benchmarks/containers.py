@@ -19,7 +19,7 @@ from suite.conduct.running.containers import open_containers
 from suite.conduct.running.execute import execute
 from suite.launch.docker.launcher import DockerLauncher
 from suite.launch.docker.settings import DockerSettings
-from suite.launch.image_paths import PYTHON, PYTHON_PATH
+from suite.launch.job import PYTHON, PYTHON_PATH
 from suite.launch.local import LocalLauncher
 from suite.launch.outcome import Launcher
 from suite.spec.base import UsageError

@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from suite.spec.stopping import FEWEST_RUNS, Stopping
+from suite.spec.manifest import FEWEST_RUNS, Stopping
 from suite.stats.intervals import RunSeconds, log_rates, pooled_rate
 from suite.stats.moderated import moderate
 from suite.stats.precision import Outlook, Sampled, judge

@@ -17,8 +17,7 @@ from pydantic import BaseModel
 from suite.cli.commands import COMMANDS, Group
 from suite.cli.saved_help import saved_page
 from suite.export.tables import TABLES
-from suite.spec.catalogue import workloads
-from suite.spec.presets import presets
+from suite.spec.catalogue import presets, workloads
 from suite.spec.workload import Workload
 
 #: Models whose fields other programs read, with what they are.

@@ -20,8 +20,7 @@ from pathlib import Path
 import pytest
 
 from suite.backends.base import BackendDriver
-from suite.backends.interpreters import read_interpreters
-from suite.backends.registry import ENTRY_POINT_GROUP, find_backend, own_backends
+from suite.backends.registry import ENTRY_POINT_GROUP, find_backend, own_backends, read_interpreters
 from suite.bundle.store import Bundle
 from suite.bundle.verify import verify
 from suite.launch.probe import stack_versions

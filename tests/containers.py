@@ -23,8 +23,7 @@ from suite.launch.docker.launcher import DockerLauncher
 from suite.launch.docker.session import DRIVER_LABEL, RUN_LABEL, SESSION_LABEL, session_id, this_driver
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import ContainerPatience
-from suite.launch.image_paths import PYTHON, RUNS
-from suite.launch.job import Job, JobLimits, Mount
+from suite.launch.job import PYTHON, RUNS, Job, JobLimits, Mount
 from suite.spec.images import IMAGE_LABEL, VERSION_LABEL, stack_labels
 from suite.spec.version import suite_version
 from tests.container_runtime import Runtime

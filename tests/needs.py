@@ -13,7 +13,7 @@ from typing import NoReturn, TypeVar
 
 import pytest
 
-from suite.backends.interpreters import environment_python
+from suite.backends.registry import environment_python
 
 T = TypeVar("T")
 #: the oldest Compose that reads compose.yaml as it is meant (docs/containers.md)

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from suite.launch.ports import free_port
+from suite.launch.local import free_port
 from tests.hosts import Host
 from tests.needs import require_programs, started_or_skipped
 from tests.waiting import ended, logged, wait_until

@@ -17,8 +17,7 @@ import yaml
 from docs_site import reference
 from docs_site.links import LEFT_OUT, anchors, github_anchor, links, within_the_site
 from docs_site.reference import PAGES
-from suite.spec.catalogue import workloads
-from suite.spec.presets import presets
+from suite.spec.catalogue import presets, workloads
 from tests.command import suite
 from tests.test_docs_commands import words_of
 

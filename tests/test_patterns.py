@@ -17,9 +17,9 @@ import pytest
 from suite.claims.cells import _CELL
 from suite.claims.columns import _PATTERNS
 from suite.claims.labels import _FORMATS
-from suite.launch.docker.patterns import RUNTIME_PATTERNS
-from suite.launch.kubernetes.ray import PATTERNS as RAY_PATTERNS
-from suite.launch.patterns import PATTERNS
+from suite.launch.classify import PATTERNS
+from suite.launch.docker.conclude import RUNTIME_PATTERNS
+from suite.launch.kubernetes.pod import PATTERNS as RAY_PATTERNS
 from suite.launch.slurm.output import SLURM_PATTERNS
 
 _parser, _compiler, _constants = (

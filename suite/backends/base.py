@@ -1,9 +1,14 @@
-"""What the driver must know of a stack: what it needs, which layouts it takes, how its worker is started."""
+"""What the driver must know of a stack: what it needs, which layouts it takes, how its worker is started; and what all
+have in common, such as generation by vLLM and split placement.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Literal, Protocol
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 from suite.launch.probe import stack_versions
 from suite.spec.fields import declared, is_default
@@ -180,3 +185,96 @@ def stack_of(driver: BackendDriver, layout: Layout, versions: Mapping[str, str])
 def choice(driver: BackendDriver, environment: str | None = None) -> Backend:
     """The backend as a manifest names it."""
     return Backend(name=driver.name, kind=driver.kind, environment=environment)
+
+
+_FILE = Path(__file__).parents[1] / "worker" / "generation" / "vllm.json"
+
+
+@cache
+def limits() -> Mapping[str, Any]:
+    """What ``suite/worker/generation/vllm.json`` declares for driver and worker alike."""
+    return json.loads(_FILE.read_text(encoding="utf-8"))
+
+
+def generation_errors(size: Shape, layout: Layout, measure: Measure) -> list[str]:
+    """Why vLLM cannot generate for this model in this layout; empty when it can, or is not asked to."""
+    if layout.generation != "vllm":
+        return []
+    known, errors = limits(), []
+    if size.architecture not in known["architectures"]:
+        families = ", ".join(known["architectures"])
+        errors.append(
+            f"--generation vllm is for {families} models, and {size.name} is of the {size.architecture} family; "
+            "use --generation hf"
+        )
+    elif size.architecture == "qwen2" and size.head_dim * size.heads != size.hidden:
+        errors.append(
+            f"vLLM's qwen2 models have heads of width hidden / heads; those of {size.name} are {size.head_dim}"
+        )
+    if measure.device == "cpu" and size.head_dim not in known["cpu_head_widths"]:
+        widths = ", ".join(map(str, known["cpu_head_widths"]))
+        errors.append(f"vLLM on a CPU needs heads of width {widths}; those of {size.name} are {size.head_dim} wide")
+    if measure.device == "cpu" and layout.engine_sleep:
+        errors.append("vLLM cannot sleep on a CPU; leave out --engine-sleep")
+    if layout.pipeline > 1 and layout.placement == "colocated":
+        errors.append("vLLM holds whole layers on every rank: --generation vllm needs pipeline parallel 1")
+    return errors
+
+
+def vllm_error(device: str, versions: Mapping[str, str | None], where: str, is_choice: bool = True) -> str | None:
+    """Why the ``versions`` found cannot generate on such a device, with what to do; None where they can.
+
+    ``where``: what holds the stack, in words; ``is_choice``: whether something else could generate.
+    """
+    package, known = limits()["packages"][device], limits()["versions"]
+    wanted, found = " or ".join(known), versions.get(package)
+    way_out = "(docs/generation.md)" + (", or use --generation hf" if is_choice else "")
+    if found is None:
+        return f"--generation vllm needs {package} {wanted}, which {where} does not have; install it there {way_out}"
+    if ".".join(found.split(".")[:2]) not in known:
+        return (
+            f"--generation vllm was made for {package} {wanted}, and {where} has {found}; install one of these "
+            f"there {way_out}"
+        )
+    return None
+
+
+def placed(request: LayoutRequest) -> dict[str, Any]:
+    """The fields of a layout that say which ranks generate and how far ahead; none where all do. Raises ValueError."""
+    if request.placement != "split":
+        for option in ("generation_ranks", "staleness"):
+            if getattr(request, option) and request.placement is None:
+                raise ValueError(f"--{option.replace('_', '-')} is for --placement split")
+        return {}
+    if not request.generation_ranks:
+        raise ValueError("--placement split needs --generation-ranks: how many ranks generate and do not train")
+    if request.generation_ranks >= request.ranks:
+        raise ValueError(
+            f"{request.generation_ranks} of {request.ranks} ranks generate, so none is left to train: split placement "
+            f"needs more than {request.generation_ranks} ranks"
+        )
+    ahead = {"staleness": request.staleness} if request.staleness else {}
+    return {"placement": "split", "generation_ranks": request.generation_ranks, **ahead}
+
+
+def training_ranks(request: LayoutRequest) -> int:
+    """Ranks that are left to train. Raises ValueError as ``placed`` does."""
+    generating: int = placed(request).get("generation_ranks", 0)
+    return request.ranks - generating
+
+
+def placement_errors(layout: Layout) -> list[str]:
+    """Why an engine cannot hand its weights to ranks of their own; empty when it can, and where none generate alone."""
+    if layout.placement != "split":
+        return []
+    errors = []
+    if layout.nodes > 1:
+        errors.append("split placement is for the ranks of one node: --nodes 1")
+    if layout.generation == "hf" and (layout.tensor > 1 or layout.pipeline > 1 or layout.expert > 1):
+        errors.append(
+            "under split placement weights cross parameter by parameter to the stack's own loop, between ranks that "
+            "hold them whole: tensor, pipeline and expert parallel must be 1, or --generation vllm"
+        )
+    if layout.gather_for_generation:
+        errors.append("--gather-for-generation is for ranks that generate themselves, not for --placement split")
+    return errors

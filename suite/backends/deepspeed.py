@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from suite.backends.base import BackendKind, OnDeepSpeed, engine_errors, has_room
-from suite.backends.placement import placed, placement_errors, training_ranks
+from suite.backends.base import (
+    BackendKind,
+    OnDeepSpeed,
+    engine_errors,
+    has_room,
+    placed,
+    placement_errors,
+    training_ranks,
+)
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.resolve import layout_errors, resolve_work

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from suite.backends.base import BackendKind, OnDeepSpeed, OneVersion, heads_errors
+from suite.backends.base import (
+    BackendKind,
+    OnDeepSpeed,
+    OneVersion,
+    generation_errors,
+    heads_errors,
+    limits,
+    placed,
+    placement_errors,
+    training_ranks,
+)
 from suite.backends.deepspeed import ZERO_3_FROM_PARAMETERS
-from suite.backends.generation import generation_errors, limits
-from suite.backends.placement import placed, placement_errors, training_ranks
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape

@@ -1,4 +1,4 @@
-"""The backends by name: those of the suite, and those that other packages register.
+"""The backends by name, those of the suite and those that other packages register, and the interpreter that holds each.
 
 A package adds one with an entry point of the group ``suite.backends`` that loads to a ``BackendDriver``.
 """
@@ -6,13 +6,21 @@ A package adds one with an entry point of the group ``suite.backends`` that load
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
+from pydantic import Field
+
 from suite.backends.base import BackendDriver
-from suite.spec.base import UsageError
+from suite.spec.base import Frozen, UsageError
+from suite.spec.manifest import ENVIRONMENT
 from suite.spec.names import nearest
 
 ENTRY_POINT_GROUP = "suite.backends"
@@ -75,3 +83,82 @@ def seat_of(name: str) -> tuple[BackendDriver, str | None]:
     """Backend and environment of ``deepspeed`` or ``deepspeed@before`` (``Backend.label``). Raises UsageError."""
     backend, _, environment = name.partition("@")
     return find_backend(backend), environment or None
+
+
+#: one interpreter for all backends, where no option names one
+PYTHON_VARIABLE = "SUITE_PYTHON"
+
+
+class Interpreters(Frozen):
+    """``usual`` holds every stack but those in ``named`` (backend or environment -> interpreter).
+
+    Where nobody asked for one (``usual`` is None) it is this interpreter, and a backend that has an environment takes
+    the one beside this, as ``make <environment>`` puts it there. ``compared``: several of each other backend, by the
+    names that their user gave them.
+    """
+
+    usual: str | None = None
+    named: dict[str, str] = Field(default={})
+    compared: dict[str, str] = Field(default={})
+
+    def of(self, backend: str) -> str:
+        """The interpreter of a backend's ranks."""
+        driver = find_backend(backend)
+        own = environment_of(driver)
+        for name in filter(None, (backend, own)):
+            if name in self.named:
+                return self.named[name]
+        if self.usual is not None:
+            return self.usual
+        beside = None if own is None else environment_python(own)
+        return beside or sys.executable
+
+    def seats(self, backend: str) -> dict[str, str]:
+        """The interpreter of a backend, or of each of its environments that are compared (``Backend.label``)."""
+        if not self.compared or not self.named.keys().isdisjoint((backend, environment_of(find_backend(backend)))):
+            return {backend: self.of(backend)}
+        return {f"{backend}@{name}": path for name, path in self.compared.items()}
+
+
+def environment_of(driver: BackendDriver) -> str | None:
+    """The environment that a stack needs because it fits no other; None for one that lives with the engines."""
+    found: str | None = getattr(driver, "environment", None)
+    return found
+
+
+def environment_python(name: str) -> str | None:
+    """The interpreter of an environment beside the one that this process runs in: ``.venv-NAME`` beside ``.venv``."""
+    python = Path(f"{sys.prefix}-{name}") / "bin" / "python"
+    return str(python) if python.exists() else None
+
+
+def read_interpreters(texts: Sequence[str], compares: bool = False) -> Interpreters:
+    """``PATH`` for all, ``NAME=PATH`` for a backend or an environment; without any, what the variable says.
+
+    ``compares``: other names, of which there are two at least, are environments of every other backend. Raises
+    UsageError for a name that is nothing of this, for two of one, and where nothing behind the sign can be started.
+    """
+    usual, named = None, {}
+    for text in texts:
+        name, sign, path = text.partition("=")
+        if not sign or os.sep in name:
+            if usual is not None:
+                raise UsageError(f"--python names one interpreter for all backends, not {usual} and {text}")
+            usual = text
+            continue
+        if not path or name in named:
+            raise UsageError(f"--python {name}=PATH names one interpreter, once")
+        if shutil.which(path) is None:
+            raise UsageError(f"--python {name}={path}: there is no interpreter at {path}")
+        named[name] = path
+    known = {*backends(), *filter(None, map(environment_of, backends().values()))} if named else set()
+    compared = {name: named.pop(name) for name in [*named] if name not in known}
+    if len(compared) == 1 or (compared and not compares):
+        name, path = next(iter(compared.items()))
+        also = " (two such names are environments of a backend to compare)" if compares else ""
+        what = f"there is no backend or environment {name!r}{also}{nearest(name, known)}"
+        raise UsageError(f"--python {name}={path}: {what}")
+    for name in compared:
+        if not re.fullmatch(ENVIRONMENT, name):
+            raise UsageError(f"--python {name}=PATH: environments have names of at most 31 letters, digits, . and -")
+    return Interpreters(usual=usual or os.environ.get(PYTHON_VARIABLE) or None, named=named, compared=compared)

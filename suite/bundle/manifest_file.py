@@ -10,12 +10,12 @@ from pydantic import ValidationError
 
 from suite.bundle.files import DamagedBundle, first_line, parse_object
 from suite.spec.base import printable
-from suite.spec.bounds import MOST, MOST_RANKS, first_beyond
 from suite.spec.lengths import lengths_as_text
 from suite.spec.manifest import MANIFEST_SCHEMA, Manifest, Run
 from suite.spec.names import SAFE_ID
 from suite.spec.resolve import layout_errors
 from suite.spec.schema_files import not_read
+from suite.spec.typed import MOST, MOST_RANKS, first_beyond
 
 #: Manifests that were read last, by all but their ``run``, in which alone repeats differ, and on which nothing depends.
 _MOST_KNOWN, _LONGEST_KNOWN = 256, 1 << 16

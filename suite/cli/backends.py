@@ -18,8 +18,8 @@ def backends(
 ) -> None:
     """List the backends, the interpreter and packages of each, and why one could not run with them."""
     from suite.backends.base import experimental
-    from suite.backends.interpreters import read_interpreters
     from suite.backends.registry import backends as known
+    from suite.backends.registry import read_interpreters
     from suite.cli.options.reading import print_json
     from suite.launch.probe import stack_versions
 

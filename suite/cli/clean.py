@@ -25,7 +25,7 @@ def clean(
 
     What was not collected stays, and so does a run whose bundle is damaged or older than its last submission.
     """
-    from suite.cli.options.reading import print_json, seconds
+    from suite.cli.options.reading import confirmed, print_json, seconds
     from suite.conduct.cluster.cleaning import leftovers, remove
     from suite.spec.base import UsageError
 
@@ -41,7 +41,7 @@ def clean(
     removed = bool(found.removable) and not dry_run and (yes or not as_json)
     if removed and not yes:
         question = f"remove {sum(len(each.files) for each in found.removable)} files, {total / 2**20:.1f} MiB?"
-        if not _confirmed(question):
+        if not confirmed(question):
             raise UsageError("nothing was removed; --yes removes without asking")
     if removed:
         for each in found.removable:
@@ -51,10 +51,3 @@ def clean(
     if as_json:
         print_json({**found.model_dump(mode="json"), "bytes": total, "removed": removed})
     return DONE
-
-
-def _confirmed(question: str) -> bool:
-    """Asked on a terminal; without one the answer is no."""
-    import sys
-
-    return sys.stdin.isatty() and typer.confirm(question)

@@ -18,10 +18,9 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> int:
     """Look at interpreter, stacks, devices, memory, disk and container runtime. Exit 3 when no backend can run here."""
-    from suite.backends.interpreters import read_interpreters
+    from suite.backends.registry import read_interpreters
     from suite.cli.options.reading import print_json
-    from suite.conduct.doctor.display import print_diagnosis
-    from suite.conduct.doctor.examine import examine
+    from suite.conduct.doctor.examine import examine, print_diagnosis
     from suite.report.formatting.width import terminal_columns
 
     diagnosis = examine(read_interpreters(python or ()), runs)

@@ -43,8 +43,7 @@ def export(
     Failed, suspect and interrupted runs are rows too, with their status and the reasons. docs/export.md has the
     columns.
     """
-    from suite.cli.options.output import STANDARD_OUTPUT, written_to
-    from suite.cli.options.reading import print_json, without_collector
+    from suite.cli.options.reading import STANDARD_OUTPUT, print_json, without_collector, written_to
     from suite.export.export import export_file, export_to
     from suite.spec.base import UsageError, printable
 

@@ -20,8 +20,7 @@ Checkout = Annotated[Path | None, typer.Option("--project", help="checkout of th
 def list_images(as_json: AsJson = False) -> None:
     """List the images of the catalogue, their bases, and which are here already. Works without a container runtime."""
     from suite.cli.options.reading import print_json
-    from suite.images.listing import rows
-    from suite.images.show import print_rows
+    from suite.images.show import print_rows, rows
     from suite.launch.docker.connection import connect
     from suite.spec.base import UsageError
     from suite.spec.images import images
@@ -62,16 +61,16 @@ def build(
 ) -> int:
     """Build an image from this checkout."""
     from suite.cli.options.reading import print_json
-    from suite.images.build import BuildChoices, build_image
-    from suite.images.build_output import BuildFailed
-    from suite.images.pin import pin_for_compose
+    from suite.images.build import BuildChoices, BuildFailed, build_image, pin_for_compose
     from suite.images.project import Project
     from suite.images.show import build_view, print_built, print_failure
     from suite.launch.docker.connection import connect
     from suite.spec.images import find_image
+    from suite.spec.typed import pair
 
     image = find_image(name)
-    choices = BuildChoices(base_image, cpu, without_trlx, offline, target, tag, no_cache, _pairs(build_arg or []))
+    arguments = dict(pair("--build-arg", text) for text in build_arg or ())
+    choices = BuildChoices(base_image, cpu, without_trlx, offline, target, tag, no_cache, arguments)
     project, runtime = Project.of(checkout), connect()
     try:
         with build_view(sys.stderr if as_json else sys.stdout) as on_step:
@@ -199,7 +198,7 @@ def stack(
 
     Without --file it is printed. Without IMAGE an interpreter is asked, inside of an image that of its stack.
     """
-    from suite.backends.interpreters import read_interpreters
+    from suite.backends.registry import read_interpreters
     from suite.bundle.files import replace_atomically
     from suite.conduct.cluster.image_file import file_digest
     from suite.images.stack_file import beside, of_image, of_interpreter
@@ -218,13 +217,3 @@ def stack(
     else:
         replace_atomically(beside(file), found.text())
         say(f"wrote {beside(file)}: {len(found.packages)} packages of Python {found.python}")
-
-
-def _pairs(texts: list[str]) -> dict[str, str]:
-    """``NAME=VALUE`` texts. Raises UsageError for one without an equals sign."""
-    from suite.spec.base import UsageError
-
-    for text in texts:
-        if "=" not in text:
-            raise UsageError(f"--build-arg is NAME=VALUE, not {text!r}")
-    return dict(text.split("=", 1) for text in texts)

@@ -31,7 +31,7 @@ def logs(
     Events are left out, and whatever a terminal would obey.
     """
     from suite.conduct.cluster.logs import find_log, follow_log
-    from suite.launch.log_lines import shown
+    from suite.launch.stream import shown
     from suite.spec.base import UsageError
 
     log = find_log(runs, run)

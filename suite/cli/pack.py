@@ -64,8 +64,7 @@ def pack(
     """
     from suite.bundle.archive.packing import Packing
     from suite.bundle.archive.packing import pack as packed
-    from suite.cli.options.output import STANDARD_OUTPUT, written_to
-    from suite.cli.options.reading import print_json
+    from suite.cli.options.reading import STANDARD_OUTPUT, print_json, written_to
     from suite.spec.base import UsageError, printable
 
     if keep_identity and (keep or scrub):

@@ -36,8 +36,7 @@ def report(
     """Print who is faster, how sure that is, and each row; write a Markdown report (--output) or a page (--html)."""
     from suite.bundle.archive.opening import opened
     from suite.cli.options.check import warn
-    from suite.cli.options.output import STANDARD_OUTPUT, written_to
-    from suite.cli.options.reading import print_json, without_collector
+    from suite.cli.options.reading import STANDARD_OUTPUT, print_json, without_collector, written_to
     from suite.report.facts.model import build
     from suite.report.formatting.width import terminal_columns, wrapped
     from suite.report.reading import read_entries

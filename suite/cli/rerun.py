@@ -1,28 +1,35 @@
-"""`suite rerun`: run a manifest again and say whether its rate is reproduced."""
+"""`suite rerun`: run a manifest again, here or on a cluster, and say whether its rate is reproduced."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from suite.cli.exits import DONE, GATE_NOT_MET, INTERRUPTED, RUN_FAILED, command
-from suite.cli.options.archives import unpacked_path
-from suite.cli.options.consent import Yes, require_consent
-from suite.cli.options.groups import takes_groups
+from suite.cli.options.fields import takes_groups
 from suite.cli.options.launchers import HERE, Where
+from suite.cli.options.reading import unpacked_path
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
-from suite.spec.terminal import note
+from suite.spec.terminal import note, say
 
 if TYPE_CHECKING:
+    from suite.conduct.cluster.standing import Standing
     from suite.conduct.planning.machine import Machine
     from suite.conduct.running.reproduction import RerunOutcome
-    from suite.spec.manifest import Manifest
-    from suite.spec.stopping import Stopping
+    from suite.spec.manifest import Manifest, Stopping
 
 #: runs that --until makes at most, and before its first look
 _MOST_RUNS, _LEAST_RUNS = 30, 4
+
+
+Yes = Annotated[
+    bool,
+    typer.Option("--yes", help="run it without asking, although you did not record it on this machine"),
+]
 
 
 @command
@@ -73,7 +80,6 @@ def rerun(
     from functools import partial
 
     from suite.bundle.store import Bundle
-    from suite.cli.options.cluster_rerun import forwarded, runs_on_cluster
     from suite.conduct.planning.plan import Plan
     from suite.conduct.running.display import crowd_view, live_view
     from suite.conduct.running.ledger import Settings
@@ -158,7 +164,7 @@ def rerun(
 def _image(wanted: Manifest, machine: Machine, force: bool) -> str | None:
     """What names the image that a manifest is run in here, if any. Raises UsageError where this host, or the stack, is
     not what it asks for."""
-    from suite.conduct.planning.variables import require_same_variables
+    from suite.conduct.planning.machine import require_same_variables
     from suite.conduct.running.rerun import require_same_stack
 
     require_same_variables(wanted, machine.variables)
@@ -195,7 +201,7 @@ def _runs(rule: Stopping | None, count: int) -> str:
 def _rule(manifest: Manifest, repeats: int | None, until: str | None, extend: bool) -> Stopping | None:
     """The rule by which runs are added: what was typed, else the manifest's own precision; ``None``: a fixed number."""
     from suite.spec.base import UsageError
-    from suite.spec.stopping import Stopping
+    from suite.spec.manifest import Stopping
     from suite.spec.typed import share
 
     if until is not None:
@@ -207,3 +213,91 @@ def _rule(manifest: Manifest, repeats: int | None, until: str | None, extend: bo
     if repeats is not None or extend or own is None or own.precision is None:
         return None
     return own.model_copy(update={"difference": None})
+
+
+def require_consent(manifest: Manifest, path: Path, runs: str, yes: bool, named: Path | None = None) -> None:
+    """Nothing for a bundle that this user recorded here; any other manifest is shown, and asked about on a terminal.
+
+    ``runs``: how many it will be, in words. ``named``: how the user named it, where it lies elsewhere. Raises
+    UsageError where the answer is no, or where nobody can be asked.
+    """
+    from suite.conduct.running.consent import recorded_here, what_it_asks
+    from suite.spec.base import UsageError
+
+    if yes or recorded_here(manifest, path):
+        return
+    path = named or path
+    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
+        raise UsageError(
+            f"{path} is not a bundle that you recorded on this machine: give the same command on a terminal to see "
+            "what it asks for, or run it with --yes"
+        )
+    say(f"{path} is not a bundle that you recorded on this machine. It asks for:", err=True)
+    for line in what_it_asks(manifest, runs):
+        say(f"  {line}", err=True)
+    say("run it? [y/N]", err=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UsageError("not run: the answer was not yes")
+
+
+def _is_terminal(stream: object) -> bool:
+    return stream is not None and bool(getattr(stream, "isatty", bool)())
+
+
+def forwarded(where: Where) -> list[str]:
+    """Options of `suite rerun` that `suite submit` has too, as they were given."""
+    given = [f"--{name}={value}" for name, value in (("image", where.image),) if value is not None]
+    for name, values in (("env", where.env), ("python", where.python)):
+        given += [f"--{name}={value}" for value in values or ()]
+    return [*given, "--require-idle"] if where.require_idle else given
+
+
+def runs_on_cluster(launcher: str, manifest: Path, count: int, runs: Path, options: Sequence[str]) -> list[str]:
+    """Ids of the runs, of which each has its bundle then; what becomes of them goes to standard error.
+
+    The same command goes on with what is not done, and submits nothing twice. Raises UsageError.
+    """
+    from suite.conduct.cluster.standing import chosen, collect_run, wait_until_over
+    from suite.conduct.running.outcome_line import outcome_line
+
+    names = _submitted(launcher, ["--manifest", str(manifest), "--repeats", str(count), "--runs", str(runs), *options])
+    left = [name for name in names if not (runs / name).exists()]
+    for submission in chosen(runs, left) if left else ():
+        wait_until_over(runs, submission, _show)
+        record = collect_run(runs, submission)
+        note(f"{submission.run_id}: {outcome_line(record)}")
+    return names
+
+
+def _submitted(launcher: str, arguments: list[str]) -> list[str]:
+    """Ids of the runs that `suite submit` hands over with these options, or finds done or under way."""
+    from suite.cli.app import UsageProblem, load
+    from suite.cli.commands import COMMANDS, Group
+    from suite.cli.options.fields import in_groups
+    from suite.cli.options.handing_over import submit_all
+    from suite.cli.options.site import with_site
+    from suite.cli.submit import submission_of
+    from suite.launch.cluster.registry import find_launcher
+    from suite.spec.base import UsageError
+
+    group = COMMANDS["submit"]
+    assert isinstance(group, Group)
+    try:
+        typed = load(launcher, group.commands[launcher]).make_context(f"suite submit {launcher}", arguments)
+    except UsageProblem as error:
+        raise UsageError(f"suite submit {launcher}: {error.format_message()}") from error
+    # an option that may be repeated and was not given is an empty tuple before the command itself is called
+    params = {name: None if value == () else value for name, value in typed.params.items()}
+    given = in_groups(submission_of(launcher), {**params, "typed": typed})
+    if given["smoke"] or given["dry_run"] or given["output"] or given["as_json"]:
+        raise UsageError("--smoke, --dry-run, --output and --json are of suite submit alone: leave them out after --")
+    nodes, options = with_site(typed, launcher, given["work"], given["nodes"], given["options"])
+    made = nodes.launcher(find_launcher(launcher), options)
+    done = submit_all(given["work"], nodes, made, smoke=False, detach=given["waiting"].detach, to_stderr=True)
+    found = done.left
+    others = (*found.done, *found.failed, *found.under_way, *found.uncollected)
+    return sorted({*others, *(each.run.id for each in found.manifests)})
+
+
+def _show(now: Standing) -> None:
+    note(f"{now.submission.run_id}: {now.state.word} {now.state.detail}".rstrip())

@@ -12,7 +12,7 @@ import typer
 from suite.cli.exits import DONE, INTERRUPTED, RUN_FAILED, command
 from suite.cli.options import completion
 from suite.cli.options.check import refuse, show_plan, still_to_do, warn
-from suite.cli.options.groups import takes_groups
+from suite.cli.options.fields import takes_groups
 from suite.cli.options.launchers import HERE, Where
 from suite.cli.options.work import USUAL_WORK, Names, Work
 
@@ -109,15 +109,13 @@ def run(
     the results folder already holds are skipped; an interrupted run is done again. With --until 3% or
     --difference 5% rows get runs until their intervals are that narrow, --budget ends, or a row cannot get there.
     """
+    from suite.cli.options.check import tell_of_turns, turning_here
     from suite.cli.options.reading import print_json, rank_counts, seconds
-    from suite.cli.options.turns import tell_of_turns, turning_here
     from suite.conduct.planning.machine import require_other_stacks
     from suite.conduct.planning.plan import make_joint_plan
     from suite.conduct.planning.preflight import preflight
-    from suite.conduct.planning.rows import start_of
-    from suite.conduct.running import display
-    from suite.conduct.running.ledger import Settings
-    from suite.conduct.running.session import run_plan, states
+    from suite.conduct.planning.turns import start_of
+    from suite.conduct.running.state import states
     from suite.spec.base import UsageError
 
     wanted = device or ("cuda" if work.is_for_gpus else "auto")
@@ -137,13 +135,7 @@ def run(
     elsewhere = list(machine.lacks(*needs) if dry_run else ())
     if not elsewhere or machine.device == "cpu":
         machine.require_room(max(largest.ranks), work.force, largest.nodes, largest.measure.threads_per_rank)
-    settings = Settings(
-        root=runs,
-        python=machine.python,
-        pythons=machine.pythons,
-        budget_seconds=seconds("--budget", session.budget) if session.budget else None,
-        retry_failed=session.retry_failed,
-    )
+    budget_seconds = seconds("--budget", session.budget) if session.budget else None
     stacks = machine.found_stacks if elsewhere else machine.stacks
     found_stacks, images = stacks(largest.backends), machine.images(largest.backends)
     code = machine.code(largest.backends)
@@ -168,9 +160,9 @@ def run(
         elsewhere.append(str(error))
     if dry_run:
         return show_plan(plan, found, runs, session.retry_failed, work, as_json, elsewhere)
-    to_do = still_to_do(states(plan, runs), session.retry_failed)
+    to_do = still_to_do(states(plan.manifests, runs), session.retry_failed)
     refuse(found, to_do, work.force)
-    if settings.budget_seconds is not None and found.of(to_do).totals()["seconds"] > settings.budget_seconds:
+    if budget_seconds is not None and found.of(to_do).totals()["seconds"] > budget_seconds:
         warn(
             "note: ",
             f"the budget of {session.budget} is expected to end before the plan does; the same command goes on",
@@ -178,6 +170,18 @@ def run(
     if to_do:
         tell_of_turns(plan, to_do)
         where.warn_if_busy(machine, launcher)
+    # what runs, and what shows it, is imported where something is run
+    from suite.conduct.running import display
+    from suite.conduct.running.ledger import Settings
+    from suite.conduct.running.session import run_plan
+
+    settings = Settings(
+        root=runs,
+        python=machine.python,
+        pythons=machine.pythons,
+        budget_seconds=budget_seconds,
+        retry_failed=session.retry_failed,
+    )
     is_crowd = parallel > 1 or bool(plan.seats)
     view = display.crowd_view(as_json) if is_crowd else display.live_view(to_stderr=as_json)
     if parallel > 1:

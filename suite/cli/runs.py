@@ -77,8 +77,8 @@ def list_runs(
     from suite.cli.options.reading import print_json, without_collector
     from suite.report.listing import STATUSES, Wanted, ordered, read_listing
     from suite.spec.base import UsageError, printable
-    from suite.spec.moments import moment_of
     from suite.spec.names import nearest
+    from suite.spec.typed import moment_of
 
     for word in status or []:
         if word not in STATUSES:
@@ -168,7 +168,7 @@ def remove(
     """
     from suite.bundle.removing import removable
     from suite.bundle.removing import remove as remove_bundle
-    from suite.cli.options.reading import print_json
+    from suite.cli.options.reading import confirmed, print_json
     from suite.report.formatting.numbers import counted
     from suite.spec.base import UsageError, printable
 
@@ -180,7 +180,7 @@ def remove(
     removed = yes or not as_json
     if removed and not yes:
         question = f"remove {counted(len(found), 'run')}, {total / 2**20:.1f} MiB, for good?"
-        if not _confirmed(question):
+        if not confirmed(question):
             raise UsageError("nothing was removed; --yes removes without asking")
     for one in found if removed else []:
         remove_bundle(one)
@@ -209,10 +209,3 @@ def _bundle(root: Path, named: str) -> Path:
         if path is not None and path.is_dir() and is_run(path):
             return path
     raise UsageError(f"no run {printable(named)} in {root}, and no bundle of that path")
-
-
-def _confirmed(question: str) -> bool:
-    """Asked on a terminal; without one the answer is no."""
-    import sys
-
-    return sys.stdin.isatty() and typer.confirm(question)

@@ -26,8 +26,7 @@ def sizes(
     """
     from suite.cli.options.reading import print_json
     from suite.report.formatting.width import terminal_columns, unbroken, wrapped
-    from suite.spec.catalogue import find_ladder, find_size, ladders
-    from suite.spec.presets import presets
+    from suite.spec.catalogue import find_ladder, find_size, ladders, presets
 
     chosen = {ladder: find_ladder(ladder)} if ladder else ladders()
     rows = {name: [_row(find_size(size)) for size in members] for name, members in chosen.items()}

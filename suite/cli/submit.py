@@ -11,7 +11,7 @@ import typer
 
 from suite.cli.exits import command
 from suite.cli.options.cluster import Nodes
-from suite.cli.options.groups import takes_groups
+from suite.cli.options.fields import takes_groups
 from suite.cli.options.work import Work
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS, find_launcher
 

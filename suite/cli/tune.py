@@ -9,7 +9,7 @@ import typer
 
 from suite.cli.exits import DONE, INTERRUPTED, command
 from suite.cli.options import completion
-from suite.cli.options.groups import takes_groups
+from suite.cli.options.fields import takes_groups
 from suite.cli.options.launchers import HERE, Where
 from suite.cli.options.work import USUAL_WORK, Names, Work
 from suite.spec.terminal import say
@@ -53,8 +53,8 @@ def tune(
     those of the equal-config row. --iterations are those of a trial's longest run and of each run of a winner. An
     option of a layout that is given limits its values. The same command goes on where it was interrupted.
     """
+    from suite.cli.options.check import turning_here
     from suite.cli.options.reading import print_json, rank_counts, seconds
-    from suite.cli.options.turns import turning_here
     from suite.conduct.running import display
     from suite.conduct.running.ledger import Settings
     from suite.spec.base import UsageError

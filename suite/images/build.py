@@ -1,22 +1,23 @@
 """Building an image of the catalogue through the runtime's classic builder, which every runtime has.
 
 Steps are shown as they begin; all output of the container runtime is in a log file. A build that fails or is
-interrupted leaves no container behind: the runtime removes them.
+interrupted leaves no container behind: the runtime removes them. A built image is pinned for compose.yaml by its id.
 """
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from pydantic import Field
 
-from suite.images.build_output import BuildFailed, Ended, Step, read_output
-from suite.images.locks import labelled_packages, normal, pins_of
-from suite.images.project import Project
+from suite.bundle.files import replace_atomically
+from suite.images.project import Project, labelled_packages, normal, pins_of
 from suite.images.settle import name_leftovers, settle
 from suite.spec.base import Frozen, UsageError
 from suite.spec.images import (
@@ -33,6 +34,80 @@ from suite.spec.version import suite_version
 
 if TYPE_CHECKING:
     from docker import APIClient
+
+LAST_LINES = 15
+_STEP = re.compile(r"^Step (\d+)/(\d+) : (.*)", flags=re.DOTALL)
+_STAGE = re.compile(r"FROM \S+ AS (\S+)", flags=re.IGNORECASE)
+_MADE = re.compile(r"^ ---> ([0-9a-f]{12,})\n?$")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One instruction of the Dockerfile as it begins."""
+
+    number: int
+    of: int
+    instruction: str
+
+    def __str__(self) -> str:
+        return f"[{self.number}/{self.of}] {self.instruction}"
+
+
+class Ended(NamedTuple):
+    """What a build made: its image, and the last image of each stage on the way, by the stage's name."""
+
+    image: str
+    stages: dict[str, str]
+
+
+class BuildFailed(Exception):
+    """A build stopped: in which step, and the last lines of its output."""
+
+    def __init__(self, step: Step | None, lines: Iterable[str], log: Path) -> None:
+        self.step, self.lines, self.log = step, list(lines), log
+        last = self.lines[-1] if self.lines else "no reason given"
+        where = f"step {step.number} of {step.of} ({step.instruction[:60]})" if step else "the build"
+        super().__init__(f"{where} failed: {last}; all of its output is in {log}")
+
+
+def read_output(stream: Iterable[dict[str, Any]], log: TextIO, on_step: Callable[[Step], None], path: Path) -> Ended:
+    """Follow a build to its end. Raises BuildFailed when it stops before."""
+    step: Step | None = None
+    recent: deque[str] = deque(maxlen=LAST_LINES)
+    identity = stage = None
+    stages: dict[str, str] = {}
+    for message in stream:
+        text = _COLOURS.sub("", str(message.get("stream", "")))
+        log.write(text)
+        begun = _STEP.match(text)
+        if begun:
+            step = Step(int(begun[1]), int(begun[2]), " ".join(begun[3].replace("\\\n", " ").split()))
+            recent.clear()
+            named = _STAGE.fullmatch(step.instruction)
+            stage = named[1] if named else stage
+            on_step(step)
+        elif not text.startswith((" --->", "Removed intermediate")):
+            recent.extend(line for line in text.splitlines() if line.strip())
+        made = _MADE.match(text)
+        if made and stage:
+            stages[stage] = made[1]
+        if "error" in message:
+            log.write(message["error"] + "\n")
+            raise BuildFailed(step, _error_lines(message["error"], recent), path)
+        identity = (message.get("aux") or {}).get("ID") or identity
+    if identity is None:
+        raise BuildFailed(step, [*recent, "the container runtime ended the build without an image"], path)
+    return Ended(identity, stages)
+
+
+def _error_lines(error: str, recent: Iterable[str]) -> list[str]:
+    """The step's own last lines; the runtime repeats the whole command, of which only the exit code is news."""
+    code = re.search(r"returned a non-zero code: (\d+)", error)
+    if code is None:
+        return [*recent, " ".join(error.split())]
+    return list(recent) or [f"exit code {code[1]}"]
+
 
 OnStep = Callable[[Step], None]
 #: stands for the time of a build from no repository, as it does for the times of all files (SOURCE_DATE_EPOCH)
@@ -193,3 +268,27 @@ def _labels(image: Image, project: Project, choices: BuildChoices) -> dict[str, 
         held = {package: pins.get(normal(package)) for package in labelled_packages(image)}
         known.update(stack_labels({package: pin for package, pin in held.items() if pin}))
     return {label: value for label, value in known.items() if value}
+
+
+ENV_FILE, COMPOSE_FILE = ".env", "compose.yaml"
+
+
+def variable(image: str) -> str:
+    """The variable of compose.yaml that names an image of the catalogue."""
+    return f"SUITE_{image.upper().replace('-', '_')}_IMAGE"
+
+
+def pin_for_compose(project: Project, built: Built) -> Path | None:
+    """Have compose.yaml run this very image. ``None`` where it runs no such image, or another tag was built.
+
+    Other lines of the file stay as they are. Raises UsageError when it cannot be written.
+    """
+    compose, path = project.root / COMPOSE_FILE, project.root / ENV_FILE
+    name = variable(built.name)
+    is_usual = built.tag == find_image(built.name).tag(suite_version())
+    if not is_usual or not compose.is_file() or name not in compose.read_text(encoding="utf-8"):
+        return None
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    kept = [line for line in lines if not line.startswith(f"{name}=")]
+    replace_atomically(path, "\n".join([*kept, f"{name}={built.id}"]) + "\n")
+    return path

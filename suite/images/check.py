@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from suite.images.inside import Environment, Inside, look_inside
-from suite.images.locks import labelled_packages, normal, pins_of
-from suite.images.project import Project
+from suite.images.project import Project, labelled_packages, normal, pins_of
 from suite.spec.base import Frozen
 from suite.spec.images import COMMIT_LABEL, STACK_LABEL, VARIANT_LABEL, VERSION_LABEL, Image, stack_versions_of
 from suite.spec.version import suite_version

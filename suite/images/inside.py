@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field, ValidationError
 
-from suite.launch.docker.patterns import essence, runtime_failure
+from suite.launch.docker.conclude import essence, runtime_failure
 from suite.launch.docker.session import short_container
 from suite.spec.base import Frozen, UsageError
 

@@ -1,4 +1,4 @@
-"""The checkout that images are built from: its Dockerfiles, locks, and commit."""
+"""The checkout that images are built from: its Dockerfiles, its locks and what they pin, and its commit."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from suite.backends.base import VLLM_PACKAGES
 from suite.spec.base import UsageError
 from suite.spec.catalogue import data_root
 from suite.spec.images import Image
@@ -66,3 +67,24 @@ class Project:
         except (OSError, subprocess.SubprocessError):
             return None
         return done.stdout.strip() if done.returncode == 0 else None
+
+
+_PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;\\]+)")
+
+
+def normal(name: str) -> str:
+    """A distribution's name as indexes compare it (PEP 503): ``nemo_toolkit`` and ``nemo-toolkit`` are one."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pins_of(path: Path) -> dict[str, str]:
+    """Normal name -> version of a lock file, in its order."""
+    found = (_PIN.match(line) for line in path.read_text(encoding="utf-8").splitlines())
+    return {normal(match[1]): match[2] for match in found if match}
+
+
+def labelled_packages(image: Image) -> tuple[str, ...]:
+    """Packages whose versions an image is labelled with, as far as it has them: vLLM by the name of either build."""
+    return tuple(
+        name for package in image.packages for name in (VLLM_PACKAGES if package in VLLM_PACKAGES else (package,))
+    )

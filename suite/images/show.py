@@ -1,4 +1,4 @@
-"""What the commands around images print."""
+"""What the commands around images print, and what of the catalogue the runtime holds."""
 
 from __future__ import annotations
 
@@ -6,18 +6,67 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
-from typing import TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
+from pydantic import Field
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from suite.images.build import Built
-from suite.images.build_output import Step
+from suite.images.build import Built, Step
 from suite.images.check import Difference
 from suite.images.digests import Answer
-from suite.images.listing import Row
-from suite.spec.images import IMAGE_LABEL, VARIANT_LABEL, find_image
+from suite.spec.base import Frozen
+from suite.spec.images import IMAGE_LABEL, REVISION_LABEL, VARIANT_LABEL, VERSION_LABEL, Image, find_image
 from suite.spec.terminal import plain, say
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+
+class Present(Frozen):
+    """An image of ours on the runtime."""
+
+    id: str
+    tags: tuple[str, ...]
+    size_bytes: int
+    version: str | None = Field(description="of the suite inside")
+    revision: str | None = Field(description="commit of the suite inside")
+    variant: str | None = Field(description="which of the Dockerfile's stacks; cpu: with a CPU build of torch")
+
+
+class Row(Frozen):
+    """One image of the catalogue."""
+
+    image: Image
+    tag: str = Field(description="what this version of the suite calls it")
+    present: tuple[Present, ...] | None = Field(description="newest first; null: there is no runtime to ask")
+
+
+def rows(images: dict[str, Image], version: str, api: APIClient | None) -> list[Row]:
+    """Every image of the catalogue with what the runtime holds of it. Raises docker's errors when the runtime fails."""
+    return [
+        Row(image=image, tag=image.tag(version), present=None if api is None else _present(api, image))
+        for image in images.values()
+    ]
+
+
+def _present(api: APIClient, image: Image) -> tuple[Present, ...]:
+    found = api.images(filters={"label": f"{IMAGE_LABEL}={image.name}"})
+    tagged = [entry for entry in found if entry.get("RepoTags")]
+    return tuple(_as_present(entry) for entry in sorted(tagged, key=lambda entry: -int(entry["Created"])))
+
+
+def _as_present(entry: dict[str, Any]) -> Present:
+    labels = entry.get("Labels") or {}
+    return Present(
+        id=entry["Id"],
+        tags=tuple(entry["RepoTags"]),
+        size_bytes=entry["Size"],
+        version=labels.get(VERSION_LABEL),
+        revision=labels.get(REVISION_LABEL),
+        variant=labels.get(VARIANT_LABEL),
+    )
+
 
 PIPE_COLUMNS = 120
 SHORT_ID = len("sha256:") + 12

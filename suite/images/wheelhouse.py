@@ -13,8 +13,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from suite.images.locks import pins_of
-from suite.images.project import Project
+from suite.images.project import Project, pins_of
 from suite.spec.base import UsageError
 from suite.spec.images import Image
 

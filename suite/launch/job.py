@@ -1,4 +1,4 @@
-"""The one thing a launcher is given: what to start, where, on what, and when to give it up."""
+"""The one thing a launcher is given: what to start, where, on what, when to give it up; and where images have it."""
 
 from __future__ import annotations
 
@@ -71,3 +71,11 @@ class Job(Frozen):
     @property
     def ranks(self) -> int:
         return self.nodes * self.ranks_per_node
+
+
+#: the stack's interpreter
+PYTHON = "/opt/stack/bin/python"
+#: the folder that makes suite.worker importable
+PYTHON_PATH = "/opt/suite/src"
+#: the folder of bundles, as the ranks see it
+RUNS = "/work/runs"

@@ -19,6 +19,7 @@ from typing import Any
 from suite.launch.job import Job, JobLimits
 from suite.launch.local import LocalLauncher
 from suite.launch.outcome import Failure, Outcome, RunFolder
+from suite.launch.processes import limit_number
 from suite.launch.stream import EVENT_PREFIX
 from suite.launch.waits import TURNS
 from suite.spec.base import UsageError
@@ -64,11 +65,6 @@ def lower_limit(name: str, wanted: int) -> list[str]:
     soft, _ = resource.getrlimit(limit_number(name))
     is_enough = soft == resource.RLIM_INFINITY or (wanted != UNLIMITED and soft >= wanted)
     return [] if is_enough else [f"the limit {name} is {soft} here, {shown_limit(wanted)} was asked for"]
-
-
-def limit_number(name: str) -> int:
-    """The resource module's number of a limit such as ``memlock``. Raises KeyError when there is none."""
-    return vars(resource)[f"RLIMIT_{name.upper()}"]
 
 
 def shown_limit(value: int) -> str:

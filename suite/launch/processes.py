@@ -1,4 +1,10 @@
-"""Processes of a run: waiting for them, signalling them, and leaving none behind."""
+"""Processes of a run: waiting for them, signalling them, leaving none behind, and who was killed for want of memory.
+
+Control groups of version 2 count such kills for themselves and all below them, whatever limit was met
+(https://docs.kernel.org/admin-guide/cgroup-v2.html, ``memory.events``), so that a neighbour's end is not taken for a
+rank's. Version 1 counts for one group alone, in which a rank need not be: there the whole machine's count is what there
+is.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +18,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import psutil
@@ -76,6 +82,11 @@ def signal_name(exit_code: int) -> str:
         return signal.Signals(-exit_code).name
     except ValueError:
         return f"signal {-exit_code}"
+
+
+def limit_number(name: str) -> int:
+    """The resource module's number of a limit such as ``memlock``. Raises KeyError when there is none."""
+    return vars(resource)[f"RLIMIT_{name.upper()}"]
 
 
 @cache
@@ -182,3 +193,44 @@ def _left(before: Collection[int] | None, sessions: Collection[int]) -> list[psu
         except (ProcessLookupError, PermissionError, psutil.NoSuchProcess):
             continue
     return list(found.values())
+
+
+PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+
+
+class OomKills(NamedTuple):
+    """A counter's value, and which counter it is."""
+
+    kills: int
+    counter: str
+
+
+def oom_kills(proc: Path = PROC, groups: Path = GROUPS) -> OomKills | None:
+    """Of this process' control group, or the nearest above it that counts, or the machine; ``None``: nobody says."""
+    for folder in _groups(proc, groups):
+        count = _count(folder / "memory.events")
+        if count is not None:
+            return OomKills(count, "oom_kill in memory.events of the run's control group")
+    count = _count(proc / "vmstat")
+    return None if count is None else OomKills(count, "oom_kill in /proc/vmstat, of the whole machine")
+
+
+def _groups(proc: Path, groups: Path) -> list[Path]:
+    """This process' group of version 2 and those above it, as they are mounted; a container may not see its own."""
+    try:
+        lines = (proc / "self" / "cgroup").read_text().splitlines()
+    except (OSError, ValueError):
+        return []
+    own = next((line[len("0::") :] for line in lines if line.startswith("0::/")), None)
+    if own is None or ".." in Path(own).parts:  # outside of what this process may see
+        return []
+    folder = groups / own.lstrip("/")
+    return [folder, *(parent for parent in folder.parents if parent.is_relative_to(groups))]
+
+
+def _count(path: Path) -> int | None:
+    try:
+        words = [line.split() for line in path.read_text().splitlines()]
+        return next((int(number) for name, number in words if name == "oom_kill"), None)
+    except (OSError, ValueError):
+        return None

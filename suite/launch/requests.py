@@ -1,8 +1,10 @@
-"""Ctrl-C and SIGTERM as something to wait for, instead of an exception in the middle of a step."""
+"""What a driver waits for beside its runs: Ctrl-C and SIGTERM, instead of an exception in the middle of a step, and
+what other threads have to tell."""
 
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -93,3 +95,45 @@ def held_back(on_request: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, handler)
     if seen:
         raise KeyboardInterrupt
+
+
+#: A reader that is ahead of the driver by so many pieces waits; so does the container, and nothing is lost.
+MOST_WAITING = 256
+
+
+class Mailbox:
+    """``post`` from any thread, ``deliver`` in one. ``descriptor`` is readable while something may be waiting."""
+
+    def __init__(self) -> None:
+        self._calls: queue.Queue[Callable[[], None]] = queue.Queue(MOST_WAITING)
+        self.descriptor, self._writing = os.pipe()
+        os.set_blocking(self.descriptor, False)
+        os.set_blocking(self._writing, False)
+        self._closed = False
+        self._lock = threading.Lock()  # no wake-up after the end of its descriptor, whose number is another's then
+
+    def post(self, call: Callable[[], None]) -> None:
+        """Leave a call; waits while too many lie there, and drops it when nobody will read any more."""
+        while not self._closed:
+            try:
+                self._calls.put(call, timeout=0.5)
+                break
+            except queue.Full:
+                continue
+        with self._lock, suppress(BlockingIOError):  # full of wake-ups
+            if not self._closed:
+                os.write(self._writing, b"x")
+
+    def deliver(self) -> None:
+        """Make the calls that wait, in the order they came."""
+        with suppress(BlockingIOError):
+            os.read(self.descriptor, MOST_WAITING * 16)
+        with suppress(queue.Empty):
+            while True:
+                self._calls.get_nowait()()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            os.close(self.descriptor)
+            os.close(self._writing)

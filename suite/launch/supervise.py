@@ -16,17 +16,15 @@ from typing import Any, Literal
 
 from suite.launch.classify import RankEnd, RunEnd, classify
 from suite.launch.job import Job
-from suite.launch.limits import at_size_limit, is_size_limit
-from suite.launch.logs import LOOK_SECONDS, MOST_BYTES, LogLimit
-from suite.launch.oom_kills import oom_kills
+from suite.launch.logs import LOOK_SECONDS, MOST_BYTES, LogLimit, at_size_limit, is_size_limit
 from suite.launch.outcome import Failure, FailureKind, OnEvent, Outcome, RunFolder
-from suite.launch.processes import RankProcess, catches, exit_descriptor, signal_group, sweep
+from suite.launch.processes import RankProcess, catches, exit_descriptor, oom_kills, signal_group, sweep
 from suite.launch.requests import StopRequests
 from suite.launch.stream import EventStream
 from suite.launch.traces import iteration_of, log_size, log_tail, phase_of, read_reports, stack_lines
 from suite.launch.waits import Waits
-from suite.spec.bounds import LONGEST_WAIT_SECONDS
 from suite.spec.foreign import open_log
+from suite.spec.typed import LONGEST_WAIT_SECONDS
 
 READ_BYTES = 64 * 1024
 STACK_LINES = 60

@@ -21,14 +21,14 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from random import Random
 from secrets import token_hex
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from suite.launch.job import Job, Mount
-from suite.launch.turn_order import balanced_orders
 from suite.launch.waits import GOES_ON, TURNS, WAITS, connected
 
 #: Seconds of an iteration below which what another row left in caches, 4 to 5 ms of its first one, is seen in ratios,
@@ -283,3 +283,24 @@ def _send(channel: socket.socket, word: bytes) -> None:
     """Nothing to somebody who is gone, as the end of the connection tells."""
     with suppress(OSError):
         channel.send(word)
+
+
+Row = TypeVar("Row")
+
+
+def balanced_orders(rows: Sequence[Row], seed: str) -> Iterator[tuple[Row, ...]]:
+    """Orders of ``rows`` without end, drawn block by block.
+
+    Over a block every row has every place equally often and, within rounds, follows every other one equally often: a
+    Latin square of Williams' design (E. J. Williams, Aust. J. Sci. Res. A 2, 149, 1949), with its mirror image where
+    the number of rows is odd. A block has as many rounds as there are rows, or twice as many.
+    """
+    random, count = Random(seed), len(rows)
+    zigzag = [(place + 1) // 2 if place % 2 else -(place // 2) % count for place in range(count)]
+    while True:
+        names = random.sample(rows, count)
+        block = [[names[(step + shift) % count] for step in zigzag] for shift in range(count)]
+        if count % 2:
+            block += [order[::-1] for order in block]
+        random.shuffle(block)
+        yield from map(tuple, block)

@@ -28,7 +28,7 @@ from suite.launch.job import Job
 from suite.launch.processes import descendants, end_with_children
 from suite.launch.requests import StopRequests
 from suite.launch.waits import TURNS
-from suite.spec.bounds import LONGEST_WAIT_SECONDS
+from suite.spec.typed import LONGEST_WAIT_SECONDS
 
 _WORKER = ("-m", "suite.worker")
 _ZYGOTE = ("-m", "suite.worker.zygote")

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Any
 
 from suite.spec.base import UsageError, digest
-from suite.spec.bounds import MOST_LENGTHS
 from suite.spec.fields import declared
 from suite.spec.layout import Layout
 from suite.spec.lengths import Lengths
@@ -20,13 +19,14 @@ from suite.spec.manifest import (
     Measure,
     Run,
     SampleLengths,
+    Stopping,
     Track,
     Work,
     manifest_hash,
     work_hash,
 )
 from suite.spec.shape import Shape
-from suite.spec.stopping import Stopping
+from suite.spec.typed import MOST_LENGTHS
 from suite.spec.workload import Workload
 
 

@@ -9,9 +9,9 @@ from pydantic import Field, model_validator
 
 from suite.spec.algorithms import PPO_NAME, Algorithm, declarations
 from suite.spec.base import Frozen
-from suite.spec.bounds import MOST_SAMPLES
 from suite.spec.fields import Declared, Declaring
 from suite.spec.lengths import Lengths
+from suite.spec.typed import MOST_SAMPLES
 
 Scaling = Literal["weak", "strong"]
 ReferencePolicy = Literal["full", "hydra"]

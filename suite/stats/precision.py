@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-from suite.spec.stopping import Stopping
+from suite.spec.manifest import Stopping
 from suite.stats.compare import DEFAULT_MARGIN, Comparison, LogDifference, welch
 from suite.stats.intervals import RunSeconds, log_rates
 from suite.stats.moderated import Prior, moderate, spread

@@ -8,8 +8,7 @@ from statistics import fmean
 
 from suite.backends.registry import seat_of
 from suite.conduct.planning.plan import Plan
-from suite.conduct.planning.rows import Point
-from suite.conduct.planning.turns import Turning, take_seats
+from suite.conduct.planning.turns import Point, Turning, take_seats
 from suite.conduct.running.in_turns import run_in_turns
 from suite.conduct.running.ledger import Settings, View
 from suite.conduct.running.session import Summary, run_plan

@@ -1,4 +1,4 @@
-"""Ports at which processes of a run meet. The driver has its own (``suite.launch.ports``): the two share no code."""
+"""Ports at which processes of a run meet. The driver has its own (``suite.launch.local``): the two share no code."""
 
 import random
 import socket

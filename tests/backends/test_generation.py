@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from suite.backends.base import stack_of
-from suite.backends.generation import generation_errors, limits, vllm_error
+from suite.backends.base import generation_errors, limits, stack_of, vllm_error
 from suite.backends.registry import find_backend
 from suite.conduct.planning.machine import Machine
 from suite.spec.base import UsageError
@@ -100,7 +99,7 @@ def test_a_rank_without_vllm_or_with_another_version_says_so(monkeypatch: pytest
 
 
 def test_the_lock_has_a_version_that_is_taken() -> None:
-    from suite.images.locks import pins_of
+    from suite.images.project import pins_of
     from tests.test_packaging import ROOT
 
     pins = pins_of(ROOT / "requirements/vllm.lock")

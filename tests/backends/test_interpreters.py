@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from suite.backends import interpreters, registry
-from suite.backends.interpreters import environment_python, read_interpreters
+from suite.backends import registry
+from suite.backends.registry import environment_python, read_interpreters
 from suite.backends.trlx_deepspeed import TrlxDdp
 from suite.spec.base import UsageError
 
@@ -22,7 +22,6 @@ class Foreign(TrlxDdp):
 def _a_backend_with_an_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     known = {**registry.backends(), "foreign": Foreign()}
     monkeypatch.setattr(registry, "backends", lambda: known)
-    monkeypatch.setattr(interpreters, "backends", lambda: known)
     monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
     monkeypatch.delenv("SUITE_PYTHON", raising=False)
     monkeypatch.setattr("shutil.which", lambda path: None if "nowhere" in path else path)

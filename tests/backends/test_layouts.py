@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from suite.backends.placement import placed
+from suite.backends.base import placed
 from suite.backends.registry import find_backend
 from suite.conduct.planning.plan import make_plan
 from suite.conduct.planning.request import Request

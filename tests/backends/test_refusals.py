@@ -8,9 +8,8 @@ import pytest
 
 from suite.backends.base import unknown_work
 from suite.backends.registry import backends, find_backend
-from suite.spec.catalogue import find_size
+from suite.spec.catalogue import find_preset, find_size
 from suite.spec.layout import Layout, LayoutRequest
-from suite.spec.presets import find_preset
 from suite.spec.resolve import layout_errors
 from suite.spec.shape import Experts
 from tests.backends.asked import CPU, CUDA, layout_of, refusals, work_of

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
 from suite.backends.trlx_nemo import TrlxNemo, shipped_tensor, trained_positions
-from suite.spec.catalogue import find_size, find_workload, sizes
+from suite.spec.catalogue import find_preset, find_size, find_workload, sizes
 from suite.spec.layout import LayoutRequest
 from suite.spec.manifest import Measure
-from suite.spec.presets import find_preset
 from suite.spec.resolve import layout_errors, resolve_work
 
 DRIVER = TrlxNemo()

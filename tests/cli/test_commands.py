@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from suite.report.formatting import width
-from suite.spec.presets import presets
+from suite.spec.catalogue import presets
 from tests.command import suite
 from tests.synthetic import make_bundle, synthetic_manifest
 

@@ -118,7 +118,7 @@ def test_saved_help_of_other_sources_is_not_shown(saved: Path, tmp_path: Path, m
     monkeypatch.setattr(saved_help, "PACKAGE", package)
     monkeypatch.setattr(saved_help, "FILE", saved)
     assert saved_help.saved_page(["run", "--help"]), "an installed package with its data inside has the same sources"
-    for changed in ("launch/slurm/options.py", "spec/layout.py", "manifests/presets.yaml"):
+    for changed in ("launch/slurm/settings.py", "spec/layout.py", "manifests/presets.yaml"):
         text = (package / changed).read_text()
         (package / changed).write_text(text + "\n")
         assert saved_help.saved_page(["run", "--help"]) is None, changed

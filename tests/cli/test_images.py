@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from suite.images.build_output import BuildFailed, Step
+from suite.images.build import BuildFailed, Step
 from suite.images.check import Difference
 from suite.images.digests import Answer
 from suite.spec.images import images

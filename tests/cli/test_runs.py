@@ -13,7 +13,7 @@ from suite.bundle.cache import reading, signature
 from suite.bundle.store import Bundle
 from suite.bundle.tags import tags_of
 from suite.spec.base import UsageError
-from suite.spec.moments import moment_of
+from suite.spec.typed import moment_of
 from tests.command import refused, suite
 from tests.export.made import HOSTILE
 from tests.synthetic import BEGAN, HOUR, facts_of, grpo_workload, make_bundle, synthetic_manifest

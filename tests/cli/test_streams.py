@@ -48,7 +48,7 @@ class Importing(ModuleType):
         raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("module", ["suite.cli.streams", "suite.cli.app"])
+@pytest.mark.parametrize("module", ["suite.cli.saved_help", "suite.cli.app"])
 def test_ctrl_c_while_modules_are_imported_is_one_line_and_130(
     module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 from suite.cli.app import app, load
 from suite.cli.commands import COMMANDS, Group
 from suite.launch.cluster.submission import submission_path
-from suite.spec.catalogue import devices, ladders, sizes
-from suite.spec.presets import presets
+from suite.spec.catalogue import devices, ladders, presets, sizes
 from tests.cli.test_help import commands
 
 

@@ -10,14 +10,13 @@ from random import Random
 from typing import Any
 
 from suite.bundle.files import parse_object
+from suite.launch.cluster.ending import read_streams
 from suite.launch.cluster.scheduler import Stream, Unanswered
 from suite.launch.cluster.submission import Submission, read_submission
-from suite.launch.cluster.transcript import read_streams
 from suite.launch.job import Job
-from suite.launch.kubernetes.answers import readable
 from suite.launch.kubernetes.diagnose import scheduler_end
-from suite.launch.kubernetes.pods import read_pods, run_end
-from suite.launch.kubernetes.whole_log import whole_log
+from suite.launch.kubernetes.kept import whole_log
+from suite.launch.kubernetes.pods import read_pods, readable, run_end
 from suite.launch.slurm import client
 from suite.launch.slurm.output import read_output, verdict
 from suite.launch.stream import EventStream

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from suite.bundle.tags import FOLDER, tags_of
 from suite.cli.options.cluster import Nodes
-from suite.cli.options.site_file import read_site
+from suite.cli.options.site import read_site
 from suite.images.stack_file import read_stack
 from tests.fuzz import mutate
 from tests.fuzz.material import folder, in_file

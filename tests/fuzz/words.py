@@ -6,8 +6,8 @@ from random import Random
 from typing import Any
 
 from suite.cli.options.reading import rank_counts
-from suite.launch.kubernetes.answers import readable
-from suite.launch.kubernetes.names import object_name, quantity_number
+from suite.launch.kubernetes.pods import readable
+from suite.launch.kubernetes.settings import object_name, quantity_number
 from suite.planner.ask import device_range
 from suite.spec import typed
 from suite.spec.base import UsageError

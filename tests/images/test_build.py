@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from suite.images.build import BuildChoices, build_image
-from suite.images.build_output import LAST_LINES, BuildFailed, Step, read_output
+from suite.images.build import LAST_LINES, BuildChoices, BuildFailed, Step, build_image, read_output
 from suite.images.project import Project
 from suite.spec.base import UsageError
 from suite.spec.images import BASE_DIGEST_LABEL, BASE_NAME_LABEL, REVISION_LABEL, find_image

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from suite.images.build import BuildChoices, Built, build_image
-from suite.images.build_output import BuildFailed
+from suite.images.build import BuildChoices, BuildFailed, Built, build_image
 from suite.images.check import check_image
 from suite.images.inside import OWN_LABEL, SBOM, copy_out, look_inside
-from suite.images.listing import rows
-from suite.images.locks import pins_of
-from suite.images.project import Project
-from suite.launch.image_paths import PYTHON, PYTHON_PATH
+from suite.images.project import Project, pins_of
+from suite.images.show import rows
+from suite.launch.job import PYTHON, PYTHON_PATH
 from suite.spec.base import UsageError
 from suite.spec.images import BASE_NAME_LABEL, VARIANT_LABEL, find_image, images, stack_versions_of
 from suite.spec.version import suite_version

@@ -9,8 +9,7 @@ import pytest
 
 from suite.images.check import Difference, differences
 from suite.images.inside import Environment, Inside
-from suite.images.locks import normal, pins_of
-from suite.images.project import Project
+from suite.images.project import Project, normal, pins_of
 from suite.spec.images import VARIANT_LABEL, VERSION_LABEL, find_image, stack_labels
 from suite.spec.version import suite_version
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from suite.images.digests import Answer, ask, write
-from suite.launch.ports import free_port
+from suite.launch.local import free_port
 from suite.spec.images import BaseImage, bases
 from tests.container_runtime import Runtime
 from tests.needs import require_programs

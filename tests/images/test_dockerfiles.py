@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.images.locks import normal, pins_of
+from suite.images.project import normal, pins_of
 from suite.spec.images import STACK_LABEL, bases, find_image, images
 from suite.spec.version import suite_version
 from tests.needs import skip_outside_ci

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from suite.images.locks import normal, pins_of
+from suite.images.project import normal, pins_of
 from suite.spec.images import find_image
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.images.build import Built
-from suite.images.pin import pin_for_compose, variable
+from suite.images.build import Built, pin_for_compose, variable
 from suite.images.project import Project
 from suite.spec.images import find_image, images
 from suite.spec.version import suite_version

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from suite.images import wheelhouse
-from suite.images.locks import pins_of
-from suite.images.project import Project
+from suite.images.project import Project, pins_of
 from suite.spec.base import UsageError
 from suite.spec.images import find_image
 

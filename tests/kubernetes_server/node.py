@@ -20,7 +20,7 @@ from pathlib import Path
 
 from kubernetes.client import ApiException, CoreV1Api
 
-from suite.launch.ports import free_port
+from suite.launch.local import free_port
 from tests.kubernetes_server import names, node_image
 from tests.kubernetes_server.server import BUILT, Server, killed
 from tests.waiting import answering, ended, logged, wait_until

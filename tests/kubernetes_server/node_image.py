@@ -17,7 +17,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from suite.launch.image_paths import PYTHON, PYTHON_PATH
+from suite.launch.job import PYTHON, PYTHON_PATH
 from tests.containers import add_file
 from tests.kubernetes_server.scripted_torchrun import WORKER
 from tests.kubernetes_server.server import ROOT

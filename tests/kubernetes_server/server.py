@@ -14,7 +14,7 @@ from pathlib import Path
 
 import urllib3
 
-from suite.launch.ports import free_port
+from suite.launch.local import free_port
 from tests.waiting import answering, logged
 
 ROOT = Path(__file__).resolve().parents[2]

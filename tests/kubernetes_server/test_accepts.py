@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from suite.launch.kubernetes.client import Cluster, Refused
-from suite.launch.kubernetes.hand_over import hand_over
-from suite.launch.kubernetes.render import parse, render, render_reader
-from suite.launch.kubernetes.templates import pod_templates
+from suite.launch.kubernetes.run import hand_over, parse, pod_templates, render, render_reader
 from suite.spec.base import UsageError
 from tests.launch.kubernetes.runs import FOLDER, FULL, VARIANTS, job_of, settings_of
 

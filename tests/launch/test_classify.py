@@ -7,11 +7,9 @@ from typing import Any, get_args
 
 import pytest
 
-from suite.launch.classify import RankEnd, Report, RunEnd, classify, how
-from suite.launch.next_step import NEXT_STEPS, next_step
-from suite.launch.oom_kills import OomKills
-from suite.launch.outcome import Failure, FailureKind
-from suite.launch.patterns import PATTERNS, Pattern, strongest
+from suite.launch.classify import PATTERNS, Pattern, RankEnd, Report, RunEnd, classify, how, strongest
+from suite.launch.outcome import NEXT_STEPS, Failure, FailureKind, next_step
+from suite.launch.processes import OomKills
 
 #: what each pattern of the table is for, line by line as CPython, torch, gloo, NCCL and the CUDA runtime word it
 REAL_LINES = [

@@ -11,9 +11,16 @@ from hypothesis import strategies as st
 
 from suite.conduct.planning import machine as planning
 from suite.conduct.planning.machine import look_at_machine
-from suite.launch.gpu_choice import hidden_by_variable, local_choice, named_gpus, one_kind, visible_gpus, why_no_gpu
 from suite.launch.local import LocalLauncher, rank_variables
-from suite.launch.probe import LocalDevice
+from suite.launch.probe import (
+    LocalDevice,
+    hidden_by_variable,
+    local_choice,
+    named_gpus,
+    one_kind,
+    visible_gpus,
+    why_no_gpu,
+)
 from suite.spec.base import UsageError
 from suite.spec.layout import Layout
 from tests.launch.ranks import make_folder, make_job

@@ -18,7 +18,7 @@ from suite.launch.local import LocalLauncher
 from suite.launch.logs import FIRST_BYTES, LAST_BYTES, LOOK_SECONDS, MOST_BYTES
 from suite.launch.supervise import Patience
 from suite.spec.base import UsageError
-from suite.spec.bounds import MOST_SECONDS
+from suite.spec.typed import MOST_SECONDS
 from tests.launch import ranks
 from tests.launch.ranks import QUICK, STERN, Ran, is_gone, make_folder, make_job, run
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.launch import logs
-from suite.launch.log_lines import LONGEST_LINE, MOST_BYTES, last_lines, lines_since, read_on, shown
 from suite.launch.logs import LogLimit
+from suite.launch.stream import LONGEST_LINE, MOST_BYTES, last_lines, lines_since, read_on, shown
 from suite.spec.base import UsageError
 from tests.launch.ranks import STERN, run
 

@@ -15,15 +15,12 @@ from suite.conduct.running.execute import make_job
 from suite.launch.cluster.torchrun import EVENTS_ON_OUTPUT
 from suite.launch.docker.document import RuntimeRules, container_document
 from suite.launch.docker.settings import DockerSettings
-from suite.launch.image_paths import PYTHON, PYTHON_PATH, RUNS
-from suite.launch.job import Job, Mount, Site
-from suite.launch.kubernetes.render import parse, render
-from suite.launch.kubernetes.run import kubernetes_site
+from suite.launch.job import PYTHON, PYTHON_PATH, RUNS, Job, Mount, Site
+from suite.launch.kubernetes.run import kubernetes_site, parse, render
 from suite.launch.kubernetes.settings import KubernetesSettings
 from suite.launch.local import rank_variables
 from suite.launch.node import _parse as parse_node
-from suite.launch.slurm.image_names import apptainer_image, pyxis_image
-from suite.launch.slurm.script import SlurmRun, batch_script
+from suite.launch.slurm.script import SlurmRun, apptainer_image, batch_script, pyxis_image
 from suite.launch.slurm.settings import SlurmSettings
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import LayoutRequest

@@ -11,7 +11,7 @@ import yaml
 
 from suite.conduct.planning.machine import Machine
 from suite.conduct.planning.plan import Plan
-from suite.launch.image_paths import PYTHON, RUNS
+from suite.launch.job import PYTHON, RUNS
 from suite.launch.local import LocalLauncher
 from suite.launch.outcome import Launcher
 from tests.command import suite

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.launch.oom_kills import OomKills, oom_kills
+from suite.launch.processes import OomKills, oom_kills
 
 MACHINE = OomKills(7, "oom_kill in /proc/vmstat, of the whole machine")
 GROUP = "oom_kill in memory.events of the run's control group"

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from suite.launch import ports as of_driver
+from suite.launch import local as of_driver
 from suite.worker import ports as of_worker
 
 pytestmark = pytest.mark.parametrize("ports", [of_driver, of_worker], ids=["driver", "worker"])

@@ -20,8 +20,7 @@ from suite.launch import supervise, waits
 from suite.launch.local import LocalLauncher
 from suite.launch.outcome import Outcome
 from suite.launch.supervise import Patience
-from suite.launch.turn_order import balanced_orders
-from suite.launch.turns import Arbiter, Listener, Start
+from suite.launch.turns import Arbiter, Listener, Start, balanced_orders
 from suite.launch.waits import connected
 from suite.worker.turns import DriverGoneError, open_turns
 from tests.launch.ranks import QUICK, STERN, Clock, make_folder, make_job

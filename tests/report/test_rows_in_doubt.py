@@ -14,7 +14,7 @@ from suite.report.terminal import headline_rows
 from suite.report.text.answer import as_lines
 from suite.report.text.markdown import render
 from suite.report.text.output import as_json
-from suite.spec.stopping import Stopping
+from suite.spec.manifest import Stopping
 from suite.stats.intervals import log_rates, pooled_rate
 from suite.stats.moderated import FEWEST_ROWS, moderate
 from tests.report import entries as made

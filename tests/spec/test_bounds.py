@@ -18,8 +18,8 @@ from suite.cli.options.reading import check_numbers, rank_counts
 from suite.planner.ask import device_range
 from suite.spec import typed
 from suite.spec.base import UsageError
-from suite.spec.bounds import MOST, MOST_BYTES, MOST_SECONDS, first_beyond
 from suite.spec.foreign import Unreadable, lines_of, open_log, open_plain, read_bytes, read_part, read_text
+from suite.spec.typed import MOST, MOST_BYTES, MOST_SECONDS, first_beyond
 
 MANY = "9" * 400
 seconds, size = partial(typed.seconds, "--budget"), partial(typed.size, "--memory")

@@ -17,15 +17,16 @@ from suite.spec.catalogue import (
     devices,
     find_device,
     find_ladder,
+    find_preset,
     find_size,
     find_workload,
     ladder_note,
     ladders,
+    presets,
     sizes,
     workloads,
 )
 from suite.spec.names import nearest, repeated
-from suite.spec.presets import find_preset, presets
 from suite.theory.parameters import parameter_count
 
 

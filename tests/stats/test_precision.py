@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.stopping import NOISE, rule_of, verdicts, widths
-from suite.spec.stopping import Stopping
+from suite.spec.manifest import Stopping
 from suite.stats.intervals import RunSeconds
 from suite.stats.precision import CONFIRMING_ALONE, CONFIRMING_RUNS, Outlook, Sampled, judge
 from suite.stats.rounds import InTurns

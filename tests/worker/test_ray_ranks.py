@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from suite.launch.classify import strongest
 from suite.launch.cluster.torchrun import FailedRank, failed_ranks
-from suite.launch.kubernetes.ray import PATTERNS, RANKS_VARIABLE, entry_point, pod_variables, ranks_text
-from suite.launch.patterns import strongest
+from suite.launch.kubernetes.pod import PATTERNS, RANKS_VARIABLE, entry_point, pod_variables, ranks_text
 from suite.worker import ray_ranks
 from suite.worker.rank import LAUNCH_VARIABLES, read_rank
 from suite.worker.ray_ranks import Ended, RankProcess, Wanted, order, rank_environment, read_wanted, table

@@ -15,7 +15,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from suite.launch.ports import free_port
+from suite.launch.local import free_port
 from suite.spec.layout import Layout
 from suite.spec.manifest import Backend, Limits, Manifest, Measure
 from suite.spec.resolve import make_manifest

@@ -1,21 +1,25 @@
-"""Before anything is started: what is expected of the runs, and a refusal of those that should not be."""
+"""Before anything is started: what is expected of the runs, which take turns, and a refusal of what should not be."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
+from suite.spec.base import UsageError
 from suite.spec.terminal import is_quiet, say
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from suite.cli.options.work import Work
+    from suite.conduct.planning.machine import Machine
     from suite.conduct.planning.plan import Plan
     from suite.conduct.planning.preflight import Preflight
     from suite.conduct.planning.request import RunState
+    from suite.conduct.planning.turns import Turning
+    from suite.launch.outcome import Launcher
     from suite.spec.manifest import Manifest
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -29,7 +33,6 @@ def still_to_do(states: Sequence[tuple[Manifest, RunState]], retry_failed: bool)
 
 def refuse(found: Preflight, runs: Collection[str], force: bool) -> None:
     """Raise UsageError where one of these runs is not expected to fit or to end in time; with ``force`` only warn."""
-    from suite.spec.base import UsageError
 
     refusals = found.of(runs).refusals
     if force:
@@ -60,18 +63,18 @@ def show_plan(
     """
     from suite.cli.exits import DONE
     from suite.cli.options.reading import print_json
-    from suite.conduct.running import display
-    from suite.conduct.running.session import states
+    from suite.conduct.planning.show import plan_rows, print_plan
+    from suite.conduct.running.state import states
 
-    now = states(plan, root)
+    now = states(plan.manifests, root)
     to_do = still_to_do(now, retry_failed)
-    rows, left = display.plan_rows(now, found), found.of(to_do)
+    rows, left = plan_rows(now, found), found.of(to_do)
     if as_json:
         skipped = [entry.model_dump() for entry in plan.skipped]
         body = {"plan": plan.id, "runs": rows, "skipped": skipped, "notes": plan.notes, "expected": left.totals()}
         print_json({**body, "not_here": elsewhere, **more})
     else:
-        display.print_plan(plan, rows, left)
+        print_plan(plan, rows, left)
     for line in elsewhere:
         warn("not on this machine: ", line)
     refuse(found, to_do, work.force)
@@ -84,3 +87,45 @@ def warn(start: str, line: str) -> None:
 
     if not (is_quiet() and start in ("note: ", "warning: ")):
         say("\n".join(wrapped(line, terminal_columns(sys.stderr), start, "  ")), err=True)
+
+
+def turning_here(
+    turns: str | None, length: int | None, machine: Machine, launcher: Launcher, runs_at_once: int
+) -> Turning:
+    """What the options ask for, and what speaks against it here. Raises UsageError."""
+    from suite.conduct.planning.turns import Turning, turns_refused
+
+    if turns not in (None, "iterations", "rounds"):
+        raise UsageError(f"--turns is iterations or rounds, not {turns!r}")
+    if length is not None and turns == "rounds":
+        raise UsageError("--turn-length is of turns by iteration; leave it out with --turns rounds")
+    asked = cast('Literal["iterations", "rounds"] | None', turns or (None if length is None else "iterations"))
+    refused = turns_refused(launcher) if runs_at_once == 1 else "--parallel lets runs work at the same time"
+    on_gpu = machine.device == "cuda"
+    if on_gpu and asked is None:
+        refused = refused or "none were taken on a GPU yet; --turns iterations has rows take them"
+    return Turning(
+        asked=asked,
+        length=length,
+        refused=refused,
+        device_name=machine.device_name,
+        room_bytes=machine.device_memory_bytes if on_gpu else machine.host_memory_bytes,
+    )
+
+
+def tell_of_turns(plan: Plan, to_do: Collection[str]) -> None:
+    """Lines on standard error: why rows are run in rounds, and which runs have lost their partners."""
+    from suite.conduct.planning.turns import start_of
+
+    for reason in plan.in_rounds:
+        warn("note: ", f"rounds, not turns by iteration: {reason}")
+    starts = [(start_of(manifest, plan.seats), manifest) for manifest in plan.manifests if manifest.hash in plan.seats]
+    made = {start for start, manifest in starts if manifest.run.id not in to_do}
+    alone = [manifest.run.id for start, manifest in starts if start in made and manifest.run.id in to_do]
+    if alone:
+        more = len({manifest.run.repeat for _, manifest in starts})
+        warn(
+            "note: ",
+            f"{', '.join(alone)}: measured without rows that were measured before, so there is no ratio to them; "
+            f"--repeats {2 * more} has all take turns {more} times more",
+        )

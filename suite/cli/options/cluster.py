@@ -134,7 +134,7 @@ class Nodes:
     def _look_again(self, path: Path, work: Work, launcher: ClusterLauncher) -> tuple[Plan, Preflight]:
         """The runs of a manifest that is measured once more. Raises UsageError for options that it speaks of."""
         from suite.cli.options.fields import option_of
-        from suite.conduct.cluster.again import plan_again, require_layout
+        from suite.conduct.cluster.machine import plan_again, require_layout
         from suite.conduct.planning.preflight import preflight
         from suite.conduct.running.rerun import read_manifest
         from suite.spec.base import UsageError
@@ -204,7 +204,7 @@ class Nodes:
         if self.image is not None:
             # the variable behind --python speaks of this machine
             return image_python
-        from suite.backends.interpreters import read_interpreters
+        from suite.backends.registry import read_interpreters
         from suite.spec.base import UsageError
 
         asked = read_interpreters(self.python or ())
@@ -215,7 +215,7 @@ class Nodes:
     def machine(self, launcher: ClusterLauncher) -> ClusterMachine:
         """Raises UsageError."""
         from suite.conduct.cluster.machine import cluster_machine
-        from suite.conduct.planning.variables import measured_with
+        from suite.conduct.planning.machine import measured_with
         from suite.spec.base import UsageError
 
         if self.device not in ("cpu", "cuda"):

@@ -24,7 +24,7 @@ def _names(module: str, table: str) -> Completion:
 sizes, ladders, workloads = (_names("spec.catalogue", table) for table in ("sizes", "ladders", "workloads"))
 #: devices that `suite plan` knows
 accelerators = _names("spec.catalogue", "devices")
-presets = _names("spec.presets", "presets")
+presets = _names("spec.catalogue", "presets")
 backends = _names("backends.registry", "backends")
 launchers = _names("cli.options.launchers", "LAUNCHERS")
 

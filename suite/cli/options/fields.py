@@ -1,16 +1,19 @@
-"""Options that follow from what a workload's and a layout's fields are declared with (``suite.spec.fields``)."""
+"""Options that follow from declarations: of fields of workload and layout, and of data classes that commands share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field as DataField
-from dataclasses import field, make_dataclass, replace
+from dataclasses import field, fields, is_dataclass, make_dataclass, replace
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from typer.models import OptionInfo
 
 from suite.spec.fields import Declared, declared, switched_on
 from suite.spec.layout import Layout
@@ -130,3 +133,46 @@ def option_of(name: str) -> str:
     facts = {**dict(declared(Workload)), **dict(declared(Layout))}
     declared_option = facts[name].option if name in facts else None
     return declared_option or _CALLED.get(name) or f"--{name.replace('_', '-')}"
+
+
+def takes_groups(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the fields of each parameter that is a data class as options, in the place of that parameter."""
+    groups = _groups(function)
+    shown = [
+        option.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, parameter in inspect.signature(function, eval_str=True).parameters.items()
+        for option in (_options(groups[name]).values() if name in groups else (parameter,))
+    ]
+
+    @functools.wraps(function)
+    def run(**given: Any) -> Any:
+        return function(**in_groups(function, given))
+
+    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+    return run
+
+
+def in_groups(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a function takes, from the values of its options."""
+    left, made = dict(given), {}
+    for name, group in _groups(function).items():
+        made[name] = group(**{each.name: left.pop(each.name) for each in fields(group)})
+    return {**left, **made}
+
+
+def _groups(function: Callable[..., Any]) -> dict[str, type[Any]]:
+    own = inspect.signature(function, eval_str=True).parameters
+    return {name: cast("type[Any]", each.annotation) for name, each in own.items() if is_dataclass(each.annotation)}
+
+
+def _options(group: type) -> dict[str, inspect.Parameter]:
+    """The fields as parameters. An option without a heading of its own has its class's (``HEADING``) in help."""
+    found = dict(inspect.signature(group, eval_str=True).parameters)
+    for owner in reversed(group.__mro__):
+        heading = vars(owner).get("HEADING")
+        for name in inspect.get_annotations(owner) if heading else ():
+            facts = get_args(found[name].annotation) if name in found else ()
+            for option in (fact for fact in facts if isinstance(fact, OptionInfo)):
+                option.rich_help_panel = option.rich_help_panel or heading
+    return found

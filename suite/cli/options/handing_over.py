@@ -16,10 +16,10 @@ from suite.conduct.cluster.smoke import smoke_documents, smoke_root
 from suite.conduct.cluster.standing import Standing, collect_run, wait_until_over
 from suite.conduct.cluster.to_do import ToDo, prepare
 from suite.conduct.running.outcome_line import outcome_line
-from suite.conduct.running.session import states
+from suite.conduct.running.state import states
 from suite.launch.cluster.launcher import ClusterLauncher, Document
 from suite.launch.cluster.submission import Submission
-from suite.launch.next_step import next_step
+from suite.launch.outcome import next_step
 from suite.spec.base import UsageError, printable
 from suite.spec.manifest import Manifest
 from suite.spec.terminal import note, say
@@ -180,7 +180,7 @@ def tell_network(record: Record, show: Callable[[str], None]) -> list[dict[str, 
 def dry(work: Work, nodes: Nodes, launcher: ClusterLauncher, smoke: bool, as_json: bool) -> int:
     """Show the plan and what would be sent for it. No cluster is asked, nothing is written. Raises UsageError."""
     plan, found = nodes.look(work, launcher)
-    left = still_to_do(states(plan, nodes.runs), nodes.retry_failed)
+    left = still_to_do(states(plan.manifests, nodes.runs), nodes.retry_failed)
     manifests = [manifest for manifest in plan.manifests if manifest.run.id in left]
     documents = launcher.render(prepare(manifests, launcher.scheduler(), launcher.site, launcher.starter), nodes.runs)
     first = smoke_documents(launcher, nodes.smoke(work, launcher, manifests), nodes.runs) if smoke and manifests else []

@@ -14,7 +14,7 @@ import typer
 
 from suite.cli.options import completion
 from suite.cli.options.reading import Python
-from suite.launch.docker.options import DockerOptions
+from suite.launch.docker.settings import DockerOptions
 from suite.spec.terminal import note
 
 if TYPE_CHECKING:
@@ -103,10 +103,9 @@ class Where(DockerOptions, LocalOptions, Choice):
 
 
 def _open_local(where: Where, device: str, backends: Sequence[str], planning: bool) -> tuple[Machine, Launcher]:
-    from suite.backends.interpreters import read_interpreters
+    from suite.backends.registry import read_interpreters
     from suite.cli.options.reading import checked
-    from suite.conduct.planning.machine import look_at_machine
-    from suite.conduct.planning.variables import measured_with
+    from suite.conduct.planning.machine import look_at_machine, measured_with
     from suite.launch.idle import REQUIRE_IDLE
     from suite.launch.local import LocalLauncher, find_start
 
@@ -140,7 +139,7 @@ def _open_docker(where: Where, device: str, backends: Sequence[str], planning: b
 
 def _one_python(texts: Sequence[str]) -> str | None:
     """The interpreter in the images that was asked for; the variable names this machine's. Raises UsageError."""
-    from suite.backends.interpreters import read_interpreters
+    from suite.backends.registry import read_interpreters
     from suite.spec.base import UsageError
 
     if not texts:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from suite.cli.exits import DONE, GATE_NOT_MET
 from suite.spec.terminal import say
 
 if TYPE_CHECKING:
+    from suite.cli.plan import Output, Searched
     from suite.planner.ask import Question
     from suite.planner.curves import CurvePoint
     from suite.planner.parameters import Parameters
@@ -16,20 +17,9 @@ if TYPE_CHECKING:
     from suite.planner.search.request import Wishes
     from suite.planner.simulate.iteration import Simulated
     from suite.planner.simulate.stragglers import Stragglers
-    from suite.spec.presets import Preset, PresetPoint
+    from suite.spec.catalogue import Preset, PresetPoint
 
     Named = tuple[Preset, PresetPoint]
-
-
-class Output(NamedTuple):
-    """Where the answer goes besides the terminal, and whether the best of it is simulated."""
-
-    scale: str | None
-    simulate: bool
-    trace: Path | None
-    stragglers: list[Path]
-    svg: Path | None
-    as_json: bool
 
 
 def search(
@@ -37,6 +27,7 @@ def search(
     wishes: Wishes,
     generation: str | None,
     named: Named | None,
+    wanted: Searched,
     output: Output,
 ) -> int:
     """Print the answer; its exit code."""
@@ -52,25 +43,32 @@ def search(
     samples_on = named[1].ranks if named else (devices or (USUAL_DEVICES,))[0]
     asked = make_search(questions, samples_on, wishes, generation)
     columns = terminal_columns()
-    if output.scale is not None:
-        made, counts = search_curves(asked, output.scale, questions[0].workload)
+    if wanted.scale is not None:
+        made, counts = search_curves(asked, wanted.scale, questions[0].workload)
         show_curves(questions[0], {"best": made}, counts, output.as_json)
         return DONE
     found = answer(asked, wishes)
     body: dict[str, Any] = {"search": {**found.model_dump(mode="json"), "met": found.met}}
     for line in answer_lines(found, columns) if not output.as_json else ():
         say(line)
-    if (output.simulate or output.trace or output.stragglers) and found.options:
-        slow = measured(output.stragglers) if output.stragglers else None
+    if (wanted.simulate or wanted.trace or wanted.stragglers) and found.options:
+        slow = measured(wanted.stragglers) if wanted.stragglers else None
         simulated = best_simulated(asked, found, slow)
         body["simulated"] = {"seconds": simulated.seconds, "causes": simulated.causes}
-        _show(simulated, slow, found, output, columns)
+        _show(simulated, slow, found, wanted.trace, output, columns)
     if output.as_json:
         print_json(body)
     return DONE if found.met else GATE_NOT_MET
 
 
-def _show(simulated: Simulated, slow: Stragglers | None, found: Answer, output: Output, columns: int | None) -> None:
+def _show(
+    simulated: Simulated,
+    slow: Stragglers | None,
+    found: Answer,
+    trace: Path | None,
+    output: Output,
+    columns: int | None,
+) -> None:
     import json
 
     from suite.planner.simulate.explain import causes_chart, lines
@@ -84,8 +82,8 @@ def _show(simulated: Simulated, slow: Stragglers | None, found: Answer, output: 
     if output.svg is not None:
         title = f"{found.size} on {best.devices} x {best.device}: seconds of an iteration by cause, simulated"
         write(output.svg, causes_chart([(best.label, simulated)], title))
-    if output.trace is not None:
-        write(output.trace, json.dumps(trace_of(simulated)))
+    if trace is not None:
+        write(trace, json.dumps(trace_of(simulated)))
 
 
 def require_folders(**outputs: Path | None) -> None:
@@ -111,7 +109,7 @@ def show_curves(asked: Question, made: dict[str, list[CurvePoint]], counts: list
         say(line)
 
 
-def checked_rows(files: list[Path], parameters: Parameters, svg: Path | None, as_json: bool) -> int:
+def checked_rows(files: list[Path], parameters: Parameters, output: Output) -> int:
     """Compare predictions with published rows. Readers of tables that others published stand beside the package, in
     tools/planner of a checkout. UsageError where there is none."""
     from suite.cli.options.reading import print_json
@@ -125,9 +123,9 @@ def checked_rows(files: list[Path], parameters: Parameters, svg: Path | None, as
             "run it in a checkout"
         ) from error
     result = run_check(files, parameters)
-    if svg is not None:
-        write(svg, chart_of(result))
-    if as_json:
+    if output.svg is not None:
+        write(output.svg, chart_of(result))
+    if output.as_json:
         print_json(result.model_dump(mode="json"))
     else:
         for line in check_lines(result):

@@ -1,4 +1,4 @@
-"""Reading what a user typed into values, with one clear line when it cannot be read."""
+"""Reading what a user typed into values, with one clear line when it cannot be read, and where output goes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from suite.spec.bounds import MOST, MOST_RANKS, first_beyond
+from suite.spec.typed import MOST, MOST_RANKS, first_beyond, shown, whole
 from suite.spec.typed import seconds as seconds
-from suite.spec.typed import shown, whole
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -102,9 +102,61 @@ def without_collector() -> Iterator[None]:
         gc.enable()
 
 
+def confirmed(question: str) -> bool:
+    """Asked on a terminal; without one the answer is no."""
+    return sys.stdin.isatty() and typer.confirm(question)
+
+
 def print_json(value: Any) -> None:
     """Facts for a program: indented, sorted keys, and no NaN."""
     import json
 
     json.dump(value, sys.stdout, indent=2, sort_keys=True, allow_nan=False)
     sys.stdout.write("\n")
+
+
+STANDARD_OUTPUT = Path("-")
+
+
+@contextmanager
+def written_to(output: Path, suffix: str, as_json: bool = False) -> Iterator[Path]:
+    """Where to write: ``output``, or for ``-`` a file of that suffix, which is printed at the end.
+
+    Raises UsageError where JSON is to be printed as well.
+    """
+    if output != STANDARD_OUTPUT:
+        yield output
+        return
+    from tempfile import TemporaryDirectory
+
+    if as_json:
+        from suite.spec.base import UsageError
+
+        raise UsageError("--json and --output - are both printed: write one of them into a file")
+    with TemporaryDirectory(prefix="suite-output-") as folder:
+        path = Path(folder) / f"output{suffix}"
+        yield path
+        sys.stdout.flush()
+        sys.stdout.buffer.write(path.read_bytes())
+
+
+_NAMED = 3
+
+
+def unpacked_path(path: Path) -> Path:
+    """A bundle as it is; one of an archive, unpacked until the command ends.
+
+    Raises UsageError where an archive has several and none is named, and UnsafeArchive.
+    """
+    from suite.bundle.archive.opening import opened
+    from suite.cli.exits import until_end
+    from suite.spec.base import UsageError
+
+    places = until_end(opened([path]))
+    found = places.folders[0]
+    if places.archives and not (found / "manifest.json").is_file():
+        runs = places.archives[0].index.runs
+        named = ", ".join(f"{places.archives[0].name}:{run.path}" for run in runs[:_NAMED])
+        more = f" and {len(runs) - _NAMED} more" if len(runs) > _NAMED else ""
+        raise UsageError(f"{path} holds {len(runs)} runs; name the one to run again: {named}{more}")
+    return found

@@ -16,8 +16,8 @@ from suite.spec.terminal import note
 if TYPE_CHECKING:
     from suite.conduct.planning.machine import Machine
     from suite.conduct.planning.request import Request
-    from suite.spec.presets import Preset
-    from suite.spec.stopping import Stopping
+    from suite.spec.catalogue import Preset
+    from suite.spec.manifest import Stopping
 
 Names = list[str] | None
 
@@ -221,7 +221,7 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
     ) -> tuple[tuple[Request, ...], list[str]]:
         """The requests, and a line for each part of a preset that an option replaces."""
         from suite.cli.options.reading import checked
-        from suite.conduct.planning.preset import GivenOptions, cross_product, preset_requests, replaced
+        from suite.conduct.planning.request import GivenOptions, cross_product, preset_requests, replaced
 
         options = {
             "sizes": self.size or (),
@@ -249,7 +249,7 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
         """The rule that adds runs, where a precision or a difference is asked for. Raises UsageError."""
         from suite.cli.options.reading import checked
         from suite.spec.base import UsageError
-        from suite.spec.stopping import FEWEST_RUNS, Stopping
+        from suite.spec.manifest import FEWEST_RUNS, Stopping
         from suite.spec.typed import share
 
         if self.until is None and self.difference is None:
@@ -276,7 +276,7 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
 
     @property
     def _preset(self) -> Preset | None:
-        from suite.spec.presets import find_preset
+        from suite.spec.catalogue import find_preset
 
         return None if self.preset is None else find_preset(self.preset)
 

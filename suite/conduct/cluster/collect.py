@@ -13,10 +13,9 @@ from suite.bundle.files import writing
 from suite.bundle.last_words import end_fields, failure_fields
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle
-from suite.launch.cluster.ending import run_outcome
+from suite.launch.cluster.ending import Transcript, read_streams, run_outcome
 from suite.launch.cluster.scheduler import Gathered, SchedulerEnd
 from suite.launch.cluster.submission import FOLDER, Submission
-from suite.launch.cluster.transcript import Transcript, read_streams
 from suite.launch.outcome import Outcome
 from suite.spec.base import UsageError
 

@@ -1,19 +1,22 @@
-"""From submissions to a cluster, or to files for it: all of a document's runs or none."""
+"""From submissions to a cluster, or to files for it: all of a document's runs or none, one driver at a time."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from suite.bundle.files import writing
 from suite.conduct.cluster.to_do import ToDo, make_room, prepare, to_do
-from suite.conduct.cluster.turn import turn
-from suite.conduct.running.state import put_back
+from suite.conduct.running.attic import put_back
 from suite.launch.cluster.launcher import ClusterLauncher, Document
 from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.cluster.submission import (
+    FOLDER,
     Submission,
     forget_submission,
     read_submission,
@@ -133,3 +136,47 @@ def _restore(root: Path, run_id: str, text: str | None) -> None:
         forget_submission(root, run_id)
     else:
         submission_path(root, run_id).write_text(text, encoding="utf-8")
+
+
+_LOCK = ".lock"
+
+
+@contextmanager
+def turn(root: Path) -> Iterator[None]:
+    """Wait until no other driver submits runs of this folder, and keep others out while the block runs.
+
+    Raises UsageError where the folder cannot be written. A folder that holds nothing afterwards is taken away again.
+    """
+    path = root / FOLDER / _LOCK
+    descriptor = _locked(path)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            path.unlink()  # whoever waits for it finds another file in its place, or none
+        os.close(descriptor)
+        with suppress(OSError):
+            path.parent.rmdir()
+            root.rmdir()
+
+
+def _locked(path: Path) -> int:
+    while True:
+        with writing(path):
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            except (FileNotFoundError, FileExistsError):
+                if path.parent.is_symlink() or (path.parent.exists() and not path.parent.is_dir()):
+                    raise
+                continue  # another driver has just taken its empty folder away
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                if os.path.samestat(os.fstat(descriptor), path.lstat()):
+                    return descriptor
+            except FileNotFoundError:
+                pass
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)

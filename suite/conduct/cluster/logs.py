@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from suite.bundle.store import Bundle
 from suite.launch.cluster.registry import find_scheduler
 from suite.launch.cluster.submission import FOLDER, Submission, read_submission, submission_path
-from suite.launch.log_lines import read_on
+from suite.launch.stream import read_on
 from suite.spec.base import UsageError
 from suite.spec.names import nearest
 

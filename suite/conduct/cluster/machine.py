@@ -1,4 +1,4 @@
-"""What a cluster offers to a request, as far as it can be known from here."""
+"""What a cluster offers to a request, or to a manifest that is measured once more, as far as it is known from here."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from pydantic import Field
 from suite.backends.base import optional_packages
 from suite.backends.registry import find_backend
 from suite.conduct.cluster.image_file import content_name, is_file
-from suite.conduct.planning.machine import USUAL_THREADS, Machine, without_missing
-from suite.images.locks import normal, pins_of
-from suite.images.project import Project
+from suite.conduct.planning.machine import USUAL_THREADS, Machine, require_same_variables, without_missing
+from suite.conduct.planning.plan import Plan
+from suite.conduct.running.rerun import rerun_plan
+from suite.images.project import Project, normal, pins_of
 from suite.images.stack_file import beside, read_beside, read_stack
 from suite.launch.probe import stack_versions
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_device
 from suite.spec.device import Device
 from suite.spec.images import images_of
+from suite.spec.manifest import Manifest
 
 
 class ClusterMachine(Machine):
@@ -161,3 +163,38 @@ def pinned(backend: str) -> Mapping[str, str]:
         return {**pins_of(Project.of().lock(images[0].lock)), **sources}
     except (UsageError, OSError):
         return sources
+
+
+def plan_again(manifest: Manifest, root: Path, runs: int, machine: ClusterMachine) -> Plan:
+    """So many runs of a manifest on such nodes, beside those under ``root``.
+
+    Raises UsageError where it would be another measurement, as far as that is known from here: every rank compares its
+    stack with the manifest's.
+    """
+    name = manifest.backend.name
+    require_same_variables(manifest, machine.variables)
+    known = machine.found_stacks([name])[name]
+    other = [
+        f"{package} {version} (here {known[package]})"
+        for package, version in manifest.stack.items()
+        if known.get(package, version) != version
+    ]
+    if other:
+        raise UsageError(
+            f"the manifest was measured with {', '.join(other)}: name an image or an interpreter with that stack, and "
+            "its versions with --stack where nothing here tells them"
+        )
+    machine.require_generation([manifest])
+    return rerun_plan(manifest, root, runs, machine.images([name])[name], manner=machine.manner)
+
+
+def require_layout(manifest: Manifest, nodes: Sequence[int], devices_per_node: int | None) -> None:
+    """Raises UsageError for other numbers than the manifest's."""
+    layout = manifest.layout
+    for option, given, own in (
+        ("--nodes", nodes, layout.nodes),
+        ("--gpus-per-node", () if devices_per_node is None else (devices_per_node,), layout.devices_per_node),
+    ):
+        for count in given:
+            if count != own:
+                raise UsageError(f"{option} {count}: the manifest has {own}; leave it out")

@@ -10,7 +10,7 @@ from pathlib import Path
 from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.record import Record
 from suite.conduct.cluster.collect import collect
-from suite.conduct.cluster.looking import look
+from suite.conduct.cluster.to_do import look
 from suite.launch.cluster.registry import find_scheduler
 from suite.launch.cluster.scheduler import SchedulerState
 from suite.launch.cluster.submission import Submission, read_submission, submission_path, submissions

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from suite.conduct.cluster.image_file import content_name, is_file
-from suite.conduct.cluster.looking import look
+from suite.conduct.running.attic import set_aside
 from suite.conduct.running.execute import make_job
-from suite.conduct.running.origin import origin_of
-from suite.conduct.running.provenance import driver_facts
-from suite.conduct.running.state import set_aside, state_of
+from suite.conduct.running.provenance import driver_facts, origin_of
+from suite.conduct.running.state import state_of
 from suite.launch.cluster.registry import find_scheduler
-from suite.launch.cluster.scheduler import Scheduler
+from suite.launch.cluster.scheduler import Scheduler, SchedulerState
 from suite.launch.cluster.submission import Submission, read_submission, submission_path
 from suite.launch.job import Site
 from suite.spec.base import Frozen
@@ -101,3 +101,22 @@ def prepare(
             facts["image"] = {"reference": job.image, "digest": content_name(job.image)}
         prepared.append(Submission(launcher=scheduler.name, manifest=manifest, job=job, environment=facts))
     return prepared
+
+
+def look(scheduler: Scheduler, submission: Submission) -> SchedulerState:
+    """How far a run is; ``pending`` while a cluster may still take it that was given it without an answer.
+
+    Raises UsageError when the cluster cannot be asked.
+    """
+    state = scheduler.look(submission)
+    if state.phase != "gone" or submission.sending is None or submission.submitted is None:
+        return state
+    since = time.time() - submission.submitted
+    if abs(since) < scheduler.settle_seconds:
+        return SchedulerState(
+            phase="pending",
+            word="sending",
+            detail=f"handed over {since:.0f} s ago without an answer; not taken, if it is unknown after "
+            f"{scheduler.settle_seconds:.0f} s",
+        )
+    return SchedulerState(phase="gone", word="not taken", detail="the cluster never answered, and does not know it")

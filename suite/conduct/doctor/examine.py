@@ -1,4 +1,4 @@
-"""What this machine can run, and why not: the facts behind `suite doctor`."""
+"""What this machine can run, and why not: the facts behind `suite doctor`, and how they are shown."""
 
 from __future__ import annotations
 
@@ -8,25 +8,27 @@ import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import psutil
 from pydantic import Field
 
-from suite.backends.base import VLLM_PACKAGES, BackendDriver, experimental
-from suite.backends.generation import vllm_error
-from suite.backends.interpreters import Interpreters
-from suite.backends.registry import backends, own_backends
-from suite.conduct.doctor.container_runtime import look_at_runtime
+from suite.backends.base import VLLM_PACKAGES, BackendDriver, experimental, vllm_error
+from suite.backends.registry import Interpreters, backends, own_backends
 from suite.conduct.planning.machine import smallest_memory
-from suite.launch.gpu_choice import hidden_by_variable
+from suite.launch.docker.connection import Runtime, connect
+from suite.launch.docker.gpus import access_of
 from suite.launch.idle import others_on_cpus
-from suite.launch.probe import LocalDevice, ask_worker, host_facts, local_devices, stack_versions
+from suite.launch.probe import LocalDevice, ask_worker, hidden_by_variable, host_facts, local_devices, stack_versions
+from suite.report.formatting.width import unbroken, wrapped
 from suite.spec.base import Frozen, UsageError
 from suite.spec.catalogue import find_device, find_ladder, find_size, find_workload, ladders
 from suite.spec.device import Precision
+from suite.spec.images import images
 from suite.spec.layout import LayoutRequest
 from suite.spec.resolve import resolve_work
+from suite.spec.terminal import say
+from suite.spec.version import suite_version
 from suite.theory.memory import memory_floor
 
 FREE_DISK_BYTES = 1 << 30
@@ -243,3 +245,74 @@ def _one_device_floor(driver: BackendDriver, name: str, precision: Precision) ->
         return memory_floor(size, workload, resolve_work(size, workload, layout), layout, precision).bytes
     except (UsageError, ValueError):
         return None
+
+
+#: what the runtime runs before a container starts, where GPUs come by NVIDIA's hook
+NVIDIA_HOOK = "nvidia-container-runtime-hook"
+
+
+class RuntimeLook(NamedTuple):
+    """What was found, and what to do where something is not there; no runtime is no fault, runs can do without."""
+
+    is_there: bool
+    found: str
+    advice: str | None
+
+
+def look_at_runtime() -> RuntimeLook:
+    """Ask the runtime that Docker's own settings name."""
+    try:
+        runtime = connect()
+    except UsageError as error:
+        return RuntimeLook(False, "none", f"{error}; only --launcher docker needs one")
+    held = _images(runtime)
+    advice = None if held else "build an image: suite images build engines"
+    where = " on another machine" if runtime.facts.remote else ""
+    facts = runtime.facts
+    found = f"{facts.name} {facts.version}{where}, {_gpus(runtime)}, images: {', '.join(held) or 'none'}"
+    return RuntimeLook(bool(held), found, advice)
+
+
+def _gpus(runtime: Runtime) -> str:
+    if access_of(runtime, "auto") == "cdi":
+        return "GPUs by CDI"
+    has_hook = not runtime.facts.remote and shutil.which(NVIDIA_HOOK) is not None
+    if has_hook or "nvidia" in runtime.runtimes:
+        return "GPUs by NVIDIA's container toolkit"
+    return "no sign of GPUs"
+
+
+def _images(runtime: Runtime) -> list[str]:
+    """Images of this version of the suite's catalogue."""
+    wanted = {image.tag(suite_version()) for image in images().values()}
+    tags = {tag for image in runtime.api.images() for tag in image.get("RepoTags") or ()}
+    return sorted(wanted & tags)
+
+
+_STATE_WIDTH = len("missing  ")
+
+
+def print_diagnosis(diagnosis: Diagnosis, columns: int | None = None) -> None:
+    """The checks line by line, then which sizes one device can hold at the least.
+
+    ``columns``: what lines are broken at; ``None``: nowhere.
+    """
+    width = max(len(check.name) for check in diagnosis.checks) + 2
+    for check in diagnosis.checks:
+        lines = wrapped(check.found, columns, f"{check.state:<{_STATE_WIDTH}}{check.name:<{width}}")
+        if check.advice:
+            lines += wrapped(check.advice, columns, " " * _STATE_WIDTH + "-> ")
+        say("\n".join(lines))
+    floors = (
+        "memory floor of one device (a lower bound, on the backend that needs least; what does not fit needs more "
+        "devices or offload):"
+    )
+    lines = wrapped(floors, columns, rest="  ")
+    for ladder in dict.fromkeys(fit.ladder for fit in diagnosis.fits):
+        # the least of all backends comes last, and stays
+        most_first = sorted(diagnosis.fits, key=lambda fit: -fit.floor_bytes)
+        found = {fit.size: fit for fit in most_first if fit.ladder == ladder}
+        row = {fit.size: found[fit.size] for fit in diagnosis.fits if fit.ladder == ladder}
+        cells = [f"{name} {fit.floor_bytes / 2**30:.2f} GiB{'' if fit.fits else ' (no)'}" for name, fit in row.items()]
+        lines += wrapped(unbroken(cells), columns, f"  {ladder}: ", "    ")
+    say("\n".join(lines))

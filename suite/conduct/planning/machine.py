@@ -1,4 +1,4 @@
-"""What this machine and its stack interpreter offer to a request."""
+"""What this machine and its stack interpreter offer to a request, and which variables of its user are measured with."""
 
 from __future__ import annotations
 
@@ -9,22 +9,26 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from suite.backends.base import optional_packages
-from suite.backends.generation import vllm_error
+from suite.backends.base import optional_packages, vllm_error
 from suite.backends.registry import find_backend, seat_of
-from suite.launch.gpu_choice import VISIBLE, hidden_by_variable, local_choice, why_no_gpu
+from suite.launch.idle import REQUIRE_IDLE
 from suite.launch.probe import (
+    VISIBLE,
     LocalDevice,
     container_id,
+    hidden_by_variable,
+    local_choice,
     local_devices,
     physical_cores,
     stack_code,
     stack_versions,
     usable_cpus,
+    why_no_gpu,
 )
 from suite.spec.base import Frozen, UsageError
 from suite.spec.device import Precision
 from suite.spec.manifest import Manifest
+from suite.spec.redaction import public_variables
 from suite.theory.memory import generating_floor, memory_floor
 
 #: Threads of a rank on a GPU whose node cannot be examined: nodes with eight GPUs have at least twelve cores for each.
@@ -284,3 +288,35 @@ def look_at_machine(python: str, device: str, planning: bool = False, gpu_ids: t
     cores = len(usable_cpus())
     memory = psutil.virtual_memory().total
     return Machine(python=python, device="cpu", max_ranks=cores, device_memory_bytes=None, host_memory_bytes=memory)
+
+
+#: variable -> the option that sets what the manifest says of it
+_OPTIONS = {"OMP_NUM_THREADS": "--threads", "CUDA_VISIBLE_DEVICES": "--gpu-ids", "NVIDIA_VISIBLE_DEVICES": "--gpu-ids"}
+
+
+def measured_with(given: Mapping[str, str]) -> dict[str, str]:
+    """Those that identify a run, by name. A secret changes no measurement, and a manifest is meant to be published.
+
+    Raises UsageError for one that an option sets: the manifest would say another thing.
+    """
+    for name in given:
+        if name in _OPTIONS:
+            raise UsageError(f"--env {name}: give it by {_OPTIONS[name]}, which the manifest and the plan know of")
+    public = public_variables(given)
+    return {name: public[name] for name in sorted(public) if name not in REQUIRE_IDLE}
+
+
+def require_same_variables(manifest: Manifest, found: Mapping[str, str]) -> None:
+    """Raises UsageError where the ranks would get other variables than the manifest was measured with.
+
+    They are not taken from the manifest: variables can make a program load whatever its author likes.
+    """
+    wanted = manifest.measure.variables
+    missing = [f"--env {name}={value}" for name, value in wanted.items() if found.get(name) != value]
+    more = [f"--env {name}" for name in found if name not in wanted]
+    if missing:
+        raise UsageError(f"the manifest was measured with variables that its ranks need again: {' '.join(missing)}")
+    if more:
+        raise UsageError(
+            f"the manifest was measured without {', '.join(more)}: leave it out, or measure with suite run"
+        )

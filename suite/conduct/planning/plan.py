@@ -8,14 +8,11 @@ from types import MappingProxyType
 
 from pydantic import Field, ValidationError
 
-from suite.backends.base import BackendDriver, choice, stack_of, unknown_work, versions_errors
-from suite.backends.generation import generation_errors
+from suite.backends.base import BackendDriver, choice, generation_errors, stack_of, unknown_work, versions_errors
 from suite.backends.registry import seat_of
-from suite.conduct.planning.allowance import Pace, counted_iterations, limits_for
-from suite.conduct.planning.prediction import expected_pace, layouts_to_prefer
+from suite.conduct.planning.prediction import Pace, counted_iterations, expected_pace, layouts_to_prefer, limits_for
 from suite.conduct.planning.request import Request, Skipped
-from suite.conduct.planning.rows import Point, Seat
-from suite.conduct.planning.turns import ROUNDS, Turning, take_seats
+from suite.conduct.planning.turns import ROUNDS, Point, Seat, Turning, take_seats
 from suite.spec.base import Frozen, UsageError, digest
 from suite.spec.fields import chosen, declared, is_default
 from suite.spec.layout import Layout, LayoutChoices, LayoutRequest

@@ -8,8 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from suite.backends.registry import find_backend
-from suite.conduct.planning.allowance import MARGIN, START_SECONDS, run_seconds
-from suite.conduct.planning.prediction import can_be_predicted
+from suite.conduct.planning.prediction import MARGIN, START_SECONDS, can_be_predicted, run_seconds
 from suite.report.formatting.numbers import counted, gib, number, span
 from suite.spec.base import Frozen
 from suite.spec.catalogue import find_device

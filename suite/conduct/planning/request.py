@@ -1,22 +1,24 @@
-"""What a user asks of `suite run`, before it is resolved into manifests."""
+"""What a user asks of `suite run`: a cross product, or the sizes of a preset with what replaces its parts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
-from suite.conduct.planning.allowance import Open
+from suite.backends.registry import seat_of
+from suite.conduct.planning.prediction import Open
 from suite.spec.base import Frozen, Track, UsageError
-from suite.spec.bounds import MOST_RANKS
-from suite.spec.catalogue import find_ladder, find_size
-from suite.spec.fields import Declared, Declaring
-from suite.spec.layout import LayoutChoices
-from suite.spec.manifest import Limits, Measure
+from suite.spec.catalogue import Preset, PresetPoint, find_device, find_ladder, find_size, find_workload
+from suite.spec.device import Precision
+from suite.spec.fields import Declared, Declaring, chosen, declared
+from suite.spec.layout import Layout, LayoutChoices
+from suite.spec.manifest import Limits, Measure, Stopping
+from suite.spec.names import nearest
 from suite.spec.shape import Shape
-from suite.spec.stopping import Stopping
+from suite.spec.typed import MOST_RANKS
 from suite.spec.workload import Scaling, Workload
 
 
@@ -87,3 +89,144 @@ def chosen_sizes(names: Sequence[str], ladder: str | None, shape_files: Sequence
     if twice:
         raise UsageError(f"size {sorted(twice)[0]!r} is named twice")
     return tuple(shapes)
+
+
+class GivenOptions(Frozen):
+    """Options for sizes, ranks and work as given; empty or ``None``: not given. Beside a preset they override it."""
+
+    sizes: tuple[str, ...] = ()
+    ladder: str | None = None
+    shape_files: tuple[Path, ...] = ()
+    ranks: tuple[int, ...] = ()
+    nodes: int | None = None
+    workload: str | None = None
+    work: Mapping[str, Any] = Field(default={}, description="fields of the workload that were given")
+    track: Track | None = None
+    precision: Precision | None = None
+
+
+def cross_product(
+    given: GivenOptions, common: Mapping[str, Any], usual_workload: str, usual_precision: Precision
+) -> Request:
+    """The request of a session without a preset. ``common`` holds the fields of ``Request`` that ``given`` has not,
+    its ``measure`` those of ``Measure`` but the precision.
+
+    Raises UsageError for unknown names and ValidationError for values that do not fit.
+    """
+    body = {
+        **common,
+        "sizes": chosen_sizes(given.sizes, given.ladder, given.shape_files),
+        "ranks": given.ranks or (1,),
+        "nodes": given.nodes or 1,
+        "workload": find_workload(given.workload or usual_workload).changed(given.work),
+        "measure": {**common["measure"], "precision": given.precision or usual_precision},
+        "track": given.track or "equal-config",
+    }
+    return Request.model_validate(body)
+
+
+def preset_requests(preset: Preset, given: GivenOptions, common: Mapping[str, Any]) -> tuple[Request, ...]:
+    """One request for each size of a preset. ``common`` as for ``cross_product``.
+
+    Raises UsageError for a size that the preset does not have, and ValidationError for values that do not fit.
+    """
+    if given.ladder is not None or given.shape_files:
+        raise UsageError(
+            f"preset {preset.name} has its own sizes; choose among them with --size, or leave --preset out"
+        )
+    return tuple(_request(preset, point, given, common) for point in _chosen(preset, given.sizes))
+
+
+def replaced(preset: Preset, given: GivenOptions, common: Mapping[str, Any]) -> Iterator[str]:
+    """One line for each part of the preset that an option replaces."""
+    points = _chosen(preset, given.sizes)
+    layout = common["layout"]
+    options = {name: fact.option or name for name, fact in declared(Workload)}
+    replaceable: tuple[tuple[str, Any, Sequence[Any]], ...] = (
+        ("--size", given.sizes, [point.size for point in preset.points]),
+        ("--ranks", given.ranks, [point.ranks for point in points]),
+        ("--workload", given.workload, [preset.workload]),
+        *(
+            (options[name], value, [getattr(preset.work_of(point), name) for point in points])
+            for name, value in given.work.items()
+        ),
+        ("--track", given.track, [preset.track]),
+        ("--dtype", given.precision, [preset.precision]),
+        *(
+            (
+                fact.option or name,
+                layout.get(name),
+                [value for point in points if name in point.layout for value in _values(point.layout[name])],
+            )
+            for name, fact in declared(Layout)
+            if fact.choice == "compare"
+        ),
+    )
+    for option, value, own in replaceable:
+        if value not in (None, ()) and own:
+            yield f"preset {preset.name}: {option} {_list(value)} replaces {_list(dict.fromkeys(own))}"
+
+
+def _chosen(preset: Preset, sizes: Sequence[str]) -> tuple[PresetPoint, ...]:
+    if not sizes:
+        return preset.points
+    points = {point.size.lower(): point for point in preset.points}
+    for name in sizes:
+        if name.lower() not in points:
+            known = [point.size for point in preset.points]
+            raise UsageError(
+                f"preset {preset.name} has no size {name!r}{nearest(name, known)}; it has {', '.join(known)}"
+            )
+    return tuple(points[name.lower()] for name in sizes)
+
+
+def _request(preset: Preset, point: PresetPoint, given: GivenOptions, common: Mapping[str, Any]) -> Request:
+    layout = dict(common["layout"])
+    nobody_chose = LayoutChoices.model_validate(layout) == LayoutChoices()
+    known = {name for backend in common["backends"] for name in seat_of(backend)[0].settings}
+    compared, automatic = chosen(Layout, "compare"), chosen(Layout, "automatic")
+    for name, value in point.layout.items():
+        asked = layout.get(name) if name in compared else name in automatic and layout.get(name) is not None
+        if name in known and not asked:
+            layout[name] = _values(value) if name in compared else value
+    if layout.get("generation") and "vllm" not in layout["generation"]:
+        layout["engine_sleep"] = None  # the preset's, of an engine that was asked away
+    return Request.model_validate(
+        {
+            **common,
+            "sizes": (find_size(point.size),),
+            "ranks": given.ranks or (point.ranks,),
+            "nodes": given.nodes or (1 if given.ranks else point.nodes),
+            "workload": _workload(preset, point, given),
+            "layout": layout,
+            "measure": {**common["measure"], "precision": given.precision or preset.precision},
+            "track": given.track or preset.track,
+            "preset": preset.name if nobody_chose else None,
+            **_device(preset, common),
+        }
+    )
+
+
+def _device(preset: Preset, common: Mapping[str, Any]) -> dict[str, Any]:
+    """What layout and limits are chosen by: the device at hand, else the one that the suite's own layouts are written
+    for. A vendor's layouts stand as they are where the device is not known."""
+    assumed = None if preset.track == "vendor-default" else find_device(preset.written_for)
+    if assumed is None or common.get("device_memory_bytes") is not None:
+        return {}
+    return {"device_memory_bytes": assumed.memory_bytes, "device_name": assumed.name}
+
+
+def _workload(preset: Preset, point: PresetPoint, given: GivenOptions) -> Workload:
+    own = preset.work_of(point) if given.workload is None else find_workload(given.workload)
+    return own.changed(given.work)
+
+
+def _values(value: Any) -> tuple[Any, ...]:
+    """A field that can be compared: one value, or a list of them."""
+    return tuple(value) if isinstance(value, (list, tuple)) else (value,)
+
+
+def _list(values: Any) -> str:
+    if isinstance(values, (str, int)):
+        return str(values)
+    return ", ".join("all" if value is None else str(value) for value in values)

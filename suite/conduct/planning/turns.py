@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from pydantic import Field
@@ -12,11 +13,61 @@ from pydantic import Field
 from suite.backends.base import without_turns
 from suite.backends.registry import seat_of
 from suite.conduct.planning.prediction import expected_bytes
-from suite.conduct.planning.rows import Point, Seat
+from suite.launch.local import LocalLauncher
+from suite.launch.outcome import Launcher
 from suite.report.formatting.numbers import counted, gib
 from suite.spec.base import Frozen, UsageError
+from suite.spec.layout import Layout
+from suite.spec.manifest import Limits, Manifest, Measure
 from suite.spec.resolve import resolve_work
+from suite.spec.shape import Shape
+from suite.spec.workload import Workload
 from suite.theory.memory import memory_floor
+
+
+class Seat(Frozen):
+    """A row's group, and its block where not all of a group fit at once.
+
+    ``block``: null for the row that is in all of them, through which rows of two blocks are compared.
+    """
+
+    group: int
+    block: int | None
+    blocks: int
+
+    @property
+    def runs(self) -> int:
+        """Of this row while each of the others gets one."""
+        return self.blocks if self.block is None else 1
+
+    def start(self, repeat: int) -> tuple[int, int, int]:
+        """Equal of runs that are started together. ``repeat``: from 1."""
+        number, block = divmod(repeat - 1, self.runs)
+        return self.group, block if self.block is None else self.block, number
+
+
+#: By the hash of the row.
+Seats = Mapping[str, Seat]
+NO_SEATS: Seats = MappingProxyType({})
+
+
+def start_of(manifest: Manifest, seats: Seats) -> Hashable | None:
+    """Equal of runs that are started together; null of one that is alone."""
+    seat = seats.get(manifest.hash)
+    return None if seat is None else seat.start(manifest.run.repeat)
+
+
+class Point(Frozen):
+    """Everything but the repeat. ``backend``: with its environment, where it has one; ``seat``: null in rounds."""
+
+    backend: str
+    size: Shape
+    workload: Workload
+    layout: Layout
+    measure: Measure
+    limits: Limits
+    seat: Seat | None = Field(default=None, exclude=True)
+
 
 #: Counted iterations of a run in turns that nobody chose: beside its start they cost little.
 ITERATIONS = 40
@@ -148,3 +199,14 @@ def _blocks(members: Sequence[Point], needs: Mapping[int, float], room_bytes: in
         blocks[-1].append(point)
         left -= needs[id(point)]
     return blocks
+
+
+def turns_refused(launcher: Launcher) -> str | None:
+    """Why rows cannot take turns where this launcher starts them; null where they can."""
+    if isinstance(launcher, LocalLauncher):
+        return None
+    from suite.launch.docker.launcher import DockerLauncher
+
+    if not isinstance(launcher, DockerLauncher):
+        return f"the {launcher.name} launcher starts ranks that this host does not reach"
+    return "the container runtime is on another host" if launcher.runtime.facts.remote else None

@@ -16,9 +16,8 @@ from suite.bundle.record import Record
 from suite.bundle.store import AlreadyThere, DamagedBundle
 from suite.conduct.running.execute import execute
 from suite.conduct.running.ledger import Ledger, Settings, View
-from suite.launch.mailbox import Mailbox
 from suite.launch.outcome import Launcher
-from suite.launch.requests import StopRequests, Stops, stop_requests
+from suite.launch.requests import Mailbox, StopRequests, Stops, stop_requests
 from suite.launch.turns import Start
 from suite.spec.manifest import Manifest
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from suite.bundle.store import Bundle, DamagedBundle
-from suite.conduct.running.origin import is_from_here
+from suite.conduct.running.provenance import is_from_here
 from suite.report.formatting.numbers import counted, gib, span
 from suite.spec.base import printable
 from suite.spec.manifest import Manifest

@@ -11,21 +11,20 @@ from suite.backends.base import optional_packages
 from suite.backends.registry import find_backend
 from suite.conduct.planning.machine import (
     Machine,
+    measured_with,
     name_of_all,
     require_device_name,
     smallest_memory,
     threads_of_a_full_node,
 )
-from suite.conduct.planning.variables import measured_with
+from suite.launch.docker.conclude import essence
 from suite.launch.docker.connection import Runtime, connect
-from suite.launch.docker.gpus import may_have_gpus, usable_gpus
+from suite.launch.docker.gpus import image_versions, may_have_gpus, usable_gpus
 from suite.launch.docker.images import ImageFacts, find_image, usual_image
 from suite.launch.docker.launcher import DockerLauncher
-from suite.launch.docker.patterns import essence
-from suite.launch.docker.probe import image_versions
 from suite.launch.docker.session import remove_orphans
 from suite.launch.docker.settings import DockerSettings
-from suite.launch.image_paths import PYTHON
+from suite.launch.job import PYTHON
 from suite.launch.probe import LocalDevice, physical_cores
 from suite.report.formatting.numbers import counted
 from suite.spec.base import UsageError

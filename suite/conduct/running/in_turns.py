@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, closing
 from secrets import token_hex
+from typing import TYPE_CHECKING, cast
 
 from suite.conduct.planning.plan import Plan
+from suite.conduct.planning.turns import turns_refused
 from suite.conduct.running.at_once import AtOnce
 from suite.conduct.running.ledger import Ledger, Settings, View
 from suite.conduct.running.session import Further, Summary, one_by_one, work_through
-from suite.launch.docker.launcher import DockerLauncher
 from suite.launch.local import LocalLauncher
 from suite.launch.outcome import Launcher
 from suite.launch.requests import Stops
@@ -20,19 +21,13 @@ from suite.launch.turns import MOST_LENGTH, Arbiter, Listener, Start
 from suite.spec.base import UsageError, digest
 from suite.spec.manifest import Manifest
 
+if TYPE_CHECKING:
+    from suite.launch.docker.launcher import DockerLauncher
+
 #: What a run of short iterations has of turns at least, where their length is not given.
 LEAST_TURNS = 6
 #: Equal of runs that are started together; null of one that is alone.
 Group = Callable[[Manifest], Hashable | None]
-
-
-def turns_refused(launcher: Launcher) -> str | None:
-    """Why rows cannot take turns where this launcher starts them; null where they can."""
-    if isinstance(launcher, LocalLauncher):
-        return None
-    if not isinstance(launcher, DockerLauncher):
-        return f"the {launcher.name} launcher starts ranks that this host does not reach"
-    return "the container runtime is on another host" if launcher.runtime.facts.remote else None
 
 
 def run_in_turns(
@@ -46,11 +41,12 @@ def run_in_turns(
     reason = turns_refused(launcher)
     if reason is not None:
         raise UsageError(f"rows cannot take turns by iteration: {reason}; --turns rounds runs one after the other")
-    assert isinstance(launcher, (LocalLauncher, DockerLauncher)), "see turns_refused"
+
+    able = cast("LocalLauncher | DockerLauncher", launcher)
 
     def work(ledger: Ledger) -> bool:
         while ledger.waiting:
-            if _start(ledger, settings, launcher, view, group):
+            if _start(ledger, settings, able, view, group):
                 return True
         return False
 
@@ -70,7 +66,7 @@ def _start(
         taken.append(manifest)
     if not taken:
         return False
-    listener = Listener(shared=isinstance(launcher, DockerLauncher))
+    listener = Listener(shared=not isinstance(launcher, LocalLauncher))
     try:
         with launcher.together():
             return InTurns(ledger, settings, launcher, taken, view, listener).work()

@@ -11,7 +11,7 @@ from statistics import fmean
 from suite.bundle.derive import StillRunning, record_of
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle
-from suite.conduct.planning.rows import NO_SEATS, Seat, Seats
+from suite.conduct.planning.turns import NO_SEATS, Seat, Seats
 from suite.conduct.running.ledger import Ledger, View
 from suite.conduct.running.progress import row_name
 from suite.report.facts.pool import counted_seconds, setting_of, turn_of
@@ -20,9 +20,8 @@ from suite.report.facts.suspect import is_invalid, is_suspect
 from suite.report.facts.variants import launch_setting_of
 from suite.report.formatting.numbers import counted, percent, span
 from suite.spec.base import UsageError
-from suite.spec.manifest import Manifest
+from suite.spec.manifest import Manifest, Stopping
 from suite.spec.resolve import as_repeat
-from suite.spec.stopping import Stopping
 from suite.stats.intervals import RunSeconds
 from suite.stats.precision import Outlook, Sampled, judge
 from suite.stats.rounds import Turn

@@ -9,7 +9,7 @@ from suite.conduct.running.pursuit import PursuedRow, Pursuit, ending
 from suite.conduct.running.session import Summary
 from suite.report.formatting.numbers import counted, interval, percent, span
 from suite.spec.base import Frozen
-from suite.spec.stopping import Stopping
+from suite.spec.manifest import Stopping
 from suite.stats.compare import Comparison
 from suite.stats.intervals import Interval
 

@@ -16,9 +16,8 @@ from suite.conduct.planning.plan import Plan
 from suite.conduct.running.state import state_of
 from suite.launch.cluster.submission import FOLDER, Submission, read_submission
 from suite.spec.base import UsageError
-from suite.spec.manifest import Manifest
+from suite.spec.manifest import Manifest, Stopping
 from suite.spec.resolve import run_id
-from suite.spec.stopping import Stopping
 
 #: bundles that a message about a whole results folder names
 NAMED_BUNDLES = 3

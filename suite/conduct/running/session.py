@@ -5,16 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from itertools import count
-from pathlib import Path
 
 from suite.bundle.record import Record
 from suite.bundle.store import AlreadyThere, DamagedBundle
 from suite.conduct.planning.plan import Plan
-from suite.conduct.planning.request import RunState
 from suite.conduct.running.execute import execute
-from suite.conduct.running.heap import freeze_gc_baseline
-from suite.conduct.running.ledger import Ledger, Settings, View
-from suite.conduct.running.state import state_of
+from suite.conduct.running.ledger import Ledger, Settings, View, freeze_gc_baseline
+from suite.conduct.running.state import states
 from suite.launch.outcome import Launcher
 from suite.spec.base import Frozen
 from suite.spec.manifest import Manifest
@@ -34,11 +31,6 @@ class Summary(Frozen):
     busy: tuple[str, ...] = ()
     suspect: tuple[str, ...] = ()
     interrupted: bool = False
-
-
-def states(plan: Plan, root: Path) -> list[tuple[Manifest, RunState]]:
-    """Every run of the plan with what the results folder holds of it."""
-    return [(manifest, state_of(root, manifest)) for manifest in plan.manifests]
 
 
 def run_plan(
@@ -71,7 +63,7 @@ def work_through(
 
     ``further``: the runs that follow once those before have ended; it ends with none, or with the budget.
     """
-    ledger = Ledger(states(plan, settings.root), settings, view, clock)
+    ledger = Ledger(states(plan.manifests, settings.root), settings, view, clock)
     freeze_gc_baseline()
     view.begin(len(plan.manifests), len(plan.manifests) - len(ledger.waiting))
     try:

@@ -1,52 +1,46 @@
-"""What the results folder already holds of a run, and moving aside what is to be done again."""
+"""What the results folder already holds of a run. A run that is not there costs no module that reads bundles."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
-from suite.bundle.drafts import clear_drafts
-from suite.bundle.files import writing
-from suite.bundle.record import Record
-from suite.bundle.store import ATTIC, Bundle, DamagedBundle, HeldByAnother
-from suite.bundle.walk import RECORD
-from suite.conduct.planning.prediction import with_prediction
 from suite.conduct.planning.request import RunState
-from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 
-#: how long a look of another driver at a run may keep this one from it
-_PATIENCE_SECONDS = 2.0
+if TYPE_CHECKING:
+    from suite.bundle.record import Record
+    from suite.bundle.store import Bundle
 
 
-class SetAside(NamedTuple):
-    """What became of a run's bundle: how it was found, and where it is kept now; None where it was left."""
-
-    state: RunState
-    kept: Path | None
+def states(manifests: Iterable[Manifest], root: Path) -> list[tuple[Manifest, RunState]]:
+    """Each run with what the results folder holds of it."""
+    return [(manifest, state_of(root, manifest)) for manifest in manifests]
 
 
 def state_of(root: Path, manifest: Manifest) -> RunState:
     """How far the run is that ``manifest`` asks for, judged from its bundle under ``root``.
 
     Other drivers may be at work on the same folder: before anything is done about it, it is to be looked at again under
-    its lock (``set_aside``).
+    its lock (``suite.conduct.running.attic``).
     """
     path = root / manifest.run.id
     if not path.exists():
         return "to run"
+    from suite.bundle.store import Bundle
+
     bundle = Bundle(path)
     if bundle.running():
         return "running"
-    state = _judged(bundle, manifest)
+    state = judged(bundle, manifest)
     return state if path.exists() else "to run"
 
 
-def _judged(bundle: Bundle, manifest: Manifest, is_over: bool = False) -> RunState:
-    from suite.bundle.derive import StillRunning, record_of  # only where there is a run
+def judged(bundle: Bundle, manifest: Manifest, is_over: bool = False) -> RunState:
+    """The same of a bundle; ``is_over``: nobody else writes it. ``damaged`` is also one of another manifest."""
+    from suite.bundle.derive import StillRunning, record_of
+    from suite.bundle.store import DamagedBundle
 
     try:
         found = bundle.manifest()
@@ -66,67 +60,3 @@ def _state_in(record: Record) -> RunState:
         return "interrupted"
     states: dict[str, RunState] = {"ok": "done", "failed": "failed before", "interrupted": "interrupted"}
     return states[record.status]
-
-
-def set_aside(root: Path, manifest: Manifest, is_to_do: Callable[[RunState], bool]) -> SetAside:
-    """Keep a bundle that is to be done again under ``attic/``; nothing is ever overwritten.
-
-    Whether it is to be done again is decided under the run's lock: until then another driver may have moved it, begun
-    it or finished it. Raises UsageError when it cannot be moved.
-    """
-    path = root / manifest.run.id
-    bundle = Bundle(path)
-    try:
-        with _held(bundle):
-            state = _judged(bundle, manifest, is_over=True)
-            if not os.path.lexists(path):
-                return SetAside("to run", None)
-            return SetAside(state, _to_attic(root, bundle) if is_to_do(state) else None)
-    except HeldByAnother:
-        return SetAside("running" if os.path.lexists(path) else "to run", None)
-    except UsageError:
-        if os.path.lexists(path):
-            raise
-        return SetAside("to run", None)
-
-
-def write_missing_record(root: Path, manifest: Manifest) -> None:
-    """That of a run that is over, whose driver died at the very end or found no room there; where it can be written."""
-    from suite.bundle.derive import record_of
-
-    bundle = Bundle(root / manifest.run.id)
-    if os.path.lexists(bundle.path / RECORD):
-        return
-    with suppress(UsageError, DamagedBundle), bundle.hold(_PATIENCE_SECONDS):
-        clear_drafts(bundle.path, (RECORD,))
-        if not os.path.lexists(bundle.path / RECORD):
-            bundle.write_record(with_prediction(record_of(bundle, is_over=True), manifest))
-
-
-def put_back(root: Path, run_id: str, kept: Path) -> None:
-    """Take back what ``set_aside`` did, unless the run was begun again meanwhile. Raises UsageError."""
-    with writing(root / run_id):
-        if not os.path.lexists(root / run_id):
-            kept.rename(root / run_id)
-
-
-def _held(bundle: Bundle) -> AbstractContextManager[None]:
-    """A file in the place of a bundle has no lock, and nobody runs it."""
-    return bundle.hold(_PATIENCE_SECONDS) if bundle.path.is_dir() else nullcontext()
-
-
-def _to_attic(root: Path, bundle: Bundle) -> Path:
-    """With its record, which a driver that died did not write."""
-    from suite.bundle.derive import record_of
-
-    with suppress(DamagedBundle):
-        bundle.write_record(record_of(bundle, is_over=True))
-    attic = root / ATTIC
-    with writing(attic):
-        attic.mkdir(exist_ok=True)
-        number = 1
-        while (attic / f"{bundle.id}.{number}").exists():
-            number += 1
-        target = attic / f"{bundle.id}.{number}"
-        bundle.path.rename(target)
-    return target

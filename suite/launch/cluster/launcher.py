@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from suite.launch.image_paths import PYTHON
+from suite.launch.job import PYTHON
 
 if TYPE_CHECKING:
     from suite.launch.cluster.scheduler import Scheduler

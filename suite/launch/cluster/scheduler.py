@@ -8,10 +8,10 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from pydantic import Field
 
+from suite.launch.classify import Pattern
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job
 from suite.launch.outcome import Failure
-from suite.launch.patterns import Pattern
 from suite.spec.base import Frozen, UsageError
 
 #: ``over``: nothing of it runs any more. ``gone``: the scheduler does not know it (any more). ``unknown``: not asked.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from suite.launch.image_paths import RUNS
+from suite.launch.job import RUNS
 from suite.launch.outcome import RunFolder
 from suite.spec.foreign import read_bytes
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from suite.launch.docker.settings import DockerSettings
-from suite.launch.image_paths import RUNS
-from suite.launch.job import Job
+from suite.launch.job import RUNS, Job
 from suite.launch.node import node_arguments
 from suite.spec.base import UsageError
 

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from suite.launch.docker import copying
-from suite.launch.docker.conclude import conclude
+from suite.launch.docker.conclude import conclude, essence, reason_of, runtime_failure
 from suite.launch.docker.connection import Runtime
 from suite.launch.docker.document import RuntimeRules, container_document
 from suite.launch.docker.gpus import access_of
 from suite.launch.docker.images import ImageFacts
-from suite.launch.docker.patterns import essence, reason_of, runtime_failure
 from suite.launch.docker.session import (
     DRIVER_LABEL,
     PLAN_LABEL,
@@ -29,8 +28,7 @@ from suite.launch.docker.session import (
 )
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import RETRY_SECONDS, USUAL_PATIENCE, ContainerPatience, ContainerWatch
-from suite.launch.image_paths import PYTHON_PATH, RUNS
-from suite.launch.job import Job, Mount, Site
+from suite.launch.job import PYTHON_PATH, RUNS, Job, Mount, Site
 from suite.launch.outcome import Failure, FailureKind, LauncherUnavailable, OnEvent, Outcome, RunFolder
 from suite.launch.requests import StopRequests, Stops, stop_requests
 from suite.spec.manifest import Manifest

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
-from suite.launch.mailbox import Mailbox
+from suite.launch.requests import Mailbox
 
 if TYPE_CHECKING:
     from docker import APIClient

@@ -15,20 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from suite.launch.docker.conclude import ContainerEnd
+from suite.launch.docker.conclude import ContainerEnd, reason_of
 from suite.launch.docker.output import Output, Stream
-from suite.launch.docker.patterns import reason_of
 from suite.launch.job import Job
 from suite.launch.logs import MOST_BYTES, LogLimit
-from suite.launch.mailbox import Mailbox
 from suite.launch.node import OUTCOME_KIND
 from suite.launch.outcome import Failure, OnEvent, Outcome, RunFolder
-from suite.launch.requests import StopRequests
+from suite.launch.requests import Mailbox, StopRequests
 from suite.launch.stream import EventStream
 from suite.launch.traces import iteration_of, log_tail, phase_of
 from suite.launch.waits import Waits
-from suite.spec.bounds import LONGEST_WAIT_SECONDS
 from suite.spec.foreign import open_log
+from suite.spec.typed import LONGEST_WAIT_SECONDS
 
 if TYPE_CHECKING:
     from docker import APIClient

@@ -92,13 +92,19 @@ class Cluster:
     def log(self, pod: str, container: str, tail_lines: int) -> bytes:
         """The last lines that a container printed; nothing where it never started. Raises Refused where its node cannot
         be asked."""
-        return self._log(pod, container, {"tailLines": tail_lines})
+        return self._log(pod, container, tailLines=tail_lines)
 
     def log_since(self, pod: str, container: str, since: str | None, tail_lines: int) -> bytes:
         """The same with the moment before each line: the last lines, or those from the second of a moment on. At most a
         mebibyte of it."""
-        how = {"tailLines": tail_lines} if since is None else {"sinceTime": since}
-        return self._log(pod, container, {**how, "timestamps": "true", "limitBytes": _MOST_LOG_BYTES})
+        lines = tail_lines if since is None else None
+        return self._log(
+            pod, container, tailLines=lines, sinceTime=since, timestamps="true", limitBytes=_MOST_LOG_BYTES
+        )
+
+    def log_stamped(self, pod: str, container: str, since: str | None) -> bytes:
+        """All that its node still has, with the moment before each line; from the second of a moment on."""
+        return self._log(pod, container, sinceTime=since, timestamps="true")
 
     def log_from(self, pod: str, container: str, since: str | None, follows: bool = False) -> Iterator[bytes]:
         """All that a container printed from the second of a moment on (null: ever), piece by piece, each line behind
@@ -117,11 +123,7 @@ class Cluster:
             finally:
                 response.close()
 
-    def log_stamped(self, pod: str, container: str, since: str | None) -> bytes:
-        """All that its node still has, with the moment before each line; from the second of a moment on."""
-        return self._log(pod, container, {"sinceTime": since, "timestamps": "true"})
-
-    def _log(self, pod: str, container: str, how: dict[str, Any]) -> bytes:
+    def _log(self, pod: str, container: str, **how: Any) -> bytes:
         query = [("container", container), *((name, str(value)) for name, value in how.items() if value)]
         try:
             return self._raw("GET", "Pod", f"{pod}/log", query=query)

@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from suite.launch.classify import PATTERNS, strongest
 from suite.launch.cluster.scheduler import SchedulerEnd
-from suite.launch.kubernetes.answers import moment
-from suite.launch.kubernetes.pods import Pod, RunEnd
+from suite.launch.kubernetes.pods import Pod, RunEnd, moment
 from suite.launch.outcome import Failure, FailureKind
-from suite.launch.patterns import PATTERNS, strongest
 
 _PULL = re.compile(
     r"ErrImagePull|ImagePullBackOff|InvalidImageName|ErrImageNeverPull|RegistryUnavailable|ImageInspectError"

@@ -13,17 +13,148 @@ import glob
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
-from suite.launch.kubernetes.client import Cluster
-from suite.launch.kubernetes.pods import Pod
-from suite.launch.kubernetes.printed import STAMP
+from suite.launch.cluster.scheduler import Unanswered
+from suite.launch.kubernetes.client import Cluster, Refused
+from suite.launch.kubernetes.pods import Pod, read_pods
+from suite.launch.kubernetes.snapshot import Snapshot
+from suite.launch.stream import without_events
 from suite.spec import foreign
 from suite.spec.base import UsageError
+
+#: as the API writes the moment before a line: seconds, as many digits of the rest as there are, and the zone, which is
+#: that of the node where its container runtime does not write UTC
+STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
+#: most lines of a pod are events, which are not shown
+_EVENTS_A_LINE, _MOST_LINES = 20, 20_000
+
+
+def printed_since(cluster: Cluster, pod: Pod, place: dict[str, Any], lines: int) -> list[bytes]:
+    """What a pod printed since the last call with this ``place``, at first its last lines; nothing where its node
+    cannot be asked now."""
+    since = place.get(pod.name)
+    begin = None if since is None else f"{since[0]}{since[2]}"
+    try:
+        data = cluster.log_since(pod.name, pod.container, begin, min(_EVENTS_A_LINE * lines, _MOST_LINES))
+    except Refused as error:
+        if error.status < 500:
+            raise
+        return []
+    found = []
+    for line in data.splitlines(keepends=True):
+        stamp = STAMP.match(line)
+        if stamp is None:
+            continue
+        moment = (stamp[1].decode(), (stamp[2] or b"").decode().ljust(9, "0"), stamp[3].decode())
+        if since is None or moment > since:
+            found.append(line[stamp.end() :])
+            place[pod.name] = moment
+    shown = without_events(found)
+    return shown[-lines:] if since is None else shown
+
+
+def kept_lines(kept: Snapshot, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
+    """The same of a run whose pods are gone: all there is, once."""
+    if place.get("kept"):
+        return []
+    place["kept"] = True
+    pods = [pod for pod in read_pods(kept.pods) if pod.role != "reader"]
+    return [
+        (pod.stream, without_events(kept.logs.get(pod.name, b"").splitlines(keepends=True))[-lines:]) for pod in pods
+    ]
+
+
+#: of one pod; what its ranks measured is a small part of that
+MOST_BYTES = 2 << 30
+#: answers that break off one after the other
+MOST_BROKEN = 5
+_NOT_THERE = (400, 404)
+_GONE = b"suite: the pod went while its log was read\n"
+_TOO_LONG = b"suite: the log goes on, and was not read any further\n"
+
+
+def whole_log(cluster: Cluster, pod: str, container: str) -> bytes:
+    """What a container printed; nothing where it never started.
+
+    Raises Refused where its node cannot be asked, Unanswered where answers break off again and again.
+    """
+    log = _Log()
+    broken = 0
+    while True:
+        before = log.size
+        try:
+            log.take(cluster.log_from(pod, container, log.begin_at()))
+        except Refused as error:
+            if error.status not in _NOT_THERE:
+                raise
+            return log.text(_GONE if log.lines else b"")
+        except Unanswered:
+            broken = broken + 1 if log.size == before else 0
+            if broken == MOST_BROKEN or log.begin_at() is None:
+                raise
+            continue
+        return log.text(_TOO_LONG if log.size > MOST_BYTES else b"")
+
+
+class _Log:
+    """Lines in their order, without the moments before them, and how many are of each second."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        self.size = 0
+        self._of_second: Counter[str] = Counter()
+        self._last, self._zone = "", ""
+
+    def begin_at(self) -> str | None:
+        """From which second on to ask again: two streams of a container may come a moment out of order."""
+        second = self._second_before()
+        return None if second is None else f"{second}{self._zone}"
+
+    def _second_before(self) -> str | None:
+        try:
+            return (datetime.fromisoformat(self._last) - timedelta(seconds=1)).isoformat()
+        except (ValueError, OverflowError):
+            return None
+
+    def take(self, chunks: Iterable[bytes]) -> None:
+        """The lines of an answer behind those that are known. One that breaks off may raise in its midst."""
+        begin = self._second_before()
+        passed_over = sum(count for second, count in self._of_second.items() if begin is not None and second >= begin)
+        rest = b""
+        for chunk in chunks:
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                passed_over = self._take_line(line + b"\n", passed_over)
+            if self.size > MOST_BYTES:
+                return
+        if rest:
+            self._take_line(rest, passed_over)
+
+    def _take_line(self, line: bytes, passed_over: int) -> int:
+        """How many of the next lines are known."""
+        if passed_over:
+            return passed_over - 1
+        stamp = STAMP.match(line)
+        if stamp is not None:
+            self._last, self._zone = stamp[1].decode(), stamp[3].decode()
+            line = line[stamp.end() :]
+        self._of_second[self._last] += 1
+        self.lines.append(line)
+        self.size += len(line)
+        return 0
+
+    def text(self, note: bytes = b"") -> bytes:
+        if note and self.lines and not self.lines[-1].endswith(b"\n"):
+            note = b"\n" + note
+        return b"".join([*self.lines, note])
+
 
 _STREAM = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
 #: of one pod, while the run goes on; the end of the output is read whatever there is

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suite.launch.cluster.launcher import ClusterLauncher, Document, NodeSetup
-from suite.launch.kubernetes.options import KubernetesOptions
+from suite.launch.kubernetes.settings import KubernetesOptions
 
 if TYPE_CHECKING:
     from suite.launch.cluster.submission import Submission
@@ -64,7 +64,7 @@ class KubernetesLauncher(ClusterLauncher):
 
     def _binding_notes(self) -> tuple[str, ...]:
         """Where cores were asked for and the kubelet's static CPU manager will not give a pod cores of its own."""
-        from suite.launch.kubernetes.names import quantity_number
+        from suite.launch.kubernetes.settings import quantity_number
 
         cpus = self._settings.cpus
         if cpus is None:

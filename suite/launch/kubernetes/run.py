@@ -1,24 +1,60 @@
-"""A run on Kubernetes: the site of its ranks, its objects, and creating them."""
+"""A run on Kubernetes: the site of its ranks, the YAML of its objects, and handing them over, all of them or none."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from suite.launch.cluster.launcher import Document
+from suite.launch.cluster.render import render_yaml
 from suite.launch.cluster.submission import FOLDER, Submission
 from suite.launch.cluster.torchrun import EVENTS_ON_OUTPUT
-from suite.launch.image_paths import PYTHON, PYTHON_PATH, RUNS
-from suite.launch.job import Job, Site
-from suite.launch.kubernetes.client import Cluster, kind_of
-from suite.launch.kubernetes.hand_over import hand_over
+from suite.launch.job import PYTHON, PYTHON_PATH, RUNS, Job, Site
+from suite.launch.kubernetes.client import Cluster, Refused, kind_of
 from suite.launch.kubernetes.kept import forget_kept
-from suite.launch.kubernetes.pod import ATTEMPT_LABEL, MANIFEST
-from suite.launch.kubernetes.render import parse, render
-from suite.launch.kubernetes.settings import KubernetesSettings
+from suite.launch.kubernetes.pod import ATTEMPT_LABEL, MANIFEST, pod_values, reader_values
+from suite.launch.kubernetes.settings import KubernetesSettings, quantity_number
+from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 from suite.spec.version import suite_version
+
+#: Of a ConfigMap's values together; an API server refuses more.
+_MOST_BYTES = 1 << 20
+
+
+def render(
+    job: Job, folder: str, settings: KubernetesSettings, files: Mapping[str, str], about: Mapping[str, str]
+) -> str:
+    """The YAML documents of a run, in the order in which a cluster should get them.
+
+    ``folder``: the bundle as the ranks see it. ``files``: text files that the objects carry, the manifest among them.
+    ``about``: annotations. Raises UsageError where the job cannot be what the settings ask for.
+    """
+    carried = sum(len(text.encode(errors="replace")) for text in files.values())
+    if carried > _MOST_BYTES:
+        raise UsageError(
+            f"{job.name}: its manifest has {carried} bytes, and the ConfigMap that would carry it takes {_MOST_BYTES}: "
+            "take fewer nodes or rollouts, or lengths that are not drawn; Slurm carries such runs"
+        )
+    values = pod_values(job, folder, settings, about)
+    return render_yaml(f"kubernetes/{settings.variant}.yaml.j2", **values, files=dict(files))
+
+
+def render_reader(job: Job, folder: str, settings: KubernetesSettings) -> dict[str, Any]:
+    """The pod that prints what a run left on its claim."""
+    return parse(render_yaml("kubernetes/reader.yaml.j2", **reader_values(job, folder, settings)))[0]
+
+
+def parse(text: str) -> list[dict[str, Any]]:
+    """The objects of a rendered text."""
+    return list(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+
 
 ENVIRONMENT = "environment.json"
 #: images need not know one, and a read-only root has none: caches of compilers go where a rank may write
@@ -114,3 +150,129 @@ def spool_path(root: Path, run_id: str) -> Path:
 def bundle_folder(job: Job) -> str:
     """The run's folder as its ranks see it."""
     return f"{RUNS}/{job.name}"
+
+
+def hand_over(cluster: Cluster, objects: list[dict[str, Any]]) -> dict[str, Any]:
+    """Create the objects, the run itself last and owner of the others; gives the run as the server made it.
+
+    Raises UsageError where the server refuses one of them; then, as after Ctrl-C, nothing is left behind.
+    """
+    placed = [{**body, "metadata": {**body["metadata"], "namespace": cluster.namespace}} for body in objects]
+    rehearse(cluster, placed)
+    created: list[tuple[str, str]] = []
+    try:
+        for body in placed:
+            created.append((kind_of(body), body["metadata"]["name"]))
+            run = cluster.create(body)
+        owner = {
+            "apiVersion": placed[-1]["apiVersion"],
+            "kind": placed[-1]["kind"],
+            "name": run["metadata"]["name"],
+            "uid": run["metadata"]["uid"],
+        }
+        for kind, name in created[:-1]:
+            cluster.patch(kind, name, {"metadata": {"ownerReferences": [owner]}})
+    except BaseException as error:
+        there_before = isinstance(error, Refused) and error.status == 409
+        take_back(cluster, created[:-1] if there_before else created)
+        raise
+    return run
+
+
+def take_back(cluster: Cluster, created: Iterable[tuple[str, str]]) -> None:
+    """Delete what was created, the run itself first."""
+    for kind, name in reversed(list(created)):
+        with suppress(UsageError):
+            cluster.delete(kind, name)
+
+
+def rehearse(cluster: Cluster, objects: list[dict[str, Any]]) -> None:
+    """Have the server check everything without making anything: the objects, a pod of each kind, and the quota of all.
+
+    A controller makes the pods later and would be refused where nobody looks. Raises UsageError.
+    """
+    for body in objects:
+        cluster.create(body, dry_run=True)
+    total: dict[str, float] = {}
+    for role, count, template in pod_templates(objects):
+        _rehearse_pod(cluster, role, template)
+        for name, value in _requests(template).items():
+            total[name] = total.get(name, 0.0) + count * value
+        total["pods"] = total.get("pods", 0.0) + count
+    _check_quota(cluster, total)
+
+
+def _rehearse_pod(cluster: Cluster, role: str, template: dict[str, Any]) -> None:
+    metadata = {**template["metadata"], "generateName": f"suite-{role.lower()}-"}
+    try:
+        cluster.create({"apiVersion": "v1", "kind": "Pod", **template, "metadata": metadata}, dry_run=True)
+    except Refused as error:
+        # a user who may not create pods may still create the Job, whose controller does
+        if not (error.status == 403 and 'cannot create resource "pods"' in error.message):
+            raise
+
+
+def _requests(template: dict[str, Any]) -> dict[str, float]:
+    """What a pod counts for, under the names that a quota uses."""
+    asked: dict[str, float] = {}
+    for container in template["spec"]["containers"]:
+        resources = container.get("resources", {})
+        for kind, prefix in (("requests", "requests."), ("limits", "limits.")):
+            for name, value in resources.get(kind, {}).items():
+                key = f"{prefix}{name}"
+                asked[key] = asked.get(key, 0.0) + float(quantity_number(str(value)))
+    return {**asked, **{name: asked[f"requests.{name}"] for name in ("cpu", "memory") if f"requests.{name}" in asked}}
+
+
+def _check_quota(cluster: Cluster, total: dict[str, float]) -> None:
+    """Hold all pods together against what is left of each quota; where quotas may not be read, nothing is known."""
+    try:
+        quotas = cluster.find("ResourceQuota")
+    except Refused:
+        return
+    for quota in quotas:
+        status = quota.get("status", {})
+        for name, limit in status.get("hard", {}).items():
+            left = quantity_number(str(limit)) - quantity_number(str(status.get("used", {}).get(name, "0")))
+            if name in total and total[name] > left and not quota["spec"].get("scopes"):
+                raise UsageError(
+                    f"the quota {quota['metadata']['name']} of namespace {cluster.namespace} leaves "
+                    f"{math.floor(left)} of {name}; the run needs {math.ceil(total[name])}"
+                )
+
+
+def pod_templates(objects: list[dict[str, Any]]) -> list[tuple[str, int, dict[str, Any]]]:
+    """The kinds of pods of a run: role, how many, template."""
+    by_kind = {one["kind"]: one for one in objects}
+    if "TrainJob" in by_kind:
+        return [_of_job(by_kind["TrainingRuntime"]["spec"]["template"]["spec"]["replicatedJobs"][0]["template"])]
+    if "JobSet" in by_kind:
+        return [_of_job(by_kind["JobSet"]["spec"]["replicatedJobs"][0]["template"])]
+    if "PyTorchJob" in by_kind:
+        return _of_replicas(by_kind["PyTorchJob"]["spec"]["pytorchReplicaSpecs"])
+    if "MPIJob" in by_kind:
+        return _of_replicas(by_kind["MPIJob"]["spec"]["mpiReplicaSpecs"])
+    if "RayJob" in by_kind:
+        spec = by_kind["RayJob"]["spec"]
+        return [*_of_ray_cluster(spec["rayClusterSpec"]), ("Launcher", 1, spec["submitterPodTemplate"])]
+    job = by_kind["Job"]
+    if "RayCluster" in by_kind:
+        return [*_of_ray_cluster(by_kind["RayCluster"]["spec"]), ("Launcher", 1, job["spec"]["template"])]
+    if job["apiVersion"].startswith("batch.volcano.sh"):
+        task = job["spec"]["tasks"][0]
+        return [(task["name"], task["replicas"], task["template"])]
+    return [_of_job(job)]
+
+
+def _of_job(template: dict[str, Any]) -> tuple[str, int, dict[str, Any]]:
+    spec = template["spec"]
+    return "node", spec["completions"], spec["template"]
+
+
+def _of_ray_cluster(spec: dict[str, Any]) -> list[tuple[str, int, dict[str, Any]]]:
+    groups = [(group["groupName"], group["replicas"], group["template"]) for group in spec.get("workerGroupSpecs", ())]
+    return [("head", 1, spec["headGroupSpec"]["template"]), *groups]
+
+
+def _of_replicas(specs: dict[str, Any]) -> list[tuple[str, int, dict[str, Any]]]:
+    return [(role, spec["replicas"], spec["template"]) for role, spec in specs.items()]

@@ -12,18 +12,22 @@ from typing import Any
 from suite.launch.cluster.scheduler import Gathered, Phase, SchedulerState, Stream
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job
-from suite.launch.kubernetes.answers import readable, run_answer
 from suite.launch.kubernetes.client import KINDS, Cluster, Refused, connect
 from suite.launch.kubernetes.diagnose import hopeless, scheduler_end
-from suite.launch.kubernetes.kept import end_of_printed, keep_printed, kept_streams, read_kept
-from suite.launch.kubernetes.pod import ATTEMPT_LABEL, RUN_LABEL, run_labels
-from suite.launch.kubernetes.pods import Pod, read_pods, run_end
-from suite.launch.kubernetes.printed import kept_lines, printed_since
-from suite.launch.kubernetes.ray import PATTERNS, is_ray
-from suite.launch.kubernetes.render import render_reader
+from suite.launch.kubernetes.kept import (
+    end_of_printed,
+    keep_printed,
+    kept_lines,
+    kept_streams,
+    printed_since,
+    read_kept,
+    whole_log,
+)
+from suite.launch.kubernetes.pod import ATTEMPT_LABEL, PATTERNS, RUN_LABEL, is_ray, run_labels
+from suite.launch.kubernetes.pods import Pod, read_pods, readable, run_answer, run_end
+from suite.launch.kubernetes.run import render_reader
 from suite.launch.kubernetes.settings import KubernetesSettings
 from suite.launch.kubernetes.snapshot import Snapshot, read_snapshot, write_snapshot
-from suite.launch.kubernetes.whole_log import whole_log
 from suite.launch.stream import EVENT_PREFIX, parse_event
 from suite.launch.traces import iteration_of, phase_of
 from suite.spec.base import UsageError

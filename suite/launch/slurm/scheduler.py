@@ -11,11 +11,11 @@ from typing import Any
 from suite.launch.cluster.scheduler import Gathered, Phase, SchedulerEnd, SchedulerState
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job
-from suite.launch.log_lines import read_on
 from suite.launch.slurm import client
-from suite.launch.slurm.limits import facts_of, why_never
+from suite.launch.slurm.client import facts_of, why_never
 from suite.launch.slurm.output import SLURM_PATTERNS, Output, read_output, verdict
 from suite.launch.slurm.settings import StarterName, starter_of
+from suite.launch.stream import read_on
 from suite.spec.base import UsageError
 from suite.spec.foreign import lines_of, open_plain
 

@@ -12,7 +12,6 @@ from suite.launch.cluster.render import Raw, render_shell, shell_word
 from suite.launch.cluster.submission import FOLDER
 from suite.launch.cluster.torchrun import RankNumbers, Rendezvous, rank_variables, torchrun_argv
 from suite.launch.job import Job, Mount
-from suite.launch.slurm.image_names import apptainer_image, pyxis_image
 from suite.launch.slurm.settings import SlurmSettings
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
@@ -202,3 +201,34 @@ def _mount(mount: Mount) -> str:
         if set(path) & set(",:"):
             raise UsageError(f"{path} cannot be mounted by Slurm's containers: its name holds a comma or a colon")
     return f"{mount.source}:{mount.target}:{'ro' if mount.read_only else 'rw'}"
+
+
+_DOCKER = "docker://"
+#: as Docker tells a registry from the first part of a path: by a dot, a port, or this host
+_REFERENCE = re.compile(
+    r"((?:[A-Za-z0-9-]+[.:][A-Za-z0-9.:-]*|localhost)/)?([a-z0-9][a-z0-9._/-]*)(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?"
+    r"(@sha256:[0-9a-f]{64})?"
+)
+
+
+def pyxis_image(image: str) -> str:
+    """``[REGISTRY#]PATH[:TAG]``; a digest takes the tag's place. Paths of files, and enroot's own spelling, stay.
+
+    enroot before 4 looks for ``REGISTRY/PATH`` on Docker Hub and takes what stands before ``@`` for a user.
+    """
+    name = image.removeprefix(_DOCKER)
+    found = _REFERENCE.fullmatch(name)
+    if found is None:
+        return name
+    registry, path, tag, digest = found.groups(default="")
+    return f"{registry.replace('/', '#')}{path}{digest.replace('@', ':') or tag}"
+
+
+def apptainer_image(image: str) -> str:
+    """``docker://NAME``, without the tag where there is a digest: Apptainer refuses both. Paths of files and other
+    sources (``oras://``, ``library://``) stay."""
+    found = _REFERENCE.fullmatch(image.removeprefix(_DOCKER))
+    if found is None:
+        return image
+    registry, path, tag, digest = found.groups(default="")
+    return f"{_DOCKER}{registry}{path}{digest or tag}"

@@ -13,8 +13,7 @@ from suite.planner.search.answer import Answer, Search, best_on, fewest_for, fix
 from suite.planner.search.wishes import Prices, device_kinds, target_of
 from suite.planner.space import Manner
 from suite.spec.base import UsageError
-from suite.spec.catalogue import find_size, find_workload
-from suite.spec.presets import Preset, PresetPoint, find_preset
+from suite.spec.catalogue import Preset, PresetPoint, find_preset, find_size, find_workload
 from suite.spec.shape import Shape
 from suite.spec.shape_file import load_shape
 from suite.spec.typed import shown

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from suite.bundle.record import FailureKind
-from suite.launch.next_step import next_step
+from suite.launch.outcome import next_step
 from suite.report.facts.entry import Entry
 from suite.report.facts.pool import Row
 

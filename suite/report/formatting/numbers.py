@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
 
-from suite.stats.intervals import Interval
+if TYPE_CHECKING:
+    from suite.stats.intervals import Interval
 
 UNKNOWN = "-"
 GIB = 1 << 30

@@ -24,8 +24,8 @@ from suite.launch.cluster.submission import FOLDER, read_submission, submission_
 from suite.launch.kubernetes.scheduler import KubernetesScheduler
 from suite.launch.slurm import client
 from suite.launch.slurm.launcher import SlurmLauncher
-from suite.launch.slurm.options import SlurmOptions
 from suite.launch.slurm.scheduler import SlurmScheduler
+from suite.launch.slurm.settings import SlurmOptions
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 from tests.command import suite

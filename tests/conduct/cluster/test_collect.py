@@ -17,8 +17,8 @@ from suite.bundle.store import Bundle, DamagedBundle
 from suite.bundle.verify import verify
 from suite.conduct.cluster import standing as clusters
 from suite.conduct.cluster.collect import collect
-from suite.conduct.cluster.looking import look
 from suite.conduct.cluster.standing import Standing, wait_until_over
+from suite.conduct.cluster.to_do import look
 from suite.conduct.running.execute import make_job
 from suite.launch.cluster.registry import find_scheduler
 from suite.launch.cluster.scheduler import Gathered, SchedulerEnd, SchedulerState, Stream

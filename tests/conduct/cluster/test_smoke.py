@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from suite.cli.options.handing_over import HandingOver
-from suite.conduct.cluster.again import plan_again, require_layout
-from suite.conduct.cluster.machine import ClusterMachine, cluster_machine
+from suite.conduct.cluster.machine import ClusterMachine, cluster_machine, plan_again, require_layout
 from suite.conduct.cluster.smoke import smoke_plan, smoke_root
 from suite.launch.cluster.launcher import Document, NodeSetup
 from suite.launch.cluster.submission import Submission, write_submission

@@ -7,12 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from suite.backends.interpreters import Interpreters
-from suite.conduct.doctor import container_runtime
+from suite.backends.registry import Interpreters
 from suite.conduct.doctor import examine as examined
-from suite.conduct.doctor.container_runtime import look_at_runtime
-from suite.conduct.doctor.display import print_diagnosis
-from suite.conduct.doctor.examine import Diagnosis, examine
+from suite.conduct.doctor import examine as examining
+from suite.conduct.doctor.examine import Diagnosis, examine, look_at_runtime, print_diagnosis
 from suite.launch.docker.connection import Runtime as Connected
 from suite.launch.probe import LocalDevice
 from suite.spec.images import images
@@ -111,7 +109,7 @@ def test_no_runtime_is_shown_with_the_reason_and_is_no_fault(monkeypatch: pytest
 def test_a_runtime_is_shown_with_its_version_its_gpus_and_the_images_it_holds(
     connected: Connected, runtime: Runtime, scripted_image: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(container_runtime, "images", dict)
+    monkeypatch.setattr(examining, "images", dict)
     empty = look_at_runtime()
     assert connected.facts.version in empty.found and empty.found.endswith("images: none")
     assert "suite images build" in empty.advice
@@ -120,6 +118,6 @@ def test_a_runtime_is_shown_with_its_version_its_gpus_and_the_images_it_holds(
         def tag(self, version: str) -> str:
             return scripted_image
 
-    monkeypatch.setattr(container_runtime, "images", lambda: {"scripted": Built()})
+    monkeypatch.setattr(examining, "images", lambda: {"scripted": Built()})
     look = look_at_runtime()
     assert look.is_there and look.advice is None and look.found.endswith(f"images: {scripted_image}")

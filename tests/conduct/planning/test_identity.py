@@ -10,7 +10,9 @@ import pytest
 
 from suite.conduct.cluster import image_file
 from suite.conduct.cluster.image_file import content_name
-from suite.conduct.planning.allowance import (
+from suite.conduct.planning.machine import measured_with, require_same_variables
+from suite.conduct.planning.plan import make_joint_plan, make_plan
+from suite.conduct.planning.prediction import (
     LONGEST_LIMIT,
     MARGIN,
     START_SECONDS,
@@ -19,8 +21,6 @@ from suite.conduct.planning.allowance import (
     limits_for,
     run_seconds,
 )
-from suite.conduct.planning.plan import make_joint_plan, make_plan
-from suite.conduct.planning.variables import measured_with, require_same_variables
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.manifest import Limits, Manifest, Measure

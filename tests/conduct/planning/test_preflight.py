@@ -17,13 +17,12 @@ from suite.bundle.store import Bundle
 from suite.conduct.planning.plan import Plan, make_joint_plan
 from suite.conduct.planning.prediction import with_prediction
 from suite.conduct.planning.preflight import preflight
-from suite.conduct.planning.preset import GivenOptions, preset_requests
+from suite.conduct.planning.request import GivenOptions, preset_requests
 from suite.planner.hardware import hardware_of
 from suite.planner.predict_manifest import predict_manifest
-from suite.spec.catalogue import devices, find_device, find_size, find_workload
+from suite.spec.catalogue import devices, find_device, find_preset, find_size, find_workload, presets
 from suite.spec.layout import Layout, LayoutChoices
 from suite.spec.manifest import Limits, Manifest
-from suite.spec.presets import find_preset, presets
 from tests.synthetic import facts_of, make_bundle, synthetic_manifest
 
 STACKS = {name: {"torch": "2"} for name in ("deepspeed", "megatron", "trlx-nemo", "trlx-deepspeed", "trlx-ddp")}

@@ -9,9 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 from suite.conduct.planning.plan import Plan, make_joint_plan, make_plan
-from suite.conduct.planning.preset import GivenOptions, cross_product, preset_requests, replaced
+from suite.conduct.planning.request import GivenOptions, cross_product, preset_requests, replaced
 from suite.spec.base import UsageError
-from suite.spec.presets import Preset, find_preset
+from suite.spec.catalogue import Preset, find_preset
 
 LADDER, SCRIPT = find_preset("ladder"), find_preset("trlx-ds-chat")
 STACKS = {"deepspeed": {"torch": "2"}, "megatron": {"torch": "2"}, "trlx-nemo": {"torch": "1.14"}}

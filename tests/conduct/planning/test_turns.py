@@ -9,8 +9,7 @@ import pytest
 
 from suite.conduct.planning.plan import Plan, make_joint_plan, make_plan
 from suite.conduct.planning.request import LayoutChoices
-from suite.conduct.planning.rows import start_of
-from suite.conduct.planning.turns import ITERATIONS, Turning
+from suite.conduct.planning.turns import ITERATIONS, Turning, start_of
 from suite.spec.base import UsageError
 from suite.spec.manifest import Measure
 from tests.conduct.requests import STACKS, request, shape

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from suite.bundle.store import Bundle
-from suite.cli.options.consent import require_consent
+from suite.cli.rerun import require_consent
 from suite.conduct.running.consent import recorded_here, what_it_asks
-from suite.conduct.running.origin import FIELD, is_from_here, origin_of
+from suite.conduct.running.provenance import FIELD, is_from_here, origin_of
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size
 from suite.spec.layout import Layout

@@ -8,7 +8,7 @@ import sys
 #: Objects of 400 bytes, of which every hundredth stays: glibc gives none of the pages between them back by itself.
 _PROGRAM = """
 import psutil
-from suite.conduct.running.heap import give_back_freed
+from suite.conduct.running.ledger import give_back_freed
 
 import ctypes
 libc = ctypes.CDLL(None)

@@ -22,7 +22,8 @@ from suite.bundle.record import Record
 from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify
 from suite.conduct.planning.plan import Plan, make_plan
-from suite.conduct.running.in_turns import run_in_turns, turns_refused
+from suite.conduct.planning.turns import turns_refused
+from suite.conduct.running.in_turns import run_in_turns
 from suite.conduct.running.ledger import Settings
 from suite.conduct.running.session import Summary
 from suite.launch import supervise, waits

@@ -14,14 +14,16 @@ import pytest
 from suite.bundle.store import Bundle
 from suite.conduct.planning.plan import Plan, make_plan
 from suite.conduct.planning.preflight import preflight
+from suite.conduct.planning.show import plan_rows, print_plan
 from suite.conduct.running import progress
-from suite.conduct.running.display import plan_rows, print_plan, print_summary
+from suite.conduct.running.display import print_summary
 from suite.conduct.running.ledger import Ledger, Settings
 from suite.conduct.running.outcome_line import outcome_line
 from suite.conduct.running.progress import LiveView, PlainView, Ticker
 from suite.conduct.running.rerun import read_manifest
 from suite.conduct.running.results import results
-from suite.conduct.running.session import Summary, states
+from suite.conduct.running.session import Summary
+from suite.conduct.running.state import states
 from suite.launch.outcome import Failure
 from suite.report.facts.model import build
 from suite.report.terminal import headline_rows
@@ -183,7 +185,7 @@ def two_rows() -> Plan:
 def plan_lines(plan: Plan, root: Path, capsys: Printed, device: str | None = None) -> list[str]:
     """The plan's lines, none of them longer than 80 columns where the terminal has no more."""
     found = preflight(plan.manifests, device, price=2.0 if device else None)
-    print_plan(plan, plan_rows(states(plan, root), found), found)
+    print_plan(plan, plan_rows(states(plan.manifests, root), found), found)
     return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
 
 

@@ -21,9 +21,8 @@ from suite.conduct.running.session import Summary
 from suite.launch.job import Job
 from suite.launch.outcome import Failure, Outcome, RunFolder
 from suite.spec.base import UsageError
-from suite.spec.manifest import Manifest, Run
+from suite.spec.manifest import Manifest, Run, Stopping
 from suite.spec.resolve import as_repeat
-from suite.spec.stopping import Stopping
 from tests.conduct.requests import STACKS, request
 from tests.conduct.sessions import Instantly, Remembering, work
 

@@ -22,9 +22,9 @@ from suite.bundle.derive import derive, record_of
 from suite.bundle.store import ATTIC, Bundle, HeldByAnother, find_bundles
 from suite.bundle.verify import verify
 from suite.conduct.planning.plan import Plan, make_plan
+from suite.conduct.running.attic import set_aside
 from suite.conduct.running.ledger import Ledger, Settings
-from suite.conduct.running.session import states
-from suite.conduct.running.state import set_aside, state_of
+from suite.conduct.running.state import state_of, states
 from suite.spec.base import UsageError
 from suite.spec.manifest import Limits, Manifest
 from tests.command import suite
@@ -113,7 +113,7 @@ def test_a_damaged_bundle_is_kept_aside_and_done_again(tmp_path: Path) -> None:
     work(plan, tmp_path)
     path = tmp_path / plan.manifests[0].run.id
     (path / "manifest.json").write_text('{"schema": "suite/man')
-    assert [state for _, state in states(plan, tmp_path)] == ["damaged"]
+    assert [state for _, state in states(plan.manifests, tmp_path)] == ["damaged"]
     summary, seen = work(plan, tmp_path)
     assert summary.measured == (path.name,) and "damaged" in seen.notices[0]
     assert (tmp_path / "attic" / f"{path.name}.1" / "manifest.json").read_text() == '{"schema": "suite/man'

@@ -34,13 +34,12 @@ from suite.conduct.running.progress import LiveView
 from suite.conduct.running.session import Summary
 from suite.conduct.running.side_by_side import SideBySide, Slots
 from suite.launch.docker import launcher as docker
-from suite.launch.docker.patterns import reason_of
+from suite.launch.docker.conclude import reason_of
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import ContainerPatience
 from suite.launch.job import Job
-from suite.launch.mailbox import MOST_WAITING
 from suite.launch.outcome import Failure, LauncherUnavailable, Outcome, RunFolder
-from suite.launch.requests import stop_requests
+from suite.launch.requests import MOST_WAITING, stop_requests
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 from tests.conduct.requests import STACKS, request

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from suite.launch.cluster.ending import run_outcome
+from suite.launch.classify import Pattern
+from suite.launch.cluster.ending import Transcript, run_outcome
 from suite.launch.cluster.scheduler import Gathered, SchedulerEnd, Stream
-from suite.launch.cluster.transcript import Transcript
 from suite.launch.outcome import Failure
-from suite.launch.patterns import Pattern
 
 #: two nodes of two ranks
 STREAMS = (Stream("node-0", (), (0, 1)), Stream("node-1", (), (2, 3)), Stream("slurm", ()))

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from suite.launch.cluster.ending import read_streams
 from suite.launch.cluster.scheduler import Stream
-from suite.launch.cluster.transcript import read_streams
 from suite.worker.events import EventLog
 
 

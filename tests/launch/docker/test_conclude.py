@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from suite.launch.docker.conclude import ContainerEnd, conclude
-from suite.launch.docker.patterns import RUNTIME_PATTERNS, essence, runtime_failure
+from suite.launch.docker.conclude import RUNTIME_PATTERNS, ContainerEnd, conclude, essence, runtime_failure
 from suite.launch.outcome import Failure, Outcome
 
 OK = Outcome(status="ok", exit_codes={0: 0, 1: 0}, elapsed_seconds=3.0)

@@ -16,8 +16,8 @@ from suite.launch.docker.connection import connect
 from suite.launch.docker.gpus import access_of
 from suite.launch.docker.session import remove_orphans
 from suite.launch.docker.watch import ContainerPatience
+from suite.launch.local import free_port
 from suite.launch.outcome import LauncherUnavailable
-from suite.launch.ports import free_port
 from tests.container_runtime import Runtime, require_runtime, started_runtime
 from tests.containers import IMAGE, MEMLOCK, QUICK, launcher, left, once_started, run_container
 from tests.waiting import SECONDS

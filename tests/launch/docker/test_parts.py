@@ -25,8 +25,7 @@ from suite.launch.docker.output import Output
 from suite.launch.docker.session import RUN_LABEL, SESSION_LABEL, Driver, is_dead, remove_orphans, this_driver
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import ContainerPatience, ContainerWatch
-from suite.launch.mailbox import MOST_WAITING, Mailbox
-from suite.launch.requests import StopRequests
+from suite.launch.requests import MOST_WAITING, Mailbox, StopRequests
 from suite.spec.base import UsageError
 from tests.launch.ranks import make_folder, make_job
 from tests.waiting import wait_until

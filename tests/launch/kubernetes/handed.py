@@ -12,8 +12,8 @@ from suite.conduct.cluster.hand_over import hand_over
 from suite.launch.cluster.launcher import NodeSetup
 from suite.launch.cluster.submission import Submission
 from suite.launch.kubernetes.launcher import KubernetesLauncher
-from suite.launch.kubernetes.options import KubernetesOptions
 from suite.launch.kubernetes.scheduler import KubernetesScheduler
+from suite.launch.kubernetes.settings import KubernetesOptions
 from tests.launch.kubernetes.memory import MemoryCluster
 from tests.launch.kubernetes.runs import IMAGE
 from tests.synthetic import rank_events

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from suite.launch.kubernetes.templates import pod_templates
+from suite.launch.kubernetes.run import pod_templates
 from tests.launch.kubernetes import kuberay
 
 SCHEMA_VERSIONS = ("1.28", "1.37")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suite.launch.kubernetes.names import NAME_LENGTH, literal, object_name, quantity_number
+from suite.launch.kubernetes.settings import NAME_LENGTH, literal, object_name, quantity_number
 from tests.launch.kubernetes.read_back import expanded
 
 DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from suite.launch.kubernetes.templates import pod_templates
+from suite.launch.kubernetes.run import pod_templates
 from tests.launch.kubernetes.handed import NODES, Handed, printed, submit
 from tests.launch.kubernetes.memory import MemoryCluster
 from tests.launch.kubernetes.runs import kubernetes_manifest, submission_of

@@ -14,12 +14,10 @@ from pydantic import ValidationError
 from syrupy.assertion import SnapshotAssertion
 
 from suite.conduct.cluster.standing import POLL_SECONDS
+from suite.launch.kubernetes.pod import VARIANTS as RAY
 from suite.launch.kubernetes.pod import pod_env
-from suite.launch.kubernetes.ray import VARIANTS as RAY
-from suite.launch.kubernetes.render import parse, render, render_reader
-from suite.launch.kubernetes.run import render_run
+from suite.launch.kubernetes.run import parse, pod_templates, render, render_reader, render_run
 from suite.launch.kubernetes.settings import KubernetesSettings, Variant
-from suite.launch.kubernetes.templates import pod_templates
 from suite.spec.base import UsageError
 from tests.launch.differences import differences
 from tests.launch.kubernetes.kinds import cluster_problems, schema_problems

@@ -15,9 +15,8 @@ from suite.conduct.cluster.hand_over import write_documents
 from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.cluster.submission import submissions
 from suite.launch.kubernetes.client import Refused
-from suite.launch.kubernetes.hand_over import hand_over as hand_objects_over
-from suite.launch.kubernetes.render import parse
-from suite.launch.kubernetes.run import render_run, spool_path
+from suite.launch.kubernetes.run import hand_over as hand_objects_over
+from suite.launch.kubernetes.run import parse, render_run, spool_path
 from suite.spec.base import UsageError
 from tests.launch.kubernetes.handed import NODES, Handed, launcher_of, printed, scheduler_of, submit
 from tests.launch.kubernetes.memory import MemoryCluster

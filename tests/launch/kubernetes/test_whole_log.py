@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.launch.cluster.scheduler import Unanswered
-from suite.launch.kubernetes import whole_log as module
+from suite.launch.kubernetes import kept as module
 from suite.launch.kubernetes.client import Refused
-from suite.launch.kubernetes.whole_log import whole_log
+from suite.launch.kubernetes.kept import whole_log
 
 
 class Node:

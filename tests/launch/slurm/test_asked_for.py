@@ -7,10 +7,9 @@ import math
 import pytest
 from pydantic import ValidationError
 
-from suite.launch.slurm.further import refusal
-from suite.launch.slurm.image_names import apptainer_image, pyxis_image
-from suite.launch.slurm.limits import seconds, why_never
-from suite.launch.slurm.settings import SlurmSettings
+from suite.launch.slurm.client import limit_seconds, why_never
+from suite.launch.slurm.script import apptainer_image, pyxis_image
+from suite.launch.slurm.settings import SlurmSettings, refusal
 
 
 @pytest.mark.parametrize(
@@ -98,4 +97,4 @@ def test_the_limit_that_is_exceeded_is_named(nodes: str, time: str, words: str) 
 def test_times_as_slurm_writes_them() -> None:
     texts = {"00:30:00": 1800, "1:30": 90, "2-01:00:00": 49 * 3600, "UNLIMITED": math.inf}
     for text, value in (texts | dict.fromkeys(("", "Partition_Limit", "1:2:3:4"), 0)).items():
-        assert seconds(text) == value
+        assert limit_seconds(text) == value

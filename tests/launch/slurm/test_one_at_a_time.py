@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from suite.conduct.cluster.hand_over import hand_over
 from suite.conduct.cluster.to_do import prepare
 from suite.launch.cluster.launcher import NodeSetup
-from suite.launch.slurm.lanes import Lanes
-from suite.launch.slurm.launcher import SlurmLauncher
-from suite.launch.slurm.options import SlurmOptions
+from suite.launch.slurm.launcher import Lanes, SlurmLauncher
+from suite.launch.slurm.settings import SlurmOptions
 from tests.launch.slurm.jobs import manifest
 from tests.launch.slurm.stand_in import with_programs
 

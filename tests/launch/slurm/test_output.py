@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from suite.launch.patterns import PATTERNS, strongest
+from suite.launch.classify import PATTERNS, strongest
 from suite.launch.slurm.output import SLURM_PATTERNS, Output, read_output, verdict
 from suite.spec.layout import Layout
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from suite.launch.cluster import printed
 from suite.launch.cluster.submission import Submission
-from suite.launch.slurm import client
+from suite.launch.slurm import client, output
 from suite.launch.slurm.client import QueueEntry
 from suite.launch.slurm.scheduler import SlurmScheduler
 from suite.spec.base import UsageError
@@ -118,8 +117,8 @@ def test_an_output_that_is_a_link_or_a_pipe_is_not_read(monkeypatch: pytest.Monk
 def test_an_output_of_any_length_is_kept_to_its_first_and_last_lines_and_every_event(
     monkeypatch: pytest.MonkeyPatch, handed: Submission
 ) -> None:
-    monkeypatch.setattr(printed, "FIRST_BYTES", 100)
-    monkeypatch.setattr(printed, "LAST_BYTES", 100)
+    monkeypatch.setattr(output, "FIRST_BYTES", 100)
+    monkeypatch.setattr(output, "LAST_BYTES", 100)
     queue(monkeypatch, "COMPLETED")
     lines = [f"0: line {number:03}\n" + "0: ::suite:: {}\n" * (number % 10 == 0) for number in range(100)]
     Path(f"{handed.scheduler['output']}-7.out").write_text("".join(lines))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
 from suite.launch.job import Job, JobLimits, Mount
-from suite.launch.ports import free_port
+from suite.launch.local import free_port
 from suite.launch.slurm.script import SlurmRun, batch_script, sbatch_options, srun_argv
 from suite.launch.slurm.settings import SlurmSettings
 from suite.spec.base import UsageError

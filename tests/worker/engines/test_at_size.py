@@ -14,15 +14,14 @@ import pytest
 
 from suite.backends.registry import find_backend
 from suite.conduct.planning.plan import make_joint_plan
-from suite.conduct.planning.preset import GivenOptions, preset_requests
+from suite.conduct.planning.request import GivenOptions, preset_requests
 from suite.planner.generation import cache_of_position
 from suite.planner.hardware import hardware_of
 from suite.planner.memory import standing_bytes
 from suite.planner.parameters import load_parameters
 from suite.planner.predict_manifest import one_layout
-from suite.spec.catalogue import find_device, find_size
+from suite.spec.catalogue import find_device, find_preset, find_size, presets
 from suite.spec.manifest import Manifest
-from suite.spec.presets import find_preset, presets
 from suite.spec.resolve import layout_errors
 from suite.theory.adapters import work_parameters
 from suite.theory.memory import kv_bytes_per_position

@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 
-from suite.launch.cluster.ending import run_outcome
+from suite.launch.cluster.ending import Transcript, read_streams, run_outcome
 from suite.launch.cluster.scheduler import Gathered, SchedulerEnd, Stream
 from suite.launch.cluster.torchrun import Rendezvous, torchrun_argv
-from suite.launch.cluster.transcript import Transcript, read_streams
 from suite.launch.job import Job
-from suite.launch.kubernetes.ray import pod_variables
+from suite.launch.kubernetes.pod import pod_variables
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest
 from tests.hosts import INTERFACE, LEFT, Host, hosts

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from suite.bundle.event_fields import FIELDS, wrong_field
-from suite.launch.ports import free_port
+from suite.launch.local import free_port
 from suite.planner.formulas.offload import SWAP_HOST_BYTES
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest

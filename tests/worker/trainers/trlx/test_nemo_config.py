@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from suite.spec.catalogue import data_file, find_size
+from suite.spec.catalogue import PresetPoint, data_file, find_preset, find_size
 from suite.spec.layout import LayoutRequest
 from suite.spec.manifest import Manifest
-from suite.spec.presets import PresetPoint, find_preset
 from suite.theory.parameters import parameter_count
 from suite.worker.trainers.trlx.nemo.config import megatron_config, nemo_trlx_config
 from tests.worker.trainers.runs import CUDA, as_read, trainer_manifest

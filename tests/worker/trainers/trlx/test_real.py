@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from suite.backends.interpreters import environment_python
+from suite.backends.registry import environment_python
 from suite.spec.layout import Layout
 from suite.spec.manifest import Measure
 from suite.theory.parameters import parameter_count

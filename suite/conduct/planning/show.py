@@ -1,0 +1,117 @@
+"""What a dry run shows: every run of a plan, and what is expected of each configuration."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from rich import box
+from rich.table import Table
+
+from suite.conduct.planning.plan import Plan
+from suite.conduct.planning.preflight import Preflight
+from suite.conduct.planning.request import RunState
+from suite.report.formatting.console import cell, console
+from suite.report.formatting.numbers import GIB, counted, gib, number, span
+from suite.report.formatting.width import terminal_columns, wrapped
+from suite.spec.manifest import Manifest
+from suite.spec.terminal import say
+
+
+def plan_rows(runs: Sequence[tuple[Manifest, RunState]], found: Preflight) -> list[dict]:
+    """The plan as data, in running order, each run with what is expected of it."""
+    rows = {row.run: row for row in found.rows}
+    return [
+        {
+            "run": manifest.run.id,
+            "backend": manifest.backend.label,
+            "size": manifest.size.name,
+            "ranks": manifest.layout.ranks,
+            "layout": manifest.layout.label(),
+            "scaling": manifest.workload.scaling,
+            "samples": manifest.work.global_rollouts,
+            "repeat": manifest.run.repeat,
+            "state": state,
+            **rows[manifest.run.id].model_dump(exclude={"run"}),
+        }
+        for manifest, state in runs
+    ]
+
+
+#: what a narrow terminal leaves out of the plan, in this order: a run's id holds all but the scaling
+_FOLDED = ("repeat", "ranks", "size", "backend", "scaling")
+
+
+def print_plan(plan: Plan, rows: Sequence[dict], found: Preflight) -> None:
+    """The dry run: every run in order with what the results folder holds of it, then what cannot be run, and what is
+    expected of each configuration. ``found``: of the runs that are still to be done."""
+    screen = console()
+    names = ["run", "backend", "size", "ranks", "layout", "scaling", "samples", "repeat", "state"]
+    heading = f"plan {plan.id}: {counted(len(rows), 'run')}"
+    table = _plan_table(names, rows, heading)
+    for name in _FOLDED:
+        if screen.measure(table, options=screen.options.update(width=1000)).maximum <= screen.width:
+            break
+        if name != "scaling" or len({row["scaling"] for row in rows}) == 1:
+            names.remove(name)
+            table = _plan_table(names, rows, heading)
+    screen.print(table)
+    for entry in plan.skipped:
+        screen.print(f"not possible: {entry.backend} {cell(entry.size)} on {entry.ranks} ranks: {cell(entry.reason)}")
+    for note in plan.notes:
+        screen.print(f"note: {cell(note)}", highlight=False)
+    for line in _expectations(rows, found):
+        say(line)
+    counts = Counter(row["state"] for row in rows)
+    screen.print(", ".join(f"{count} {state}" for state, count in sorted(counts.items())) + "; nothing was run")
+
+
+def _expectations(rows: Sequence[dict], found: Preflight) -> Iterator[str]:
+    """What each configuration should need, one line for all its repeats, and the whole plan."""
+    width = terminal_columns()
+    alike: dict[tuple, list[dict]] = {}
+    for row in rows:
+        if row["expected"]:
+            configuration = tuple(row[name] for name in ("backend", "size", "ranks", "layout", "limit_seconds"))
+            alike.setdefault(configuration, []).append(row)
+    if alike:
+        from suite.planner.grid import Column, grid_lines
+
+        firsts = [(each[0], each[0]["expected"], len(each)) for each in alike.values()]
+        costs = [number(expected["cost"], 2) for _, expected, _ in firsts]
+        columns = [
+            Column("expected of each run", [f"{row['backend']} {row['size']} {row['layout']}" for row, _, _ in firsts]),
+            Column("runs", [str(count) for _, _, count in firsts], rank=3),
+            Column("iterations", [str(row["iterations"]) for row, _, _ in firsts], rank=2),
+            Column("GiB", [_of_memory(expected) for _, expected, _ in firsts]),
+            Column("s/iter", [number(expected["iteration_seconds"], 2) for _, expected, _ in firsts]),
+            Column("time", [_of_limit(row) for row, _, _ in firsts]),
+            Column("limit", [span(row["limit_seconds"]) for row, _, _ in firsts]),
+            Column("GPU-h", [number(expected["gpu_hours"], 2) for _, expected, _ in firsts]),
+            *([Column("cost", costs)] if found.price is not None else []),
+        ]
+        yield ""
+        yield from grid_lines(columns, width)
+        yield ""
+    for line in found.summary():
+        yield from wrapped(line, width, rest="  ")
+
+
+def _of_memory(expected: dict) -> str:
+    mark = " tight" if expected["tight"] else "" if expected["fits"] else " !"
+    return f"{gib(expected['memory_bytes'])} of {expected['capacity_bytes'] / GIB:.0f}{mark}"
+
+
+def _of_limit(row: dict) -> str:
+    seconds: float = row["expected"]["run_seconds"]
+    return span(seconds) + (" !" if seconds > row["limit_seconds"] else "")
+
+
+def _plan_table(names: Sequence[str], rows: Sequence[dict], heading: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, title=heading, title_justify="left", pad_edge=False)
+    for name in names:
+        right = name in ("ranks", "samples", "repeat")
+        table.add_column(name, justify="right" if right else "left", no_wrap=name in ("run", "state"), overflow="fold")
+    for row in rows:
+        table.add_row(*(cell(row[name]) for name in names))
+    return table

@@ -1,0 +1,93 @@
+"""Moving aside what is to be done again, and writing records that a driver died before."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from suite.bundle.drafts import clear_drafts
+from suite.bundle.files import writing
+from suite.bundle.store import ATTIC, Bundle, DamagedBundle, HeldByAnother
+from suite.bundle.walk import RECORD
+from suite.conduct.planning.prediction import with_prediction
+from suite.conduct.planning.request import RunState
+from suite.conduct.running.state import judged
+from suite.spec.base import UsageError
+from suite.spec.manifest import Manifest
+
+#: how long a look of another driver at a run may keep this one from it
+_PATIENCE_SECONDS = 2.0
+
+
+class SetAside(NamedTuple):
+    """What became of a run's bundle: how it was found, and where it is kept now; None where it was left."""
+
+    state: RunState
+    kept: Path | None
+
+
+def set_aside(root: Path, manifest: Manifest, is_to_do: Callable[[RunState], bool]) -> SetAside:
+    """Keep a bundle that is to be done again under ``attic/``; nothing is ever overwritten.
+
+    Whether it is to be done again is decided under the run's lock: until then another driver may have moved it, begun
+    it or finished it. Raises UsageError when it cannot be moved.
+    """
+    path = root / manifest.run.id
+    bundle = Bundle(path)
+    try:
+        with _held(bundle):
+            state = judged(bundle, manifest, is_over=True)
+            if not os.path.lexists(path):
+                return SetAside("to run", None)
+            return SetAside(state, _to_attic(root, bundle) if is_to_do(state) else None)
+    except HeldByAnother:
+        return SetAside("running" if os.path.lexists(path) else "to run", None)
+    except UsageError:
+        if os.path.lexists(path):
+            raise
+        return SetAside("to run", None)
+
+
+def write_missing_record(root: Path, manifest: Manifest) -> None:
+    """That of a run that is over, whose driver died at the very end or found no room there; where it can be written."""
+    bundle = Bundle(root / manifest.run.id)
+    if os.path.lexists(bundle.path / RECORD):
+        return
+    from suite.bundle.derive import record_of
+
+    with suppress(UsageError, DamagedBundle), bundle.hold(_PATIENCE_SECONDS):
+        clear_drafts(bundle.path, (RECORD,))
+        if not os.path.lexists(bundle.path / RECORD):
+            bundle.write_record(with_prediction(record_of(bundle, is_over=True), manifest))
+
+
+def put_back(root: Path, run_id: str, kept: Path) -> None:
+    """Take back what ``set_aside`` did, unless the run was begun again meanwhile. Raises UsageError."""
+    with writing(root / run_id):
+        if not os.path.lexists(root / run_id):
+            kept.rename(root / run_id)
+
+
+def _held(bundle: Bundle) -> AbstractContextManager[None]:
+    """A file in the place of a bundle has no lock, and nobody runs it."""
+    return bundle.hold(_PATIENCE_SECONDS) if bundle.path.is_dir() else nullcontext()
+
+
+def _to_attic(root: Path, bundle: Bundle) -> Path:
+    """With its record, which a driver that died did not write."""
+    from suite.bundle.derive import record_of
+
+    with suppress(DamagedBundle):
+        bundle.write_record(record_of(bundle, is_over=True))
+    attic = root / ATTIC
+    with writing(attic):
+        attic.mkdir(exist_ok=True)
+        number = 1
+        while (attic / f"{bundle.id}.{number}").exists():
+            number += 1
+        target = attic / f"{bundle.id}.{number}"
+        bundle.path.rename(target)
+    return target
