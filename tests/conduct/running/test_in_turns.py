@@ -27,12 +27,14 @@ from suite.conduct.running.in_turns import run_in_turns
 from suite.conduct.running.ledger import Settings
 from suite.conduct.running.session import Summary
 from suite.launch import supervise, waits
+from suite.launch.job import Job
 from suite.launch.local import LocalLauncher
 from suite.spec.base import UsageError
 from suite.spec.manifest import Limits, Manifest, Measure
 from tests.conduct.requests import STACKS, request
 from tests.conduct.sessions import Instantly, Remembering
 from tests.launch.ranks import QUICK, Clock
+from tests.waiting import wait_until
 from tests.worker.written import events_in
 
 Script = Callable[..., None]
@@ -172,12 +174,27 @@ def test_a_row_that_hangs_in_its_turn_fails_alone_and_who_waits_is_not_silent(
     tmp_path: Path, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script(of={"deepspeed": {**OF_DEEPSPEED, "at": {"iteration": 2, "do": "hang"}}})
-    clock = Clock({"passes": 10_000.0})
+    clock, waiting = Clock({"passes": 10_000.0}), dict[str, bool | None]()
     for module in (supervise, waits):
         monkeypatch.setattr(module, "time", clock)
+
+    class Noted(waits.Waits):
+        def __init__(self, job: Job) -> None:
+            super().__init__(job)
+            self._run = job.name.partition("-")[0]
+
+        def hear(self) -> bool | None:
+            waiting[self._run] = told = super().hear()
+            return told
+
+    def pass_hours(pids: object) -> None:
+        wait_until(lambda: waiting.get("megatron"))  # who has not heard that it waits would take them for its own
+        clock.take({"kind": "passes"})
+
+    monkeypatch.setattr(supervise, "Waits", Noted)
     monkeypatch.setattr(supervise, "LONGEST_WAIT_SECONDS", 0.05)
     plan = plan_of(limits=Limits(run_seconds=5000.0, silence_seconds=5000.0))
-    work(plan, tmp_path, Striking(tmp_path, lambda pids: clock.take({"kind": "passes"})))
+    work(plan, tmp_path, Striking(tmp_path, pass_hours))
     found = records(tmp_path)
     assert found["megatron"].status == "ok"
     assert found["deepspeed"].failure is not None and found["deepspeed"].failure.kind == "timeout"
