@@ -295,3 +295,10 @@ def test_every_example_of_the_buying_page_has_an_answer(line):
     done = suite(*shlex.split(line)[1:])
     assert done.exit_code in (0, 3), done.stderr
     assert "samples/s" in done.stdout
+
+
+def test_the_answer_that_the_page_explains_is_todays():
+    shown = re.search(r"## How to read the answer\n\n```\n(.*?)```", PAGE, re.DOTALL)
+    assert shown is not None
+    lines = suite(*shlex.split(EXAMPLES[0])[1:]).stdout.splitlines()
+    assert shown[1].splitlines() == [line.rstrip() for line in lines[:3]]
