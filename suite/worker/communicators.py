@@ -9,9 +9,8 @@ class Communicators:
     """Notes the memory outside of the allocator. It is the whole device's: other processes' and the CUDA context's
     too, so only differences tell what was added between two notes."""
 
-    def __init__(self, device_type: str, local_rank: int, eager: bool) -> None:
+    def __init__(self, device_type: str, local_rank: int) -> None:
         self._device = torch.device(device_type, local_rank) if device_type == "cuda" else None
-        self._eager = eager
         self._outside: Dict[str, int] = {}
 
     def note(self, when: str) -> None:
@@ -22,4 +21,4 @@ class Communicators:
 
     def facts(self) -> Any:
         """``communicators`` of docs/contracts.md; None on a CPU."""
-        return None if self._device is None else {"eager": self._eager, "outside_allocator_bytes": dict(self._outside)}
+        return None if self._device is None else {"eager": False, "outside_allocator_bytes": dict(self._outside)}

@@ -77,7 +77,7 @@ def run(
     idle = _idle(device_type, identity)  # before the first turn, when no row has used a GPU
     turns.ask()
     affinity, others = _place(manifest["measure"], identity, apart), _held_since(idle, identity, turns)
-    communicators = Communicators(rank_device, identity.local_rank, eager=False)
+    communicators = Communicators(rank_device, identity.local_rank)
     communicators.note("before_join")
     split = join_split(manifest, identity) if is_engine else None
     world = join(identity, rank_device, manifest["limits"]["silence_seconds"]) if split is None else split.world

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from inspect import signature
 from typing import Any, Dict, Optional
 
 import torch
@@ -27,15 +26,13 @@ def join(
     identity: RankIdentity,
     device_type: str,
     timeout_seconds: float,
-    eager: bool = False,
     store: Optional[dist.Store] = None,
 ) -> World:
     """Initialise torch.distributed, gloo on ``cpu`` and NCCL on ``cuda``; a single rank needs no address.
 
-    ``eager``: NCCL's communicators are made with their groups (from torch 2.3 on), each later one split off the first;
-    otherwise, as torch does unasked, at the first use of each: Megatron makes 16 groups, which eager ones of a single
-    H100 took 6.5 GiB for. ``store``: where these
-    ranks meet, which then need not be all that the launcher started; without one, where the launcher's address says.
+    NCCL's communicators are made at the first use of each group, as torch does unasked: made with Megatron's 16 groups
+    they took 6.5 GiB of an H100. ``store``: where these ranks meet, which then need not be all that the launcher
+    started; without one, where the launcher's address says.
     """
     alone = complete_environment()
     options: Dict[str, Any] = {"timeout": timedelta(seconds=timeout_seconds)}
@@ -46,8 +43,6 @@ def join(
     if device_type == "cuda":
         device = torch.device("cuda", identity.local_rank)
         torch.cuda.set_device(device)
-        if eager and "device_id" in signature(dist.init_process_group).parameters:  # not before torch 2.3
-            options["device_id"] = device
         dist.init_process_group("nccl", **options)
     else:
         device = torch.device("cpu")

@@ -62,11 +62,9 @@ def run_together(checks: Sequence[tuple[str, Manifest]]) -> list[dict[str, Any]]
         return list(pool.map(lambda check: run_check(*check), checks))
 
 
-def communicator_bytes(kind: Literal["eager", "lazy"]) -> dict[str, int]:
+def communicator_bytes() -> dict[str, int]:
     """What ``tests.gpu.communicators`` prints. Raises RuntimeError with its last lines."""
-    done = subprocess.run(
-        (sys.executable, "-m", "tests.gpu.communicators", kind), cwd=ROOT, capture_output=True, text=True
-    )
+    done = subprocess.run((sys.executable, "-m", "tests.gpu.communicators"), cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr[-3000:])
     line = next(line for line in done.stdout.splitlines() if line.startswith("RESULT "))

@@ -1,14 +1,13 @@
-"""Memory that communicators take outside of torch's allocator: ``python -m tests.gpu.communicators eager|lazy``.
+"""Memory that communicators take outside of torch's allocator: ``python -m tests.gpu.communicators``.
 
 One rank on one CUDA device, joined as a run joins it. Megatron makes several process groups; NCCL makes the
-communicator of each at once (eager) or at its first collective (lazy). Prints the device's used bytes, less what the
-allocator reserved, after each step.
+communicator of each at its first collective. Prints the device's used bytes, less what the allocator reserved, after
+each step.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 
 import torch
 import torch.distributed as dist
@@ -24,7 +23,7 @@ def main() -> None:
     torch.cuda.set_device(device)
     tensor = torch.ones(1 << 20, device=device)
     steps = {"before": outside(device)}
-    join(RankIdentity(0, 1, 0, 1), "cuda", 60, eager=sys.argv[1] == "eager")
+    join(RankIdentity(0, 1, 0, 1), "cuda", 60)
     groups = [dist.new_group([0]) for _ in range(GROUPS)]
     steps["groups made"] = outside(device)
     for group in (None, *groups):
