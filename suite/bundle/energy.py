@@ -25,8 +25,8 @@ def energy(events: Events, timeline: Timeline, manifest: Manifest) -> Energy | N
     """Joules of all ranks' devices over the counted iterations; null where no iteration carries a device window.
 
     Of each stretch of successive counted iterations the counter's last reading less its first, so that what passes
-    between the iterations is in and nothing is rounded at their edges. Older bundles have the energy of each iteration
-    alone, which is added up.
+    between the iterations is in and nothing is rounded at their edges. A turn is a stretch of its own: what other rows
+    draw before it is theirs. Older bundles have the energy of each iteration alone, which is added up.
 
     Valid only when the iterations last 10 s together and every rank's device was sampled, with its energy, in each.
     Raises DamagedBundle for a window whose figures are no numbers.
@@ -38,7 +38,7 @@ def energy(events: Events, timeline: Timeline, manifest: Manifest) -> Energy | N
     reasons = []
     if seconds < SHORTEST_WINDOW_SECONDS:
         reasons.append(f"the counted iterations last {seconds:.3g} s, less than {SHORTEST_WINDOW_SECONDS:g} s")
-    total, problem = _stretches(windows, events) or _sum_of_windows(windows)
+    total, problem = _stretches(windows, events, frozenset(timeline.turns)) or _sum_of_windows(windows)
     reasons += [problem] if problem else []
     if not all(window and window_figure(window, "samples") for rank in windows for window in rank.values()):
         reasons.append("the device was not sampled in every iteration of every rank")
@@ -88,23 +88,23 @@ def _sum_of_windows(windows: Sequence[_Windows]) -> _Total:
     return sum(known), None
 
 
-def _stretches(windows: Sequence[_Windows], events: Events) -> _Total | None:
+def _stretches(windows: Sequence[_Windows], events: Events, turns: frozenset[int]) -> _Total | None:
     """Last reading less first of every stretch of successive iterations; null where no window has readings."""
     told = any(window and "energy_counter_end_joules" in window for rank in windows for window in rank.values())
     if derivation(events) < 2 or not told:
         return None
-    begins = [_known(rank[index], "energy_counter_begin_joules") for rank in windows for index in _edges(rank, -1)]
-    ends = [_known(rank[index], "energy_counter_end_joules") for rank in windows for index in _edges(rank, 1)]
+    begins, ends = [], []
+    for rank in windows:
+        for one in sorted(rank):
+            if one - 1 not in rank or one in turns:
+                begins.append(_known(rank[one], "energy_counter_begin_joules"))
+            if one + 1 not in rank or one + 1 in turns:
+                ends.append(_known(rank[one], "energy_counter_end_joules"))
     used = [end - begin for begin, end in zip(begins, ends, strict=True) if begin is not None and end is not None]
     if len(used) < len(ends):
         missing = sum(reading is None for reading in (*begins, *ends))
         return None, f"{missing} of {2 * len(ends)} readings of the energy counters are missing"
     return (sum(used), None) if min(used) >= 0 else (None, "an energy counter went back")
-
-
-def _edges(windows: _Windows, step: int) -> list[int]:
-    """The iterations at which stretches begin (``step`` -1) or end (1), in order."""
-    return [iteration for iteration in sorted(windows) if iteration + step not in windows]
 
 
 def _known(window: Mapping[str, Any] | None, name: str) -> float | None:

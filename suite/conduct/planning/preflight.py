@@ -142,7 +142,7 @@ def _look(
         row = f"{backend} {manifest.size.name}"
         return None, f"{row}: {device.name} computes in no {measure.precision}, by its data sheet{other}", None
     if name is None:
-        return None, None, "memory, time and cost of these runs, because the GPU is not known; --gpu names it"
+        return None, None, "memory, time and cost of these runs, because the GPU is not known; suite submit has --gpu"
     if device is None:
         return None, None, f"memory, time and cost on {name}, which is not in the device catalogue"
     if not can_be_predicted(measure):
