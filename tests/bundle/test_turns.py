@@ -14,7 +14,7 @@ from suite.bundle.record import Record
 from suite.bundle.store import Bundle
 from suite.bundle.verify import verify_all
 from suite.spec.manifest import Manifest
-from tests.bundle.recorded import numbered, of_kind
+from tests.bundle.recorded import numbered
 from tests.bundle.test_consistency import shifted
 from tests.bundle.test_validity import Change, noisy_ranks, on_host
 from tests.synthetic import SHARES, driver_events, synthetic_manifest, write_bundle
@@ -36,12 +36,9 @@ def bundle_of(
 ) -> Bundle:
     """Of a run that was disturbed, and that waited for ``pause`` seconds after each iteration. ``begins``: iterations
     that began a turn."""
-    ranks = noisy_ranks(manifest, disturbed)
+    device = {"energy_counter_begin_joules": 0, "energy_counter_end_joules": 40, "samples": 9}
+    ranks = noisy_ranks(manifest, disturbed, device=device if manifest.measure.device == "cuda" else None)
     for rank, events in ranks.items():
-        for event in of_kind(events, "iteration") if manifest.measure.device == "cuda" else ():
-            drawn = 1000.0 * event["iteration"]  # of it 40 J are this row's
-            counter = {"energy_counter_begin_joules": drawn, "energy_counter_end_joules": drawn + 40}
-            event["device"] = {**counter, "samples": 9}
         for iteration in begins:
             first = next(place for place, event in enumerate(events) if event.get("iteration") == iteration)
             told = {"kind": "turn", "rank": rank, "iteration": iteration, "time": events[first - 1]["time"]}
@@ -107,12 +104,12 @@ def test_the_first_iteration_of_a_turn_of_several_does_not_count(
     assert record.turns is not None and record.turns.begins == begins
 
 
-@pytest.mark.parametrize(("begins", "stretches"), [((0, 1, 2, 3, 4, 5), 4 * [40]), ((0, 3), [40, 1040])])
-def test_the_energy_of_a_row_is_that_of_its_own_turns(tmp_path: Path, begins: tuple[int, ...], stretches: list) -> None:
-    """What other rows draw meanwhile is theirs. Of a turn of several the first iteration does not count."""
+@pytest.mark.parametrize(("begins", "joules"), [(range(6), 4 * 40), ((0, 3), 2 * 40)])
+def test_the_energy_of_a_row_is_that_of_its_own_turns(tmp_path: Path, begins: Sequence[int], joules: int) -> None:
+    """What other rows draw between two of its turns is theirs."""
     rows = [in_turns(device="cuda", precision="bf16", backend=name) for name in ("deepspeed", "megatron")]
-    record = record_of(bundle_of(tmp_path, *rows, begins=begins))
-    assert record.energy is not None and record.energy.joules == sum(stretches)
+    energy = record_of(bundle_of(tmp_path, *rows, begins=begins)).energy
+    assert energy is not None and energy.joules == joules
 
 
 @pytest.mark.parametrize(("others", "status"), [(1, "valid"), (2, "suspect")])
