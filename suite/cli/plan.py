@@ -11,7 +11,7 @@ import typer
 from suite.cli.exits import DONE, GATE_NOT_MET, command
 from suite.cli.options import completion
 from suite.cli.options.fields import WorkloadOptions, takes_groups, workload_changes
-from suite.cli.options.plan_search import checked_rows, require_folders, search, write
+from suite.cli.options.plan_search import checked_rows, search
 from suite.spec.terminal import say
 
 if TYPE_CHECKING:
@@ -164,7 +164,10 @@ class Searched:
     simulate: Annotated[bool, typer.Option("--simulate", help="simulate the best arrangement: seconds by cause")] = (
         False
     )
-    trace: Annotated[Path | None, typer.Option(help="write the simulation as a trace for Perfetto or Chrome")] = None
+    sensitivity: Annotated[
+        bool,
+        typer.Option("--sensitivity", help="what would change the answer: longer responses, slower links, prices"),
+    ] = False
     stragglers: Annotated[
         Paths, typer.Option(help="draw slow ranks as finished runs in this folder show them; repeat")
     ] = None
@@ -190,7 +193,6 @@ class Output:
 
     HEADING: ClassVar = "Output"
 
-    svg: Annotated[Path | None, typer.Option(help="write the chart to this file")] = None
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False
 
 
@@ -220,7 +222,6 @@ def plan(
     from suite.planner.search.wishes import read_prices
     from suite.spec.base import UsageError
 
-    require_folders(trace=wanted.trace, svg=output.svg)
     parameters = load_parameters()
     if measured.check:
         return checked_rows([*measured.check, *(files or [])], parameters, output)
@@ -244,7 +245,7 @@ def plan(
         prices=read_prices(wanted.price or []),
         top=wanted.top,
     )
-    simulates = wanted.simulate or wanted.trace is not None or bool(wanted.stragglers)
+    simulates = wanted.simulate or wanted.sensitivity or bool(wanted.stragglers)
     searches = wishes.any or named is not None or simulates
     generates = "vllm" if searches and not named else "hf"
     point = named[1] if named else None
@@ -335,14 +336,6 @@ def _answer(
         for label, micro in extra.get("max_micro_batch", {}).items():
             say(f"largest micro batch {micro:>5}  {label}")
         say("")
-    if output.svg is not None and (result.options or result.nearest):
-        from suite.planner.chart import memory_chart
-
-        shown = result.options or [option for option in [result.nearest] if option is not None]
-        title = f"{result.size} on {result.device}, {result.backend}: memory by part"
-        svg = output.svg
-        target = svg if len(plans) < 2 else svg.with_stem(f"{svg.stem}-{result.backend}")
-        write(target, memory_chart(shown, title))
     return bool(result.options)
 
 

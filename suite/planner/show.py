@@ -12,6 +12,7 @@ from suite.planner.memory import GIB
 from suite.planner.option import Option
 from suite.planner.plan import Plan
 from suite.planner.search.answer import Answer, Kind
+from suite.planner.search.sensitivity import Change
 from suite.planner.table import curve_lines, host_gib, marks, memory_bars, money_cell, option_columns
 from suite.spec.algorithms import PPO_NAME
 from suite.spec.workload import Workload
@@ -34,6 +35,14 @@ def answer_lines(answer: Answer, columns: int | None = None) -> Iterator[str]:
     """The answer in words, what it rests on, the tables, the notes; no line longer than ``columns``."""
     for line in _answer_lines(answer, columns):
         yield from text_lines(line, columns)
+
+
+def sensitivity_lines(changes: Sequence[Change], columns: int | None) -> Iterator[str]:
+    """What would change the answer, a line or two for each thing."""
+    yield ""
+    yield "what would change it:"
+    for change in changes:
+        yield from text_lines(f"  {change.what}: {change.text}", columns)
 
 
 def curves_lines(

@@ -21,6 +21,9 @@ from suite.tune.study import Outcome, Trial
 
 #: Mean difference of losses, as a share of their mean size, from which on they are of other work.
 OTHER_LOSSES = 0.02
+#: Smaller ones count as this large: of responses of one length a loss of normalised advantages is next to nothing, and
+#: what is left of it are the tokens that were drawn, which are others for another number of replicas.
+LEAST_LOSS = 0.1
 
 
 class Made(NamedTuple):
@@ -69,8 +72,8 @@ def losses(bundle: Bundle) -> list[float]:
 def apart(some: Sequence[float], others: Sequence[float]) -> float | None:
     """Mean difference of losses over the iterations that both have, as a share of their mean size; None without any."""
     pairs = list(zip(some, others, strict=False))
-    size = sum(abs(other) for _, other in pairs)
-    return sum(abs(one - other) for one, other in pairs) / size if size else None
+    size = max(sum(abs(other) for _, other in pairs), LEAST_LOSS * len(pairs))
+    return sum(abs(one - other) for one, other in pairs) / size if pairs else None
 
 
 def trial_of(backend: str, choice: Choice, rung: int, run: Made, reference: Sequence[float]) -> Trial:

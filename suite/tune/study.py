@@ -31,8 +31,8 @@ RULES: dict[str, str] = {
     "order": "the backend that has spent least has the next run",
     "search": "each backend's own row, those that the planner expects to be fastest, then Optuna's TPESampler; a "
     "trial is run with more iterations, in fresh processes, while SuccessiveHalvingPruner has it among the best third",
-    "work": "all but the knobs is the equal-config row's; a trial whose losses are off that row's by more than 2 % in "
-    "the mean did other work and cannot win",
+    "work": "all but the knobs is the equal-config row's; a trial whose losses are off that row's by more than 2 % of "
+    "their mean, which counts as 0.1 at least, did other work and cannot win",
     "winner": "the highest rate among the trials that got furthest",
     "end": "the budget; nothing untried; or no untried row can win by more than 2 %, by the planner's prediction "
     "times the best ratio of measured to predicted rates, once each value of each knob was tried",

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,6 @@ from suite.planner.simulate.generating import Pace, generate
 from suite.planner.simulate.iteration import GENERATION, MOST_TASKS, SLOW, UNEVEN, Setting, TooLarge, simulate
 from suite.planner.simulate.schedules import before, interleaved, one_f_one_b
 from suite.planner.simulate.stragglers import Stragglers, measured
-from suite.planner.simulate.trace import trace_of
 from suite.spec.base import UsageError
 
 
@@ -108,22 +106,6 @@ def test_what_slow_ranks_and_uneven_lengths_cost_is_told_apart_and_adds_up():
     assert both.causes[SLOW] == pytest.approx(both.seconds - plain.seconds) and both.causes[SLOW] > 0
     assert sum(both.causes.values()) == pytest.approx(both.seconds)
     assert simulate(uneven, slow, seed=4).seconds == both.seconds
-
-
-def test_the_trace_has_every_task_of_every_lane_and_never_two_at_once():
-    found = simulate(setting(stages=2, replicas=2, micros=4, sync=0.5, **ENGINES))
-    body = json.loads(json.dumps(trace_of(found)))
-    threads = {event["tid"]: event["args"]["name"] for event in body["traceEvents"] if event["name"] == "thread_name"}
-    assert list(threads.values()) == [
-        *("replica 0 stage 0", "replica 0 stage 1", "replica 1 stage 0", "replica 1 stage 1"),
-        *("engine 0", "engine 1"),
-    ]
-    for lane in threads:
-        own = sorted(
-            (event["ts"], event["dur"]) for event in body["traceEvents"] if event["ph"] == "X" and event["tid"] == lane
-        )
-        assert own and all(at + taken <= after + 1e-2 for (at, taken), (after, _) in pairwise(own))
-    assert max(e["ts"] + e["dur"] for e in body["traceEvents"] if e["ph"] == "X") == pytest.approx(1e6 * found.seconds)
 
 
 def test_idle_time_is_what_a_lane_waited_for():

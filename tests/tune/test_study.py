@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from suite.bundle.walk import STUDY, TRIALS
+from suite.tune.bundles import OTHER_LOSSES, apart
 from suite.tune.check import verify_study
 from suite.tune.result import result_of
 from suite.tune.study import CONFIRMED, Study, read_study
@@ -163,3 +164,19 @@ def test_a_backend_whose_trials_fail_is_told_and_the_others_are_compared(
     study = study_of(tmp_path)
     assert {trial.why for trial in study.of("megatron")} == {"oom_device"}
     assert [winner.backend for winner in study.winners] == ["deepspeed"]
+
+
+@pytest.mark.parametrize(
+    ("losses", "reference", "is_other"),
+    [
+        ([0.95, -1.0], [1.0, -1.0], True),
+        ([0.99, -1.0], [1.0, -1.0], False),
+        ([0.0003, -0.0005], [-0.0002, 0.0004], False),  # of equal lengths little is left of a loss but the tokens drawn
+        ([], [1.0], False),
+    ],
+)
+def test_losses_of_other_work_are_further_off_than_drawn_tokens_put_them(
+    losses: list[float], reference: list[float], is_other: bool
+) -> None:
+    off = apart(losses, reference)
+    assert (off is not None and off > OTHER_LOSSES) == is_other

@@ -13,10 +13,7 @@ if TYPE_CHECKING:
     from suite.planner.ask import Question
     from suite.planner.curves import CurvePoint
     from suite.planner.parameters import Parameters
-    from suite.planner.search.answer import Answer
     from suite.planner.search.request import Wishes
-    from suite.planner.simulate.iteration import Simulated
-    from suite.planner.simulate.stragglers import Stragglers
     from suite.spec.catalogue import Preset, PresetPoint
 
     Named = tuple[Preset, PresetPoint]
@@ -33,8 +30,9 @@ def search(
     """Print the answer; its exit code."""
     from suite.cli.options.reading import print_json
     from suite.planner.search.request import USUAL_DEVICES, answer, make_search, search_curves
-    from suite.planner.show import answer_lines
-    from suite.planner.simulate.explain import best_simulated
+    from suite.planner.search.sensitivity import sensitivity
+    from suite.planner.show import answer_lines, sensitivity_lines
+    from suite.planner.simulate.explain import best_simulated, lines
     from suite.planner.simulate.stragglers import measured
     from suite.report.formatting.width import terminal_columns
 
@@ -51,49 +49,20 @@ def search(
     body: dict[str, Any] = {"search": {**found.model_dump(mode="json"), "met": found.met}}
     for line in answer_lines(found, columns) if not output.as_json else ():
         say(line)
-    if (wanted.simulate or wanted.trace or wanted.stragglers) and found.options:
+    if wanted.sensitivity:
+        changes = sensitivity(asked, wishes, found)
+        body["sensitivity"] = [change.model_dump(mode="json") for change in changes]
+        for line in sensitivity_lines(changes, columns) if not output.as_json else ():
+            say(line)
+    if (wanted.simulate or wanted.stragglers) and found.options:
         slow = measured(wanted.stragglers) if wanted.stragglers else None
         simulated = best_simulated(asked, found, slow)
         body["simulated"] = {"seconds": simulated.seconds, "causes": simulated.causes}
-        _show(simulated, slow, found, wanted.trace, output, columns)
+        for line in lines(simulated, found.options[0].seconds, slow, columns) if not output.as_json else ():
+            say(line)
     if output.as_json:
         print_json(body)
     return DONE if found.met else GATE_NOT_MET
-
-
-def _show(
-    simulated: Simulated,
-    slow: Stragglers | None,
-    found: Answer,
-    trace: Path | None,
-    output: Output,
-    columns: int | None,
-) -> None:
-    import json
-
-    from suite.planner.simulate.explain import causes_chart, lines
-    from suite.planner.simulate.trace import trace_of
-
-    best = found.options[0]
-    if not output.as_json:
-        say("")
-        for line in lines(simulated, best.seconds, slow, columns):
-            say(line)
-    if output.svg is not None:
-        title = f"{found.size} on {best.devices} x {best.device}: seconds of an iteration by cause, simulated"
-        write(output.svg, causes_chart([(best.label, simulated)], title))
-    if trace is not None:
-        write(trace, json.dumps(trace_of(simulated)))
-
-
-def require_folders(**outputs: Path | None) -> None:
-    """Before anything is worked out and printed. ``outputs``: files to write, by option. UsageError where no folder is
-    there for one."""
-    from suite.spec.base import UsageError
-
-    for option, path in outputs.items():
-        if path is not None and not path.parent.is_dir():
-            raise UsageError(f"--{option} {path} cannot be written: there is no folder {path.parent}")
 
 
 def show_curves(asked: Question, made: dict[str, list[CurvePoint]], counts: list[int], as_json: bool) -> None:
@@ -116,28 +85,16 @@ def checked_rows(files: list[Path], parameters: Parameters, output: Output) -> i
     from suite.spec.base import UsageError
 
     try:
-        from tools.planner.check import chart_of, check_lines, run_check
+        from tools.planner.check import check_lines, run_check
     except ModuleNotFoundError as error:
         raise UsageError(
             "--check reads published tables with tools/planner of the repository, which an installed package lacks: "
             "run it in a checkout"
         ) from error
     result = run_check(files, parameters)
-    if output.svg is not None:
-        write(output.svg, chart_of(result))
     if output.as_json:
         print_json(result.model_dump(mode="json"))
     else:
         for line in check_lines(result):
             say(line)
     return DONE
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file that the user named. UsageError where that is not possible."""
-    from suite.spec.base import UsageError
-
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -16,6 +16,9 @@ from suite.planner.search.wishes import Prices, Target
 from suite.spec.base import Frozen, UsageError
 from suite.spec.workload import Workload
 
+#: 419 unexpected interruptions of 16,384 GPUs in 54 days (The Llama 3 Herd of Models, arXiv 2407.21783, section 3.3.4).
+DEVICE_HOURS_OF_A_FAILURE = 16_384 * 54 * 24 / 419
+
 
 class Kind(Frozen):
     """One kind of device: the fewest that reach the target, or the nearest that comes to it."""
@@ -230,13 +233,13 @@ def _answer(
         kinds=kinds,
         nearest=nearest,
         prices=search.prices.text,
-        assumed=assumed(search),
+        assumed=assumed(search, best),
         notes=[*search.notes, *_notes(search, best)],
     )
 
 
-def assumed(search: Search) -> list[str]:
-    """What is taken for granted of the work and of the engine."""
+def assumed(search: Search, best: Sequence[Option]) -> list[str]:
+    """What is taken for granted of the work, of the engine and of the machines."""
     first, lines = search.questions[0], []
     manner = first.manner
     if search.work.uneven:
@@ -253,7 +256,10 @@ def assumed(search: Search) -> list[str]:
                 f"split: samples are at most {search.staleness} publication{'s' if search.staleness != 1 else ''} of "
                 "weights old; each rank of an engine is sent its part of them, while both sides wait"
             )
-    lines.append("rewards take no time; start-up, checkpoints and evaluation are left out")
+    lines.append("rewards take no time; start-up, checkpoints, evaluation and failures are left out")
+    if best:
+        days = DEVICE_HOURS_OF_A_FAILURE / best[0].devices / 24
+        lines.append(f"failures of so many devices are {days:.3g} days apart, where they are as rare as Llama 3's")
     return lines
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
-from xml.sax.saxutils import escape
+from collections.abc import Iterator
 
 import numpy as np
 
 from suite.planner.ask import Question
-from suite.planner.chart import COLOURS, FONT, svg_document
 from suite.planner.formulas.generation import at_once, steps_to_the_last
 from suite.planner.found import Found
 from suite.planner.jobs import Column
@@ -159,29 +157,3 @@ def _slowness(stragglers: Stragglers) -> Iterator[tuple[str, float, float]]:
     for phase in sorted(stragglers.factors):
         _, high, most = stragglers.quantiles(phase)
         yield phase, high, most
-
-
-def causes_chart(simulated: Sequence[tuple[str, Simulated]], title: str) -> str:
-    """One stacked bar for each simulation: seconds of an iteration by cause."""
-    names = list(dict.fromkeys(name for _, one in simulated for name in one.causes))
-    colours = {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(names)}
-    left, width, row = 8, 780, 46
-    most = max(one.seconds for _, one in simulated) * 1.12
-    body = [f'<text x="8" y="20" {FONT}>{escape(title)}</text>']
-    for place, (label, one) in enumerate(simulated):
-        x, y = float(left), 34 + row * place
-        body.append(f'<text x="{left}" y="{y + 10}" {FONT}>{escape(label)}</text>')
-        for name, seconds in sorted(one.causes.items(), key=lambda each: -each[1]):
-            step = width * max(seconds, 0.0) / most
-            body.append(
-                f'<rect x="{x:.1f}" y="{y + 15}" width="{step:.1f}" height="20" fill="{colours[name]}">'
-                f"<title>{escape(name)} {seconds:.2f} s</title></rect>"
-            )
-            x += step
-        body.append(f'<text x="{x + 4:.1f}" y="{y + 30}" {FONT}>{one.seconds:.2f} s</text>')
-    bottom = 48 + row * len(simulated)
-    for place, name in enumerate(names):
-        x, y = 8 + 270 * (place % 3), bottom + 18 * (place // 3)
-        body.append(f'<rect x="{x}" y="{y - 10}" width="11" height="11" fill="{colours[name]}"/>')
-        body.append(f'<text x="{x + 16}" y="{y}" {FONT}>{escape(name)}</text>')
-    return svg_document(860, bottom + 10 + 18 * -(-len(names) // 3), body)
