@@ -164,6 +164,7 @@ class Searched:
     simulate: Annotated[bool, typer.Option("--simulate", help="simulate the best arrangement: seconds by cause")] = (
         False
     )
+    trace: Annotated[Path | None, typer.Option(help="write the simulation as a trace for Perfetto or Chrome")] = None
     sensitivity: Annotated[
         bool,
         typer.Option("--sensitivity", help="what would change the answer: longer responses, slower links, prices"),
@@ -245,7 +246,7 @@ def plan(
         prices=read_prices(wanted.price or []),
         top=wanted.top,
     )
-    simulates = wanted.simulate or wanted.sensitivity or bool(wanted.stragglers)
+    simulates = wanted.simulate or wanted.trace is not None or wanted.sensitivity or bool(wanted.stragglers)
     searches = wishes.any or named is not None or simulates
     generates = "vllm" if searches and not named else "hf"
     point = named[1] if named else None

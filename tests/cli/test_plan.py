@@ -239,11 +239,11 @@ def test_a_target_out_of_reach_ends_with_three_and_says_what_the_most_devices_do
     assert f"{fastest:.3g}" in done.stdout and "fewest:" not in done.stdout
 
 
-def test_the_best_is_simulated_and_its_seconds_are_told_by_cause():
+def test_the_best_is_simulated_and_its_seconds_are_told_by_cause(tmp_path):
     search, found = asked_of_the_planner(target="20 samples/s")
     columns, index = found_again(search, found.options[0])
     simulated = simulate(setting_of(columns, index, False), None)
-    told = suite(*MODEL, *DEVICES, "--target", "20 samples/s", "--simulate")
+    told = suite(*MODEL, *DEVICES, "--target", "20 samples/s", "--simulate", "--trace", tmp_path / "trace.json")
     body = json.loads(suite(*MODEL, *DEVICES, "--target", "20 samples/s", "--simulate", "--json").stdout)
     assert body["simulated"] == {"seconds": simulated.seconds, "causes": simulated.causes}
     assert sum(simulated.causes.values()) == pytest.approx(simulated.seconds)
@@ -251,6 +251,7 @@ def test_the_best_is_simulated_and_its_seconds_are_told_by_cause():
     for cause, seconds in simulated.causes.items():
         if seconds >= 0.005 * simulated.seconds:
             assert re.search(rf"^{cause} +█* +{seconds:.2f} s", told.stdout, re.MULTILINE), cause
+    assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
 
 
 def test_what_would_change_the_answer_is_the_answer_to_changed_questions():

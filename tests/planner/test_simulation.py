@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from suite.planner.simulate.generating import Pace, generate
 from suite.planner.simulate.iteration import GENERATION, MOST_TASKS, SLOW, UNEVEN, Setting, TooLarge, simulate
 from suite.planner.simulate.schedules import before, interleaved, one_f_one_b
 from suite.planner.simulate.stragglers import Stragglers, measured
+from suite.planner.simulate.trace import trace_of
 from suite.spec.base import UsageError
 
 
@@ -106,6 +108,15 @@ def test_what_slow_ranks_and_uneven_lengths_cost_is_told_apart_and_adds_up():
     assert both.causes[SLOW] == pytest.approx(both.seconds - plain.seconds) and both.causes[SLOW] > 0
     assert sum(both.causes.values()) == pytest.approx(both.seconds)
     assert simulate(uneven, slow, seed=4).seconds == both.seconds
+
+
+def test_the_trace_has_a_lane_for_each_stage_and_engine_and_never_two_tasks_at_once_on_one():
+    found = simulate(setting(stages=2, replicas=2, micros=4, sync=0.5, **ENGINES))
+    spans = [event for event in trace_of(found)["traceEvents"] if event["ph"] == "X"]
+    for lane in range(6):
+        own = sorted((span["ts"], span["dur"]) for span in spans if span["tid"] == lane)
+        assert own and all(at + taken <= after + 1e-2 for (at, taken), (after, _) in pairwise(own))
+    assert max(span["ts"] + span["dur"] for span in spans) == pytest.approx(1e6 * found.seconds)
 
 
 def test_idle_time_is_what_a_lane_waited_for():

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from suite.planner.curves import CurvePoint
     from suite.planner.parameters import Parameters
     from suite.planner.search.request import Wishes
+    from suite.planner.simulate.iteration import Simulated
     from suite.spec.catalogue import Preset, PresetPoint
 
     Named = tuple[Preset, PresetPoint]
@@ -54,15 +55,29 @@ def search(
         body["sensitivity"] = [change.model_dump(mode="json") for change in changes]
         for line in sensitivity_lines(changes, columns) if not output.as_json else ():
             say(line)
-    if (wanted.simulate or wanted.stragglers) and found.options:
+    if (wanted.simulate or wanted.trace or wanted.stragglers) and found.options:
         slow = measured(wanted.stragglers) if wanted.stragglers else None
         simulated = best_simulated(asked, found, slow)
         body["simulated"] = {"seconds": simulated.seconds, "causes": simulated.causes}
         for line in lines(simulated, found.options[0].seconds, slow, columns) if not output.as_json else ():
             say(line)
+        if wanted.trace is not None:
+            _write_trace(simulated, wanted.trace)
     if output.as_json:
         print_json(body)
     return DONE if found.met else GATE_NOT_MET
+
+
+def _write_trace(simulated: Simulated, path: Path) -> None:
+    import json
+
+    from suite.planner.simulate.trace import trace_of
+    from suite.spec.base import UsageError
+
+    try:
+        path.write_text(json.dumps(trace_of(simulated)), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--trace {path} cannot be written: {error.strerror or error}") from error
 
 
 def show_curves(asked: Question, made: dict[str, list[CurvePoint]], counts: list[int], as_json: bool) -> None:

@@ -27,13 +27,12 @@ def sensitivity(search: Search, wishes: Wishes, found: Answer) -> list[Change]:
     """The answer to the same wishes where responses double, as they may while a policy learns; where links and network
     cards give half their rate; and at which price another kind of device would be cheaper."""
     now = found.options[0] if found.options else None
-    changes = []
-    longer = _with_longer_responses(search.work)
+    what, longer = "responses twice as long", _with_longer_responses(search.work)
     if longer.sequence_tokens > search.questions[0].shape.positions:
         text = f"a sample would have {longer.sequence_tokens:,} tokens, more than the model has positions"
-        changes.append(Change(what="responses twice as long", best=None, text=text))
+        changes = [Change(what=what, best=None, text=text)]
     else:
-        changes.append(_change("responses twice as long", answer(replace(search, work=longer), wishes), now))
+        changes = [_change(what, answer(replace(search, work=longer), wishes), now)]
     slower = [
         replace(asked, hardware=in_cluster(asked.hardware, None, asked.hardware.network / 2, asked.hardware.link / 2))
         for asked in search.questions
@@ -48,12 +47,8 @@ def _with_longer_responses(work: Workload) -> Workload:
     lengths = work.lengths
     if lengths is None:
         return work.model_copy(update={"new_tokens": 2 * work.new_tokens})
-    doubled = {
-        "tokens": lengths.tokens and 2 * lengths.tokens,
-        "listed": lengths.listed and tuple(2 * length for length in lengths.listed),
-        "mean": lengths.mean and 2 * lengths.mean,
-        "cap": lengths.cap and 2 * lengths.cap,
-    }
+    doubled = {name: 2 * value for name in ("tokens", "mean", "cap") if (value := getattr(lengths, name))}
+    doubled["listed"] = lengths.listed and tuple(2 * length for length in lengths.listed)
     return work.model_copy(update={"lengths": lengths.model_copy(update=doubled)})
 
 
