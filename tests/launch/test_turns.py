@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from suite.launch import supervise, waits
+from suite.launch import supervise, waits, watching
 from suite.launch.local import LocalLauncher
 from suite.launch.outcome import Outcome
 from suite.launch.supervise import Patience
@@ -271,8 +271,8 @@ class Waiting:
 
     def __init__(self, root: Path, patience: Patience, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock = Clock({})
-        monkeypatch.setattr(supervise, "time", self.clock)
-        monkeypatch.setattr(waits, "time", self.clock)
+        for module in (supervise, waits, watching):
+            monkeypatch.setattr(module, "time", self.clock)
         self.listener = Listener(shared=False)
         folder = make_folder(root)
         job = make_job(folder, script)
