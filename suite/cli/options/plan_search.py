@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suite.cli.exits import DONE, GATE_NOT_MET
-from suite.spec.terminal import say
+from suite.cli.options.reading import print_json
+from suite.spec.terminal import UsageError, say
 
 if TYPE_CHECKING:
     from suite.cli.plan import Output, Searched
@@ -31,7 +32,6 @@ def search(
     output: Output,
 ) -> int:
     """Print the answer; its exit code."""
-    from suite.cli.options.reading import print_json
     from suite.planner.search.request import USUAL_DEVICES, answer, make_search, search_curves
     from suite.planner.show import answer_lines
     from suite.planner.simulate.explain import best_simulated
@@ -89,8 +89,6 @@ def _show(
 def require_folders(**outputs: Path | None) -> None:
     """Before anything is worked out and printed. ``outputs``: files to write, by option. UsageError where no folder is
     there for one."""
-    from suite.spec.base import UsageError
-
     for option, path in outputs.items():
         if path is not None and not path.parent.is_dir():
             raise UsageError(f"--{option} {path} cannot be written: there is no folder {path.parent}")
@@ -98,7 +96,6 @@ def require_folders(**outputs: Path | None) -> None:
 
 def show_curves(asked: Question, made: dict[str, list[CurvePoint]], counts: list[int], as_json: bool) -> None:
     """Scaling curves by backend, or of the best of them."""
-    from suite.cli.options.reading import print_json
     from suite.planner.show import curves_lines
     from suite.report.formatting.width import terminal_columns
 
@@ -112,9 +109,6 @@ def show_curves(asked: Question, made: dict[str, list[CurvePoint]], counts: list
 def checked_rows(files: list[Path], parameters: Parameters, output: Output) -> int:
     """Compare predictions with published rows. Readers of tables that others published stand beside the package, in
     tools/planner of a checkout. UsageError where there is none."""
-    from suite.cli.options.reading import print_json
-    from suite.spec.base import UsageError
-
     try:
         from tools.planner.check import chart_of, check_lines, run_check
     except ModuleNotFoundError as error:
@@ -135,8 +129,6 @@ def checked_rows(files: list[Path], parameters: Parameters, output: Output) -> i
 
 def write(path: Path, text: str) -> None:
     """Write a file that the user named. UsageError where that is not possible."""
-    from suite.spec.base import UsageError
-
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
