@@ -9,7 +9,6 @@ import pytest
 
 from suite.backends.registry import Interpreters
 from suite.conduct.doctor import examine as examined
-from suite.conduct.doctor import examine as examining
 from suite.conduct.doctor.examine import Diagnosis, examine, print_diagnosis, runtime_check
 from suite.launch.docker.connection import Runtime as Connected
 from suite.launch.probe import LocalDevice
@@ -109,7 +108,7 @@ def test_no_runtime_is_shown_with_the_reason_and_is_no_fault(monkeypatch: pytest
 def test_a_runtime_is_shown_with_its_version_its_gpus_and_the_images_it_holds(
     connected: Connected, runtime: Runtime, scripted_image: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(examining, "images", dict)
+    monkeypatch.setattr(examined, "images", dict)
     empty = runtime_check()
     assert connected.facts.version in empty.found and empty.found.endswith("images: none")
     assert "suite images build" in empty.advice
@@ -118,6 +117,6 @@ def test_a_runtime_is_shown_with_its_version_its_gpus_and_the_images_it_holds(
         def tag(self, version: str) -> str:
             return scripted_image
 
-    monkeypatch.setattr(examining, "images", lambda: {"scripted": Built()})
+    monkeypatch.setattr(examined, "images", lambda: {"scripted": Built()})
     look = runtime_check()
     assert look.state == "ok" and look.advice is None and look.found.endswith(f"images: {scripted_image}")
