@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Annotated, Any, ClassVar
 
 from suite.launch.cluster.launcher import ClusterLauncher, Document, NodeSetup
 from suite.launch.cluster.scheduler import Gathered, Phase, SchedulerEnd, SchedulerState, Stream
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job, Site
-from suite.spec.base import UsageError
+from suite.spec.base import Frozen, UsageError
+from suite.spec.fields import Declared
 from suite.spec.manifest import Manifest
 from tests.synthetic import as_lines, rank_events
 
@@ -26,11 +24,12 @@ RUNNING: Phase = "running"
 REGISTERED_AS = "tests.toy_cluster:ToyLauncher"
 
 
-@dataclass(frozen=True)
-class ToyOptions:
+class ToySettings(Frozen):
     """The launcher's own options."""
 
-    lane: Annotated[str, typer.Option(help="lane of the toy cluster: fast or slow")] = "slow"
+    HEADING: ClassVar = "Queue"
+
+    lane: Annotated[str, Declared("--lane", "lane of the toy cluster: fast or slow")] = "slow"
 
 
 class ToyScheduler:
@@ -76,12 +75,12 @@ class ToyLauncher(ClusterLauncher):
     """Documents are the run ids."""
 
     name = NAME
-    options = ToyOptions
+    options = ToySettings
     submit_help = "Submit runs to the toy cluster."
     suffix = ".toy"
     command = "toy-submit"
 
-    def __init__(self, options: ToyOptions, nodes: NodeSetup) -> None:
+    def __init__(self, options: ToySettings, nodes: NodeSetup) -> None:
         if options.lane not in ("fast", "slow"):
             raise UsageError(f"--lane is fast or slow, not {options.lane!r}")
         self._lane, self._nodes = options.lane, nodes

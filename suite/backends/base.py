@@ -87,14 +87,73 @@ def heads_errors(size: Shape) -> list[str]:
     return []
 
 
-class OneVersion(OwnBackend):
+class Trainer(OwnBackend):
+    """A stack's own trainer, whose ranks are data parallel. What it is measured with is declared; ``more_errors`` has
+    the rest."""
+
+    name: str
+    kind: BackendKind = "trainer"
+    families: tuple[str, ...]
+    #: those that it runs; empty: as ``extra_work`` says
+    algorithms: tuple[str, ...] = ()
+    precisions: tuple[str, ...] = ("fp32", "bf16", "fp16")
+    #: ids that the tokenizer keeps for itself: end, unknown and padding
+    kept_tokens = 0
+    #: whether it trains the last layers alone where that is asked for, and has a hydra reference on the others
+    trains_last_layers = False
+
+    def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
+        """Beyond divisibility: what the trainer cannot do, or is not measured with, each with what to do."""
+        this, errors = f"the {self.name} backend", engine_errors(size, measure)
+        if size.architecture not in self.families:
+            families = ", ".join(self.families)
+            errors.append(f"{this} builds {families} models, and {size.name} is of the {size.architecture} family")
+        if size.vocab <= self.kept_tokens:
+            errors.append(f"{this} keeps {self.kept_tokens} tokens for itself, which is all that {size.name} has")
+        if self.algorithms and workload.algorithm.name not in self.algorithms:
+            errors.append(
+                f"{this} runs {' and '.join(self.algorithms)}, and workload {workload.name} asks for "
+                f"{workload.algorithm.name}: --algorithm {self.algorithms[0]}"
+            )
+        if workload.reference != "full" and not self.trains_last_layers:
+            errors.append(f"{this} has a full copy as its reference: --reference full")
+        if workload.trainable_layers is not None and not self.trains_last_layers:
+            errors.append(f"{this} trains all layers: leave out --trainable-layers")
+        if measure.precision not in self.precisions:
+            known = " and ".join(self.precisions)
+            errors.append(f"{this} measures {known}, not {measure.precision}: --dtype {self.precisions[-1]}")
+        if layout.tensor > 1 or layout.pipeline > 1:
+            errors.append(f"{this} is data parallel only: tensor and pipeline parallel must be 1")
+        return errors + self.more_errors(size, workload, layout, measure)
+
+    def more_errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
+        return []
+
+
+class OneVersion(Trainer):
     """A trainer in the suite's own worker whose methods are hooked by name, as one version of it has them."""
 
     packages: tuple[str, ...]
+    installation: str
+    #: the package, and the version or the line of versions whose methods these are
+    hooked: tuple[str, str]
+    oldest_transformers = 0
 
     def wrong_versions(self, versions: Mapping[str, str | None]) -> list[str]:
         """Why the versions found are not those; nothing of one that is not known."""
-        raise NotImplementedError
+        (package, known), errors = self.hooked, []
+        # a build may add its commit to the version
+        found, transformers = versions.get(package), versions.get("transformers")
+        if found is not None and not f"{found.partition('+')[0]}.".startswith(
+            f"{known}."
+        ):  # a build may add its commit
+            errors.append(
+                f"the {self.name} backend was made for {package} {known}, and finds {found}: {self.installation}"
+            )
+        if transformers is not None and int(transformers.split(".")[0]) < self.oldest_transformers:
+            oldest = self.oldest_transformers
+            errors.append(f"the {self.name} backend needs transformers {oldest} or later, and finds {transformers}")
+        return errors
 
     def versions_errors(self, workload: Workload, versions: Mapping[str, str]) -> list[str]:
         """The same for all work."""
@@ -106,7 +165,7 @@ class OneVersion(OwnBackend):
 
 
 def engine_errors(size: Shape, measure: Measure) -> list[str]:
-    """What neither engine backend can do."""
+    """What no stack can do."""
     errors = heads_errors(size)
     if measure.device == "cpu" and measure.precision == "fp16":
         errors.append("fp16 is not trained on a CPU; use fp32 or bf16")

@@ -5,27 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from suite.backends.base import (
-    BackendKind,
     OnDeepSpeed,
     OneVersion,
     generation_errors,
-    heads_errors,
     limits,
     placed,
     placement_errors,
     training_ranks,
 )
-from suite.backends.deepspeed import ZERO_3_FROM_PARAMETERS
+from suite.backends.deepspeed import FAMILIES, ZERO_3_FROM_PARAMETERS
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from suite.theory.parameters import parameter_count
 
-VERSION = "0.11.2"
-#: Ids that the tokenizer keeps for itself: end, unknown and padding.
-SPECIAL_TOKENS = 3
-FAMILIES = ("gpt2", "llama", "qwen2", "qwen3")
 STAGES = (2, 3)
 
 
@@ -34,10 +28,13 @@ class OpenRlhf(OneVersion, OnDeepSpeed):
     vLLM has the generation ranks and the other models share the rest, in turn or, with staleness, side by side."""
 
     name = "openrlhf"
-    kind: BackendKind = "trainer"
     vllm_alone = True
     summary = "OpenRLHF's own trainers on Ray, DeepSpeed and vLLM, synchronous and asynchronous"
+    families = FAMILIES
+    algorithms = ("ppo", "grpo", "rloo", "reinforce++")
+    kept_tokens = 3
     packages: tuple[str, ...] = ("torch", "openrlhf", "deepspeed", "transformers", "ray")
+    hooked = ("openrlhf", "0.11.2")
     environment = "openrlhf"
     installation = "`make openrlhf` installs OpenRLHF beside the engines, or name its interpreter with --python"
     extra_work: tuple[str, ...] = ("critic", "algorithm", "group", "lengths", "prompt_lengths")
@@ -63,31 +60,25 @@ class OpenRlhf(OneVersion, OnDeepSpeed):
             **request.switches(self.settings),
         )
 
-    def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
-        """Beyond divisibility: what OpenRLHF cannot do, or is not measured with."""
-        errors = generation_errors(size, layout, measure) + placement_errors(layout) + heads_errors(size)
-        if size.architecture not in FAMILIES:
-            errors.append(f"openrlhf measures {', '.join(FAMILIES)} models; {size.name} is {size.architecture}")
-        if size.vocab <= SPECIAL_TOKENS:
-            errors.append(f"the tokenizer keeps {SPECIAL_TOKENS} tokens for itself, all that {size.name} has")
+    def more_errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
+        """Beyond what is declared."""
+        errors = generation_errors(size, layout, measure) + placement_errors(layout)
         if measure.precision != "bf16" and (measure.precision, measure.device) != ("fp32", "cpu"):
             errors.append(f"OpenRLHF trains and generates in bf16, not {measure.precision}: --dtype bf16")
-        if layout.nodes > 1 or layout.tensor > 1 or layout.pipeline > 1:
-            errors.append("openrlhf is measured on one node, data parallel: tensor and pipeline parallel must be 1")
+        if layout.nodes > 1:
+            errors.append("openrlhf is measured on one node: --nodes 1")
         if layout.zero_stage not in STAGES:
             errors.append(f"openrlhf is measured under ZeRO stage 2 or 3, not {layout.zero_stage}")
         if layout.generation != "vllm":
             errors.append("OpenRLHF generates by vLLM alone: leave out --generation, or --generation vllm")
         if layout.offload_optimizer and measure.device == "cpu":
             errors.append("on a CPU there is nothing to offload the optimizer to")
-        return errors + _work_errors(workload, layout)
-
-    def wrong_versions(self, versions: Mapping[str, str | None]) -> list[str]:
-        """Another version may have other methods."""
-        found = versions.get("openrlhf")
-        if found is None or found == VERSION:
-            return []
-        return [f"openrlhf {VERSION} is measured, and {found} is there: `make openrlhf`"]
+        if workload.uses_values and layout.placement == "split" and not layout.staleness:
+            errors.append(
+                "beside vLLM on devices of its own, OpenRLHF's synchronous critic has devices of its own too, for "
+                "which there is no layout here: --placement colocated, or --staleness 1"
+            )
+        return errors
 
     def layout_versions_errors(self, layout: Layout, versions: Mapping[str, str]) -> list[str]:
         """vLLM is asked for by the methods that its tested versions have."""
@@ -95,20 +86,3 @@ class OpenRlhf(OneVersion, OnDeepSpeed):
         if found is None or ".".join(found.split(".")[:2]) in limits()["versions"]:
             return []
         return [f"openrlhf is measured with vLLM {' or '.join(limits()['versions'])}, and {found} is there"]
-
-
-def _work_errors(workload: Workload, layout: Layout) -> list[str]:
-    """Work that OpenRLHF has no part for."""
-    errors = []
-    if workload.trainable_layers is not None:
-        errors.append("OpenRLHF trains all layers: leave out --trainable-layers")
-    if workload.reference != "full":
-        errors.append("OpenRLHF's reference is a full copy: --reference full")
-    if workload.algorithm.name not in ("ppo", "grpo", "rloo", "reinforce++"):
-        errors.append(f"algorithm {workload.algorithm.name} is not mapped to OpenRLHF")
-    if workload.uses_values and layout.placement == "split" and not layout.staleness:
-        errors.append(
-            "beside vLLM on devices of its own, OpenRLHF's synchronous critic has devices of its own too, for which "
-            "there is no layout here: --placement colocated, or --staleness 1"
-        )
-    return errors

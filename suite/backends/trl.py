@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from suite.backends.base import BackendKind, OnDeepSpeed, OneVersion, engine_errors
+from suite.backends.base import OnDeepSpeed, OneVersion
 from suite.backends.deepspeed import FAMILIES, zero_layout
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
-#: of TRL: the line of releases whose methods the worker times (docs/trainers/trl.md)
-TRL_VERSIONS = ("1.16",)
-OLDEST_TRANSFORMERS = 5
 _PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "trl", "deepspeed")
 #: what DeepSpeed alone has of the settings
 _DEEPSPEED_ONLY = {
@@ -24,19 +19,20 @@ _DEEPSPEED_ONLY = {
 
 
 class _Trl(OneVersion, OnDeepSpeed):
-    """Data parallel over all ranks; there is neither tensor nor pipeline parallelism."""
+    """Data parallel over all ranks."""
 
-    kind: BackendKind = "trainer"
     takes_turns = True
+    families = FAMILIES
+    precisions = ("fp32", "bf16")
     packages: tuple[str, ...] = _PACKAGES
+    hooked = ("trl", "1.16")
+    oldest_transformers = 5
     extra_work: tuple[str, ...] = ("algorithm", "group")
     settings: tuple[str, ...] = (
         *("engine", "zero_stage", "recompute", "offload_optimizer", "offload_parameters"),
         *("gather_for_generation", "generation"),
     )
     installation = "`make trl` installs TRL beside the engines (docs/trainers/trl.md)"
-    name: str
-    algorithm: str
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
         """On the engine asked for, or on DeepSpeed under the stage asked for or ``zero_layout``'s.
@@ -61,48 +57,18 @@ class _Trl(OneVersion, OnDeepSpeed):
             gathers = layout.zero_stage == 3 and own["generation"] == "hf"
         return Layout.model_validate({**layout.model_dump(), **own, "gather_for_generation": gathers})
 
-    def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
-        """Beyond divisibility: what TRL cannot do, or would do otherwise than asked."""
-        errors = engine_errors(size, measure) + _shape_errors(size) + self._work_errors(workload)
-        if layout.tensor > 1 or layout.pipeline > 1:
-            errors.append("TRL on Accelerate is data parallel only: tensor and pipeline parallel must be 1")
+    def more_errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
+        """What TRL would do otherwise than asked."""
         if layout.zero_stage == 1 and layout.engine == "deepspeed":
-            errors.append("the trl backends run ZeRO stages 0, 2 and 3: choose one with --zero")
-        if measure.precision == "fp16":
-            errors.append("the trl backends measure fp32 and bf16: choose one with --dtype")
-        return errors
-
-    def _work_errors(self, workload: Workload) -> list[str]:
-        errors = []
-        if workload.algorithm.name != self.algorithm:
-            errors.append(
-                f"{self.name} runs {self.algorithm}, and workload {workload.name} asks for {workload.algorithm.name}: "
-                f"--algorithm {self.algorithm}"
-            )
-        if workload.reference == "hydra":
-            errors.append("TRL's reference is a full copy: --reference full")
-        if workload.trainable_layers is not None:
-            errors.append("the trl backends train the whole model: leave out --trainable-layers")
-        return errors
-
-    def wrong_versions(self, versions: Mapping[str, str | None]) -> list[str]:
-        """TRL's methods are timed as one line of releases has them, on a transformers of its time."""
-        errors, found, transformers = [], versions.get("trl"), versions.get("transformers")
-        if found is not None and ".".join(found.split(".")[:2]) not in TRL_VERSIONS:
-            wanted = " or ".join(f"{line}.x" for line in TRL_VERSIONS)
-            errors.append(f"the {self.name} backend was made for TRL {wanted}, and finds {found}: {self.installation}")
-        if transformers is not None and int(transformers.split(".")[0]) < OLDEST_TRANSFORMERS:
-            errors.append(
-                f"the {self.name} backend needs transformers {OLDEST_TRANSFORMERS} or later, and finds {transformers}"
-            )
-        return errors
+            return ["the trl backends run ZeRO stages 0, 2 and 3: choose one with --zero"]
+        return []
 
 
 class TrlGrpo(_Trl):
     """``trl.GRPOTrainer``."""
 
     name = "trl-grpo"
-    algorithm = "grpo"
+    algorithms = ("grpo",)
     summary = "TRL's own GRPO trainer on Accelerate: DeepSpeed ZeRO, DDP or FSDP2 (--engine)"
 
 
@@ -110,7 +76,7 @@ class TrlRloo(_Trl):
     """``trl.RLOOTrainer``."""
 
     name = "trl-rloo"
-    algorithm = "rloo"
+    algorithms = ("rloo",)
     summary = "TRL's own RLOO trainer on Accelerate: DeepSpeed ZeRO, DDP or FSDP2 (--engine)"
 
 
@@ -120,11 +86,3 @@ def _check_engine_settings(request: LayoutRequest) -> None:
         foreign.insert(0, "--zero")
     if foreign:
         raise ValueError(f"{', '.join(foreign)}: DeepSpeed's, so not for --engine {request.engine}")
-
-
-def _shape_errors(size: Shape) -> list[str]:
-    """Why no model of this shape is built here."""
-    if size.architecture not in FAMILIES:
-        families = ", ".join(FAMILIES)
-        return [f"the trl backends build {families} models, and {size.name} is of the {size.architecture} family"]
-    return []

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from suite.backends.base import BackendKind, OnDeepSpeed, OneVersion, heads_errors
+from suite.backends.base import OnDeepSpeed, OneVersion
 from suite.backends.deepspeed import FAMILIES, zero_layout
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
-VERSION = "1.12.0"
-
 
 class TrlPpo(OneVersion, OnDeepSpeed):
     """Data parallel over all ranks. Policy, value model and reference are three models."""
 
     name = "trl-ppo"
-    kind: BackendKind = "trainer"
     takes_turns = True
     summary = "TRL's own PPO trainer, in its last release, on Accelerate: DeepSpeed ZeRO or DDP (--engine)"
+    families = FAMILIES
+    precisions = ("fp32", "bf16")
     environment = "trl-ppo"
     packages: tuple[str, ...] = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "deepspeed", "trl")
+    #: the last release with a PPO trainer
+    hooked = ("trl", "1.12.0")
     settings: tuple[str, ...] = ("engine", "zero_stage", "gather_for_generation", "offload_optimizer")
     extra_work: tuple[str, ...] = ("critic",)
     installation = "`make trl-ppo` installs it beside the engines, into an environment of its own"
@@ -43,27 +42,8 @@ class TrlPpo(OneVersion, OnDeepSpeed):
             raise ValueError("ZeRO and what comes with it are DeepSpeed's, so not for --engine ddp")
         return Layout(nodes=request.nodes, devices_per_node=request.devices_per_node, data=request.ranks, engine="ddp")
 
-    def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
-        """Beyond divisibility: what TRL's PPO cannot do."""
-        errors = heads_errors(size)
-        if size.architecture not in FAMILIES or size.experts is not None:
-            families = ", ".join(FAMILIES)
-            errors.append(f"trl-ppo builds {families} models, and {size.name} is of the {size.architecture} family")
-        if layout.tensor > 1 or layout.pipeline > 1:
-            errors.append("TRL's PPO is data parallel only: tensor and pipeline parallel must be 1")
-        if workload.reference == "hydra":
-            errors.append("TRL's PPO has no hydra reference: choose --reference full")
-        if workload.trainable_layers is not None:
-            errors.append("TRL's PPO trains every layer: leave --trainable-layers out")
-        if measure.precision == "fp16":
-            errors.append("fp16 is untested with TRL's PPO; use fp32 or bf16")
+    def more_errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
+        """Beyond what is declared."""
         if workload.global_rollouts(layout.ranks) // layout.data * workload.new_tokens < 2:
-            errors.append("TRL whitens the advantages of a rank's own tokens, and there is one: choose --rollouts")
-        return errors
-
-    def wrong_versions(self, versions: Mapping[str, str | None]) -> list[str]:
-        """Phase edges are known of one release; later ones have no PPO."""
-        trl = versions.get("trl")
-        if trl is None or trl == VERSION:
-            return []
-        return [f"trl-ppo measures trl {VERSION}, the last release with a PPO trainer, and finds {trl}: `make trl-ppo`"]
+            return ["TRL whitens the advantages of a rank's own tokens, and there is one: choose --rollouts"]
+        return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from suite.backends.base import BackendKind, OnDeepSpeed, heads_errors
+from suite.backends.base import OnDeepSpeed, Trainer
 from suite.backends.deepspeed import zero_layout
 from suite.backends.trlx import branch_error, trlx_errors
 from suite.spec.layout import Layout, LayoutRequest
@@ -12,18 +12,17 @@ from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
-#: Ids that the tokenizer keeps for itself: end, unknown and padding.
-SPECIAL_TOKENS = 3
-_FAMILIES = ("gpt2", "opt", "llama")
 #: Fields of a shape that its models do not take over (suite/worker/trainers/trlx/accelerate/model.py).
 _NOT_BUILT = ("head_width", "norm_epsilon", "rope_theta", "rope_scaling")
 _PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "deepspeed")
 
 
-class _Accelerate(OnDeepSpeed):
-    """Data parallel over all ranks; trlx has neither tensor nor pipeline parallelism here, and no recomputation."""
+class _Accelerate(Trainer, OnDeepSpeed):
+    """Data parallel over all ranks; there is no recomputation."""
 
-    kind: BackendKind = "trainer"
+    families = ("gpt2", "opt", "llama")
+    kept_tokens = 3
+    trains_last_layers = True
     takes_turns = True
     # trlx imports DeepSpeed on DDP too
     packages: tuple[str, ...] = _PACKAGES
@@ -33,24 +32,16 @@ class _Accelerate(OnDeepSpeed):
         "or build its image with `suite images build trlx` and measure with --launcher docker"
     )
 
-    def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
-        """Beyond divisibility: what trlx on Accelerate cannot do."""
-        errors = heads_errors(size)
-        if size.architecture not in _FAMILIES:
-            errors.append(f"trlx builds GPT-2, OPT and Llama models; {size.name} is of the {size.architecture} family")
+    def more_errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
+        """Beyond what is declared."""
+        errors = []
         unknown = [name for name in _NOT_BUILT if getattr(size, name) is not None]
         if unknown:
             errors.append(f"trlx builds its models with the defaults of {', '.join(unknown)}; {size.name} has its own")
-        if size.vocab <= SPECIAL_TOKENS:
-            errors.append(f"trlx keeps {SPECIAL_TOKENS} tokens for itself, which is all that {size.name} has")
-        if layout.tensor > 1 or layout.pipeline > 1:
-            errors.append("trlx on Accelerate is data parallel only: tensor and pipeline parallel must be 1")
         if workload.reference == "hydra" and not workload.trainable_layers:
             errors.append("trlx branches its hydra reference off below the trainable layers: train at least one layer")
         if workload.reward.kind == "pseudo":
             errors.append("trlx does not tell a reward which sample it scores, so it has no pseudo reward")
-        if measure.device == "cpu" and measure.precision == "fp16":
-            errors.append("fp16 is not trained on a CPU; use fp32 or bf16")
         return errors
 
     def versions_errors(self, workload: Workload, versions: Mapping[str, str]) -> list[str]:

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,12 +15,14 @@ from typer.core import TyperCommand, TyperGroup
 
 from suite.cli.commands import ABOUT, COMMANDS, HEADINGS, Command, Group
 from suite.cli.saved_help import content_width
-from suite.spec.terminal import note, say
+from suite.spec.terminal import UsageError, note, say
 
 #: options that every command means alike
 _OUTPUT = frozenset(("as_json", "detach", "dry_run", "output", "quiet", "runs", "verbose"))
 #: the argument of a command that takes its options from a file
 OPTIONS_FILE = "options_file"
+#: defaults of options in the working folder, in a table for each command
+DEFAULTS = Path("suite.toml")
 ARGUMENTS, OTHER = "Arguments", "Options"
 #: headings of options (`rich_help_panel`), in the order in which help shows them
 PANELS = (
@@ -48,16 +51,16 @@ _UNBROKEN_HYPHEN = "\u2011"
 #: others NAME
 _STANDS_FOR = {
     "AMOUNT": "price",
-    "DURATION": "allowance budget hang_timeout keep pending_timeout timeout",
+    "DURATION": "budget hang_timeout timeout",
     "FROM..TO": "scale",
     "LIST": "cpuset gpu_ids",
     "N|all": "ranks",
-    "NAME=VALUE": "build_arg env pod_annotation ulimit",
+    "NAME=VALUE": "build_arg env",
     "NAME=VALUE,...": "layout",
     "PATH": "python",
     "SHARE": "gate tolerance",
     "SHARE%": "difference margin until",
-    "SIZE": "memory memory_per_rank scratch shared_memory shm_size",
+    "SIZE": "memory_per_rank scratch shared_memory",
     "cpu|cuda": "device",
     "fp32|bf16|fp16": "dtype",
     "local|docker": "launcher",
@@ -71,25 +74,42 @@ class GroupedCommand(TyperCommand):
     """A command whose help has one table of options for each heading."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Spellings of the release before are taken too; the options of a file come before those of the command line,
+        """Spellings of the release before are taken too; the options of files come before those of the command line,
         which replace them."""
         words = todays_options(args)
         rest = super().parse_args(ctx, [*words])
-        file = ctx.params.get(OPTIONS_FILE)
-        if file is None or ctx.resilient_parsing:
+        if ctx.resilient_parsing or not (ctx.params.get(OPTIONS_FILE) or "site" in ctx.params or DEFAULTS.is_file()):
             return rest
-        from suite.cli.options.options_file import words_of
-        from suite.spec.base import UsageError
+        from suite.cli.exits import complain
 
-        given = [
-            name for name in ctx.params if (source := ctx.get_parameter_source(name)) and source.name == "COMMANDLINE"
-        ]
         try:
-            more = words_of(file, self.params, given)
+            more = self._words_of_files(ctx)
         except UsageError as error:
-            raise typer.BadParameter(str(error), ctx=ctx, param_hint="FILE") from error
+            raise typer.Exit(complain(str(error), as_json=bool(ctx.params.get("as_json")))) from error
         ctx.params.clear()
         return super().parse_args(ctx, [*more, *words])
+
+    def _words_of_files(self, ctx: Any) -> list[str]:
+        """The options of the folder's defaults, of the cluster's site and of a plan, in this order; of each those that
+        neither a later one nor the command line has. Raises UsageError."""
+        from suite.cli.options.options_file import default_words, words_of_plan
+        from suite.cli.options.site import site_words
+
+        given = {
+            name for name in ctx.params if (source := ctx.get_parameter_source(name)) and source.name == "COMMANDLINE"
+        }
+        plan = words_of_plan(ctx.params.get(OPTIONS_FILE), self.params, given)
+        site = site_words(ctx, self.name or "", given) if "site" in ctx.params else []
+        usual: list[str] = []
+        if DEFAULTS.is_file():
+            named = {word.partition("=")[0] for word in (*plan, *site)}
+            given |= {param.name for param in self.params if named.intersection((*param.opts, *param.secondary_opts))}
+            allowed = [param for param in self.params if param.name != "yes"]  # consent is typed
+            usual = default_words(DEFAULTS, COMMANDS, ctx.command_path.split()[1:], allowed, given)
+            if ctx.params.get("verbose"):
+                options = ", ".join(word.partition("=")[0] for word in usual)
+                say(f"from {DEFAULTS}: {options or 'nothing'}", err=True)
+        return [*usual, *site, *plan]
 
     def get_params(self, ctx: Any) -> list[Any]:
         """With ``--help-all`` where help does not show every option."""

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import command
-from suite.cli.options.reading import Python
+from suite.cli.options.reading import Python, print_json
 from suite.spec.terminal import say
 
 
@@ -20,7 +20,6 @@ def backends(
     from suite.backends.base import experimental
     from suite.backends.registry import backends as known
     from suite.backends.registry import read_interpreters
-    from suite.cli.options.reading import print_json
     from suite.launch.probe import stack_versions
 
     asked = read_interpreters(python or ())

@@ -9,7 +9,8 @@ import typer
 
 from suite.cli.exits import DONE, RUN_FAILED, command
 from suite.cli.options import completion
-from suite.spec.terminal import say
+from suite.cli.options.reading import print_json
+from suite.spec.terminal import UsageError, printable, say
 
 
 @command
@@ -21,10 +22,8 @@ def cancel(
 ) -> int:
     """Cancel submitted runs. Their bundles can still be collected, with the status interrupted. Exit 1 when one could
     not be cancelled."""
-    from suite.cli.options.reading import print_json
     from suite.conduct.cluster.standing import chosen, standing
     from suite.launch.cluster.registry import find_scheduler
-    from suite.spec.base import UsageError, printable
 
     if bool(run) == everything:
         raise UsageError("name the runs to cancel, or give --all (`suite status` lists them)")

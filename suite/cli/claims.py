@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from suite.cli.exits import DONE, GATE_NOT_MET, command
-from suite.spec.terminal import say
+from suite.cli.options.reading import print_json, without_collector
+from suite.spec.terminal import UsageError, say
 
 if TYPE_CHECKING:
     from suite.claims.check import Claims
@@ -27,8 +28,6 @@ def check(
     """Recompute a published table's columns from each other. Exit 3 when no convention explains a value."""
     from suite.claims.check import check_claims
     from suite.claims.table import read_table
-    from suite.cli.options.reading import print_json, without_collector
-    from suite.spec.base import UsageError
 
     if not 0 <= tolerance < 1 or most < 0:
         raise UsageError("--tolerance is a fraction from 0 to below 1 and --most not negative")

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import DONE, command
-from suite.spec.terminal import say
+from suite.cli.options.reading import confirmed, print_json, seconds
+from suite.spec.terminal import UsageError, say
 
 
 @command
@@ -25,9 +26,7 @@ def clean(
 
     What was not collected stays, and so does a run whose bundle is damaged or older than its last submission.
     """
-    from suite.cli.options.reading import confirmed, print_json, seconds
     from suite.conduct.cluster.cleaning import leftovers, remove
-    from suite.spec.base import UsageError
 
     found = leftovers(runs, None if older_than is None else seconds("--older-than", older_than))
     total = sum(each.bytes for each in found.removable)

@@ -9,7 +9,8 @@ import typer
 
 from suite.cli.exits import DONE, RUN_FAILED, command
 from suite.cli.options import completion
-from suite.spec.terminal import note, say
+from suite.cli.options.reading import print_json, without_collector
+from suite.spec.terminal import UsageError, note, printable, say
 
 
 @command
@@ -28,7 +29,6 @@ def collect(
     """Fetch what submitted runs have written and make their bundles. Exit 1 when one failed or could not be fetched."""
     from suite.bundle.store import DamagedBundle
     from suite.cli.options.handing_over import tell_network
-    from suite.cli.options.reading import print_json, without_collector
     from suite.conduct.cluster.standing import (
         Standing,
         chosen,
@@ -39,7 +39,6 @@ def collect(
     )
     from suite.conduct.running.outcome_line import outcome_line
     from suite.launch.cluster.submission import SMOKE
-    from suite.spec.base import UsageError, printable
 
     def show(now: Standing) -> None:
         note(f"{now.submission.run_id}: {now.state.word} {now.state.detail}".rstrip())

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import DONE, GATE_NOT_MET, UNDECIDED, command
-from suite.spec.terminal import note
+from suite.cli.options.reading import print_json, without_collector
+from suite.spec.terminal import UsageError, note
 
 
 @command
@@ -66,7 +67,6 @@ def compare(
     With a gate, exit 0 when it is met, 3 when a row is slower, 4 when the runs cannot tell (undecided or doubtful); 2
     when there is nothing to compare.
     """
-    from suite.cli.options.reading import print_json, without_collector
     from suite.report.compare import compare_entries
     from suite.report.comparing.gate import check_gate, hold_to
     from suite.report.comparing.reading import by_environment, left_out, notes
@@ -74,7 +74,6 @@ def compare(
     from suite.report.formatting.escape import visible
     from suite.report.reading import read_entries
     from suite.report.text.comparison import print_comparison
-    from suite.spec.base import UsageError
 
     sides = [[*([path] if path else []), *(more or [])] for path, more in ((before, more_before), (after, more_after))]
     if not sides[0]:

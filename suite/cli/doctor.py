@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import DONE, GATE_NOT_MET, command
-from suite.cli.options.reading import Python
+from suite.cli.options.reading import Python, print_json
 
 
 @command
@@ -19,7 +19,6 @@ def doctor(
 ) -> int:
     """Look at interpreter, stacks, devices, memory, disk and container runtime. Exit 3 when no backend can run here."""
     from suite.backends.registry import read_interpreters
-    from suite.cli.options.reading import print_json
     from suite.conduct.doctor.examine import examine, print_diagnosis
     from suite.report.formatting.width import terminal_columns
 

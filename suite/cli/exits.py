@@ -14,8 +14,8 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from suite.cli.main import INTERRUPTED
-from suite.cli.options.reading import check_numbers
-from suite.spec.terminal import detail, tell
+from suite.cli.options.reading import check_numbers, print_json
+from suite.spec.terminal import UsageError, detail, printable, tell
 
 _LONGEST_LINE = 8000
 Held = TypeVar("Held")
@@ -81,8 +81,6 @@ def until_end(context: AbstractContextManager[Held]) -> Held:
 def complain(text: str, code: int = BAD_USAGE, as_json: bool = False) -> int:
     """Print one line on standard error and give back the exit code; a program that asked for JSON gets the same as
     JSON on standard output."""
-    from suite.spec.base import printable
-
     line = printable(text[:_LONGEST_LINE])
     if as_json:
         print_error(line, code)
@@ -93,15 +91,12 @@ def complain(text: str, code: int = BAD_USAGE, as_json: bool = False) -> int:
 
 def print_error(line: str, code: int) -> None:
     """An error for a program that asked for JSON."""
-    from suite.cli.options.reading import print_json
-
     print_json({"schema": ERROR_SCHEMA, "error": line, "exit_code": code})
 
 
 def _caused_by_the_user() -> tuple[type[Exception], ...]:
     """Asked for when something was raised: a command that is done well does not import them."""
     from suite.bundle.files import DamagedBundle
-    from suite.spec.base import UsageError
 
     return UsageError, DamagedBundle
 

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import command
-from suite.spec.terminal import note, say
+from suite.cli.options.reading import STANDARD_OUTPUT, print_json, without_collector, written_to
+from suite.spec.terminal import UsageError, note, printable, say
 
 
 @command
@@ -43,9 +44,7 @@ def export(
     Failed, suspect and interrupted runs are rows too, with their status and the reasons. docs/export.md has the
     columns.
     """
-    from suite.cli.options.reading import STANDARD_OUTPUT, print_json, without_collector, written_to
     from suite.export.export import export_file, export_to
-    from suite.spec.base import UsageError, printable
 
     with without_collector():
         if to is not None:

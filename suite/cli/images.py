@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import BAD_USAGE, DONE, GATE_NOT_MET, RUN_FAILED, command, complain
-from suite.cli.options.reading import Python
-from suite.spec.terminal import say
+from suite.cli.options.reading import Python, print_json
+from suite.spec.terminal import UsageError, say
+from suite.spec.typed import pairs
 
 AsJson = Annotated[bool, typer.Option("--json", help="print as JSON")]
 Checkout = Annotated[Path | None, typer.Option("--project", help="checkout of the suite [default: this one]")]
@@ -19,10 +20,8 @@ Checkout = Annotated[Path | None, typer.Option("--project", help="checkout of th
 @command
 def list_images(as_json: AsJson = False) -> None:
     """List the images of the catalogue, their bases, and which are here already. Works without a container runtime."""
-    from suite.cli.options.reading import print_json
     from suite.images.show import print_rows, rows
     from suite.launch.docker.connection import connect
-    from suite.spec.base import UsageError
     from suite.spec.images import images
     from suite.spec.version import suite_version
 
@@ -60,16 +59,14 @@ def build(
     as_json: AsJson = False,
 ) -> int:
     """Build an image from this checkout."""
-    from suite.cli.options.reading import print_json
     from suite.images.build import BuildChoices, BuildFailed, build_image, pin_for_compose
     from suite.images.project import Project
     from suite.images.show import build_view, print_built, print_failure
     from suite.launch.docker.connection import connect
     from suite.spec.images import find_image
-    from suite.spec.typed import pair
 
     image = find_image(name)
-    arguments = dict(pair("--build-arg", text) for text in build_arg or ())
+    arguments = pairs("--build-arg", build_arg or ())
     choices = BuildChoices(base_image, cpu, without_trlx, offline, target, tag, no_cache, arguments)
     project, runtime = Project.of(checkout), connect()
     try:
@@ -93,7 +90,6 @@ def wheelhouse(
     as_json: AsJson = False,
 ) -> None:
     """Download what a CPU build of an image needs into build/image, so that the build needs no network."""
-    from suite.cli.options.reading import print_json
     from suite.images.project import Project
     from suite.images.wheelhouse import fill_wheelhouse
     from suite.spec.images import find_image
@@ -121,7 +117,6 @@ def lock(
 
     Exit 3 when a pinned digest is out of date and was not updated.
     """
-    from suite.cli.options.reading import print_json
     from suite.images.digests import ask, write
     from suite.images.project import Project
     from suite.images.show import print_answers
@@ -158,7 +153,6 @@ def check(
 ) -> int:
     """Compare what an image contains with its lock files and labels. Exit 3 when something differs."""
     from suite.bundle.archive.sboms import keep_sbom
-    from suite.cli.options.reading import print_json
     from suite.images.check import check_image
     from suite.images.inside import SBOM, copy_out
     from suite.images.project import Project

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import command
+from suite.cli.options.reading import checked, print_json
+from suite.spec.terminal import UsageError, printable, say
 from suite.spec.terminal import note as tell_note
-from suite.spec.terminal import say
 
 
 @command
@@ -49,9 +50,7 @@ def import_log(
     from suite.bundle.imported.record import MARK, Told
     from suite.bundle.imported.store import import_log as imported
     from suite.bundle.imported.timers import Tool
-    from suite.cli.options.reading import checked, print_json
     from suite.report.formatting.numbers import counted, number
-    from suite.spec.base import UsageError, printable
     from suite.spec.names import nearest
 
     tools: tuple[Tool, ...] = get_args(Tool)

@@ -9,7 +9,7 @@ import typer
 
 from suite.cli.exits import command
 from suite.cli.options import completion
-from suite.spec.terminal import say
+from suite.spec.terminal import UsageError, say
 
 
 @command
@@ -32,7 +32,6 @@ def logs(
     """
     from suite.conduct.cluster.logs import find_log, follow_log
     from suite.launch.stream import shown
-    from suite.spec.base import UsageError
 
     log = find_log(runs, run)
     seen: set[str] = set()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from suite.cli.exits import command
-from suite.spec.terminal import say
+from suite.cli.options.reading import STANDARD_OUTPUT, print_json, written_to
+from suite.spec.terminal import UsageError, printable, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,8 +65,6 @@ def pack(
     """
     from suite.bundle.archive.packing import Packing
     from suite.bundle.archive.packing import pack as packed
-    from suite.cli.options.reading import STANDARD_OUTPUT, print_json, written_to
-    from suite.spec.base import UsageError, printable
 
     if keep_identity and (keep or scrub):
         raise UsageError("--keep and --scrub say what is scrubbed: leave out --keep-identity")

@@ -12,7 +12,8 @@ from suite.cli.exits import DONE, GATE_NOT_MET, command
 from suite.cli.options import completion
 from suite.cli.options.fields import WorkloadOptions, takes_groups, workload_changes
 from suite.cli.options.plan_search import checked_rows, search
-from suite.spec.terminal import say
+from suite.cli.options.reading import checked, print_json
+from suite.spec.terminal import UsageError, say
 
 if TYPE_CHECKING:
     from suite.cli.options.plan_search import Named
@@ -221,7 +222,6 @@ def plan(
     from suite.planner.parameters import load_parameters
     from suite.planner.search.request import Wishes, manner_of, preset_of
     from suite.planner.search.wishes import read_prices
-    from suite.spec.base import UsageError
 
     parameters = load_parameters()
     if measured.check:
@@ -271,8 +271,6 @@ def plan(
     for asked in questions:
         fits |= _answer(asked, place.devices, wishes.prices.of(asked.hardware.name), wanted, plans, output)
     if output.as_json:
-        from suite.cli.options.reading import print_json
-
         print_json({"plans": plans})
     return DONE if fits else GATE_NOT_MET
 
@@ -288,7 +286,6 @@ def _question(
     cluster: Cluster,
     searched: bool,
 ) -> Question:
-    from suite.cli.options.reading import checked
     from suite.planner.ask import question
     from suite.planner.calibrate import calibrated
     from suite.planner.search.request import model_of, work_of

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import command, until_end
-from suite.spec.terminal import say
+from suite.cli.options.reading import STANDARD_OUTPUT, print_json, without_collector, written_to
+from suite.spec.terminal import UsageError, printable, say
 
 
 @command
@@ -36,7 +37,6 @@ def report(
     """Print who is faster, how sure that is, and each row; write a Markdown report (--output) or a page (--html)."""
     from suite.bundle.archive.opening import opened
     from suite.cli.options.check import warn
-    from suite.cli.options.reading import STANDARD_OUTPUT, print_json, without_collector, written_to
     from suite.report.facts.model import build
     from suite.report.formatting.width import terminal_columns, wrapped
     from suite.report.reading import read_entries
@@ -44,7 +44,6 @@ def report(
     from suite.report.text.markdown import brief, render
     from suite.report.text.output import as_json as figures
     from suite.report.text.output import write
-    from suite.spec.base import UsageError, printable
     from suite.tune.check import results_below
     from suite.tune.show import section, verdict_lines
 

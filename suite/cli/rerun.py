@@ -12,9 +12,10 @@ import typer
 from suite.cli.exits import DONE, GATE_NOT_MET, INTERRUPTED, RUN_FAILED, command
 from suite.cli.options.fields import takes_groups
 from suite.cli.options.launchers import HERE, Where
-from suite.cli.options.reading import unpacked_path
+from suite.cli.options.reading import print_json, unpacked_path
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
-from suite.spec.terminal import note, say
+from suite.spec.terminal import UsageError, note, say
+from suite.spec.typed import share
 
 if TYPE_CHECKING:
     from suite.conduct.cluster.standing import Standing
@@ -95,8 +96,6 @@ def rerun(
         started_with,
     )
     from suite.conduct.running.session import run_plan
-    from suite.spec.base import UsageError
-    from suite.spec.typed import share
 
     within = share("--margin", margin)
     named, manifest = manifest, unpacked_path(manifest)
@@ -179,7 +178,6 @@ def _image(wanted: Manifest, machine: Machine, force: bool) -> str | None:
 
 def _told(outcome: RerunOutcome, runs: Path, as_json: bool, ended: int | None, strict: bool) -> int:
     """Show what came of it; the exit code, which is ``ended`` where runs did not all end well."""
-    from suite.cli.options.reading import print_json
     from suite.conduct.running.display import print_rerun
 
     if as_json:
@@ -200,9 +198,7 @@ def _runs(rule: Stopping | None, count: int) -> str:
 
 def _rule(manifest: Manifest, repeats: int | None, until: str | None, extend: bool) -> Stopping | None:
     """The rule by which runs are added: what was typed, else the manifest's own precision; ``None``: a fixed number."""
-    from suite.spec.base import UsageError
     from suite.spec.manifest import Stopping
-    from suite.spec.typed import share
 
     if until is not None:
         if repeats is not None or extend:
@@ -222,7 +218,6 @@ def require_consent(manifest: Manifest, path: Path, runs: str, yes: bool, named:
     UsageError where the answer is no, or where nobody can be asked.
     """
     from suite.conduct.running.consent import recorded_here, what_it_asks
-    from suite.spec.base import UsageError
 
     if yes or recorded_here(manifest, path):
         return
@@ -278,7 +273,6 @@ def _submitted(launcher: str, arguments: list[str]) -> list[str]:
     from suite.cli.options.site import with_site
     from suite.cli.submit import submission_of
     from suite.launch.cluster.registry import find_launcher
-    from suite.spec.base import UsageError
 
     group = COMMANDS["submit"]
     assert isinstance(group, Group)
@@ -291,8 +285,8 @@ def _submitted(launcher: str, arguments: list[str]) -> list[str]:
     given = in_groups(submission_of(launcher), {**params, "typed": typed})
     if given["smoke"] or given["dry_run"] or given["output"] or given["as_json"]:
         raise UsageError("--smoke, --dry-run, --output and --json are of suite submit alone: leave them out after --")
-    nodes, options = with_site(typed, launcher, given["work"], given["nodes"], given["options"])
-    made = nodes.launcher(find_launcher(launcher), options)
+    nodes = with_site(typed, given["work"], given["nodes"])
+    made = nodes.launcher(find_launcher(launcher), given["options"])
     done = submit_all(given["work"], nodes, made, smoke=False, detach=given["waiting"].detach, to_stderr=True)
     found = done.left
     others = (*found.done, *found.failed, *found.under_way, *found.uncollected)

@@ -14,7 +14,9 @@ from suite.cli.options import completion
 from suite.cli.options.check import refuse, show_plan, still_to_do, warn
 from suite.cli.options.fields import takes_groups
 from suite.cli.options.launchers import HERE, Where
+from suite.cli.options.reading import print_json, rank_counts, seconds
 from suite.cli.options.work import USUAL_WORK, Names, Work
+from suite.spec.terminal import UsageError
 
 
 @dataclass(frozen=True)
@@ -110,13 +112,11 @@ def run(
     --difference 5% rows get runs until their intervals are that narrow, --budget ends, or a row cannot get there.
     """
     from suite.cli.options.check import tell_of_turns, turning_here
-    from suite.cli.options.reading import print_json, rank_counts, seconds
     from suite.conduct.planning.machine import require_other_stacks
     from suite.conduct.planning.plan import make_joint_plan
     from suite.conduct.planning.preflight import preflight
     from suite.conduct.planning.turns import start_of
     from suite.conduct.running.state import states
-    from suite.spec.base import UsageError
 
     wanted = device or ("cuda" if work.is_for_gpus else "auto")
     machine, launcher = where.open(wanted, work.backends, planning=dry_run)

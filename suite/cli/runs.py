@@ -9,7 +9,9 @@ import typer
 
 from suite.cli.exits import DONE, command
 from suite.cli.options import completion
-from suite.spec.terminal import note, say
+from suite.cli.options.reading import confirmed, print_json, without_collector
+from suite.spec.terminal import UsageError, note, printable, say
+from suite.spec.typed import moment_of
 
 if TYPE_CHECKING:
     from suite.bundle.removing import Removable
@@ -74,11 +76,8 @@ def list_runs(
     import sys
     import time
 
-    from suite.cli.options.reading import print_json, without_collector
     from suite.report.listing import STATUSES, Wanted, ordered, read_listing
-    from suite.spec.base import UsageError, printable
     from suite.spec.names import nearest
-    from suite.spec.typed import moment_of
 
     for word in status or []:
         if word not in STATUSES:
@@ -137,8 +136,6 @@ def tag(
     Tags are kept beside the bundles, in .tags, so that neither a bundle nor its digest changes.
     """
     from suite.bundle.tags import change_tags, check_tags, tags_of
-    from suite.cli.options.reading import print_json
-    from suite.spec.base import UsageError, printable
 
     adding, removing = check_tags(add or ()), check_tags(remove or ())
     both = sorted(set(adding) & set(removing))
@@ -168,9 +165,7 @@ def remove(
     """
     from suite.bundle.removing import removable
     from suite.bundle.removing import remove as remove_bundle
-    from suite.cli.options.reading import confirmed, print_json
     from suite.report.formatting.numbers import counted
-    from suite.spec.base import UsageError, printable
 
     found = list({str(path): removable(path) for path in (_bundle(runs, each) for each in run)}.values())
     total = sum(one.bytes for one in found)
@@ -202,7 +197,6 @@ def _removed(one: Removable) -> dict[str, Any]:
 def _bundle(root: Path, named: str) -> Path:
     """The bundle that somebody named: by its folder, or by the id of a run in the results folder."""
     from suite.bundle.imported.store import is_run
-    from suite.spec.base import UsageError, printable
     from suite.spec.names import SAFE_ID
 
     for path in (root / named if SAFE_ID.fullmatch(named) else None, Path(named)):

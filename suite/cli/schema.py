@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import command
+from suite.cli.options.reading import print_json
 from suite.spec.terminal import say
 
 
@@ -22,7 +23,6 @@ def schema(
     \b
     suite schema record > record.schema.json
     """
-    from suite.cli.options.reading import print_json
     from suite.export.schema import schema as parsed
     from suite.export.schema import schema_names
 

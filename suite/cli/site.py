@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import command
+from suite.cli.options.reading import print_json, without_collector
 from suite.spec.terminal import note, say
 
 
@@ -33,7 +34,6 @@ def site(
 
     The same command again adds what is new.
     """
-    from suite.cli.options.reading import print_json, without_collector
     from suite.report.site.output import checked_url, write_site
 
     address = None if url is None else checked_url(url)

@@ -8,6 +8,7 @@ import typer
 
 from suite.cli.exits import command
 from suite.cli.options import completion
+from suite.cli.options.reading import print_json
 from suite.cli.saved_help import content_width
 from suite.spec.terminal import say
 
@@ -24,7 +25,6 @@ def sizes(
 
     Below them the presets of `suite run`, each a measurement of several sizes.
     """
-    from suite.cli.options.reading import print_json
     from suite.report.formatting.width import terminal_columns, unbroken, wrapped
     from suite.spec.catalogue import find_ladder, find_size, ladders, presets
 

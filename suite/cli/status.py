@@ -9,6 +9,7 @@ import typer
 
 from suite.cli.exits import DONE, RUN_FAILED, command
 from suite.cli.options import completion
+from suite.cli.options.reading import print_json
 from suite.spec.terminal import say
 
 
@@ -22,7 +23,6 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> int:
     """Show how far each run is that a cluster was given, and why it waits. Exit 1 when one could not be asked."""
-    from suite.cli.options.reading import print_json
     from suite.conduct.cluster.standing import asked, chosen, standing
 
     ask = standing if run and len(run) == 1 else asked

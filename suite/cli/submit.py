@@ -11,9 +11,11 @@ import typer
 
 from suite.cli.exits import command
 from suite.cli.options.cluster import Nodes
-from suite.cli.options.fields import takes_groups
+from suite.cli.options.fields import option_group, takes_groups
+from suite.cli.options.reading import print_json
 from suite.cli.options.work import Work
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS, find_launcher
+from suite.spec.terminal import UsageError
 
 
 @dataclass(frozen=True)
@@ -73,11 +75,9 @@ def submission_of(name: str) -> Callable[..., int]:
         as_json: Annotated[bool, typer.Option("--json", help="print the outcome as JSON")] = False,
     ) -> int:
         from suite.cli.options.handing_over import dry, show_submitted, submit_all, write_files
-        from suite.cli.options.reading import print_json
         from suite.cli.options.site import with_site
-        from suite.spec.base import UsageError
 
-        nodes, options = with_site(typed, name, work, nodes, options)
+        nodes = with_site(typed, work, nodes)
         launcher = nodes.launcher(kind, options)
         if output is not None:
             if smoke or dry_run:
@@ -93,7 +93,8 @@ def submission_of(name: str) -> Callable[..., int]:
             show_submitted(done, nodes, waiting.detach)
         return done.code
 
-    submit.__annotations__.update(options=kind.options, waiting=MayWait if kind.waits else NeverWaits)
+    group = option_group(kind.options, kind.options.HEADING)
+    submit.__annotations__.update(options=group, waiting=MayWait if kind.waits else NeverWaits)
     submit.__doc__ = kind.submit_help
     return submit
 

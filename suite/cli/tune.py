@@ -11,8 +11,9 @@ from suite.cli.exits import DONE, INTERRUPTED, command
 from suite.cli.options import completion
 from suite.cli.options.fields import takes_groups
 from suite.cli.options.launchers import HERE, Where
+from suite.cli.options.reading import print_json, rank_counts, seconds
 from suite.cli.options.work import USUAL_WORK, Names, Work
-from suite.spec.terminal import say
+from suite.spec.terminal import UsageError, say
 
 
 @command
@@ -54,10 +55,8 @@ def tune(
     option of a layout that is given limits its values. The same command goes on where it was interrupted.
     """
     from suite.cli.options.check import turning_here
-    from suite.cli.options.reading import print_json, rank_counts, seconds
     from suite.conduct.running import display
     from suite.conduct.running.ledger import Settings
-    from suite.spec.base import UsageError
     from suite.tune.course import Asked, Course, plan_rows
     from suite.tune.knobs import MICRO_BATCH, THREADS
     from suite.tune.result import result_of

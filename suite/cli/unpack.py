@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import DONE, GATE_NOT_MET, command
-from suite.spec.terminal import say
+from suite.cli.options.reading import print_json
+from suite.spec.terminal import printable, say
 
 AllowedSigners = Annotated[
     Path | None,
@@ -36,8 +37,6 @@ def unpack(
     from suite.bundle.archive.opening import read_archive, unpack_archive, unpacked_name
     from suite.bundle.archive.signature import check
     from suite.bundle.archive.told import archive_facts, archive_lines
-    from suite.cli.options.reading import print_json
-    from suite.spec.base import printable
 
     target = output or unpacked_name(archive)
     with read_archive(archive) as reader:

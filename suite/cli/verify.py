@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from suite.cli.exits import BAD_USAGE, DONE, GATE_NOT_MET, command
+from suite.cli.options.reading import print_json
 from suite.cli.unpack import AllowedSigners
-from suite.spec.terminal import say
+from suite.spec.terminal import UsageError, printable, say
 
 if TYPE_CHECKING:
     from suite.bundle.archive.opening import OpenArchive, Opened
@@ -57,8 +58,6 @@ def verify(
     from suite.bundle.evidence import checked_digest
     from suite.bundle.imported.store import find_all, verify_import
     from suite.bundle.verify import verify_all
-    from suite.cli.options.reading import print_json
-    from suite.spec.base import UsageError, printable
     from suite.tune.check import verify_studies
 
     wanted = None if digest is None else checked_digest(digest)
@@ -94,7 +93,6 @@ def verify(
 def _signatures(places: Opened, allowed: Path | None) -> dict[str, Signature]:
     """Of each archive by its name. Raises UsageError where signers are named and nothing can be signed."""
     from suite.bundle.archive.signature import check
-    from suite.spec.base import UsageError
 
     if allowed is not None and not places.archives:
         raise UsageError("--allowed-signers is for files of suite pack; a folder has no signature")

@@ -23,7 +23,7 @@ from suite.launch.outcome import OnEvent, Outcome, RunFolder
 from suite.launch.processes import RankProcess, child_subreaper, descendants, end_with_this_process, sweep
 from suite.launch.requests import Stops, stop_requests
 from suite.launch.supervise import USUAL_PATIENCE, Patience, Rank, Supervision
-from suite.launch.waits import TURNS
+from suite.launch.watching import TURNS
 from suite.launch.zygotes import ForkError, Zygote, Zygotes, can_fork
 from suite.spec.base import UsageError
 from suite.spec.foreign import open_log

@@ -21,7 +21,7 @@ from suite.launch.local import LocalLauncher
 from suite.launch.outcome import Failure, Outcome, RunFolder
 from suite.launch.processes import limit_number
 from suite.launch.stream import EVENT_PREFIX
-from suite.launch.waits import TURNS
+from suite.launch.watching import TURNS
 from suite.spec.base import UsageError
 
 OUTCOME_KIND = "outcome"

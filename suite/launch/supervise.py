@@ -1,4 +1,4 @@
-"""Watching the ranks of one node to their end: one wait for output, exits, stop requests and the next deadline."""
+"""Watching the ranks of one node to their end, and telling how they ended."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -16,20 +16,15 @@ from typing import Any, Literal
 
 from suite.launch.classify import RankEnd, RunEnd, classify
 from suite.launch.job import Job
-from suite.launch.logs import LOOK_SECONDS, MOST_BYTES, LogLimit, at_size_limit, is_size_limit
-from suite.launch.outcome import Failure, FailureKind, OnEvent, Outcome, RunFolder
+from suite.launch.logs import LOOK_SECONDS, at_size_limit
+from suite.launch.outcome import Failure, OnEvent, Outcome, RunFolder
 from suite.launch.processes import RankProcess, catches, exit_descriptor, oom_kills, signal_group, sweep
 from suite.launch.requests import StopRequests
-from suite.launch.stream import EventStream
-from suite.launch.traces import iteration_of, log_size, log_tail, phase_of, read_reports, stack_lines
-from suite.launch.waits import Waits
-from suite.spec.foreign import open_log
-from suite.spec.typed import LONGEST_WAIT_SECONDS
+from suite.launch.traces import log_size, log_tail, read_reports, stack_lines
+from suite.launch.watching import Watch
 
 READ_BYTES = 64 * 1024
 STACK_LINES = 60
-#: a limit that a wait has put off is not looked at more often
-_LEAST_SECONDS, _ROUNDING_SECONDS = 0.5, 1e-3
 
 
 @dataclass(frozen=True)
@@ -55,7 +50,7 @@ class Rank:
     ended_at: float | None = None
 
 
-class Supervision:
+class Supervision(Watch):
     """One run from its start to its outcome: ``watch``, ``clean_up``, ``outcome``, in this order."""
 
     def __init__(
@@ -68,24 +63,14 @@ class Supervision:
         foreign: Collection[int] | None,
     ) -> None:
         """``foreign``: as ``sweep`` takes it."""
+        super().__init__(job, folder.logs_dir / "rank-0.log", on_event, requests)
         self.ranks: list[Rank] = []
-        self._job, self._folder, self._patience = job, folder, patience
-        self._requests, self._on_event, self._foreign = requests, on_event, foreign
-        self._waits, self._is_stopped = Waits(job), False
-        self._began = time.monotonic()
-        self._ended = self._heard = self._began
+        self._folder, self._patience, self._foreign = folder, patience, foreign
+        self._is_stopped = False  # while it waits for its turn
+        self._heard = self._began
         self._oom_kills_before = oom_kills()
-        self._selector = selectors.DefaultSelector()
         self._exits: list[int] = []
-        self._log = open_log(folder.logs_dir / "rank-0.log", "logs/rank-0.log")
-        self._log_limit, self._unlooked = LogLimit(), 0  # bytes that were written since the logs were looked at
-        self._stream = EventStream(self._write, self._take_event)
-        self._alarms: dict[Callable[[], None], float] = {}  # what is to be done, and when (monotonic)
-        self._phase: str | None = None  # the last that rank 0 reported
-        self._iteration: int | None = None
-        self._verdict: Failure | None = None
         self._stopped_at: float | None = None
-        self._interrupted_by: str | None = None
         self._unkillable = False
         self._unread: list[str] = []
 
@@ -98,21 +83,12 @@ class Supervision:
             self._silent: self._heard + limits.silence_seconds,
             self._look_at_logs: self._began + LOOK_SECONDS,
         }
-        self._selector.register(self._requests.descriptor, selectors.EVENT_READ, self._take_request)
         self._selector.register(self._stdout(), selectors.EVENT_READ, self._read_output)
-        if self._waits.channel is not None:
-            self._selector.register(self._waits.channel, selectors.EVENT_READ, self._hear_of_turns)
         for rank in self.ranks:
             descriptor = exit_descriptor(rank.process)
             self._exits.append(descriptor)
             self._selector.register(descriptor, selectors.EVENT_READ, partial(self._end, rank, descriptor))
-        while any(rank.ended_at is None for rank in self.ranks) and not self._unkillable:
-            wait = min(self._alarms.values()) - time.monotonic()
-            for key, _ in self._selector.select(min(max(wait, 0.0), LONGEST_WAIT_SECONDS)):
-                key.data()
-            for action in [action for action, due in self._alarms.items() if due <= time.monotonic()]:
-                if self._alarms.pop(action, None) is not None:
-                    action()
+        self._watch(lambda: bool(self._alive()) and not self._unkillable)
         self._ended = time.monotonic()
 
     def clean_up(self) -> None:
@@ -125,9 +101,7 @@ class Supervision:
             for descriptor in self._exits:
                 os.close(descriptor)
             self._close_outputs()
-            self._selector.close()
-            self._waits.close()
-            os.close(self._log)
+            self._close()
         self._log_limit.hold(map(self._log_file, self.ranks))
 
     def forget_ranks(self) -> None:
@@ -138,14 +112,13 @@ class Supervision:
 
     def outcome(self) -> Outcome:
         """How the run ended, with the reason where it did not end well."""
-        if self._interrupted_by is None:
-            self._interrupted_by = self._requests.take()
+        stopped_by = self._stopped_by()
         codes = {rank.index: rank.process.returncode for rank in self.ranks}
         failed = self._verdict is not None or any(code != 0 for code in codes.values())
         status: Literal["ok", "failed", "interrupted"] = "ok"
         failure = None
-        if self._interrupted_by is not None:
-            status, failure = "interrupted", self._failure("interrupted", f"the driver was sent {self._interrupted_by}")
+        if stopped_by is not None:
+            status, failure = "interrupted", self._failure("interrupted", f"the driver was sent {stopped_by}")
         elif failed:
             status, failure = "failed", self._why()
         return Outcome(status=status, exit_codes=codes, elapsed_seconds=self._ended - self._began, failure=failure)
@@ -172,41 +145,17 @@ class Supervision:
             self._alarms = {self._terminate: time.monotonic() + self._patience.grace_seconds}
 
     def _take_event(self, event: dict[str, Any]) -> None:
-        phase, iteration = phase_of(event), iteration_of(event)
-        self._phase = self._phase if phase is None else phase
-        self._iteration = self._iteration if iteration is None else iteration
         if self._silent in self._alarms:
             self._heard = time.monotonic()
             self._alarms[self._silent] = self._heard + self._job.limits.silence_seconds
-        self._on_event(event)
+        super()._take_event(event)
 
-    def _hear_of_turns(self) -> None:
+    def _hear_of_turns(self) -> bool:
         """Ranks that wait are stopped: so no thread of theirs takes anything, as gloo's do, one for each group."""
-        waits = self._waits.hear()
-        if waits is None and self._waits.channel is not None:
-            self._selector.unregister(self._waits.channel)
-        self._is_stopped = bool(waits)
+        self._is_stopped = super()._hear_of_turns()
         for rank in self._alive():
-            signal_group(rank.process, signal.SIGSTOP if waits else signal.SIGCONT)
-
-    def _take_request(self) -> None:
-        """The first request ends the ranks, a second one at once."""
-        name = self._requests.take()
-        if name is None:
-            return
-        if self._interrupted_by is None:
-            self._interrupted_by = name
-            self._terminate()
-        else:
-            self._kill()
-
-    def _is_early(self, alarm: Callable[[], None], since: float, limit: float) -> bool:
-        """Whether, without what the run waited for its turn, less than the limit has passed; it is set anew then."""
-        passed = time.monotonic() - since
-        left = limit - (passed - self._waits.seconds(passed))
-        if left > _ROUNDING_SECONDS:
-            self._alarms[alarm] = time.monotonic() + max(left, _LEAST_SECONDS)
-        return left > _ROUNDING_SECONDS
+            signal_group(rank.process, signal.SIGSTOP if self._is_stopped else signal.SIGCONT)
+        return self._is_stopped
 
     def _time_out(self) -> None:
         if self._is_early(self._time_out, self._began, self._job.limits.run_seconds):
@@ -280,18 +229,8 @@ class Supervision:
             pass
         self._stream.close()
 
-    def _write(self, data: bytes) -> None:
-        """Append to rank 0's log. A full disk ends the run; its rank is heard further, so that it can end."""
-        self._unlooked += len(data)
-        try:
-            while data:
-                data = data[os.write(self._log, data) :]
-        except OSError as error:
-            if self._verdict is None:
-                kind: FailureKind = "config" if is_size_limit(error) else "disk_full"
-                self._verdict = self._failure(kind, f"{self._log_file(self.ranks[0])}: {error.strerror}")
-                self._terminate()
-        if self._unlooked > MOST_BYTES // 2 and self._look_at_logs in self._alarms:
+    def _look_at_size(self) -> None:
+        if self._look_at_logs in self._alarms:
             self._look_at_logs()
 
     def _look_at_logs(self) -> None:
@@ -358,6 +297,3 @@ class Supervision:
             reports=reported.reports,
             log=log_tail(self._log_file(rank)),
         )
-
-    def _failure(self, kind: FailureKind, *evidence: str) -> Failure:
-        return Failure(kind=kind, phase=self._phase, iteration=self._iteration, evidence=evidence)

@@ -29,7 +29,7 @@ from secrets import token_hex
 from typing import NamedTuple, TypeVar
 
 from suite.launch.job import Job, Mount
-from suite.launch.waits import GOES_ON, TURNS, WAITS, connected
+from suite.launch.watching import GOES_ON, TURNS, WAITS, connected
 
 #: Seconds of an iteration below which what another row left in caches, 4 to 5 ms of its first one, is seen in ratios,
 #: and of a turn of several, the first of which does not count.

@@ -27,7 +27,7 @@ from typing import IO, Any, NamedTuple
 from suite.launch.job import Job
 from suite.launch.processes import descendants, end_with_children
 from suite.launch.requests import StopRequests
-from suite.launch.waits import TURNS
+from suite.launch.watching import TURNS
 from suite.spec.typed import LONGEST_WAIT_SECONDS
 
 _WORKER = ("-m", "suite.worker")

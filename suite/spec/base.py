@@ -8,6 +8,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from suite.spec.terminal import UsageError as UsageError
+from suite.spec.terminal import printable as printable
+
 #: What kind of fairness a row claims (docs/measuring.md).
 Track = Literal["equal-config", "vendor-default", "tuned"]
 
@@ -16,15 +19,6 @@ class Frozen(BaseModel):
     """An immutable record whose unknown fields are errors, so that a typing slip never passes silently."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class UsageError(ValueError):
-    """Something the user asked for cannot be done: one line, exit code 2, no traceback."""
-
-
-def printable(text: str) -> str:
-    """One line that a terminal only shows: what would move its cursor, colour or reverse text is escaped."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in " ".join(text.split()))
 
 
 def canonical_json(value: Any) -> str:

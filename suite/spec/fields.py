@@ -1,17 +1,19 @@
 """What is declared of a field beside its type: its option, when it is written and hashed, who must know it.
 
-A workload's or a layout's field carries a ``Declared`` in its annotation. Command line, plan, messages and labels read
-it from there, so that a new field is declared in one place.
+A field of a workload, a layout or a launcher's settings carries a ``Declared`` in its annotation. Command line, plan,
+messages and labels read it from there, so that a new field is declared in one place.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, GetCoreSchemaHandler, SerializerFunctionWrapHandler, model_serializer
 from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, core_schema
 
 from suite.spec.base import Frozen
 
@@ -21,8 +23,10 @@ class Declared:
     """Facts of one field.
 
     ``option``: how the command line calls it, ``help`` what it says of it; no option: it cannot be set there.
-    ``choice``: of a layout, how its values are asked for. ``compare``: several values make a cross product;
-    ``automatic``: on, off, or left to the backend; ``switch``: off unless asked for.
+    ``choice``: how its values are asked for. ``compare``: several values make a cross product; ``list``: one text for
+    each entry; ``automatic``: on, off, or left to the backend; ``switch``: on or off; ``flag``: off unless asked for.
+    ``reads``: what the texts typed for the option mean; they are read wherever the field is given texts.
+    ``metavar``: what stands for a value in help, where that does not follow from the type; ``least``: of a number.
     ``written``: ``when set`` for a field that came after manifests were hashed without it: left out, and so out of the
     hash, where it has its default.
     ``feature``: what a backend must have to honour it, as a message calls it, with ``{}`` for the value where it is
@@ -32,11 +36,22 @@ class Declared:
 
     option: str | None = None
     help: str = ""
-    choice: Literal["compare", "automatic", "switch"] | None = None
+    choice: Literal["compare", "list", "automatic", "switch", "flag"] | None = None
+    reads: Callable[[str, Any], Any] | None = None
+    metavar: str | None = None
+    least: int | None = None
     written: Literal["always", "when set"] = "always"
     feature: str | None = None
     label: str | None = None
     label_order: int = 0
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema = handler(source)
+        return schema if self.reads is None else core_schema.no_info_before_validator_function(self._read, schema)
+
+    def _read(self, value: Any) -> Any:
+        assert self.reads is not None and self.option is not None, "of an option that is read"
+        return self.reads(self.option, value) if isinstance(value, (str, list, tuple)) else value
 
 
 class Declaring(Frozen):

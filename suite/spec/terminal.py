@@ -1,4 +1,5 @@
-"""Text on its way to a terminal: whatever wrote it, it is only shown, and moves, colours or reverses nothing."""
+"""What is told to a user: refusals in one line, and text on its way to a terminal. Whatever wrote it, it is only shown,
+and moves, colours or reverses nothing."""
 
 from __future__ import annotations
 
@@ -6,6 +7,15 @@ import sys
 from typing import Literal
 
 _told: Literal["errors", "notes", "everything"] = "notes"
+
+
+class UsageError(ValueError):
+    """Something the user asked for cannot be done: one line, exit code 2, no traceback."""
+
+
+def printable(text: str) -> str:
+    """One line that a terminal only shows: what would move its cursor, colour or reverse text is escaped."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in " ".join(text.split()))
 
 
 def tell(what: Literal["errors", "notes", "everything"]) -> None:

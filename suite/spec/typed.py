@@ -9,10 +9,9 @@ import math
 import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel
+from suite.spec.terminal import UsageError
 
 #: of any count, size or seed
 MOST = 1 << 48
@@ -74,8 +73,6 @@ def seconds(option: str, text: str) -> float:
 
     Raises UsageError for anything else, for nothing or less, and for more than ten years.
     """
-    from suite.spec.base import UsageError
-
     match = _match(_DURATION, text)
     numbers = match.groups() if match else (None, None, None)
     total = sum(float(number) * unit for number, unit in zip(numbers, (3600, 60, 1), strict=True) if number)
@@ -91,8 +88,6 @@ def size(option: str, text: str) -> int:
 
     Raises UsageError for anything else and for more than an exbibyte.
     """
-    from suite.spec.base import UsageError
-
     match = _match(_SIZE, text)
     if match is None:
         raise UsageError(f"{option} {shown(text)} is no size; write 512m, 16g or 1.5g")
@@ -102,20 +97,8 @@ def size(option: str, text: str) -> int:
     return int(amount)
 
 
-def pair(option: str, text: str) -> tuple[str, str]:
-    """``NAME=VALUE`` in two. Raises UsageError for anything else."""
-    from suite.spec.base import UsageError
-
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise UsageError(f"{option} is NAME=VALUE, not {text!r}")
-    return name, value
-
-
 def share(option: str, text: str) -> float:
     """``3%`` or ``2.5%`` as a share of 1. Raises UsageError for anything else, and for none or more than all."""
-    from suite.spec.base import UsageError
-
     match = _match(_PERCENT, text)
     value = float(match.group(1)) / 100 if match else 0.0
     if not 0 < value <= 1:
@@ -128,8 +111,6 @@ def counts(option: str, texts: Sequence[str]) -> tuple[int, ...]:
 
     Raises UsageError for anything else.
     """
-    from suite.spec.base import UsageError
-
     found = []
     for text in texts:
         for word in text.split(","):
@@ -142,8 +123,6 @@ def counts(option: str, texts: Sequence[str]) -> tuple[int, ...]:
 
 def whole(option: str, text: str, most: int) -> int:
     """A whole number from 1 to ``most``. Raises UsageError for anything else."""
-    from suite.spec.base import UsageError
-
     plain = text.strip()
     count = int(plain) if plain.isdecimal() and len(plain) <= _LONGEST_TEXT else 0
     if not 1 <= count <= most:
@@ -151,9 +130,15 @@ def whole(option: str, text: str, most: int) -> int:
     return count
 
 
-def same_named(options: Any, model: type[BaseModel]) -> dict[str, Any]:
-    """The values of options that are called like a field of the model."""
-    return {name: getattr(options, name) for name in model.model_fields if hasattr(options, name)}
+def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """``NAME=VALUE`` of each text; of a name that comes twice the last. Raises UsageError for anything else."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise UsageError(f"{option} is NAME=VALUE, not {text!r}")
+        found[name] = value
+    return found
 
 
 def shown(text: str) -> str:
@@ -172,8 +157,6 @@ _DAY_SECONDS = 86400
 def moment_of(option: str, text: str, now: float) -> float:
     """``2026-11-01``, ``2026-11-01T18:00`` (UTC unless it names another zone), ``90m``, ``24h``, ``7d`` (so long before
     ``now``) in Unix seconds. Raises UsageError for anything else."""
-    from suite.spec.base import UsageError
-
     plain = text.strip()
     days = plain.removesuffix("d")
     if days != plain and days.isdecimal() and len(days) <= 5:

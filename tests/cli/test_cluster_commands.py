@@ -59,7 +59,6 @@ def _without_slurm(script: Callable[..., None], monkeypatch: pytest.MonkeyPatch,
         *(((*SLURM, *SMALL, "--nodes", text), "--nodes is a number from 1 on") for text in ("0", "two", "1,")),
         ((*SLURM, *SMALL, "--cpu-bind", "cores"), "torchrun starts the ranks of a node"),
         ((*SLURM, *SMALL, "--cpus-per-task", "4", "--cpus-per-node", "8"), "say the same"),
-        ((*PODS, "--variant", "mpijob"), "needs a --claim"),
         ((*PODS, "--toleration", "a:Sometimes"), "--toleration effect 'Sometimes'"),
         ((*PODS, "--node-selector", "a"), "--node-selector is NAME=VALUE"),
         ((*PODS, "--rdma", "rdma/hca=many"), "--rdma 'many'"),
@@ -82,15 +81,6 @@ def test_the_preset_brings_its_own_nodes_and_an_array_joins_what_asks_for_the_sa
     assert done.exit_code == 0, done.stderr
     scripts = json.loads(done.stdout)["scripts"]
     assert sorted(len(script["runs"]) for script in scripts) == [4, 8]
-
-
-def test_the_starter_srun_may_still_be_called_engine(tmp_path: Path) -> None:
-    printed = []
-    for word in ("srun", "engine", "torchrun"):
-        done = suite(*SLURM, *SMALL, "--starter", word, "--runs", str(tmp_path / "runs"))
-        assert done.exit_code == 0, done.stderr
-        printed.append(done.stdout)
-    assert printed[0] == printed[1] != printed[2]
 
 
 def test_a_folder_from_which_nothing_was_submitted_says_so(tmp_path: Path) -> None:

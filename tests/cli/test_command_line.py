@@ -102,13 +102,47 @@ class TestFile:
             ("size: true", "size is a text, not True"),
             ("[1M]", "holds names with values, not list"),
             ("size: {", "is not valid YAML"),
-            ("repeats: many", "Invalid value for '--repeats'"),
+            ("repeats: many", "repeats is a whole number, not 'many'"),
         ],
     )
     def test_what_is_wrong_in_it_is_told(self, text: str, words: str, tmp_path: Path) -> None:
         (tmp_path / "plan.yaml").write_text(text)
         done = suite("run", tmp_path / "plan.yaml", "--dry-run")
         assert done.exit_code == 2 and words in done.stderr
+
+
+class TestDefaults:
+    @pytest.fixture(autouse=True)
+    def _here(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+
+    def test_a_folders_own_file_says_what_neither_the_command_line_nor_a_plan_does(self) -> None:
+        Path("suite.toml").write_text('[run]\nranks = [1, 2]\nbackend = "megatron"\nrecompute = true\nseed = 3\n')
+        Path("plan.yaml").write_text("ranks: [2]\n")
+        assert len(layouts(*PLAN)) == 2
+        assert len(layouts(*PLAN, "--ranks", "1")) == 1
+        told = suite("run", "plan.yaml", *PLAN[1:], "--no-recompute", "-v")
+        assert told.exit_code == 0, told.output
+        assert "from suite.toml: --backend, --seed\n" in told.stderr
+        assert "suite.toml" not in suite(*PLAN).stderr
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("[run]\nsizes = '1M'", "suite.toml: run has no option 'sizes', did you mean 'size'"),
+            ("[run]\nseed = 'many'", "suite.toml: run: seed is a whole number, not 'many'"),
+            ("[runn]\nsize = '1M'", "suite.toml is of no command 'runn', did you mean 'run'"),
+            ("run = 1", "suite.toml: run holds names with values, not int"),
+            ("[run", "suite.toml is not valid TOML"),
+        ],
+    )
+    def test_what_is_wrong_in_it_is_one_line(self, text: str, words: str) -> None:
+        Path("suite.toml").write_text(text)
+        assert words in refused(*PLAN)
+
+    def test_consent_is_typed(self) -> None:
+        Path("suite.toml").write_text("[rerun]\nyes = true")
+        assert "rerun has no option 'yes'" in refused("rerun", "bundle")
 
 
 class TestErrors:

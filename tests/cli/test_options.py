@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from suite.backends.base import unknown_work
 from suite.backends.registry import find_backend
-from suite.cli.options.fields import LayoutOptions, WorkloadOptions, layout_choices, workload_changes
+from suite.cli.options.fields import LayoutOptions, WorkloadOptions, layout_choices, settings_of, workload_changes
 from suite.cli.options.launchers import Where
 from suite.cli.options.reading import rank_counts
 from suite.cli.options.work import Work
@@ -72,19 +72,19 @@ def test_what_is_typed_becomes_the_containers_settings(monkeypatch: pytest.Monke
     where = Where(
         launcher="docker",
         gpu_ids="0,GPU-8f6a",
-        shm_size="1.5g",
-        ulimit=["memlock=unlimited", "nofile=4096"],
+        shm_bytes="1.5g",
+        ulimits=["memlock=unlimited", "nofile=4096"],
         env=["NCCL_DEBUG", "A=b=c"],
-        memory="512m",
+        memory_bytes="512m",
     )
-    assert where.settings() == DockerSettings(
+    assert settings_of(where, DockerSettings) == DockerSettings(
         gpu_ids=("0", "GPU-8f6a"),
         shm_bytes=3 << 29,
         ulimits={"memlock": -1, "nofile": 4096},
         env={"NCCL_DEBUG": "INFO", "A": "b=c"},
         memory_bytes=512 << 20,
     )
-    assert Where(launcher="docker").settings() == DockerSettings(), "an option's default is the setting's"
+    assert settings_of(Where(launcher="docker"), DockerSettings) == DockerSettings()
 
 
 def test_the_local_launcher_takes_its_interpreter_and_no_container_runtime(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,9 +98,9 @@ def test_the_two_launchers_have_sections_of_their_own(home: Path) -> None:
     [
         ("slrum: {}", "unknown section 'slrum', did you mean 'slurm'?"),
         ("slurm: {partitions: x}", "slurm has no option 'partitions', did you mean 'partition'"),
-        ("slurm: {account: true}", "slurm.account is a text, not True; put it in quotes"),
-        ("slurm: {exclusive: 1}", "slurm.exclusive is true or false, not 1"),
-        ("slurm: {gpus-per-node: many}", "slurm.gpus-per-node is a number from 1 on, not 'many'"),
+        ("slurm: {account: true}", "slurm: account is a text, not True; put it in quotes"),
+        ("slurm: {exclusive: 1}", "slurm: exclusive is true or false, not 1"),
+        ("slurm: {gpus-per-node: many}", "slurm: gpus-per-node is a whole number, not 'many'"),
         ("slurm: [1]", "slurm holds names with values, not list"),
         ("slurm: {", "is not valid YAML"),
         ("slurm: {account: 0x" + "f" * 5000 + "}", "a number of more than 40 digits"),

@@ -16,14 +16,14 @@ from suite.launch.cluster.submission import Submission, read_submission
 from suite.launch.job import Job
 from suite.launch.kubernetes.diagnose import scheduler_end
 from suite.launch.kubernetes.kept import whole_log
-from suite.launch.kubernetes.pods import read_pods, readable, run_end
+from suite.launch.kubernetes.pods import Pod, read_pods, readable, run_end
 from suite.launch.slurm import client
 from suite.launch.slurm.output import read_output, verdict
 from suite.launch.stream import EventStream
 from suite.spec.names import SAFE_ID
 from tests.fuzz import mutate
 from tests.fuzz.manifests import hashed_again
-from tests.fuzz.material import TWO_RANKS, in_file, text_of
+from tests.fuzz.material import TWO_RANKS, folder, in_file, text_of
 from tests.synthetic import synthetic_manifest
 
 
@@ -185,6 +185,7 @@ def make_pod_log(random: Random) -> bytes:
 
 
 def read_pod_log(data: bytes) -> None:
-    text = whole_log(_Node(data), "pod", "suite")  # type: ignore[arg-type]
+    pod = Pod("pod", "node", 0, "Succeeded", "n1", {"spec": {"containers": [{"name": "suite"}]}})
+    text = whole_log(_Node(data), folder() / "run.kept", pod)  # type: ignore[arg-type]
     assert len(text) <= len(data) + 100
     read_streams([Stream("node-0", text.splitlines(keepends=True), (0, 1))], 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from suite.bundle.tags import FOLDER, tags_of
-from suite.cli.options.cluster import Nodes
 from suite.cli.options.site import read_site
 from suite.images.stack_file import read_stack
 from tests.fuzz import mutate
@@ -40,7 +39,7 @@ make_site = mutate.line_document(SITE)
 
 
 def read_a_site(data: bytes) -> None:
-    read_site(in_file("site.yaml", data), "slurm", Nodes)
+    read_site(in_file("site.yaml", data), "slurm")
 
 
 make_tags = mutate.json_document(lambda: [TAGS])

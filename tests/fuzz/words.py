@@ -46,7 +46,7 @@ def read_words(data: bytes) -> None:
     text, refused = plain(data), 0
     for read in (
         lambda: typed.share("--margin", text),
-        lambda: typed.pair("--env", text),
+        lambda: typed.pairs("--env", [text]),
         lambda: typed.whole("--ranks", text, 100),
         lambda: rank_counts([text], 8),
         lambda: device_range(text),

@@ -85,7 +85,7 @@ def test_what_is_broken_is_refused_in_one_line_and_leaves_nothing(cluster: Clust
 
 
 def test_an_operator_that_is_not_installed_is_named(cluster: Cluster) -> None:
-    for variant in ("jobset", "trainjob", "pytorchjob", "mpijob", "volcano", "rayjob", "raycluster"):
+    for variant in ("jobset", "trainjob", "pytorchjob", "volcano", "rayjob", "raycluster"):
         with pytest.raises(Refused, match="install what brings it"):
             hand_over(cluster, rendered(variant, {}, cluster.namespace))
     assert cluster.find("ConfigMap", labelSelector="app.kubernetes.io/name=suite") == []

@@ -37,7 +37,6 @@ KINDS = {
     "trainjob": Kind("trainer.kubeflow.org", "v1alpha1", "TrainJob"),
     "its runtime": Kind("trainer.kubeflow.org", "v1alpha1", "TrainingRuntime"),
     "pytorchjob": Kind("kubeflow.org", "v1", "PyTorchJob"),
-    "mpijob": Kind("kubeflow.org", "v1", "MPIJob"),
     "rayjob": Kind(kuberay.GROUP, kuberay.VERSION, "RayJob"),
     "raycluster": Kind(kuberay.GROUP, kuberay.VERSION, "RayCluster"),
 }

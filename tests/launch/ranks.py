@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from suite.launch import supervise
+from suite.launch import supervise, watching
 from suite.launch.job import Job, JobLimits
 from suite.launch.local import LocalLauncher
 from suite.launch.outcome import Outcome, RunFolder
@@ -155,6 +155,7 @@ def run(
         clock.take(event)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(supervise, "time", clock)
+        for module in (supervise, watching):
+            patch.setattr(module, "time", clock)
         ran.outcome = LocalLauncher(patience).run(job, ran.folder, on_event)
     return ran

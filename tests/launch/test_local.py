@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from suite.launch import supervise
+from suite.launch import supervise, watching
 from suite.launch.job import Job, Mount
 from suite.launch.local import LocalLauncher
 from suite.launch.logs import FIRST_BYTES, LAST_BYTES, LOOK_SECONDS, MOST_BYTES
@@ -147,7 +147,7 @@ def test_the_driver_asks_to_be_woken_by_what_happens_and_by_the_next_limit_alone
             waits.append(timeout)
             return super().select(timeout)
 
-    monkeypatch.setattr(supervise.selectors, "DefaultSelector", Selector)
+    monkeypatch.setattr(selectors, "DefaultSelector", Selector)
     clock = ranks.Clock({})
     clock.monotonic = lambda: 0.0  # no time passes
     monkeypatch.setattr(ranks, "Clock", lambda passing: clock)
@@ -234,7 +234,7 @@ sys.exit(3)
 
 
 def test_a_full_disk_under_the_log_ends_the_run_as_disk_full(tmp_path, monkeypatch):
-    monkeypatch.setattr(supervise, "open_log", lambda path, name: os.open("/dev/full", os.O_WRONLY))
+    monkeypatch.setattr(watching, "open_log", lambda path, name: os.open("/dev/full", os.O_WRONLY))
     failure = failure_of(run(tmp_path, f'print("x", flush=True)\n{WAIT}'))
     assert failure.kind == "disk_full" and "No space left on device" in failure.evidence[0]
 

@@ -16,12 +16,12 @@ from typing import Any
 import psutil
 import pytest
 
-from suite.launch import supervise, waits
+from suite.launch import supervise, watching
 from suite.launch.local import LocalLauncher
 from suite.launch.outcome import Outcome
 from suite.launch.supervise import Patience
 from suite.launch.turns import Arbiter, Listener, Start, balanced_orders
-from suite.launch.waits import connected
+from suite.launch.watching import connected
 from suite.worker.turns import DriverGoneError, open_turns
 from tests.launch.ranks import QUICK, STERN, Clock, make_folder, make_job
 from tests.waiting import wait_until
@@ -271,8 +271,8 @@ class Waiting:
 
     def __init__(self, root: Path, patience: Patience, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock = Clock({})
-        monkeypatch.setattr(supervise, "time", self.clock)
-        monkeypatch.setattr(waits, "time", self.clock)
+        for module in (supervise, watching):
+            monkeypatch.setattr(module, "time", self.clock)
         self.listener = Listener(shared=False)
         folder = make_folder(root)
         job = make_job(folder, script)

@@ -237,7 +237,7 @@ def test_it_is_told_by_submit_and_by_collect(
         monkeypatch.setattr(f"{module}.find_scheduler", lambda name: toy_cluster.ToyScheduler(), raising=False)
     manifest = synthetic_manifest(layout=Layout(nodes=1, devices_per_node=2, data=2))
     first = smoke_plan([manifest], STACKS, {"deepspeed": None}, tmp_path)
-    handing = HandingOver(Waiting(toy_cluster.ToyOptions("fast"), NodeSetup(python="python")), False, False)
+    handing = HandingOver(Waiting(toy_cluster.ToySettings(lane="fast"), NodeSetup(python="python")), False, False)
     assert handing.smoke(first, tmp_path)
     told = "network within a node, gloo: all-reduce 2.00 GB/s"
     assert told in capsys.readouterr().out

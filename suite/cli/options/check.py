@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from suite.cli.exits import DONE
+from suite.cli.options.reading import print_json
 from suite.spec.base import UsageError
 from suite.spec.terminal import is_quiet, say
 
@@ -61,8 +63,6 @@ def show_plan(
 
     Raises as ``refuse``.
     """
-    from suite.cli.exits import DONE
-    from suite.cli.options.reading import print_json
     from suite.conduct.planning.show import plan_rows, print_plan
     from suite.conduct.running.state import states
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from suite.cli.options.reading import Python
+from suite.cli.options.reading import Python, checked
 from suite.cli.options.work import Work
-from suite.spec.terminal import note
-from suite.spec.typed import pair
+from suite.spec.terminal import UsageError, note
+from suite.spec.typed import counts, pairs
 
 if TYPE_CHECKING:
     from suite.conduct.cluster.machine import ClusterMachine
@@ -100,12 +100,13 @@ class Nodes:
 
     def launcher(self, kind: type[ClusterLauncher], options: Any) -> ClusterLauncher:
         """A launcher of this kind with the user's options. Raises UsageError; its notes go to standard error."""
-        from suite.cli.options.reading import checked
+        from suite.cli.options.fields import settings_of
         from suite.launch.cluster.launcher import NodeSetup
 
         python = self.interpreter(kind.image_python)
         setup = NodeSetup(python=python, image=self.image, env=self.variables(), mounts=self.mounts())
-        launcher: ClusterLauncher = checked(lambda: kind(options, setup))
+        settings = settings_of(options, kind.options)
+        launcher: ClusterLauncher = checked(lambda: kind(settings, setup))
         for line in launcher.notes:
             note(f"note: {line}")
         return launcher
@@ -114,7 +115,6 @@ class Nodes:
         """Every run that is asked for, and what is expected of it. Raises UsageError."""
         from suite.conduct.planning.plan import make_joint_plan
         from suite.conduct.planning.preflight import preflight
-        from suite.spec.base import UsageError
 
         if self.manifest is not None:
             return self._look_again(self.manifest, work, launcher)
@@ -137,7 +137,6 @@ class Nodes:
         from suite.conduct.cluster.machine import plan_again, require_layout
         from suite.conduct.planning.preflight import preflight
         from suite.conduct.running.rerun import read_manifest
-        from suite.spec.base import UsageError
 
         given = [field.name for field in fields(work) if getattr(work, field.name) != field.default]
         extra = [option_of(name) for name in given if name not in ("repeats", "force", "price")]
@@ -185,8 +184,6 @@ class Nodes:
     @property
     def counts(self) -> tuple[int, ...]:
         """The numbers of nodes that were given. Raises UsageError."""
-        from suite.spec.typed import counts
-
         return counts("--nodes", self.nodes or ())
 
     def _requests(self, work: Work, machine: ClusterMachine) -> tuple[Request, ...]:
@@ -205,7 +202,6 @@ class Nodes:
             # the variable behind --python speaks of this machine
             return image_python
         from suite.backends.registry import read_interpreters
-        from suite.spec.base import UsageError
 
         asked = read_interpreters(self.python or ())
         if asked.named:
@@ -216,7 +212,6 @@ class Nodes:
         """Raises UsageError."""
         from suite.conduct.cluster.machine import cluster_machine
         from suite.conduct.planning.machine import measured_with
-        from suite.spec.base import UsageError
 
         if self.device not in ("cpu", "cuda"):
             raise UsageError(f"--device of a cluster's nodes is cuda or cpu, not {self.device!r}")
@@ -226,7 +221,7 @@ class Nodes:
             gpu=self.gpu,
             python=self.interpreter(launcher.image_python),
             image=self.image,
-            stack=dict(pair("--stack", text) for text in self.stack or () if "=" in text),
+            stack=pairs("--stack", [text for text in self.stack or () if "=" in text]),
             stack_file=files[-1] if files else None,
             ranks=max(self.counts or (1,)) * self.ranks_per_node,
             variables=measured_with(self.variables()),
@@ -236,10 +231,9 @@ class Nodes:
     def variables(self) -> dict[str, str]:
         """What ``--env`` and ``--require-idle`` set. Raises UsageError for what is no variable, or a secret."""
         from suite.launch.idle import REQUIRE_IDLE
-        from suite.spec.base import UsageError
         from suite.spec.redaction import is_secret
 
-        given = dict(pair("--env", text) for text in self.env or ())
+        given = pairs("--env", self.env or ())
         for name in given:
             if not _VARIABLE.fullmatch(name):
                 raise UsageError(f"--env {name!r} cannot be the name of a variable")
@@ -253,7 +247,6 @@ class Nodes:
     def mounts(self) -> tuple[Mount, ...]:
         """What ``--mount`` shows to the ranks. Raises UsageError for what is no pair of absolute paths."""
         from suite.launch.job import Mount
-        from suite.spec.base import UsageError
 
         found = []
         for text in self.mount or ():
@@ -265,8 +258,6 @@ class Nodes:
 
 
 def _refuse_profile(is_profiled: bool) -> None:
-    from suite.spec.base import UsageError
-
     if is_profiled:
         raise UsageError(
             "--profile: traces stay in the folder of the run, and from a cluster comes home what ranks print; "

@@ -1,4 +1,4 @@
-"""Options that follow from declarations: of fields of workload and layout, and of data classes that commands share."""
+"""Options that follow from declarations: of fields of models, and of data classes that commands share."""
 
 from __future__ import annotations
 
@@ -8,53 +8,86 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field as DataField
 from dataclasses import field, fields, is_dataclass, make_dataclass, replace
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typer.models import OptionInfo
 
+from suite.cli.options.reading import checked
 from suite.spec.fields import Declared, declared, switched_on
 from suite.spec.layout import Layout
+from suite.spec.terminal import UsageError
 from suite.spec.workload import Workload
 
 WORK, LAYOUT = "Work", "Layout"
+Model = TypeVar("Model", bound=BaseModel)
+#: the option of each field for which one was made, and those that are not called like the field that they set
+_OPTIONS = {
+    "precision": "--dtype",
+    "rdma_count": "--rdma",
+    "run_seconds": "--timeout",
+    "shape_files": "--shape",
+    "scalings": "--scaling",
+    "silence_seconds": "--hang-timeout",
+    "sizes": "--size",
+}
 
 
-def _typed(info: FieldInfo) -> tuple[Any, str | None]:
+def option_group(model: type[BaseModel], panel: str, has_defaults: bool = True) -> Any:
+    """A data class with a field for each option of a model's fields. Nothing given is None, of a switch False, unless
+    help shows the model's own default."""
+    facts = [(name, fact) for name, fact in declared(model) if fact.option]
+    _OPTIONS.update({name: fact.option for name, fact in facts if fact.option})
+    options = [_option(name, fact, model.model_fields[name], panel, has_defaults) for name, fact in facts]
+    return make_dataclass(f"{model.__name__}Options", options, frozen=True)
+
+
+def settings_of(options: Any, model: type[Model]) -> Model:
+    """The model of such options. Raises UsageError where it takes one of them not."""
+    given = {name: getattr(options, name) for name, fact in declared(model) if fact.option}
+    made: Model = checked(
+        lambda: model.model_validate({name: value for name, value in given.items() if value is not None})
+    )
+    return made
+
+
+def _option(name: str, fact: Declared, info: FieldInfo, panel: str, has_defaults: bool) -> tuple[str, Any, DataField]:
+    kind: Any
+    if fact.choice in ("automatic", "switch", "flag"):
+        kind, default = (bool | None, None) if fact.choice == "automatic" else (bool, info.default is True)
+        no = None if fact.choice == "flag" else f"--no-{str(fact.option).removeprefix('--')}"
+        option = typer.Option("/".join(filter(None, (fact.option, no))), help=fact.help, rich_help_panel=panel)
+    else:
+        plain, metavar = _typed(fact, info)
+        is_list = fact.choice in ("compare", "list")
+        is_shown = has_defaults and not is_list and fact.reads is None and "[default:" not in fact.help
+        default = info.default if is_shown else None
+        kind = list[plain] | None if is_list else plain if default is not None else plain | None  # type: ignore[valid-type]
+        option = typer.Option(
+            fact.option, help=fact.help, metavar=fact.metavar or metavar, min=fact.least, rich_help_panel=panel
+        )
+    return name, Annotated[kind, option], field(default=default)  # type: ignore[arg-type]
+
+
+def _typed(fact: Declared, info: FieldInfo) -> tuple[Any, str | None]:
     """What a user types for a field, and its metavar where the model checks a word of a choice, or reads a text."""
     kind: Any = info.annotation
     if get_origin(kind) in (Union, UnionType):
         kind = next(one for one in get_args(kind) if one is not type(None))
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    if fact.reads is not None or fact.choice == "list":
+        return str, None
     if get_origin(kind) is Literal:
         return str, "|".join(map(str, get_args(kind)))
     return (str, kind.__name__.upper()) if isinstance(kind, type) and issubclass(kind, BaseModel) else (kind, None)
 
 
-def _option(name: str, fact: Declared, info: FieldInfo, panel: str) -> tuple[str, Any, DataField]:
-    kind: Any
-    if fact.choice in ("automatic", "switch"):
-        kind, default = (bool | None, None) if fact.choice == "automatic" else (bool, False)
-        flags = (fact.option, f"--no-{(fact.option or name).removeprefix('--')}")
-        option = typer.Option("/".join(filter(None, flags)), help=fact.help, rich_help_panel=panel)
-    else:
-        plain, metavar = _typed(info)
-        kind, default = (list[plain] | None if fact.choice == "compare" else plain | None), None  # type: ignore[valid-type]
-        option = typer.Option(fact.option, help=fact.help, metavar=metavar, rich_help_panel=panel)
-    return name, Annotated[kind, option], field(default=default)  # type: ignore[arg-type]
-
-
-def _group(name: str, model: type[BaseModel], panel: str) -> type:
-    """A data class with a field for each option of a model's fields; nothing given is None, of a switch False."""
-    facts = [(field_name, fact) for field_name, fact in declared(model) if fact.option]
-    options = [_option(field_name, fact, model.model_fields[field_name], panel) for field_name, fact in facts]
-    return make_dataclass(name, options, frozen=True)
-
-
 #: What may be changed in a workload, and what may be asked of a layout.
-WorkloadOptions = _group("WorkloadOptions", Workload, WORK)
-LayoutOptions = _group("LayoutOptions", Layout, LAYOUT)
+WorkloadOptions: Any = option_group(Workload, WORK, has_defaults=False)
+LayoutOptions: Any = option_group(Layout, LAYOUT, has_defaults=False)
 
 
 def workload_changes(options: Any) -> dict[str, Any]:
@@ -87,7 +120,6 @@ def layouts_asked(options: Any, texts: Sequence[str]) -> tuple[dict[str, Any], .
 
 
 def _in_one(options: Any, text: str) -> dict[str, Any]:
-    from suite.spec.base import UsageError
     from suite.spec.names import nearest
 
     facts = {fact.option.removeprefix("--"): (name, fact) for name, fact in declared(Layout) if fact.option}
@@ -107,32 +139,9 @@ def _in_one(options: Any, text: str) -> dict[str, Any]:
     return found
 
 
-#: options that are not called like the field that they set
-_CALLED = {
-    "cpus": "--cpus-per-node",
-    "memory_bytes": "--memory",
-    "options": "--sbatch",
-    "pod_annotations": "--pod-annotation",
-    "precision": "--dtype",
-    "pull_secrets": "--pull-secret",
-    "rdma_count": "--rdma",
-    "rdma_resource": "--rdma",
-    "run_seconds": "--timeout",
-    "shape_files": "--shape",
-    "shm_bytes": "--shm-size",
-    "scalings": "--scaling",
-    "silence_seconds": "--hang-timeout",
-    "sizes": "--size",
-    "tolerations": "--toleration",
-    "ulimits": "--ulimit",
-}
-
-
 def option_of(name: str) -> str:
     """The option that sets a field of what is asked for."""
-    facts = {**dict(declared(Workload)), **dict(declared(Layout))}
-    declared_option = facts[name].option if name in facts else None
-    return declared_option or _CALLED.get(name) or f"--{name.replace('_', '-')}"
+    return _OPTIONS.get(name) or f"--{name.replace('_', '-')}"
 
 
 def takes_groups(function: Callable[..., Any]) -> Callable[..., Any]:

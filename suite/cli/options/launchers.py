@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 import typer
 
 from suite.cli.options import completion
+from suite.cli.options.fields import option_group, option_of, settings_of
 from suite.cli.options.reading import Python
-from suite.launch.docker.settings import DockerOptions
-from suite.spec.terminal import note
+from suite.launch.docker.settings import DockerSettings
+from suite.spec.terminal import UsageError, note
 
 if TYPE_CHECKING:
     from suite.conduct.planning.machine import Machine
@@ -59,13 +60,15 @@ class LocalOptions:
     ] = "spawn"
 
 
+DockerOptions: Any = option_group(DockerSettings, DockerSettings.HEADING)
+
+
 @dataclass(frozen=True)
 class Where(DockerOptions, LocalOptions, Choice):
     """Where runs are started: the choice of a launcher, and the options of every launcher."""
 
     def open(self, device: str, backends: Sequence[str], planning: bool = False) -> tuple[Machine, Launcher]:
         """The machine as its launcher sees it, and the launcher. Raises UsageError when it cannot be used."""
-        from suite.spec.base import UsageError
         from suite.spec.names import nearest
 
         chosen = LAUNCHERS.get(self.launcher)
@@ -89,28 +92,25 @@ class Where(DockerOptions, LocalOptions, Choice):
 
     def _refuse_options_of_others(self) -> None:
         """An option that would be ignored is a mistake. Raises UsageError."""
-        from suite.spec.base import UsageError
-
         own = _option_names(LAUNCHERS[self.launcher])
         given = {field.name for field in fields(self) if getattr(self, field.name) != field.default}
         for name, launcher in LAUNCHERS.items():
             for option in _option_names(launcher):
                 if option in given and option not in own:
                     raise UsageError(
-                        f"--{option.replace('_', '-')} means nothing to the {self.launcher} launcher; "
+                        f"{option_of(option)} means nothing to the {self.launcher} launcher; "
                         f"add --launcher {name}, or leave it out"
                     )
 
 
 def _open_local(where: Where, device: str, backends: Sequence[str], planning: bool) -> tuple[Machine, Launcher]:
     from suite.backends.registry import read_interpreters
-    from suite.cli.options.reading import checked
     from suite.conduct.planning.machine import look_at_machine, measured_with
     from suite.launch.idle import REQUIRE_IDLE
     from suite.launch.local import LocalLauncher, find_start
 
     start = find_start(where.start)
-    settings = checked(where.settings)
+    settings = settings_of(where, DockerSettings)
     ids = settings.gpu_ids
     asked = read_interpreters(where.python or (), compares=True)
     machine = look_at_machine(asked.usual or sys.executable, device, planning, ids)
@@ -123,12 +123,11 @@ def _open_local(where: Where, device: str, backends: Sequence[str], planning: bo
 
 
 def _open_docker(where: Where, device: str, backends: Sequence[str], planning: bool) -> tuple[Machine, Launcher]:
-    from suite.cli.options.reading import checked
     from suite.conduct.running.containers import open_containers
     from suite.launch.idle import REQUIRE_IDLE
 
     python = _one_python(where.python or ())
-    settings = checked(where.settings)
+    settings = settings_of(where, DockerSettings)
     if where.require_idle:
         settings = settings.model_copy(update={"env": {**settings.env, **REQUIRE_IDLE}})
     opened = open_containers(settings, where.image, backends, device, python, note, planning)
@@ -140,7 +139,6 @@ def _open_docker(where: Where, device: str, backends: Sequence[str], planning: b
 def _one_python(texts: Sequence[str]) -> str | None:
     """The interpreter in the images that was asked for; the variable names this machine's. Raises UsageError."""
     from suite.backends.registry import read_interpreters
-    from suite.spec.base import UsageError
 
     if not texts:
         return None

@@ -1,10 +1,11 @@
-"""Options in a YAML file: a plan of `suite run`, or what a site says of its cluster."""
+"""Options in files, as words of a command line: a plan of `suite run`, a folder's defaults, what a site says of its
+cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any
 
 from suite.spec import foreign
 from suite.spec.base import UsageError
@@ -15,47 +16,61 @@ _MOST_BYTES = 256 * 1024
 _MOST_DIGITS, _LONGEST_SHOWN, _LONGEST_NAME = 40, 80, 300
 
 
-def words_of(path: Path, params: Collection[Any], given: Collection[str]) -> list[str]:
-    """The options that a file holds by their names, as a command line has them.
+def words_of(where: str, values: Any, params: Iterable[Any], left_out: Container[str]) -> list[str]:
+    """Options by their names as a command line has them.
 
-    ``params``: those of the command; ``given``: names of those that the command line has, which replace the file's.
-    Raises UsageError.
+    ``params``: those of the command; ``left_out``: names of those that are passed over. Raises UsageError.
     """
     options = {param.opts[0].removeprefix("--"): param for param in params if param.param_type_name == "option"}
     words: list[str] = []
-    for key, value in mapping(read_options(path, "a file of options"), str(path)).items():
+    for key, value in mapping(values, where).items():
         name = str(key).replace("_", "-")
         if name not in options:
-            raise UsageError(f"{path} has no option {shown(key)}{nearest(name, options)}")
+            raise UsageError(f"{where} has no option {shown(key)}{nearest(name, options)}")
         option = options[name]
-        if option.name in given:
+        if option.name in left_out:
             continue
         if getattr(option, "is_flag", False):
-            is_on = option_value(f"{path}: {key}", value, bool)
-            words += option.opts[:1] if is_on else option.secondary_opts[:1]
+            if not isinstance(value, bool):
+                raise UsageError(f"{where}: {key} is true or false, not {shown(value)}")
+            words += option.opts[:1] if value else option.secondary_opts[:1]
         else:
-            found = option_value(f"{path}: {key}", value, list[str] if option.multiple else str)
-            words += [f"--{name}={each}" for each in (found if isinstance(found, list) else [found])]
+            words += [f"--{name}={text}" for text in _texts(f"{where}: {key}", value, option)]
     return words
 
 
-def option_value(where: str, value: Any, kind: Any) -> Any:
-    """A value of the file as its option would have it, of the type ``kind``. Raises UsageError."""
-    plain = kind if get_origin(kind) is list else next((one for one in get_args(kind) if one is not type(None)), kind)
-    if get_origin(plain) is list:
-        if isinstance(value, dict):
-            return [f"{name}={text_of(f'{where}.{name}', each)}" for name, each in value.items()]
-        entries = value if isinstance(value, list) else [value]
-        return [text_of(where, each) for each in entries]
-    if plain is bool:
-        if not isinstance(value, bool):
-            raise UsageError(f"{where} is true or false, not {shown(value)}")
-        return value
-    if plain is int:
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise UsageError(f"{where} is a number from 1 on, not {shown(value)}")
-        return value
-    return text_of(where, value)
+def _texts(where: str, value: Any, option: Any) -> list[str]:
+    """What is typed for an option; of one that may be repeated each entry."""
+    if option.multiple and isinstance(value, dict):
+        return [f"{name}={text_of(f'{where}.{name}', each)}" for name, each in value.items()]
+    kind = getattr(option, "type_descriptor", None)  # of Typer from 0.27 on
+    is_whole = option.type.name.startswith("integer") if kind is None else kind.annotation is int
+    if is_whole and (isinstance(value, bool) or not isinstance(value, int)):
+        raise UsageError(f"{where} is a whole number, not {shown(value)}")
+    return [text_of(where, each) for each in (value if option.multiple and isinstance(value, list) else [value])]
+
+
+def words_of_plan(path: Path | None, params: Iterable[Any], given: Container[str]) -> list[str]:
+    """The options in the file of a plan, if there is one, but for those that were given. Raises UsageError."""
+    return [] if path is None else words_of(str(path), read_options(path, "a file of options"), params, given)
+
+
+def default_words(
+    path: Path, commands: Mapping[str, Any], command: Iterable[str], params: Iterable[Any], given: Container[str]
+) -> list[str]:
+    """The same of the table of a command in a file of defaults. Raises UsageError."""
+    import tomllib
+
+    try:
+        tables = tomllib.loads(foreign.read_text(path, str(path), _MOST_BYTES, by_user=True))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is not valid TOML: {error}") from error
+    for name in tables:
+        if name not in commands:
+            raise UsageError(f"{path} is of no command {shown(name)}{nearest(name, commands)}")
+    for word in command:
+        tables = mapping(tables.get(word, {}), f"{path}: {word}")
+    return words_of(f"{path}: {'.'.join(command)}", tables, params, given)
 
 
 def text_of(where: str, value: Any) -> str:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suite.cli.exits import DONE, GATE_NOT_MET
-from suite.spec.terminal import say
+from suite.cli.options.reading import print_json
+from suite.spec.terminal import UsageError, say
 
 if TYPE_CHECKING:
     from suite.cli.plan import Output, Searched
@@ -29,7 +30,6 @@ def search(
     output: Output,
 ) -> int:
     """Print the answer; its exit code."""
-    from suite.cli.options.reading import print_json
     from suite.planner.search.request import USUAL_DEVICES, answer, make_search, search_curves
     from suite.planner.search.sensitivity import sensitivity
     from suite.planner.show import answer_lines, sensitivity_lines
@@ -72,7 +72,6 @@ def _write_trace(simulated: Simulated, path: Path) -> None:
     import json
 
     from suite.planner.simulate.trace import trace_of
-    from suite.spec.base import UsageError
 
     try:
         path.write_text(json.dumps(trace_of(simulated)), encoding="utf-8")
@@ -82,7 +81,6 @@ def _write_trace(simulated: Simulated, path: Path) -> None:
 
 def show_curves(asked: Question, made: dict[str, list[CurvePoint]], counts: list[int], as_json: bool) -> None:
     """Scaling curves by backend, or of the best of them."""
-    from suite.cli.options.reading import print_json
     from suite.planner.show import curves_lines
     from suite.report.formatting.width import terminal_columns
 
@@ -96,9 +94,6 @@ def show_curves(asked: Question, made: dict[str, list[CurvePoint]], counts: list
 def checked_rows(files: list[Path], parameters: Parameters, output: Output) -> int:
     """Compare predictions with published rows. Readers of tables that others published stand beside the package, in
     tools/planner of a checkout. UsageError where there is none."""
-    from suite.cli.options.reading import print_json
-    from suite.spec.base import UsageError
-
     try:
         from tools.planner.check import check_lines, run_check
     except ModuleNotFoundError as error:

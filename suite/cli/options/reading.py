@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from suite.spec.terminal import UsageError
 from suite.spec.typed import MOST, MOST_RANKS, first_beyond, shown, whole
 from suite.spec.typed import seconds as seconds
 
@@ -31,8 +32,6 @@ Python = Annotated[
 
 def rank_counts(texts: Sequence[str], most: int) -> tuple[int, ...]:
     """Numbers of ranks as typed, ``all`` being as many ``most`` allows. Raises UsageError for other words."""
-    from suite.spec.base import UsageError
-
     counts = []
     for text in texts:
         if text != "all" and not text.isdecimal():
@@ -50,16 +49,12 @@ def check_numbers(given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         for number in value if isinstance(value, (list, tuple)) else (value,):
             if first_beyond(number) is not None:
-                from suite.spec.base import UsageError
-
                 raise UsageError(f"--{name.replace('_', '-')} is a number up to {MOST:,}, not {shown(str(number))}")
 
 
 def checked(make: Callable[[], Any]) -> Any:
     """Build a model from what the user gave; a value it refuses becomes one line that names the field."""
     from pydantic import ValidationError
-
-    from suite.spec.base import UsageError
 
     try:
         return make()
@@ -86,7 +81,7 @@ def _reason(entry: Any) -> str:
     if len(message) > _LONGEST_MESSAGE:  # an unknown tag is said in full
         message = f"{message[: _LONGEST_MESSAGE - 3]}..."
     given = entry.get("input")
-    if not names:
+    if not names or message.startswith("--"):
         return str(message)
     told = " ".join([option_of(names[0]), *names[1:]])
     return f"{told} {given!r}: {message}" if isinstance(given, (int, float, str)) else f"{told}: {message}"
@@ -130,8 +125,6 @@ def written_to(output: Path, suffix: str, as_json: bool = False) -> Iterator[Pat
     from tempfile import TemporaryDirectory
 
     if as_json:
-        from suite.spec.base import UsageError
-
         raise UsageError("--json and --output - are both printed: write one of them into a file")
     with TemporaryDirectory(prefix="suite-output-") as folder:
         path = Path(folder) / f"output{suffix}"
@@ -150,7 +143,6 @@ def unpacked_path(path: Path) -> Path:
     """
     from suite.bundle.archive.opening import opened
     from suite.cli.exits import until_end
-    from suite.spec.base import UsageError
 
     places = until_end(opened([path]))
     found = places.folders[0]

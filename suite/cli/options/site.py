@@ -6,14 +6,15 @@ It is checked whole before it counts.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import fields, replace
+from collections.abc import Container
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from suite.cli.options.options_file import mapping, option_value, read_options, shown, text_of
+from suite.cli.options.options_file import mapping, read_options, shown, text_of, words_of
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS, find_launcher
 from suite.spec.base import UsageError
+from suite.spec.fields import declared
 from suite.spec.names import nearest
 from suite.spec.terminal import note
 
@@ -21,61 +22,60 @@ if TYPE_CHECKING:
     from suite.cli.options.cluster import Nodes
     from suite.cli.options.work import Work
 
-#: of the options that may be repeated, those of which the command line's replace the file's
-_REPLACED = frozenset(("python",))
-#: options whose values may be a secret: only what stands before the sign is told
-_NAMES_ONLY = frozenset(("env",))
 _IMAGE_FILES = (".sqsh", ".sif")
+#: what of the cluster's nodes belongs to the site, not to a measurement; the launcher's own options all do
+OF_NODES = ("gpu", "gpus_per_node", "image", "python", "stack", "env", "mount", "require_idle")
+#: images by name, which `--image NAME` means and which are taken for the backends of the catalogue's image of that name
+IMAGES = "images"
+NO_FILE = "none"
+#: under which a command keeps what its site file says
+_KEPT = "suite.site"
 
 
-def with_site(context: Any, launcher: str, work: Work, nodes: Nodes, options: Any) -> tuple[Nodes, Any]:
-    """Both with what the site file says of this launcher, where the command line says nothing; what was taken is told
-    on standard error. Entries of an option that may be repeated come before the command line's.
+class Site(NamedTuple):
+    """What a file says of a launcher: options as words of the command line, and images by their names."""
 
-    Raises UsageError for a file that cannot be used.
+    words: list[str]
+    images: dict[str, str]
+
+
+def site_words(context: Any, launcher: str, given: Container[str]) -> list[str]:
+    """What the site file says of this launcher, where the command line says nothing; entries of an option that may be
+    repeated come before its own. ``given``: options of the command line. Raises UsageError.
     """
-    file = find_site(nodes.site)
-    found = {} if file is None else read_site(file, launcher, type(nodes))
-    images = found.pop(IMAGES, {})
-    taken = _taken(context, found, work, nodes, options)
-    changed = {name: value for name, (value, _) in taken.items()}
-    nodes = replace(nodes, **{name: value for name, value in changed.items() if name in OF_NODES})
-    options = replace(options, **{name: value for name, value in changed.items() if name not in OF_NODES})
-    told = [_told(name, each) for name, (_, own) in taken.items() for each in (own if isinstance(own, list) else [own])]
-    image = _image(nodes.image, work, images)
-    if image != nodes.image:
-        if image in images.values():
-            told.append(f"--image {image}")
-        nodes = replace(nodes, image=image)
+    file = find_site(context.params["site"])
+    if file is None:
+        return []
+    left_out = {
+        param.name
+        for param in _params(launcher)
+        if param.name in given and (param.name == "python" or not param.multiple)
+    }
+    if context.params["preset"] is not None and not context.params["nodes"]:
+        left_out.add("gpus_per_node")  # a preset has nodes of its own
+    found = read_site(file, launcher, left_out)
+    context.meta[_KEPT] = file, found
+    return found.words
+
+
+def with_site(context: Any, work: Work, nodes: Nodes) -> Nodes:
+    """The nodes with the image that is meant; what was taken of the site file is told on standard error.
+
+    Raises UsageError.
+    """
+    file, found = context.meta.get(_KEPT, (None, Site([], {})))
+    image, told = _image(nodes.image, work, found.images), [*map(_told, found.words)]
+    if image != nodes.image and image in found.images.values():
+        told.append(f"--image {image}")
     if told:
         note(f"note: from {file}: {', '.join(told)}")
-    return nodes, options
+    return nodes if image == nodes.image else replace(nodes, image=image)
 
 
-def _taken(context: Any, found: dict[str, Any], work: Work, nodes: Nodes, options: Any) -> dict[str, tuple[Any, Any]]:
-    """Option -> its value now, and what of it is the file's."""
-    taken = {}
-    for name, own in found.items():
-        now = getattr(nodes if name in OF_NODES else options, name)
-        if name == "gpus_per_node" and work.preset is not None and nodes.nodes is None:
-            continue  # a preset has nodes of its own
-        if isinstance(own, list) and name not in _REPLACED:
-            taken[name] = ([*own, *(now or ())], own)
-        elif not _is_given(context, name):
-            taken[name] = (own, own)
-    return taken
-
-
-def _is_given(context: Any, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP")
-
-
-def _told(name: str, value: Any) -> str:
-    option = f"--{name.replace('_', '-')}"
-    if isinstance(value, bool):
-        return option if value else option.replace("--", "--no-", 1)
-    return f"{option} {str(value).partition('=')[0] if name in _NAMES_ONLY else value}"
+def _told(word: str) -> str:
+    """Of a variable the name alone: its value may be a secret."""
+    option, _, value = word.partition("=")
+    return f"{option} {value.partition('=')[0] if option == '--env' else value}".rstrip()
 
 
 def _image(given: str | None, work: Work, images: dict[str, str]) -> str | None:
@@ -102,13 +102,6 @@ def _image(given: str | None, work: Work, images: dict[str, str]) -> str | None:
     return chosen.pop()
 
 
-#: what of the cluster's nodes belongs to the site, not to a measurement; the launcher's own options all do
-OF_NODES = ("gpu", "gpus_per_node", "image", "python", "stack", "env", "mount", "require_idle")
-#: images by name, which `--image NAME` means and which are taken for the backends of the catalogue's image of that name
-IMAGES = "images"
-NO_FILE = "none"
-
-
 def find_site(given: str | None) -> Path | None:
     """The file that was named, else the user's own where there is one; ``None``: no site file.
 
@@ -128,42 +121,36 @@ def find_site(given: str | None) -> Path | None:
     return path if path.exists() else None
 
 
-def read_site(path: Path, name: str, nodes: type) -> dict[str, Any]:
-    """The section of a launcher, each value as its option would have it. ``nodes``: the class of the nodes' options.
+def read_site(path: Path, launcher: str, left_out: Container[str] = ()) -> Site:
+    """The section of a launcher, without the options that are left out.
 
     Raises UsageError, one line, for whatever is wrong in any section of the file.
     """
-    body = mapping(read_options(path, "a site file"), str(path))
-    sections = {}
-    for section, values in body.items():
+    found = Site([], {})
+    for section, values in mapping(read_options(path, "a site file"), str(path)).items():
         if section not in CLUSTER_LAUNCHERS:
             known = ", ".join(CLUSTER_LAUNCHERS)
             raise UsageError(
                 f"{path}: unknown section {shown(section)}{nearest(str(section), CLUSTER_LAUNCHERS)} ({known})"
             )
-        sections[section] = _section(f"{path}: {section}", values, _kinds(find_launcher(section).options, nodes))
-    return sections.get(name, {})
-
-
-def _kinds(options: type, nodes: type) -> dict[str, Any]:
-    """Option -> type of its value, of all that a section may hold."""
-    of_nodes, of_launcher = get_type_hints(nodes), get_type_hints(options)
-    return {
-        **{name: of_nodes[name] for name in OF_NODES},
-        **{field.name: of_launcher[field.name] for field in fields(options)},
-    }
-
-
-def _section(where: str, values: Any, kinds: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in ({} if values is None else mapping(values, where)).items():
-        name = str(key).replace("-", "_")
-        if name == IMAGES:
-            images = mapping(value, f"{where}.{IMAGES}")
-            found[IMAGES] = {str(one): text_of(f"{where}.{IMAGES}.{one}", image) for one, image in images.items()}
-        elif name in kinds:
-            found[name] = option_value(f"{where}.{key}", value, kinds[name])
-        else:
-            known = [one.replace("_", "-") for one in (*kinds, IMAGES)]
-            raise UsageError(f"{where} has no option {shown(key)}{nearest(str(key), known)}")
+        where = f"{path}: {section}"
+        options = dict(mapping({} if values is None else values, where))
+        images = mapping(options.pop(IMAGES, {}), f"{where}: {IMAGES}")
+        read = Site(
+            words_of(where, options, _params(section), left_out),
+            {str(name): text_of(f"{where}: {IMAGES}.{name}", image) for name, image in images.items()},
+        )
+        if section == launcher:
+            found = read
     return found
+
+
+def _params(launcher: str) -> list[Any]:
+    """The options of `suite submit` that a section may hold."""
+    from suite.cli.app import load
+    from suite.cli.commands import COMMANDS, Group
+
+    group = COMMANDS["submit"]
+    assert isinstance(group, Group)
+    own = {*OF_NODES, *(name for name, _ in declared(find_launcher(launcher).options))}
+    return [param for param in load(launcher, group.commands[launcher]).params if param.name in own]

@@ -11,7 +11,9 @@ import typer
 
 from suite.cli.options import completion
 from suite.cli.options.fields import LAYOUT, WORK, LayoutOptions, WorkloadOptions, layouts_asked, workload_changes
-from suite.spec.terminal import note
+from suite.cli.options.reading import checked, seconds
+from suite.spec.terminal import UsageError, note
+from suite.spec.typed import share
 
 if TYPE_CHECKING:
     from suite.conduct.planning.machine import Machine
@@ -168,7 +170,6 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
         """This work on the backends that the machine has, where a preset compares those that are there and none was
         named; one line on standard error for each that is left out. Raises UsageError where none is left."""
         from suite.cli.options.check import warn
-        from suite.spec.base import UsageError
 
         preset = self._preset
         if self.backend or preset is None or not preset.installed_only:
@@ -220,7 +221,6 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
         self, machine: Machine, ranks: tuple[int, ...], nodes: int | None
     ) -> tuple[tuple[Request, ...], list[str]]:
         """The requests, and a line for each part of a preset that an option replaces."""
-        from suite.cli.options.reading import checked
         from suite.conduct.planning.request import GivenOptions, cross_product, preset_requests, replaced
 
         options = {
@@ -247,10 +247,7 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
     @property
     def stopping(self) -> Stopping | None:
         """The rule that adds runs, where a precision or a difference is asked for. Raises UsageError."""
-        from suite.cli.options.reading import checked
-        from suite.spec.base import UsageError
         from suite.spec.manifest import FEWEST_RUNS, Stopping
-        from suite.spec.typed import share
 
         if self.until is None and self.difference is None:
             if self.with_suspect:
@@ -305,9 +302,6 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
 
     def _limits(self) -> dict[str, float | None]:
         """The limits that were given. Raises UsageError where they contradict each other."""
-        from suite.cli.options.reading import seconds
-        from suite.spec.base import UsageError
-
         run = None if self.timeout is None else seconds("--timeout", self.timeout)
         silence = None if self.hang_timeout is None else seconds("--hang-timeout", self.hang_timeout)
         if run is not None and silence is not None and silence > run:

@@ -8,7 +8,7 @@ import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import psutil
 from pydantic import Field
@@ -81,7 +81,7 @@ def examine(asked: Interpreters, runs: Path) -> Diagnosis:
         drivers = backends().values()
         checks += pool.map(lambda driver: _backend_check(driver, asked.of(driver.name), device), drivers)
     checks += [_vllm_check(python, device)]
-    checks += [_gpu_check(gpus), _cores_check(), _memory_check(), _disk_check(runs), _runtime_check()]
+    checks += [_gpu_check(gpus), _cores_check(), _memory_check(), _disk_check(runs), runtime_check()]
     room = smallest_memory(gpus) if gpus else psutil.virtual_memory().total
     return Diagnosis(
         python=python,
@@ -128,11 +128,15 @@ def _import_errors(backend: str, python: str, device: str) -> list[str]:
     return [f"an import of its runs fails: {error}"] if error else []
 
 
+def _check(name: str, found: str, advice: str | None = None) -> Check:
+    """Of what runs can do without."""
+    return Check(name=name, state="warning" if advice else "ok", found=found, advice=advice)
+
+
 def _vllm_check(python: str, device: str) -> Check:
     versions = stack_versions(python, VLLM_PACKAGES)
     found = ", ".join(f"{package} {version}" for package, version in versions.items() if version)
-    error = vllm_error(device, versions, python)
-    return Check(name="generation vllm", state="warning" if error else "ok", found=found or "no vLLM", advice=error)
+    return _check("generation vllm", found or "no vLLM", vllm_error(device, versions, python))
 
 
 def _stack_advice(python: str, missing: list[str], errors: list[str], installation: str | None) -> str:
@@ -149,30 +153,17 @@ def _stack_advice(python: str, missing: list[str], errors: list[str], installati
 
 def _gpu_check(gpus: tuple[LocalDevice, ...]) -> Check:
     if not gpus:
-        return Check(
-            name="gpu",
-            state="warning",
-            found="none (no NVIDIA driver answers)",
-            advice="only the cpu ladder is meant for this machine",
-        )
-    names = ", ".join(sorted({gpu.name for gpu in gpus}))
+        return _check("gpu", "none (no NVIDIA driver answers)", "only the cpu ladder is meant for this machine")
+    found = f"{len(gpus)} x {', '.join(sorted({gpu.name for gpu in gpus}))}"
     hidden = hidden_by_variable(gpus, os.environ)
     if hidden is not None:
-        return Check(
-            name="gpu",
-            state="warning",
-            found=f"{len(gpus)} x {names}; {hidden}",
-            advice="runs on this host use what the variable leaves; unset it to use all",
+        return _check(
+            "gpu", f"{found}; {hidden}", "runs on this host use what the variable leaves; unset it to use all"
         )
-    unknown = sorted({gpu.name for gpu in gpus if find_device(gpu.name) is None})
-    if unknown:
-        return Check(
-            name="gpu",
-            state="warning",
-            found=f"{len(gpus)} x {names}",
-            advice=f"{', '.join(unknown)} is not in the device catalogue: MFU, HFU and MBU will be null",
-        )
-    return Check(name="gpu", state="ok", found=f"{len(gpus)} x {names}")
+    unknown = ", ".join(sorted({gpu.name for gpu in gpus if find_device(gpu.name) is None}))
+    return _check(
+        "gpu", found, f"{unknown} is not in the device catalogue: MFU, HFU and MBU will be null" if unknown else None
+    )
 
 
 def _device_row(gpu: LocalDevice) -> dict:
@@ -184,24 +175,15 @@ def _cores_check() -> Check:
     cores = len(psutil.Process().cpu_affinity())
     load = psutil.getloadavg()[0]
     use = others_on_cpus()
-    disturbed = use is not None and use.disturbs("cpu")
-    if disturbed or load > 0.5 * cores:
-        return Check(
-            name="cores",
-            state="warning",
-            found=f"{cores}; {use.text}" if use is not None and disturbed else f"{cores}, load {load:.1f}",
-            advice="something else is running; figures measured now will be noisy",
-        )
-    return Check(name="cores", state="ok", found=f"{cores}, load {load:.1f}")
+    disturbs = use is not None and use.disturbs("cpu")
+    found = f"{cores}; {use.text}" if use is not None and disturbs else f"{cores}, load {load:.1f}"
+    is_noisy = disturbs or load > 0.5 * cores
+    return _check("cores", found, "something else is running; figures measured now will be noisy" if is_noisy else None)
 
 
 def _memory_check() -> Check:
     memory = psutil.virtual_memory()
-    return Check(
-        name="memory",
-        state="ok",
-        found=f"{memory.available / 2**30:.1f} GiB free of {memory.total / 2**30:.1f} GiB",
-    )
+    return _check("memory", f"{memory.available / 2**30:.1f} GiB free of {memory.total / 2**30:.1f} GiB")
 
 
 def _disk_check(runs: Path) -> Check:
@@ -211,16 +193,20 @@ def _disk_check(runs: Path) -> Check:
             name="results folder", state="missing", found=f"{runs} is no folder", advice="name another with --runs"
         )
     free = shutil.disk_usage(folder).free
-    found = f"{free / 2**30:.1f} GiB free"
-    if free < FREE_DISK_BYTES:
-        return Check(name="results folder", state="warning", found=found, advice="free some space before a long ladder")
-    return Check(name="results folder", state="ok", found=found)
+    advice = "free some space before a long ladder" if free < FREE_DISK_BYTES else None
+    return _check("results folder", f"{free / 2**30:.1f} GiB free", advice)
 
 
-def _runtime_check() -> Check:
-    look = look_at_runtime()
-    state: Literal["ok", "warning"] = "ok" if look.is_there else "warning"
-    return Check(name="container runtime", state=state, found=look.found, advice=look.advice)
+def runtime_check() -> Check:
+    """Ask the runtime that Docker's own settings name."""
+    try:
+        runtime = connect()
+    except UsageError as error:
+        return _check("container runtime", "none", f"{error}; only --launcher docker needs one")
+    held, facts = _images(runtime), runtime.facts
+    where = " on another machine" if facts.remote else ""
+    found = f"{facts.name} {facts.version}{where}, {_gpus(runtime)}, images: {', '.join(held) or 'none'}"
+    return _check("container runtime", found, None if held else "build an image: suite images build engines")
 
 
 def _fits(room: int | None, precision: Precision) -> list[Fit]:
@@ -249,28 +235,6 @@ def _one_device_floor(driver: BackendDriver, name: str, precision: Precision) ->
 
 #: what the runtime runs before a container starts, where GPUs come by NVIDIA's hook
 NVIDIA_HOOK = "nvidia-container-runtime-hook"
-
-
-class RuntimeLook(NamedTuple):
-    """What was found, and what to do where something is not there; no runtime is no fault, runs can do without."""
-
-    is_there: bool
-    found: str
-    advice: str | None
-
-
-def look_at_runtime() -> RuntimeLook:
-    """Ask the runtime that Docker's own settings name."""
-    try:
-        runtime = connect()
-    except UsageError as error:
-        return RuntimeLook(False, "none", f"{error}; only --launcher docker needs one")
-    held = _images(runtime)
-    advice = None if held else "build an image: suite images build engines"
-    where = " on another machine" if runtime.facts.remote else ""
-    facts = runtime.facts
-    found = f"{facts.name} {facts.version}{where}, {_gpus(runtime)}, images: {', '.join(held) or 'none'}"
-    return RuntimeLook(bool(held), found, advice)
 
 
 def _gpus(runtime: Runtime) -> str:

@@ -44,8 +44,8 @@ class ClusterLauncher(ABC):
     """
 
     name: ClassVar[str]
-    #: data class whose fields are the launcher's own options of ``suite submit``
-    options: ClassVar[type]
+    #: settings whose declared fields are the launcher's own options of ``suite submit``, and their HEADING
+    options: ClassVar[Any]
     submit_help: ClassVar[str]
     #: interpreter of the stack in an image
     image_python: ClassVar[str] = PYTHON

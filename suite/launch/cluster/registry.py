@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from suite.spec.terminal import UsageError
+
 if TYPE_CHECKING:
     from suite.launch.cluster.launcher import ClusterLauncher
     from suite.launch.cluster.scheduler import Scheduler
@@ -19,7 +21,6 @@ CLUSTER_LAUNCHERS = {
 def find_launcher(name: str) -> type[ClusterLauncher]:
     """The class of a launcher; imported only now. Raises UsageError for a name that is not registered."""
     if name not in CLUSTER_LAUNCHERS:
-        from suite.spec.base import UsageError
         from suite.spec.names import nearest
 
         known = ", ".join(CLUSTER_LAUNCHERS)

@@ -63,7 +63,6 @@ def connect(copy_back: bool = False) -> Runtime:
     """
     import docker
     from docker.errors import DockerException
-    from requests.exceptions import RequestException
 
     host = chosen_host()
     _require_address(host)
@@ -74,7 +73,7 @@ def connect(copy_back: bool = False) -> Runtime:
         else:
             api = docker.APIClient(base_url=tunnel, timeout=ASK_SECONDS)
         version, info = api.version(), api.info()
-    except (DockerException, RequestException, OSError) as error:
+    except (DockerException, OSError) as error:
         raise UsageError(unreachable(host, error)) from error
     api.timeout = CALL_SECONDS
     _require_new_enough(host, version)

@@ -101,7 +101,6 @@ def _pull(runtime: Runtime, reference: str, on_progress: OnProgress) -> None:
     """Pull, reporting each layer that is done."""
     from docker.errors import DockerException
     from docker.utils import parse_repository_tag
-    from requests.exceptions import RequestException
 
     repository, tag = parse_repository_tag(reference)
     on_progress(f"pulling {reference}")
@@ -116,7 +115,7 @@ def _pull(runtime: Runtime, reference: str, on_progress: OnProgress) -> None:
             if line.get("status") in ("Pull complete", "Already exists"):
                 done.add(line["id"])
                 on_progress(f"pulling {reference}: {len(done)} of {len(layers | done)} layers")
-    except (DockerException, RequestException) as error:
+    except (DockerException, OSError) as error:
         raise UsageError(_refused(reference, getattr(error, "explanation", None) or error)) from error
 
 

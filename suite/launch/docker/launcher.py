@@ -118,7 +118,6 @@ class DockerLauncher:
         """See ``Launcher.run``. Raises UsageError for several nodes, LauncherUnavailable where the runtime stays away;
         all that a runtime refuses is an Outcome."""
         from docker.errors import DockerException
-        from requests.exceptions import RequestException
 
         document = container_document(job, self.settings, self._placing(job))
         began = time.monotonic()
@@ -132,7 +131,7 @@ class DockerLauncher:
                 if self._copies:
                     copying.put_bundle(self._api, container, job.name, folder.events_dir.parent, document["User"])
                 return self._watch(container, job, folder, on_event, requests)
-            except (DockerException, RequestException, OSError) as error:
+            except (DockerException, OSError) as error:
                 if _is_silence(error):
                     raise self._away(error) from error
                 return _refused(job, error, time.monotonic() - began)
@@ -206,9 +205,8 @@ class DockerLauncher:
     def _state(self, container: str) -> dict[str, Any] | None:
         """What the runtime says of the container; None when it has it no longer, or stays away."""
         from docker.errors import DockerException
-        from requests.exceptions import RequestException
 
-        with suppress(DockerException, RequestException):
+        with suppress(DockerException, OSError):
             return self._patiently(lambda: self._api.inspect_container(container))["State"]
         return None
 
@@ -224,11 +222,10 @@ class DockerLauncher:
     def _take_back(self, container: str, job: Job, folder: RunFolder) -> str | None:
         """Copy the ranks' files here, also after a failure; a line when that cannot be done."""
         from docker.errors import DockerException
-        from requests.exceptions import RequestException
 
         try:
             copying.take_bundle(self._api, container, job.name, folder)
-        except (DockerException, RequestException, OSError, copying.UnsafeCopy) as error:
+        except (DockerException, OSError, copying.UnsafeCopy) as error:
             return f"the ranks' files could not be copied back: {' '.join(str(error).split())}"
         return None
 
@@ -256,11 +253,10 @@ class DockerLauncher:
     def _is_removed(self, labels: dict[str, str]) -> bool:
         """Remove what a run has left; a runtime that has just come back fails to remove what it has not found again."""
         from docker.errors import DockerException
-        from requests.exceptions import RequestException
 
         try:
             return remove_labelled(self._api, labels)
-        except (DockerException, RequestException):
+        except (DockerException, OSError):
             return False
 
 

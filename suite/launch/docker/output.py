@@ -65,13 +65,12 @@ class Output:
             threading.Thread(target=self._drain, args=(stream, take), daemon=True).start()
 
     def _drain(self, stream: Any, take: Callable[[Any], None]) -> None:
-        from requests.exceptions import RequestException
         from urllib3.exceptions import HTTPError
 
         try:
             for piece in stream:
                 take(piece)
-        except (OSError, RequestException, HTTPError, ValueError):
+        except (OSError, HTTPError, ValueError):
             pass  # the connection is broken, or was closed under a read: in either case this stream has ended
         with self._lock:
             self._open.remove(stream)

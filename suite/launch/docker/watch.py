@@ -1,13 +1,11 @@
-"""Watching one container from its start to its end: one wait for output, its exit, stop requests and deadlines."""
+"""Watching one container from its start to its end."""
 
 from __future__ import annotations
 
-import os
 import selectors
 import signal
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,15 +16,11 @@ from pydantic import ValidationError
 from suite.launch.docker.conclude import ContainerEnd, reason_of
 from suite.launch.docker.output import Output, Stream
 from suite.launch.job import Job
-from suite.launch.logs import MOST_BYTES, LogLimit
 from suite.launch.node import OUTCOME_KIND
-from suite.launch.outcome import Failure, OnEvent, Outcome, RunFolder
+from suite.launch.outcome import OnEvent, Outcome, RunFolder
 from suite.launch.requests import Mailbox, StopRequests
-from suite.launch.stream import EventStream
-from suite.launch.traces import iteration_of, log_tail, phase_of
-from suite.launch.waits import Waits
-from suite.spec.foreign import open_log
-from suite.spec.typed import LONGEST_WAIT_SECONDS
+from suite.launch.traces import log_tail
+from suite.launch.watching import Watch
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -34,7 +28,7 @@ if TYPE_CHECKING:
 CONTAINER_LOG = "container.log"
 REMOVED = "the container was removed in mid-run by somebody else"
 _AWAY = "the runtime has not answered for"
-RETRY_SECONDS, _ROUNDING_SECONDS = 0.3, 1e-3
+RETRY_SECONDS = 0.3
 
 
 @dataclass(frozen=True)
@@ -53,8 +47,11 @@ class ContainerPatience:
 USUAL_PATIENCE = ContainerPatience()
 
 
-class ContainerWatch:
-    """One container: ``attach``, start it, ``watch``, then ``end`` tells what became of it; ``close`` in any case."""
+class ContainerWatch(Watch):
+    """One container: ``attach``, start it, ``watch``, then ``end`` tells what became of it; ``close`` in any case.
+
+    The node inside stops and wakes its ranks; here waiting is left out of their time alone.
+    """
 
     def __init__(
         self,
@@ -66,28 +63,17 @@ class ContainerWatch:
         requests: StopRequests,
         patience: ContainerPatience,
     ) -> None:
-        self._api, self._container, self._job = api, container, job
-        self._on_event, self._requests, self._patience = on_event, requests, patience
-        self._waits = Waits(job)
+        super().__init__(job, folder.logs_dir / CONTAINER_LOG, on_event, requests)
+        self._api, self._container, self._patience = api, container, patience
         self._mailbox = Mailbox()
         self._output = Output(api, container, self._mailbox, self._take_data, self._take_output_end)
-        self._log_path = folder.logs_dir / CONTAINER_LOG
-        self._log = open_log(self._log_path, f"logs/{CONTAINER_LOG}")
-        self._log_limit, self._unlooked = LogLimit(), 0  # bytes that were written since the log was looked at
-        self._stream = EventStream(self._write, self._take_event)
-        self._alarms: dict[Callable[[], None], float] = {}
         self._closing = threading.Event()
-        self._began = self._ended = time.monotonic()
         self._output_ended = False
         self._exited = False
         self._exit_code: int | None = None
         self._gone: str | None = None
         self._trouble: list[str] = []
         self._outcome: Outcome | None = None
-        self._verdict: Failure | None = None
-        self._interrupted_by: str | None = None
-        self._phase: str | None = None
-        self._iteration: int | None = None
 
     def attach(self) -> None:
         """Listen to the container, which is not started yet. Raises what the runtime raises."""
@@ -99,20 +85,8 @@ class ContainerWatch:
         limit = self._job.limits.run_seconds + self._patience.start_seconds
         self._alarms = {self._overdue: self._began + limit}
         threading.Thread(target=self._wait_for_exit, daemon=True).start()
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._requests.descriptor, selectors.EVENT_READ, self._take_request)
-            selector.register(self._mailbox.descriptor, selectors.EVENT_READ, self._mailbox.deliver)
-            if self._waits.channel is not None:
-                selector.register(self._waits.channel, selectors.EVENT_READ, partial(self._hear_of_turns, selector))
-            while not (self._exited and self._output_ended):
-                due = min(self._alarms.values(), default=None)
-                for key, _ in selector.select(
-                    None if due is None else min(max(due - time.monotonic(), 0.0), LONGEST_WAIT_SECONDS)
-                ):
-                    key.data()
-                for action in [action for action, due in self._alarms.items() if due <= time.monotonic()]:
-                    if self._alarms.pop(action, None) is not None:
-                        action()
+        self._selector.register(self._mailbox.descriptor, selectors.EVENT_READ, self._mailbox.deliver)
+        self._watch(lambda: not (self._exited and self._output_ended))
         self._stream.close()
 
     @property
@@ -130,8 +104,6 @@ class ContainerWatch:
         """All that is known. ``state``: what the runtime says of the container, None when it knows it no longer."""
         if (state is None or state.get("Status") == "removing") and self._gone is None:
             self._gone = REMOVED
-        if self._interrupted_by is None:
-            self._interrupted_by = self._requests.take()
         known = state or {}
         return ContainerEnd(
             ranks=self._job.ranks,
@@ -143,7 +115,7 @@ class ContainerWatch:
             gone=self._gone,
             trouble=tuple(self._trouble),
             verdict=self._verdict,
-            interrupted_by=self._interrupted_by,
+            interrupted_by=self._stopped_by(),
             tail=log_tail(self._log_path),
             phase=self._phase,
             iteration=self._iteration,
@@ -154,13 +126,7 @@ class ContainerWatch:
         self._closing.set()
         self._output.close()
         self._mailbox.close()
-        self._waits.close()
-        os.close(self._log)
-
-    def _hear_of_turns(self, selector: selectors.BaseSelector) -> None:
-        """The node inside stops and wakes its ranks; here waiting is left out of their time alone."""
-        if self._waits.hear() is None and self._waits.channel is not None:
-            selector.unregister(self._waits.channel)
+        self._close()
 
     def _take_data(self, stream: Stream, data: bytes) -> None:
         if stream == "stdout":
@@ -169,30 +135,10 @@ class ContainerWatch:
             self._write(data)
 
     def _take_event(self, event: dict[str, Any]) -> None:
-        if event["kind"] == OUTCOME_KIND:
-            with suppress(ValidationError):  # a rank that prints such a line is no node
-                self._outcome = Outcome.model_validate({key: event[key] for key in event if key != "kind"})
-            return
-        phase, iteration = phase_of(event), iteration_of(event)
-        self._phase = self._phase if phase is None else phase
-        self._iteration = self._iteration if iteration is None else iteration
-        self._on_event(event)
-
-    def _write(self, data: bytes) -> None:
-        self._unlooked += len(data)
-        if self._unlooked > MOST_BYTES // 2:
-            self._log_limit.hold([self._log_path])
-            self._unlooked = 0
-        try:
-            while data:
-                data = data[os.write(self._log, data) :]
-        except OSError as error:
-            if self._verdict is None:
-                where = f"logs/{CONTAINER_LOG}: {error.strerror}"
-                self._verdict = Failure(
-                    kind="disk_full", phase=self._phase, iteration=self._iteration, evidence=(where,)
-                )
-                self._terminate()
+        if event["kind"] != OUTCOME_KIND:
+            return super()._take_event(event)
+        with suppress(ValidationError):  # a rank that prints such a line is no node
+            self._outcome = Outcome.model_validate({key: event[key] for key in event if key != "kind"})
 
     def _take_output_end(self) -> None:
         """All was read, or the connection broke: the container's exit tells which, and comes at once if it has one."""
@@ -203,13 +149,12 @@ class ContainerWatch:
 
     def _resume(self) -> None:
         from docker.errors import APIError, DockerException
-        from requests.exceptions import RequestException
 
         try:
             self._output.resume()
         except APIError:
             self._output_ended = True  # the container is gone; its exit says so
-        except (DockerException, RequestException, OSError):
+        except (DockerException, OSError):
             self._alarms[self._resume] = time.monotonic() + RETRY_SECONDS  # the runtime is away; its return is awaited
 
     def _take_exit(self, code: int | None, gone: str | None) -> None:
@@ -223,28 +168,13 @@ class ContainerWatch:
     def _no_more_output(self) -> None:
         self._output_ended = True
 
-    def _take_request(self) -> None:
-        """The first request ends the container, a second one at once."""
-        name = self._requests.take()
-        if name is None:
-            return
-        if self._interrupted_by is None:
-            self._interrupted_by = name
-            self._terminate()
-        else:
-            self._kill()
-
     def _overdue(self) -> None:
         """The node should have given the run up long ago."""
-        limit = self._job.limits.run_seconds
-        passed = time.monotonic() - self._began
-        left = limit + self._patience.start_seconds - (passed - self._waits.seconds(passed))
-        if left > _ROUNDING_SECONDS:  # it waited for its turn meanwhile
-            self._alarms[self._overdue] = time.monotonic() + max(left, RETRY_SECONDS)
-            return
-        line = f"the container did not end {self._patience.start_seconds:g} s after the run's limit of {limit:g} s"
-        self._verdict = Failure(kind="timeout", phase=self._phase, iteration=self._iteration, evidence=(line,))
-        self._terminate()
+        limit, more = self._job.limits.run_seconds, self._patience.start_seconds
+        if not self._is_early(self._overdue, self._began, limit + more):
+            line = f"the container did not end {more:g} s after the run's limit of {limit:g} s"
+            self._verdict = self._failure("timeout", line)
+            self._terminate()
 
     def _terminate(self) -> None:
         self._signal(signal.SIGTERM)
@@ -262,15 +192,13 @@ class ContainerWatch:
 
     def _signal(self, number: signal.Signals) -> None:
         from docker.errors import DockerException
-        from requests.exceptions import RequestException
 
-        with suppress(DockerException, RequestException, OSError):  # ended already, or the runtime is away
+        with suppress(DockerException, OSError):  # ended already, or the runtime is away
             self._api.kill(self._container, number.value)
 
     def _wait_for_exit(self) -> None:
         """In a thread: wait for the container over every break, until the runtime stays away for too long."""
         from docker.errors import DockerException, NotFound
-        from requests.exceptions import RequestException
 
         away_since: float | None = None
         while not self._closing.is_set():
@@ -279,7 +207,7 @@ class ContainerWatch:
                 return self._mailbox.post(partial(self._take_exit, code, None))
             except NotFound:
                 return self._mailbox.post(partial(self._take_exit, None, REMOVED))
-            except (DockerException, RequestException, OSError, ValueError) as error:
+            except (DockerException, OSError, ValueError) as error:
                 if away_since is None:
                     away_since = time.monotonic()
                     self._trouble.append(f"the runtime broke off in mid-run: {reason_of(error)}")

@@ -32,7 +32,6 @@ _WHERE = {
     "TrainingRuntime": "apis/trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainingruntimes",
     "TrainJob": "apis/trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs",
     "PyTorchJob": "apis/kubeflow.org/v1/namespaces/{namespace}/pytorchjobs",
-    "MPIJob": "apis/kubeflow.org/v1/namespaces/{namespace}/mpijobs",
     "RayJob": "apis/ray.io/v1/namespaces/{namespace}/rayjobs",
     "RayCluster": "apis/ray.io/v1/namespaces/{namespace}/rayclusters",
     "VolcanoJob": "apis/batch.volcano.sh/v1alpha1/namespaces/{namespace}/jobs",
@@ -101,10 +100,6 @@ class Cluster:
         return self._log(
             pod, container, tailLines=lines, sinceTime=since, timestamps="true", limitBytes=_MOST_LOG_BYTES
         )
-
-    def log_stamped(self, pod: str, container: str, since: str | None) -> bytes:
-        """All that its node still has, with the moment before each line; from the second of a moment on."""
-        return self._log(pod, container, sinceTime=since, timestamps="true")
 
     def log_from(self, pod: str, container: str, since: str | None, follows: bool = False) -> Iterator[bytes]:
         """All that a container printed from the second of a moment on (null: ever), piece by piece, each line behind

@@ -13,10 +13,10 @@ import glob
 import os
 import re
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
+from io import BytesIO
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -48,7 +48,7 @@ def printed_since(cluster: Cluster, pod: Pod, place: dict[str, Any], lines: int)
             raise
         return []
     found = []
-    for line in data.splitlines(keepends=True):
+    for line in BytesIO(data):
         stamp = STAMP.match(line)
         if stamp is None:
             continue
@@ -66,104 +66,21 @@ def kept_lines(kept: Snapshot, place: dict[str, Any], lines: int) -> list[tuple[
         return []
     place["kept"] = True
     pods = [pod for pod in read_pods(kept.pods) if pod.role != "reader"]
-    return [
-        (pod.stream, without_events(kept.logs.get(pod.name, b"").splitlines(keepends=True))[-lines:]) for pod in pods
-    ]
-
-
-#: of one pod; what its ranks measured is a small part of that
-MOST_BYTES = 2 << 30
-#: answers that break off one after the other
-MOST_BROKEN = 5
-_NOT_THERE = (400, 404)
-_GONE = b"suite: the pod went while its log was read\n"
-_TOO_LONG = b"suite: the log goes on, and was not read any further\n"
-
-
-def whole_log(cluster: Cluster, pod: str, container: str) -> bytes:
-    """What a container printed; nothing where it never started.
-
-    Raises Refused where its node cannot be asked, Unanswered where answers break off again and again.
-    """
-    log = _Log()
-    broken = 0
-    while True:
-        before = log.size
-        try:
-            log.take(cluster.log_from(pod, container, log.begin_at()))
-        except Refused as error:
-            if error.status not in _NOT_THERE:
-                raise
-            return log.text(_GONE if log.lines else b"")
-        except Unanswered:
-            broken = broken + 1 if log.size == before else 0
-            if broken == MOST_BROKEN or log.begin_at() is None:
-                raise
-            continue
-        return log.text(_TOO_LONG if log.size > MOST_BYTES else b"")
-
-
-class _Log:
-    """Lines in their order, without the moments before them, and how many are of each second."""
-
-    def __init__(self) -> None:
-        self.lines: list[bytes] = []
-        self.size = 0
-        self._of_second: Counter[str] = Counter()
-        self._last, self._zone = "", ""
-
-    def begin_at(self) -> str | None:
-        """From which second on to ask again: two streams of a container may come a moment out of order."""
-        second = self._second_before()
-        return None if second is None else f"{second}{self._zone}"
-
-    def _second_before(self) -> str | None:
-        try:
-            return (datetime.fromisoformat(self._last) - timedelta(seconds=1)).isoformat()
-        except (ValueError, OverflowError):
-            return None
-
-    def take(self, chunks: Iterable[bytes]) -> None:
-        """The lines of an answer behind those that are known. One that breaks off may raise in its midst."""
-        begin = self._second_before()
-        passed_over = sum(count for second, count in self._of_second.items() if begin is not None and second >= begin)
-        rest = b""
-        for chunk in chunks:
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                passed_over = self._take_line(line + b"\n", passed_over)
-            if self.size > MOST_BYTES:
-                return
-        if rest:
-            self._take_line(rest, passed_over)
-
-    def _take_line(self, line: bytes, passed_over: int) -> int:
-        """How many of the next lines are known."""
-        if passed_over:
-            return passed_over - 1
-        stamp = STAMP.match(line)
-        if stamp is not None:
-            self._last, self._zone = stamp[1].decode(), stamp[3].decode()
-            line = line[stamp.end() :]
-        self._of_second[self._last] += 1
-        self.lines.append(line)
-        self.size += len(line)
-        return 0
-
-    def text(self, note: bytes = b"") -> bytes:
-        if note and self.lines and not self.lines[-1].endswith(b"\n"):
-            note = b"\n" + note
-        return b"".join([*self.lines, note])
+    return [(pod.stream, without_events(BytesIO(kept.logs.get(pod.name, b"")))[-lines:]) for pod in pods]
 
 
 _STREAM = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
-#: of one pod, while the run goes on; the end of the output is read whatever there is
-_MOST_BYTES = 1 << 30
-_MOST_AT_END_BYTES = 2 << 30
+#: of one pod, while the run goes on, and in all
+MOST_BYTES, MOST_AT_END_BYTES = 1 << 30, 2 << 30
 #: of the end of a file, in which its last line is looked for: a container runtime cuts lines at 16 KiB
 _TAIL_BYTES = 1 << 20
 #: how long a log may still be followed when its pod is over, and another driver may hold its file
 _END_SECONDS = 10.0
+#: answers that break off one after the other and bring nothing new
+MOST_BROKEN = 5
+#: what is refused where a container never started, or its pod is gone
+_NOT_THERE = (400, 404)
+_TOO_LONG = b"suite: the log goes on, and was not read any further\n"
 #: this process's, by file
 _FOLLOWERS: dict[Path, Thread] = {}
 
@@ -177,7 +94,7 @@ def keep_printed(cluster: Cluster, spool: Path, pod: Pod) -> None:
     if path is None or (path in _FOLLOWERS and _FOLLOWERS[path].is_alive()):
         return
     with _held(path) as file:
-        if file is None or os.fstat(file).st_size >= _MOST_BYTES:
+        if file is None or os.fstat(file).st_size >= MOST_BYTES:
             return
         _add(cluster, path, file, pod, at_end=False)
     if pod.phase == "Running":
@@ -204,10 +121,21 @@ def read_kept(spool: Path, stream: str) -> bytes | None:
     if path is None:
         return None
     try:
-        data = foreign.read_bytes(path, str(path), _MOST_AT_END_BYTES)
+        data = foreign.read_bytes(path, str(path), MOST_AT_END_BYTES + _TAIL_BYTES)
     except FileNotFoundError:
         return None
-    return b"".join(STAMP.sub(b"", line, count=1) for line in data.splitlines(keepends=True))
+    return b"".join(STAMP.sub(b"", line, count=1) for line in BytesIO(data))
+
+
+def whole_log(cluster: Cluster, spool: Path, pod: Pod) -> bytes:
+    """All that a pod printed that is over, without keeping it. Raises as ``keep_printed``."""
+    path = _path(spool, pod.stream)
+    try:
+        end_of_printed(cluster, spool, pod)
+        return read_kept(spool, pod.stream) or b""
+    finally:
+        if path is not None:
+            path.unlink(missing_ok=True)
 
 
 def kept_streams(spool: Path) -> list[tuple[str, Path]]:
@@ -259,10 +187,39 @@ def _held(path: Path, seconds: float = 0.0) -> Iterator[int | None]:
 
 
 def _add(cluster: Cluster, path: Path, file: int, pod: Pod, at_end: bool) -> None:
-    """What its node has of a pod and this file has not. Half a line waits for its other half, but at the end."""
-    last = _last_line(path, file)
-    lines = cluster.log_stamped(pod.name, pod.container, _since(last)).splitlines(keepends=True)
-    _write(file, (line for line in _new_lines(lines, last) if at_end or line.endswith(b"\n")))
+    """What its node has of a pod and this file has not; at the end also over answers that break off, and half a line.
+
+    Raises Refused, and Unanswered where answers break off again and again.
+    """
+    broken = 0
+    while True:
+        last, pieces = _last_line(path, file), []
+        most = MOST_AT_END_BYTES - os.fstat(file).st_size
+        if most <= 0:
+            return
+        error: Unanswered | None = None
+        try:
+            for piece in cluster.log_from(pod.name, pod.container, _since(last)):
+                pieces.append(piece)
+                most -= len(piece)
+                if most < 0:
+                    break
+        except Refused as refused:
+            if refused.status not in _NOT_THERE or not at_end:
+                raise
+        except Unanswered as unanswered:
+            error = unanswered
+        new = _new_lines([*BytesIO(b"".join(pieces))], last)
+        is_whole = at_end and error is None and most >= 0
+        taken = [line for line in new if is_whole or line.endswith(b"\n")]
+        _write(file, taken)
+        if most < 0 and at_end:
+            _write(file, [_TOO_LONG])
+        if error is None or most < 0:
+            return
+        broken = 0 if taken else broken + 1
+        if broken == MOST_BROKEN or not at_end:
+            raise error
 
 
 def _follow(cluster: Cluster, path: Path, pod: Pod) -> None:
@@ -274,10 +231,10 @@ def _follow(cluster: Cluster, path: Path, pod: Pod) -> None:
         before, rest = _moment(last), b""
         for piece in cluster.log_from(pod.name, pod.container, _since(last), follows=True):
             whole, newline, rest = (rest + piece).rpartition(b"\n")
-            lines = (whole + newline).splitlines(keepends=True)
+            lines = BytesIO(whole + newline)
             # those of the second in which the last one was kept come once more
             _write(file, (line for line in lines if line != last and not _is_before(line, before)))
-            if os.fstat(file).st_size >= _MOST_BYTES:
+            if os.fstat(file).st_size >= MOST_BYTES:
                 return
 
 
@@ -293,14 +250,18 @@ def _last_line(path: Path, file: int) -> bytes:
     whole = tail[: tail.rfind(b"\n") + 1]
     if len(whole) != len(tail):
         os.ftruncate(file, os.fstat(file).st_size - len(tail) + len(whole))
-    lines = whole.splitlines(keepends=True)
+    lines = [*BytesIO(whole)]
     return lines[-1] if lines else b""
 
 
 def _since(last: bytes) -> str | None:
-    """The second of a line, as the API takes it."""
+    """The second before that of a line, as the API takes it: two streams of a container may come a moment out of
+    order."""
     stamp = STAMP.match(last)
-    return None if stamp is None else (stamp[1] + stamp[3]).decode()
+    with suppress(ValueError, OverflowError):
+        if stamp is not None:
+            return (datetime.fromisoformat(stamp[1].decode()) - timedelta(seconds=1)).isoformat() + stamp[3].decode()
+    return None
 
 
 def _new_lines(lines: list[bytes], last: bytes) -> list[bytes]:

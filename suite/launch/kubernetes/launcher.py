@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suite.launch.cluster.launcher import ClusterLauncher, Document, NodeSetup
-from suite.launch.kubernetes.settings import KubernetesOptions
+from suite.launch.kubernetes.settings import KubernetesSettings, is_pinned, quantity_number
+from suite.spec.base import UsageError
 
 if TYPE_CHECKING:
     from suite.launch.cluster.submission import Submission
     from suite.launch.job import Site
     from suite.launch.kubernetes.client import Cluster
     from suite.launch.kubernetes.scheduler import KubernetesScheduler
-    from suite.launch.kubernetes.settings import KubernetesSettings
     from suite.spec.manifest import Manifest
 
 
@@ -22,7 +22,7 @@ class KubernetesLauncher(ClusterLauncher):
     """See ``ClusterLauncher``. A document is the YAML of one run. ``cluster``: where runs are submitted."""
 
     name = "kubernetes"
-    options = KubernetesOptions
+    options = KubernetesSettings
     submit_help = """Submit runs to Kubernetes, one after the other, and collect their bundles. Exit 1 when one failed.
 
     Ctrl-C leaves the run in the cluster. Runs that the results folder or the cluster already has are skipped.
@@ -34,25 +34,18 @@ class KubernetesLauncher(ClusterLauncher):
     separator = "---\n"
     waits = True
 
-    def __init__(self, options: KubernetesOptions, nodes: NodeSetup, cluster: Cluster | None = None) -> None:
-        from suite.spec.base import UsageError
-        from suite.spec.typed import size
-
-        self._settings: KubernetesSettings = options.settings()
-        self._context, self._namespace = options.context, options.namespace
+    def __init__(self, options: KubernetesSettings, nodes: NodeSetup, cluster: Cluster | None = None) -> None:
+        self._settings = options
+        self._namespace = options.namespace if "namespace" in options.model_fields_set else None
         self._image = self._checked_image(nodes.image)
         if nodes.mounts:
             raise UsageError("--mount shows folders of a node to a container; pods see none: leave it out")
         self._env = nodes.env
-        self._memory_bytes = size("--memory-per-rank", options.memory_per_rank) if options.memory_per_rank else None
         self.notes += self._binding_notes()
         if cluster is not None:
             self._reach(cluster)
 
     def _checked_image(self, image: str | None) -> str:
-        from suite.launch.kubernetes.settings import is_pinned
-        from suite.spec.base import UsageError
-
         if image is None:
             raise UsageError("pods run images: name one with --image, best by digest (name@sha256:...)")
         try:
@@ -64,14 +57,12 @@ class KubernetesLauncher(ClusterLauncher):
 
     def _binding_notes(self) -> tuple[str, ...]:
         """Where cores were asked for and the kubelet's static CPU manager will not give a pod cores of its own."""
-        from suite.launch.kubernetes.settings import quantity_number
-
         cpus = self._settings.cpus
         if cpus is None:
             return ()
         if quantity_number(cpus).denominator != 1:
             return (f"--cpus-per-node {cpus} is no whole number: a static CPU manager gives such pods no own cores",)
-        if self._memory_bytes is None:
+        if self._settings.memory_per_rank is None:
             return (
                 f"--cpus-per-node {cpus} without --memory-per-rank: pods are not Guaranteed, and a static CPU manager "
                 "gives them no own cores",
@@ -87,7 +78,7 @@ class KubernetesLauncher(ClusterLauncher):
     def connect(self) -> None:
         from suite.launch.kubernetes.client import connect
 
-        self._reach(connect(self._context, self._namespace))
+        self._reach(connect(self._settings.context, self._namespace))
 
     def _reach(self, cluster: Cluster) -> None:
         """From now on everything is rendered for the namespace of this cluster."""
@@ -97,12 +88,12 @@ class KubernetesLauncher(ClusterLauncher):
     def site(self, manifest: Manifest) -> Site:
         from suite.launch.kubernetes.run import kubernetes_site
 
-        return kubernetes_site(manifest, self._image, self._env, self._memory_bytes)
+        return kubernetes_site(manifest, self._image, self._env, self._settings.memory_per_rank)
 
     def render(self, submissions: Sequence[Submission], root: Path) -> list[Document]:
         from suite.launch.kubernetes.run import run_document
 
-        return [run_document(each, self._settings, self._context, root) for each in submissions]
+        return [run_document(each, self._settings, root) for each in submissions]
 
     def announced(self, document: Document, token: str) -> Document:
         """Marked by the attempt, so that an earlier one of the same name is not taken for it."""

@@ -121,7 +121,6 @@ NAMINGS: dict[Variant, Naming] = {
     "jobset": Naming(_INDEX, "{name}-node-0-0.{name}"),
     "trainjob": Naming(_INDEX, "{name}-node-0-0.{name}", container="node"),
     "pytorchjob": Naming("$(RANK)", "{name}-master-0", container="pytorch", port_name="pytorchjob-port"),
-    "mpijob": Naming("", "{name}"),
     "volcano": Naming("$(VC_TASK_INDEX)", "{name}-node-0.{name}"),
     "rayjob": Naming("", "", container="ray"),
     "raycluster": Naming("", "", container="ray"),
@@ -156,17 +155,15 @@ def pod_values(job: Job, folder: str, settings: KubernetesSettings, about: Mappi
         "settings": settings,
         "labels": labels,
         "pod_labels": _pod_labels(labels, settings),
-        "launcher_labels": {**labels, ROLE_LABEL: "submitter" if is_ray(settings) else "launcher"},
+        "launcher_labels": {**labels, ROLE_LABEL: "submitter"},
         "annotations": dict(sorted(about.items())),
         "pod_annotations": dict(sorted({**settings.pod_annotations, **about}.items())),
-        "service_selector": _service_selector(job, settings),
         "subdomain": name if settings.variant == "job" else None,
         "image": job.image,
         "nodes": job.nodes,
-        "all_pods": job.nodes + (settings.variant == "mpijob"),
         "ranks_per_node": job.ranks_per_node,
         "container": naming.container,
-        "command": node_command(job, settings),
+        "command": _torchrun(job, settings),
         "launcher_command": launcher_command(job, name, settings),
         "env": {key: literal(value) for key, value in sorted(pod_env(job, settings).items())},
         "indexed": naming.node_rank == _INDEX,
@@ -207,8 +204,6 @@ def check(job: Job, settings: KubernetesSettings) -> None:
         raise UsageError("pods see no folder of this host; leave out what is mounted from it")
     if job.devices:
         raise UsageError(f"a cluster chooses the devices itself: ask for how many, not for {', '.join(job.devices)}")
-    if settings.variant == "mpijob" and settings.claim is None:
-        raise UsageError("mpirun mixes what the ranks print: an MPIJob needs a --claim that takes the bundles")
     if settings.gang is not None and settings.variant != "trainjob":
         raise UsageError(f"--gang is for a TrainJob; {settings.variant} is placed by its scheduler or its queue")
     if settings.topology is not None and job.nodes == 1:
@@ -225,34 +220,14 @@ def run_labels(run_id: str) -> dict[str, str]:
     return {"app.kubernetes.io/name": "suite", RUN_LABEL: object_name(run_id)}
 
 
-def node_command(job: Job, settings: KubernetesSettings) -> tuple[str, ...]:
-    """The command of a node's pod. A worker of an MPIJob waits for mpirun to start torchrun in it."""
-    if settings.variant == "mpijob":
-        return ("sleep", str(math.ceil(job.limits.run_seconds)))
-    return _torchrun(job, settings, NAMINGS[settings.variant].node_rank)
-
-
 def pod_env(job: Job, settings: KubernetesSettings) -> dict[str, str]:
     """The variables of a node's pod."""
     return pod_variables(job) if is_ray(settings) else job.env
 
 
 def launcher_command(job: Job, name: str, settings: KubernetesSettings) -> tuple[str, ...]:
-    """What a pod beside the nodes runs, where the variant has one; KubeRay itself gives a RayJob's its command."""
-    if settings.variant == "raycluster":
-        return ("bash", "-c", submit_script(job, name))
-    return mpi_command(job, settings)
-
-
-def mpi_command(job: Job, settings: KubernetesSettings) -> tuple[str, ...]:
-    """mpirun with one program per worker, each with its own number; empty for the other variants."""
-    if settings.variant != "mpijob":
-        return ()
-    words = ["mpirun", "--bind-to", "none"]
-    for node in range(job.nodes):
-        host = f"{object_name(job.name)}-worker-{node}"
-        words += [*([":"] if node else []), "-np", "1", "--host", host, *_torchrun(job, settings, str(node))]
-    return tuple(words)
+    """What a pod beside Ray's runs; KubeRay itself gives a RayJob's its command."""
+    return ("bash", "-c", submit_script(job, name)) if settings.variant == "raycluster" else ()
 
 
 def resources(job: Job, settings: KubernetesSettings) -> dict[str, str]:
@@ -285,10 +260,11 @@ def claim_folder(job: Job) -> str:
     return f"runs/{object_name(job.name)}"
 
 
-def _torchrun(job: Job, settings: KubernetesSettings, node_rank: str) -> tuple[str, ...]:
+def _torchrun(job: Job, settings: KubernetesSettings) -> tuple[str, ...]:
     escaped = job.model_copy(update={"argv": tuple(literal(word) for word in job.argv)})
-    address = NAMINGS[settings.variant].first_node.format(name=object_name(job.name))
-    return torchrun_argv(escaped, Rendezvous(address=address, port=str(PORT), node_rank=node_rank))
+    naming = NAMINGS[settings.variant]
+    address = naming.first_node.format(name=object_name(job.name))
+    return torchrun_argv(escaped, Rendezvous(address=address, port=str(PORT), node_rank=naming.node_rank))
 
 
 def _pod_labels(labels: Mapping[str, str], settings: KubernetesSettings) -> dict[str, str]:
@@ -304,16 +280,4 @@ def _ray_values(job: Job, name: str, settings: KubernetesSettings) -> dict[str, 
         "start_parameters": start_parameters(job, settings),
         "health_port": HEALTH_PORT,
         "release_seconds": RELEASE_SECONDS,
-    }
-
-
-def _service_selector(job: Job, settings: KubernetesSettings) -> dict[str, str]:
-    """All nodes of a Job; of an MPIJob the first worker, whose address the name then is."""
-    if settings.variant != "mpijob":
-        return {**run_labels(job.name), ROLE_LABEL: "node"}
-    prefix = "training.kubeflow.org"
-    return {
-        f"{prefix}/job-name": object_name(job.name),
-        f"{prefix}/replica-type": "worker",
-        f"{prefix}/replica-index": "0",
     }

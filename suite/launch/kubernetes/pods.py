@@ -29,7 +29,6 @@ _METADATA = {
     "deletionGracePeriodSeconds": int,
     "labels": _TEXTS,
     "annotations": _TEXTS,
-    "ownerReferences": [{"kind": str}],
 }
 _POD = {
     "metadata": _METADATA,
@@ -133,7 +132,7 @@ class Pod(NamedTuple):
     """One pod as the API server last saw it."""
 
     name: str
-    role: str  # node, launcher or reader; with KubeRay ray and submitter
+    role: str  # node or reader; with KubeRay ray and submitter
     number: int  # of the node, from 0
     phase: str  # Pending, Running, Succeeded, Failed, Unknown
     node: str | None  # of the cluster, where it was placed
@@ -201,7 +200,7 @@ class RunEnd(NamedTuple):
 
 
 def read_pods(bodies: Iterable[dict[str, Any]]) -> list[Pod]:
-    """The pods in the order of their nodes; a launcher follows its workers. Raises UsageError for what is no pod."""
+    """The pods in the order of their nodes. Raises UsageError for what is no pod."""
     pods = [_pod(body) for body in bodies]
     return sorted(pods, key=lambda pod: (pod.role, pod.number, pod.body["metadata"].get("creationTimestamp") or ""))
 
@@ -256,14 +255,9 @@ def _number(metadata: dict[str, Any]) -> int:
         text = metadata.get(field, {}).get(key)
         if text is not None and text.isdecimal() and len(text) <= _MOST_DIGITS:
             # the master of a PyTorchJob is node 0, its workers count from 0 behind it
-            is_behind = metadata.get("labels", {}).get(_REPLICA_TYPE) == "worker" and _has_master(metadata)
+            is_behind = metadata.get("labels", {}).get(_REPLICA_TYPE) == "worker"
             return int(text) + is_behind
     return 0
-
-
-def _has_master(metadata: dict[str, Any]) -> bool:
-    owners = metadata.get("ownerReferences", ())
-    return any(owner.get("kind") == "PyTorchJob" for owner in owners)
 
 
 def _sentence(reason: str, message: str | None) -> str:

@@ -112,14 +112,14 @@ def render_run(submission: Submission, settings: KubernetesSettings) -> str:
     return render(submission.job, bundle_folder(submission.job), settings, run_files(submission), about)
 
 
-def run_document(submission: Submission, settings: KubernetesSettings, context: str | None, root: Path) -> Document:
+def run_document(submission: Submission, settings: KubernetesSettings, root: Path) -> Document:
     """The YAML of a run, and the facts by which it is found again. ``root``: the results folder.
 
     Raises UsageError where its job cannot be what the settings ask for.
     """
     text = render_run(submission, settings)
     known = submission.with_scheduler(
-        context=context,
+        context=settings.context,
         settings=settings.model_dump(mode="json"),
         objects=[[kind_of(body), body["metadata"]["name"]] for body in parse(text)],
         folder=bundle_folder(submission.job),
@@ -249,9 +249,8 @@ def pod_templates(objects: list[dict[str, Any]]) -> list[tuple[str, int, dict[st
     if "JobSet" in by_kind:
         return [_of_job(by_kind["JobSet"]["spec"]["replicatedJobs"][0]["template"])]
     if "PyTorchJob" in by_kind:
-        return _of_replicas(by_kind["PyTorchJob"]["spec"]["pytorchReplicaSpecs"])
-    if "MPIJob" in by_kind:
-        return _of_replicas(by_kind["MPIJob"]["spec"]["mpiReplicaSpecs"])
+        replicas = by_kind["PyTorchJob"]["spec"]["pytorchReplicaSpecs"]
+        return [(role, spec["replicas"], spec["template"]) for role, spec in replicas.items()]
     if "RayJob" in by_kind:
         spec = by_kind["RayJob"]["spec"]
         return [*_of_ray_cluster(spec["rayClusterSpec"]), ("Launcher", 1, spec["submitterPodTemplate"])]
@@ -272,7 +271,3 @@ def _of_job(template: dict[str, Any]) -> tuple[str, int, dict[str, Any]]:
 def _of_ray_cluster(spec: dict[str, Any]) -> list[tuple[str, int, dict[str, Any]]]:
     groups = [(group["groupName"], group["replicas"], group["template"]) for group in spec.get("workerGroupSpecs", ())]
     return [("head", 1, spec["headGroupSpec"]["template"]), *groups]
-
-
-def _of_replicas(specs: dict[str, Any]) -> list[tuple[str, int, dict[str, Any]]]:
-    return [(role, spec["replicas"], spec["template"]) for role, spec in specs.items()]

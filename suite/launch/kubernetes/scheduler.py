@@ -201,31 +201,25 @@ def _release(cluster: Cluster, submission: Submission) -> None:
 
 
 def _with_logs(cluster: Cluster, found: Snapshot, spool: Path, needed: bool) -> Snapshot:
-    """``needed``: nothing but the logs holds what the ranks measured."""
-    pods = read_pods(found.pods)
-    return found._replace(
-        logs={pod.name: _log(cluster, pod, spool, needed and pod.phase == "Succeeded") for pod in pods}
-    )
-
-
-def _log(cluster: Cluster, pod: Pod, spool: Path, needed: bool) -> bytes:
-    """What a pod printed; where its node is out of reach, what was kept of it before.
+    """With what its pods printed, also where their nodes are out of reach by now. ``needed``: nothing but the logs
+    holds what the ranks measured.
 
     Raises UsageError where a good run would be lost.
     """
-    try:
-        if pod.stream not in dict(kept_streams(spool)):
-            return whole_log(cluster, pod.name, pod.container)
-        end_of_printed(cluster, spool, pod)
-    except Refused as error:
-        if error.status < 500:
-            raise
-        if needed:
-            raise UsageError(
-                f"the log of pod {pod.name}, which holds its results, cannot be read now: {error.message}; "
-                "run suite collect again later"
-            ) from error
-    return read_kept(spool, pod.stream) or b""
+    pods = read_pods(found.pods)
+    for pod in pods:
+        try:
+            end_of_printed(cluster, spool, pod)
+        except Refused as error:
+            if error.status < 500:
+                raise
+            if needed and pod.phase == "Succeeded":
+                raise UsageError(
+                    f"the log of pod {pod.name}, which holds its results, cannot be read now: {error.message}; "
+                    "run suite collect again later"
+                ) from error
+    last = {pod.stream: pod.name for pod in pods}
+    return found._replace(logs={name: read_kept(spool, stream) or b"" for stream, name in last.items()})
 
 
 def _warnings(cluster: Cluster, name: str) -> list[str]:
@@ -327,7 +321,7 @@ def read_claim(cluster: Cluster, submission: Submission, settings: KubernetesSet
                 raise UsageError(f"pod {name}, which reads the claim {settings.claim}, was deleted")
             (reader,) = read_pods([body])
             if reader.is_over:
-                return whole_log(cluster, name, reader.container)
+                return whole_log(cluster, _spool(submission), reader)
             if time.monotonic() > deadline:
                 why = reader.why_pending() or reader.phase
                 raise UsageError(f"pod {name}, which reads the claim {settings.claim}, does not start: {why}")

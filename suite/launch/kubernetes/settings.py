@@ -1,4 +1,4 @@
-"""What a run needs to know of the cluster it goes to, in names and numbers as Kubernetes takes them, and its options.
+"""What a run needs to know of the cluster it goes to, in names and numbers as Kubernetes takes them; its options.
 
 None of it changes the work that is measured.
 """
@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-import typer
-from pydantic import AfterValidator, Field, PositiveInt
+from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from suite.spec.base import Frozen
-from suite.spec.typed import MOST_RANKS
+from suite.spec.fields import Declared
+from suite.spec.typed import MOST_RANKS, pairs, seconds, size
 
 #: Whatever a variant appends (``-worker-12``, ``-node-0-12``, the random end of a pod's name) stays within 63.
 NAME_LENGTH = 50
@@ -51,7 +50,7 @@ def quantity_number(text: str) -> Fraction:
     return Fraction(number + (exponent or "")) * _SUFFIXES[suffix or ""]
 
 
-Variant = Literal["job", "jobset", "trainjob", "pytorchjob", "mpijob", "volcano", "rayjob", "raycluster"]
+Variant = Literal["job", "jobset", "trainjob", "pytorchjob", "volcano", "rayjob", "raycluster"]
 
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
@@ -90,6 +89,10 @@ def _quantity(text: str) -> str:
     return text
 
 
+def _whole_seconds(option: str, text: str) -> int:
+    return round(seconds(option, text))
+
+
 def is_subdomain(text: str) -> bool:
     """Whether it is a DNS-1123 subdomain of at most 253 characters."""
     return len(text) <= 253 and _SUBDOMAIN.fullmatch(text) is not None
@@ -111,39 +114,107 @@ class Toleration(Frozen):
         default=None, description="null: any effect"
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _typed(cls, body: Any) -> Any:
+        """``KEY``, ``KEY=VALUE``, ``KEY:EFFECT`` or ``KEY=VALUE:EFFECT``."""
+        if not isinstance(body, str):
+            return body
+        rest, colon, effect = body.rpartition(":")
+        key, equals, value = (rest if colon else body).partition("=")
+        return {"key": key, "value": value if equals else None, "effect": effect or None if colon else None}
+
 
 class KubernetesSettings(Frozen):
     """Where the pods of a run may go and what they may use there."""
 
-    variant: Variant = "job"
-    namespace: Namespace = "default"
-    queue: LabelValue | None = Field(default=None, description="Kueue local queue; with Volcano its queue")
-    priority_class: ObjectName | None = None
-    node_selector: dict[Key, LabelValue] = Field(default={}, description="labels of the nodes that may take pods")
-    tolerations: tuple[Toleration, ...] = ()
-    topology: Key | None = Field(
-        default=None, description="node label whose value all pods of a run share, e.g. of a rack or a block"
-    )
-    gpu_resource: Key = Field(default="nvidia.com/gpu", description="what a device plugin calls one GPU")
-    rdma_resource: Key | None = Field(default=None, description="what a device plugin calls a host adapter")
+    HEADING: ClassVar = "Pods"
+
+    variant: Annotated[
+        Variant,
+        Declared(
+            "--variant",
+            "job (needs no operator), jobset, trainjob, pytorchjob, volcano, rayjob or raycluster",
+            metavar="NAME",
+        ),
+    ] = "job"
+    context: Annotated[str | None, Declared("--context", "kubeconfig context [default: the current one]")] = None
+    namespace: Annotated[Namespace, Declared("--namespace", "namespace [default: the context's]")] = "default"
+    queue: Annotated[LabelValue | None, Declared("--queue", "Kueue's local queue; with volcano its queue")] = None
+    priority_class: Annotated[ObjectName | None, Declared("--priority-class", "priority class of the pods")] = None
+    node_selector: Annotated[
+        dict[Key, LabelValue],
+        Declared("--node-selector", "LABEL=VALUE of the nodes; repeat", "list", reads=pairs, metavar="LABEL=VALUE"),
+    ] = Field(default={})
+    tolerations: Annotated[
+        tuple[Toleration, ...],
+        Declared("--toleration", "taint to run beside: KEY[=VALUE][:EFFECT]; repeat", "list", metavar="TAINT"),
+    ] = ()
+    topology: Annotated[
+        Key | None,
+        Declared("--topology", "node label whose value all nodes of a run share, e.g. of a rack", metavar="LABEL"),
+    ] = None
+    gpu_resource: Annotated[Key, Declared("--gpu-resource", "what the cluster calls a GPU")] = "nvidia.com/gpu"
+    rdma_resource: Annotated[
+        Key | None,
+        Declared("--rdma", "RESOURCE[=COUNT] of host adapters for RDMA in each pod", metavar="RESOURCE[=N]"),
+    ] = None
     rdma_count: int = Field(default=1, gt=0, le=MOST_RANKS)
-    cpus: Quantity | None = Field(default=None, description="cores of one pod")
-    shared_memory: Quantity = Field(default="16Gi", description="/dev/shm of one pod")
-    scratch: Quantity = Field(default="16Gi", description="/tmp of one pod, on the node's disk")
-    claim: ObjectName | None = Field(
-        default=None, description="persistent volume claim, writable from all nodes, that takes the bundles too"
-    )
-    gang: Literal["coscheduling", "volcano"] | None = Field(
-        default=None, description="scheduler plug-in that places all pods of a TrainJob or none"
-    )
-    pull_secrets: tuple[ObjectName, ...] = ()
-    service_account: ObjectName | None = None
-    runtime_class: ObjectName | None = None
-    pod_annotations: dict[Key, str] = Field(default={}, description="e.g. of a network that carries RDMA")
-    wait_seconds: PositiveInt = Field(
-        default=3600, description="how long the run may wait for nodes before it is given up"
-    )
-    keep_seconds: PositiveInt = Field(default=86400, description="how long a finished run stays in the cluster")
+    cpus: Annotated[Quantity | None, Declared("--cpus-per-node", "cores of each pod, e.g. 96", metavar="N")] = None
+    memory_per_rank: Annotated[
+        int | None, Declared("--memory-per-rank", "host memory of a rank, e.g. 64g", reads=size)
+    ] = Field(default=None, description="bytes")
+    shared_memory: Annotated[Quantity, Declared("--shared-memory", "/dev/shm of each pod")] = "16Gi"
+    scratch: Annotated[Quantity, Declared("--scratch", "/tmp of each pod, on the node's disk")] = "16Gi"
+    claim: Annotated[
+        ObjectName | None,
+        Declared("--claim", "persistent volume claim, writable from all nodes, that takes the bundles too"),
+    ] = None
+    gang: Annotated[
+        Literal["coscheduling", "volcano"] | None, Declared("--gang", "trainjob: who places all pods or none")
+    ] = None
+    pull_secrets: Annotated[
+        tuple[ObjectName, ...],
+        Declared("--pull-secret", "secret with the log-in of the image's registry; repeat", "list"),
+    ] = ()
+    service_account: Annotated[ObjectName | None, Declared("--service-account", "service account of the pods")] = None
+    runtime_class: Annotated[
+        ObjectName | None, Declared("--runtime-class", "runtime class of the pods, e.g. nvidia")
+    ] = None
+    pod_annotations: Annotated[
+        dict[Key, str],
+        Declared(
+            "--pod-annotation",
+            "KEY=VALUE, e.g. of a network that carries RDMA; repeat",
+            "list",
+            reads=pairs,
+            metavar="NAME=VALUE",
+        ),
+    ] = Field(default={})
+    wait_seconds: Annotated[
+        PositiveInt,
+        Declared(
+            "--pending-timeout",
+            "give up a run that has waited for nodes this long [default: 1h]",
+            reads=_whole_seconds,
+            metavar="DURATION",
+        ),
+    ] = 3600
+    keep_seconds: Annotated[
+        PositiveInt,
+        Declared(
+            "--keep",
+            "how long the cluster keeps a run that is over [default: 24h]",
+            reads=_whole_seconds,
+            metavar="DURATION",
+        ),
+    ] = 86400
+
+    @model_validator(mode="before")
+    @classmethod
+    def _count_of_adapters(cls, body: Any) -> Any:
+        resource, sign, count = str(body.get("rdma_resource") or "").partition("=")
+        return {**body, "rdma_resource": resource, "rdma_count": count} if sign else body
 
 
 def is_pinned(image: str) -> bool:
@@ -152,81 +223,3 @@ def is_pinned(image: str) -> bool:
     if match is None:
         raise ValueError(f"{image!r} is not the name of an image")
     return match.group(1) is not None
-
-
-Text = str | None
-Texts = list[str] | None
-
-
-@dataclass(frozen=True)
-class KubernetesOptions:
-    """Where the pods may go and what they may use."""
-
-    HEADING: ClassVar = "Pods"
-
-    variant: Annotated[
-        str,
-        typer.Option(
-            help="job (needs no operator), jobset, trainjob, pytorchjob, mpijob, volcano, rayjob or raycluster",
-        ),
-    ] = "job"
-    context: Annotated[Text, typer.Option(help="kubeconfig context [default: the current one]")] = None
-    namespace: Annotated[Text, typer.Option(help="namespace [default: the context's]")] = None
-    queue: Annotated[Text, typer.Option(help="Kueue's local queue; with volcano its queue")] = None
-    priority_class: Annotated[Text, typer.Option(help="priority class of the pods")] = None
-    node_selector: Annotated[Texts, typer.Option(metavar="LABEL=VALUE", help="LABEL=VALUE of the nodes; repeat")] = None
-    toleration: Annotated[
-        Texts, typer.Option(metavar="TAINT", help="taint to run beside: KEY[=VALUE][:EFFECT]; repeat")
-    ] = None
-    topology: Annotated[
-        Text,
-        typer.Option(metavar="LABEL", help="node label whose value all nodes of a run share, e.g. of a rack"),
-    ] = None
-    gpu_resource: Annotated[str, typer.Option(help="what the cluster calls a GPU")] = "nvidia.com/gpu"
-    rdma: Annotated[
-        Text, typer.Option(metavar="RESOURCE[=N]", help="RESOURCE[=COUNT] of host adapters for RDMA in each pod")
-    ] = None
-    cpus_per_node: Annotated[Text, typer.Option(metavar="N", help="cores of each pod, e.g. 96")] = None
-    memory_per_rank: Annotated[Text, typer.Option(help="host memory of a rank, e.g. 64g")] = None
-    shared_memory: Annotated[str, typer.Option(help="/dev/shm of each pod")] = "16Gi"
-    scratch: Annotated[str, typer.Option(help="/tmp of each pod, on the node's disk")] = "16Gi"
-    claim: Annotated[
-        Text,
-        typer.Option(help="persistent volume claim, writable from all nodes, that takes the bundles too"),
-    ] = None
-    gang: Annotated[
-        Text, typer.Option(metavar="coscheduling|volcano", help="trainjob: who places all pods or none")
-    ] = None
-    pull_secret: Annotated[Texts, typer.Option(help="secret with the log-in of the image's registry; repeat")] = None
-    service_account: Annotated[Text, typer.Option(help="service account of the pods")] = None
-    runtime_class: Annotated[Text, typer.Option(help="runtime class of the pods, e.g. nvidia")] = None
-    pod_annotation: Annotated[Texts, typer.Option(help="KEY=VALUE, e.g. of a network that carries RDMA; repeat")] = None
-    pending_timeout: Annotated[str, typer.Option(help="give up a run that has waited for nodes this long")] = "1h"
-    keep: Annotated[str, typer.Option(help="how long the cluster keeps a run that is over")] = "24h"
-
-    def settings(self) -> KubernetesSettings:
-        """Raises UsageError or ValidationError for values that no cluster takes."""
-        from suite.spec.typed import pair, same_named, seconds
-
-        resource, _, count = (self.rdma or "").partition("=")
-        body = {
-            **same_named(self, KubernetesSettings),
-            "namespace": self.namespace or "default",
-            "node_selector": dict(pair("--node-selector", text) for text in self.node_selector or ()),
-            "tolerations": tuple(map(_toleration, self.toleration or ())),
-            "rdma_resource": resource or None,
-            "rdma_count": count or 1,
-            "cpus": self.cpus_per_node,
-            "pull_secrets": tuple(self.pull_secret or ()),
-            "pod_annotations": dict(pair("--pod-annotation", text) for text in self.pod_annotation or ()),
-            "wait_seconds": round(seconds("--pending-timeout", self.pending_timeout)),
-            "keep_seconds": round(seconds("--keep", self.keep)),
-        }
-        return KubernetesSettings.model_validate(body)
-
-
-def _toleration(text: str) -> dict[str, str | None]:
-    """``KEY``, ``KEY=VALUE``, ``KEY:EFFECT`` or ``KEY=VALUE:EFFECT``."""
-    rest, colon, effect = text.rpartition(":")
-    key, equals, value = (rest if colon else text).partition("=")
-    return {"key": key, "value": value if equals else None, "effect": effect or None if colon else None}

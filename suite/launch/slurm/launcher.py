@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from suite.launch.cluster.launcher import ClusterLauncher, Document, NodeSetup
 from suite.launch.job import PYTHON_PATH
-from suite.launch.slurm.settings import SlurmOptions
+from suite.launch.slurm.settings import Container, SlurmSettings
+from suite.spec.base import UsageError
 
 if TYPE_CHECKING:
     from suite.launch.cluster.submission import Submission
@@ -21,7 +22,7 @@ class SlurmLauncher(ClusterLauncher):
     """See ``ClusterLauncher``. A document is a script of one run, or of an array of runs that ask for the same."""
 
     name = "slurm"
-    options = SlurmOptions
+    options = SlurmSettings
     submit_help = """Submit batch jobs and return. Runs that the results folder or the cluster already has are skipped.
 
     With --output sbatch takes the files as they are, and `suite collect` finds their runs.
@@ -31,18 +32,13 @@ class SlurmLauncher(ClusterLauncher):
     command = "sbatch"
     chains = True
 
-    def __init__(self, options: SlurmOptions, nodes: NodeSetup) -> None:
-        from suite.spec.base import UsageError
-        from suite.spec.typed import size
-
-        self._settings = options.settings(nodes)
-        self._as_array = options.array
+    def __init__(self, options: SlurmSettings, nodes: NodeSetup) -> None:
+        self._settings = options.model_copy(update={"container": _container(options, nodes.image)})
         self._lanes: Lanes | None = None
         self._after_good: tuple[str, ...] = ()
         self.starter = self._settings.manner
         if nodes.image is not None and not nodes.image.startswith("/") and "@sha256:" not in nodes.image:
             self.notes = (f"{nodes.image} is not named by digest; what it holds may change between runs",)
-        self._memory_bytes = size("--memory-per-rank", options.memory_per_rank) if options.memory_per_rank else None
         self._nodes = nodes
         if nodes.image is None and nodes.mounts:
             raise UsageError(
@@ -68,7 +64,7 @@ class SlurmLauncher(ClusterLauncher):
             env={**EVENTS_ON_OUTPUT, **self._nodes.env, **({} if image is None else {"SUITE_IMAGE": image})},
             image=image,
             device_count=manifest.layout.devices_per_node if manifest.measure.device == "cuda" else None,
-            memory_bytes=self._memory_bytes,
+            memory_bytes=self._settings.memory_per_rank,
             mounts=self._nodes.mounts,
         )
 
@@ -77,14 +73,13 @@ class SlurmLauncher(ClusterLauncher):
 
         groups: dict[str, list[Submission]] = {}
         for submission in submissions:
-            key = same_request(submission.job).model_dump_json() if self._as_array else submission.run_id
+            key = same_request(submission.job).model_dump_json() if self._settings.array else submission.run_id
             groups.setdefault(key, []).append(submission)
         return [self._script(group, root.resolve()) for group in groups.values()]
 
     def _script(self, group: Sequence[Submission], root: Path) -> Document:
         from suite.launch.cluster.submission import FOLDER
         from suite.launch.slurm.script import SlurmRun, batch_script
-        from suite.launch.slurm.settings import STORED_STARTERS
 
         name = group[0].run_id
         text = batch_script([SlurmRun(each.manifest, each.job) for each in group], self._settings, root)
@@ -92,7 +87,7 @@ class SlurmLauncher(ClusterLauncher):
             "name": name,
             "job": None,
             "output": str(root / FOLDER / name),
-            "starter": STORED_STARTERS[self._settings.starter],
+            "starter": self._settings.starter,
         }
         indices = range(len(group)) if len(group) > 1 else [None]
         known = [each.with_scheduler(**facts, index=index) for each, index in zip(group, indices, strict=True)]
@@ -162,6 +157,18 @@ class SlurmLauncher(ClusterLauncher):
 
     def submitted_json(self, submissions: Sequence[Submission], statuses: Mapping[str, str]) -> dict[str, Any]:
         return {"jobs": {each.run_id: each.scheduler["job"] for each in submissions}}
+
+
+def _container(options: SlurmSettings, image: str | None) -> Container:
+    """What runs the image: what was asked for, else pyxis. Raises UsageError for one without the other."""
+    asked = options.container if "container" in options.model_fields_set else "none" if image is None else "pyxis"
+    if asked == "none" and image is not None:
+        raise UsageError(f"--container none beside --image {image}: leave one of them out")
+    if asked != "none" and image is None:
+        raise UsageError(f"--container {asked} without an image: name one with --image, or leave it out")
+    if image is not None and image.endswith((".sqsh", ".sif")) and not image.startswith("/"):
+        raise UsageError(f"--image {image}: write the whole path of an image file, as the nodes see it")
+    return asked
 
 
 def _member(job: str, submission: Submission) -> str:

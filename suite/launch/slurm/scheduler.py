@@ -14,7 +14,7 @@ from suite.launch.job import Job
 from suite.launch.slurm import client
 from suite.launch.slurm.client import facts_of, why_never
 from suite.launch.slurm.output import SLURM_PATTERNS, Output, read_output, verdict
-from suite.launch.slurm.settings import StarterName, starter_of
+from suite.launch.slurm.settings import StarterName
 from suite.launch.stream import read_on
 from suite.spec.base import UsageError
 from suite.spec.foreign import lines_of, open_plain
@@ -196,8 +196,8 @@ def _output_path(submission: Submission, found: client.QueueEntry | None) -> Pat
 
 
 def _starter(submission: Submission) -> StarterName:
-    starter: StarterName = starter_of(submission.fact("starter", str))
-    return starter
+    # srun by its older name too: a submission may have been written before
+    return "torchrun" if submission.fact("starter", str) == "torchrun" else "srun"
 
 
 def _called(submission: Submission) -> str:

@@ -1,20 +1,17 @@
-"""How a user wants a run to be put into Slurm's queue, and the options that say it.
+"""How a user wants a run to be put into Slurm's queue: settings, and the options that set them.
 
 Further options of sbatch that would lose a run's result, or its place, are refused.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-import typer
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from suite.spec.base import Frozen
-
-if TYPE_CHECKING:
-    from suite.launch.cluster.launcher import NodeSetup
+from suite.spec.fields import Declared
+from suite.spec.typed import seconds, size
 
 #: long name -> who sets it instead; sbatch takes every beginning of a name that means one option
 _OURS = {
@@ -80,46 +77,74 @@ def _long_name(option: str) -> str | None:
     return None
 
 
-Container = Literal["none", "pyxis", "apptainer"]
+Container = Literal["pyxis", "apptainer", "none"]
 #: Who starts the ranks of a node: torchrun, once per node, or srun, as one task per rank.
 StarterName = Literal["torchrun", "srun"]
-#: How submissions keep a starter's name; their files are older than the word srun.
-STORED_STARTERS: dict[StarterName, str] = {"torchrun": "torchrun", "srun": "engine"}
-
-
-def starter_of(word: Any) -> Any:
-    """A starter by its name or by its older one, ``engine``; anything else as it is."""
-    return "srun" if word == "engine" else word
-
-
-Starter = Annotated[StarterName, BeforeValidator(starter_of)]
 
 
 class SlurmSettings(Frozen):
     """What the cluster is asked for beside the job's own nodes, devices and limits; ``None``: the cluster's default."""
 
-    partition: str | None = None
-    account: str | None = None
-    qos: str | None = None
-    reservation: str | None = None
-    constraint: str | None = None
-    gpu_request: Literal["gpus-per-node", "gres"] = Field(
-        default="gpus-per-node", description="older clusters know --gres only"
-    )
-    gpu_type: str | None = Field(default=None, description="the cluster's name of the GPU, e.g. h100")
-    exclusive: bool = Field(default=True, description="whole nodes: a neighbour's job would be measured too")
-    cpus_per_node: int | None = Field(default=None, gt=0, description="null: all of an exclusive node")
-    allowance_seconds: float = Field(
-        default=600.0, ge=0, description="added to the run's own limit: start, image, first connection, end"
-    )
-    requeue: bool = Field(default=False, description="let Slurm start the run again from its beginning")
-    container: Container = "none"
-    starter: Starter = "torchrun"
-    at_once: int = Field(default=1, gt=0, description="runs of a results folder that may run at the same time")
-    cpus_per_task: int | None = Field(default=None, gt=0, description="null: the node's CPUs divided among its tasks")
-    cpu_bind: str | None = Field(default=None, description="srun binds each task so; null: not at all")
-    hint: str | None = Field(default=None, description="how tasks share cores, in srun's words, e.g. nomultithread")
-    options: tuple[str, ...] = Field(default=(), description="further options of sbatch, each as one word")
+    HEADING: ClassVar = "Queue"
+
+    partition: Annotated[str | None, Declared("--partition", "partition [default: the cluster's]")] = None
+    account: Annotated[str | None, Declared("--account", "account that pays")] = None
+    qos: Annotated[str | None, Declared("--qos", "quality of service")] = None
+    reservation: Annotated[str | None, Declared("--reservation", "reservation")] = None
+    constraint: Annotated[
+        str | None, Declared("--constraint", "features of the nodes, e.g. 'h100&ib'", metavar="FEATURES")
+    ] = None
+    gpu_request: Annotated[
+        Literal["gpus-per-node", "gres"], Declared("--gpu-request", "how to ask for GPUs; gres on older clusters")
+    ] = "gpus-per-node"
+    gpu_type: Annotated[str | None, Declared("--gpu-type", "the cluster's name of the GPU, e.g. h100")] = None
+    exclusive: Annotated[
+        bool, Declared("--exclusive", "whole nodes: otherwise a neighbour's job is measured too", "switch")
+    ] = True
+    cpus_per_node: Annotated[
+        int | None, Declared("--cpus-per-node", "CPUs of each node [default: all, where exclusive]")
+    ] = Field(default=None, gt=0)
+    memory_per_rank: Annotated[
+        int | None,
+        Declared("--memory-per-rank", "host memory of a rank, e.g. 64g [default: the whole node]", reads=size),
+    ] = Field(default=None, description="bytes")
+    allowance_seconds: Annotated[
+        float,
+        Declared(
+            "--allowance",
+            "added to --timeout for starting, importing the image and ending [default: 10m]",
+            reads=seconds,
+            metavar="DURATION",
+        ),
+    ] = Field(default=600.0, ge=0)
+    requeue: Annotated[
+        bool, Declared("--requeue", "let Slurm start a preempted run again from its beginning", "switch")
+    ] = False
+    container: Annotated[Container, Declared("--container", "[default: pyxis with --image, else none]")] = "none"
+    starter: Annotated[
+        StarterName, Declared("--starter", "who starts the ranks: once per node, or as one task per rank")
+    ] = "torchrun"
+    array: Annotated[bool, Declared("--array", "join runs that ask for the same into one array job", "flag")] = False
+    at_once: Annotated[
+        int,
+        Declared("--at-once", "runs of this results folder at the same time; their timings may interfere", least=1),
+    ] = Field(default=1, gt=0)
+    cpus_per_task: Annotated[
+        int | None,
+        Declared("--cpus-per-task", "CPUs of each task, a node under torchrun, a rank under srun", least=1),
+    ] = Field(default=None, gt=0, description="null: the node's CPUs divided among its tasks")
+    cpu_bind: Annotated[
+        str | None,
+        Declared(
+            "--cpu-bind",
+            "how srun binds ranks, with --starter srun [default: none]",
+            metavar="none|cores|ldoms",
+        ),
+    ] = None
+    hint: Annotated[str | None, Declared("--hint", "how tasks share cores", metavar="nomultithread")] = None
+    options: Annotated[
+        tuple[str, ...], Declared("--sbatch", "of sbatch, e.g. --sbatch=--exclude=n7", "list", metavar="OPTION")
+    ] = ()
 
     @property
     def manner(self) -> str | None:
@@ -139,85 +164,15 @@ class SlurmSettings(Frozen):
                 raise ValueError(why)
         return options
 
-
-Text = str | None
-
-
-@dataclass(frozen=True)
-class SlurmOptions:
-    """How the runs are put into the queue."""
-
-    HEADING: ClassVar = "Queue"
-
-    partition: Annotated[Text, typer.Option(help="partition [default: the cluster's]")] = None
-    account: Annotated[Text, typer.Option(help="account that pays")] = None
-    qos: Annotated[Text, typer.Option(help="quality of service")] = None
-    reservation: Annotated[Text, typer.Option(help="reservation")] = None
-    constraint: Annotated[Text, typer.Option(metavar="FEATURES", help="features of the nodes, e.g. 'h100&ib'")] = None
-    gpu_request: Annotated[
-        str, typer.Option(metavar="gpus-per-node|gres", help="how to ask for GPUs; gres on older clusters")
-    ] = "gpus-per-node"
-    gpu_type: Annotated[Text, typer.Option(help="the cluster's name of the GPU, e.g. h100")] = None
-    exclusive: Annotated[bool, typer.Option(help="whole nodes: otherwise a neighbour's job is measured too")] = True
-    cpus_per_node: Annotated[int | None, typer.Option(help="CPUs of each node [default: all, where exclusive]")] = None
-    memory_per_rank: Annotated[Text, typer.Option(help="host memory of a rank, e.g. 64g [default: the whole node]")] = (
-        None
-    )
-    allowance: Annotated[str, typer.Option(help="added to --timeout for starting, importing the image and ending")] = (
-        "10m"
-    )
-    requeue: Annotated[bool, typer.Option(help="let Slurm start a preempted run again from its beginning")] = False
-    container: Annotated[
-        Text, typer.Option(metavar="pyxis|apptainer|none", help="[default: pyxis with --image, else none]")
-    ] = None
-    starter: Annotated[
-        str, typer.Option(metavar="torchrun|srun", help="who starts the ranks: once per node, or as one task per rank")
-    ] = "torchrun"
-    array: Annotated[bool, typer.Option("--array", help="join runs that ask for the same into one array job")] = False
-    at_once: Annotated[
-        int, typer.Option(min=1, help="runs of this results folder at the same time; their timings may interfere")
-    ] = 1
-    cpus_per_task: Annotated[
-        int | None, typer.Option(min=1, help="CPUs of each task, a node under torchrun, a rank under srun")
-    ] = None
-    cpu_bind: Annotated[
-        Text, typer.Option(metavar="none|cores|ldoms", help="how srun binds ranks, with --starter srun [default: none]")
-    ] = None
-    hint: Annotated[Text, typer.Option(metavar="nomultithread", help="how tasks share cores")] = None
-    sbatch: Annotated[
-        list[str] | None, typer.Option(metavar="OPTION", help="of sbatch, e.g. --sbatch=--exclude=n7")
-    ] = None
-
-    def settings(self, nodes: NodeSetup) -> SlurmSettings:
-        """Raises UsageError or ValidationError for values that do not fit each other."""
-        from suite.spec.base import UsageError
-        from suite.spec.typed import same_named, seconds
-
-        container = self.container or ("none" if nodes.image is None else "pyxis")
-        if container == "none" and nodes.image is not None:
-            raise UsageError(f"--container none beside --image {nodes.image}: leave one of them out")
-        if container != "none" and nodes.image is None:
-            raise UsageError(f"--container {container} without an image: name one with --image, or leave it out")
-        if nodes.image is not None and nodes.image.endswith((".sqsh", ".sif")) and not nodes.image.startswith("/"):
-            raise UsageError(f"--image {nodes.image}: write the whole path of an image file, as the nodes see it")
-        self._check_binding()
-        body = {
-            **same_named(self, SlurmSettings),
-            "allowance_seconds": seconds("--allowance", self.allowance),
-            "container": container,
-            "options": tuple(self.sbatch or ()),
-        }
-        return SlurmSettings.model_validate(body)
-
-    def _check_binding(self) -> None:
-        from suite.spec.base import UsageError
-
+    @model_validator(mode="after")
+    def _binds_once(self) -> SlurmSettings:
         if self.cpu_bind is not None and self.starter == "torchrun":
-            raise UsageError(
+            raise ValueError(
                 f"--cpu-bind {self.cpu_bind}: torchrun starts the ranks of a node, so srun cannot bind them; add "
                 "--starter srun"
             )
         if self.cpu_bind is not None and self.hint is not None:
-            raise UsageError("--cpu-bind and --hint exclude each other: srun takes one of them")
+            raise ValueError("--cpu-bind and --hint exclude each other: srun takes one of them")
         if self.cpus_per_task is not None and self.cpus_per_node is not None:
-            raise UsageError("--cpus-per-task and --cpus-per-node say the same: leave one of them out")
+            raise ValueError("--cpus-per-task and --cpus-per-node say the same: leave one of them out")
+        return self

@@ -25,7 +25,7 @@ from suite.launch.kubernetes.scheduler import KubernetesScheduler
 from suite.launch.slurm import client
 from suite.launch.slurm.launcher import SlurmLauncher
 from suite.launch.slurm.scheduler import SlurmScheduler
-from suite.launch.slurm.settings import SlurmOptions
+from suite.launch.slurm.settings import SlurmSettings
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 from tests.command import suite
@@ -51,7 +51,7 @@ def runs(tmp_path: Path) -> Path:
 
 
 def launcher(**options: Any) -> SlurmLauncher:
-    return SlurmLauncher(SlurmOptions(**options), NodeSetup(python="python"))
+    return SlurmLauncher(SlurmSettings(**options), NodeSetup(python="python"))
 
 
 def wanted(count: int) -> list[Manifest]:
@@ -126,7 +126,7 @@ def test_runs_of_an_array_are_members_of_one_job(slurm: StandIn, runs: Path) -> 
     handed = hand_over(made, document, runs)
     jobs = {each.run_id: f"70_{index}" for index, each in enumerate(handed)}
     assert len(slurm.jobs) == 1 and made.submitted_json(handed, {}) == {"jobs": jobs}
-    assert {each.scheduler["starter"] for each in submissions(runs)} == {"engine"}, "the word that files keep"
+    assert {each.scheduler["starter"] for each in submissions(runs)} == {"srun"}
 
 
 def test_of_an_array_only_what_nobody_has_is_sent(slurm: StandIn, runs: Path) -> None:

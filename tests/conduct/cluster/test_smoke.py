@@ -73,7 +73,7 @@ def test_where_runs_are_waited_for_a_failed_one_stops_the_rest(
 ) -> None:
     monkeypatch.setattr(toy_cluster, "JOBS", {})
     monkeypatch.setattr("suite.conduct.cluster.standing.find_scheduler", lambda name: toy_cluster.ToyScheduler())
-    launcher = Waiting(toy_cluster.ToyOptions(lane), NodeSetup(python="python"))
+    launcher = Waiting(toy_cluster.ToySettings(lane=lane), NodeSetup(python="python"))
     first = smoke_plan([planned("1.3B", 1)], STACKS, IMAGES, tmp_path)
     handing = HandingOver(launcher, quiet=False, to_stderr=False)
     assert handing.smoke(first, tmp_path) is goes_on
@@ -84,7 +84,7 @@ def test_where_runs_are_waited_for_a_failed_one_stops_the_rest(
 
 def test_a_cluster_that_cannot_keep_runs_back_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toy_cluster, "JOBS", {})
-    launcher = toy_cluster.ToyLauncher(toy_cluster.ToyOptions(), NodeSetup(python="python"))
+    launcher = toy_cluster.ToyLauncher(toy_cluster.ToySettings(), NodeSetup(python="python"))
     handing = HandingOver(launcher, quiet=True, to_stderr=False)
     with pytest.raises(UsageError, match="toy cannot have runs wait"):
         handing.smoke(smoke_plan([planned("1.3B", 1)], STACKS, IMAGES, tmp_path), tmp_path)

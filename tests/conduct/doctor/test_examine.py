@@ -9,8 +9,7 @@ import pytest
 
 from suite.backends.registry import Interpreters
 from suite.conduct.doctor import examine as examined
-from suite.conduct.doctor import examine as examining
-from suite.conduct.doctor.examine import Diagnosis, examine, look_at_runtime, print_diagnosis
+from suite.conduct.doctor.examine import Diagnosis, examine, print_diagnosis, runtime_check
 from suite.launch.docker.connection import Runtime as Connected
 from suite.launch.probe import LocalDevice
 from suite.spec.images import images
@@ -99,8 +98,8 @@ def test_a_missing_vllm_is_a_warning_with_what_to_do(diagnosis: Diagnosis) -> No
 
 def test_no_runtime_is_shown_with_the_reason_and_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
-    look = look_at_runtime()
-    assert not look.is_there and look.found == "none"
+    look = runtime_check()
+    assert (look.state, look.found) == ("warning", "none")
     assert "no container runtime answers at unix:///nowhere/docker.sock" in look.advice
     assert look.advice.endswith("only --launcher docker needs one")
 
@@ -109,8 +108,8 @@ def test_no_runtime_is_shown_with_the_reason_and_is_no_fault(monkeypatch: pytest
 def test_a_runtime_is_shown_with_its_version_its_gpus_and_the_images_it_holds(
     connected: Connected, runtime: Runtime, scripted_image: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(examining, "images", dict)
-    empty = look_at_runtime()
+    monkeypatch.setattr(examined, "images", dict)
+    empty = runtime_check()
     assert connected.facts.version in empty.found and empty.found.endswith("images: none")
     assert "suite images build" in empty.advice
 
@@ -118,6 +117,6 @@ def test_a_runtime_is_shown_with_its_version_its_gpus_and_the_images_it_holds(
         def tag(self, version: str) -> str:
             return scripted_image
 
-    monkeypatch.setattr(examining, "images", lambda: {"scripted": Built()})
-    look = look_at_runtime()
-    assert look.is_there and look.advice is None and look.found.endswith(f"images: {scripted_image}")
+    monkeypatch.setattr(examined, "images", lambda: {"scripted": Built()})
+    look = runtime_check()
+    assert look.state == "ok" and look.advice is None and look.found.endswith(f"images: {scripted_image}")

@@ -26,7 +26,7 @@ from suite.conduct.planning.turns import turns_refused
 from suite.conduct.running.in_turns import run_in_turns
 from suite.conduct.running.ledger import Settings
 from suite.conduct.running.session import Summary
-from suite.launch import supervise, waits
+from suite.launch import supervise, watching
 from suite.launch.job import Job
 from suite.launch.local import LocalLauncher
 from suite.spec.base import UsageError
@@ -175,10 +175,10 @@ def test_a_row_that_hangs_in_its_turn_fails_alone_and_who_waits_is_not_silent(
 ) -> None:
     script(of={"deepspeed": {**OF_DEEPSPEED, "at": {"iteration": 2, "do": "hang"}}})
     clock, waiting = Clock({"passes": 10_000.0}), dict[str, bool | None]()
-    for module in (supervise, waits):
+    for module in (supervise, watching):
         monkeypatch.setattr(module, "time", clock)
 
-    class Noted(waits.Waits):
+    class Noted(watching.Waits):
         def __init__(self, job: Job) -> None:
             super().__init__(job)
             self._run = job.name.partition("-")[0]
@@ -191,8 +191,8 @@ def test_a_row_that_hangs_in_its_turn_fails_alone_and_who_waits_is_not_silent(
         wait_until(lambda: waiting.get("megatron"))  # who has not heard that it waits would take them for its own
         clock.take({"kind": "passes"})
 
-    monkeypatch.setattr(supervise, "Waits", Noted)
-    monkeypatch.setattr(supervise, "LONGEST_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(watching, "Waits", Noted)
+    monkeypatch.setattr(watching, "LONGEST_WAIT_SECONDS", 0.05)
     plan = plan_of(limits=Limits(run_seconds=5000.0, silence_seconds=5000.0))
     work(plan, tmp_path, Striking(tmp_path, pass_hours))
     found = records(tmp_path)

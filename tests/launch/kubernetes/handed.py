@@ -13,7 +13,7 @@ from suite.launch.cluster.launcher import NodeSetup
 from suite.launch.cluster.submission import Submission
 from suite.launch.kubernetes.launcher import KubernetesLauncher
 from suite.launch.kubernetes.scheduler import KubernetesScheduler
-from suite.launch.kubernetes.settings import KubernetesOptions
+from suite.launch.kubernetes.settings import KubernetesSettings
 from tests.launch.kubernetes.memory import MemoryCluster
 from tests.launch.kubernetes.runs import IMAGE
 from tests.synthetic import rank_events
@@ -24,7 +24,7 @@ NODES = 2
 def launcher_of(cluster: MemoryCluster | None = None, **options: Any) -> KubernetesLauncher:
     """The launcher as the commands make it, connected to this cluster."""
     nodes = NodeSetup(python="python", image=IMAGE)
-    return KubernetesLauncher(KubernetesOptions(**options), nodes, cluster)  # type: ignore[arg-type]
+    return KubernetesLauncher(KubernetesSettings(**options), nodes, cluster)  # type: ignore[arg-type]
 
 
 def submit(cluster: MemoryCluster, submission: Submission, root: Path, **options: Any) -> Submission:

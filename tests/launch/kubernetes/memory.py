@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from itertools import count
 from typing import Any
 
@@ -59,13 +60,13 @@ class MemoryCluster:
         self.objects.pop((kind, name), None)
 
     def log_since(self, pod: str, container: str, since: str | None, tail_lines: int) -> bytes:
-        lines = self.log_stamped(pod, container, since).splitlines(keepends=True)
+        lines = [*BytesIO(self.log_stamped(pod, container, since))]
         return b"".join(lines if since is not None else lines[-tail_lines:])
 
     def log_stamped(self, pod: str, container: str, since: str | None) -> bytes:
         """Line by line a second apart, from midnight on."""
         moments = (b"2026-11-22T00:%02d:%02d" % divmod(second, 60) for second in count(self.cut.get(pod, 0)))
-        lines = self.log(pod, container).splitlines(keepends=True)
+        lines = [*BytesIO(self.log(pod, container))]
         stamped = [moment + b".5" + self.zone + b" " + line for moment, line in zip(moments, lines, strict=False)]
         return b"".join(line for line in stamped if since is None or line[:19].decode() >= since[:19])
 
@@ -77,7 +78,7 @@ class MemoryCluster:
     def log(self, pod: str, container: str, tail_lines: int | None = None) -> bytes:
         if pod in self.unreachable:
             raise Refused("the kubelet does not answer", 500, "dial tcp 10.0.0.7:10250: i/o timeout")
-        lines = self.logs.get(pod, b"").splitlines(keepends=True)[self.cut.get(pod, 0) :]
+        lines = [*BytesIO(self.logs.get(pod, b""))][self.cut.get(pod, 0) :]
         return b"".join(lines[-tail_lines:] if tail_lines else lines)
 
     def kinds(self) -> list[str]:

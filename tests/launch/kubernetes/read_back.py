@@ -34,8 +34,7 @@ def as_pods(objects: list[dict[str, Any]]) -> PodsOfRun:
     spec, container = template["spec"], template["spec"]["containers"][0]
     env = {entry["name"]: entry["value"] for entry in container.get("env", ()) if "value" in entry}
     asked = container.get("resources", {"requests": {}, "limits": {}})
-    command = _ray_commands(objects) or _mpi_commands(objects)
-    command = command or [
+    command = _ray_commands(objects) or [
         [expanded(word, {**env, **dict.fromkeys(_NUMBERS, str(node))}) for word in container["command"]]
         for node in range(nodes)
     ]
@@ -69,20 +68,6 @@ def _nodes(objects: list[dict[str, Any]]) -> tuple[int, dict[str, Any]]:
     return sum(count for _, count, _ in found), first
 
 
-def _mpi_commands(objects: list[dict[str, Any]]) -> list[list[str]]:
-    """The program that mpirun starts in each worker; empty where no launcher does."""
-    launchers = [template for role, _, template in pod_templates(objects) if role == "Launcher"]
-    if not launchers:
-        return []
-    words = [expanded(word, {}) for word in launchers[0]["spec"]["containers"][0]["command"]]
-    programs, rest = [], words[words.index("--bind-to") + 2 :]
-    while rest:
-        end = _context_end(rest)
-        programs.append(rest[4:end])
-        rest = rest[end + 1 :]
-    return programs
-
-
 def _ray_commands(objects: list[dict[str, Any]]) -> list[list[str]]:
     """The program of Ray's job, as a list of one; empty where there is no Ray cluster."""
     by_kind = {one["kind"]: one for one in objects}
@@ -93,11 +78,3 @@ def _ray_commands(objects: list[dict[str, Any]]) -> list[list[str]]:
     script = by_kind["Job"]["spec"]["template"]["spec"]["containers"][0]["command"][-1]
     words = shlex.split(expanded(script, {}))
     return [words[words.index("--") + 1 :]]
-
-
-def _context_end(words: list[str]) -> int:
-    """Where the next ``: -np 1 --host`` begins; an argument of the program may itself be a colon."""
-    for index in range(len(words)):
-        if words[index] == ":" and words[index + 1 : index + 4] == ["-np", "1", "--host"]:
-            return index
-    return len(words)

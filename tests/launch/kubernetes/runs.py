@@ -42,8 +42,7 @@ FULL: dict[str, Any] = {
 
 def settings_of(variant: Variant, **changes: Any) -> KubernetesSettings:
     """The fewest settings with which a variant can be rendered."""
-    needed = {"claim": "results"} if variant == "mpijob" else {}
-    return KubernetesSettings.model_validate({"variant": variant, **needed, **changes})
+    return KubernetesSettings.model_validate({"variant": variant, **changes})
 
 
 def kubernetes_manifest(nodes: int = 2, ranks_per_node: int = 1, device: str = "cpu", **changes: Any) -> Manifest:

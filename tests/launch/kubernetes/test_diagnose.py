@@ -138,7 +138,6 @@ def test_of_containers_that_nobody_saw_end_the_output_tells(reason: str, code: i
         ("JobSet", ("Completed", "True"), True),
         ("PyTorchJob", ("Succeeded", "True"), True),
         ("PyTorchJob", ("Running", "True"), None),
-        ("MPIJob", ("Failed", "False"), None),
         ("Job", "Completed", True),
         ("Job", "Aborted", False),
         ("Job", "Running", None),
@@ -156,16 +155,15 @@ def test_every_variant_says_in_its_own_way_that_a_run_is_over(kind: str, said: A
 
 
 @pytest.mark.parametrize(
-    ("owner", "labels", "number"),
+    ("labels", "number"),
     [
-        ("PyTorchJob", {"training.kubeflow.org/replica-index": "0", "training.kubeflow.org/replica-type": "master"}, 0),
-        ("PyTorchJob", {"training.kubeflow.org/replica-index": "0", "training.kubeflow.org/replica-type": "worker"}, 1),
-        ("MPIJob", {"training.kubeflow.org/replica-index": "1", "training.kubeflow.org/replica-type": "worker"}, 1),
-        ("Job", {"volcano.sh/task-index": "3"}, 3),
+        ({"training.kubeflow.org/replica-index": "0", "training.kubeflow.org/replica-type": "master"}, 0),
+        ({"training.kubeflow.org/replica-index": "0", "training.kubeflow.org/replica-type": "worker"}, 1),
+        ({"volcano.sh/task-index": "3"}, 3),
     ],
 )
-def test_the_number_of_a_pods_node_is_where_its_operator_writes_it(owner: str, labels: dict, number: int) -> None:
-    metadata = {"name": "p", "labels": labels, "ownerReferences": [{"kind": owner}]}
+def test_the_number_of_a_pods_node_is_where_its_operator_writes_it(labels: dict, number: int) -> None:
+    metadata = {"name": "p", "labels": labels}
     (found,) = read_pods([{"metadata": metadata, "spec": {"containers": [{"name": "c"}]}, "status": {}}])
     assert found.number == number
 

@@ -178,10 +178,6 @@ class TestWhatVariantsNeed:
         assert runtime["spec"]["podGroupPolicy"] == {"coscheduling": {"scheduleTimeoutSeconds": 3600}}
         assert [schema_problems(body) for body in rendered("trainjob", gang="volcano")] == [[], [], []]
 
-    def test_the_first_node_of_an_mpijob_is_found_by_its_service(self) -> None:
-        service = rendered("mpijob")[1]
-        assert f"--master_addr={service['metadata']['name']}" in as_pods(rendered("mpijob")).commands[3]
-
     def test_on_cpu_ranks_ray_counts_devices_that_do_not_exist_and_the_ranks_see_none(self) -> None:
         job = job_of(device_count=0, ranks_per_node=2, env={"CUDA_VISIBLE_DEVICES": ""})
         env = as_pods(of_job(job, settings_of("rayjob"))).env
@@ -218,7 +214,6 @@ class TestRefusals:
             ({"nodes": 1}, {"topology": "rack"}, "for runs on several nodes"),
             ({"env": {"A": "\0"}}, {}, "NUL"),
             ({"env": {"A": "\ud800"}}, {}, "half a character"),
-            ({}, {"variant": "mpijob", "claim": None}, "needs a --claim"),
             ({"argv": ("/my py/$(id)",)}, {"variant": "rayjob"}, "a Python of a plain path"),
         ],
     )

@@ -116,9 +116,9 @@ class TestHandingOver:
         cluster.objects["ResourceQuota", "gpus"] = {"metadata": {"name": "gpus"}, "spec": {}, "status": status}
         submission = submission_of(kubernetes_manifest(2, 8, "cuda"), memory_bytes=100 << 30)
         with pytest.raises(UsageError, match=rf"the quota gpus of namespace default leaves \d+ of {name}"):
-            submit(cluster, submission, tmp_path, cpus_per_node="96")
+            submit(cluster, submission, tmp_path, cpus="96")
         status["hard"][name] = "64Ti"
-        submit(cluster, submission, tmp_path, cpus_per_node="96")
+        submit(cluster, submission, tmp_path, cpus="96")
 
 
 class TestLooking:
@@ -339,4 +339,5 @@ def test_what_pods_print_is_followed_without_events_and_kept_where_the_run_is_ca
     place.clear()
     assert scheduler.printed(run.submission, place, 1) == [("node-0", [b"four\n"])]
     assert scheduler.printed(run.submission, place, 1) == []
-    assert [path.name for path in scheduler.files(run.submission)] == [f"{run.submission.run_id}.kept"]
+    kept = f"{run.submission.run_id}.kept"
+    assert [path.name for path in scheduler.files(run.submission)] == [kept, f"{kept}.node-0"]

@@ -13,7 +13,7 @@ from suite.conduct.cluster.hand_over import hand_over
 from suite.conduct.cluster.to_do import prepare
 from suite.launch.cluster.launcher import NodeSetup
 from suite.launch.slurm.launcher import Lanes, SlurmLauncher
-from suite.launch.slurm.settings import SlurmOptions
+from suite.launch.slurm.settings import SlurmSettings
 from tests.launch.slurm.jobs import manifest
 from tests.launch.slurm.stand_in import with_programs
 
@@ -40,7 +40,7 @@ def handed_over(slurm: Path, root: Path, launcher: SlurmLauncher, repeats: int =
 
 
 def launcher_of(**options: Any) -> SlurmLauncher:
-    return SlurmLauncher(SlurmOptions(**options), NodeSetup(python="python"))
+    return SlurmLauncher(SlurmSettings(**options), NodeSetup(python="python"))
 
 
 @pytest.mark.parametrize(
