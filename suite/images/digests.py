@@ -74,5 +74,5 @@ def write(answers: list[Answer], root: Path) -> list[Path]:
 def _with_digest(text: str, reference: str, digest: str) -> str:
     name = re.escape(reference)
     text = re.sub(rf"(reference: {name}\n\s+digest: ).*", rf"\g<1>{digest}", text)
-    text = re.sub(rf"(ARG (?:BASE|RUN)_IMAGE={name})(@\S+)?\n", rf"\g<1>@{digest}\n", text)
+    text = re.sub(rf"(ARG BASE_IMAGE={name})(@\S+)?\n", rf"\g<1>@{digest}\n", text)
     return re.sub(rf'(BASE_IMAGE: "{name})(@[^"]+)?"', rf'\g<1>@{digest}"', text)

@@ -97,12 +97,8 @@ def print_rows(rows: Sequence[Row], why_no_engine: str | None) -> None:
     for row in rows:
         image = row.image
         say(f"{image.name:<14} {image.summary}")
-        say(f"{'':14} base     {image.ground.reference}")
-        say(
-            f"{'':14} digest   {image.ground.digest or 'not pinned by digest: none is known; `suite images lock` asks'}"
-        )
-        if image.run_base:
-            say(f"{'':14} built on {image.base.pinned}")
+        say(f"{'':14} base     {image.base.reference}")
+        say(f"{'':14} digest   {image.base.digest or 'not pinned by digest: none is known; `suite images lock` asks'}")
         say(f"{'':14} backends {', '.join(image.backends) or 'none yet'}")
         for found in row.present or ():
             variant = ", CPU build" if found.variant == image.cpu_stack else ""

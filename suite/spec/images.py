@@ -55,8 +55,7 @@ class Image(Frozen):
     stack: str | None = Field(default=None, description="build argument STACK; None: the Dockerfile has one stack only")
     cpu_stack: str | None = Field(default=None, description="STACK of the same versions with a CPU build of torch")
     cpu_lock: str = Field(default="cpu.lock", description="file in requirements that pins the CPU build")
-    base: BaseImage = Field(description="what it is built on")
-    run_base: BaseImage | None = Field(default=None, description="what the finished image stands on; None: its base")
+    base: BaseImage = Field(description="what it is built on, and stands on")
     python: str = Field(description="Python of the stack, major.minor")
     lock: str | None = Field(
         default=None, description="file in requirements/images that pins the stack; None: the base brings it whole"
@@ -70,11 +69,6 @@ class Image(Frozen):
     asks: Mapping[str, str] = Field(
         default_factory=dict, description="build arguments that only a user can give, and what each is"
     )
-
-    @property
-    def ground(self) -> BaseImage:
-        """What the finished image stands on."""
-        return self.run_base or self.base
 
     @property
     def repository(self) -> str:
@@ -131,7 +125,6 @@ def _images() -> Mapping[str, Image]:
                     **entry,
                     "name": name,
                     "base": known[entry["base"]],
-                    "run_base": known[entry["run_base"]] if "run_base" in entry else None,
                     "sources": {source: sources[source] for source in entry.get("sources", ())},
                 }
             )

