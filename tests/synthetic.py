@@ -183,6 +183,8 @@ def rank_events(
         if details is not None:
             optional["details"] = {name: part * whole for name, part in details.items()}
         told = {"rollout": None if rollout is None else dict(rollout), "staleness": staleness}
+        if (facts or {}).get("derivation", 1) >= 3:  # as workers report since then
+            told["noise"] = {"seconds": whole}
         if manifest.layout.asynchronous and rank == 0:
             told["asynchronous"] = period_of(manifest, iteration, whole)
         optional |= {name: value for name, value in told.items() if value is not None}

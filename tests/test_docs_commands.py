@@ -17,7 +17,8 @@ from tests.cli.test_help import commands
 from tests.command import suite
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted(path for path in (ROOT / "docs").rglob("*.md") if "results" not in path.parts)]
+DOCS = (path for path in (ROOT / "docs").rglob("*.md") if "results" not in path.relative_to(ROOT).parts)
+PAGES = [ROOT / "README.md", *sorted(DOCS)]
 DIGEST = "sha256:" + "a" * 64
 #: what pages write for something of the reader's own
 PLACEHOLDERS = (

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from suite.bundle.event_fields import Iteration, Period, Phase
 from suite.bundle.events import Events
-from suite.bundle.findings import Finding
+from suite.bundle.findings import Finding, one_of
 from suite.bundle.overlap_model import Overlap, OverlapRole, OverlapSide
 from suite.bundle.peaks import side_peaks
 from suite.bundle.timeline import Timeline
@@ -50,17 +50,17 @@ def _problem(events: Events, timeline: Timeline, manifest: Manifest) -> str | No
 
 
 def _wrong_period(rows: Sequence[Iteration], index: int, manifest: Manifest) -> str | None:
-    told, layout = rows[index].asynchronous, manifest.layout
-    if told is None:
+    known, layout = rows[index].asynchronous, manifest.layout
+    if known is None:
         return "it is not told how old its samples were, and who worked"
     samples = rows[index].counts.samples
-    consumed = sum(told.staleness.values())
+    consumed = sum(known.staleness.values())
     if consumed != samples:
         return f"the staleness is told of {consumed} samples, and {samples} were consumed"
-    oldest = _oldest(told)
+    oldest = _oldest(known)
     if oldest > layout.staleness:
         return f"a sample was {oldest} publications old, the layout allows {layout.staleness}"
-    roles = {name: role.ranks for name, role in told.roles.items()}
+    roles = {name: role.ranks for name, role in known.roles.items()}
     wanted = f"{layout.generation_ranks} for {GENERATION} of {layout.ranks}"
     if roles.get(GENERATION) != layout.generation_ranks or sum(roles.values()) != layout.ranks:
         return f"the roles have {roles} ranks, the layout has {wanted}"
@@ -69,18 +69,18 @@ def _wrong_period(rows: Sequence[Iteration], index: int, manifest: Manifest) -> 
     return None if roles == earlier else f"the roles have {roles} ranks, and {earlier} in the iteration before"
 
 
-def _other_words(events: Events, told: Iteration) -> str | None:
+def _other_words(events: Events, known: Iteration) -> str | None:
     """What another rank tells otherwise; most tell nothing."""
     for rank in events.ranks:
         rows = events.of(rank, Iteration)
-        own = rows[told.iteration].asynchronous if told.iteration < len(rows) else None
-        if own is not None and own != told.asynchronous:
+        own = rows[known.iteration].asynchronous if known.iteration < len(rows) else None
+        if own is not None and own != known.asynchronous:
             return f"rank {rank} tells other staleness or roles than rank 0"
     return None
 
 
-def _oldest(told: Period) -> int:
-    return max((int(age) for age, samples in told.staleness.items() if samples), default=0)
+def _oldest(known: Period) -> int:
+    return max((int(age) for age, samples in known.staleness.items() if samples), default=0)
 
 
 def greatest_staleness(events: Events, timeline: Timeline) -> int | None:
@@ -95,13 +95,13 @@ def asynchronous_overlap(
 
     ``phases``: mean seconds of the training side's phases, of which ``exposed`` it waited for samples.
     """
-    told = _counted(events, timeline)
-    if not told or len(told) < len(timeline.counted) or timeline.counts is None:
+    known = _counted(events, timeline)
+    if not known or len(known) < len(timeline.counted) or timeline.counts is None:
         return None
     whole = math.fsum(timeline.counted_seconds)
-    roles = {name: _role(name, told, whole) for name in told[0].roles}
+    roles = {name: _role(name, known, whole) for name in known[0].roles}
     busy = {side: _busy(roles, side == GENERATION) for side in ("training", GENERATION)}
-    period = whole / len(told)
+    period = whole / len(known)
     return Overlap(
         exposed_generate_seconds=exposed,
         generation_busy_seconds=busy[GENERATION],
@@ -122,7 +122,7 @@ def asynchronous_overlap(
             ),
         },
         roles=roles,
-        staleness=_shares(told),
+        staleness=_shares(known),
     )
 
 
@@ -131,12 +131,8 @@ def period_findings(events: Events, manifest: Manifest) -> Iterator[Finding]:
     if not manifest.layout.asynchronous:
         return
     rows = events.of(0, Iteration)
-    no_period = [*_no_steps(rows), *_no_publications(events)]
-    if no_period:
-        yield Finding(name="periods", text=_first_of(no_period))
-    too_long = [text for event in rows for text in _worked_too_long(event)]
-    if too_long:
-        yield Finding(name="role-times", text=_first_of(too_long))
+    yield from one_of("periods", [*_no_steps(rows), *_no_publications(events)])
+    yield from one_of("role-times", [text for event in rows for text in _worked_too_long(event)])
 
 
 def _no_steps(rows: Sequence[Iteration]) -> Iterator[str]:
@@ -178,11 +174,11 @@ def _counted(events: Events, timeline: Timeline) -> list[Period]:
     ]
 
 
-def _role(name: str, told: Sequence[Period], whole: float) -> OverlapRole:
-    roles = [each.roles[name] for each in told]
+def _role(name: str, known: Sequence[Period], whole: float) -> OverlapRole:
+    roles = [each.roles[name] for each in known]
     busy, ranks = math.fsum(role.busy_seconds for role in roles), roles[0].ranks
     share = min(1.0, busy / (ranks * whole))
-    return OverlapRole(ranks=ranks, busy_seconds=busy / len(told), busy_share=share, idle_share=1.0 - share)
+    return OverlapRole(ranks=ranks, busy_seconds=busy / len(known), busy_share=share, idle_share=1.0 - share)
 
 
 def _busy(roles: dict[str, OverlapRole], generates: bool) -> float:
@@ -191,15 +187,11 @@ def _busy(roles: dict[str, OverlapRole], generates: bool) -> float:
     return math.fsum(role.busy_seconds for role in side) / sum(role.ranks for role in side)
 
 
-def _shares(told: Sequence[Period]) -> dict[str, float]:
+def _shares(known: Sequence[Period]) -> dict[str, float]:
     """Of the consumed samples, by how many publications old they were."""
     samples: dict[int, int] = {}
-    for each in told:
+    for each in known:
         for age, count in each.staleness.items():
             samples[int(age)] = samples.get(int(age), 0) + count
     consumed = sum(samples.values())
     return {str(age): count / consumed for age, count in sorted(samples.items()) if count}
-
-
-def _first_of(texts: Sequence[str]) -> str:
-    return texts[0] + (f", and {len(texts) - 1} more" if len(texts) > 1 else "")

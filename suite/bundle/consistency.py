@@ -1,4 +1,4 @@
-"""Whether what a bundle's ranks tell fits together: clocks, barriers, copies and memory (docs/evidence.md).
+"""Whether what a bundle reports fits together: clocks, barriers, copies, memory and facts (docs/evidence.md).
 
 Every tolerance has a part that grows with what is compared. Where something must hold in each iteration it is tight, as
 an honest run cannot break it; where a busy machine may be late, it is asked of three iterations in four.
@@ -17,11 +17,12 @@ from suite.bundle.asynchronous import period_findings
 from suite.bundle.event_fields import DriverEnd, Event, Launch, kind_of
 from suite.bundle.event_lines import rank_name
 from suite.bundle.events import Events
-from suite.bundle.findings import Finding, Within
+from suite.bundle.fact_checks import fact_findings
+from suite.bundle.findings import Finding, Within, one_of
 from suite.bundle.memory_checks import memory_findings
 from suite.bundle.noise_model import Noise
+from suite.bundle.rank_times import Array, RankTimes
 from suite.bundle.record import Record
-from suite.bundle.told import Array, Told
 from suite.bundle.validity import LOST_SHARE, OTHERS_CPUS
 from suite.spec.manifest import Manifest
 
@@ -98,68 +99,69 @@ def findings(events: Events, manifest: Manifest, record: Record) -> tuple[Findin
 
     ``record``: as derived from these events.
     """
-    told = events.told
-    sides = _sides(told, manifest)
+    times = events.times
+    sides = _sides(times, manifest)
     slacks = _slacks(manifest, record.noise)
     return (
-        *_event_times(told, manifest, slacks),
-        *_phase_times(told, manifest, slacks),
-        *_phase_sums(told),
+        *_event_times(times, manifest, slacks),
+        *_phase_times(times, manifest, slacks),
+        *_phase_sums(times),
         *(found for side in sides for found in _rank_times(side, slacks)),
         *(found for side in sides for found in _rank_waits(side, manifest, slacks)),
         *(found for side in sides for found in _copied_ranks(side)),
-        *_run_times(events, told),
+        *_run_times(events, times),
         *memory_findings(events, manifest, record),
         *_work_counts(record),
         *period_findings(events, manifest),
+        *fact_findings(events, manifest, record),
     )
 
 
-def _sides(told: Told, manifest: Manifest) -> list[Told]:
+def _sides(times: RankTimes, manifest: Manifest) -> list[RankTimes]:
     """Ranks that meet at barriers: all, or each side of a split run."""
-    first = sum(rank < manifest.layout.training_ranks for rank in told.ranks)
-    return [side for side in (told.of(slice(first)), told.of(slice(first, None))) if side.ranks]
+    first = sum(rank < manifest.layout.training_ranks for rank in times.ranks)
+    return [side for side in (times.of(slice(first)), times.of(slice(first, None))) if side.ranks]
 
 
-def _event_times(told: Told, manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
+def _event_times(times: RankTimes, manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
     """Iterations against the times of their events: never longer than what went by, and seldom much shorter."""
-    seconds, elapsed = told.seconds, told.elapsed
-    within = np.where(told.by_trainer, _READ_LATE.of(seconds), _WITHIN.of(seconds))
-    too_long = _iterations(told, seconds - elapsed > within, seconds - elapsed)
+    seconds, elapsed = times.seconds, times.elapsed
+    within = np.where(times.by_trainer, _READ_LATE.of(seconds), _WITHIN.of(seconds))
+    too_long = _iterations(times, seconds - elapsed > within, seconds - elapsed)
     yield from _worst("event-times", too_long, "took {:.6g} s, but {:.6g} s went by between its event and the last")
     later = elapsed.copy()
     later[:, :1] = np.nan  # of the first, the set-up is in
     too_short = [
-        _sums(f"the iterations of {rank_name(told.ranks[place])} after the first", later[place], seconds[place])
+        _sums(f"the iterations of {rank_name(times.ranks[place])} after the first", later[place], seconds[place])
         for place in np.flatnonzero(_mostly_beyond(later, seconds, slacks.between))
     ]
     if _is_close(manifest):
-        too_short += _iterations(told, later - seconds > slacks.between_once.of(seconds), later - seconds)
+        too_short += _iterations(times, later - seconds > slacks.between_once.of(seconds), later - seconds)
     yield from _worst("event-times", too_short, "took {:.6g} s, but {:.6g} s went by until the event at the end")
 
 
-def _iterations(told: Told, wrong: _Mask, by: Array) -> list[_Wrong]:
+def _iterations(times: RankTimes, wrong: _Mask, by: Array) -> list[_Wrong]:
     return [
         (
             by[place, index],
-            f"iteration {index} of {rank_name(told.ranks[place])}",
-            told.seconds[place, index],
-            told.elapsed[place, index],
+            f"iteration {index} of {rank_name(times.ranks[place])}",
+            times.seconds[place, index],
+            times.elapsed[place, index],
         )
         for place, index in np.argwhere(wrong)
     ]
 
 
-def _phase_times(told: Told, manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
+def _phase_times(times: RankTimes, manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
     """Phases of an engine against the times of their events; a trainer's come in pieces."""
-    if manifest.backend.kind != "engine" or not told.own.size:
+    if manifest.backend.kind != "engine" or not times.own.size:
         return
-    seconds, since = told.own + told.wait, told.since
+    seconds, since = times.own + times.wait, times.since
     by = seconds - since
     too_long = [
         (
             by[place, index, phase],
-            f"{told.phases[phase]} of iteration {index} of {rank_name(told.ranks[place])}",
+            f"{times.phases[phase]} of iteration {index} of {rank_name(times.ranks[place])}",
             seconds[place, index, phase],
             since[place, index, phase],
         )
@@ -169,9 +171,9 @@ def _phase_times(told: Told, manifest: Manifest, slacks: Slacks) -> Iterator[Fin
     if _works_between_phases(manifest):
         return
     later = since.copy()
-    for place, phase in enumerate(told.first[:, 0]):  # the first of all follows the set-up
+    for place, phase in enumerate(times.first[:, 0]):  # the first of all follows the set-up
         later[place, 0, phase] = np.nan
-    is_first = (told.first[:, :, None] == np.arange(len(told.phases))).any(axis=1)
+    is_first = (times.first[:, :, None] == np.arange(len(times.phases))).any(axis=1)
     beyond = np.where(
         is_first,
         _mostly_beyond(later, seconds, slacks.between),
@@ -179,7 +181,9 @@ def _phase_times(told: Told, manifest: Manifest, slacks: Slacks) -> Iterator[Fin
     )
     too_short = [
         _sums(
-            f"{told.phases[phase]} of {rank_name(told.ranks[place])}", later[place, :, phase], seconds[place, :, phase]
+            f"{times.phases[phase]} of {rank_name(times.ranks[place])}",
+            later[place, :, phase],
+            seconds[place, :, phase],
         )
         for place, phase in np.argwhere(beyond)
     ]
@@ -191,34 +195,34 @@ def _works_between_phases(manifest: Manifest) -> bool:
     return manifest.layout.balance or manifest.layout.placement == "split"
 
 
-def _phase_sums(told: Told) -> Iterator[Finding]:
+def _phase_sums(times: RankTimes) -> Iterator[Finding]:
     """What one clock saw of an iteration's phases, with the waits between them, is no longer than the iteration."""
-    totals = np.nansum(told.own + told.wait, axis=2)
+    totals = np.nansum(times.own + times.wait, axis=2)
     beyond = [
         (
-            totals[place, index] - told.seconds[place, index],
-            f"the phases of iteration {index} of {rank_name(told.ranks[place])}",
+            totals[place, index] - times.seconds[place, index],
+            f"the phases of iteration {index} of {rank_name(times.ranks[place])}",
             totals[place, index],
-            told.seconds[place, index],
+            times.seconds[place, index],
         )
-        for place, index in np.argwhere(totals > told.seconds + _SUM.of(told.seconds))
+        for place, index in np.argwhere(totals > times.seconds + _SUM.of(times.seconds))
     ]
     yield from _worst("phase-sums", beyond, "took {:.6g} s with their waits, the iteration {:.6g} s")
 
 
-def _rank_times(side: Told, slacks: Slacks) -> Iterator[Finding]:
+def _rank_times(side: RankTimes, slacks: Slacks) -> Iterator[Finding]:
     """An iteration lasts from barrier to barrier, on every rank the same."""
-    yield from _one_of("rank-times", _apart(side, side.seconds[:, :, None], ("an iteration",), slacks))
+    yield from one_of("rank-times", _apart(side, side.seconds[:, :, None], ("an iteration",), slacks))
 
 
-def _rank_waits(side: Told, manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
+def _rank_waits(side: RankTimes, manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
     """A phase of an engine, with the wait behind it, lasts from barrier to barrier too."""
     if manifest.backend.kind == "engine":
         names = [f"{phase} with its wait" for phase in side.phases]
-        yield from _one_of("rank-waits", _apart(side, side.own + side.wait, names, slacks))
+        yield from one_of("rank-waits", _apart(side, side.own + side.wait, names, slacks))
 
 
-def _apart(side: Told, seconds: Array, names: Sequence[str], slacks: Slacks) -> list[str]:
+def _apart(side: RankTimes, seconds: Array, names: Sequence[str], slacks: Slacks) -> list[str]:
     """What is to be said of two ranks whose times between the same barriers differ: the first against every other.
 
     ``seconds``: by rank, iteration and what ``names`` name.
@@ -239,23 +243,23 @@ def _apart(side: Told, seconds: Array, names: Sequence[str], slacks: Slacks) -> 
     return texts
 
 
-def _copied_ranks(side: Told) -> Iterator[Finding]:
+def _copied_ranks(side: RankTimes) -> Iterator[Finding]:
     """No two ranks spend the same time in every phase; phases that never vary prove nothing."""
     seen: dict[bytes, int] = {}
     texts: list[str] = []
     own = np.round(side.own, _COPY_DIGITS)
     for place, rank in enumerate(side.ranks) if len(side.ranks) > 1 else ():
-        told = ~np.isnan(own[place])
-        varies = (told & (own[place] != own[place, :1])).any()
+        known = ~np.isnan(own[place])
+        varies = (known & (own[place] != own[place, :1])).any()
         if not varies or side.by_trainer[place][~np.isnan(side.seconds[place])].all():
             continue
         first = seen.setdefault(own[place].tobytes(), rank)
         if first != rank:
-            texts.append(f"rank {rank} spent as much time as rank {first} in each of {told.sum()} phases")
-    yield from _one_of("copied-rank", texts)
+            texts.append(f"rank {rank} spent as much time as rank {first} in each of {known.sum()} phases")
+    yield from one_of("copied-rank", texts)
 
 
-def _run_times(events: Events, told: Told) -> Iterator[Finding]:
+def _run_times(events: Events, times: RankTimes) -> Iterator[Finding]:
     """Ranks of this machine start and end while their driver waits for them, by one clock."""
     launch, end = events.of_driver(Launch), events.of_driver(DriverEnd)
     if launch is None or end is None or launch.launcher != "local":
@@ -266,10 +270,10 @@ def _run_times(events: Events, told: Told) -> Iterator[Finding]:
         texts.append(f"the driver ran for {waited:.6g} s by its events and for {claimed:.6g} s as it tells")
     for place, (rank, written) in enumerate(events.ranks.items()):
         texts += _outside(rank, written, launch.time, end.time)
-        total = np.nansum(told.seconds[place])
+        total = np.nansum(times.seconds[place])
         if total > claimed + _DRIVER.of_one(claimed):
             texts.append(f"the iterations of {rank_name(rank)} took {total:.6g} s, the whole run {claimed:.6g} s")
-    yield from _one_of("run-times", texts)
+    yield from one_of("run-times", texts)
 
 
 def _outside(rank: int, written: Sequence[Event], launched: float, ended: float) -> Iterator[str]:
@@ -315,10 +319,3 @@ def _sums(what: str, longer: Array, shorter: Array) -> _Wrong:
     both = ~np.isnan(longer) & ~np.isnan(shorter)
     elapsed, claimed = math.fsum(longer[both]), math.fsum(shorter[both])
     return elapsed - claimed, what, claimed, elapsed
-
-
-def _one_of(name: Within, texts: Sequence[str]) -> Iterator[Finding]:
-    """One finding for all of a kind: the first, and how many more."""
-    if texts:
-        more = f", and {len(texts) - 1} more" if len(texts) > 1 else ""
-        yield Finding(name=name, text=f"{texts[0]}{more}")

@@ -12,6 +12,7 @@ from suite.bundle.event_fields import DriverEnd, Event, Iteration, Launch, Start
 from suite.bundle.event_lines import rank_name
 from suite.bundle.events import Events
 from suite.bundle.evidence import recorded_evidence
+from suite.bundle.fact_checks import not_as_asked
 from suite.bundle.facts import disturbance_notes, facts_of
 from suite.bundle.files import DamagedBundle
 from suite.bundle.peaks import memory
@@ -148,18 +149,18 @@ def _run_facts(events: Events, manifest: Manifest) -> RunFacts:
 def _turns(events: Events, timeline: Timeline, manifest: Manifest) -> Turns | None:
     """Raises DamagedBundle where manifest and driver differ over whether the run took turns, or with whom."""
     launch = events.of_driver(Launch)
-    told = launch.turns if launch else None
+    known = launch.turns if launch else None
     is_asked = manifest.measure.turns == "iterations"
-    if told is None:
+    if known is None:
         return None
-    if not is_asked or manifest.run.id not in told.rows:
+    if not is_asked or manifest.run.id not in known.rows:
         raise DamagedBundle(
-            f"events/driver.jsonl has the run take turns with {' '.join(map(ascii, told.rows))[:200]}, but it "
+            f"events/driver.jsonl has the run take turns with {' '.join(map(ascii, known.rows))[:200]}, but it "
             + ("is not among them" if is_asked else "was to be alone")
         )
     return Turns(
-        start=told.start,
-        rows=tuple(told.rows),
+        start=known.start,
+        rows=tuple(known.rows),
         begins=timeline.turns,
         phases=timeline.phase_seconds,
     )
@@ -190,13 +191,13 @@ def _void_notes(timeline: Timeline) -> tuple[str, ...]:
     skipped = timeline.skipped_steps
     if not skipped:
         return ()
-    told = (
+    known = (
         f"{len(skipped)} of {len(timeline.window)} iterations after the warm-up skipped {sum(skipped.values())} "
         "optimizer steps (overflow at the loss scale) and do not count"
     )
     if timeline.counted:
-        return (told,)
-    return (f"{told}, so there is no rate: give the loss scale more warm-up iterations, or run in bf16",)
+        return (known,)
+    return (f"{known}, so there is no rate: give the loss scale more warm-up iterations, or run in bf16",)
 
 
 def _gap_notes(events: Events, timeline: Timeline, in_turns: bool) -> tuple[str, ...]:
@@ -227,16 +228,8 @@ def _clock_notes(events: Events) -> tuple[str, ...]:
 
 
 def _contradictions(events: Events, manifest: Manifest) -> tuple[str, ...]:
-    """Ranks that tell another device, other packages or another version of the suite than asked for or each other."""
-    notes = []
-    facts = [facts_of(events, rank) for rank in events.ranks]
-    kinds = sorted({str(each["device"].get("type"))[:40] for each in facts if isinstance(each.get("device"), dict)})
-    if kinds not in ([], [manifest.measure.device]):
-        notes.append(f"the manifest asks for {manifest.measure.device}, ranks tell they ran on {' and '.join(kinds)}")
-    for package, version in manifest.stack.items():
-        found = {str(each["packages"].get(package))[:40] for each in facts if isinstance(each.get("packages"), dict)}
-        if found - {version}:
-            notes.append(f"the manifest asks for {package} {version}, ranks tell {' and '.join(sorted(found))}")
+    """Ranks that report another device, other packages or another version of the suite than asked for or each other."""
+    notes = list(not_as_asked(events, manifest))
     versions = sorted({start.suite_version for start in events.of_all(Start)})
     if len(versions) > 1:
         notes.append(f"ranks ran different versions of the suite: {', '.join(versions)}")

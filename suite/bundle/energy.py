@@ -90,8 +90,8 @@ def _sum_of_windows(windows: Sequence[_Windows]) -> _Total:
 
 def _stretches(windows: Sequence[_Windows], events: Events, turns: frozenset[int]) -> _Total | None:
     """Last reading less first of every stretch of successive iterations; null where no window has readings."""
-    told = any(window and "energy_counter_end_joules" in window for rank in windows for window in rank.values())
-    if derivation(events) < 2 or not told:
+    known = any(window and "energy_counter_end_joules" in window for rank in windows for window in rank.values())
+    if derivation(events) < 2 or not known:
         return None
     begins, ends = [], []
     for rank in windows:

@@ -326,10 +326,10 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _is_rollout(told: dict[str, float | None]) -> bool:
+def _is_rollout(known: dict[str, float | None]) -> bool:
     """Of the figures that are known what they can be; of others that they are numbers."""
-    least, most = told.get("logprob_difference_mean"), told.get("logprob_difference_max")
-    seconds, size = told.get("idle_slot_seconds"), told.get("effective_sample_size")
+    least, most = known.get("logprob_difference_mean"), known.get("logprob_difference_max")
+    seconds, size = known.get("idle_slot_seconds"), known.get("effective_sample_size")
     return (
         all(part is None or part >= 0 for part in (least, most, seconds))
         and (seconds is None or seconds <= MOST_SECONDS)
@@ -338,10 +338,10 @@ def _is_rollout(told: dict[str, float | None]) -> bool:
     )
 
 
-def _is_noise(told: dict[str, Any]) -> bool:
+def _is_noise(known: dict[str, Any]) -> bool:
     """Of a rank, and of its host where it tells that."""
-    host = told.get("host")
+    host = known.get("host")
     if host is not None and type(host) is not dict:
         return False
-    figures = [*{**told, "host": None}.values(), *(host or {}).values()]
+    figures = [*{**known, "host": None}.values(), *(host or {}).values()]
     return _FIGURES.issuperset(map(type, figures)) and all(part >= _LEAST_FIGURE for part in figures if part)

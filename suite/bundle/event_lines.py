@@ -170,8 +170,8 @@ def _check_head(event: dict[str, Any], rank: int | None, seq: int, where: str) -
     if type(event.get("kind")) is not str:
         raise DamagedBundle(f"{where} has no kind")
     if event.get("rank", -1) != rank or type(event["rank"]) is not type(rank):
-        told = ascii(event.get("rank"))[:40]
-        raise DamagedBundle(f"{where} says rank {told} in the file of {rank_name(rank)}")
+        known = ascii(event.get("rank"))[:40]
+        raise DamagedBundle(f"{where} says rank {known} in the file of {rank_name(rank)}")
     if type(event.get("seq")) is not int or event["seq"] != seq:
         raise DamagedBundle(f"{where} has seq {ascii(event.get('seq'))[:40]} where {seq} follows")
     if not is_moment(time):

@@ -33,7 +33,7 @@ from suite.spec.manifest import Manifest
 from suite.spec.schema_files import not_read
 
 if TYPE_CHECKING:
-    from suite.bundle.told import Told
+    from suite.bundle.rank_times import RankTimes
 
 EVENTS_SCHEMA = "suite/events/1"
 #: Everything before iteration 0: memory only.
@@ -73,11 +73,11 @@ class Events:
         return next((event for event in self.driver if isinstance(event, kind)), None)
 
     @cached_property
-    def told(self) -> Told:
+    def times(self) -> RankTimes:
         """The iterations of all ranks as arrays."""
-        from suite.bundle.told import told_by  # loads numpy, which who only looks for bundles does without
+        from suite.bundle.rank_times import times_of  # loads numpy, which who only looks for bundles does without
 
-        return told_by(self.ranks)
+        return times_of(self.ranks)
 
     @cached_property
     def _by_kind(self) -> dict[tuple[int, type[Event]], list[Event]]:
@@ -208,9 +208,9 @@ def _check_start(event: Start, manifest: Manifest, where: str) -> None:
     if event.schema != EVENTS_SCHEMA:
         raise DamagedBundle(not_read(where, event.schema, EVENTS_SCHEMA, event.suite_version))
     for field, value in (("manifest_hash", manifest.hash), ("world_size", manifest.layout.ranks)):
-        told = getattr(event, field)
-        if told != value:
-            raise DamagedBundle(f"{where}: {field} is {ascii(told)[:80]}, not {value}: events of another run")
+        known = getattr(event, field)
+        if known != value:
+            raise DamagedBundle(f"{where}: {field} is {ascii(known)[:80]}, not {value}: events of another run")
 
 
 def _check_iterations(completed: int, claimed: int, manifest: Manifest, where: str) -> None:

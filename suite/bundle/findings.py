@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Literal, get_args
 
 from suite.spec.base import Frozen
@@ -20,6 +21,11 @@ Within = Literal[
     "work-counts",
     "periods",
     "role-times",
+    "stack",
+    "machine",
+    "ceilings",
+    "reward",
+    "noise",
 ]
 #: Among the bundles of a folder.
 OfRuns = Literal["copied-run", "copied-seconds", "run-id", "folder-name", "missing-repeat", "overlapping-runs"]
@@ -45,3 +51,10 @@ class Finding(Frozen):
     def line(self) -> str:
         """For a reader."""
         return f"{self.name}: {self.text}"
+
+
+def one_of(name: Within, texts: Sequence[str]) -> Iterator[Finding]:
+    """One finding for all of a kind: the first, and how many more."""
+    if texts:
+        more = f", and {len(texts) - 1} more" if len(texts) > 1 else ""
+        yield Finding(name=name, text=f"{texts[0]}{more}")

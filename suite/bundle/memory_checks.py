@@ -8,7 +8,7 @@ from typing import Any
 from suite.bundle.event_fields import Memory
 from suite.bundle.events import SETUP, Events
 from suite.bundle.facts import facts_of
-from suite.bundle.findings import Finding
+from suite.bundle.findings import Finding, one_of
 from suite.bundle.record import Record
 from suite.spec.manifest import Manifest
 
@@ -30,9 +30,7 @@ def memory_findings(events: Events, manifest: Manifest, record: Record) -> Itera
         for event in events.of(rank, Memory)
         for text in _wrong_peaks(event, facts, cuda)
     ]
-    if wrong:
-        more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-        yield Finding(name="memory-peaks", text=f"{wrong[0]}{more}")
+    yield from one_of("memory-peaks", wrong)
     memory = record.memory
     efficiency = None if memory is None else memory.efficiency
     if memory is not None and efficiency is not None and efficiency > _FLOOR_RATIO:

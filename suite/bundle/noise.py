@@ -54,7 +54,7 @@ class Heard:
 
 def hear(events: Events, training: Events, timeline: Timeline, manifest: Manifest) -> Heard:
     """``training``: the ranks that meet at the ends of phases."""
-    ranks = _told(events, timeline.counted, "noise")
+    ranks = _windows(events, timeline.counted, "noise")
     hosts: dict[int, list[_Window]] = {
         rank: [{**window["host"], "seconds": window.get("seconds")} for window in windows]
         for rank, windows in ranks.items()
@@ -70,7 +70,7 @@ def hear(events: Events, training: Events, timeline: Timeline, manifest: Manifes
 def summarise(heard: Heard, events: Events, timeline: Timeline, manifest: Manifest) -> Noise:
     """Raises DamagedBundle for a device window whose figures are no numbers."""
     ranks, hosts = heard.ranks, heard.hosts
-    devices = _told(events, timeline.counted, "device")
+    devices = _windows(events, timeline.counted, "device")
     return Noise(
         cpu_share=_rate(ranks, "thread_cpu_seconds", least=True),
         cpus_used=_rate(ranks, "cpu_seconds"),
@@ -85,7 +85,7 @@ def summarise(heard: Heard, events: Events, timeline: Timeline, manifest: Manife
         memory_pressure_share=_rate(hosts, "memory_pressure_seconds"),
         load=_gauge(hosts, "load"),
         runnable=_gauge(hosts, "runnable"),
-        cpu_mhz=_clock({rank: [window.get("cpu_mhz") for window in told] for rank, told in ranks.items()}),
+        cpu_mhz=_clock({rank: [window.get("cpu_mhz") for window in known] for rank, known in ranks.items()}),
         device_mhz=_clock(_figures(devices, "sm_clock_mhz_mean")),
         device_temperature=_spread(_figures(devices, "temperature_max")),
         device_throttling=tuple(sorted(throttle_reasons(events, timeline, manifest))),
@@ -115,7 +115,7 @@ def _rate(
 
 
 def _gauge(hosts: Mapping[int, Sequence[_Window]], name: str) -> Spread | None:
-    return _spread({rank: [window.get(name) for window in told] for rank, told in hosts.items()})
+    return _spread({rank: [window.get(name) for window in known] for rank, known in hosts.items()})
 
 
 def _spread(values: Mapping[int, Sequence[float | None]]) -> Spread | None:
@@ -139,12 +139,12 @@ def _clock(values: Mapping[int, Sequence[float | None]]) -> ClockRange | None:
     return max(ranges.values(), key=lambda one: one.highest / one.lowest, default=None)
 
 
-def _told(events: Events, counted: Sequence[int], field: str) -> dict[int, list[_Window]]:
+def _windows(events: Events, counted: Sequence[int], field: str) -> dict[int, list[_Window]]:
     """Of the ranks that have this field in each counted iteration."""
     found: dict[int, list[_Window]] = {}
     for rank in events.ranks:
-        told = [getattr(event, field) for event in events.of(rank, Iteration)]
-        windows = [window for index in counted if index < len(told) and (window := told[index])]
+        known = [getattr(event, field) for event in events.of(rank, Iteration)]
+        windows = [window for index in counted if index < len(known) and (window := known[index])]
         if len(windows) == len(counted):
             found[rank] = windows
     return found
@@ -182,9 +182,9 @@ def _place(events: Events, rank: int) -> tuple[str, str]:
 def _lateness(training: Events, counted: Sequence[int]) -> dict[int, dict[int, float]]:
     """By iteration and rank: for each phase at whose end it came last, how long after the last but one."""
     late: dict[int, dict[int, float]] = {iteration: {} for iteration in counted}
-    waits = training.told.wait[:, counted]
+    waits = training.times.wait[:, counted]
     if len(waits) > 1:
-        ranks, last = training.told.ranks, waits.argmin(axis=0).tolist()
+        ranks, last = training.times.ranks, waits.argmin(axis=0).tolist()
         least, second = np.partition(waits, 1, axis=0)[:2]
         for iteration, of_phases, beyond in zip(counted, last, (second - least).tolist(), strict=True):
             for place, seconds in zip(of_phases, beyond, strict=True):

@@ -68,13 +68,13 @@ def _floor(manifest: Manifest, rules: Rules) -> Floor:
 
 def _by_phase(reports: Sequence[Report], counted: frozenset[int]) -> _ByPhase:
     """Of the set-up and the counted iterations."""
-    told: dict[str, list[tuple[int | None, ...]]] = {}
+    known: dict[str, list[tuple[int | None, ...]]] = {}
     for report in reports:
         if report.phase == SETUP or report.iteration in counted:
-            told.setdefault(report.phase, []).append(_values(report))
+            known.setdefault(report.phase, []).append(_values(report))
     return {
         phase: dict(zip(_NAMES, map(_greatest, zip(*values, strict=True)), strict=True))
-        for phase, values in told.items()
+        for phase, values in known.items()
     }
 
 
@@ -84,8 +84,8 @@ def _greatest(values: Iterable[int | None]) -> int | None:
 
 
 def _largest(reports: Iterable[_Values]) -> _Values:
-    told = list(reports)
-    return {name: _greatest(values[name] for values in told) for name in _NAMES}
+    known = list(reports)
+    return {name: _greatest(values[name] for values in known) for name in _NAMES}
 
 
 def _over_ranks(per_rank: Sequence[_Values], largest: bool) -> _Values:

@@ -78,9 +78,11 @@ def waits(events: Events, timeline: Timeline) -> dict[str, Wait] | None:
     if derivation(events) < 2 or not timeline.counted or ranks < 2:
         return None
     counted = len(timeline.counted)
-    waited = events.told.wait[:, timeline.counted]
-    longest = dict(zip(events.told.phases, waited.max(axis=0).T.tolist(), strict=True))
-    totals = dict(zip(events.told.phases, waited.transpose(2, 0, 1).reshape(-1, ranks * counted).tolist(), strict=True))
+    waited = events.times.wait[:, timeline.counted]
+    longest = dict(zip(events.times.phases, waited.max(axis=0).T.tolist(), strict=True))
+    totals = dict(
+        zip(events.times.phases, waited.transpose(2, 0, 1).reshape(-1, ranks * counted).tolist(), strict=True)
+    )
     return {
         phase: Wait(
             longest_seconds=math.fsum(longest[phase]) / counted,
@@ -123,8 +125,8 @@ def _tokens(phase: PhaseSpec, counts: Counts | None) -> int | None:
     """Tokens that one iteration puts through a phase."""
     if counts is None or not phase.tokens:
         return None
-    told = [getattr(counts, name) for name in phase.tokens]
-    return None if None in told else sum(told)
+    known = [getattr(counts, name) for name in phase.tokens]
+    return None if None in known else sum(known)
 
 
 def _phase(seconds: float | None, total: float, iterations: int, tokens: int | None) -> Phase | None:

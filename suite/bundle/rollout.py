@@ -48,16 +48,16 @@ def rollout(events: Events, timeline: Timeline, manifest: Manifest) -> Rollout |
     if derivation(events) < 2:
         return None
     counted = frozenset(timeline.counted)
-    told = [event.rollout for event in events.of_all(Iteration) if event.rollout and event.iteration in counted]
+    known = [event.rollout for event in events.of_all(Iteration) if event.rollout and event.iteration in counted]
     share = _idle_slot_share(manifest)
-    if not told and share is None:
+    if not known and share is None:
         return None
-    size = _mean(told, "effective_sample_size")
+    size = _mean(known, "effective_sample_size")
     return Rollout(
         idle_slot_share=share,
-        idle_slot_seconds=_mean(told, "idle_slot_seconds"),
-        logprob_difference_mean=_mean(told, "logprob_difference_mean"),
-        logprob_difference_max=max(_known(told, "logprob_difference_max"), default=None),
+        idle_slot_seconds=_mean(known, "idle_slot_seconds"),
+        logprob_difference_mean=_mean(known, "logprob_difference_mean"),
+        logprob_difference_max=max(_known(known, "logprob_difference_max"), default=None),
         effective_sample_size=None if size is None else min(1.0, size),
     )
 
@@ -83,8 +83,8 @@ def staleness(events: Events, timeline: Timeline) -> int | None:
                 f"staleness is {event.staleness} on rank {event.rank} in iteration {event.iteration}, but "
                 f"{before.staleness} on rank {before.rank}"
             )
-    told = [event.staleness for index, event in first.items() if index in counted and event.staleness is not None]
-    return max(told, default=None)
+    known = [event.staleness for index, event in first.items() if index in counted and event.staleness is not None]
+    return max(known, default=None)
 
 
 def staleness_notes(found: int | None, manifest: Manifest) -> tuple[str, ...]:
@@ -127,11 +127,11 @@ def _idle_slot_share(manifest: Manifest) -> float | None:
     return 1.0 - sum(responses) / sum(len(batch) * max(batch) for batch in batches)
 
 
-def _known(told: Iterable[_Rollout], name: str) -> list[float]:
-    return [value for each in told if (value := each.get(name)) is not None]
+def _known(known: Iterable[_Rollout], name: str) -> list[float]:
+    return [value for each in known if (value := each.get(name)) is not None]
 
 
-def _mean(told: Iterable[_Rollout], name: str) -> float | None:
+def _mean(known: Iterable[_Rollout], name: str) -> float | None:
     """Over iterations and the ranks that tell it, whose samples are as many."""
-    values = _known(told, name)
+    values = _known(known, name)
     return math.fsum(values) / len(values) if values else None

@@ -77,10 +77,10 @@ def with_sides_compared(events: Events, timeline: Timeline, manifest: Manifest) 
     for event in generation_side(events, manifest).of_all(Iteration):
         if event.iteration in timeline.counted:
             for name in _SHARED_COUNTS:
-                told, wanted = getattr(event.counts, name), getattr(counts, name)
-                if told != wanted:
+                known, wanted = getattr(event.counts, name), getattr(counts, name)
+                if known != wanted:
                     problem = (
-                        f"{name} is {told} on rank {event.rank} in iteration {event.iteration}, which generates, but "
+                        f"{name} is {known} on rank {event.rank} in iteration {event.iteration}, which generates, but "
                         f"{wanted} where it is trained"
                     )
                     return replace(timeline, counts=None, counts_problem=problem)
@@ -107,13 +107,13 @@ def _phase_seconds(events: Events, counted: Sequence[int]) -> dict[str, float]:
     by_phase: dict[str, list[Phase]] = {}
     for event in events.of_all(Phase):
         by_phase.setdefault(event.phase, []).append(event)
-    return {name: _mean_seconds(told, counted) for name, told in by_phase.items()}
+    return {name: _mean_seconds(known, counted) for name, known in by_phase.items()}
 
 
-def _mean_seconds(told: Iterable[Phase | Iteration], counted: Sequence[int]) -> float:
+def _mean_seconds(known: Iterable[Phase | Iteration], counted: Sequence[int]) -> float:
     """Of each iteration the slowest rank, then the mean."""
     slowest: dict[int, float] = {}
-    for event in told:
+    for event in known:
         if event.iteration in counted:
             slowest[event.iteration] = max(slowest.get(event.iteration, 0.0), event.seconds)
     return math.fsum(slowest.values()) / len(counted)

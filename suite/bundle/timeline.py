@@ -77,7 +77,7 @@ def make_timeline(events: Events, manifest: Manifest) -> Timeline:
     world = manifest.layout.training_ranks
     by_rank = [events.of(rank, Iteration) for rank in range(world)]
     completed = min(map(len, by_rank))
-    seconds = tuple(events.told.seconds[:, :completed].max(axis=0).tolist()) if completed else ()
+    seconds = tuple(events.times.seconds[:, :completed].max(axis=0).tolist()) if completed else ()
     window = range(min(manifest.measure.warmup, completed), completed)
     skipped = _skipped_steps(by_rank, window) if derivation(events) >= 2 else None
     begins = tuple(turn.iteration for turn in events.of(0, Turn) if turn.iteration < completed)
@@ -105,19 +105,19 @@ def _generates_ahead(manifest: Manifest) -> bool:
 
 def _skipped_steps(by_rank: list[Sequence[Iteration]], window: range) -> dict[int, int] | None:
     """Most skipped steps of any rank in the iterations that have some; null where no rank tells them."""
-    told: dict[int, int] = {}
+    known: dict[int, int] = {}
     for rows in by_rank:
         for index in window:
             steps = rows[index].skipped_steps
             if steps is not None:
-                told[index] = max(told.get(index, 0), steps)
-    return {index: steps for index, steps in sorted(told.items()) if steps} if told else None
+                known[index] = max(known.get(index, 0), steps)
+    return {index: steps for index, steps in sorted(known.items()) if steps} if known else None
 
 
 def _phase_seconds(events: Events, completed: int) -> dict[str, tuple[float, ...]]:
-    own = events.told.own[:, :completed]
-    reports = dict(zip(events.told.phases, np.isfinite(own).sum(axis=(0, 1)).tolist(), strict=True))
-    longest = dict(zip(events.told.phases, own.max(axis=0, initial=0.0).T.tolist(), strict=True))
+    own = events.times.own[:, :completed]
+    reports = dict(zip(events.times.phases, np.isfinite(own).sum(axis=(0, 1)).tolist(), strict=True))
+    longest = dict(zip(events.times.phases, own.max(axis=0, initial=0.0).T.tolist(), strict=True))
     expected = completed * len(events.ranks)
     for phase in TIMED_NAMES:
         if reports.get(phase, 0) not in (0, expected):
@@ -150,10 +150,10 @@ def _counts(
                 continue
             for name in Counts.model_fields:
                 base = index if uneven and name == "padded_tokens" else iterations[0]
-                told, wanted = getattr(found, name), getattr(by_rank[0][base].counts, name)
-                if told != wanted:
+                recorded, wanted = getattr(found, name), getattr(by_rank[0][base].counts, name)
+                if recorded != wanted:
                     return None, (
-                        f"{name} is {told} on rank {rank} in iteration {index}, "
+                        f"{name} is {recorded} on rank {rank} in iteration {index}, "
                         f"but {wanted} on rank 0 in iteration {base}"
                     )
     problem = _not_as_asked(counts, manifest)

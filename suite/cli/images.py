@@ -146,13 +146,12 @@ def check(
     image: Annotated[str | None, typer.Option(help="tag or id to look at [default: suite-NAME:VERSION]")] = None,
     sbom: Annotated[
         Path | None,
-        typer.Option(help="also copy the image's SBOM (list of components) to this file, and keep it for pack"),
+        typer.Option(help="also copy the image's SBOM (list of components) to this file"),
     ] = None,
     checkout: Checkout = None,
     as_json: AsJson = False,
 ) -> int:
     """Compare what an image contains with its lock files and labels. Exit 3 when something differs."""
-    from suite.bundle.archive.sboms import keep_sbom
     from suite.images.check import check_image
     from suite.images.inside import SBOM, copy_out
     from suite.images.project import Project
@@ -166,9 +165,7 @@ def check(
     project, runtime = Project.of(checkout), connect()
     found = check_image(runtime.api, known, tag, project)
     if sbom is not None:
-        data = copy_out(runtime.api, tag, SBOM)
-        sbom.write_bytes(data)
-        keep_sbom(str(runtime.api.inspect_image(tag).get("Id")), data)
+        sbom.write_bytes(copy_out(runtime.api, tag, SBOM))
     if as_json:
         print_json({"image": tag, "differences": [difference.model_dump(mode="json") for difference in found]})
     else:

@@ -36,7 +36,7 @@ def unpack(
     """
     from suite.bundle.archive.opening import read_archive, unpack_archive, unpacked_name
     from suite.bundle.archive.signature import check
-    from suite.bundle.archive.told import archive_facts, archive_lines
+    from suite.bundle.archive.summary import archive_facts, archive_lines
 
     target = output or unpacked_name(archive)
     with read_archive(archive) as reader:

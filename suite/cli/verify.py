@@ -106,14 +106,14 @@ def _is_as_asked(signature: Signature, allowed: Path | None) -> bool:
 
 
 def _about(archive: OpenArchive, signatures: dict[str, Signature]) -> list[str]:
-    from suite.bundle.archive.told import archive_lines
+    from suite.bundle.archive.summary import archive_lines
 
     return archive_lines(archive.name, archive.index, archive.index_sha256, signatures[archive.name])
 
 
 def _facts(bundle: Run, result: Verification, places: Opened, signatures: dict[str, Signature]) -> dict[str, Any]:
     """Of a bundle of an archive with what is known of that."""
-    from suite.bundle.archive.told import archive_facts
+    from suite.bundle.archive.summary import archive_facts
 
     facts = {"bundle": places.shown(str(bundle.path)), **result.model_dump(mode="json")}
     if mark := _mark(bundle):

@@ -40,8 +40,7 @@ Reader = Callable[[Source], Any]
 class Column:
     """One column. ``meaning`` says when a value is null, unless it never is (``required``).
 
-    ``values``: all that there can be; empty: no list of them. ``is_key``: tells rows apart, or is what rows are
-    grouped by; figures are never keys.
+    ``values``: all that there can be; empty: no list of them.
     """
 
     name: str
@@ -51,7 +50,6 @@ class Column:
     read: Callable[[Any], Any]
     required: bool = False
     values: tuple[str, ...] = ()
-    is_key: bool = False
 
     def value(self, source: Any) -> Any:
         """Of the column's kind, or null: also where what was read is of another one, as facts of the environment may

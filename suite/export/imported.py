@@ -21,10 +21,10 @@ class ImportedSource:
     tags: tuple[str, ...] = ()
 
 
-_TOLD = "told by the importer"
+_GIVEN = "told by the importer"
 
 
-def _told(field: str) -> Callable[[ImportedSource], Any]:
+def _given(field: str) -> Callable[[ImportedSource], Any]:
     return lambda source: getattr(source.row.record.told, field)
 
 
@@ -38,25 +38,22 @@ def _count(name: str) -> Callable[[ImportedSource], Any]:
 
 def _columns() -> Iterator[Column]:
     yield Column("schema", "text", "", "version of the columns", lambda source: EXPORT_SCHEMA, True, (EXPORT_SCHEMA,))
-    yield Column("mark", "text", "", "what the row is", lambda source: source.row.record.mark, True, (MARK,), True)
-    yield Column("id", "text", "", "of the import", lambda source: source.row.record.id, True, is_key=True)
-    yield Column(
-        "path", "text", "", "of its folder, as it was found", lambda source: source.row.path, True, is_key=True
-    )
-    yield Column(
-        "tool", "text", "", "that wrote the log", lambda source: source.row.record.tool, True, get_args(Tool), True
-    )
-    yield Column("model", "text", "", _TOLD, _told("model"), True, is_key=True)
-    yield Column("devices", "integer", "", f"of the run in all, {_TOLD}", _told("devices"), True, is_key=True)
-    told: dict[str, tuple[str, Kind, str]] = {
+    yield Column("mark", "text", "", "what the row is", lambda source: source.row.record.mark, True, (MARK,))
+    yield Column("id", "text", "", "of the import", lambda source: source.row.record.id, True)
+    yield Column("path", "text", "", "of its folder, as it was found", lambda source: source.row.path, True)
+    tool = "that wrote the log"
+    yield Column("tool", "text", "", tool, lambda source: source.row.record.tool, True, get_args(Tool))
+    yield Column("model", "text", "", _GIVEN, _given("model"), True)
+    yield Column("devices", "integer", "", f"of the run in all, {_GIVEN}", _given("devices"), True)
+    known: dict[str, tuple[str, Kind, str]] = {
         "device": ("device_name", "text", "what the devices are"),
         "algorithm": ("algorithm", "text", "its name"),
         "tool_version": ("tool_version", "text", "of the tool"),
         "source": ("source", "text", "where the log was published"),
         "note": ("note", "text", "what else a reader must know"),
     }
-    for field, (name, kind, meaning) in told.items():
-        yield Column(name, kind, "", f"{meaning}, {_TOLD}; null: not told", _told(field))
+    for field, (name, kind, meaning) in known.items():
+        yield Column(name, kind, "", f"{meaning}, {_GIVEN}; null: not told", _given(field))
     yield Column("log_sha256", "text", "", "of the log in the folder", _of("log", "sha256"), True)
     yield Column("log_bytes", "integer", "bytes", "of the log in the folder", _of("log", "bytes"), True)
     yield Column("digest", "text", "", "SHA-256 over the folder's evidence", lambda source: source.row.digest, True)
@@ -79,7 +76,7 @@ def _columns() -> Iterator[Column]:
         unit = "tokens" if name.endswith("_tokens") else ""
         yield Column(name, "number", unit, "of a step, mean; null: not known", _of("counts", name))
         meaning = f"where `{name}` is from; null: not known"
-        sources = ("the log", _TOLD, "computed from the log")
+        sources = ("the log", _GIVEN, "computed from the log")
         yield Column(f"{name}_from", "text", "", meaning, _count(name), values=sources)
     for phase in ALL:
         meaning = f"of a step in {phase.name}, by the tool's own timers; null: not told"

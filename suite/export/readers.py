@@ -8,39 +8,46 @@ from typing import Any
 from suite.bundle.facts import inner
 from suite.bundle.record import Record
 from suite.export.columns import Reader, Source
+from suite.spec.manifest import Manifest
 
 
 def of_record(read: Callable[[Record], Any]) -> Reader:
     return lambda source: read(source.entry.record)
 
 
-def part(name: str, field: str) -> Reader:
-    """A field of a part of the record; null where the record lacks the part."""
+def of_manifest(read: Callable[[Manifest], Any]) -> Reader:
+    return lambda source: read(source.entry.manifest)
+
+
+def part(*names: str) -> Reader:
+    """A field of a part of the record, or of a part of that; null where the record lacks one of them."""
 
     def read(source: Source) -> Any:
-        whole = getattr(source.entry.record, name)
-        return None if whole is None else getattr(whole, field)
+        value: Any = source.entry.record
+        for name in names:
+            value = None if value is None else getattr(value, name)
+        return value
 
     return read
 
 
 def layout(field: str) -> Reader:
-    return lambda source: getattr(source.entry.manifest.layout, field)
+    return of_manifest(lambda manifest: getattr(manifest.layout, field))
+
+
+def measure(field: str) -> Reader:
+    return of_manifest(lambda manifest: getattr(manifest.measure, field))
 
 
 def worker(*names: str) -> Reader:
     """A fact that rank 0 told of where it ran."""
-    return lambda source: inner(source.entry.record.environment.worker, *names)
+    return of_record(lambda record: inner(record.environment.worker, *names))
 
 
 def driver(*names: str) -> Reader:
     """A fact of environment.json."""
-    return lambda source: inner(source.entry.record.environment.driver, *names)
-
-
-def measure(field: str) -> Reader:
-    return lambda source: getattr(source.entry.manifest.measure, field)
+    return of_record(lambda record: inner(record.environment.driver, *names))
 
 
 def predicted(*names: str) -> Reader:
-    return lambda source: inner(source.entry.record.predicted, *names)
+    return of_record(lambda record: inner(record.predicted, *names))

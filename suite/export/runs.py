@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import get_args
 
 from suite.bundle.noise_model import Noise, Spread
-from suite.bundle.record import Counts, Estimate, LengthSummary, Verdict
-from suite.export.columns import Column, Kind, Reader, Source
+from suite.bundle.record import Counts, LengthSummary, Verdict
+from suite.export.columns import Column, Kind, Source
 from suite.export.keys import KEYS
-from suite.export.readers import driver, layout, measure, of_record, part, predicted, worker
+from suite.export.readers import driver, layout, measure, of_manifest, of_record, part, predicted, worker
 from suite.launch.outcome import FailureKind
 from suite.report.facts.pool import counted_seconds
 from suite.spec.base import Track
 from suite.theory.parameters import parameter_count
 
 _NO_ITERATION = "null: no iteration counts"
-_NOT_TOLD = "null: not told"
+_UNKNOWN = "null: not told"
 _OF_SPLIT = "null: not a split run"
 
 
@@ -28,57 +28,33 @@ def _iteration_seconds(source: Source) -> float | None:
 
 def _rate(name: str, unit: str, meaning: str) -> Iterator[Column]:
     """A rate with its interval."""
-
-    def reader(field: str) -> Reader:
-        def read(source: Source) -> Any:
-            rates = source.entry.record.throughput
-            estimate: Estimate | None = None if rates is None else getattr(rates, name)
-            return None if estimate is None else getattr(estimate, field)
-
-        return read
-
-    yield Column(name, "number", unit, f"{meaning}; {_NO_ITERATION}", reader("value"))
+    yield Column(name, "number", unit, f"{meaning}; {_NO_ITERATION}", part("throughput", name, "value"))
     within = "95 % bound from the run's own iterations; null: as the rate, or only one iteration counts"
-    yield Column(f"{name}_low", "number", unit, f"lower {within}", reader("low"))
-    yield Column(f"{name}_high", "number", unit, f"upper {within}", reader("high"))
+    yield Column(f"{name}_low", "number", unit, f"lower {within}", part("throughput", name, "low"))
+    yield Column(f"{name}_high", "number", unit, f"upper {within}", part("throughput", name, "high"))
 
 
 def _lengths(side: str) -> Iterator[Column]:
-    def reader(field: str) -> Reader:
-        def read(source: Source) -> Any:
-            lengths = source.entry.record.lengths
-            return None if lengths is None else getattr(getattr(lengths, side), field)
-
-        return read
-
     for field in LengthSummary.model_fields:
         kind: Kind = "number" if field in ("mean", "at_cap") else "integer"
+        read = part("lengths", side, field)
         name = f"{side}_length_{field}"
         if field == "at_cap":
             meaning = f"of samples whose {side} is at the distribution's cap; null: even samples, or no cap"
-            yield Column(name, kind, "share", meaning, reader(field))
+            yield Column(name, kind, "share", meaning, read)
         else:
             meaning = f"{field} of the lengths of the samples' {side}s; null: all are of one length"
-            yield Column(name, kind, "tokens", meaning, reader(field))
+            yield Column(name, kind, "tokens", meaning, read)
 
 
 def _noise() -> Iterator[Column]:
     """What disturbed the counted iterations: of each figure the mean over ranks, and the worst rank's."""
-
-    def reader(name: str, field: str) -> Reader:
-        def read(source: Source) -> Any:
-            noise = source.entry.record.noise
-            spread = None if noise is None else getattr(noise, name)
-            return None if spread is None else getattr(spread, field)
-
-        return read
-
     for name, info in Noise.model_fields.items():
         if Spread in get_args(info.annotation):
             unit = "share" if name.endswith("_share") else ""
             for field, of in (("mean", "mean over ranks"), ("worst", "of the worst rank")):
                 meaning = f"{str(info.description).removesuffix('; null without one')} ({of}); null: no rank tells it"
-                yield Column(f"noise_{name}_{field}", "number", unit, meaning, reader(name, field))
+                yield Column(f"noise_{name}_{field}", "number", unit, meaning, part("noise", name, field))
 
 
 def _counts() -> Iterator[Column]:
@@ -139,23 +115,10 @@ def _compute() -> Iterator[Column]:
 
 def _settings() -> Iterator[Column]:
     """What else was asked for."""
-    yield Column(
-        "backend_kind",
-        "text",
-        "",
-        "`engine`: the suite's own iteration on the stack; `trainer`: the stack's own",
-        part("run", "backend_kind"),
-        True,
-        ("engine", "trainer"),
-    )
-    yield Column(
-        "parameters",
-        "integer",
-        "",
-        "of the model by its shape, without the value head",
-        lambda source: parameter_count(source.entry.manifest.size).total,
-        True,
-    )
+    meaning = "`engine`: the suite's own iteration on the stack; `trainer`: the stack's own"
+    yield Column("backend_kind", "text", "", meaning, part("run", "backend_kind"), True, ("engine", "trainer"))
+    meaning = "of the model by its shape, without the value head"
+    yield Column("parameters", "integer", "", meaning, of_manifest(lambda it: parameter_count(it.size).total), True)
     yield Column("scaling", "text", "", "of the workload", part("run", "scaling"), True, ("weak", "strong"))
     yield Column("track", "text", "", "kind of fairness claimed", part("run", "track"), True, get_args(Track))
     yield Column("plan", "text", "", "equal: of one request", part("run", "plan"), True)
@@ -166,9 +129,8 @@ def _settings() -> Iterator[Column]:
         yield Column(f"{name}_parallel", "integer", "", f"{name} parallel degree", layout(name), True)
     yield Column("zero_stage", "integer", "", "of ZeRO, 0 to 3; 3 of FSDP2", layout("zero_stage"), True)
     yield Column("recompute", "text", "", "of activations", layout("recompute"), True)
-    yield Column(
-        "generation", "text", "", "what generates: `hf`, the stack's own loop, or an engine", layout("generation"), True
-    )
+    meaning = "what generates: `hf`, the stack's own loop, or an engine"
+    yield Column("generation", "text", "", meaning, layout("generation"), True)
     yield Column("placement", "text", "", "`split`: some ranks only generate", layout("placement"), True)
     for name in ("seed", "threads_per_rank"):
         yield Column(name, "integer", "", name.replace("_", " "), measure(name), True)
@@ -184,60 +146,33 @@ def _outcome() -> Iterator[Column]:
     yield Column("failure_phase", "text", "", f"in which phase; {ok}, or not known", part("failure", "phase"))
     yield Column("failure_iteration", "integer", "", f"in which; {ok}, or not known", part("failure", "iteration"))
     yield Column("failure_evidence", "texts", "", f"the lines that prove it; {ok}", part("failure", "evidence"))
-    yield Column(
-        "validity_reasons",
-        "texts",
-        "",
-        "what speaks against the figures; empty: nothing; null: as `validity`",
-        part("validity", "reasons"),
-    )
-    yield Column(
-        "steady_state",
-        "text",
-        "",
-        "of the counted iterations; null: too few to tell",
-        part("steady_state", "verdict"),
-        values=get_args(Verdict),
-    )
+    meaning = "what speaks against the figures; empty: nothing; null: as `validity`"
+    yield Column("validity_reasons", "texts", "", meaning, part("validity", "reasons"))
+    meaning, verdict = "of the counted iterations; null: too few to tell", part("steady_state", "verdict")
+    yield Column("steady_state", "text", "", meaning, verdict, values=get_args(Verdict))
     yield Column("steady_reasons", "texts", "", "why not steady", part("steady_state", "reasons"), True)
-    yield Column(
-        "notes", "texts", "", "what a reader of the figures must know", of_record(lambda record: record.notes), True
-    )
-    yield Column(
-        "tags", "texts", "", "that the user gave it (`suite runs tag`), sorted", lambda source: source.tags, True
-    )
+    yield Column("notes", "texts", "", "what a reader of the figures must know", part("notes"), True)
+    meaning = "that the user gave it (`suite runs tag`), sorted"
+    yield Column("tags", "texts", "", meaning, lambda source: source.tags, True)
 
 
 def _iterations() -> Iterator[Column]:
-    yield Column(
-        "iterations_completed",
-        "integer",
-        "",
-        "warm-up and void ones in",
-        of_record(lambda record: len(record.iterations.seconds)),
-        True,
-    )
+    completed = of_record(lambda record: len(record.iterations.seconds))
+    yield Column("iterations_completed", "integer", "", "warm-up and void ones in", completed, True)
     yield Column("iterations_warmup", "integer", "", "left out at the start", part("steady_state", "warmup"), True)
     yield Column("iterations_counted", "integer", "", "those figures are of", part("steady_state", "iterations"), True)
-    yield Column(
-        "iterations_void",
-        "integer",
-        "",
-        "after the warm-up, that skipped optimizer steps and do not count; null: no rank tells",
-        of_record(lambda record: None if record.void_iterations is None else len(record.void_iterations)),
-    )
+    meaning = "after the warm-up, that skipped optimizer steps and do not count; null: no rank tells"
+    void = of_record(lambda record: None if record.void_iterations is None else len(record.void_iterations))
+    yield Column("iterations_void", "integer", "", meaning, void)
     meaning = f"mean over the counted iterations, of the slowest rank each; {_NO_ITERATION}"
     yield Column("iteration_seconds", "number", "seconds", meaning, _iteration_seconds)
 
 
 def _generation() -> Iterator[Column]:
-    for name in ("share", "padded_tokens"):
-        if name == "share":
-            meaning = "of all positions that train, those of padding; null: even samples"
-            yield Column("padding_share", "number", "share", meaning, part("padding", name))
-    yield Column(
-        "packed", "boolean", "", "samples lie end to end in a row; null: even samples", part("padding", "packed")
-    )
+    meaning = "of all positions that train, those of padding; null: even samples"
+    yield Column("padding_share", "number", "share", meaning, part("padding", "share"))
+    meaning = "samples lie end to end in a row; null: even samples"
+    yield Column("packed", "boolean", "", meaning, part("padding", "packed"))
     meanings = {
         "idle_slot_share": ("share", "of the token steps until the longest sample of each replica ends, idle ones"),
         "idle_slot_seconds": ("seconds", "from a sample's own end to the end of its generation, mean"),
@@ -246,9 +181,9 @@ def _generation() -> Iterator[Column]:
         "effective_sample_size": ("share", "of importance weights between the two"),
     }
     for name, (unit, meaning) in meanings.items():
-        yield Column(name, "number", unit, f"{meaning}; {_NOT_TOLD}", part("rollout", name))
+        yield Column(name, "number", unit, f"{meaning}; {_UNKNOWN}", part("rollout", name))
     meaning = "updates of the weights that samples are behind, the most of any; null: no rank tells"
-    yield Column("staleness", "integer", "", meaning, of_record(lambda record: record.staleness))
+    yield Column("staleness", "integer", "", meaning, part("staleness"))
     for name in ("exposed_generate_seconds", "generation_busy_seconds"):
         what = "that training waits for samples" if name.startswith("exposed") else "that the generation side generates"
         yield Column(name, "number", "seconds", f"{what}, of an iteration; {_OF_SPLIT}", part("overlap", name))
@@ -259,13 +194,8 @@ def _energy() -> Iterator[Column]:
     yield Column("energy_joules", "number", "joules", meaning, part("energy", "joules"))
     meaning = "`energy_joules` over the samples; null: as that"
     yield Column("energy_joules_per_sample", "number", "joules", meaning, part("energy", "joules_per_sample"))
-    yield Column(
-        "energy_valid",
-        "boolean",
-        "",
-        "whether it is of this run alone and whole; null: not sampled",
-        part("energy", "valid"),
-    )
+    meaning = "whether it is of this run alone and whole; null: not sampled"
+    yield Column("energy_valid", "boolean", "", meaning, part("energy", "valid"))
     yield Column("energy_reasons", "texts", "", "why not valid; null: not sampled", part("energy", "reasons"))
 
 

@@ -6,105 +6,79 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from suite.bundle.amounts import Peaks
 from suite.bundle.imported.record import ImportedRow
-from suite.bundle.record import Estimate, Peaks, Phase, Wait
 from suite.export.columns import Column, Reader, Source
 from suite.export.imported import IMPORTED_COLUMNS, ImportedSource
 from suite.export.keys import KEYS
+from suite.export.readers import part
 from suite.export.runs import RUN_COLUMNS
 from suite.report.facts.entry import Entry
 from suite.spec.base import UsageError
 from suite.spec.names import nearest
 from suite.spec.phases import ALL_NAMES
-from suite.stats.intervals import Interval
 
 Row = dict[str, Any]
 RUNS, IMPORTED = "runs", "imported"
+_NO_KEYS = {"schema", "manifest_hash", "work_hash", "digest"}
+_KEYS = frozenset({column.name for column in KEYS} - _NO_KEYS | {"phase", "iteration"})
+_IMPORTED_KEYS = frozenset(("mark", "id", "path", "tool", "model", "devices"))
 
 
 @dataclass(frozen=True)
 class Table:
-    """``row_is``: what one row of it is. ``noun``: that in a word."""
+    """``row_is``: what one row of it is. ``noun``: that in a word. ``keys``: columns that tell rows apart, or by which
+    they are grouped; figures are never keys."""
 
     name: str
     noun: str
     row_is: str
     columns: tuple[Column, ...]
+    keys: frozenset[str] = _KEYS
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
 
 
-def _phase(field: str) -> Reader:
+def _in_phase(*names: str, field: str = "") -> Reader:
+    """Of what the record holds by phase under these names that of the row's, or a ``field`` of it; null without it."""
+    whole = part(*names)
+
     def read(source: Source) -> Any:
-        phases = source.entry.record.phases
-        phase: Phase | None = None if phases is None else getattr(phases, source.phase)
-        return None if phase is None else getattr(phase, field)
+        found = whole(source)
+        one = found.get(source.phase) if isinstance(found, Mapping) else getattr(found, source.phase, None)
+        return getattr(one, field, None) if field else one
 
     return read
-
-
-def _bound(field: str) -> Reader:
-    def read(source: Source) -> Any:
-        estimate: Estimate | Interval | None = (source.entry.record.phase_intervals or {}).get(source.phase)
-        return None if estimate is None else getattr(estimate, field)
-
-    return read
-
-
-def _wait(field: str) -> Reader:
-    def read(source: Source) -> Any:
-        wait: Wait | None = (source.entry.record.waits or {}).get(source.phase)
-        return None if wait is None else getattr(wait, field)
-
-    return read
-
-
-def _peak(field: str) -> Reader:
-    def read(source: Source) -> Any:
-        memory = source.entry.record.memory
-        peaks: Peaks | None = None if memory is None else memory.by_phase.get(source.phase)
-        return None if peaks is None else getattr(peaks, field)
-
-    return read
-
-
-def _floor(source: Source) -> Any:
-    memory = source.entry.record.memory
-    return None if memory is None or memory.floor is None else memory.floor.by_phase.get(source.phase)
 
 
 def _phase_columns() -> Iterator[Column]:
-    yield Column(
-        "phase",
-        "text",
-        "",
-        "in the order of an iteration; `other` is what an iteration takes beyond its timed phases",
-        lambda source: source.phase,
-        True,
-        ALL_NAMES,
-        True,
-    )
+    meaning = "in the order of an iteration; `other` is what an iteration takes beyond its timed phases"
+    yield Column("phase", "text", "", meaning, lambda source: source.phase, True, ALL_NAMES)
     meaning = "mean over the counted iterations, of the slowest rank each"
-    yield Column("seconds", "number", "seconds", meaning, _phase("seconds"), True)
+    yield Column("seconds", "number", "seconds", meaning, _in_phase("phases", field="seconds"), True)
     meaning = "95 % bound from the run's own iterations; null: the phase took no time, one iteration, an older bundle"
-    yield Column("seconds_low", "number", "seconds", f"lower {meaning}", _bound("low"))
-    yield Column("seconds_high", "number", "seconds", f"upper {meaning}", _bound("high"))
+    yield Column("seconds_low", "number", "seconds", f"lower {meaning}", _in_phase("phase_intervals", field="low"))
+    yield Column("seconds_high", "number", "seconds", f"upper {meaning}", _in_phase("phase_intervals", field="high"))
     meaning = "of the iteration; null: an asynchronous run, in whose iterations others work meanwhile"
-    yield Column("share", "number", "share", meaning, _phase("share"))
+    yield Column("share", "number", "share", meaning, _in_phase("phases", field="share"))
     meaning = "of the tokens that the phase is about; null: it is about none, or took no measurable time"
-    yield Column("tokens_per_second", "number", "tokens/s", meaning, _phase("tokens_per_second"))
+    yield Column("tokens_per_second", "number", "tokens/s", meaning, _in_phase("phases", field="tokens_per_second"))
     one = "null: one rank, `other`, or an older bundle"
     meaning = f"that the rank which was done first waits for the slowest, mean over iterations; {one}"
-    yield Column("wait_longest_seconds", "number", "seconds", meaning, _wait("longest_seconds"))
+    yield Column("wait_longest_seconds", "number", "seconds", meaning, _in_phase("waits", field="longest_seconds"))
     meaning = f"that ranks wait for the slowest, mean over ranks and iterations; {one}"
-    yield Column("wait_mean_seconds", "number", "seconds", meaning, _wait("mean_seconds"))
+    yield Column("wait_mean_seconds", "number", "seconds", meaning, _in_phase("waits", field="mean_seconds"))
     for name in Peaks.model_fields:
         meaning = "as in the runs' table, in this phase; null: not known"
-        yield Column(name, "integer", "bytes", meaning, _peak(name))
+        yield Column(name, "integer", "bytes", meaning, _in_phase("memory", "by_phase", field=name))
     meaning = "the least that the layout needs in this phase, computed; null: nothing is known to be needed"
-    yield Column("theoretical_minimum_bytes", "integer", "bytes", meaning, _floor)
+    yield Column("theoretical_minimum_bytes", "integer", "bytes", meaning, _in_phase("memory", "floor", "by_phase"))
+
+
+def _seconds(source: Source) -> float:
+    return source.entry.record.iterations.seconds[source.iteration]
 
 
 def _is_warmup(source: Source) -> bool:
@@ -115,28 +89,16 @@ def _is_void(source: Source) -> bool:
     return source.iteration in (source.entry.record.void_iterations or ())
 
 
+def _is_counted(source: Source) -> bool:
+    return not _is_warmup(source) and not _is_void(source)
+
+
 def _iteration_columns() -> Iterator[Column]:
-    yield Column(
-        "iteration", "integer", "", "from 0, warm-up first", lambda source: source.iteration, True, is_key=True
-    )
-    yield Column(
-        "seconds",
-        "number",
-        "seconds",
-        "of the slowest rank",
-        lambda source: source.entry.record.iterations.seconds[source.iteration],
-        True,
-    )
+    yield Column("iteration", "integer", "", "from 0, warm-up first", lambda source: source.iteration, True)
+    yield Column("seconds", "number", "seconds", "of the slowest rank", _seconds, True)
     yield Column("warmup", "boolean", "", "left out at the start", _is_warmup, True)
     yield Column("void", "boolean", "", "skipped optimizer steps, and so does not count", _is_void, True)
-    yield Column(
-        "counted",
-        "boolean",
-        "",
-        "the run's figures are made of it",
-        lambda source: not _is_warmup(source) and not _is_void(source),
-        True,
-    )
+    yield Column("counted", "boolean", "", "the run's figures are made of it", _is_counted, True)
 
 
 TABLES: Mapping[str, Table] = {
@@ -155,7 +117,7 @@ TABLES: Mapping[str, Table] = {
             "a completed iteration of a run, warm-up in; a run that completed none has none",
             (*KEYS, *_iteration_columns()),
         ),
-        Table(IMPORTED, "import", "another tool's log, which was not measured here", IMPORTED_COLUMNS),
+        Table(IMPORTED, "import", "another tool's log, which was not measured here", IMPORTED_COLUMNS, _IMPORTED_KEYS),
     )
 }
 
@@ -193,8 +155,8 @@ def rows_of(
 def _sources(name: str, source: Source) -> Iterable[Source]:
     record = source.entry.record
     if name == "phases":
-        told = record.phases
-        return (replace(source, phase=phase) for phase in ALL_NAMES if told is not None and getattr(told, phase))
+        known = record.phases
+        return (replace(source, phase=phase) for phase in ALL_NAMES if known is not None and getattr(known, phase))
     if name == "iterations":
         return (replace(source, iteration=index) for index in range(len(record.iterations.seconds)))
     return (source,)

@@ -21,7 +21,7 @@ from suite.spec.names import nearest
 
 #: How many bundles were read, of how many; when that is told first, and how often then.
 Progress = Callable[[int, int], None]
-_FIRST_TOLD_SECONDS, _TOLD_SECONDS = 5.0, 10.0
+_FIRST_SECONDS, _NEXT_SECONDS = 5.0, 10.0
 #: What a run can be in, besides how it ended.
 RUNNING, DAMAGED, IMPORTED = "running", "damaged", "imported"
 STATUSES = ("ok", "failed", "interrupted", RUNNING, DAMAGED, IMPORTED)
@@ -160,13 +160,13 @@ def read_listing(paths: Sequence[Path], progress: Progress | None = None) -> Lis
 
 
 def _seldom(progress: Progress) -> Progress:
-    due = time.monotonic() + _FIRST_TOLD_SECONDS
+    due = time.monotonic() + _FIRST_SECONDS
 
     def tell(done: int, whole: int) -> None:
         nonlocal due
         if time.monotonic() > due:
             progress(done, whole)
-            due = time.monotonic() + _TOLD_SECONDS
+            due = time.monotonic() + _NEXT_SECONDS
 
     return tell
 

@@ -94,9 +94,9 @@ def _read(look: Look[_Entry], places: Opened, with_imported: bool) -> Found[_Ent
         else:
             checked.append(one)
             digests.append(one.trace.digest)
-    kept, told = trusted(checked, bundles, paths)
+    kept, recorded = trusted(checked, bundles, paths)
     entries = [one.entry for one in kept]
-    caveats += told
+    caveats += recorded
     known = [digest for digest in digests if digest is not None]
     whole = digest_of_all(known) if known and len(known) == len(digests) else None
     read_from = ReadFrom(tuple(path.as_posix() for path in paths), whole)
@@ -151,5 +151,5 @@ def _versions(kept: Sequence[Checked]) -> list[Caveat]:
     counts = sorted(Counter(one.version for one in kept if one.version is not None).items())
     if len(counts) <= 1:
         return []
-    told = ", ".join(f"{runs} of {name}" for name, runs in counts)
-    return [Caveat(VERSIONS, "", f"runs of different versions of the suite: {told}")]
+    known = ", ".join(f"{runs} of {name}" for name, runs in counts)
+    return [Caveat(VERSIONS, "", f"runs of different versions of the suite: {known}")]

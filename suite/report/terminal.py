@@ -149,11 +149,11 @@ def print_imported(model: ReportModel) -> None:
 
 
 def _imported(record: ImportedRecord) -> Cells:
-    told, rates = record.told, record.throughput
+    known, rates = record.told, record.throughput
     return {
         "backend": record.tool,
-        "size": visible(told.model, _NAME_LENGTH),
-        "devices": str(told.devices),
+        "size": visible(known.model, _NAME_LENGTH),
+        "devices": str(known.devices),
         "steps": str(record.steps.counted),
         "s/step": number(record.step_seconds),
         "samples/s": number(rates.samples_per_second),

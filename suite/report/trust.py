@@ -12,8 +12,8 @@ from suite.bundle.cache.survey import Surveyed
 from suite.bundle.findings import FINDINGS, Finding
 from suite.bundle.folder import Trace, folder_findings
 
-#: Bundles of which the same thing is told.
-TOLD = 5
+#: Bundles of which the same thing is said.
+MOST_SHOWN = 5
 
 
 _Entry = TypeVar("_Entry")
@@ -68,15 +68,15 @@ def trusted(
         for one in checked
         if one.difference
     ]
-    told: dict[str, list[Caveat]] = {name: [] for name in FINDINGS}
+    known: dict[str, list[Caveat]] = {name: [] for name in FINDINGS}
     for one in checked:
         found = (*one.findings, *beside.get(one.trace.path, ()))
         if not any(finding.leaves_out for finding in found):
             kept.append(one)
         for finding in found:
             text = f"left out, {finding.line()}" if finding.leaves_out else finding.line()
-            told[finding.name].append(Caveat(finding.name, str(one.trace.path), text, finding.leaves_out))
-    return kept, [*changed, *(caveat for caveats in told.values() for caveat in caveats)]
+            known[finding.name].append(Caveat(finding.name, str(one.trace.path), text, finding.leaves_out))
+    return kept, [*changed, *(caveat for caveats in known.values() for caveat in caveats)]
 
 
 def lines_of(caveats: Iterable[Caveat]) -> Iterator[str]:
@@ -88,5 +88,5 @@ def lines_of(caveats: Iterable[Caveat]) -> Iterator[str]:
 
 def few(lines: Sequence[str], what: str) -> list[str]:
     """As many lines as somebody reads, one for each bundle, and of how many more the same is true."""
-    left = len(lines) - TOLD
-    return list(lines) if left <= 0 else [*lines[:TOLD], f"and {left} more bundles: {what} (suite verify --json)"]
+    left = len(lines) - MOST_SHOWN
+    return list(lines) if left <= 0 else [*lines[:MOST_SHOWN], f"and {left} more bundles: {what} (suite verify --json)"]

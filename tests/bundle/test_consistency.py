@@ -12,6 +12,7 @@ from suite.bundle.events import Event
 from suite.bundle.folder import Trace, folder_findings
 from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify, verify_all
+from tests.bundle.recorded import put
 from tests.bundle.tampering import change, copied, derive_again, events_of, renamed, shipped, write_events
 from tests.synthetic import facts_of, make_bundle, synthetic_manifest
 
@@ -62,6 +63,16 @@ def waiting(event: Event) -> None:
         event["wait_seconds"] += 5.0
 
 
+def of_facts(value: object, *place: str) -> Callable[[Event], object]:
+    """Another fact of the environment event."""
+    return lambda event: event["kind"] == "environment" and put(event["facts"], place, value)
+
+
+def better_reward(event: Event) -> None:
+    if event["kind"] == "iteration":
+        event["stats"]["reward"] = 0.9
+
+
 def more_tokens(event: Event) -> None:
     if event["kind"] == "iteration":
         event["counts"]["response_tokens"] *= 2
@@ -85,6 +96,17 @@ TAMPERED = {
     "resident memory halved": (ONE, halved("peak_resident_bytes"), None, {"memory-peaks"}),
     "all memory halved": (TWO, halved("peak_allocated_bytes", "peak_resident_bytes"), None, {"memory-peaks"}),
     "twice the tokens": (ONE, more_tokens, None, {"work-counts"}),
+    "another torch": (ONE, of_facts("2.9.0", "packages", "torch"), None, {"stack"}),
+    "another processor on one rank": (TWO, of_facts("Xeon", "cpu", "model"), (1,), {"machine"}),
+    "ceilings of another precision": (ONE, of_facts("bfloat16", "ceilings", "matmul_dtype"), None, {"ceilings"}),
+    "another reward than the constant": (ONE, better_reward, None, {"reward"}),
+    "no noise": (ONE, lambda event: event.pop("noise", None), None, {"noise"}),
+    "no noise of a late iteration": (
+        TWO,
+        lambda event: event.get("iteration") == 7 and event.pop("noise", None),
+        (1,),
+        {"noise"},
+    ),
 }
 
 

@@ -96,13 +96,9 @@ def test_a_failed_build_shows_the_end_of_the_step_and_is_no_mistake_of_the_user(
     )
 
 
-def test_check_copies_the_list_out_and_keeps_it_for_archives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    kept: list[tuple[str, bytes]] = []
-    image_id = f"sha256:{'a' * 64}"
-    api = SimpleNamespace(inspect_image=lambda tag: {"Id": image_id})
-    monkeypatch.setattr("suite.launch.docker.connection.connect", lambda: SimpleNamespace(api=api))
+def test_check_copies_the_list_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("suite.launch.docker.connection.connect", lambda: SimpleNamespace(api=None))
     monkeypatch.setattr("suite.images.check.check_image", lambda *_: [])
     monkeypatch.setattr("suite.images.inside.copy_out", lambda *_: b"{}")
-    monkeypatch.setattr("suite.bundle.archive.sboms.keep_sbom", lambda *given: kept.append(given))
     assert suite("images", "check", "engines", "--sbom", tmp_path / "list.json").exit_code == 0
-    assert (tmp_path / "list.json").read_bytes() == b"{}" and kept == [(image_id, b"{}")]
+    assert (tmp_path / "list.json").read_bytes() == b"{}"

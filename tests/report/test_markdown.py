@@ -144,12 +144,12 @@ IDLE = {"idle_slot_share": 0.46, "idle_slot_seconds": 0.31}
 
 
 def test_every_section_has_a_view_but_that_of_imports() -> None:
-    assert {*VIEWS} == {*sections.ORDER} - {"imported"}
+    assert {*VIEWS} == {*sections.BY_NAME} - {"imported"}
 
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_section_reads_as_saved(name: str, snapshot: SnapshotAssertion) -> None:
-    section = sections.SECTIONS[sections.ORDER.index(name)]
+    section = sections.BY_NAME[name]
     parts = parts_of(build(VIEWS[name]()), [section])
     text = "\n\n".join(block for part in parts for block in of_part(part, PLOTS)) + "\n"
     assert text == snapshot.use_extension(MarkdownFile)

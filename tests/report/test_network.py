@@ -12,7 +12,7 @@ from suite.cli.options.handing_over import HandingOver, tell_network
 from suite.conduct.cluster.smoke import smoke_plan, smoke_root
 from suite.launch.cluster.launcher import NodeSetup
 from suite.report.facts.entry import Entry
-from suite.report.facts.environment_differences import environment_differences
+from suite.report.facts.environment import environment_differences
 from suite.report.facts.model import build
 from suite.report.facts.network_check import CONVENTION, network_checks
 from suite.report.text.markdown import render

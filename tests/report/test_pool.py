@@ -9,7 +9,7 @@ import pytest
 
 from suite.bundle.record import Wait
 from suite.report.facts.entry import Entry
-from suite.report.facts.environment_differences import environment_differences
+from suite.report.facts.environment import environment_differences
 from suite.report.facts.model import build
 from suite.report.facts.pool import Row
 from suite.report.text.markdown import render

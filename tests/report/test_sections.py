@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from suite.report.facts.model import ReportModel, build
 from suite.report.formatting.grid import Column
 from suite.report.formatting.numbers import number
-from suite.report.text import sections
 from suite.report.text.columns import LABEL, table_of
 from suite.report.text.markdown import of_part, render
 from suite.report.text.section import Block, Picture, Section, parts_of
@@ -44,9 +42,3 @@ def test_a_section_without_figures_leaves_no_heading_and_no_picture() -> None:
     assert parts_of(build([made.failed()]), [TOY]) == ()
     (part,) = parts_of(build([made.entry()]), [TOY])
     assert of_part(part, {})[1] == "The phase that takes longest.", "a plot that was not drawn"
-
-
-def test_every_module_of_the_sections_is_in_their_order() -> None:
-    modules = {path.stem for path in Path(sections.__file__).parent.glob("*.py")} - {"__init__"}
-    assert sorted(sections.ORDER) == sorted(modules)
-    assert len(SECTIONS) == len(modules)

@@ -31,12 +31,12 @@ def scrub_import(folder: ImportFolder, target: Path, names: Identities) -> bool:
     scratch = target.with_name(f"{target.name}.{LOG}")
     scrub_file(folder.path / LOG, LOG, scratch, names)
     data = read_bytes(scratch, LOG, MOST_LOG_BYTES)
-    told = scrub_json(asked.told.model_dump(mode="json"), names)
-    if log_facts(data).sha256 == asked.log.sha256 and told == asked.told.model_dump(mode="json"):
+    known = scrub_json(asked.told.model_dump(mode="json"), names)
+    if log_facts(data).sha256 == asked.log.sha256 and known == asked.told.model_dump(mode="json"):
         write_import(target, asked, data, before)
         return False
     facts = log_facts(data, asked.log.sha256_before or asked.log.sha256)
-    clean = Import.model_validate({**asked.model_dump(by_alias=True), "told": told, "log": facts})
+    clean = Import.model_validate({**asked.model_dump(by_alias=True), "told": known, "log": facts})
     try:
         after = derive(identity(clean), clean, data)
     except UnusableLog as error:

@@ -30,8 +30,6 @@ from suite.bundle.archive.index import (
     require_names,
     written_index,
 )
-from suite.bundle.archive.sboms import MOST_BYTES as MOST_SBOM_BYTES
-from suite.bundle.archive.sboms import check_sbom, kept_sboms
 from suite.bundle.archive.scrubbing import learn_bundle, learn_json, scrub_bundle, scrub_json
 from suite.bundle.archive.signature import sign
 from suite.bundle.archive.zip_file import MOST_BYTES, MOST_FILES, Writer
@@ -46,7 +44,7 @@ from suite.spec.base import UsageError
 from suite.spec.foreign import DOCUMENT_BYTES, Unreadable, open_plain, read_bytes
 from suite.spec.version import suite_version
 
-_BLOCK_BYTES = 1 << 18
+_BLOCK_BYTES, _MOST_SBOM_BYTES = 1 << 18, 64 << 20
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ def pack(folder: Path, output: Path, how: Packing) -> Packed:
         raise UsageError(f"no bundle in {folder}")
     paths = [*(bundle.path for bundle in bundles), *(each.path for each in imports)]
     is_bundle = len(paths) == 1 and os.path.samefile(paths[0], folder)
-    extra = {**_licences(how.licences), **kept_sboms(bundles), **_sboms(how.sboms)}
+    extra = {**_licences(how.licences), **_sboms(how.sboms)}
     with tempfile.TemporaryDirectory(prefix="suite-pack-") as place:
         names = None if how.keep_identity else Identities(how.keep, how.scrub)
         content = _content(folder, bundles, imports, is_bundle, names, Path(place))
@@ -273,10 +271,19 @@ def _own_licence() -> bytes:
 
 def _sboms(paths: Sequence[Path]) -> dict[str, bytes]:
     """Raises UsageError for what is no CycloneDX list."""
-    found = _named(paths, SBOMS, MOST_SBOM_BYTES)
+    found = _named(paths, SBOMS, _MOST_SBOM_BYTES)
     for name, data in found.items():
-        check_sbom(data, name.partition("/")[2])
+        _check_sbom(data, name.partition("/")[2])
     return found
+
+
+def _check_sbom(data: bytes, name: str) -> None:
+    try:
+        body = parse_object(data.decode(), name)
+    except (DamagedBundle, UnicodeDecodeError) as error:
+        raise UsageError(f"{name} is no list of components: {error}") from error
+    if body.get("bomFormat") != "CycloneDX":
+        raise UsageError(f"{name} is no CycloneDX list, as suite images check --sbom writes it")
 
 
 def _named(paths: Sequence[Path], folder: str, most: int) -> dict[str, bytes]:

@@ -147,13 +147,13 @@ def scrub_bundle(bundle: Bundle, target: Path, names: Identities, is_sound: bool
     require_free_of_identity(bundle, names)
     changed = False
     for name in evidence_files(bundle):
-        told = name if name == MANIFEST else "/".join(names.scrub(part) for part in name.split("/"))
-        place = target / told
+        known = name if name == MANIFEST else "/".join(names.scrub(part) for part in name.split("/"))
+        place = target / known
         place.parent.mkdir(parents=True, exist_ok=True)
         if name == MANIFEST:
             place.write_bytes(read_bytes(bundle.path / name, name, LINE_BYTES * 16))
         else:
-            changed |= _scrub_file(bundle.path / name, name, place, names) or told != name
+            changed |= _scrub_file(bundle.path / name, name, place, names) or known != name
     text = bundle.record_text()
     if text is None:
         return changed

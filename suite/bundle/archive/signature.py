@@ -31,7 +31,7 @@ class Signature(Frozen):
 
     def line(self) -> str:
         """In words, for people."""
-        told = {
+        known = {
             "signed": f"signed by {self.signer} ({self.key})",
             "signer not known": f"signed, but by none of the allowed signers ({self.key})",
             "signer not checked": f"signed by {self.key}; whose key that is, --allowed-signers FILE says"
@@ -40,7 +40,7 @@ class Signature(Frozen):
             "not signed": "not signed",
             "bad signature": "BAD SIGNATURE: it is not of this content",
         }
-        return told[self.outcome]
+        return known[self.outcome]
 
 
 def sign(data: bytes, key: Path) -> bytes:

@@ -157,9 +157,9 @@ class Reader:
         self._file.seek(at)
         head = _LOCAL.unpack(self._file.read(_LOCAL.size))
         named, extra = self._file.read(head[9]), head[10]
-        told = (head[0], head[2], head[3], head[6], head[7], head[8])
+        known = (head[0], head[2], head[3], head[6], head[7], head[8])
         said = (b"PK\3\4", info.flag_bits, info.compress_type, info.CRC, info.compress_size, info.file_size)
-        if info.header_offset != at or extra or told != said or named != info.orig_filename.encode():
+        if info.header_offset != at or extra or known != said or named != info.orig_filename.encode():
             raise UnsafeArchive(f"{self.name}: {shown_name(info.filename)} is told in two ways, or overlaps another")
         return at + _LOCAL.size + head[9] + info.compress_size
 

@@ -79,8 +79,8 @@ class Unpacking:
         """
         head = from_json(packed_bytes[_HASH_CHARACTERS:], allow_inf_nan=False)
         body: dict[str, Any] = head["record"]
-        told, counts, memory = body["run"], body["counts"], body["memory"]
-        run = _make_run({name: manifest.layout if name == "layout" else told[name] for name in RunFacts.model_fields})
+        known, counts, memory = body["run"], body["counts"], body["memory"]
+        run = _make_run({name: manifest.layout if name == "layout" else known[name] for name in RunFacts.model_fields})
         if memory is not None:
             memory["floor"] = self._shared((manifest.hash, "floor"), memory["floor"], _make_floor)
             body["memory"] = _make_memory(memory)

@@ -119,16 +119,16 @@ def _phases(counted: Sequence[Step], names: Names, elapsed: float) -> tuple[dict
     return found, overlapping
 
 
-def _counts(counted: Sequence[Step], names: Names, told: Told) -> tuple[ImportedCounts, dict[str, list[float] | None]]:
+def _counts(counted: Sequence[Step], names: Names, given: Told) -> tuple[ImportedCounts, dict[str, list[float] | None]]:
     """Means, and each step's; what the log tells goes before what was told, which must not contradict it."""
     count = len(counted)
-    prompt, prompt_from = _either(_logged(counted, names.prompt_mean), told.prompt_tokens, count, "--prompt-tokens")
+    prompt, prompt_from = _either(_logged(counted, names.prompt_mean), given.prompt_tokens, count, "--prompt-tokens")
     response, response_from = _either(
-        _logged_response(counted, names), told.response_tokens, count, "--response-tokens", _by(names.response_mean)
+        _logged_response(counted, names), given.response_tokens, count, "--response-tokens", _by(names.response_mean)
     )
     total = _logged(counted, names.total_tokens)
     samples, samples_from = _either(
-        _logged_samples(counted, names), told.samples, count, "--samples", _by(names.samples)
+        _logged_samples(counted, names), given.samples, count, "--samples", _by(names.samples)
     )
     if samples is None and total is not None and _LOG == prompt_from == response_from:
         samples, samples_from = _samples_of(total, prompt, response), _COMPUTED
@@ -206,14 +206,14 @@ def _whole_numbers(values: Sequence[float]) -> list[float] | None:
 
 
 def _either(
-    logged: list[float] | None, told: float | None, count: int, option: str, source: Source = _LOG
+    logged: list[float] | None, known: float | None, count: int, option: str, source: Source = _LOG
 ) -> tuple[list[float] | None, Source]:
     """What the log tells, else what the importer does. Raises UnusableLog where both do, and differ."""
     if logged is None:
-        return (None if told is None else [float(told)] * count), TOLD
+        return (None if known is None else [float(known)] * count), TOLD
     mean = math.fsum(logged) / len(logged)
-    if told is not None and abs(told - mean) > _NEAR * abs(mean):
-        raise UnusableLog(f"{option} {told:g} is not what the log tells, which is {mean:g}")
+    if known is not None and abs(known - mean) > _NEAR * abs(mean):
+        raise UnusableLog(f"{option} {known:g} is not what the log tells, which is {mean:g}")
     return logged, source
 
 

@@ -13,7 +13,7 @@ from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle
 from suite.bundle.verify import examined
 from suite.conduct.planning.plan import Plan
-from suite.report.facts.environment_differences import EnvironmentDifference, environment_differences
+from suite.report.facts.environment import EnvironmentDifference, environment_differences
 from suite.report.facts.pool import counted_seconds
 from suite.report.facts.suspect import is_invalid, is_suspect
 from suite.spec.base import Frozen

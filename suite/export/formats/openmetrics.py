@@ -22,10 +22,10 @@ _STATES = ("status", "validity")
 def lines(table: Table, rows: Iterable[Row]) -> Iterator[str]:
     """All samples of a family follow each other, in the order of the rows."""
     kept = list(rows)
-    keys = [column for column in table.columns if column.is_key and column.name not in _STATES]
+    keys = [column for column in table.columns if column.name in table.keys and column.name not in _STATES]
     labels = [_labels(keys, row) for row in kept]
     for column in table.columns:
-        if column.kind in ("integer", "number", "boolean", "time") and not column.is_key:
+        if column.kind in ("integer", "number", "boolean", "time") and column.name not in table.keys:
             yield from _gauge(table, column, kept, labels)
     if table.name == "runs":
         for column in (column for column in table.columns if column.name in _STATES):

@@ -70,9 +70,8 @@ def _figures(row: Row) -> dict[str, float]:
 
 
 def _of_phase(row: Row) -> Iterator[tuple[str, float]]:
-    own = [
-        column.name for column in TABLES["phases"].columns if not column.is_key and column.kind in ("number", "integer")
-    ]
+    table = TABLES["phases"]
+    own = [one.name for one in table.columns if one.name not in table.keys and one.kind in ("number", "integer")]
     for name in own:
         if row[name] is not None:
             yield f"phase/{row['phase']}/{name}", float(row[name])

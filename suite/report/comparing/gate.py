@@ -93,7 +93,7 @@ def hold_to(
     is_slower = bool(missed or (strict and lost))
     decided: GateWord = "slower" if is_slower else "met"
     outcome: GateWord = "undecided" if is_open and not is_slower else "doubtful" if doubts else decided
-    told = Gate(
+    known = Gate(
         gate=gate,
         phase=phase,
         outcome=outcome,
@@ -106,7 +106,7 @@ def hold_to(
         allow_missing=allow_missing,
         strict=strict,
     )
-    return result.model_copy(update={"rows": rows}), told
+    return result.model_copy(update={"rows": rows}), known
 
 
 def check_gate(gate: float, phase: str | None) -> None:

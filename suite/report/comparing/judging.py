@@ -145,30 +145,30 @@ def _phases(
 
 
 def _names(pair: Pair) -> list[str]:
-    told = {phase.name for side in pair for phase in side.row.phases}
-    return [name for name in ALL_NAMES if name in told]
+    known = {phase.name for side in pair for phase in side.row.phases}
+    return [name for name in ALL_NAMES if name in known]
 
 
 def _phase(pair: Pair, name: str, tests: JudgedTogether, place: int | None, changed: bool) -> ComparedPhase:
     before, after = (_seconds(side, name) for side in pair)
     change = _iteration(pair[1]) - _iteration(pair[0])
     has_shares = changed and not pair[1].row.setting.asynchronous
-    told: dict[str, float | None] = dict.fromkeys(("low", "high", "log_error", "degrees"))
-    told["ratio"] = before / after if before and after else None
+    known: dict[str, float | None] = dict.fromkeys(("low", "high", "log_error", "degrees"))
+    known["ratio"] = before / after if before and after else None
     verdict: ComparisonVerdict | None = None
     if place is not None:
-        told["ratio"] = tests.each[place].ratio
-        told["low"], told["high"] = tests.bounds(place)
+        known["ratio"] = tests.each[place].ratio
+        known["low"], known["high"] = tests.bounds(place)
         found = tests.each[place].difference
         if found is not None:
-            verdict, told["log_error"], told["degrees"] = tests.verdict(place), found.error, found.degrees
+            verdict, known["log_error"], known["degrees"] = tests.verdict(place), found.error, found.degrees
     return ComparedPhase(
         name=name,
         before_seconds=before,
         after_seconds=after,
         verdict=verdict,
         share_of_change=((after or 0.0) - (before or 0.0)) / change if has_shares and change else None,
-        **told,
+        **known,
     )
 
 

@@ -48,8 +48,8 @@ class Measured:
     @cached_property
     def hardware(self) -> Hardware | None:
         """As the report tells machines apart; null where no run told where it was."""
-        told = (hardware_of(run.record) for run in self.runs.entries)
-        return next(filter(None, told), None)
+        known = (hardware_of(run.record) for run in self.runs.entries)
+        return next(filter(None, known), None)
 
     @cached_property
     def settings(self) -> dict[str, Any]:

@@ -35,9 +35,9 @@ def by_environment(found: Found) -> tuple[Found, Found]:
         )
     before, after = ([one for one in found.entries if one.manifest.backend.environment == name] for name in names)
     paths = {entry.path for entry in after}
-    told = [caveat for caveat in found.caveats if caveat.path in paths]
+    known = [caveat for caveat in found.caveats if caveat.path in paths]
     rest = [caveat for caveat in found.caveats if caveat.path not in paths]
-    return replace(found, entries=before, caveats=rest), replace(found, entries=after, damaged=[], caveats=told)
+    return replace(found, entries=before, caveats=rest), replace(found, entries=after, damaged=[], caveats=known)
 
 
 def left_out(before: Found, after: Found) -> tuple[Unjudged, ...]:

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from suite.bundle.record import Record
 from suite.report.comparing.model import FactDifference, FactKind, Surroundings
 from suite.report.comparing.pairing import Measured, called, differing_settings
-from suite.report.facts.environment import FIGURES, apart, facts_of, figures_of, shown
-from suite.report.facts.variants import image_ids
+from suite.report.facts.environment import facts_of_both, figures_apart
 from suite.report.formatting.numbers import listed
 
 #: What makes a comparison one across something, in the order in which a label has them.
@@ -74,20 +73,16 @@ def _same_stack(pairs: Sequence[tuple[Measured, Measured]]) -> bool | None:
 
 def _is_same_code(before: Measured, after: Measured) -> bool | None:
     """By versions, and by the code of the packages or the image that holds them; null where a side tells neither."""
-    told = all(side.manifest.stack_code or side.runs.launch.image for side in (before, after))
-    if not told and before.manifest.stack == after.manifest.stack:
+    known = all(side.manifest.stack_code or side.runs.launch.image for side in (before, after))
+    if not known and before.manifest.stack == after.manifest.stack:
         return None
     first, second = ((side.manifest.stack_identity, side.runs.launch.image) for side in (before, after))
     return first == second
 
 
 def _facts(before: Measured, after: Measured, found: _Found) -> None:
-    sides = [_records(side) for side in (before, after)]
-    ids = image_ids(record for records in sides for record in records)
-    first, second = (facts_of(records, ids) for records in sides)
-    for name in dict.fromkeys([*first, *second]):
-        kind = (first.get(name) or second[name])[0]
-        found.add(after.name, name, kind, *(facts[name][1] if name in facts else () for facts in (first, second)))
+    for name, kind, first, second in facts_of_both(_records(before), _records(after)):
+        found.add(after.name, name, kind, first, second)
 
 
 def _figures(pairs: Sequence[tuple[Measured, Measured]], found: _Found) -> None:
@@ -96,12 +91,10 @@ def _figures(pairs: Sequence[tuple[Measured, Measured]], found: _Found) -> None:
     for pair in pairs:
         alike[tuple(side.hardware for side in pair)].append(pair)
     for rows in alike.values():
-        sides = [figures_of([record for pair in rows for record in _records(pair[side])]) for side in (0, 1)]
-        for figure in FIGURES:
-            one, other = (side[figure.name] for side in sides)
-            if apart(figure, one, other):
-                for _, after in rows:
-                    found.add(after.name, figure.name, "state", (shown(figure, one),), (shown(figure, other),))
+        sides = ([record for pair in rows for record in _records(pair[side])] for side in (0, 1))
+        for name, one, other in figures_apart(*sides):
+            for _, after in rows:
+                found.add(after.name, name, "state", (one,), (other,))
 
 
 def _records(side: Measured) -> list[Record]:

@@ -36,13 +36,13 @@ class Asynchronous:
 
 def asynchronous_of(manifest: Manifest, records: Sequence[Record]) -> Asynchronous | None:
     """Null of a synchronous row, and where a run does not tell. Runs are weighted by their periods."""
-    told = [record.overlap for record in records if record.overlap and record.overlap.roles]
-    if not manifest.layout.asynchronous or not told or len(told) < len(records):
+    known = [record.overlap for record in records if record.overlap and record.overlap.roles]
+    if not manifest.layout.asynchronous or not known or len(known) < len(records):
         return None
     weights = [record.steady_state.iterations for record in records]
-    names = list(dict.fromkeys(name for one in told for name in one.roles or ()))
-    shared = [name for name in names if all(name in (one.roles or ()) for one in told)]
-    histograms = [one.staleness or {} for one in told]
+    names = list(dict.fromkeys(name for one in known for name in one.roles or ()))
+    shared = [name for name in names if all(name in (one.roles or ()) for one in known)]
+    histograms = [one.staleness or {} for one in known]
     ages = sorted({int(age) for histogram in histograms for age in histogram})
     return Asynchronous(
         bound=manifest.layout.staleness,
@@ -50,16 +50,16 @@ def asynchronous_of(manifest: Manifest, records: Sequence[Record]) -> Asynchrono
             (age, pooled_mean([histogram.get(str(age), 0.0) for histogram in histograms], weights).value)
             for age in ages
         ),
-        exposed=pooled_mean([one.exposed_generate_seconds for one in told], weights).value,
-        roles=tuple(_role(name, [one.roles[name] for one in told if one.roles], weights) for name in shared),
+        exposed=pooled_mean([one.exposed_generate_seconds for one in known], weights).value,
+        roles=tuple(_role(name, [one.roles[name] for one in known if one.roles], weights) for name in shared),
     )
 
 
-def _role(name: str, told: Sequence[OverlapRole], weights: Sequence[int]) -> RoleUse:
-    busy = _share([role.busy_share for role in told], weights)
+def _role(name: str, known: Sequence[OverlapRole], weights: Sequence[int]) -> RoleUse:
+    busy = _share([role.busy_share for role in known], weights)
     idle = Interval(1 - busy.value, *(None if bound is None else 1 - bound for bound in (busy.high, busy.low)))
-    seconds = pooled_mean([role.busy_seconds / role.ranks for role in told], weights).value
-    return RoleUse(name, told[0].ranks, seconds, busy, idle)
+    seconds = pooled_mean([role.busy_seconds / role.ranks for role in known], weights).value
+    return RoleUse(name, known[0].ranks, seconds, busy, idle)
 
 
 def _share(values: Sequence[float], weights: Sequence[int]) -> Interval:

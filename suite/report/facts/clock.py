@@ -34,10 +34,10 @@ def experimental_lines(entries: Sequence[Entry]) -> tuple[str, ...]:
     """A caveat for each backend that its run calls experimental, with what it says of that."""
     found: dict[str, str] = {}
     for entry in entries:
-        told = (entry.record.environment.worker or {}).get("experimental")
-        if isinstance(told, str):
-            found.setdefault(entry.manifest.backend.name, told)
+        known = (entry.record.environment.worker or {}).get("experimental")
+        if isinstance(known, str):
+            found.setdefault(entry.manifest.backend.name, known)
     return tuple(
-        f"{backend} is experimental ({told}): its makers tested it on recorded logs and configuration classes alone"
-        for backend, told in sorted(found.items())
+        f"{backend} is experimental ({known}): its makers tested it on recorded logs and configuration classes alone"
+        for backend, known in sorted(found.items())
     )

@@ -191,17 +191,17 @@ def _costs(
 
 def idle_of(records: Sequence[Record]) -> Idle | None:
     """Over the runs, weighted by their iterations; null where one does not tell, as with one rank."""
-    told = [record.waits for record in records if record.waits]
-    if not told or len(told) < len(records):
+    known = [record.waits for record in records if record.waits]
+    if not known or len(known) < len(records):
         return None
     whole = sum(phase.seconds for phase in phases_of(records))
     if not whole:
         return None
     weights = [record.steady_state.iterations for record in records]
     by_phase = tuple(
-        (name, pooled_mean([waits[name].mean_seconds for waits in told], weights).value)
-        for name in told[0]
-        if all(name in waits for waits in told)
+        (name, pooled_mean([waits[name].mean_seconds for waits in known], weights).value)
+        for name in known[0]
+        if all(name in waits for waits in known)
     )
     seconds = sum(mean for _, mean in by_phase)
     return Idle(seconds, seconds / whole, by_phase) if by_phase else None
@@ -219,8 +219,8 @@ def lacking_phases_of(records: Sequence[Record]) -> tuple[tuple[str, str], ...]:
     """Phases that the runs' workers say they do not have, each with the first reason that is told."""
     found: dict[str, str] = {}
     for record in records:
-        told = (record.environment.worker or {}).get("lacking_phases")
-        for name, why in told.items() if isinstance(told, dict) else ():
+        known = (record.environment.worker or {}).get("lacking_phases")
+        for name, why in known.items() if isinstance(known, dict) else ():
             if name in ALL_NAMES and type(why) is str:
                 found.setdefault(name, why)
     return tuple(sorted(found.items()))
@@ -272,8 +272,8 @@ def _memory_by_phase(memories: Sequence[Memory]) -> tuple[PhaseMemory, ...]:
     floors = memories[0].floor.by_phase if memories[0].floor else {}
     found = []
     for name in (phase.name for phase in ALL if phase.optional or phase.name in floors):
-        told = [memory.by_phase[name].peak_allocated_bytes for memory in memories if name in memory.by_phase]
-        peaks = [peak for peak in told if peak]
+        known = [memory.by_phase[name].peak_allocated_bytes for memory in memories if name in memory.by_phase]
+        peaks = [peak for peak in known if peak]
         if len(peaks) == len(memories):
             mean, greatest, floor = pooled_mean(peaks, [1.0] * len(peaks)), max(peaks), floors.get(name)
             found.append(PhaseMemory(name, greatest, mean, floor, None if floor is None else floor / greatest))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from types import MappingProxyType
@@ -11,8 +11,9 @@ from typing import Any, Literal
 from suite.bundle.facts import inner
 from suite.bundle.record import Record
 from suite.report.facts.links import adapters_text, link_kinds
-from suite.report.facts.variants import launch_setting_of, short_image
+from suite.report.facts.variants import image_ids, launch_setting_of, short_image
 from suite.report.formatting.numbers import GIB, number
+from suite.spec.base import Frozen
 
 FactKind = Literal["machine", "version", "launch", "setting", "state", "host"]
 #: Measured figures of both sides that are within this factor of each other say nothing.
@@ -82,8 +83,8 @@ def commit_of(record: Record) -> str:
 def _variables(record: Record) -> dict[str, str]:
     """What the environment of the ranks sets for their libraries; without paths and devices, which launches choose."""
     found = inner(record.environment.worker, "variables")
-    told = {name: fact_text(value) for name, value in found.items()} if isinstance(found, Mapping) else {}
-    return {name: value for name, value in told.items() if "/" not in value and not name.endswith("VISIBLE_DEVICES")}
+    known = {name: fact_text(value) for name, value in found.items()} if isinstance(found, Mapping) else {}
+    return {name: value for name, value in known.items() if "/" not in value and not name.endswith("VISIBLE_DEVICES")}
 
 
 def packages_of(record: Record) -> dict[str, str]:
@@ -95,8 +96,8 @@ def packages_of(record: Record) -> dict[str, str]:
 def _code(record: Record) -> dict[str, str]:
     """``0.19.8 62b72323 (commit 3340c2f3a1b2 with changes, editable)``, by package."""
     found = inner(record.environment.worker, "code")
-    told = found if isinstance(found, Mapping) else {}
-    return {f"{name} code": _identity(packages_of(record).get(name, ""), one) for name, one in told.items()}
+    known = found if isinstance(found, Mapping) else {}
+    return {f"{name} code": _identity(packages_of(record).get(name, ""), one) for name, one in known.items()}
 
 
 def _identity(version: str, code: Any) -> str:
@@ -176,10 +177,10 @@ def facts_of(records: Sequence[Record], ids: Mapping[str, str] = NO_IDS) -> dict
     """
     found: dict[str, tuple[FactKind, set[str]]] = {}
     for record in records:
-        told: list[tuple[str, FactKind, str]] = [(one.name, one.kind, one.read(record)) for one in READERS]
-        told += [(name, "version", version) for name, version in {**_code(record), **packages_of(record)}.items()]
-        told += [(name, "setting", value) for name, value in _variables(record).items()]
-        for name, kind, value in told:
+        known: list[tuple[str, FactKind, str]] = [(one.name, one.kind, one.read(record)) for one in READERS]
+        known += [(name, "version", version) for name, version in {**_code(record), **packages_of(record)}.items()]
+        known += [(name, "setting", value) for name, value in _variables(record).items()]
+        for name, kind, value in known:
             if name == IMAGE:
                 value = short_image(ids.get(value, value))
             if value:
@@ -193,7 +194,7 @@ def figures_of(records: Sequence[Record]) -> dict[str, tuple[float, ...]]:
     return {name: tuple(one for one in values if one is not None) for name, values in read.items()}
 
 
-def apart(figure: Figure, before: Sequence[float], after: Sequence[float]) -> bool:
+def _apart(figure: Figure, before: Sequence[float], after: Sequence[float]) -> bool:
     """Whether a measured figure is another on the second side.
 
     So it is where the middle halves of both lie apart, and their medians by more than a quarter.
@@ -212,7 +213,48 @@ def _middle(values: Sequence[float]) -> tuple[float, float]:
     return values[left_out], values[-1 - left_out]
 
 
-def shown(figure: Figure, values: Sequence[float]) -> str:
+def _shown(figure: Figure, values: Sequence[float]) -> str:
     """``0.9 to 1.2 TFLOP/s``."""
     low, high = (number(value / figure.scale, 2) for value in (min(values), max(values)))
     return f"{low if low == high else f'{low} to {high}'} {figure.unit}".rstrip()
+
+
+class EnvironmentDifference(Frozen):
+    """A fact that is not the same on both sides, with the values of each; empty where a side does not tell it."""
+
+    name: str
+    kind: FactKind
+    before: str
+    after: str
+
+
+def environment_differences(before: Sequence[Record], after: Sequence[Record]) -> tuple[EnvironmentDifference, ...]:
+    """Over all records of each side, in the order in which a report lists the facts."""
+    found = [(name, kind, ", ".join(old), ", ".join(new)) for name, kind, old, new in facts_of_both(before, after)]
+    found += [(name, "state", old, new) for name, old, new in figures_apart(before, after)]
+    return tuple(
+        EnvironmentDifference(name=name, kind=kind, before=old, after=new)
+        for name, kind, old, new in found
+        if old != new
+    )
+
+
+def facts_of_both(
+    before: Sequence[Record], after: Sequence[Record]
+) -> Iterator[tuple[str, FactKind, tuple[str, ...], tuple[str, ...]]]:
+    """Every fact with its kind and its values on each side."""
+    ids = image_ids((*before, *after))
+    first, second = facts_of(before, ids), facts_of(after, ids)
+    for name in dict.fromkeys((*first, *second)):
+        kind, _ = first.get(name) or second[name]
+        old, new = (side[name][1] if name in side else () for side in (first, second))
+        yield name, kind, old, new
+
+
+def figures_apart(before: Sequence[Record], after: Sequence[Record]) -> Iterator[tuple[str, str, str]]:
+    """Measured figures of the machine that are others on the second side, as text."""
+    first, second = figures_of(before), figures_of(after)
+    for figure in FIGURES:
+        old, new = first[figure.name], second[figure.name]
+        if _apart(figure, old, new):
+            yield figure.name, _shown(figure, old), _shown(figure, new)

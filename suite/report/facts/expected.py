@@ -31,8 +31,8 @@ def _expected(body: Mapping[str, Any]) -> Expected | None:
         return None
     bounded = low is not None and high is not None and low <= value <= high
     phases = body.get("phases")
-    told = {name: positive(seconds) for name, seconds in phases.items()} if isinstance(phases, Mapping) else {}
+    known = {name: positive(seconds) for name, seconds in phases.items()} if isinstance(phases, Mapping) else {}
     return Expected(
         Interval(value, low, high) if bounded else Interval(value, None, None),
-        tuple((name, seconds) for name, seconds in told.items() if seconds is not None),
+        tuple((name, seconds) for name, seconds in known.items() if seconds is not None),
     )

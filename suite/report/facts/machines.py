@@ -51,9 +51,9 @@ def assign_machines(entries: Sequence[Entry]) -> tuple[list[str], tuple[Machine,
     A run that died before it recorded its hardware belongs to the machine of its own repeats where there is one such,
     else to the only machine of the report, else to ``?``.
     """
-    told = [hardware_of(entry.record) for entry in entries]
-    whole = {hardware: _whole(hardware, told) for hardware in set(told) if hardware}
-    known = [hardware and whole[hardware] for hardware in told]
+    found = [hardware_of(entry.record) for entry in entries]
+    whole = {hardware: _whole(hardware, found) for hardware in set(found) if hardware}
+    known = [hardware and whole[hardware] for hardware in found]
     letters = {hardware: _letter(index) for index, hardware in enumerate(sorted({one for one in known if one}))}
     of_manifest: dict[str, set] = defaultdict(set)
     for entry, hardware in zip(entries, known, strict=True):
@@ -70,9 +70,9 @@ def assign_machines(entries: Sequence[Entry]) -> tuple[list[str], tuple[Machine,
     return assigned, tuple(_machine(letter, records[letter]) for letter in sorted(records))
 
 
-def _whole(hardware: Hardware, told: Sequence[Hardware | None]) -> Hardware:
+def _whole(hardware: Hardware, known: Sequence[Hardware | None]) -> Hardware:
     """With the links of the only machine that is like it in all else, where they are not known of it."""
-    longer = {one for one in told if one and len(one) > len(hardware) and one[: len(hardware)] == hardware}
+    longer = {one for one in known if one and len(one) > len(hardware) and one[: len(hardware)] == hardware}
     return next(iter(longer)) if len(longer) == 1 else hardware
 
 

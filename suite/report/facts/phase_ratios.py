@@ -65,7 +65,7 @@ def phase_ratios(row: Row, best: Row, sides: int, rounds: PhaseRounds) -> tuple[
     found = []
     for name, phases in COMPARED.items():
         a, b = in_part(row, phases), in_part(best, phases)
-        if a is None or b is None or _told(row, phases) != _told(best, phases):
+        if a is None or b is None or _known(row, phases) != _known(best, phases):
             continue
         result = compare_in_turns(a, b, sides=sides, rounds=rounds.get(name), pairs=len(COMPARED))
         few = (result.paired_rounds or min(len(a.runs), len(b.runs))) < RUNS_TO_PUBLISH
@@ -111,14 +111,14 @@ def difference(row: Row, best: Row) -> Difference | None:
     return Difference(total, mostly, shares[mostly])
 
 
-def _told(row: Row, phases: Sequence[str]) -> set[str]:
+def _known(row: Row, phases: Sequence[str]) -> set[str]:
     return {phase.name for phase in row.phases} & set(phases)
 
 
 def _by_run(row: Row, phases: Sequence[str]) -> tuple[float, ...]:
     """Seconds per iteration of each run, phases together."""
-    told = [phase.by_run for phase in row.phases if phase.name in phases]
-    return tuple(map(math.fsum, zip(*told, strict=True)))
+    known = [phase.by_run for phase in row.phases if phase.name in phases]
+    return tuple(map(math.fsum, zip(*known, strict=True)))
 
 
 def _seconds(row: Row) -> dict[str, float]:

@@ -141,21 +141,21 @@ def _order(manifest: Manifest) -> Literal["ahead", "in turn", "asynchronous"] | 
 
 def _overlap(records: Sequence[Record]) -> Overlap | None:
     """Null where a run does not tell."""
-    told = [record.overlap for record in records if record.overlap]
-    if not told or len(told) < len(records):
+    known = [record.overlap for record in records if record.overlap]
+    if not known or len(known) < len(records):
         return None
     weights = [record.steady_state.iterations for record in records]
 
     def mean(read: Callable[[RecordedOverlap], float]) -> float:
-        return pooled_mean([read(one) for one in told], weights).value
+        return pooled_mean([read(one) for one in known], weights).value
 
     return Overlap(
         generating=mean(lambda one: one.generation_busy_seconds),
         exposed=mean(lambda one: one.exposed_generate_seconds),
         training=mean(lambda one: one.sides["training"].busy_seconds),
         waiting=mean(lambda one: one.sides["generation"].waiting_seconds),
-        training_bytes=_greatest([one.sides["training"].memory for one in told]),
-        generation_bytes=_greatest([one.sides["generation"].memory for one in told]),
+        training_bytes=_greatest([one.sides["training"].memory for one in known]),
+        generation_bytes=_greatest([one.sides["generation"].memory for one in known]),
     )
 
 

@@ -16,7 +16,7 @@ from suite.stats.moderated import mean_of
 
 _NOTHING_SENT = "it generates on the weights that train, so none are sent"
 _NOT_ASKED = "the suite's iteration of this work has none"
-_NOT_TOLD = (
+_UNKNOWN = (
     "its trainer makes no such pass, or makes it within another phase (the list of what it does otherwise may tell)"
 )
 
@@ -84,7 +84,7 @@ def _lacking(row: Row, phases: Sequence[str]) -> tuple[tuple[str, str], ...]:
     reasons = dict(row.lacking_phases)
     if row.generation is None:
         reasons.setdefault("sync", _NOTHING_SENT)
-    other_reason = _NOT_ASKED if row.setting.kind == "engine" else _NOT_TOLD
+    other_reason = _NOT_ASKED if row.setting.kind == "engine" else _UNKNOWN
     return tuple((name, reasons.get(name, other_reason)) for name in phases if name not in _phases(row))
 
 

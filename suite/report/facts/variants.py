@@ -68,12 +68,12 @@ def assign_launch_settings(entries: Sequence[Entry]) -> list[LaunchSetting]:
     """The launch of each entry; one that never got to its launch, or never told of its start, shares that of its
     repeats, where they have one."""
     known = [launch_setting_of(entry.record) for entry in entries]
-    told: dict[str, set[LaunchSetting]] = defaultdict(set)
+    found: dict[str, set[LaunchSetting]] = defaultdict(set)
     for entry, launch in zip(entries, known, strict=True):
         if entry.record.environment.worker is not None:
-            told[entry.manifest.hash].add(launch)
+            found[entry.manifest.hash].add(launch)
     known = [
-        launch if entry.record.environment.worker is not None else _like_its_repeats(launch, told[entry.manifest.hash])
+        launch if entry.record.environment.worker is not None else _like_its_repeats(launch, found[entry.manifest.hash])
         for entry, launch in zip(entries, known, strict=True)
     ]
     of_manifest: dict[str, set[LaunchSetting]] = defaultdict(set)

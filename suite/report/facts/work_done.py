@@ -14,8 +14,8 @@ def done_otherwise(row: Row) -> tuple:
     """Equal for rows that did the same: of a trainer its counts and the passes it makes; an engine's are as asked."""
     if row.setting.kind == "engine" or row.counts is None:
         return ()
-    told = {phase.name for phase in row.phases}
-    return (*(getattr(row.counts, name) for name in COUNTED), *(name in told for name in PASSES))
+    known = {phase.name for phase in row.phases}
+    return (*(getattr(row.counts, name) for name in COUNTED), *(name in known for name in PASSES))
 
 
 def otherwise(row: Row, other: Row) -> tuple[str, ...]:

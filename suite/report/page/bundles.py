@@ -60,9 +60,9 @@ def _number(name: str | None) -> int:
 
 @dataclass(frozen=True)
 class Environments:
-    """What was around the runs of rows: each distinct one once. ``of_row``: row number -> its place in ``told``."""
+    """What was around the runs of rows: each distinct one once. ``of_row``: row number -> its place in ``facts``."""
 
-    told: list[dict[str, str]]
+    facts: list[dict[str, str]]
     of_row: dict[int, int]
 
 
@@ -70,18 +70,13 @@ def environments(rows: Sequence[Row], entries: Sequence[Entry]) -> Environments:
     """Facts as `suite compare` reads them, those that several runs of a row tell otherwise joined by commas."""
     by_id = {entry.record.run.id: entry.record for entry in entries}
     ids = image_ids([entry.record for entry in entries])
-    told: list[dict[str, str]] = []
     places: dict[tuple[tuple[str, str], ...], int] = {}
     of_row = {}
     for row in rows:
         facts = facts_of([by_id[run] for run in row.run_ids if run in by_id], ids)
-        flat = {visible(name): visible(", ".join(values), 400) for name, (_, values) in facts.items()}
-        key = tuple(flat.items())
-        if key not in places:
-            places[key] = len(told)
-            told.append(flat)
-        of_row[row.number] = places[key]
-    return Environments(told, of_row)
+        shown = tuple((visible(name), visible(", ".join(values), 400)) for name, (_, values) in facts.items())
+        of_row[row.number] = places.setdefault(shown, len(places))
+    return Environments([dict(shown) for shown in places], of_row)
 
 
 @dataclass(frozen=True)
@@ -102,12 +97,12 @@ def evidence_of(model: ReportModel, entries: Sequence[Entry], page: Path) -> lis
 
 
 def _evidence(failure: FailureRow, first: Entry, page: Path) -> Evidence:
-    told = first.record.failure.evidence if first.record.failure else ()
+    known = first.record.failure.evidence if first.record.failure else ()
     bundles = zip(failure.run_ids, failure.paths, strict=True)
     return Evidence(
         row=f"R{failure.row}",
         kind=failure.kind,
-        lines=tuple(visible(line, 1000) for line in told[:_MOST_LINES]),
-        left_out=max(0, len(told) - _MOST_LINES),
+        lines=tuple(visible(line, 1000) for line in known[:_MOST_LINES]),
+        left_out=max(0, len(known) - _MOST_LINES),
         bundles=tuple((visible(run), href(path, page)) for run, path in bundles)[:_MOST_LINES],
     )

@@ -70,7 +70,7 @@ def page_of(model: ReportModel, entries: Sequence[Entry], path: Path, is_cut: bo
         "curves": figures.curve_data(model),
         "traces": traces.as_data(shown),
         "tracesLeftOut": left_out,
-        "environments": around.told,
+        "environments": around.facts,
     }
     values = {
         "title_shown": visible(model.title),

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from suite.report.formatting.escape import visible
+from suite.report.formatting.html import in_script, policy, source
 
 HERE = Path(__file__).parent
 #: What every page begins with: colours and sizes, the frame around the content, and what is printed.
@@ -21,8 +19,6 @@ SHELL_SCRIPTS = ("dom.js", "theme.js", "format.js", "save.js", "table.js", "insp
 #: The style that the plotting library puts into each picture, for its class ``plot``: allowed by its hash.
 _PICTURE_STYLE = "picture.css"
 _VENDOR = json.loads((HERE / "vendor" / "vendor.json").read_text(encoding="utf-8"))
-#: Characters that end a script or start a comment in one, as JSON escapes.
-_IN_SCRIPT = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
 @dataclass(frozen=True)
@@ -56,7 +52,7 @@ def render(page: Page) -> str:
     return environment.get_template(page.template).render(
         **page.values,
         title=visible(page.title),
-        policy=_policy(scripts, [style, _text("style", _PICTURE_STYLE).removesuffix("\n")]),
+        policy=policy(scripts, [style, _text("style", _PICTURE_STYLE).removesuffix("\n")], "img-src data:"),
         scripts=scripts,
         style=style,
         data={name: in_script(value) for name, value in page.data.items()},
@@ -64,34 +60,5 @@ def render(page: Page) -> str:
     )
 
 
-def in_script(value: Any) -> str:
-    """As JSON that no HTML parser ends early, in ASCII alone, so that nothing in it turns or hides text either."""
-    return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).translate(_IN_SCRIPT)
-
-
-def _policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
-    """Nothing is loaded and nothing is run but what is in the file; pictures are those that the page draws itself."""
-    return "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src {' '.join(map(_hash, scripts))}",
-            f"style-src {' '.join(map(_hash, styles))}",
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "require-trusted-types-for 'script'",
-            "trusted-types 'none'",
-        )
-    )
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-@cache
 def _text(folder: str, name: str) -> str:
-    """A source of this folder, checked to be whole inside a script or style element."""
-    text = (HERE / folder / name).read_text(encoding="utf-8")
-    assert not any(end in text.lower() for end in ("</script", "</style", "<!--")), f"{name} would end its element"
-    return text
+    return source(HERE / folder / name)

@@ -72,8 +72,8 @@ def traces_of(rows: Sequence[Row], entries: Sequence[Entry]) -> tuple[list[Trace
         found.append(trace)
     left = len(candidates) - len(found)
     found.sort(key=lambda trace: (trace.row, trace.run))
-    told = f"{counted(len(found), 'run')} can be chosen; the iterations of {left:,} more are in their bundles alone."
-    return found, told if left > 0 else ""
+    known = f"{counted(len(found), 'run')} can be chosen; the iterations of {left:,} more are in their bundles alone."
+    return found, known if left > 0 else ""
 
 
 def _in_turns(rows: Sequence[Row], by_id: Mapping[str, Entry]) -> Iterator[tuple[Row, Entry]]:

@@ -155,8 +155,8 @@ def _series_of(found: Gathered) -> list[str]:
 
 def _without_outcome(facts: Mapping[str, Any]) -> tuple:
     """What is known of a run before it has told anything."""
-    told_later = ("machine", "clock", "launcher", *(("work",) if facts["kind"] == "trainer" else ()))
-    return tuple((name, value) for name, value in sorted(facts.items()) if name not in told_later)
+    shown_apart = ("machine", "clock", "launcher", *(("work",) if facts["kind"] == "trainer" else ()))
+    return tuple((name, value) for name, value in sorted(facts.items()) if name not in shown_apart)
 
 
 class _Labels:
@@ -289,9 +289,9 @@ def changed_versions(before: Mapping[str, str], after: Mapping[str, str]) -> tup
 
 def _phase_changes(before: Sequence[Point], after: Sequence[Point]) -> tuple[PhaseChange, ...]:
     """Mean over the points of both levels, where all of them tell the phase."""
-    told = [dict(point.phases) for point in (*before, *after)]
-    names = [name for name in told[0] if all(name in one for one in told)]
-    first, second = told[: len(before)], told[len(before) :]
+    known = [dict(point.phases) for point in (*before, *after)]
+    names = [name for name in known[0] if all(name in one for one in known)]
+    first, second = known[: len(before)], known[len(before) :]
     return tuple(
         PhaseChange(name, mean_of([one[name] for one in first]), mean_of([one[name] for one in second]))
         for name in names

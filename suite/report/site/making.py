@@ -32,10 +32,10 @@ class MadeSite:
 def make_site(bundles: Sequence[Surveyed], names: Mapping[Path, str], places: Opened, title: str) -> MadeSite:
     """``names``: of each folder that was searched, what pages call it."""
     found = gather(bundles, places.holds)
-    told = list(map(places.shown, found.told))
+    known = list(map(places.shown, found.told))
     series = histories(found, names)
-    site = Site(title, series, found.versions, tuple(told))
-    return MadeSite(site, _summary(found, series, told), found.read, found.is_kept, _digest(found))
+    site = Site(title, series, found.versions, tuple(known))
+    return MadeSite(site, _summary(found, series, known), found.read, found.is_kept, _digest(found))
 
 
 def planned(site: Site, base: str | None) -> Iterator[tuple[str, str, Callable[[], str]]]:
@@ -49,7 +49,7 @@ def planned(site: Site, base: str | None) -> Iterator[tuple[str, str, Callable[[
         yield f"series/{one.id}.html", repr((site.title, one)), lambda one=one: series_page(site, one)  # type: ignore[misc]
 
 
-def _summary(found: Gathered, series: Sequence[Series], told: list[str]) -> Summary:
+def _summary(found: Gathered, series: Sequence[Series], known: list[str]) -> Summary:
     changes = [(one, change) for one in series for change in one.changes]
     changes.sort(key=lambda pair: -(pair[0].points[pair[1].after].started or 0.0))
     return Summary(
@@ -58,7 +58,7 @@ def _summary(found: Gathered, series: Sequence[Series], told: list[str]) -> Summ
         regressions=regressions(series),
         changes=[f"{one.name} on {one.facts['machine']}: {change_title(one, change)}" for one, change in changes],
         series=[_series_json(one) for one in series],
-        told=told,
+        told=known,
     )
 
 

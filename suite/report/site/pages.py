@@ -3,9 +3,6 @@ own style and script."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +15,7 @@ from urllib.parse import urlencode
 from markupsafe import Markup
 
 from suite.report.formatting.escape import visible
+from suite.report.formatting.html import in_script, policy, source
 from suite.report.formatting.numbers import counted, interval, listed, moment, number
 from suite.report.site.chart import picture, spark
 from suite.report.site.history import LevelChange, Point, Series, changed_versions
@@ -54,7 +52,6 @@ _SHOWN_FACTS = {
 }
 #: What a later point is told to differ in, at most.
 _MOST_DIFFERENCES = 3
-_IN_SCRIPT = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
 @dataclass(frozen=True)
@@ -300,24 +297,12 @@ def _exact(value: float) -> str:
 def _rendered(template: str, scripts: Sequence[str] = (), data: Any = None, **values: Any) -> str:
     style = _source("site.css")
     script = "\n".join(_source(name) for name in scripts)
-    policy = "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src {_hash(script)}",
-            f"style-src {_hash(style)}",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "require-trusted-types-for 'script'",
-            "trusted-types 'none'",
-        )
-    )
-    encoded = "" if data is None else json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return _environment().get_template(template).render(
         **values,
-        policy=Markup(policy),
+        policy=Markup(policy([script], [style])),
         style=Markup(style),
         script=Markup(script),
-        data=Markup(encoded.translate(_IN_SCRIPT)),
+        data=Markup("" if data is None else in_script(data)),
     )  # fmt: skip
 
 
@@ -326,15 +311,8 @@ def rendered_feed(**values: Any) -> str:
     return _environment().get_template("feed.xml.jinja").render(**values)
 
 
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-@cache
 def _source(name: str) -> str:
-    text = (_TEMPLATES / name).read_text(encoding="utf-8")
-    assert not any(end in text.lower() for end in ("</script", "</style", "<!--")), f"{name} would end its element"
-    return text
+    return source(_TEMPLATES / name)
 
 
 @cache

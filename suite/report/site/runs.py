@@ -157,8 +157,8 @@ def machine_name(hardware: Sequence[str] | None) -> str:
     if not hardware:
         return UNKNOWN_MACHINE
     units = ("", " cores", " threads") if hardware[0] == "cpu" else ("", " GiB", "", "")
-    told = [f"{text}{unit}" for text, unit in zip(hardware[1:], units, strict=False) if text]
-    return ", ".join(told) or UNKNOWN_MACHINE
+    known = [f"{text}{unit}" for text, unit in zip(hardware[1:], units, strict=False) if text]
+    return ", ".join(known) or UNKNOWN_MACHINE
 
 
 def versions_of(record: Record) -> dict[str, str]:
@@ -176,8 +176,8 @@ def _done(record: Record) -> list[Any]:
 
 
 def _phases(record: Record) -> dict[str, float]:
-    told = {name: getattr(record.phases, name) for name in ALL_NAMES} if record.phases else {}
-    return {name: phase.seconds for name, phase in told.items() if phase}
+    known = {name: getattr(record.phases, name) for name in ALL_NAMES} if record.phases else {}
+    return {name: phase.seconds for name, phase in known.items() if phase}
 
 
 def _state(derived: Derived) -> tuple[State, str]:

@@ -19,7 +19,7 @@ from suite.report.formatting.numbers import counted
 from suite.spec.base import printable
 
 SITE_SCHEMA = "suite/site/1"
-_MOST_TOLD = 10
+_MOST_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,15 @@ class WrittenSite:
 
     def lines(self) -> Iterator[str]:
         """For a reader: what was done, and each change of level, the latest first."""
-        all_told = self.summary
-        for line in all_told.changes[:_MOST_TOLD]:
+        summary = self.summary
+        for line in summary.changes[:_MOST_SHOWN]:
             yield printable(line)
-        if len(all_told.changes) > _MOST_TOLD:
-            yield f"and {len(all_told.changes) - _MOST_TOLD} more changes of level"
-        read = f"{self.read:,} of them read now" if self.read < all_told.runs else "all read now"
+        if len(summary.changes) > _MOST_SHOWN:
+            yield f"and {len(summary.changes) - _MOST_SHOWN} more changes of level"
+        read = f"{self.read:,} of them read now" if self.read < summary.runs else "all read now"
         yield (
-            f"{counted(all_told.runs, 'run')} ({read}), {all_told.points:,} points, {len(all_told.series):,} series, "
-            f"{counted(len(all_told.changes), 'change')} of level"
+            f"{counted(summary.runs, 'run')} ({read}), {summary.points:,} points, {len(summary.series):,} series, "
+            f"{counted(len(summary.changes), 'change')} of level"
         )
         yield printable(f"wrote {self.path / 'index.html'}: {self.written} pages written, {self.kept} as they were")
 

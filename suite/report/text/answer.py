@@ -90,8 +90,8 @@ def as_lines(model: ReportModel) -> tuple[str, ...]:
         for one in verdicts_of(model)
     ]
     last = trust(model)
-    told = f"{last.start} {', '.join(piece.text for piece in last.pieces)}."
-    return tuple(map(plain, (scope(model), *(verdicts or [nothing_ranked(model)]), *figures(model), told)))
+    known = f"{last.start} {', '.join(piece.text for piece in last.pieces)}."
+    return tuple(map(plain, (scope(model), *(verdicts or [nothing_ranked(model)]), *figures(model), known)))
 
 
 def scope(model: ReportModel) -> str:
@@ -278,8 +278,8 @@ def trust(model: ReportModel) -> Pointers:
     if verdicts:
         few = f" and {weak['too few runs']} of too few runs" if weak["too few runs"] else ""
         provisional = sum(group.places[0].provisional for group in model.ranking.groups)
-        told = f"{provisional} of {counted(len(verdicts), 'verdict')} provisional{few}"
-        pieces.append(Pointer(told, "Ranking"))
+        known = f"{provisional} of {counted(len(verdicts), 'verdict')} provisional{few}"
+        pieces.append(Pointer(known, "Ranking"))
     if model.alone:
         pieces.append(Pointer(f"{counted(len(model.alone), 'row')} without another to compare", "Ranking"))
     pieces.append(Pointer(f"{model.runs - model.runs_ok:,} failed", "Failures"))

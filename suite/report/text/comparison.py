@@ -182,16 +182,16 @@ def _bound(ratio: float) -> str:
 
 def _print_phases(rows: Sequence[ComparedRow], all_phases: bool) -> None:
     """Of rows that differ, as a whole or in a phase; of one row alone in any case."""
-    told = [row for row in rows if row.phases]
-    shown = [row for row in told if all_phases or len(rows) == 1 or _has_moved(row)]
+    known = [row for row in rows if row.phases]
+    shown = [row for row in known if all_phases or len(rows) == 1 or _has_moved(row)]
     shown = shown if all_phases else shown[:_MOST_ROWS_WITH_PHASES]
     if shown:
         print_line("where the time went: seconds per iteration, ratio of rates, share of the change")
     for row in shown:
         print_line(f"{row.name}:")
         print_widest([Form(list(_phase_cells(row)), compact=True)])
-    if len(shown) < len(told):
-        print_line(f"phases of {counted(len(told) - len(shown), 'more row')}: --phases")
+    if len(shown) < len(known):
+        print_line(f"phases of {counted(len(known) - len(shown), 'more row')}: --phases")
     memories = [(row.name, row.memory) for row in rows if row not in shown and row.memory is not None]
     for line in _few(_memory_line(name, one) for name, one in memories if one.verdict in ("more", "less")):
         print_line(line)
@@ -222,8 +222,8 @@ def _phase_cells(row: ComparedRow) -> Iterator[Cells]:
         before, after = (f"{number(size / GIB)} GiB" for size in (memory.before_bytes, memory.after_bytes))
         verdict = _SHORT_VERDICTS.get(memory.verdict or "", memory.verdict or "")
         ratio = _ratio(memory.ratio, memory.low, memory.high)
-        told = ("memory", before, after, ratio, "", verdict)
-        yield dict(zip(("phase", "before", "after", "ratio [95 %]", "share", "verdict"), told, strict=True))
+        known = ("memory", before, after, ratio, "", verdict)
+        yield dict(zip(("phase", "before", "after", "ratio [95 %]", "share", "verdict"), known, strict=True))
 
 
 def _print_surroundings(result: FolderComparison) -> None:

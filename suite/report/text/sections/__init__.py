@@ -1,35 +1,51 @@
-"""The sections of the report: one module each, whose ``SECTION`` is shown where ``ORDER`` names it."""
+"""The sections of the report, in its order."""
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from suite.report.text.section import Section
-
-ORDER = (
-    "ranking",
-    "side_by_side",
-    "apart",
-    "throughput",
-    "phases",
-    "without_scoring",
-    "scaling",
-    "memory",
-    "energy",
-    "failures",
-    "imported",
-    "generation",
-    "asynchronous",
-    "predicted",
-    "memory_by_phase",
-    "lengths",
-    "network",
-    "work",
-    "stacks",
-    "caveats",
-    "measured_on",
-    "conventions",
-    "reproduce",
+from suite.report.text.sections import (
+    around,
+    asynchronous,
+    energy,
+    failures,
+    generation,
+    imported,
+    lengths,
+    memory,
+    network,
+    phases,
+    predicted,
+    ranking,
+    reproduce,
+    scaling,
+    side_by_side,
+    throughput,
+    without_scoring,
 )
 
-SECTIONS: tuple[Section, ...] = tuple(import_module(f"{__name__}.{name}").SECTION for name in ORDER)
+BY_NAME: dict[str, Section] = {
+    "ranking": ranking.SECTION,
+    "side_by_side": side_by_side.SECTION,
+    "apart": throughput.APART,
+    "throughput": throughput.SECTION,
+    "phases": phases.SECTION,
+    "without_scoring": without_scoring.SECTION,
+    "scaling": scaling.SECTION,
+    "memory": memory.SECTION,
+    "energy": energy.SECTION,
+    "failures": failures.SECTION,
+    "imported": imported.SECTION,
+    "generation": generation.SECTION,
+    "asynchronous": asynchronous.SECTION,
+    "predicted": predicted.SECTION,
+    "memory_by_phase": memory.BY_PHASE,
+    "lengths": lengths.SECTION,
+    "network": network.SECTION,
+    "work": around.WORK,
+    "stacks": around.STACKS,
+    "caveats": around.CAVEATS,
+    "measured_on": around.MEASURED_ON,
+    "conventions": around.CONVENTIONS,
+    "reproduce": reproduce.SECTION,
+}
+SECTIONS = tuple(BY_NAME.values())

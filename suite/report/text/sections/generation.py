@@ -49,15 +49,15 @@ def _blocks(model: ReportModel) -> Iterator[Block]:
     if together:
         yield _MEMORY
         yield table_of([LABEL, *memory], together)
-    told = [row for row in rows if row.generation and row.generation.logprob_difference_mean is not None]
-    if told:
+    known = [row for row in rows if row.generation and row.generation.logprob_difference_mean is not None]
+    if known:
         yield _MISMATCH
         mismatch: list[Shown] = [
             (Column("mean difference"), _shown(lambda one: number(one.logprob_difference_mean))),
             (Column("greatest"), _shown(lambda one: number(one.logprob_difference_max))),
             (Column("effective samples %"), _shown(lambda one: _share(one.effective_sample_size))),
         ]
-        yield table_of([LABEL, *mismatch], told)
+        yield table_of([LABEL, *mismatch], known)
     split = [row for row in rows if row.generation and row.generation.order == "ahead"]
     if split:
         yield _SPLIT

@@ -47,14 +47,14 @@ def _figures(rows: Sequence[ImportedRow]) -> Table:
 
 
 def _row(place: int, record: ImportedRecord) -> tuple[str, ...]:
-    told, rates, counts = record.told, record.throughput, record.counts
-    version = f" {told.tool_version}" if told.tool_version else ""
-    device = f" {told.device}" if told.device else ""
+    known, rates, counts = record.told, record.throughput, record.counts
+    version = f" {known.tool_version}" if known.tool_version else ""
+    device = f" {known.device}" if known.device else ""
     return (
         name_of(place),
         inline(f"{record.tool}{version}"),
-        inline(told.model),
-        inline(f"{told.devices}{device}"),
+        inline(known.model),
+        inline(f"{known.devices}{device}"),
         str(record.steps.counted),
         number(record.step_seconds),
         number(rates.samples_per_second),
@@ -94,7 +94,7 @@ def _phase(record: ImportedRecord, name: str) -> str:
 
 def _origin(place: int, row: ImportedRow) -> str:
     """Everything that was told, what was left out, and the log by its digest."""
-    record, told = row.record, row.record.told
+    record, known = row.record, row.record.told
     sources: dict[str, list[str]] = {}
     for name, label in _WORK.items():
         if name in record.counts.sources:
@@ -104,9 +104,9 @@ def _origin(place: int, row: ImportedRow) -> str:
         f"SHA-256 {code(record.log.sha256)}",
         f"steps {record.steps.first} to {record.steps.last}, {record.steps.warmup} left out before",
         *(f"{', '.join(labels)}: {source}" for source, labels in sources.items()),
-        *([f"algorithm told: {inline(told.algorithm)}"] if told.algorithm else []),
-        *([f"published at {inline(told.source)}"] if told.source else []),
-        *([f"the importer notes: {prose(told.note)}"] if told.note else []),
+        *([f"algorithm told: {inline(known.algorithm)}"] if known.algorithm else []),
+        *([f"published at {inline(known.source)}"] if known.source else []),
+        *([f"the importer notes: {prose(known.note)}"] if known.note else []),
         *(prose(note) for note in record.notes),
     ]
     return f"{name_of(place)}: {'; '.join(facts)}"

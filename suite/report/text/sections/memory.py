@@ -1,4 +1,4 @@
-"""Peak memory against the least that the layout needs."""
+"""Peak memory against the least that the layout needs, of whole iterations and of each phase."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import GIB, UNKNOWN, gib, interval, number, percent
 from suite.report.text.columns import LABEL, label
 from suite.report.text.section import Block, Picture, Section
+from suite.spec.phases import ALL_NAMES
 
 _BELOW_FLOOR = "(!) A peak below the floor, although no correct run needs less: doubt how the memory was measured."
 _RESIDENT = (
@@ -75,4 +76,25 @@ def _is_below_floor(memory: MemoryUse) -> bool:
     return (memory.efficiency or 0.0) > 1
 
 
+def _by_phase(model: ReportModel) -> Iterator[Block]:
+    used = [(row, row.memory) for row in model.rows if row.memory and row.memory.by_phase]
+    names = [name for name in ALL_NAMES if any(one.name == name for _, memory in used for one in memory.by_phase)]
+    if names:
+        yield (
+            "GiB in use at the peak of each phase (allocated on a GPU, resident on a CPU): mean of the runs' peaks "
+            "[95 %], and the phase's own floor over the greatest of them in percent."
+        )
+        rows = tuple((label(row), *(_phase_cell(memory, name) for name in names)) for row, memory in used)
+        yield Table((LABEL[0], *map(Column, names)), rows)
+
+
+def _phase_cell(memory: MemoryUse, name: str) -> str:
+    for one in memory.by_phase:
+        if one.name == name:
+            floor = "" if one.efficiency is None else f" ({percent(one.efficiency)})"
+            return interval(one.run_peak_bytes.scaled(1 / GIB), bound_digits=1) + floor
+    return UNKNOWN
+
+
 SECTION = Section("Memory", _blocks, Picture("memory", "Peak memory against the theoretical floor"))
+BY_PHASE = Section("Memory by phase", _by_phase, is_beside=True)

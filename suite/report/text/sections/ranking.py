@@ -76,8 +76,8 @@ def _heading(setting: Setting, algorithms: Sequence[str]) -> str:
         if setting.clock != SUITE_CLOCK:
             how += f", timed by {inline(setting.clock)} and not by the suite"
         whose = f"Trainer backends (the stack's own trainer{how})"
-    told = setting.device == "cpu" or setting.threads_per_rank > 1
-    threads = f", {counted(setting.threads_per_rank, 'thread')} per rank" if told else ""
+    known = setting.device == "cpu" or setting.threads_per_rank > 1
+    threads = f", {counted(setting.threads_per_rank, 'thread')} per rank" if known else ""
     return f"{whose}: {setting.track}, {setting.precision} on {setting.device}{threads}, machine {setting.machine}"
 
 

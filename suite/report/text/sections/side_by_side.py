@@ -112,11 +112,11 @@ def _counts(group: SideBySide) -> str:
     """What the first row counted, and who counted the same."""
     row = group.sides[0].row
     counts = {field.replace("_", " "): getattr(row.counts, field) for field in ("samples", *COUNTED)}
-    told = [f"{name} {UNKNOWN if count is None else f'{count:,}'}" for name, count in counts.items()]
+    known = [f"{name} {UNKNOWN if count is None else f'{count:,}'}" for name, count in counts.items()]
     others = "the others too, but for what is noted at their names"
     if not any(side.otherwise for side in group.sides):
         others = "all others too"
-    return f"{row.name} counted in an iteration: {', '.join(told)}; {others}."
+    return f"{row.name} counted in an iteration: {', '.join(known)}; {others}."
 
 
 def _differences(model: ReportModel) -> Iterator[Block]:
@@ -127,18 +127,18 @@ def _differences(model: ReportModel) -> Iterator[Block]:
         by_backend[one.backend].append(one)
     if by_backend:
         yield "What these trainers do otherwise than the suite's own iteration of the same work:"
-        for name, told in by_backend.items():
-            yield from _listing(name, told, shown)
+        for name, known in by_backend.items():
+            yield from _listing(name, known, shown)
     silent = sorted({row.backend for row in shown} - by_backend.keys())
     if silent:
         yield f"No such differences are told by {listed([inline(name) for name in silent])}."
 
 
-def _listing(backend: str, told: Sequence[WorkDifference], shown: Sequence[Row]) -> Iterator[Block]:
+def _listing(backend: str, known: Sequence[WorkDifference], shown: Sequence[Row]) -> Iterator[Block]:
     """Sentences of one backend, each with its rows unless it is of all of them."""
     names = [row.name for row in sorted(shown, key=lambda row: row.number) if row.backend == backend]
     lines = []
-    for one in told:
+    for one in known:
         of = "" if set(one.rows) == set(names) else f" ({', '.join(one.rows)})"
         lines.append(f"{prose(one.text)}{of}")
     yield f"{inline(backend)} ({', '.join(names)}):"

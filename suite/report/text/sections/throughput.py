@@ -80,6 +80,22 @@ def _steady(row: Row, notes: Notes) -> str:
     return " ".join([text, *(notes.mark("Steady: " + prose(reason)) for reason in row.unsteady_reasons)])
 
 
+def _alone(model: ReportModel) -> Iterator[Block]:
+    """Rows that no other row can be compared with, where the report compares others."""
+    works = {row.work_hash for row in model.rows if row.measured}
+    if not model.alone or not (model.ranking.groups or len(works) > 1):
+        return
+    columns: list[Shown] = [
+        *IDENTITY,
+        *varying(model.alone),
+        (Column("work", False), lambda row: row.work_hash[:8]),
+        (Column("samples/s [95 %]"), rate),
+    ]
+    yield "Not compared, because no other row did equal work on as many ranks under equal conditions:"
+    yield table_of(columns, model.alone)
+
+
+APART = Section(None, _alone)
 SECTION = Section(
     "Throughput", _blocks, Picture("throughput", "Samples per second by model size, one panel per rank count")
 )

@@ -1,6 +1,6 @@
-"""What ranks told of their iterations, as arrays of rank x iteration x phase, of which figures are reductions.
+"""The times of ranks, as arrays of rank x iteration x phase, of which figures are reductions.
 
-Where a rank told nothing an array holds NaN, which is no longer and no shorter than anything.
+Where a rank reported nothing an array holds NaN, which is no longer and no shorter than anything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Told:
+class RankTimes:
     """The iterations that each rank completed, and their phases, in the order in which they came.
 
     ``seconds`` of iterations and what ``elapsed`` by the times of events: from that of the iteration before, of the
@@ -37,22 +37,22 @@ class Told:
     since: Array
     first: NDArray[np.int64]
 
-    def of(self, ranks: slice) -> Told:
+    def of(self, ranks: slice) -> RankTimes:
         """Some of the ranks, by their places."""
         parts: dict[str, Any] = {
             name: getattr(self, name)[ranks]
             for name in ("ranks", "seconds", "elapsed", "by_trainer", "own", "wait", "since", "first")
         }
-        return Told(phases=self.phases, **parts)
+        return RankTimes(phases=self.phases, **parts)
 
 
-def told_by(ranks: Mapping[int, tuple[Event, ...]]) -> Told:
+def times_of(ranks: Mapping[int, tuple[Event, ...]]) -> RankTimes:
     """Of checked events: iterations are numbered from 0 without a gap, and have each phase at most once."""
     phases: dict[str, int] = {}
     rows = [_Row(events, phases) for events in ranks.values()]
     iterations = max((len(row.seconds) for row in rows), default=0)
     flat, cube = (len(rows), iterations), (len(rows), iterations, len(phases))
-    told = Told(
+    times = RankTimes(
         ranks=tuple(ranks),
         phases=tuple(phases),
         seconds=np.full(flat, np.nan),
@@ -65,15 +65,15 @@ def told_by(ranks: Mapping[int, tuple[Event, ...]]) -> Told:
     )
     for place, row in enumerate(rows):
         count = len(row.seconds)
-        told.seconds[place, :count] = row.seconds
-        told.elapsed[place, :count] = row.elapsed
-        told.by_trainer[place, :count] = row.by_trainer
-        told.first[place, :count] = row.first
+        times.seconds[place, :count] = row.seconds
+        times.elapsed[place, :count] = row.elapsed
+        times.by_trainer[place, :count] = row.by_trainer
+        times.first[place, :count] = row.first
         if row.cells:
             of_phases = np.array(row.cells)
             at = (of_phases[:, 0].astype(np.int64), of_phases[:, 1].astype(np.int64))
-            told.own[place][at], told.wait[place][at], told.since[place][at] = of_phases[:, 2:].T
-    return told
+            times.own[place][at], times.wait[place][at], times.since[place][at] = of_phases[:, 2:].T
+    return times
 
 
 class _Row:

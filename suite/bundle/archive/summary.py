@@ -44,12 +44,12 @@ def archive_lines(name: str, index: Index, index_sha256: str, signature: Signatu
 
 def archive_facts(name: str, index: Index, index_sha256: str, signature: Signature) -> dict[str, Any]:
     """The same for programs."""
-    told = index.model_dump(mode="json", by_alias=True, exclude={"files", "runs"})
+    known = index.model_dump(mode="json", by_alias=True, exclude={"files", "runs"})
     return {
         "file": name,
         "index_sha256": index_sha256,
         "files": len(index.files),
         "runs": len(index.runs),
-        **told,
+        **known,
         "signature": signature.model_dump(mode="json"),
     }
