@@ -48,13 +48,13 @@ def _let_fsdp_be() -> None:
 
 
 SHIMS = (
+    NO_SHARED_MEMORY_OPERATOR,  # before DeepSpeed's group is made, which would compile it
     Shim(
         "deepspeed-joins-gloo",
         "DeepSpeed is told of the ranks before TRL's arguments are made, else ZeRO-3 partitions for a world of one",
         lambda manifest, world: is_deepspeed_on_cpu(manifest, world) and manifest["layout"]["zero_stage"] == 3,
         _join_deepspeed,
     ),
-    NO_SHARED_MEMORY_OPERATOR,
     Shim(
         "fsdp-on-cpu",
         "Accelerate takes DDP for FSDP on a CPU: AcceleratorState is told that its ranks shard",
