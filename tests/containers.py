@@ -39,7 +39,7 @@ MEMLOCK = {"memlock": 1 << 16}
 QUICK = ContainerPatience(start_seconds=100.0, end_seconds=6.0, output_seconds=3.0, break_seconds=0.3)
 #: all that the node imports
 PACKAGES = ("pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection", "psutil")
-VERSIONS = dict.fromkeys(("torch", "deepspeed", "transformers", "megatron-core"), "0-scripted")
+VERSIONS = dict.fromkeys(("torch", "deepspeed", "transformers", "megatron-core"), "9.0-scripted")
 DOCKERFILE = f"""
 FROM {{base}}
 RUN python3 -m venv --without-pip /opt/suite && mkdir -p /work /opt/stack/bin && ln -s /usr/bin/python3 {PYTHON}

@@ -26,7 +26,7 @@ def use_scripted_worker(put: Callable[[Any, str, Any], None] = setattr) -> None:
         return (WORKER, manifest_path, "--bundle", bundle_path)
 
     def versions(python: str, packages: tuple[str, ...]) -> dict[str, str]:
-        return dict.fromkeys(packages, "0-scripted")
+        return dict.fromkeys(packages, "9.0-scripted")
 
     for driver in (suite.backends.deepspeed.DeepSpeed, suite.backends.megatron.Megatron):
         put(driver, "worker_argv", worker_argv)

@@ -27,8 +27,8 @@ ZERO_3_FROM_PARAMETERS = 3_000_000_000
 #: Weights are gathered for a whole generation by default only if they and the memory floor of generation leave the rest
 #: of the device to what the floor leaves out.
 GATHERED_SHARE_OF_DEVICE = 0.7
-#: From which major version on transformers has what uneven and packed samples need.
-MODERN_TRANSFORMERS = 5
+#: The oldest major version of transformers that has the models and attention as the engine takes them.
+OLDEST_TRANSFORMERS = 5
 #: Families that the engine builds (suite/worker/engines/deepspeed/config.py refuses the others too).
 FAMILIES = ("gpt2", "llama", "qwen2", "qwen3")
 
@@ -95,22 +95,11 @@ class DeepSpeed(OnDeepSpeed):
         return errors
 
     def versions_errors(self, workload: Workload, versions: Mapping[str, str]) -> list[str]:
-        """Uneven samples need a newer transformers than even ones."""
-        return _too_old("samples of uneven length", versions) if workload.uneven else []
-
-    def layout_versions_errors(self, layout: Layout, versions: Mapping[str, str]) -> list[str]:
-        """Packed rows need a newer transformers than padded ones."""
-        return _too_old("--packing", versions) if layout.packing else []
-
-
-def _too_old(asked: str, versions: Mapping[str, str]) -> list[str]:
-    """Nothing where no version is known; the worker refuses too, and other families than GPT-2 with it."""
-    found = versions.get("transformers")
-    if found is None or int(found.split(".")[0]) >= MODERN_TRANSFORMERS:
-        return []
-    return [
-        f"{asked}: the deepspeed backend needs transformers {MODERN_TRANSFORMERS} or later for it, and finds {found}"
-    ]
+        """The same for all work; nothing where no version is known."""
+        found = versions.get("transformers")
+        if found is None or int(found.split(".")[0]) >= OLDEST_TRANSFORMERS:
+            return []
+        return [f"the deepspeed backend needs transformers {OLDEST_TRANSFORMERS} or later, and finds {found}"]
 
 
 def family_errors(size: Shape) -> list[str]:

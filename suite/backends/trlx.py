@@ -20,18 +20,14 @@ def branch_error(transformers: str | None) -> str | None:
     return f"transformers {transformers} is too new for trlx's own model code; install {TESTED_TRANSFORMERS}"
 
 
-def trlx_errors(python: str, engine: bool = False) -> list[str]:
-    """One line for each problem, with what to do; ``engine``: also that of Accelerate on DeepSpeed.
-
-    Raises UsageError when the interpreter cannot be asked.
-    """
-    return [text for about, text in trlx_problems(python).items() if text and (engine or about != "engine")]
+def trlx_errors(python: str) -> list[str]:
+    """One line for each problem, with what to do. Raises UsageError when the interpreter cannot be asked."""
+    return [text for text in trlx_problems(python).values() if text]
 
 
 def trlx_problems(python: str) -> dict[str, str | None]:
-    """What is wrong with the interpreter's ``trlx``, ``transformers``, ``imports`` and ``engine``; None: nothing.
+    """What is wrong with the interpreter's ``trlx`` and ``transformers``, of which it imports neither; None: nothing.
 
-    ``imports`` is what trlx imports and is missing, ``engine`` how Accelerate and DeepSpeed fit together.
-    Imports none of them. Raises UsageError when the interpreter cannot be asked.
+    Raises UsageError when the interpreter cannot be asked.
     """
     return ask_worker(python, "suite.worker.trainers.trlx.source")

@@ -65,10 +65,6 @@ class TrlxDeepSpeed(_Accelerate):
         """As the deepspeed backend chooses."""
         return zero_layout(size, workload, request, self.settings)
 
-    def stack_errors(self, python: str) -> list[str]:
-        """As for every trlx; and Accelerate must be one that can drive this DeepSpeed."""
-        return trlx_errors(python, engine=True)
-
 
 class TrlxDdp(_Accelerate):
     """Every rank holds everything; torch's DistributedDataParallel averages the gradients."""

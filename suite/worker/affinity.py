@@ -7,6 +7,8 @@ is hidden. Ranks whose GPUs have the same CPUs near share them by whole cores.
 import os
 from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
 
+from suite.worker.texts import read_text
+
 _SYS = "/sys"
 _TASKS = "/proc/self/task"
 Cpus = FrozenSet[int]
@@ -53,7 +55,7 @@ def near(gpu: Any, sys: str = _SYS) -> Near:
     address = gpu.pci_address()
     if address is not None:
         folder = os.path.join(sys, "bus", "pci", "devices", address)
-        cpus, node = read_list(os.path.join(folder, "local_cpulist")), _read(os.path.join(folder, "numa_node"))
+        cpus, node = read_list(os.path.join(folder, "local_cpulist")), read_text(os.path.join(folder, "numa_node"))
         if cpus:
             return Near(cpus, int(node) if node is not None and node.isdecimal() else None, "the kernel")
     return Near(frozenset(gpu.near_cpus()), None, "NVML")
@@ -92,7 +94,7 @@ def cores_of(cpus: Cpus, sys: str = _SYS) -> List[Cpus]:
 
 def read_list(path: str) -> Cpus:
     """The numbers of a kernel's list such as ``0-3,8``; none where it cannot be read."""
-    text = _read(path)
+    text = read_text(path)
     if not text or not set(text) <= set("0123456789,-"):
         return frozenset()
     numbers = set()
@@ -111,11 +113,3 @@ def as_list(cpus: Cpus) -> str:
         else:
             runs.append([cpu])
     return ",".join(str(run[0]) if len(run) == 1 else "{}-{}".format(run[0], run[-1]) for run in runs)
-
-
-def _read(path: str) -> Optional[str]:
-    try:
-        with open(path) as file:
-            return file.read().strip()
-    except OSError:
-        return None

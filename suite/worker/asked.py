@@ -1,6 +1,6 @@
 """What a manifest asks of an iteration: prompts, lengths, and the counts of its work."""
 
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Sequence, Tuple
 
 import torch
 
@@ -29,6 +29,12 @@ def draw_prompts(manifest: Dict[str, Any], iteration: int) -> torch.Tensor:
     group = manifest["workload"].get("group", 1)
     shape = (manifest["work"]["global_rollouts"] // group, manifest["workload"]["prompt_tokens"])
     return torch.randint(manifest["size"]["vocab"], shape, generator=generator).repeat_interleave(group, dim=0)
+
+
+def prompts_of_groups(manifest: Dict[str, Any], iterations: int) -> torch.Tensor:
+    """One for each group of samples, of so many iterations one after the other: [groups, longest prompt]."""
+    group = manifest["workload"].get("group", 1)
+    return torch.cat([draw_prompts(manifest, iteration)[::group] for iteration in range(iterations)])
 
 
 def prompts_of(manifest: Dict[str, Any], iteration: int, numbers: Sequence[int], device: torch.device) -> Samples:
@@ -64,3 +70,10 @@ def check_counts(counts: Counts, workload: Dict[str, Any], work: Dict[str, Any])
     ]
     if wrong:
         raise ConfigError("the iteration was not the manifest's work: " + "; ".join(wrong))
+
+
+def check_found(whose: str, facts: Iterable[Tuple[str, Any, Any]]) -> None:
+    """``facts``: of each its name, what was asked for, and what is there. Raises ConfigError with those that differ."""
+    wrong = ["{} {} wanted, {} found".format(*each) for each in facts if each[1] != each[2]]
+    if wrong:
+        raise ConfigError("{} not as the manifest asks: {}".format(whose, "; ".join(wrong)))

@@ -8,6 +8,16 @@ _DEFAULT_BUCKET_ELEMENTS = 500_000_000
 _INITIAL_SCALE_POWER = 12
 
 
+def engine_of(manifest: Dict[str, Any]) -> str:
+    """Of a trainer on Accelerate: deepspeed, ddp or fsdp2."""
+    return "ddp" if manifest["backend"]["name"] == "trlx-ddp" else manifest["layout"].get("engine", "deepspeed")
+
+
+def uses_deepspeed(manifest: Dict[str, Any]) -> bool:
+    """Whether the model runs in DeepSpeed's engine."""
+    return engine_of(manifest) == "deepspeed"
+
+
 def micro_batches(manifest: Dict[str, Any]) -> int:
     """Micro batches of one optimizer step on one rank."""
     return int(manifest["work"]["replica_batch"] // manifest["work"]["micro_batch"])

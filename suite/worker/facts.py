@@ -13,6 +13,7 @@ from suite.worker.identity import identity
 from suite.worker.manifest import installed_version
 from suite.worker.process import how_started
 from suite.worker.redaction import is_secret
+from suite.worker.texts import read_text
 from suite.worker.topology import collect_topology
 from suite.worker.world import World
 
@@ -42,7 +43,7 @@ def collect_facts(world: World, stack: Iterable[str], identified: Iterable[str] 
         "started": how_started(),
         "device": _device(world),
         "gpus": list(seen_gpus().uuids) if DEVICES_VARIABLE in os.environ and world.rank == 0 else None,
-        "driver": driver_version(_read(_DRIVER) or "") if is_cuda else None,
+        "driver": driver_version(read_text(_DRIVER) or "") if is_cuda else None,
         "cuda": torch.version.cuda if is_cuda else None,
         "nccl": ".".join(str(number) for number in torch.cuda.nccl.version()) if is_cuda else None,
         "packages": {name: version for name, version in packages.items() if version is not None},
@@ -117,7 +118,7 @@ def allows_tf32() -> bool:
 
 
 def _cpu() -> Dict[str, Any]:
-    text = _read("/proc/cpuinfo") or ""
+    text = read_text("/proc/cpuinfo") or ""
     model = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
     return {"model": model.group(1) if model else None, "cores": _physical_cores(text), "threads": os.cpu_count()}
 
@@ -135,7 +136,7 @@ def _physical_cores(cpuinfo: str) -> Optional[int]:
 def _container() -> Optional[str]:
     """The id of the container this process is in: in its control group, or where its files are mounted from."""
     for path, lines_with in (("/proc/self/cgroup", ""), ("/proc/self/mountinfo", "/containers/")):
-        lines = [line for line in (_read(path) or "").splitlines() if lines_with in line]
+        lines = [line for line in (read_text(path) or "").splitlines() if lines_with in line]
         found = _ids(lines)
         if found:
             return found[0]
@@ -144,11 +145,3 @@ def _container() -> Optional[str]:
 
 def _ids(lines: List[str]) -> List[str]:
     return [match.group(0) for match in (_CONTAINER_ID.search(line) for line in lines) if match]
-
-
-def _read(path: str) -> Optional[str]:
-    try:
-        with open(path) as file:
-            return file.read()
-    except OSError:
-        return None

@@ -1,8 +1,57 @@
-"""A manifest's size in the words of Hugging Face's configurations."""
+"""A manifest's size in the words of Hugging Face's configurations; standard library alone."""
 
+import json
+import os
 from typing import Any, Dict
 
+#: of each family that is trained and given to vLLM here, the causal language model
+CLASSES = {
+    "gpt2": "GPT2LMHeadModel",
+    "llama": "LlamaForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+}
 _LEARNED_POSITIONS_EPSILON, _ROTARY_EPSILON, _ROPE_THETA = 1e-5, 1e-6, 10000.0
+
+
+def head_width(size: Dict[str, Any]) -> int:
+    return int(size.get("head_width") or size["hidden"] // size["heads"])
+
+
+def norm_epsilon(size: Dict[str, Any]) -> float:
+    default = _LEARNED_POSITIONS_EPSILON if size["architecture"] == "gpt2" else _ROTARY_EPSILON
+    return float(size.get("norm_epsilon") or default)
+
+
+def rope_theta(size: Dict[str, Any]) -> float:
+    return float(size.get("rope_theta") or _ROPE_THETA)
+
+
+def configuration(size: Dict[str, Any], dtype: str) -> Dict[str, Any]:
+    """What config.json holds: the shape without padding, no dropout, no token that could end a response."""
+    common = {
+        "architectures": [CLASSES[size["architecture"]]],
+        "model_type": size["architecture"],
+        "vocab_size": size["vocab"],
+        "tie_word_embeddings": size["tied_embeddings"],
+        "bos_token_id": None,
+        "eos_token_id": None,
+        "pad_token_id": None,
+        "dtype": dtype,
+    }
+    rotary = {
+        "hidden_act": "silu",
+        "attention_bias": size["architecture"] == "qwen2",
+        "attention_dropout": 0.0,
+        "use_sliding_window": False,
+    }
+    return {**common, **shape_fields(size), **({} if size["architecture"] == "gpt2" else rotary)}
+
+
+def write_configuration(folder: str, size: Dict[str, Any], dtype: str) -> None:
+    """``folder``/config.json, which is all that a model with dummy weights needs."""
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+        json.dump(configuration(size, dtype), file)
 
 
 def shape_fields(size: Dict[str, Any]) -> Dict[str, Any]:
@@ -17,7 +66,7 @@ def _gpt2(size: Dict[str, Any]) -> Dict[str, Any]:
         "n_layer": size["layers"],
         "n_head": size["heads"],
         "n_inner": size["ffn"],
-        "layer_norm_epsilon": size.get("norm_epsilon") or _LEARNED_POSITIONS_EPSILON,
+        "layer_norm_epsilon": norm_epsilon(size),
         "activation_function": "gelu_pytorch_tanh",  # GPT-2's tanh approximation, in one kernel
         "resid_pdrop": 0.0,
         "embd_pdrop": 0.0,
@@ -32,15 +81,15 @@ def _llama_like(size: Dict[str, Any]) -> Dict[str, Any]:
         "num_hidden_layers": size["layers"],
         "num_attention_heads": size["heads"],
         "num_key_value_heads": size["kv_heads"],
-        "head_dim": size.get("head_width") or size["hidden"] // size["heads"],
+        "head_dim": head_width(size),
         "max_position_embeddings": size["positions"],
-        "rms_norm_eps": size.get("norm_epsilon") or _ROTARY_EPSILON,
+        "rms_norm_eps": norm_epsilon(size),
         "rope_parameters": _rope(size),
     }
 
 
 def _rope(size: Dict[str, Any]) -> Dict[str, Any]:
-    rope = {"rope_type": "default", "rope_theta": size.get("rope_theta") or _ROPE_THETA}
+    rope: Dict[str, Any] = {"rope_type": "default", "rope_theta": rope_theta(size)}
     scaling = size.get("rope_scaling")
     if scaling is None:
         return rope

@@ -142,7 +142,6 @@ class Loop:
         return torch.cat(self._replicas.all_gather(_widened(tensor, columns)))
 
     def _prompts(self, iteration: int) -> Samples:
-        """This replica's prompts, with the response lengths that are to be forced."""
         first = self._engine.data_parallel_rank * self._rows
         return prompts_of(self._manifest, iteration, range(first, first + self._rows), self._engine.device)
 

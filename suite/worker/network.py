@@ -6,6 +6,7 @@ factor which makes it comparable with what one link carries in one direction, wh
 """
 
 import time
+from statistics import median
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
@@ -181,12 +182,12 @@ def _measure(world: World, team: _Team, pattern: str, sizes: Tuple[int, ...], se
             {
                 "bytes": size_bytes,
                 "seconds": min(seconds),
-                "median_seconds": _median(seconds),
+                "median_seconds": median(seconds),
                 "algorithm_bytes_per_second": rate,
                 "bus_bytes_per_second": rate * bus_factor(pattern, len(team.ranks)),
             }
         )
-    return {"latency_bytes": latency_bytes, "latency_seconds": _median(latencies), "sizes": lines}
+    return {"latency_bytes": latency_bytes, "latency_seconds": median(latencies), "sizes": lines}
 
 
 def _slowest_seconds(world: World, work: Callable[[], Any], repeats: int) -> List[float]:
@@ -202,9 +203,3 @@ def _slowest_seconds(world: World, work: Callable[[], Any], repeats: int) -> Lis
     slowest = torch.tensor(seconds, dtype=torch.float64, device=world.device)
     dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
     return slowest.tolist()
-
-
-def _median(values: List[float]) -> float:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2

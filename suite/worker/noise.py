@@ -59,7 +59,6 @@ class NoiseProbe:
         self._others_cpu_seconds = cpu_seconds
 
     def open_window(self) -> None:
-        """Note every counter."""
         self._opened = self._counters()
 
     def close_window(self) -> Figures:

@@ -38,7 +38,7 @@ class Wanted(NamedTuple):
     nodes: int
     ranks_per_node: int
     limit_seconds: float
-    variables: Dict[str, str]
+    variables: Dict[str, str] = {}  # noqa: RUF012 - read, never changed
 
 
 class Ended(NamedTuple):
@@ -90,7 +90,6 @@ class RankProcess:
         return lines, self._process.wait()
 
     def end(self, number: int) -> None:
-        """Send a signal to the rank."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
 
@@ -109,8 +108,8 @@ def rank_environment(environment: Mapping[str, str], variables: Mapping[str, str
 
 def main(environment: Mapping[str, str]) -> int:
     """Start the ranks, print what they print until the last has ended; the exit code."""
+    wanted = read_wanted(environment)
     try:
-        wanted = read_wanted(environment)
         ray = _connected()
         nodes = _nodes(ray, wanted)
     except (ImportError, ConnectionError, RuntimeError, ValueError) as error:
@@ -131,24 +130,8 @@ def main(environment: Mapping[str, str]) -> int:
 
 
 def read_wanted(environment: Mapping[str, str]) -> Wanted:
-    """What the variable says. Raises ValueError where it says nothing usable."""
-    text = environment.get(RANKS_VARIABLE)
-    if text is None:
-        raise ValueError("{} does not say what to start".format(RANKS_VARIABLE))
-    try:
-        body = json.loads(text)
-        wanted = Wanted(
-            argv=[str(word) for word in body["argv"]],
-            nodes=int(body["nodes"]),
-            ranks_per_node=int(body["ranks_per_node"]),
-            limit_seconds=float(body["limit_seconds"]),
-            variables={str(name): str(value) for name, value in body.get("variables", {}).items()},
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError("{} cannot be used: {!r}".format(RANKS_VARIABLE, error)) from error
-    if not wanted.argv or wanted.nodes < 1 or wanted.ranks_per_node < 1 or not wanted.limit_seconds > 0:
-        raise ValueError("{} makes no sense: {}".format(RANKS_VARIABLE, text))
-    return wanted
+    """What the variable says."""
+    return Wanted(**json.loads(environment[RANKS_VARIABLE]))
 
 
 def order(nodes: List[Dict[str, Any]]) -> List[Dict[str, Any]]:

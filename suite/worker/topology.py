@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterator, List, Optional
 import torch
 
 from suite.worker.nvml import NvmlGpu, open_gpus, pci_address
+from suite.worker.texts import read_text
 from suite.worker.world import World
 
 _MOST_ADAPTERS, _MOST_INTERFACES = 64, 32
@@ -25,7 +26,7 @@ def collect_topology(world: World, root: str = "/") -> Optional[Dict[str, Any]]:
     """
     if world.local_rank != 0:
         return None
-    modules = _read(os.path.join(root, "proc/modules"))
+    modules = read_text(os.path.join(root, "proc/modules"))
     return {
         "gpus": _gpus(world, root),
         "adapters": _adapters(root),
@@ -144,13 +145,4 @@ def _whole(text: Optional[str]) -> Optional[int]:
 
 
 def _line(folder: str, name: str) -> Optional[str]:
-    text = _read(os.path.join(folder, name))
-    return text.strip() or None if text else None
-
-
-def _read(path: str) -> Optional[str]:
-    try:
-        with open(path) as file:
-            return file.read()
-    except (OSError, ValueError):
-        return None
+    return read_text(os.path.join(folder, name)) or None

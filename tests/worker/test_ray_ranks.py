@@ -34,21 +34,6 @@ def test_what_the_pods_are_given_is_what_is_read() -> None:
     assert (found.limit_seconds, found.variables) == (3600.0, {"CUDA_VISIBLE_DEVICES": ""})
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(None, "", "[]", "null", "{}", '{"argv": [], "nodes": 1, "ranks_per_node": 1, "limit_seconds": 1}'),
-        '{"argv": ["a"], "nodes": 0, "ranks_per_node": 1, "limit_seconds": 1}',
-        '{"argv": ["a"], "nodes": 1, "ranks_per_node": 1, "limit_seconds": NaN}',
-        '{"argv": ["a"], "nodes": 1, "ranks_per_node": 1, "limit_seconds": 1, "variables": [1]}',
-    ],
-)
-def test_what_cannot_be_read_is_one_line_and_a_failure(text: str | None, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ray_ranks.main({} if text is None else {RANKS_VARIABLE: text}) == 1
-    told = capsys.readouterr().err
-    assert told.startswith("suite.worker.ray_ranks: SUITE_RANKS ") and told.count("\n") == 1
-
-
 def test_every_rank_finds_itself_as_torchrun_would_have_it() -> None:
     for rank in range(8):
         found = ray_ranks.variables(rank, WANTED, "10.0.0.1", 4000, "10.0.0.1:6379")

@@ -2,10 +2,11 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
 
+from suite.worker import ppo
 from suite.worker.samples import Samples
 
 Tensors = Dict[str, torch.Tensor]
@@ -63,3 +64,22 @@ class Algorithm(ABC):
         ``micro`` holds its rows of what ``prepare`` gave, ``logprobs`` of rollout, ``mask``, and ``weight`` [b, R], by
         which sums over tokens become means over the whole optimizer step.
         """
+
+
+class WithoutValues(Algorithm):
+    """One that learns no values, with the options ``kl_coefficient clip_low clip_high``."""
+
+    uses_values = False
+
+    def __init__(self, workload: Dict[str, Any], options: Dict[str, Any]) -> None:
+        self._options = options
+        self.uses_reference = options["kl_coefficient"] > 0
+
+    def _clipped(
+        self, logprobs: torch.Tensor, before: torch.Tensor, advantages: torch.Tensor, weight: torch.Tensor
+    ) -> Tuple[torch.Tensor, Tensors]:
+        """``ppo.policy_loss`` with its two statistics."""
+        low, high = self._options["clip_low"], self._options["clip_high"]
+        loss = ppo.policy_loss(logprobs, before, advantages, low, weight, high)
+        share = ppo.clipped_share(logprobs, before, advantages, low, high, weight)
+        return loss, {"loss": loss.detach(), "policy_loss": loss.detach(), "clip_share": share}

@@ -1,11 +1,11 @@
 """GRPO: each sample against the others of its prompt; no values, KL in the loss or none."""
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Optional, Tuple
 
 import torch
 
 from suite.worker import ppo
-from suite.worker.algorithms.base import Algorithm, Rollouts, Sum, Tensors
+from suite.worker.algorithms.base import Rollouts, Sum, Tensors, WithoutValues
 
 DECLARATION = {
     "name": "grpo",
@@ -23,13 +23,7 @@ DECLARATION = {
 _SCALE_EPSILON = 1e-4
 
 
-class GRPO(Algorithm):
-    uses_values = False
-
-    def __init__(self, options: Dict[str, Any]) -> None:
-        self._options = options
-        self.uses_reference = options["kl_coefficient"] > 0
-
+class GRPO(WithoutValues):
     def prepare(self, rollouts: Rollouts, total: Sum) -> Tensors:
         """``advantages`` [b]: the score less its group's mean, over the group's (sample) standard deviation where
         ``scale`` is on: 2402.03300, section 4.1.2. A group of equal scores has advantages of zero."""
@@ -51,20 +45,13 @@ class GRPO(Algorithm):
         self, logprobs: torch.Tensor, values: Optional[torch.Tensor], micro: Tensors
     ) -> Tuple[torch.Tensor, Tensors]:
         """2402.03300, equation 3, with its estimator of KL (equation 4)."""
-        options, weight, advantages = self._options, micro["weight"], micro["advantages"].unsqueeze(1)
-        low, high = options["clip_low"], options["clip_high"]
-        policy = ppo.policy_loss(logprobs, micro["logprobs"], advantages, low, weight, high)
-        parts = {
-            "policy_loss": policy.detach(),
-            "clip_share": ppo.clipped_share(logprobs, micro["logprobs"], advantages, low, high, weight),
-        }
-        loss = policy
+        weight, advantages = micro["weight"], micro["advantages"].unsqueeze(1)
+        loss, parts = self._clipped(logprobs, micro["logprobs"], advantages, weight)
         if self.uses_reference:
             kl = ppo.kl_to_reference(logprobs, micro["reference"], weight)
-            loss = policy + options["kl_coefficient"] * kl
-            parts["kl_loss"] = kl.detach()
-        return loss, {"loss": loss.detach(), **parts}
+            loss = loss + self._options["kl_coefficient"] * kl
+            parts.update(loss=loss.detach(), kl_loss=kl.detach())
+        return loss, parts
 
 
-def build(workload: Dict[str, Any], options: Dict[str, Any]) -> GRPO:
-    return GRPO(options)
+build = GRPO

@@ -22,8 +22,8 @@ DECLARATION = {
 class PPO(Algorithm):
     """Coefficients are the workload's ``ppo``, as manifests had them before there were other algorithms."""
 
-    def __init__(self, coefficients: Dict[str, float]) -> None:
-        self._coefficients = coefficients
+    def __init__(self, workload: Dict[str, Any], options: Dict[str, Any]) -> None:
+        self._coefficients = workload["ppo"]
 
     def prepare(self, rollouts: Rollouts, total: Sum) -> Tensors:
         assert rollouts.values is not None and rollouts.reference is not None
@@ -55,5 +55,4 @@ class PPO(Algorithm):
         return loss, {"loss": loss.detach(), "policy_loss": policy.detach(), "value_loss": value.detach()}
 
 
-def build(workload: Dict[str, Any], options: Dict[str, Any]) -> PPO:
-    return PPO(workload["ppo"])
+build = PPO

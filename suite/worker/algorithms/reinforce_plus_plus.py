@@ -1,11 +1,11 @@
 """REINFORCE++: PPO's clipped loss without values; KL in the reward of each token, advantages normalised over all."""
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Optional, Tuple
 
 import torch
 
 from suite.worker import ppo
-from suite.worker.algorithms.base import Algorithm, Rollouts, Sum, Tensors
+from suite.worker.algorithms.base import Rollouts, Sum, Tensors, WithoutValues
 
 DECLARATION = {
     "name": "reinforce++",
@@ -20,13 +20,7 @@ DECLARATION = {
 }
 
 
-class ReinforcePlusPlus(Algorithm):
-    uses_values = False
-
-    def __init__(self, options: Dict[str, Any]) -> None:
-        self._options = options
-        self.uses_reference = options["kl_coefficient"] > 0
-
+class ReinforcePlusPlus(WithoutValues):
     def prepare(self, rollouts: Rollouts, total: Sum) -> Tensors:
         """``advantages`` [b, R]: of each token the sum of its own and all later penalised rewards, undiscounted,
         whitened over the real tokens of all replicas. Equal scores without KL give zeros."""
@@ -44,11 +38,7 @@ class ReinforcePlusPlus(Algorithm):
     def loss(
         self, logprobs: torch.Tensor, values: Optional[torch.Tensor], micro: Tensors
     ) -> Tuple[torch.Tensor, Tensors]:
-        low, high, weight = self._options["clip_low"], self._options["clip_high"], micro["weight"]
-        loss = ppo.policy_loss(logprobs, micro["logprobs"], micro["advantages"], low, weight, high)
-        share = ppo.clipped_share(logprobs, micro["logprobs"], micro["advantages"], low, high, weight)
-        return loss, {"loss": loss.detach(), "policy_loss": loss.detach(), "clip_share": share}
+        return self._clipped(logprobs, micro["logprobs"], micro["advantages"], micro["weight"])
 
 
-def build(workload: Dict[str, Any], options: Dict[str, Any]) -> ReinforcePlusPlus:
-    return ReinforcePlusPlus(options)
+build = ReinforcePlusPlus

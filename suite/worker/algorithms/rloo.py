@@ -1,11 +1,11 @@
 """RLOO: REINFORCE with the mean of a prompt's other samples as baseline; KL in the reward, no values."""
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Optional, Tuple
 
 import torch
 
 from suite.worker import ppo
-from suite.worker.algorithms.base import Algorithm, Rollouts, Sum, Tensors
+from suite.worker.algorithms.base import Rollouts, Sum, Tensors, WithoutValues
 
 DECLARATION = {
     "name": "rloo",
@@ -20,13 +20,7 @@ DECLARATION = {
 }
 
 
-class RLOO(Algorithm):
-    uses_values = False
-
-    def __init__(self, options: Dict[str, Any]) -> None:
-        self._options = options
-        self.uses_reference = options["kl_coefficient"] > 0
-
+class RLOO(WithoutValues):
     def prepare(self, rollouts: Rollouts, total: Sum) -> Tensors:
         """``advantages`` [b]: a sample's reward less the mean reward of the others of its group (2402.14740). The
         reward is the score less ``kl_coefficient`` times the response's summed ``log pi - log ref``."""
@@ -48,14 +42,9 @@ class RLOO(Algorithm):
     ) -> Tuple[torch.Tensor, Tensors]:
         """REINFORCE by the ratio of whole responses' probabilities, clipped as in PPO: at a ratio of 1, as in the
         first optimizer step, its gradient is REINFORCE's ``A grad log pi``. TRL's RLOO trainer does the same."""
-        options = self._options
         before = (micro["logprobs"] * micro["mask"]).sum(dim=1)
         now = (logprobs * micro["mask"]).sum(dim=1)
-        weight, low, high = micro["weight"].sum(dim=1), options["clip_low"], options["clip_high"]
-        loss = ppo.policy_loss(now, before, micro["advantages"], low, weight, high)
-        share = ppo.clipped_share(now, before, micro["advantages"], low, high, weight)
-        return loss, {"loss": loss.detach(), "policy_loss": loss.detach(), "clip_share": share}
+        return self._clipped(now, before, micro["advantages"], micro["weight"].sum(dim=1))
 
 
-def build(workload: Dict[str, Any], options: Dict[str, Any]) -> RLOO:
-    return RLOO(options)
+build = RLOO

@@ -16,6 +16,11 @@ class Generator(ABC):
     #: whether it generates the next batch while the policy trains on this one: then ``generate`` waits for what it has,
     #: and ``sync`` comes behind it
     overlaps = False
+    #: when each sample of the last ``generate`` was complete, in seconds after its start; None: not told
+    finish_seconds: Optional[Sequence[float]] = None
+    #: of the last ``generate``: [b, R] fp32, the engine's own log-probs of what it sampled, zero behind a response;
+    #: None: not told. Their difference from the policy's own is the mismatch of the two stacks.
+    logprobs: Optional[torch.Tensor] = None
 
     @abstractmethod
     def sync(self) -> None:
@@ -25,17 +30,5 @@ class Generator(ABC):
     def generate(self, prompts: Samples) -> Samples:
         """As ``Engine.generate``."""
 
-    @abstractmethod
-    def sleep(self) -> None:
+    def sleep(self) -> None:  # noqa: B027 -- most hold nothing that training needs
         """Free what the engine holds, where the layout asks for it; called when generation is over. Collective."""
-
-    @property
-    def finish_seconds(self) -> Optional[Sequence[float]]:
-        """When each sample of the last ``generate`` was complete, in seconds after its start; None: not told."""
-        return None
-
-    @property
-    def logprobs(self) -> Optional[torch.Tensor]:
-        """Of the last ``generate``: [b, R] fp32, the engine's own log-probs of what it sampled, zero behind a response;
-        None: not told. Their difference from the policy's own is the mismatch of the two stacks."""
-        return None

@@ -9,15 +9,15 @@ import tempfile
 import time
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 from unittest import mock
 
 import torch
 
+from suite.worker.asked import sample_lengths
 from suite.worker.engines.base import Engine
-from suite.worker.generation import requirements
 from suite.worker.generation.base import Generator
-from suite.worker.generation.configuration import write_configuration
+from suite.worker.hugging_face import write_configuration
 from suite.worker.manifest import stream_seed
 from suite.worker.precision import dtype_name
 from suite.worker.progress import Progress
@@ -25,23 +25,21 @@ from suite.worker.rank import ConfigError
 from suite.worker.samples import Samples, join_responses
 from suite.worker.vllm_common import (
     BLOCK_TOKENS,
+    CACHE_VARIABLE,
+    ONE_PROCESS,
+    QUIET,
     SHARE_THAT_MUST_BE_FREE,
     SPARE_BLOCKS,
     cache_bytes,
+    check_loaded,
     keep_linear_weights,
+    release,
+    threads_kept,
 )
 from suite.worker.world import World
 
-#: what vLLM reads from its environment: one process, no reports home, no output among the events, threads left alone
-_VARIABLES = {
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_DO_NOT_TRACK": "1",
-    "VLLM_LOGGING_STREAM": "ext://sys.stderr",
-    "VLLM_LOGGING_LEVEL": "WARNING",
-    "HF_HUB_OFFLINE": "1",
-}
+#: what vLLM reads from its environment: no output among the events
+_VARIABLES = {**QUIET, **ONE_PROCESS, "VLLM_LOGGING_STREAM": "ext://sys.stderr"}
 #: what is imported before a process group is joined: the engine, and whatever is compiled or patched as it is imported
 _MODULES = (
     "vllm.v1.engine.llm_engine",
@@ -49,8 +47,6 @@ _MODULES = (
     "vllm.model_executor.layers.vocab_parallel_embedding",
     "vllm.model_executor.layers.linear",
 )
-#: whole GiB, and stronger than the size that is asked for below
-_CACHE_VARIABLE = "VLLM_CPU_KVCACHE_SPACE"
 _MOST_SAMPLES, _MOST_PROMPT_TOKENS = 256, 8192
 #: Of the device memory that is free once the training engine stands: for vLLM's cache at most; training needs the rest.
 _CACHE_SHARE_OF_FREE = 0.5
@@ -59,9 +55,8 @@ _CACHE_SHARE_OF_FREE = 0.5
 def prepare(manifest: Dict[str, Any]) -> None:
     """Import vLLM as this run needs it. Raises ConfigError where it is not there."""
     device = manifest["measure"]["device"]
-    requirements.version(device)
     os.environ.update(_VARIABLES)
-    os.environ.pop(_CACHE_VARIABLE, None)
+    os.environ.pop(CACHE_VARIABLE, None)
     with _compiled_on_cuda_alone(device):
         try:
             for module in _MODULES:
@@ -107,11 +102,7 @@ class VllmGenerator(Generator):
         self._sleeps = bool(manifest["layout"].get("engine_sleep"))
         self._generations = 0
         self._is_checked = False
-        self._finish_seconds: Optional[List[float]] = None
-        self._logprobs: Optional[torch.Tensor] = None
-        # on a CPU it puts a function that does nothing in the place of torch's
-        threads_kept = mock.patch("torch.set_num_threads", torch.set_num_threads)
-        with self._own_random_numbers(), threads_kept, _compiled_on_cuda_alone(world.device.type):
+        with self._own_random_numbers(), threads_kept(), _compiled_on_cuda_alone(world.device.type):
             self._engine = self._build()
         self.notes = self._notes()
 
@@ -123,16 +114,15 @@ class VllmGenerator(Generator):
         with torch.no_grad():
             loaded = model.load_weights(self._weights())
         if not self._is_checked:
-            _check_loaded(model, loaded)
+            check_loaded(model, loaded, "the policy")
             self._is_checked = True
         if self._sleeps:
             self._engine.wake_up(["kv_cache"])
         self._engine.reset_prefix_cache()  # what it holds was computed from other weights
 
     def generate(self, prompts: Samples) -> Samples:
-        """See ``Generator``."""
         with self._own_random_numbers():
-            outputs, self._finish_seconds = self._run(prompts)
+            outputs, self.finish_seconds = self._run(prompts)
         device = prompts.tokens.device
         rows, logprobs = [], []
         for prompt, length, output in zip(prompts.tokens, prompts.prompt_lengths, outputs):
@@ -140,7 +130,7 @@ class VllmGenerator(Generator):
             rows.append(torch.cat([prompt[:length], response]).unsqueeze(0))
             logprobs.append(torch.tensor(list(output.logprobs.logprobs), device=device).float().unsqueeze(0))
         lengths = [len(output.token_ids) for output in outputs]
-        self._logprobs = join_responses(logprobs, max(lengths))
+        self.logprobs = join_responses(logprobs, max(lengths))
         tokens = join_responses(rows, max(row.size(1) for row in rows))
         return Samples(tokens, prompts.prompt_lengths, lengths)
 
@@ -148,14 +138,6 @@ class VllmGenerator(Generator):
         """See ``Generator``. Weights are dropped, not kept in host memory: the next ``sync`` brings new ones."""
         if self._sleeps:
             self._engine.sleep(level=2)
-
-    @property
-    def finish_seconds(self) -> Optional[Sequence[float]]:
-        return self._finish_seconds
-
-    @property
-    def logprobs(self) -> Optional[torch.Tensor]:
-        return self._logprobs
 
     def _run(self, prompts: Samples) -> Tuple[List[Any], List[float]]:
         """What vLLM made of each prompt, in their order, and when it was whole."""
@@ -200,13 +182,14 @@ class VllmGenerator(Generator):
         is_cuda = self._world.device.type == "cuda"
         longest, samples = max(lengths), min(rows, _MOST_SAMPLES)
         with tempfile.TemporaryDirectory(prefix="suite-vllm-") as folder:
-            write_configuration(folder, self._manifest["size"], measure["precision"])
+            dtype = dtype_name(measure["precision"])
+            write_configuration(folder, self._manifest["size"], dtype)
             arguments = EngineArgs(
                 model=folder,
                 load_format="dummy",
                 skip_tokenizer_init=True,
                 generation_config="vllm",
-                dtype=dtype_name(measure["precision"]),  # by itself it would make bf16 of fp32
+                dtype=dtype,  # by itself it would make bf16 of fp32
                 seed=measure["seed"],
                 distributed_executor_backend="external_launcher",
                 tensor_parallel_size=layout["tensor"],
@@ -225,8 +208,6 @@ class VllmGenerator(Generator):
 
     def _all_lengths(self) -> Tuple[List[int], List[int]]:
         """Prompt and whole length of each sample of all replicas, as the loop deals them out."""
-        from suite.worker.asked import sample_lengths
-
         prompts, responses = sample_lengths(self._manifest["workload"], self._manifest["work"])
         return prompts, [sum(pair) for pair in zip(prompts, responses)]
 
@@ -265,16 +246,9 @@ class VllmGenerator(Generator):
             numpys.set_state(state)
 
     def _notes(self) -> Tuple[str, ...]:
-        name, version = requirements.version(self._world.device.type)
-        notes = ["generation by {} {} in each rank's process".format(name, version)]
+        notes = ["generation by {} in each rank's process".format(release(self._world.device.type))]
         if self._world.device.type == "cpu":
             notes.append("CPU patch: vLLM's linear layers keep their weights, so that new ones can be written")
         if self._world.device.type == "cpu" and self._manifest["layout"]["tensor"] > 1:
             notes.append("CPU patch: vLLM's tensor parallel ranks reduce over gloo instead of its own shared memory")
         return tuple(notes)
-
-
-def _check_loaded(model: torch.nn.Module, loaded: Set[str]) -> None:
-    missing = sorted({name for name, _ in model.named_parameters()} - set(loaded))
-    if missing:
-        raise ConfigError("the policy gave vLLM no weights for {}".format(", ".join(missing[:3])))

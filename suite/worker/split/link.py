@@ -70,7 +70,6 @@ class Link:
         self._group.broadcast([tensor], options).wait()
 
     def send(self, tensor: torch.Tensor) -> None:
-        """From a generation rank to the first training rank."""
         self._group.send([tensor.contiguous()], _LEADER, 0).wait()
 
     def receive(self, tensor: torch.Tensor, rank: int) -> None:
@@ -112,6 +111,5 @@ class ToldProgress(Progress):
         self._progress, self._link = progress, link
 
     def beat(self) -> None:
-        """See ``Progress``."""
         self._progress.beat()
         self._link.pulse()

@@ -39,7 +39,6 @@ class RemoteGenerator(Generator):
             if exports
             else Publisher(engine, link, progress)
         )
-        self._logprobs: Optional[torch.Tensor] = None
         self._batches, self._publications = 0, 0
         self._sums: List[float] = []
         #: updates of the policy between the weights that the last batch was generated with and those that it trains
@@ -54,10 +53,6 @@ class RemoteGenerator(Generator):
     def await_first(self) -> None:
         """Wait until the pipeline is filled, so that no iteration holds the first batch's time."""
         self._await_batch()
-
-    @property
-    def logprobs(self) -> Optional[torch.Tensor]:
-        return self._logprobs
 
     def sync(self) -> None:
         """Publish. The other side has finished its batch when it comes to this, so that nobody waits here."""
@@ -86,11 +81,8 @@ class RemoteGenerator(Generator):
         self._batches += 1
         first = self._engine.data_parallel_rank * len(prompts)
         rows = slice(first, first + len(prompts))
-        self._logprobs = logprobs[rows, : max(prompts.response_lengths)] if told[0]["has_logprobs"] else None
+        self.logprobs = logprobs[rows, : max(prompts.response_lengths)] if told[0]["has_logprobs"] else None
         return Samples(tokens[rows], prompts.prompt_lengths, prompts.response_lengths)
-
-    def sleep(self) -> None:
-        """The other side goes on at once."""
 
     def finish(self) -> None:
         """Wait until the other side has ended its last batch, which nobody trains on: it needs this side's store."""

@@ -5,13 +5,13 @@ under the names that Hugging Face's model has.
 """
 
 import math
-from contextlib import contextmanager
-from typing import Any, Iterator, List, Tuple
+from typing import Iterator, List, Tuple
 
 import torch
 
 from suite.worker.engines.base import Engine
 from suite.worker.generation.base import Generator
+from suite.worker.partitioned import whole, whole_shape
 from suite.worker.progress import Progress
 from suite.worker.rank import ConfigError
 from suite.worker.samples import Samples
@@ -57,10 +57,10 @@ class Publisher:
         held = dict(engine.models[0].named_parameters())
         self._wanted: List[Tuple[torch.nn.Parameter, torch.dtype]] = []
         for name, shape, dtype in link.wait(_WANTED, progress)["parameters"]:
-            if name not in held or _shape(held[name]) != shape:
+            if name not in held or whole_shape(held[name]) != shape:
                 raise ConfigError(
                     "the generation side wants {} of shape {}, the training side holds {}".format(
-                        name, shape, _shape(held[name]) if name in held else "none"
+                        name, shape, whole_shape(held[name]) if name in held else "none"
                     )
                 )
             self._wanted.append((held[name], getattr(torch, dtype)))
@@ -81,7 +81,7 @@ class Publisher:
     def _tensors(self) -> Iterator[torch.Tensor]:
         """In the types that the other side holds."""
         for parameter, dtype in self._wanted:
-            with _whole(parameter):
+            with whole([parameter]):
                 yield parameter.detach().to(dtype).contiguous()
 
 
@@ -120,14 +120,9 @@ class OwnLoop(Generator):
         self.weights_sum = self._checksum.total()
 
     def generate(self, prompts: Samples) -> Samples:
-        return self._engine.generate(prompts)
-
-    def sleep(self) -> None:
-        """Nothing else runs on these ranks."""
-
-    @property
-    def finish_seconds(self) -> Any:
-        return self._engine.finish_seconds
+        samples = self._engine.generate(prompts)
+        self.finish_seconds = self._engine.finish_seconds
+        return samples
 
 
 class RemotePolicy:
@@ -158,20 +153,3 @@ class RemotePolicy:
 
 def _form(name: str, tensor: torch.Tensor) -> Form:
     return name, list(tensor.shape), str(tensor.dtype)[len("torch.") :]
-
-
-def _shape(parameter: torch.nn.Parameter) -> List[int]:
-    """Of a parameter that ZeRO-3 partitions, that of the whole one."""
-    return list(getattr(parameter, "ds_shape", parameter.shape))
-
-
-@contextmanager
-def _whole(parameter: Any) -> Iterator[None]:
-    """Gather a parameter that ZeRO-3 partitions; others are whole."""
-    if not hasattr(parameter, "ds_id"):
-        yield
-        return
-    import deepspeed
-
-    with deepspeed.zero.GatheredParameters([parameter]):
-        yield

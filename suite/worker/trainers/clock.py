@@ -74,7 +74,6 @@ class PhaseClock(NullClock, Recorder):
     """
 
     def __init__(self, *arguments: Any) -> None:
-        """As ``Recorder``."""
         Recorder.__init__(self, *arguments)
         self._pieces: Dict[str, _Pieces] = {}
         self._open: Optional[Tuple[str, bool, float]] = None

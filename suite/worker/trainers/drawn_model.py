@@ -2,8 +2,7 @@
 
 import json
 import os
-from contextlib import nullcontext
-from typing import Any, Callable, ContextManager, Dict, Iterable, List, Tuple
+from typing import Any, Dict, Iterable, List, Tuple
 
 import torch
 from tokenizers import Tokenizer
@@ -14,6 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 
 from suite.worker.drawing import normal_weights
 from suite.worker.hugging_face import shape_fields
+from suite.worker.partitioned import whole, whole_elements
 
 #: the last ids of the vocabulary, in this order
 SPECIAL_TOKENS = ("<eos>", "<unk>", "<pad>")
@@ -25,9 +25,6 @@ _TOKENIZER_SETTINGS = {
     "clean_up_tokenization_spaces": False,
     "model_max_length": 10**9,
 }
-
-#: gives a context in which the parameter is whole on every rank, and changes of rank 0 reach the others
-Gather = Callable[[nn.Parameter], ContextManager[Any]]
 
 
 def special_ids(vocab: int) -> Dict[str, int]:
@@ -62,37 +59,20 @@ def critic_size(manifest: Dict[str, Any]) -> Dict[str, Any]:
     return {**size, **critic, **own}
 
 
-def build_model(size: Dict[str, Any], attention: str = "sdpa", has_special: bool = True) -> Any:
+def build_model(size: Dict[str, Any], has_special: bool = True) -> Any:
     """A causal language model of ``model_config`` in fp32; its weights are still to be drawn (``draw_weights``)."""
-    return AutoModelForCausalLM.from_config(model_config(size, has_special), attn_implementation=attention)
-
-
-def whole(parameter: nn.Parameter) -> ContextManager[Any]:
-    """Where nothing is partitioned, every parameter is whole already."""
-    return nullcontext()
-
-
-def gathered(parameter: nn.Parameter) -> ContextManager[Any]:
-    """Under ZeRO-3: whole on every rank, as rank 0 leaves it."""
-    import deepspeed
-
-    return deepspeed.zero.GatheredParameters([parameter], modifier_rank=0)
-
-
-def is_partitioned(model: nn.Module) -> bool:
-    """Whether ZeRO-3 has given each rank its part of the parameters."""
-    return any(hasattr(parameter, "ds_id") for parameter in model.parameters())
+    return AutoModelForCausalLM.from_config(model_config(size, has_special), attn_implementation="sdpa")
 
 
 @torch.no_grad()
-def draw_weights(model: nn.Module, seed: int, gather: Gather, device: torch.device) -> None:
+def draw_weights(model: nn.Module, seed: int, device: torch.device) -> None:
     """Normal weights of deviation 0.02, biases zero, norms one; each by its name, so that copies start equal.
 
     Weights that transformers draws itself are not: it cannot where ZeRO-3 has partitioned them. They are drawn on
     ``device`` wherever they lie, because another device's generator draws other numbers.
     """
     for name, parameter in model.named_parameters():
-        with gather(parameter):
+        with whole([parameter], writes=True):
             if not parameter.numel():
                 continue
             if name.endswith("bias"):
@@ -105,9 +85,16 @@ def draw_weights(model: nn.Module, seed: int, gather: Gather, device: torch.devi
 
 def draw_model(size: Dict[str, Any], seed: int, device: torch.device, has_special: bool = True) -> Any:
     """``build_model`` with drawn weights, partitioned or whole; equal seeds and sizes give equal models."""
-    model = build_model(size, has_special=has_special)
-    draw_weights(model, seed, gathered if is_partitioned(model) else whole, device)
+    model = build_model(size, has_special)
+    draw_weights(model, seed, device)
     return model
+
+
+def write_model(folder: str, size: Dict[str, Any], seed: int, precision: torch.dtype, **settings: Any) -> None:
+    """``draw_model``'s, as ``from_pretrained`` reads it from a folder that is made, and a tokenizer of numbers."""
+    os.makedirs(folder)
+    draw_model(size, seed, torch.device("cpu")).to(precision).save_pretrained(folder)
+    write_tokenizer(folder, size["vocab"], **settings)
 
 
 def count_parameters(model: nn.Module) -> Tuple[int, int]:
@@ -117,7 +104,7 @@ def count_parameters(model: nn.Module) -> Tuple[int, int]:
 
 def count(parameters: Iterable[nn.Parameter]) -> Tuple[int, int]:
     """As ``count_parameters``, of these."""
-    sizes = [(getattr(each, "ds_numel", each.numel()), each.requires_grad) for each in parameters]
+    sizes = [(whole_elements(each), each.requires_grad) for each in parameters]
     return sum(size for size, _ in sizes), sum(size for size, trains in sizes if trains)
 
 

@@ -10,11 +10,11 @@ from suite.worker.trainers.clock import NullClock
 
 
 class IterationState:
-    """``tally`` counts its work. ``iteration`` is its number from 0, before the first one -1."""
+    """``tally`` counts its work, ``on_end`` is called at its end. ``iteration`` is its number, -1 before the first."""
 
-    def __init__(self, tally: Any) -> None:
+    def __init__(self, tally: Any, on_end: Callable[[], None] = lambda: None) -> None:
         self.clock = NullClock()
-        self.tally = tally
+        self.tally, self._on_end = tally, on_end
         self.iteration = -1
         #: whether samples are still made and scored, and not yet trained on
         self.collecting = False
@@ -24,13 +24,16 @@ class IterationState:
         self.values: DefaultDict[str, List[Any]] = defaultdict(list)
 
     def begin(self) -> None:
-        """The next iteration, or the first."""
         self.iteration += 1
         self.tally.clear()
         self.logged.clear()
         self.values.clear()
         self.collecting = True
         self.clock.begin(self.iteration)
+
+    def end(self) -> None:
+        self.clock.stop()
+        self._on_end()
 
     def mean(self, name: str) -> float:
         """Of the values; NaN where there are none."""

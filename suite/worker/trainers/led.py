@@ -5,7 +5,7 @@ bundle, with the same phases and iterations as rank 0 and with the memory of its
 """
 
 from abc import abstractmethod
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple, Type
 
 import torch.distributed as dist
 
@@ -27,72 +27,6 @@ _NOTE_CUDA = (
     "the trainer's work is done by processes of its own; device memory is what the whole device uses, sampled while a "
     "phase runs; what of it is allocated is not known"
 )
-
-
-class LedTrainer(Trainer):
-    """A trainer on Ray. ``world`` is one of gloo, also where the trainer's processes have GPUs."""
-
-    own_processes = True
-
-    def __init__(self, manifest: Dict[str, Any], world: World) -> None:
-        """Collective: checks the manifest, starts Ray, and has rank 0 build. Raises ConfigError or ValueError."""
-        self.manifest, self.world = manifest, world
-        device = manifest["measure"]["device"]
-        self.notes = (_NOTE_CPU if device == "cpu" else _NOTE_CUDA,)
-        self.check()
-        self.waiting_for("Ray's start")
-        self.cluster: RayCluster = self.start()
-        try:
-            if world.rank == 0:
-                self.build()
-            if world.world_size > 1:
-                dist.barrier()  # whatever a rank reads of the trainer's processes, all of them are there
-        except BaseException:
-            self.cluster.close()
-            raise
-
-    @abstractmethod
-    def check(self) -> None:
-        """Raise ConfigError, on every rank, where the stack is not the one it should be; imports nothing heavy."""
-
-    def start(self) -> Any:
-        """What holds the trainer's processes, on every rank at the same time: Ray, unless a trainer starts its own.
-
-        It has ``processes``, those of this node, and ``close``.
-        """
-        return RayCluster(self.world, self.manifest["measure"]["device"])
-
-    @abstractmethod
-    def build(self) -> None:
-        """On rank 0: connect to ``cluster`` and get the trainer ready to run. Sets notes, versions and differences."""
-
-    @abstractmethod
-    def lead(self, clock: NullClock, iterations: int) -> None:
-        """On rank 0: all iterations, as ``Trainer.run``."""
-
-    def make_clock(self, *arguments: Any) -> PhaseClock:
-        """The clock of this rank, from ``PhaseClock``'s arguments."""
-        clock = LeadingClock(*arguments) if self.world.rank == 0 else PhaseClock(*arguments)
-        if self.world.local_rank == 0 and self.cluster.processes is not None:
-            clock.count_processes(self.cluster.processes.cpu_seconds)
-        return clock
-
-    def make_memory(self) -> NodeMemory:
-        """The probe of this rank."""
-        world, is_cuda = self.world, self.manifest["measure"]["device"] == "cuda"
-        gpu = open_gpus(world.local_rank + 1)[world.local_rank] if is_cuda else None
-        return NodeMemory(self.cluster.processes, world.local_world_size, world.local_rank == 0, gpu)
-
-    def run(self, clock: NullClock, iterations: int) -> None:
-        """See ``Trainer``."""
-        try:
-            if self.world.rank == 0:
-                self.lead(clock, iterations)
-                _tell(self.world, _OVER)
-            else:
-                _follow(clock, self.world)
-        finally:
-            self.cluster.close()
 
 
 def led(name: str) -> Callable[..., None]:
@@ -121,6 +55,70 @@ class LeadingClock(PhaseClock):
         if call is not None:
             _tell(self._world, call)
         PhaseClock.meet(self)
+
+
+class LedTrainer(Trainer):
+    """A trainer on Ray. ``world`` is one of gloo, also where the trainer's processes have GPUs."""
+
+    own_processes = True
+    #: of rank 0, and of the others
+    clocks: Tuple[Type[PhaseClock], Type[PhaseClock]] = (LeadingClock, PhaseClock)
+
+    def __init__(self, manifest: Dict[str, Any], world: World) -> None:
+        """Collective: checks the manifest, starts Ray, and has rank 0 build. Raises ConfigError or ValueError."""
+        self.manifest, self.world = manifest, world
+        device = manifest["measure"]["device"]
+        self.notes = (_NOTE_CPU if device == "cpu" else _NOTE_CUDA,)
+        self.check()
+        self.waiting_for("Ray's start")
+        self.cluster: RayCluster = self.start()
+        try:
+            if world.rank == 0:
+                self.build()
+            if world.world_size > 1:
+                dist.barrier()  # whatever a rank reads of the trainer's processes, all of them are there
+        except BaseException:
+            self.cluster.close()
+            raise
+
+    def check(self) -> None:
+        """Before anything starts, on every rank; imports nothing heavy. Raises ConfigError."""
+
+    def start(self) -> Any:
+        """What holds the trainer's processes, on every rank at the same time: Ray, unless a trainer starts its own.
+
+        It has ``processes``, those of this node, and ``close``.
+        """
+        return RayCluster(self.world, self.manifest["measure"]["device"])
+
+    @abstractmethod
+    def build(self) -> None:
+        """On rank 0: connect to ``cluster`` and get the trainer ready to run. Sets notes, versions and differences."""
+
+    @abstractmethod
+    def lead(self, clock: NullClock, iterations: int) -> None:
+        """On rank 0: all iterations, as ``Trainer.run``."""
+
+    def make_clock(self, *arguments: Any) -> PhaseClock:
+        clock = self.clocks[self.world.rank > 0](*arguments)
+        if self.world.local_rank == 0 and self.cluster.processes is not None:
+            clock.count_processes(self.cluster.processes.cpu_seconds)
+        return clock
+
+    def make_memory(self) -> NodeMemory:
+        world, is_cuda = self.world, self.manifest["measure"]["device"] == "cuda"
+        gpu = open_gpus(world.local_rank + 1)[world.local_rank] if is_cuda else None
+        return NodeMemory(self.cluster.processes, world.local_world_size, world.local_rank == 0, gpu)
+
+    def run(self, clock: NullClock, iterations: int) -> None:
+        try:
+            if self.world.rank == 0:
+                self.lead(clock, iterations)
+                _tell(self.world, _OVER)
+            else:
+                _follow(clock, self.world)
+        finally:
+            self.cluster.close()
 
 
 def _follow(clock: NullClock, world: World) -> None:

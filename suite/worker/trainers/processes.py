@@ -74,8 +74,7 @@ class NodeMemory:
         self._processes, self._ranks, self._resets = processes, ranks, resets
         self._gpu = gpu
         self._used: Optional[int] = None
-        if processes is not None:
-            processes.refresh()
+        self.refresh()
         if gpu is not None:
             threading.Thread(target=self._sample, name="memory-sampler", daemon=True).start()
 
@@ -84,14 +83,17 @@ class NodeMemory:
             self._processes.reset_peaks()
         self._used = self._used_now()
 
-    def forget_setup(self) -> None:
-        """Between set-up and iteration 0."""
+    def refresh(self) -> None:
+        """Look again which processes there are."""
         if self._processes is not None:
             self._processes.refresh()
+
+    def forget_setup(self) -> None:
+        """Between set-up and iteration 0."""
+        self.refresh()
         self.reset()
 
     def peaks(self) -> "Peaks":
-        """The fields of a ``memory`` event."""
         self._note()
         resident = None if self._processes is None else self._processes.peak_resident_bytes() // self._ranks
         return {

@@ -64,7 +64,6 @@ class Guarded:
         self.pid = self.process.pid
 
     def close(self) -> None:
-        """End it, and wait until it has."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         try:

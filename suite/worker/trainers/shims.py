@@ -4,9 +4,8 @@ import importlib
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterable, List, Tuple
 
+from suite.worker.deepspeed_json import uses_deepspeed
 from suite.worker.world import World
-
-Needed = Callable[[Dict[str, Any], World], bool]
 
 
 @dataclass(frozen=True)
@@ -15,7 +14,7 @@ class Shim:
 
     name: str
     reason: str
-    needed: Needed
+    needed: Callable[[Dict[str, Any], World], bool]
     apply: Callable[[], None]
 
 
@@ -29,27 +28,8 @@ def apply_shims(shims: Iterable[Shim], manifest: Dict[str, Any], world: World) -
     return tuple(notes)
 
 
-def deepspeed_on_cpu(needed: Needed) -> Tuple[Shim, ...]:
-    """What a trainer on Accelerate needs for DeepSpeed's engine on a CPU."""
-    return (
-        Shim(
-            "accelerate-gloo",
-            "Accelerate knows no DeepSpeed on a CPU: PartialState._prepare_backend is replaced and answers gloo",
-            needed,
-            _let_accelerate_know_gloo,
-        ),
-        no_shared_memory_operator(needed),
-    )
-
-
-def no_shared_memory_operator(needed: Needed) -> Shim:
-    """What DeepSpeed on a CPU would compile for minutes."""
-    return Shim(
-        "no-shared-memory-operator",
-        "DeepSpeed's build_shm_op is replaced: its shared-memory all-reduce is not compiled, gloo is used",
-        needed,
-        _compile_no_shared_memory,
-    )
+def is_deepspeed_on_cpu(manifest: Dict[str, Any], world: World) -> bool:
+    return world.device.type == "cpu" and uses_deepspeed(manifest)
 
 
 def _let_accelerate_know_gloo() -> None:
@@ -60,3 +40,22 @@ def _let_accelerate_know_gloo() -> None:
 
 def _compile_no_shared_memory() -> None:
     importlib.import_module("deepspeed.comm.torch").build_shm_op = lambda: None
+
+
+#: what DeepSpeed on a CPU would compile for minutes
+NO_SHARED_MEMORY_OPERATOR = Shim(
+    "no-shared-memory-operator",
+    "DeepSpeed's build_shm_op is replaced: its shared-memory all-reduce is not compiled, gloo is used",
+    is_deepspeed_on_cpu,
+    _compile_no_shared_memory,
+)
+#: what a trainer on Accelerate needs for DeepSpeed's engine on a CPU
+DEEPSPEED_ON_CPU = (
+    Shim(
+        "accelerate-gloo",
+        "Accelerate knows no DeepSpeed on a CPU: PartialState._prepare_backend is replaced and answers gloo",
+        is_deepspeed_on_cpu,
+        _let_accelerate_know_gloo,
+    ),
+    NO_SHARED_MEMORY_OPERATOR,
+)

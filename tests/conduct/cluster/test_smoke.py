@@ -22,7 +22,7 @@ from tests import toy_cluster
 from tests.conduct.cluster.test_collect import submission
 from tests.synthetic import make_bundle, synthetic_manifest
 
-STACKS = {"deepspeed": {"torch": "2.13.0", "deepspeed": "0.18.0", "transformers": "4.57.0"}}
+STACKS = {"deepspeed": {"torch": "2.13.0", "deepspeed": "0.18.0", "transformers": "5.19.0"}}
 IMAGES = {"deepspeed": "registry.example/engines"}
 
 

@@ -86,7 +86,7 @@ DECLARATION = {
 
 
 def build(workload, options):
-    return ReinforcePlusPlus({**options, "clip_low": 0.2, "clip_high": 0.2})
+    return ReinforcePlusPlus(workload, {**options, "clip_low": 0.2, "clip_high": 0.2})
 """
 
 

@@ -12,7 +12,7 @@ import importlib
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +148,6 @@ def deepspeed() -> Any:
     importlib.import_module("deepspeed.comm.torch").build_shm_op = lambda: None
     stack.initialize = initialize
     stack.zero.Init = lambda **_options: META
-    stack.zero.GatheredParameters = lambda *_arguments, **_options: nullcontext()
     masking_utils.find_packed_sequence_indices = lambda _positions: None  # it reads numbers
 
     def build(body: Body) -> list[Body]:

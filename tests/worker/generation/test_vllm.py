@@ -16,7 +16,8 @@ import pytest
 import torch
 
 from suite.worker.generation import find_generator
-from suite.worker.generation.configuration import configuration
+from suite.worker.hugging_face import configuration
+from suite.worker.precision import dtype_name
 from suite.worker.progress import Progress
 from suite.worker.samples import Samples
 from suite.worker.world import World
@@ -51,7 +52,7 @@ class PlainEngine:
     def __init__(self, manifest: dict[str, Any], world: World) -> None:
         from transformers import AutoConfig, AutoModelForCausalLM
 
-        fields = configuration(manifest["size"], manifest["measure"]["precision"])
+        fields = configuration(manifest["size"], dtype_name(manifest["measure"]["precision"]))
         torch.manual_seed(3)  # alike on all ranks: one replica
         self.model = AutoModelForCausalLM.from_config(AutoConfig.for_model(fields.pop("model_type"), **fields)).eval()
         self.data_parallel_rank = world.rank // manifest["layout"]["tensor"]

@@ -14,24 +14,14 @@ from suite.worker.algorithms import build_algorithm
 from suite.worker.engines.base import Engine, LossFunction
 from suite.worker.engines.deepspeed import config as deepspeed_config
 from suite.worker.engines.deepspeed.critic import Critic, critic_config, joined_losses
-from suite.worker.engines.deepspeed.families import check_stack, load_model
+from suite.worker.engines.deepspeed.families import class_of
 from suite.worker.engines.deepspeed.generation import generate
 from suite.worker.engines.deepspeed.notes import notes_of
 from suite.worker.engines.deepspeed.optimizer import build_optimizer, load_kernels
-from suite.worker.engines.deepspeed.policy import (
-    Policy,
-    freeze_below,
-    keep_rotary_exact,
-    policy_builder,
-    recompute_blocks,
-)
+from suite.worker.engines.deepspeed.policy import Policy, freeze_below, keep_rotary_exact, policy_builder
 from suite.worker.engines.deepspeed.rows import Rows
-from suite.worker.engines.deepspeed.weights import (
-    count_parameters,
-    draw_weights,
-    held_elements,
-    plain_weights,
-)
+from suite.worker.engines.deepspeed.weights import count_parameters, draw_weights, plain_weights
+from suite.worker.partitioned import whole_elements
 from suite.worker.precision import DTYPES
 from suite.worker.samples import Samples, join_responses
 from suite.worker.world import World
@@ -42,13 +32,10 @@ class DeepSpeedEngine(Engine):
 
     @classmethod
     def load(cls, manifest: Dict[str, Any]) -> None:
-        """As ``Engine.load``. Raises ValueError where this transformers has no such model."""
         super().load(manifest)
-        load_model(manifest)
+        class_of(manifest["size"]["architecture"])
 
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
-        """Collective over all ranks. Raises ValueError for what this Hugging Face cannot do."""
-        check_stack(manifest)
         self._manifest = manifest
         self._stage = manifest["layout"]["zero_stage"]
         self._gathers_once = manifest["layout"].get("gather_for_generation", False)
@@ -87,7 +74,7 @@ class DeepSpeedEngine(Engine):
         return samples
 
     def weights(self) -> Iterator[Tuple[str, torch.Tensor]]:
-        return plain_weights(self._policy, self._gathered)
+        return plain_weights(self._policy)
 
     def _whole_weights(self) -> ContextManager[Any]:
         """Where the layout asks for it: ZeRO-3's weights on every rank, without its hooks, partitioned again behind."""
@@ -173,7 +160,7 @@ class DeepSpeedEngine(Engine):
         )
         freeze_below(policy, self._trainable_layers)
         if self._manifest["layout"]["recompute"] == "full":
-            recompute_blocks(policy)
+            policy.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         return policy
 
     def _build_model(self, **options: Any) -> Policy:
@@ -181,7 +168,6 @@ class DeepSpeedEngine(Engine):
         return self._drawn(policy_builder(self._manifest["size"], self._packs, **options))
 
     def _build_critic(self) -> Any:
-        """The critic in an engine of its own; its parameters are added to the counts."""
         workload = self._manifest["workload"]
         config = critic_config(self._manifest["size"], workload["critic"], self._packs)
         critic = self._drawn(partial(Critic, config))
@@ -193,13 +179,13 @@ class DeepSpeedEngine(Engine):
     def _drawn(self, make: Callable[[], Any]) -> Any:
         with self._construction():
             model = make()
-        draw_weights(model, self._manifest["measure"]["seed"], partial(self._gathered, writes=True))
+        draw_weights(model, self._manifest["measure"]["seed"])
         return model
 
     def _wrap(self, model: Any) -> Any:
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         optimizer = build_optimizer(self._manifest, trained)
-        config = deepspeed_config.training_config(self._manifest, sum(map(held_elements, trained)))
+        config = deepspeed_config.training_config(self._manifest, sum(map(whole_elements, trained)))
         engine = deepspeed.initialize(model=model, optimizer=optimizer, config=config)[0]
         keep_rotary_exact(model)
         return engine
@@ -227,11 +213,6 @@ class DeepSpeedEngine(Engine):
                 yield
         finally:
             torch.set_default_dtype(before)
-
-    def _gathered(self, parameters: List[torch.nn.Parameter], writes: bool = False) -> ContextManager[Any]:
-        if self._stage < 3:
-            return nullcontext()
-        return deepspeed.zero.GatheredParameters(parameters, modifier_rank=0 if writes else None)
 
     @contextmanager
     def _keeping_trunk_states(self, kept: List[torch.Tensor]) -> Iterator[None]:

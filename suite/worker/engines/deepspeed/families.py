@@ -6,14 +6,10 @@ from functools import lru_cache
 from typing import Any, Dict, Tuple, Type
 from unittest import mock
 
-import transformers
 import transformers.utils
 
-from suite.worker.hugging_face import shape_fields
+from suite.worker.hugging_face import CLASSES, shape_fields
 from suite.worker.vocabulary import padded_vocab
-
-#: from which major version on transformers takes rotary positions, masks and attention as they are given here
-MODERN_TRANSFORMERS = 5
 
 
 @dataclass(frozen=True)
@@ -24,7 +20,6 @@ class Family:
     """
 
     prefix: str
-    model: str
     trunk: str
     blocks: str
     norm: str
@@ -39,11 +34,10 @@ class Family:
         return "{}.{}.weight".format(self.trunk, self.embedding), "lm_head.weight"
 
 
-def _like_llama(prefix: str, model: str) -> Family:
+def _like_llama(prefix: str) -> Family:
     attention = ("q_proj", "k_proj", "v_proj", "o_proj")
     return Family(
         prefix=prefix,
-        model=model,
         trunk="model",
         blocks="layers",
         norm="norm",
@@ -60,7 +54,6 @@ def _like_llama(prefix: str, model: str) -> Family:
 FAMILIES: Dict[str, Family] = {
     "gpt2": Family(
         prefix="GPT2",
-        model="GPT2LMHeadModel",
         trunk="transformer",
         blocks="h",
         norm="ln_f",
@@ -70,45 +63,21 @@ FAMILIES: Dict[str, Family] = {
         matrices={"attn.c_attn": 3, "attn.c_proj": 1, "mlp.c_fc": 1, "mlp.c_proj": 1},
         rotary=False,
     ),
-    "llama": _like_llama("Llama", "LlamaForCausalLM"),
-    "qwen2": _like_llama("Qwen2", "Qwen2ForCausalLM"),
-    "qwen3": _like_llama("Qwen3", "Qwen3ForCausalLM"),
+    "llama": _like_llama("Llama"),
+    "qwen2": _like_llama("Qwen2"),
+    "qwen3": _like_llama("Qwen3"),
 }
-
-
-def check_stack(manifest: Dict[str, Any]) -> None:
-    """Raise ValueError where this transformers is too old for the manifest's work; it is new enough for even GPT-2."""
-    if int(transformers.__version__.split(".")[0]) >= MODERN_TRANSFORMERS:
-        return
-    asked = {
-        "{} shapes".format(manifest["size"]["architecture"]): manifest["size"]["architecture"] != "gpt2",
-        "samples of uneven length": manifest["work"].get("lengths") is not None,
-        "packed samples": manifest["layout"].get("packing", False),
-    }
-    for words in (words for words, is_asked in asked.items() if is_asked):
-        needed = "{} need transformers {} or later, not {}".format(words, MODERN_TRANSFORMERS, transformers.__version__)
-        raise ValueError("the deepspeed engine: " + needed)
-
-
-def load_model(manifest: Dict[str, Any]) -> None:
-    """Import the modules of the manifest's family. Raises ValueError as ``check_stack`` and ``class_of``."""
-    check_stack(manifest)
-    class_of(manifest["size"]["architecture"])
 
 
 @lru_cache(maxsize=None)
 def class_of(architecture: str, name: str = "") -> Type[Any]:
-    """The causal language model of a family, or another class of its modules. Raises ValueError where it is missing."""
-    family = FAMILIES[architecture]
-    name = name or family.model
+    """The causal language model of a family, or another class of its modules."""
+    name = name or CLASSES[architecture]
     module = "configuration" if name.endswith("Config") else "modeling"
     path = "transformers.models.{0}.{1}_{0}".format(architecture, module)
     # transformers imports scipy, if it finds it, for losses of object detectors: half a second that no rank needs.
     with mock.patch.object(transformers.utils, "is_scipy_available", lambda: False):
-        try:
-            found: Type[Any] = getattr(importlib.import_module(path), name)
-        except (ImportError, AttributeError) as error:
-            raise ValueError("transformers {} has no {}".format(transformers.__version__, name)) from error
+        found: Type[Any] = getattr(importlib.import_module(path), name)
     return found
 
 

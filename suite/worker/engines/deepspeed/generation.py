@@ -52,7 +52,6 @@ class _Watch(StoppingCriteria):
         self._seconds: Dict[int, float] = {}
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **_options: Any) -> torch.Tensor:
-        """[b] bool."""
         columns = input_ids.size(1)
         if columns in self._ends:
             self._note(columns)
@@ -65,7 +64,6 @@ class _Watch(StoppingCriteria):
         self._seconds.setdefault(columns, time.perf_counter() - self._began)
 
     def end(self) -> None:
-        """Whoever was not told of is complete now."""
         self._note(max(self._ends))
 
     @property

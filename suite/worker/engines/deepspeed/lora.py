@@ -5,6 +5,8 @@ from typing import Any, Dict
 import torch
 from torch import nn
 
+from suite.worker.partitioned import whole_shape
+
 
 class LowRank(nn.Module):
     """``base(x) + (x down) up / rank``: ``groups`` adapters of one input, their outputs side by side.
@@ -17,7 +19,7 @@ class LowRank(nn.Module):
         """``base``: a Linear, or transformers' Conv1D, whose weight is [in, out]; under ZeRO-3 perhaps partitioned."""
         super().__init__()
         self.transposed = isinstance(base, nn.Linear)
-        shape = getattr(base.weight, "ds_shape", base.weight.shape)
+        shape = whole_shape(base.weight)
         inside, outside = reversed(shape) if self.transposed else shape
         self.base = base
         self.base.weight.requires_grad_(False)
@@ -26,7 +28,6 @@ class LowRank(nn.Module):
         self.up = nn.Parameter(torch.empty(groups, rank, outside // groups))
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """[*, in] -> [*, out]."""
         low = (states @ self.down).reshape(-1, self.groups, self.rank).transpose(0, 1)
         added = torch.bmm(low, self.up).transpose(0, 1).reshape(*states.shape[:-1], -1)
         return self.base(states) + added / self.rank

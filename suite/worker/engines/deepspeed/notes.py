@@ -2,12 +2,11 @@
 
 from typing import Any, Dict, Iterator
 
-import transformers
-
 from suite.worker.algorithms import build_algorithm
 from suite.worker.engines.deepspeed import attention
 from suite.worker.engines.deepspeed import config as deepspeed_config
-from suite.worker.engines.deepspeed.families import FAMILIES, class_of
+from suite.worker.engines.deepspeed.families import FAMILIES
+from suite.worker.hugging_face import head_width
 from suite.worker.precision import DTYPES
 from suite.worker.vocabulary import padded_vocab
 from suite.worker.world import World
@@ -54,13 +53,9 @@ def notes_of(manifest: Dict[str, Any], world: World) -> Iterator[str]:
 
 def _attention_notes(manifest: Dict[str, Any], world: World) -> Iterator[str]:
     size = manifest["size"]
-    if not getattr(class_of(size["architecture"]), "_supports_sdpa", False):
-        yield "eager attention: transformers {} has no SDPA for GPT-2".format(transformers.__version__)
-        return
     yield "attention: PyTorch's scaled dot-product attention"
     if manifest["layout"].get("packing"):
-        width = size.get("head_width") or size["hidden"] // size["heads"]
-        kernel = attention.kernel(world.device, DTYPES[manifest["measure"]["precision"]], width)
+        kernel = attention.kernel(world.device, DTYPES[manifest["measure"]["precision"]], head_width(size))
         yield "packed rows, of a micro batch's samples end to end, in scoring and training: {}".format(kernel)
     if FAMILIES[size["architecture"]].rotary:
         yield "rotary frequencies are kept in fp32 (DeepSpeed would convert them with the weights)"

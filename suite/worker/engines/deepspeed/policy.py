@@ -4,13 +4,11 @@ b samples, R the longest response, T the longest sample. Logits are computed for
 output matrix are padded (``suite.worker.vocabulary``) with rows of zeros: no token finds them, no logit shows them.
 """
 
-import inspect
 from functools import lru_cache, partial
 from typing import Any, Callable, Dict, Optional, Type
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
 from suite.worker.engines.deepspeed import attention
 from suite.worker.engines.deepspeed.families import FAMILIES, Family, build_config, class_of
@@ -84,9 +82,7 @@ class Policy(nn.Module):
         and None.
         """
         if rows is None:
-            if logits_to_keep:  # transformers before 4.45 neither asks for it nor knows it
-                options["logits_to_keep"] = logits_to_keep
-            output = super().forward(input_ids, **options)
+            output = super().forward(input_ids, logits_to_keep=logits_to_keep, **options)
             output.logits = output.logits[..., : self.config.unpadded_vocab]
             return output
         if trunk_states is None:
@@ -144,7 +140,6 @@ class Policy(nn.Module):
 
 @lru_cache(maxsize=None)
 def policy_class(architecture: str) -> Type[Policy]:
-    """The policy of a family. Raises ValueError where this transformers does not have the family."""
     family = FAMILIES[architecture]
     made: Type[Policy] = type(family.prefix + "Policy", (Policy, class_of(architecture)), {"family": family})
     return made
@@ -180,22 +175,6 @@ def freeze_below(model: Policy, trainable_layers: Optional[int]) -> None:
     trained: Any = [model.final_norm] + ([] if model.value_head is None else [model.value_head])
     for module in trained + list(model.blocks[len(model.blocks) - trainable_layers :]):
         module.requires_grad_(True)
-
-
-def recompute_blocks(model: Any) -> None:
-    """Of each block only the input is kept for the backward pass, which runs the block once more."""
-    if "gradient_checkpointing_kwargs" in inspect.signature(model.gradient_checkpointing_enable).parameters:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        return
-    # transformers before 4.35 has no choice: its reentrant kind gives no gradients to blocks above a frozen trunk
-    for block in model.blocks:
-        block.forward = partial(_recomputed, block.forward)
-
-
-def _recomputed(forward: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    if not torch.is_grad_enabled():
-        return forward(*arguments, **options)
-    return checkpoint(forward, *arguments, use_reentrant=False, **options)
 
 
 def keep_rotary_exact(model: nn.Module) -> None:

@@ -15,11 +15,13 @@ class Rows:
     [n, h], or of even samples, where they are the same columns of each, [b, R, h].
     """
 
+    options: Dict[str, Any]
+
     def __init__(self, samples: Samples, packed: bool) -> None:
         """Everything is put on the device here, so that rows that are made ahead keep nobody waiting in between."""
         self._samples = samples
         self._plain = samples.is_even and not packed
-        self.tokens, self.options = samples.tokens, _nothing()
+        self.tokens, self.options = samples.tokens, {}
         width = samples.tokens.size(1)
         self._starts = [row * width for row in range(len(samples))]
         if packed:
@@ -62,7 +64,3 @@ class Rows:
             torch.arange(start + first, start + first + length) for start, first, length in zip(starts, firsts, lengths)
         ]
         return torch.cat(parts).to(self._samples.tokens.device)
-
-
-def _nothing() -> Dict[str, Any]:
-    return {}

@@ -1,19 +1,17 @@
 """A model's parameters: drawn by name, counted without padding, and given away one by one."""
 
 import math
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 import torch
 from torch import nn
 
 from suite.worker.drawing import INITIAL_DEVIATION, normal_weights
-
-#: gives a context in which parameters are whole on every rank, and changes of rank 0 reach the others
-Gather = Callable[[List[nn.Parameter]], ContextManager[Any]]
+from suite.worker.partitioned import whole, whole_elements
 
 
 @torch.no_grad()
-def draw_weights(model: Any, seed: int, gather: Gather) -> None:
+def draw_weights(model: Any, seed: int) -> None:
     """Normal weights of deviation 0.02, those added to the residual stream 0.02 / sqrt(2 layers), biases zero, norms
     one, as GPT-2's.
 
@@ -22,7 +20,7 @@ def draw_weights(model: Any, seed: int, gather: Gather) -> None:
     """
     norms = _norm_weights(model)
     for name, parameter in model.named_parameters():
-        with gather([parameter]):
+        with whole([parameter], writes=True):
             if parameter.numel():
                 drawn = parameter
                 if name in model.family.vocabulary_weights:
@@ -69,19 +67,14 @@ def count_parameters(model: Any) -> Tuple[int, int]:
     return sum(size for size, _ in sizes), sum(size for size, trains in sizes if trains)
 
 
-def held_elements(parameter: nn.Parameter) -> int:
-    """Elements of the whole parameter, with vocabulary padding; of a partitioned one too."""
-    return int(getattr(parameter, "ds_numel", parameter.numel()))
-
-
 def _unpadded_size(name: str, parameter: nn.Parameter, model: Any) -> int:
     config = model.config
     padding = config.vocab_size - config.unpadded_vocab if name in model.family.vocabulary_weights else 0
-    return held_elements(parameter) - padding * config.hidden_size
+    return whole_elements(parameter) - padding * config.hidden_size
 
 
 @torch.no_grad()
-def plain_weights(model: Any, gather: Gather) -> Iterator[Tuple[str, torch.Tensor]]:
+def plain_weights(model: Any) -> Iterator[Tuple[str, torch.Tensor]]:
     """The weights of the family's plain model under its own names, without padding, adapters merged; no value head.
 
     Each is whole until the next is asked for.
@@ -94,8 +87,8 @@ def plain_weights(model: Any, gather: Gather) -> Iterator[Tuple[str, torch.Tenso
             continue
         adapter = adapted.get(name)
         needed = [parameter] if adapter is None else [parameter, adapter.down, adapter.up]
-        with gather(needed):
-            whole = parameter.detach() if adapter is None else adapter.merged()
+        with whole(needed):
+            weight = parameter.detach() if adapter is None else adapter.merged()
             if name in model.family.vocabulary_weights:
-                whole = whole[: model.config.unpadded_vocab]
-            yield name.replace(".base.", "."), whole
+                weight = weight[: model.config.unpadded_vocab]
+            yield name.replace(".base.", "."), weight

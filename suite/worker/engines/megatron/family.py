@@ -6,24 +6,17 @@ from typing import Any, Dict, Optional
 import torch
 import torch.nn.functional as F
 
+from suite.worker.hugging_face import head_width, norm_epsilon, rope_theta
+
 #: families with rotary positions, RMSNorm and a gated SiLU MLP without biases
 LLAMA_LIKE = ("llama", "qwen2", "qwen3", "mixtral", "qwen3_moe")
 FAMILIES = ("gpt2", *LLAMA_LIKE)
 _QK_NORM = ("qwen3", "qwen3_moe")
-_DEFAULT_THETA = 10000.0
 
 
 def is_rotary(size: Dict[str, Any]) -> bool:
     """Whether positions rotate queries and keys, so that there is no table of them."""
     return size["architecture"] in LLAMA_LIKE
-
-
-def norm_epsilon(size: Dict[str, Any]) -> float:
-    return size.get("norm_epsilon") or (1e-6 if is_rotary(size) else 1e-5)
-
-
-def head_width(size: Dict[str, Any]) -> int:
-    return size.get("head_width") or size["hidden"] // size["heads"]
 
 
 def family_options(size: Dict[str, Any], fused: bool) -> Dict[str, Any]:
@@ -73,7 +66,7 @@ def inverse_frequencies(size: Dict[str, Any]) -> torch.Tensor:
     """
     width = head_width(size)
     exponents = torch.arange(0, width, 2, dtype=torch.int64).float() / width
-    frequencies = 1.0 / ((size.get("rope_theta") or _DEFAULT_THETA) ** exponents)
+    frequencies = 1.0 / (rope_theta(size) ** exponents)
     return _scaled(frequencies, size.get("rope_scaling"))
 
 

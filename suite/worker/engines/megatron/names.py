@@ -5,7 +5,8 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 import torch
 
-from suite.worker.engines.megatron.family import head_width, is_rotary
+from suite.worker.engines.megatron.family import is_rotary
+from suite.worker.hugging_face import head_width
 
 Named = Tuple[str, torch.Tensor]
 

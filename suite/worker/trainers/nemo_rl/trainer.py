@@ -2,34 +2,32 @@
 
 import json
 import os
-import shutil
 import sys
 import tempfile
 import time
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List
 
-import torch.distributed as dist
+import torch
 
-from suite.worker.rank import ConfigError
+from suite.worker.rank import LAUNCH_VARIABLES, ConfigError
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.led import LedTrainer
 from suite.worker.trainers.nemo_rl.configuration import configuration
-from suite.worker.trainers.nemo_rl.inputs import prompts, write_model
+from suite.worker.trainers.nemo_rl.inputs import CHAT_TEMPLATE, prompts
 from suite.worker.trainers.nemo_rl.logged import (
     LOG_VARIABLE,
     Child,
     LeadingToldClock,
     LoggedStep,
-    Told,
     ToldClock,
-    check_told,
+    check_counts,
     read_steps,
-    whole_number,
 )
 from suite.worker.trainers.nemo_rl.timers import time_step
 from suite.worker.trainers.processes import Processes
+from suite.worker.trainers.ray_cluster import gathered
 from suite.worker.world import World
 
 _STATISTICS = {"loss": "train/loss", "gradient_norm": "train/grad_norm", "reward": "train/reward"}
@@ -46,6 +44,7 @@ class NemoRlTrainer(LedTrainer):
 
     timed_by = "the trainer's own log"
     experimental = "never run"
+    clocks = (LeadingToldClock, ToldClock)
 
     def check(self) -> None:
         if find_spec("nemo_rl") is None:
@@ -54,7 +53,6 @@ class NemoRlTrainer(LedTrainer):
             )
 
     def start(self) -> "Program":
-        """Rank 0 writes what the program needs, and starts it."""
         self.notes += (
             "seconds and counts are those that nemo-rl logs; the suite started it and read them",
             "memory is that of the whole iteration: the log does not say when a phase begins",
@@ -79,22 +77,15 @@ class NemoRlTrainer(LedTrainer):
     def build(self) -> None:
         """Nothing: the program builds in its own processes."""
 
-    def make_clock(self, *arguments: Any) -> ToldClock:
-        clock = LeadingToldClock(*arguments) if self.world.rank == 0 else ToldClock(*arguments)
-        clock.refresh = self.cluster.processes.refresh
-        if self.world.local_rank == 0:
-            clock.count_processes(self.cluster.processes.cpu_seconds)
-        return clock
-
     def lead(self, clock: NullClock, iterations: int) -> None:
         """See ``LedTrainer``. Raises ConfigError for a log that cannot be trusted, RuntimeError where it ends early."""
         assert isinstance(clock, LeadingToldClock), "rank 0 leads"
         program: Any = self.cluster
         child: Child = program.child
         steps = read_steps(os.path.join(self._folder, "steps.jsonl"))
-        beaten = time.monotonic()
+        beaten, alive = time.monotonic(), False
         for done in range(iterations):
-            clock.attend(done)
+            clock.begin(done)
             while True:
                 code = child.exit_code()  # asked before the log is read, so that nothing of it is missed
                 step = next(steps)
@@ -106,9 +97,10 @@ class NemoRlTrainer(LedTrainer):
                             code, done, iterations, child.last_line()
                         )
                     )
-                if time.monotonic() - beaten > _BEAT_SECONDS and child.has_shown_life():
+                alive = child.copy_output() or alive
+                if alive and time.monotonic() - beaten > _BEAT_SECONDS:
                     clock.beat()
-                    beaten = time.monotonic()
+                    beaten, alive = time.monotonic(), False
                 time.sleep(_POLL_SECONDS)
             self._tell_step(clock, step)
         _await_end(child)
@@ -116,46 +108,37 @@ class NemoRlTrainer(LedTrainer):
             raise ConfigError("nemo-rl logged a step more than the {} asked for".format(iterations))
 
     def _tell_step(self, clock: LeadingToldClock, step: LoggedStep) -> None:
-        timed = time_step(step)
-        counts = check_told(told_counts(step), self.manifest, step)
+        timed, counts = time_step(step), check_counts(step, self.manifest)
         stats = {name: step.values.get(logged) for name, logged in _STATISTICS.items()}
-        optional = {"details": timed.details} if timed.details else {}
-        clock.tell(timed.seconds, timed.phases, counts, stats, **optional)
+        clock.tell(timed.seconds, timed.phases, counts, stats, details=timed.details)
 
     def _start(self) -> Child:
-        self._folder = folder = tempfile.mkdtemp(prefix="suite-nemo-rl-")
-        try:
-            model = os.path.join(folder, "model")
-            os.mkdir(model)
-            write_model(model, self.manifest)
-            self.write(folder)
-            # the environment that scores samples reads it
-            with open(os.path.join(folder, "manifest.json"), "w", encoding="utf-8") as file:
-                json.dump(self.manifest, file)
-            environment = {**os.environ, LOG_VARIABLE: os.path.join(folder, "steps.jsonl")}
-            environment["TOKENIZERS_PARALLELISM"] = "false"
-            environment["PYTHONPATH"] = os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH")]))
-            for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
-                environment.pop(name, None)  # of this run's ranks, and not of the trainer's own
-            return Child(self.command(folder), environment, folder)
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
+        from suite.worker.trainers.drawn_model import write_model
+
+        self._folder = folder = tempfile.mkdtemp(prefix="nemo-rl-")
+        size, seed = self.manifest["size"], self.manifest["measure"]["seed"]
+        write_model(os.path.join(folder, "model"), size, seed, torch.bfloat16, chat_template=CHAT_TEMPLATE)
+        self.write(folder)
+        # the environment that scores samples reads it
+        with open(os.path.join(folder, "manifest.json"), "w", encoding="utf-8") as file:
+            json.dump(self.manifest, file)
+        # without what is of this run's ranks, and not of the trainer's own
+        environment = {name: value for name, value in os.environ.items() if name not in LAUNCH_VARIABLES}
+        environment[LOG_VARIABLE] = os.path.join(folder, "steps.jsonl")
+        environment["TOKENIZERS_PARALLELISM"] = "false"
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH")]))
+        return Child(self.command(folder), environment, folder)
 
 
 class Program:
     """What a rank knows of the program: rank 0 its child, all of its node the processes."""
 
-    def __init__(self, child: Optional[Child], world: World) -> None:
-        """Collective."""
+    def __init__(self, child: Any, world: World) -> None:
+        """Collective. ``child``: a ``Child``; None on other ranks than 0."""
         self.child = child
-        pid = [None if child is None else child.pid]
-        if world.world_size > 1:
-            dist.broadcast_object_list(pid, src=0)
-        self.processes = Processes(int(pid[0] or 0))
+        self.processes = Processes(gathered(None if child is None else child.pid, world)[0])
 
     def close(self) -> None:
-        """End the program where this rank started it."""
         if self.child is not None:
             self.child.close()
 
@@ -164,41 +147,26 @@ def _await_end(child: Child) -> None:
     """Every step was told; a program that then ends badly, or does not end, changes no figure."""
     until = time.monotonic() + _DOWN_SECONDS
     while child.exit_code() is None and time.monotonic() < until:
+        child.copy_output()
         time.sleep(_POLL_SECONDS)
     code = child.exit_code()
     if code != 0:
         print("nemo-rl ended with code {} after its last step".format(code), file=sys.stderr)
 
 
-def told_counts(step: LoggedStep) -> Told:
-    """Samples are turns of one each; tokens are means over them, and a sum of all that is trained on."""
-    samples = whole_number(step.values.get("train/total_turns"))
-    return {
-        "samples": samples,
-        "prompt_tokens": whole_number(step.values.get("train/mean_prompt_length"), samples),
-        "response_tokens": whole_number(step.values.get("train/mean_gen_tokens_per_sample"), samples),
-        "trained_tokens": whole_number(step.values.get("train/total_num_tokens")),
-    }
-
-
-def differences(manifest: Dict[str, Any]) -> List[str]:
+def differences(manifest: Dict[str, Any]) -> Iterator[str]:
     """Where its work differs from the suite's own iteration, one sentence each."""
     workload = manifest["workload"]
-    found = [
-        "weights are drawn in bfloat16 and read from files; the trainer keeps fp32 copies of its own",
-        "ids of the 3 special tokens stand in no prompt, as other numbers take their place",
-        "samples are scored within generation; the phase reward holds means and advantages alone",
-        "which sample of a prompt has which of its scores may be the order in which they are complete",
-        "log-probs are computed for prompt positions too, in scoring and in training",
-        "model and optimizer leave the device for generation, and come back for scoring and training",
-        "advantages are divided by the deviation of a prompt's scores plus 1e-6, not 1e-4",
-        "each step's samples are written to a file after it, which is in no iteration",
-    ]
+    yield "weights are drawn in bfloat16 and read from files; the trainer keeps fp32 copies of its own"
+    yield "ids of the 3 special tokens stand in no prompt, as other numbers take their place"
+    yield "samples are scored within generation; the phase reward holds means and advantages alone"
+    yield "which sample of a prompt has which of its scores may be the order in which they are complete"
+    yield "log-probs are computed for prompt positions too, in scoring and in training"
+    yield "model and optimizer leave the device for generation, and come back for scoring and training"
+    yield "advantages are divided by the deviation of a prompt's scores plus 1e-6, not 1e-4"
+    yield "each step's samples are written to a file after it, which is in no iteration"
     if workload["optimizer_steps"] > 1:
-        found.append("samples go into optimizer steps in the trainer's own order")
+        yield "samples go into optimizer steps in the trainer's own order"
     if workload["algorithm"]["options"]["kl_coefficient"] > 0:
-        found += [
-            "log-probs of the policy and of the reference are one timer, so both are in the phase score",
-            "the reference's weights are swapped into the policy's workers and out again in each iteration",
-        ]
-    return found
+        yield "log-probs of the policy and of the reference are one timer, so both are in the phase score"
+        yield "the reference's weights are swapped into the policy's workers and out again in each iteration"

@@ -3,6 +3,7 @@
 import os
 
 from suite.worker.trainers.openrlhf.cpu import install
+from suite.worker.vllm_common import ONE_PROCESS
 
 _START_UP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "start_up")
 #: what OpenRLHF's own ``ray.init`` would set for Ray's workers
@@ -12,12 +13,11 @@ _VARIABLES = {
     "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "1",
 }
 #: DeepSpeed's accelerator is named; tensors that Ray maps read-only could not be written to in place, as on a CPU the
-#: trainer does; vLLM's engine needs no worker process of its own and leaves threads alone; nothing is compiled
+#: trainer does; nothing is compiled
 _CPU_VARIABLES = {
     "DS_ACCELERATOR": "cpu",
     "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "0",
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    **ONE_PROCESS,
     "TORCHDYNAMO_DISABLE": "1",
 }
 

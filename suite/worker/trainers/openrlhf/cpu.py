@@ -8,9 +8,8 @@ import importlib.util
 import os
 import sys
 import types
-from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
-from typing import Any, Callable, Dict, Iterable, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from suite.worker.vllm_common import plain_linear
 
@@ -18,16 +17,54 @@ from suite.worker.vllm_common import plain_linear
 PRECISION_VARIABLE = "SUITE_OPENRLHF_PRECISION"
 
 
-@dataclass(frozen=True)
-class Patch:
-    """What is done ``before`` ``module`` is imported, or to it ``after``, and why."""
+class Patch(NamedTuple):
+    """What is done ``before`` and ``after`` the own code of ``module`` runs, and why. No ``after``: it does not run."""
 
     name: str
     module: str
     reason: str
-    after: Optional[Callable[[Any], None]] = None
-    before: Optional[Callable[[], None]] = None
-    skipped: bool = False  # its own code is not run
+    after: Optional[Callable[[Any], None]]
+    before: Callable[[], None] = lambda: None
+
+
+#: in the order in which a run's notes list them
+PATCHES: List[Patch] = []
+
+
+def patch(name: str, module: str, reason: str, *before: Callable[[], None]) -> Callable[..., None]:
+    return lambda after: PATCHES.append(Patch(name, module, reason, after, *before))
+
+
+_FLASH_ATTENTION = {
+    "flash_attn": (),
+    "flash_attn.bert_padding": ("index_first_axis", "pad_input", "rearrange", "unpad_input"),
+    "flash_attn.utils": (),
+    "flash_attn.utils.distributed": ("all_gather",),
+}
+
+
+def _lend_flash_attention() -> None:
+    """Names to import, of functions that only packing and ring attention call; taken back after the import."""
+
+    def missing(*_arguments: Any, **_options: Any) -> None:
+        raise RuntimeError("flash-attn is not there on a CPU: neither packing nor ring attention can be used")
+
+    for name, functions in _FLASH_ATTENTION.items():
+        module = types.ModuleType(name)
+        for function in functions:
+            setattr(module, function, missing)
+        sys.modules[name] = module
+
+
+@patch(
+    "flash-attn",
+    "openrlhf.models.ring_attn_utils",
+    "OpenRLHF imports flash-attn, which is for GPUs: stand-ins that raise when called",
+    _lend_flash_attention,
+)
+def _take_flash_attention_back(module: Any) -> None:
+    for name in _FLASH_ATTENTION:
+        del sys.modules[name]
 
 
 class _Cpu(str):
@@ -50,6 +87,18 @@ def _no_cuda(module: Any) -> None:
     torch.cuda.current_device = lambda: _Cpu("cpu")  # type: ignore[assignment, return-value]
 
 
+patch(
+    "cuda-calls",
+    "openrlhf.trainer.ppo_utils.replay_buffer",
+    "torch.cuda's set_device, synchronize, current_stream and current_device answer for the CPU",
+)(_no_cuda)
+
+
+@patch(
+    "cpu-mesh-and-adam",
+    "openrlhf.utils.deepspeed.deepspeed",
+    "its device mesh is of CPUs, and DeepSpeed takes torch's AdamW, where its own would be compiled first",
+)
 def _mesh_of_cpus(module: Any) -> None:
     _no_cuda(module)
     on_device = module.init_device_mesh
@@ -76,6 +125,11 @@ def _is_fp32() -> bool:
     return os.environ.get(PRECISION_VARIABLE) == "fp32"
 
 
+@patch(
+    "fp32-weights",
+    "openrlhf.utils.utils",
+    "OpenRLHF trains in 16 bit alone; in a run in fp32 its models and DeepSpeed keep fp32",
+)
 def _whole_weights(module: Any) -> None:
     import torch
 
@@ -96,33 +150,46 @@ class _WholeRollouts:
         return self._class.remote(*arguments, **({**options, "dtype": "float32"} if _is_fp32() else options))
 
 
+@patch(
+    "fp32-rollouts",
+    "openrlhf.trainer.ray.vllm_engine",
+    "OpenRLHF gives vLLM 16 bit alone; in a run in fp32 it is told fp32",
+)
 def _whole_rollouts(module: Any) -> None:
     module.RolloutRayActor = _WholeRollouts(module.RolloutRayActor)
 
 
+@patch(
+    "no-shared-memory-operator",
+    "deepspeed.comm.torch",
+    "DeepSpeed's shared-memory all-reduce is not compiled: gloo is used",
+)
 def _no_shared_memory(module: Any) -> None:
     module.build_shm_op = lambda: None
-
-
-def _group_over_gloo(module: Any) -> None:
-    def join(master_address: str, master_port: int, rank: int, world_size: int, device: Any) -> "_GlooGroup":
-        return _GlooGroup(master_address, master_port, rank, world_size)
-
-    module.stateless_init_process_group = join
 
 
 class _GlooGroup:
     """What is asked of vLLM's NCCL communicator: one tensor to everybody, from the training engine's first rank."""
 
-    def __init__(self, address: str, port: int, rank: int, size: int) -> None:
+    def __init__(self, master_address: str, master_port: int, rank: int, world_size: int, device: Any) -> None:
         from vllm.distributed.utils import stateless_init_torch_distributed_process_group as join
 
-        self._group = join(host=address, port=port, rank=rank, world_size=size, backend="gloo")
+        self._group = join(host=master_address, port=master_port, rank=rank, world_size=world_size, backend="gloo")
 
     def broadcast(self, tensor: Any, src: int, stream: Any = None) -> None:
         self._group.broadcast(tensor.detach(), src).wait()
 
 
+@patch("gloo-group", "openrlhf.utils.distributed_util", "weights go to vLLM over gloo in the place of NCCL")
+def _group_over_gloo(module: Any) -> None:
+    module.stateless_init_process_group = _GlooGroup
+
+
+@patch(
+    "weights-in-host-memory",
+    "openrlhf.trainer.ray.vllm_worker_wrap",
+    "vLLM's worker receives weights in host memory",
+)
 def _weights_in_host_memory(module: Any) -> None:
     def update_weight(self: Any, name: str, dtype: Any, shape: Any, empty_cache: bool = False) -> None:
         import torch
@@ -135,100 +202,20 @@ def _weights_in_host_memory(module: Any) -> None:
     module.WorkerWrap.update_weight = update_weight
 
 
+patch(
+    "no-compiler",
+    "vllm.env_override",
+    "vLLM's changes to torch's compiler are not loaded: nothing is compiled, and every process starts sooner",
+)(None)
+
+
+@patch(
+    "plain-linear",
+    "vllm.model_executor.layers.utils",
+    "vLLM's linear layers keep their weights, so that new ones can be written",
+)
 def _plain_linear(module: Any) -> None:
     module.dispatch_cpu_unquantized_gemm = plain_linear
-
-
-_FLASH_ATTENTION = {
-    "flash_attn": (),
-    "flash_attn.bert_padding": ("index_first_axis", "pad_input", "rearrange", "unpad_input"),
-    "flash_attn.utils": (),
-    "flash_attn.utils.distributed": ("all_gather",),
-}
-
-
-def _lend_flash_attention() -> None:
-    """Names to import, of functions that only packing and ring attention call; taken back after the import."""
-
-    def missing(*_arguments: Any, **_options: Any) -> None:
-        raise RuntimeError("flash-attn is not there on a CPU: neither packing nor ring attention can be used")
-
-    for name, functions in _FLASH_ATTENTION.items():
-        module = types.ModuleType(name)
-        for function in functions:
-            setattr(module, function, missing)
-        sys.modules[name] = module
-
-
-def _take_flash_attention_back(module: Any) -> None:
-    for name in _FLASH_ATTENTION:
-        del sys.modules[name]
-
-
-#: every patch, in the order in which a run's notes list them
-PATCHES = (
-    Patch(
-        "flash-attn",
-        "openrlhf.models.ring_attn_utils",
-        "OpenRLHF imports flash-attn, which is for GPUs: stand-ins that raise when called",
-        before=_lend_flash_attention,
-        after=_take_flash_attention_back,
-    ),
-    Patch(
-        "cuda-calls",
-        "openrlhf.trainer.ppo_utils.replay_buffer",
-        "torch.cuda's set_device, synchronize, current_stream and current_device answer for the CPU",
-        after=_no_cuda,
-    ),
-    Patch(
-        "cpu-mesh-and-adam",
-        "openrlhf.utils.deepspeed.deepspeed",
-        "its device mesh is of CPUs, and DeepSpeed takes torch's AdamW, where its own would be compiled first",
-        after=_mesh_of_cpus,
-    ),
-    Patch(
-        "fp32-weights",
-        "openrlhf.utils.utils",
-        "OpenRLHF trains in 16 bit alone; in a run in fp32 its models and DeepSpeed keep fp32",
-        after=_whole_weights,
-    ),
-    Patch(
-        "fp32-rollouts",
-        "openrlhf.trainer.ray.vllm_engine",
-        "OpenRLHF gives vLLM 16 bit alone; in a run in fp32 it is told fp32",
-        after=_whole_rollouts,
-    ),
-    Patch(
-        "no-shared-memory-operator",
-        "deepspeed.comm.torch",
-        "DeepSpeed's shared-memory all-reduce is not compiled: gloo is used",
-        after=_no_shared_memory,
-    ),
-    Patch(
-        "gloo-group",
-        "openrlhf.utils.distributed_util",
-        "weights go to vLLM over gloo in the place of NCCL",
-        after=_group_over_gloo,
-    ),
-    Patch(
-        "weights-in-host-memory",
-        "openrlhf.trainer.ray.vllm_worker_wrap",
-        "vLLM's worker receives weights in host memory",
-        after=_weights_in_host_memory,
-    ),
-    Patch(
-        "no-compiler",
-        "vllm.env_override",
-        "vLLM's changes to torch's compiler are not loaded: nothing is compiled, and every process starts sooner",
-        skipped=True,
-    ),
-    Patch(
-        "plain-linear",
-        "vllm.model_executor.layers.utils",
-        "vLLM's linear layers keep their weights, so that new ones can be written",
-        after=_plain_linear,
-    ),
-)
 
 
 def notes() -> Tuple[str, ...]:
@@ -251,9 +238,8 @@ class Finder(MetaPathFinder):
             spec = importlib.util.find_spec(name)
         finally:
             self._asking.discard(name)
-        if spec is None or spec.loader is None:
-            return spec
-        self._wrap(spec.loader, self._patches[name])
+        if spec is not None and spec.loader is not None:
+            self._wrap(spec.loader, self._patches[name])
         return spec
 
     @staticmethod
@@ -261,11 +247,9 @@ class Finder(MetaPathFinder):
         execute = loader.exec_module
 
         def exec_module(module: Any) -> None:
-            if patch.before is not None:
-                patch.before()
-            if not patch.skipped:
-                execute(module)
+            patch.before()
             if patch.after is not None:
+                execute(module)
                 patch.after(module)
 
         loader.exec_module = exec_module

@@ -42,7 +42,6 @@ class Rounds(IterationState):
         self.clock = self._given
 
     def beat(self) -> None:
-        """The trainer has come further."""
         self._given.beat()
 
     def go_on(self) -> None:

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any, Dict, Iterator, List
 from unittest import mock
 
+from suite.worker.asked import check_found
 from suite.worker.manifest import asked_iterations
 from suite.worker.precision import dtype_name
 from suite.worker.rank import ConfigError
@@ -16,6 +17,7 @@ from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.led import LedTrainer
 from suite.worker.trainers.openrlhf import cpu, options
 from suite.worker.trainers.openrlhf.work import notes, work_differences
+from suite.worker.vllm_common import CACHE_VARIABLE
 
 _PROGRAM = "openrlhf.cli.train_ppo_ray"
 #: how argparse ends a program
@@ -30,15 +32,13 @@ class OpenRlhfTrainer(LedTrainer):
     imports = ("openrlhf.cli.train_ppo_ray", "openrlhf.trainer.ray.vllm_engine", "openrlhf.trainer.ppo_trainer_async")
 
     def check(self) -> None:
-        """See ``LedTrainer``."""
         manifest = self.manifest
         if manifest["measure"]["device"] == "cpu":
             os.environ[cpu.PRECISION_VARIABLE] = manifest["measure"]["precision"]
             os.environ["OMP_NUM_THREADS"] = str(manifest["measure"]["threads_per_rank"])
-            os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(options.cache_gib(manifest))
+            os.environ[CACHE_VARIABLE] = str(options.cache_gib(manifest))
 
     def build(self) -> None:
-        """See ``LedTrainer``."""
         manifest = self.manifest
         ray = self.cluster.connect()
         from suite.worker.trainers.openrlhf.hooks import Rounds
@@ -60,7 +60,6 @@ class OpenRlhfTrainer(LedTrainer):
         self._hook(ray)
 
     def lead(self, clock: NullClock, iterations: int) -> None:
-        """See ``LedTrainer``."""
         from suite.worker.trainers.openrlhf.hooks import Done
 
         state = self._state
@@ -130,9 +129,8 @@ class OpenRlhfTrainer(LedTrainer):
             references = ask_all(trainer.reference_model_group, probe.look)
             self._check_engines("reference", references, 3 if stage == 3 else 0)
         wanted = options.generation_ranks(self.manifest) or options.training_ranks(self.manifest)
-        if len(trainer.vllm_engines) != wanted:
-            raise ConfigError("{} vLLM engines were asked for, {} are there".format(wanted, len(trainer.vllm_engines)))
-        return policies[0], Count(self.manifest, total, trains)
+        check_found("OpenRLHF runs", [("vLLM engines", wanted, len(trainer.vllm_engines))])
+        return policies[0], Count(self.manifest, self.world, total, trains)
 
     def _check_engines(self, name: str, found: List[Dict[str, Any]], stage: int) -> None:
         ranks = options.training_ranks(self.manifest)
@@ -143,14 +141,8 @@ class OpenRlhfTrainer(LedTrainer):
             "device": self.manifest["measure"]["device"],
             "precision": dtype_name(self.manifest["measure"]["precision"]),
         }
-        for each in found:
-            for fact, value in wanted.items():
-                if each[fact] != value:
-                    raise ConfigError(
-                        "of the {}, {} {} was asked for, and {} is there".format(name, fact, value, each[fact])
-                    )
-        if len(found) != ranks:
-            raise ConfigError("the {} was asked for on {} ranks and is on {}".format(name, ranks, len(found)))
+        facts = [(fact, value, each[fact]) for each in found for fact, value in wanted.items()]
+        check_found("OpenRLHF built the {}".format(name), [("engines", ranks, len(found)), *facts])
 
 
 def _run_until_ready(line: List[str]) -> None:

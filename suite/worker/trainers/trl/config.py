@@ -2,17 +2,11 @@
 
 from typing import Any, Dict
 
-from suite.worker.deepspeed_json import micro_batches, training_json
+from suite.worker.deepspeed_json import engine_of, micro_batches, training_json
 
 ALGORITHMS = {"trl-grpo": "grpo", "trl-rloo": "rloo"}
 #: the suite's weighting of tokens by TRL's names: all of an optimizer step alike, or all samples alike
 _LOSSES = {"token": "dapo", "sequence": "grpo"}
-
-
-def engine_of(manifest: Dict[str, Any]) -> str:
-    """deepspeed, ddp or fsdp2."""
-    engine: str = manifest["layout"].get("engine", "deepspeed")
-    return engine
 
 
 def uses_vllm(manifest: Dict[str, Any]) -> bool:

@@ -16,18 +16,10 @@ from suite.worker.trainers.trl.vllm import checked_once
 class TimedTrainer:
     """Stands before TRL's trainer in the order of inheritance."""
 
-    def __init__(
-        self,
-        state: IterationState,
-        passes: int,
-        on_start: Callable[[], None],
-        on_end: Callable[[], None],
-        **options: Any,
-    ) -> None:
+    def __init__(self, state: IterationState, passes: int, on_start: Callable[[], None], **options: Any) -> None:
         """``passes``: forward and backward ones of an iteration on this rank. ``on_start``: once, when everything is
-        wrapped and about to train; ``on_end``: after each iteration."""
-        self.iteration_state, self._passes = state, passes
-        self._on_start, self._on_end = on_start, on_end
+        wrapped and about to train."""
+        self.iteration_state, self._passes, self._on_start = state, passes, on_start
         self._is_timed = False
         super().__init__(**options)
         if self.use_vllm:
@@ -96,8 +88,7 @@ class TimedTrainer:
             state.clock.close()
         super()._maybe_log_save_evaluate(tr_loss, grad_norm, *arguments, **options)
         if is_last:
-            state.clock.stop()
-            self._on_end()
+            state.end()
             state.tally.optimizer_steps = 0
 
     def log(self, logs: Dict[str, float], *arguments: Any, **options: Any) -> None:

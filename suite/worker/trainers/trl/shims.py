@@ -3,12 +3,11 @@
 import importlib
 import importlib.util
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator
+from typing import Any, Iterator
 from unittest import mock
 
-from suite.worker.trainers.shims import Shim, no_shared_memory_operator
-from suite.worker.trainers.trl.config import engine_of
-from suite.worker.world import World
+from suite.worker.deepspeed_json import engine_of
+from suite.worker.trainers.shims import NO_SHARED_MEMORY_OPERATOR, Shim, is_deepspeed_on_cpu
 
 
 @contextmanager
@@ -21,10 +20,6 @@ def without_vllm() -> Iterator[None]:
 
     with mock.patch("importlib.util.find_spec", find_others):
         yield
-
-
-def _is_deepspeed_on_cpu(manifest: Dict[str, Any], world: World) -> bool:
-    return world.device.type == "cpu" and engine_of(manifest) == "deepspeed"
 
 
 def _join_deepspeed() -> None:
@@ -53,13 +48,13 @@ def _let_fsdp_be() -> None:
 
 
 SHIMS = (
+    NO_SHARED_MEMORY_OPERATOR,  # before DeepSpeed's group is made, which would compile it
     Shim(
         "deepspeed-joins-gloo",
         "DeepSpeed is told of the ranks before TRL's arguments are made, else ZeRO-3 partitions for a world of one",
-        lambda manifest, world: _is_deepspeed_on_cpu(manifest, world) and manifest["layout"]["zero_stage"] == 3,
+        lambda manifest, world: is_deepspeed_on_cpu(manifest, world) and manifest["layout"]["zero_stage"] == 3,
         _join_deepspeed,
     ),
-    no_shared_memory_operator(_is_deepspeed_on_cpu),
     Shim(
         "fsdp-on-cpu",
         "Accelerate takes DDP for FSDP on a CPU: AcceleratorState is told that its ranks shard",

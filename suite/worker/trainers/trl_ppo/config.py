@@ -2,10 +2,7 @@
 
 from typing import Any, Dict
 
-
-def uses_deepspeed(manifest: Dict[str, Any]) -> bool:
-    """Whether the model runs in DeepSpeed's engine, and not in torch's DistributedDataParallel."""
-    return bool(manifest["layout"].get("engine", "deepspeed") == "deepspeed")
+from suite.worker.deepspeed_json import uses_deepspeed
 
 
 def ppo_config(manifest: Dict[str, Any], iterations: int, folder: str) -> Dict[str, Any]:

@@ -29,8 +29,8 @@ class Updates(IterationState):
 
     def __init__(self, tally: Tally, padding: int, on_end: Callable[[], None]) -> None:
         """``padding``: the tokenizer's id of it."""
-        super().__init__(tally)
-        self.padding, self._on_end = padding, on_end
+        super().__init__(tally, on_end)
+        self.padding = padding
         self.training = False
         self.logprobs_calls = 0
         self.forward_pass = ExitStack()  # holds the detail that is open from a forward pass to its backward pass
@@ -43,8 +43,7 @@ class Updates(IterationState):
     def end(self) -> None:
         """Of the iteration that runs, if one does."""
         if self.iteration >= 0:
-            self.clock.stop()
-            self._on_end()
+            super().end()
 
 
 class Batches:

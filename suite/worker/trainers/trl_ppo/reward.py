@@ -23,7 +23,6 @@ class Scores(nn.Module):
         self.backbone = _Backbone(manifest, rank, iteration)
 
     def score(self, states: torch.Tensor) -> torch.Tensor:
-        """[b, T, 1] as it is."""
         return states
 
 

@@ -1,18 +1,14 @@
 """TRL's PPO trainer, the last there was, with drawn models and a reward that costs nothing."""
 
-import json
-import os
 import tempfile
 from typing import Any, Dict, Optional
 
 import torch
 from torch import nn
 
-from suite.worker.asked import draw_prompts
-from suite.worker.deepspeed_json import training_json
+from suite.worker.asked import prompts_of_groups
+from suite.worker.deepspeed_json import engine_of
 from suite.worker.manifest import asked_iterations
-from suite.worker.trainers.accelerate_check import check_engine, check_ranks
-from suite.worker.trainers.accelerate_launch import accelerate_variables
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.drawn_model import (
@@ -22,15 +18,13 @@ from suite.worker.trainers.drawn_model import (
     critic_size,
     draw_model,
     draw_weights,
-    gathered,
-    is_partitioned,
     model_config,
-    whole,
 )
 from suite.worker.trainers.iteration import finite
-from suite.worker.trainers.shims import apply_shims, deepspeed_on_cpu
+from suite.worker.trainers.on_accelerate import check_engine, check_ranks, set_variables
+from suite.worker.trainers.shims import DEEPSPEED_ON_CPU, apply_shims
 from suite.worker.trainers.tally import Tally
-from suite.worker.trainers.trl_ppo import config as trl_config
+from suite.worker.trainers.trl_ppo.config import ppo_config
 from suite.worker.trainers.trl_ppo.hooks import LOGGED, Updates, time_functions, time_methods
 from suite.worker.trainers.trl_ppo.reward import Scores
 from suite.worker.trainers.trl_ppo.work import notes, work_differences
@@ -48,15 +42,13 @@ class TrlPpo(Trainer):
         cls.import_all(manifest["measure"]["device"])
 
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
-        """Collective over all ranks. Raises ConfigError for what TRL did not do."""
         self._manifest, self._world = manifest, world
-        self._folder = tempfile.TemporaryDirectory()
-        with_deepspeed = deepspeed_on_cpu(lambda manifest, world: world.device.type == "cpu")
-        shims = apply_shims(with_deepspeed if trl_config.uses_deepspeed(manifest) else (), manifest, world)
+        shims = apply_shims(DEEPSPEED_ON_CPU, manifest, world)
         self._tokenizer = _tokenizer(manifest["size"]["vocab"])
         self._state = Updates(Tally(manifest, world), self._tokenizer.pad_token_id, self._end_iteration)
         self._trainer = self._build()
-        self._check_engine()
+        check_ranks(self._trainer.accelerator, world)
+        check_engine(self._trainer.model, engine_of(manifest), manifest["layout"]["zero_stage"])
         self.notes = (*shims, *notes(manifest))
         self.work_differences = tuple(work_differences(manifest))
 
@@ -66,10 +58,7 @@ class TrlPpo(Trainer):
         state.clock = clock
         policy = trainer.accelerator.unwrap_model(trainer.model)
         clock.watch(policy.policy, policy.value_model, trainer.ref_model)
-        try:
-            trainer.train()
-        finally:
-            self._folder.cleanup()
+        trainer.train()
         state.end()
         state.check_all_ran("TRL", iterations)
 
@@ -78,12 +67,16 @@ class TrlPpo(Trainer):
         from trl.experimental.ppo import PPOConfig, PPOTrainer, ppo_trainer
 
         manifest, seed = self._manifest, self._manifest["measure"]["seed"]
-        self._set_variables()
-        iterations = asked_iterations(manifest)
-        arguments = PPOConfig(**trl_config.ppo_config(manifest, iterations, self._folder.name))
+        iterations, folder = asked_iterations(manifest), tempfile.mkdtemp()
+        with torch.device("meta"):
+            bare = build_model(manifest["size"]), self._bare_value_model()
+        trained = sum(count_parameters(model)[1] for model in bare)
+        set_variables(manifest, folder, trained)
+        arguments = PPOConfig(**ppo_config(manifest, iterations, folder))
         set_seed(seed)  # NumPy's too, which shuffles; TRL itself sets torch's alone
         policy, reference = (draw_model(manifest["size"], seed, self._world.device) for _ in range(2))
-        value = self._value_model()
+        value = self._bare_value_model()
+        draw_weights(value, seed, self._world.device)
         total, trainable = zip(count_parameters(policy), count_parameters(value))
         self.total_parameters, self.trainable_parameters = sum(total), sum(trainable)
         trainer = PPOTrainer(
@@ -100,19 +93,6 @@ class TrlPpo(Trainer):
         time_methods(trainer, self._state)
         return trainer
 
-    def _set_variables(self) -> None:
-        """Accelerate's, and the file that DeepSpeed is configured by."""
-        manifest = self._manifest
-        path = os.path.join(self._folder.name, "deepspeed.json")
-        with torch.device("meta"):
-            trained = sum(count_parameters(build())[1] for build in (self._bare_policy, self._bare_value_model))
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(training_json(manifest, trained), file)
-        os.environ.update(accelerate_variables(manifest, path if trl_config.uses_deepspeed(manifest) else None))
-
-    def _bare_policy(self) -> nn.Module:
-        return build_model(self._manifest["size"])
-
     def _bare_value_model(self) -> nn.Module:
         """The policy's shape, or the manifest's critic: a trunk and one linear layer without bias."""
         from transformers import AutoModelForSequenceClassification
@@ -121,25 +101,12 @@ class TrlPpo(Trainer):
         config.num_labels = 1
         return AutoModelForSequenceClassification.from_config(config)
 
-    def _value_model(self) -> nn.Module:
-        model = self._bare_value_model()
-        gather = gathered if is_partitioned(model) else whole
-        draw_weights(model, self._manifest["measure"]["seed"], gather, self._world.device)
-        return model
-
     def _prompts(self, iterations: int) -> Any:
         """Those of all iterations, and of one more: TRL's batches are dealt one ahead, and at the last one Accelerate
         would step after every micro batch."""
         from datasets import Dataset
 
-        rows = [row for index in range(iterations + 1) for row in draw_prompts(self._manifest, index).tolist()]
-        return Dataset.from_dict({"input_ids": rows})
-
-    def _check_engine(self) -> None:
-        """Raise ConfigError unless the ranks, the device and the wrapper are those that were asked for."""
-        check_ranks(self._trainer.accelerator, self._world)
-        engine = "deepspeed" if trl_config.uses_deepspeed(self._manifest) else "ddp"
-        check_engine(self._trainer.model, engine, self._manifest["layout"]["zero_stage"])
+        return Dataset.from_dict({"input_ids": prompts_of_groups(self._manifest, iterations + 1).tolist()})
 
     def _end_iteration(self) -> None:
         counts = self._state.tally.counts(self.trainable_parameters, self.total_parameters)

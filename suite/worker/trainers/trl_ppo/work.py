@@ -2,8 +2,8 @@
 
 from typing import Any, Dict, Iterator
 
+from suite.worker.deepspeed_json import uses_deepspeed
 from suite.worker.manifest import installed_version
-from suite.worker.trainers.trl_ppo.config import uses_deepspeed
 
 
 def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:

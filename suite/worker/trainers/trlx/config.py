@@ -4,12 +4,6 @@ from typing import Any, Dict, List, Optional
 
 #: trlx's own way to a constant learning rate: a cosine without end between two equal rates
 _ENDLESS = 1e12
-DDP = "trlx-ddp"
-
-
-def uses_deepspeed(manifest: Dict[str, Any]) -> bool:
-    """Whether the manifest's trainer runs on DeepSpeed's engine, and not on torch's DistributedDataParallel."""
-    return manifest["backend"]["name"] != DDP
 
 
 def trlx_config(

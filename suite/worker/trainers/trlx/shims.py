@@ -9,16 +9,10 @@ import importlib
 import shutil
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Dict, Iterator
+from typing import Any, Iterator
 
-from suite.worker.deepspeed_json import micro_batches
-from suite.worker.trainers.shims import Shim, deepspeed_on_cpu
-from suite.worker.trainers.trlx.config import uses_deepspeed
-from suite.worker.world import World
-
-
-def _is_deepspeed_on_cpu(manifest: Dict[str, Any], world: World) -> bool:
-    return world.device.type == "cpu" and uses_deepspeed(manifest)
+from suite.worker.deepspeed_json import micro_batches, uses_deepspeed
+from suite.worker.trainers.shims import DEEPSPEED_ON_CPU, Shim
 
 
 def _answer_for_ddp() -> None:
@@ -59,7 +53,7 @@ TRLX_ACCELERATE = (
         lambda manifest, world: not uses_deepspeed(manifest),
         _answer_for_ddp,
     ),
-    *deepspeed_on_cpu(_is_deepspeed_on_cpu),
+    *DEEPSPEED_ON_CPU,
     Shim(
         "accumulation-boundary",
         "trlx's _accumulate is wrapped: Accelerate tells DeepSpeed's engine when to step, which trlx never sets",

@@ -23,13 +23,6 @@ DIGEST = "1bb158e9aa17161725b1347065620069254832b6ea1b9b620b6b67eb4f716258"
 #: 5.23 is the newest on which trlx's trainer was seen to run
 _OLDEST_TRANSFORMERS, _NEWEST_TRANSFORMERS = (4, 28), (5, 23)
 TESTED_TRANSFORMERS = "4.33.3"
-#: DeepSpeed's engine has a ``no_sync`` since 0.16, in which it must not step; Accelerate keeps out of it since 1.9
-_DEEPSPEED_WITH_NO_SYNC, _FIRST_ACCELERATE_FOR_IT = (0, 16), (1, 9)
-TESTED_ACCELERATE = "1.15.0"
-#: peft asks transformers for what came with 4.36 since 0.14
-_PEFT_FOR_NEWER, _FIRST_TRANSFORMERS_FOR_IT = (0, 14), (4, 36)
-#: trlx and ray.air ask for these, whichever trainer is wanted
-_IMPORTED = ("accelerate", "deepspeed", "ray", "pandas", "pyarrow", "rich", "torchtyping", "tqdm", "wandb")
 
 
 def use_trlx() -> str:
@@ -82,34 +75,9 @@ def transformers_problem() -> Optional[str]:
     )
 
 
-def engine_problem() -> Optional[str]:
-    """Why Accelerate cannot drive the DeepSpeed found through several micro batches; None where it can."""
-    accelerate, deepspeed = installed_version("accelerate"), installed_version("deepspeed")
-    if accelerate is None or deepspeed is None:
-        return None
-    if _numbers(deepspeed) < _DEEPSPEED_WITH_NO_SYNC or _numbers(accelerate) >= _FIRST_ACCELERATE_FOR_IT:
-        return None
-    return "accelerate {} is too old for deepspeed {}; install accelerate {}".format(
-        accelerate, deepspeed, TESTED_ACCELERATE
-    )
-
-
 def _numbers(version: str) -> Tuple[int, ...]:
     """The first two numbers of a version."""
     return tuple(int(number) for number in version.split(".")[:2])
-
-
-def imports_problem() -> Optional[str]:
-    """What trlx imports although PPO needs none of it, where that would fail; None where it would not."""
-    missing = [name for name in _IMPORTED if importlib.util.find_spec(name) is None]
-    if missing:
-        return "trlx imports {0}, which {1} lacks; install {0}".format(", ".join(missing), sys.executable)
-    peft, transformers = installed_version("peft"), installed_version("transformers")
-    if peft is None or transformers is None or _numbers(transformers) >= _FIRST_TRANSFORMERS_FOR_IT:
-        return None
-    if _numbers(peft) >= _PEFT_FOR_NEWER:
-        return "trlx imports peft where it is, and peft {} is too new for its transformers; uninstall peft".format(peft)
-    return None
 
 
 def _package_folder() -> Optional[str]:
@@ -132,12 +100,7 @@ def _package_folder() -> Optional[str]:
 
 def problems() -> Dict[str, Optional[str]]:
     """What is wrong, by subject; None where nothing is."""
-    return {
-        "trlx": trlx_problem(),
-        "transformers": transformers_problem(),
-        "imports": imports_problem(),
-        "engine": engine_problem(),
-    }
+    return {"trlx": trlx_problem(), "transformers": transformers_problem()}
 
 
 if __name__ == "__main__":

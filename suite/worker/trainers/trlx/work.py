@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, Iterator
 
-from suite.worker.trainers.trlx.config import uses_deepspeed
+from suite.worker.deepspeed_json import uses_deepspeed
 from suite.worker.trainers.trlx.source import COMMIT
 
 

@@ -2,6 +2,8 @@
 
 import os
 
+from suite.worker.vllm_common import ONE_PROCESS, QUIET
+
 #: Stacks of the engines' environment that verl would import where it finds them (``apart``)
 HIDDEN = ("megatron", "deepspeed", "trl")
 #: Platform of a CPU, by verl's own door for other hardware. The engines of FSDP are registered for cuda and npu alone.
@@ -9,18 +11,14 @@ CPU_VARIABLES = {
     "VERL_USE_EXTERNAL_MODULES": "suite.worker.trainers.verl.cpu",
     "VERL_PLATFORM": "cpu",
     "VERL_ENGINE_DEVICE": "cuda",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # else vLLM starts a process more on a CPU, whatever executor is asked for
+    **ONE_PROCESS,
     "TORCHDYNAMO_DISABLE": "1",  # vLLM would compile parts of its sampler for half a minute, to save microseconds
 }
 VARIABLES = {
     "VERL_USE_EXTERNAL_MODULES": "suite.worker.trainers.verl.apart",
     "VERL_LOGGING_LEVEL": "WARN",
     "VERL_USE_EXTERNAL_PLUGINS": "none",
-    "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_DO_NOT_TRACK": "1",
-    "VLLM_LOGGING_LEVEL": "WARNING",
-    "HF_HUB_OFFLINE": "1",
+    **QUIET,
     "TOKENIZERS_PARALLELISM": "false",
     "HYDRA_FULL_ERROR": "1",
 }

@@ -4,8 +4,8 @@ verl's engines and workers run as they are, on a platform that is made here; ``w
 """
 
 import types
-from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, Tuple
+from contextlib import nullcontext
+from typing import Any, Dict
 
 import torch
 
@@ -41,74 +41,32 @@ def _register_platform() -> None:
     from verl.plugin.platform.platform_base import PlatformBase
     from verl.plugin.platform.platform_manager import PlatformRegistry
 
-    @PlatformRegistry.register(platform="cpu")
-    class Cpu(PlatformBase):
-        device_name = "cpu"
-        vendor_name = "cpu"
-        device_module = _DEVICE
+    answers = {
+        "is_available": True,
+        "is_platform_available": True,
+        "current_device": torch.device("cpu"),
+        "device_count": 1,
+        "get_device_capability": (None, None),
+        "communication_backend_name": "gloo",
+        "visible_devices_envvar": "CUDA_VISIBLE_DEVICES",
+        "ray_resource_name": "GPU",  # the cluster says that it has some, and Ray only counts them
+        "ray_noset_envvars": ["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"],
+        "is_ipc_supported": False,
+        "nvtx_range": nullcontext(),
+        **dict.fromkeys(("set_device", "synchronize", "set_allocator_settings", "empty_cache", "cudart")),
+        **dict.fromkeys(("profiler_start", "profiler_stop")),
+    }
+    methods: Dict[str, Any] = {name: _answering(value) for name, value in answers.items()}
+    seed = staticmethod(torch.manual_seed)
+    methods.update(manual_seed=seed, manual_seed_all=seed)
+    methods["ray_resource_options"] = staticmethod(lambda num_gpus: {"num_gpus": num_gpus})
+    names = {"device_name": "cpu", "vendor_name": "cpu", "device_module": _DEVICE}
+    PlatformRegistry.register(platform="cpu")(type("Cpu", (PlatformBase,), {**names, **methods}))
 
-        def is_available(self) -> bool:
-            return True
 
-        def is_platform_available(self, use_smi_check: bool = False) -> bool:
-            return True
-
-        def current_device(self) -> Any:
-            return torch.device("cpu")
-
-        def device_count(self) -> int:
-            return 1
-
-        def set_device(self, device_index: int) -> None:
-            pass
-
-        def synchronize(self, device_index: Any = None) -> None:
-            pass
-
-        def manual_seed(self, seed: int) -> None:
-            torch.manual_seed(seed)
-
-        manual_seed_all = manual_seed
-
-        def set_allocator_settings(self, settings: str) -> None:
-            pass
-
-        def empty_cache(self) -> None:
-            pass
-
-        def get_device_capability(self, device_index: int = 0) -> Tuple[None, None]:
-            return (None, None)
-
-        def communication_backend_name(self) -> str:
-            return "gloo"
-
-        def visible_devices_envvar(self) -> str:
-            return "CUDA_VISIBLE_DEVICES"
-
-        def ray_resource_name(self) -> str:
-            return "GPU"  # the cluster says that it has some, and Ray only counts them
-
-        def ray_resource_options(self, num_gpus: float) -> Dict[str, Any]:
-            return {"num_gpus": num_gpus}
-
-        def ray_noset_envvars(self) -> List[str]:
-            return ["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"]
-
-        def is_ipc_supported(self) -> bool:
-            return False
-
-        @contextmanager
-        def nvtx_range(self, msg: str) -> Iterator[None]:
-            yield
-
-        def profiler_start(self) -> None:
-            pass
-
-        def profiler_stop(self) -> None:
-            pass
-
-        def cudart(self) -> None:
-            return None
+def _answering(value: Any) -> Any:
+    """A method that says this, whatever it is asked."""
+    return lambda *_, **__: value
 
 
 def _replace() -> None:

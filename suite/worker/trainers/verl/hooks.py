@@ -6,7 +6,7 @@ Edges, of verl 0.9.1 (``trainer/ppo/v1/trainer_base.py``): ``fit`` 412, ``prepar
 """
 
 import functools
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Optional
 
 import torch
 
@@ -39,14 +39,6 @@ class Steps(IterationState):
         super().__init__(tally)
         self._manifest, self._parameters = manifest, parameters
 
-    def note_batch(self, batch: Any) -> None:
-        """The finished samples, as verl makes its own statistics of them."""
-        self.logged["batch"] = batch.batch
-
-    def note_logprobs(self, data: Any) -> None:
-        """The policy's log-probs beside those that vLLM told."""
-        self.logged["logprobs"] = data.batch
-
     def note_training(self, batch: Any, metrics: Dict[str, Any]) -> None:
         """What the policy was trained on: a sum of lengths for each epoch, and a gradient norm for each step."""
         lengths = [tag["seq_len"] for tag in batch.tags if not tag.get("is_padding")]
@@ -54,7 +46,7 @@ class Steps(IterationState):
         norms = metrics["grad_norm"]
         self.tally.optimizer_steps += len(norms) if isinstance(norms, list) else 1
 
-    def end(self, metrics: Dict[str, Any]) -> None:
+    def finish(self, metrics: Dict[str, Any]) -> None:
         """verl has logged: the iteration is over. Raises ConfigError unless its work was the manifest's."""
         self.clock.stop()
         self._count()
@@ -98,9 +90,9 @@ def install(trainer: Any, state: Steps) -> None:
     from verl.trainer.ppo.v1 import trainer_base as module
 
     has_critic = trainer.use_critic
-    before(trainer, "on_step_begin", state.begin)
-    before(trainer, "prepare_step", lambda: state.clock.open("generate"))
-    _after(trainer, "on_sample_end", lambda: state.clock.close())
+    around(trainer, "on_step_begin", first=state.begin)
+    around(trainer, "prepare_step", first=lambda: state.clock.open("generate"))
+    around(trainer, "on_sample_end", then=lambda: state.clock.close())
     for method, phase, more, detail in (
         ("_compute_old_log_prob", "score", has_critic, None),
         ("_compute_ref_log_prob", "reference", False, None),
@@ -120,13 +112,17 @@ def install(trainer: Any, state: Steps) -> None:
         return output
 
     group.update_actor = update_actor
-    module.compute_data_metrics = _looking_at(module.compute_data_metrics, "batch", state.note_batch)
-    module.calculate_debug_metrics = _looking_at(module.calculate_debug_metrics, "data", state.note_logprobs)
+    # the finished samples, as verl makes its own statistics of them
+    shown = module.compute_data_metrics
+    module.compute_data_metrics = _looking_at(shown, "batch", lambda batch: state.logged.update(batch=batch.batch))
+    # the policy's log-probs beside those that vLLM told
+    show = module.calculate_debug_metrics
+    module.calculate_debug_metrics = _looking_at(show, "data", lambda data: state.logged.update(logprobs=data.batch))
 
     class Tracking(module.Tracking):  # type: ignore[name-defined,misc]
         def log(self, data: Dict[str, Any], step: int, *others: Any, **options: Any) -> None:
             super().log(data, step, *others, **options)
-            state.end(data)
+            state.finish(data)
 
     module.Tracking = Tracking
 
@@ -142,23 +138,15 @@ def _itself(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def before(owner: Any, name: str, first: Callable[[], Any]) -> None:
-    """Have this object call ``first`` before its method of this name."""
+def around(
+    owner: Any, name: str, first: Callable[[], Any] = lambda: None, then: Callable[[], Any] = lambda: None
+) -> None:
+    """Have this object call ``first`` before its method of this name, and ``then`` after it."""
     method = getattr(owner, name)
 
     @functools.wraps(method)
     def wrapped(*arguments: Any, **options: Any) -> Any:
         first()
-        return method(*arguments, **options)
-
-    setattr(owner, name, wrapped)
-
-
-def _after(owner: Any, name: str, then: Callable[[], Any]) -> None:
-    method = getattr(owner, name)
-
-    @functools.wraps(method)
-    def wrapped(*arguments: Any, **options: Any) -> Any:
         result = method(*arguments, **options)
         then()
         return result
@@ -171,8 +159,7 @@ def _looking_at(function: Callable[..., Any], argument: str, look: Callable[[Any
 
     @functools.wraps(function)
     def wrapped(*arguments: Any, **options: Any) -> Any:
-        values: List[Any] = [*arguments]
-        look(options[argument] if argument in options else values[0])
+        look(options[argument] if argument in options else arguments[0])
         return function(*arguments, **options)
 
     return wrapped

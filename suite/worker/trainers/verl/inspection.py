@@ -1,8 +1,6 @@
 """What verl's workers really built, asked of each one in its own process."""
 
-from typing import Any, Dict, List
-
-from suite.worker.rank import ConfigError
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 #: by name of a model: its parameters, those that train, the class of its wrapper, ranks, device and optimizer
 Found = Dict[str, Dict[str, Any]]
@@ -40,17 +38,19 @@ def describe(worker: Any) -> Found:
     return found
 
 
-def check(found: List[Found], ranks: int, device: str, has_critic: bool, has_reference: bool) -> None:
-    """Raise ConfigError unless every rank has what was asked for, in FSDP2, over all ranks, on this device."""
-    wanted = {"actor"} | ({"critic"} if has_critic else set()) | ({"ref"} if has_reference else set())
-    if len(found) != ranks:
-        raise ConfigError("verl runs {} workers of {}".format(len(found), ranks))
+def facts(
+    found: List[Found], ranks: int, device: str, drawn: Dict[str, Optional[int]]
+) -> Iterator[Tuple[str, Any, Any]]:
+    """For ``check_found``: every rank has these models in FSDP2, over all ranks, on this device, all of them training.
+
+    ``drawn``: parameters by name of a model; None: of the reference.
+    """
+    yield "workers", ranks, len(found)
     for models in found:
-        if set(models) != wanted:
-            raise ConfigError("verl built {}, not {}".format(sorted(models), sorted(wanted)))
-        for name, facts in models.items():
-            if not facts["is_fsdp2"] or facts["ranks"] != ranks:
-                raise ConfigError("FSDP2 over {} ranks was asked for, but the {} is not in it".format(ranks, name))
-            # the reference's weights may rest on the host
-            if facts["devices"] != [device] and name != "ref":
-                raise ConfigError("the {} is on {}, not {}".format(name, ", ".join(facts["devices"]), device))
+        yield "models", sorted(drawn), sorted(models)
+        for name, model in models.items():
+            yield "{} in FSDP2".format(name), (True, ranks), (model["is_fsdp2"], model["ranks"])
+            if drawn.get(name) is not None:  # the reference's weights may rest on the host
+                yield "{} on".format(name), [device], model["devices"]
+                yield "parameters of the {}".format(name), drawn[name], model["parameters"]
+                yield "of these trained", drawn[name], model["trainable"]

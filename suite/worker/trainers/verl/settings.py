@@ -2,6 +2,7 @@
 
 from typing import Any, Dict, List
 
+from suite.worker.hugging_face import head_width
 from suite.worker.manifest import algorithm_of, asked_iterations, learns_values
 from suite.worker.precision import dtype_name
 from suite.worker.trainers.scores import scores_of_all
@@ -185,7 +186,7 @@ def _on_cpu(size: Dict[str, Any], has_critic: bool) -> Settings:
 
     Weights come in buckets of shared memory, of which each holds the largest of them at least.
     """
-    queries = size["heads"] * (size.get("head_width") or size["hidden"] // size["heads"])
+    queries = size["heads"] * head_width(size)
     largest = 4 * size["hidden"] * max(size["vocab"], size["ffn"], queries)
     rollout, models = "actor_rollout_ref.rollout.", ["actor_rollout_ref.model."] + ["critic.model."] * has_critic
     found: Settings = {

@@ -4,24 +4,23 @@ import importlib
 import os
 import sys
 import tempfile
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
-from suite.worker.manifest import learns_values
+from suite.worker.asked import check_found
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.led import LedTrainer
 from suite.worker.trainers.tally import Tally
 from suite.worker.trainers.verl import CPU_VARIABLES, VARIABLES, inspection, tied
-from suite.worker.trainers.verl.hooks import Steps, before, install
+from suite.worker.trainers.verl.hooks import Steps, around, install
 from suite.worker.trainers.verl.settings import settings
 from suite.worker.trainers.verl.work import notes, work_differences
 from suite.worker.trainers.verl.workspace import Workspace, write_plugins
+from suite.worker.vllm_common import CACHE_VARIABLE
 from suite.worker.world import World
 
 _CONFIGURATION = "ppo_trainer"
 _ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4))
-#: whole GiB of vLLM's cache on a CPU
-_CPU_CACHE = {"VLLM_CPU_KVCACHE_SPACE": "1"}
 
 
 def _answer(_actor: Any) -> None:
@@ -43,16 +42,12 @@ class VerlTrainer(LedTrainer):
         super().import_all(device_type)
 
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
-        """Collective over all ranks. Raises ConfigError for what verl did not do."""
         self._space = Workspace(manifest, world)
         try:
             super().__init__(manifest, world)
         except BaseException:
             self._space.close()
             raise
-
-    def check(self) -> None:
-        """Nothing: its version is asked when it is imported."""
 
     def build(self) -> None:
         manifest, is_cpu = self.manifest, self.manifest["measure"]["device"] == "cpu"
@@ -70,7 +65,7 @@ class VerlTrainer(LedTrainer):
         self.waiting_for("verl's workers and vLLM servers, which import torch and more, each by itself")
         trainer = registry.get_trainer_cls(configuration.trainer.v1.trainer_mode)(config=configuration)
         self._runner.trainer = trainer
-        before(trainer, "on_init_end", lambda: self._leave_out_heads(trainer))  # which sends the first weights
+        around(trainer, "on_init_end", lambda: self._leave_out_heads(trainer))  # which sends the first weights
         trainer.init()
         self.waiting_for("verl's agent loop and reward loop")
         self._runner.init_agent_loop_manager()
@@ -78,7 +73,8 @@ class VerlTrainer(LedTrainer):
         actors = [*self._runner.agent_loop_manager.agent_loop_workers, *(trainer.get_reward_handles() or ())]
         self._ray.get([actor.__ray_call__.remote(_answer) for actor in actors])
         found = self._inspect(trainer)
-        self._state = Steps(manifest, Tally(manifest, self.world), self._count(found[0]))
+        trained = sum(self._space.parameters.values())
+        self._state = Steps(manifest, Tally(manifest, self.world), trained)
         install(trainer, self._state)
         self.notes += tuple(notes(manifest, str(found[0]["actor"]["attention"])))
         self.work_differences = tuple(work_differences(manifest))
@@ -131,7 +127,7 @@ class VerlTrainer(LedTrainer):
         variables["TRANSFER_QUEUE_ENABLE"] = "1"
         variables["OMP_NUM_THREADS"] = str(self.manifest["measure"]["threads_per_rank"])
         if is_cpu:
-            variables.update(CPU_VARIABLES, **_CPU_CACHE)
+            variables.update({**CPU_VARIABLES, CACHE_VARIABLE: "1"})
         return variables
 
     def _leave_out_heads(self, trainer: Any) -> None:
@@ -143,29 +139,12 @@ class VerlTrainer(LedTrainer):
 
     def _inspect(self, trainer: Any) -> List[inspection.Found]:
         """What each worker built, checked; and that there is a vLLM server for each."""
-        manifest, ranks = self.manifest, self.world.world_size
-        workers = trainer.actor_rollout_wg.workers
+        ranks, workers = self.world.world_size, trainer.actor_rollout_wg.workers
         found = self._ray.get([worker.__ray_call__.remote(inspection.describe) for worker in workers])
-        inspection.check(
-            found, ranks, manifest["measure"]["device"], learns_values(manifest), trainer.use_reference_policy
-        )
-        servers = len(trainer.llm_server_manager.get_replicas())
-        if servers != ranks:
-            raise ConfigError("{} vLLM servers of {} were started".format(servers, ranks))
+        drawn: Dict[str, Any] = dict(self._space.parameters)
+        if trainer.use_reference_policy:
+            drawn["ref"] = None
+        facts = [*inspection.facts(found, ranks, self.manifest["measure"]["device"], drawn)]
+        servers = ("vLLM servers", ranks, len(trainer.llm_server_manager.get_replicas()))
+        check_found("verl runs", [*facts, servers])
         return found
-
-    def _count(self, models: inspection.Found) -> int:
-        """Parameters of what trains; each tied one once. Raises ConfigError unless they are those that were drawn."""
-        for name, drawn in (("actor", "policy"), ("critic", "critic")):
-            if name in models and models[name]["parameters"] != self._space.parameters[drawn]:
-                raise ConfigError(
-                    "the {} has {} parameters, {} were drawn".format(
-                        name, models[name]["parameters"], self._space.parameters[drawn]
-                    )
-                )
-        sizes: List[Tuple[int, int]] = [
-            (models[name]["parameters"], models[name]["trainable"]) for name in ("actor", "critic") if name in models
-        ]
-        if any(trains != size for size, trains in sizes):
-            raise ConfigError("not all parameters train")
-        return sum(size for size, _ in sizes)

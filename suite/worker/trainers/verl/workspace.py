@@ -12,7 +12,7 @@ from typing import Any, Dict, Optional
 
 import torch
 
-from suite.worker.asked import draw_prompts
+from suite.worker.asked import prompts_of_groups
 from suite.worker.manifest import asked_iterations, installed_version, learns_values
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.ray_cluster import gathered
@@ -37,6 +37,7 @@ class Workspace:
         self.path = os.path.join(_PARENT, "suite-verl-{:08x}".format(self.job))
         self.folders = {name: os.path.join(self.path, name) for name in _PARTS}
         self.folders["prompts"] = os.path.join(self.path, "prompts.parquet")
+        #: of what trains, by verl's names
         self.parameters: Dict[str, int] = {}
         self._guardian: Optional[Guarded] = None
         error = None
@@ -74,7 +75,7 @@ class Workspace:
         size, seed, cpu = manifest["size"], manifest["measure"]["seed"], torch.device("cpu")
         policy = draw_model(size, seed, cpu)
         policy.save_pretrained(self.folders["model"])
-        self.parameters["policy"] = count_parameters(policy)[0]
+        self.parameters["actor"] = count_parameters(policy)[0]
         write_tokenizer(self.folders["tokenizer"], size["vocab"], chat_template=_TEMPLATE)
         if learns_values(manifest):
             critic = draw_critic(manifest)
@@ -86,9 +87,7 @@ class Workspace:
 
         from suite.worker.trainers.drawn_model import as_text
 
-        vocab, group = manifest["size"]["vocab"], manifest["workload"].get("group", 1)
-        iterations = range(asked_iterations(manifest))
-        texts = [text for index in iterations for text in as_text(draw_prompts(manifest, index)[::group], vocab)]
+        texts = as_text(prompts_of_groups(manifest, asked_iterations(manifest)), manifest["size"]["vocab"])
         pandas.DataFrame(prompt_rows(manifest, texts)).to_parquet(self.folders["prompts"])
 
 
@@ -96,14 +95,14 @@ def draw_critic(manifest: Dict[str, Any]) -> Any:
     """A trunk and a linear layer to one value, as verl builds critics: the workload's, or in the policy's shape."""
     from transformers import AutoModelForTokenClassification
 
-    from suite.worker.trainers.drawn_model import critic_size, draw_weights, model_config, whole
+    from suite.worker.trainers.drawn_model import critic_size, draw_weights, model_config
 
     configuration = model_config(critic_size(manifest))
     configuration.num_labels = 1
     configuration.classifier_dropout = 0.0
     name_kv_heads(configuration)
     model = AutoModelForTokenClassification.from_config(configuration, attn_implementation="sdpa")
-    draw_weights(model, manifest["measure"]["seed"], whole, torch.device("cpu"))
+    draw_weights(model, manifest["measure"]["seed"], torch.device("cpu"))
     return model
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -13,13 +12,7 @@ import torch
 
 from suite.worker.engines.deepspeed.families import build_config, class_of
 from suite.worker.engines.deepspeed.generation import generate
-from suite.worker.engines.deepspeed.policy import (
-    Policy,
-    freeze_below,
-    keep_rotary_exact,
-    policy_builder,
-    recompute_blocks,
-)
+from suite.worker.engines.deepspeed.policy import Policy, freeze_below, keep_rotary_exact, policy_builder
 from suite.worker.engines.deepspeed.rows import Rows
 from suite.worker.engines.deepspeed.weights import draw_weights, plain_weights
 from suite.worker.samples import Samples
@@ -38,14 +31,10 @@ FAMILIES = pytest.mark.parametrize("name", SIZES)
 PROMPTS, RESPONSES = [3, 6, 1], [7, 2, 5]
 
 
-def whole(_parameters: Any) -> Any:
-    return nullcontext()
-
-
 def drawn(name: str, packs: bool = False, loud: bool = True, seed: int = 3, **options: Any) -> Policy:
     """A policy with its weights; ``loud``: larger and with biases, so that attention and positions matter."""
     policy = policy_builder(SIZES[name], packs, **options)()
-    draw_weights(policy, seed, whole)
+    draw_weights(policy, seed)
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for parameter in policy.parameters() if loud else ():
@@ -61,7 +50,7 @@ def plain_model(policy: Policy, name: str) -> Any:
     config = build_config(SIZES[name])
     config.vocab_size = VOCAB
     model = class_of(config.model_type)(config).eval()
-    weights = {each: tensor.clone() for each, tensor in plain_weights(policy, whole)}
+    weights = {each: tensor.clone() for each, tensor in plain_weights(policy)}
     missing = model.load_state_dict(weights, strict=False)
     assert missing.unexpected_keys == []
     assert missing.missing_keys == (["lm_head.weight"] if SIZES[name]["tied_embeddings"] else [])
@@ -108,7 +97,7 @@ def test_packed_and_recomputed_gradients_are_the_padded_ones(name: str) -> None:
     for packs in (False, True):
         policy = drawn(name, packs).train()
         if packs:
-            recompute_blocks(policy)
+            policy.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         logprobs, values = policy(rows=Rows(samples, packs))
         (logprobs * torch.arange(21.0).view(3, 7)).sum().backward(retain_graph=True)
         values.square().sum().backward()
@@ -201,9 +190,9 @@ def test_all_that_a_model_is_made_of_is_imported_before_memory_counts() -> None:
     """A peak on a CPU is counted from what is resident before the model is built."""
     code = (
         "import json, sys\n"
-        "from suite.worker.engines.deepspeed.families import build_config, class_of, load_model\n"
+        "from suite.worker.engines.deepspeed.families import build_config, class_of\n"
         "manifest = json.loads(sys.argv[1])\n"
-        "load_model(manifest)\n"
+        "class_of(manifest['size']['architecture'])\n"
         "before = set(sys.modules)\n"
         "class_of(manifest['size']['architecture'])(build_config(manifest['size']))\n"
         "print(*sorted(set(sys.modules) - before))"

@@ -1,22 +1,13 @@
-"""The policy of the deepspeed engine, on whichever transformers builds it."""
+"""The policy of the deepspeed engine, as transformers builds it."""
 
 from __future__ import annotations
-
-from contextlib import nullcontext
 
 import pytest
 import torch
 from transformers.pytorch_utils import Conv1D
 
 from suite.worker.engines.deepspeed.lora import LowRank
-from suite.worker.engines.deepspeed.policy import (
-    Policy,
-    freeze_below,
-    policy_builder,
-    policy_class,
-    recompute_blocks,
-    token_logprobs,
-)
+from suite.worker.engines.deepspeed.policy import Policy, freeze_below, policy_builder, token_logprobs
 from suite.worker.engines.deepspeed.rows import Rows
 from suite.worker.engines.deepspeed.weights import draw_weights
 from suite.worker.samples import Samples
@@ -32,7 +23,7 @@ def trained(recompute: bool) -> tuple[dict[str, torch.Tensor], int]:
     policy = policy_builder(SIZE)()
     freeze_below(policy, 2)
     if recompute:
-        recompute_blocks(policy)
+        policy.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     runs: list[int] = []
     policy.transformer.h[-1].ln_1.register_forward_hook(lambda *_: runs.append(1))
     logprobs, values = policy.train()(rows=Rows(EVEN, packed=False))
@@ -41,12 +32,7 @@ def trained(recompute: bool) -> tuple[dict[str, torch.Tensor], int]:
     return gradients, len(runs)
 
 
-@pytest.mark.parametrize("has_a_choice", [True, False], ids=["now", "before transformers 4.35"])
-def test_recomputed_blocks_run_twice_and_train_alike(has_a_choice: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not has_a_choice:
-        monkeypatch.setattr(
-            policy_class("gpt2"), "gradient_checkpointing_enable", lambda policy: pytest.fail("the reentrant kind")
-        )
+def test_recomputed_blocks_run_twice_and_train_alike() -> None:
     kept, again = trained(recompute=False), trained(recompute=True)
     assert (kept[1], again[1]) == (1, 2)
     assert kept[0].keys() == again[0].keys()
@@ -60,8 +46,7 @@ GPT2_VOCAB, GPT2_ROWS = 50257, 50304
 def gpt2_vocabulary(tied: bool = True) -> Policy:
     """A tiny policy on GPT-2's vocabulary, its weights drawn."""
     policy = policy_builder({**SIZE, "vocab": GPT2_VOCAB, "hidden": 8, "tied_embeddings": tied})()
-
-    draw_weights(policy, 3, lambda _parameter: nullcontext())
+    draw_weights(policy, 3)
     return policy
 
 

@@ -134,10 +134,8 @@ def load_checkpoint(model: Any, size: dict[str, Any], checkpoint: dict[str, Any]
 
 def weights_of(policy: Any) -> dict[str, Any]:
     """A DeepSpeed policy's weights as they are now, under Hugging Face's names; its value head's under their own."""
-    from contextlib import nullcontext
-
     from suite.worker.engines.deepspeed.weights import plain_weights
 
     head = [(name, one) for name, one in policy.named_parameters() if name.startswith("value_head")]
-    named = [*plain_weights(policy, lambda _parameters: nullcontext()), *head]
+    named = [*plain_weights(policy), *head]
     return {name: tensor.detach().float().clone() for name, tensor in named}

@@ -15,10 +15,10 @@ from suite.worker.rank import ConfigError
 from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
 from suite.worker.trainers.nemo_rl.entry import told
-from suite.worker.trainers.nemo_rl.inputs import Rewards, ordinary_tokens, prompts
-from suite.worker.trainers.nemo_rl.logged import LoggedStep, StepSink, check_told, read_steps
+from suite.worker.trainers.nemo_rl.inputs import Rewards, prompts
+from suite.worker.trainers.nemo_rl.logged import LoggedStep, StepSink, check_counts, read_steps
 from suite.worker.trainers.nemo_rl.timers import TIMERS, time_step
-from suite.worker.trainers.nemo_rl.trainer import differences, told_counts
+from suite.worker.trainers.nemo_rl.trainer import differences
 from tests.worker.trainers.nemo_rl.made import HERE, body, made_manifest, recorded_steps
 
 
@@ -34,7 +34,7 @@ def test_prompts_are_the_manifests_one_for_each_group_in_ordinary_tokens() -> No
     rows = list(prompts(manifest))
     assert [(row["iteration"], row["number"]) for row in rows[:9]] == [*((0, 2 * n) for n in range(8)), (1, 0)]
     assert len(rows) == 4 * 8
-    drawn = draw_prompts(manifest, 0)[::2] % ordinary_tokens(manifest)
+    drawn = draw_prompts(manifest, 0)[::2] % (manifest["size"]["vocab"] - 3)
     assert [row["tokens"] for row in rows[:8]] == drawn.tolist()
 
 
@@ -91,12 +91,11 @@ def test_four_steps_have_their_phases_within_the_whole(tmp_path: Path) -> None:
 def test_another_amount_of_work_and_none_are_refused(tmp_path: Path) -> None:
     step = recorded_steps(tmp_path)[0]
     with pytest.raises(ConfigError, match="response_tokens 256 wanted, 128 logged"):
-        check_told(told_counts(step), body(made_manifest(new_tokens=16)), step)
-    nothing = replace(step, values={})
-    with pytest.raises(ConfigError, match="tells no samples, prompt_tokens, response_tokens"):
-        check_told(told_counts(nothing), body(made_manifest()), nothing)
-    with pytest.raises(ConfigError, match="is not a whole number"):
-        told_counts(replace(step, values={**step.values, "train/mean_prompt_length": 8.03}))
+        check_counts(step, body(made_manifest(new_tokens=16)))
+    with pytest.raises(ConfigError, match="samples 16 wanted, nan logged"):
+        check_counts(replace(step, values={}), body(made_manifest()))
+    with pytest.raises(ConfigError, match=r"prompt_tokens 128 wanted, 128\.48 logged"):
+        check_counts(replace(step, values={**step.values, "train/mean_prompt_length": 8.03}), body(made_manifest()))
 
 
 def test_names_of_another_version_are_refused(tmp_path: Path) -> None:

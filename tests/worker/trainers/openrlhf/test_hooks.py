@@ -19,6 +19,7 @@ from suite.worker.trainers.openrlhf.counting import Count
 from suite.worker.trainers.openrlhf.label import Label
 from tests.worker.trainers.journal import Journal
 from tests.worker.trainers.openrlhf.test_options import openrlhf_body
+from tests.worker.trainers.runs import ALONE
 
 GROUPED = {"algorithm": "grpo", "group": 2, "rollouts": 4}
 
@@ -73,7 +74,7 @@ def test_an_iteration_lasts_from_one_generation_to_the_next(monkeypatch: pytest.
         actor_model_group=None,
         critic_model_group=None,
     )
-    state = hooks.Rounds(Count(manifest, 10, 9), iterations=2)
+    state = hooks.Rounds(Count(manifest, ALONE, 10, 9), iterations=2)
     state.give(clock)
     state.start()
     hooks.hook_experience(maker, state)
@@ -116,12 +117,12 @@ def test_other_samples_than_the_batchs_are_no_iteration(change: Any, batch: int)
     if change is not None:
         change(samples)
     with pytest.raises(ConfigError):
-        Count(manifest, 1, 1).take_samples(samples, 0)
+        Count(manifest, ALONE, 1, 1).take_samples(samples, 0)
 
 
 def test_ranks_that_made_other_optimizer_steps_are_no_iteration() -> None:
     manifest = openrlhf_body(1, GROUPED)
-    count = Count(manifest, 1, 1)
+    count = Count(manifest, ALONE, 1, 1)
     count.take_samples(samples_of(manifest, 0), 0)
     count.take_training(trained(manifest, steps=2))
     with pytest.raises(ConfigError, match="optimizer_steps 1 wanted, 2 done"):
@@ -188,7 +189,7 @@ def test_periods_begin_behind_the_first_publication_and_tell_how_old_samples_wer
                 self.train_step()
 
     trainer = Trainer()
-    state = hooks.Rounds(Count(manifest, 2, 2), iterations=2)
+    state = hooks.Rounds(Count(manifest, ALONE, 2, 2), iterations=2)
     state.give(clock)
     hooks.hook_training(trainer, state)
     generator = SimpleNamespace(fit=SimpleNamespace(remote=lambda **_: None))

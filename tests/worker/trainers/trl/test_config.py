@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from suite.worker.trainers.trl import config
+from suite.worker.trainers.trl.shims import SHIMS
 from suite.worker.trainers.trl.work import work_differences
 from tests.worker.tiny import tiny_body
 
@@ -96,3 +97,7 @@ def test_accelerate_rounds_what_a_pass_under_fsdp2_gives() -> None:
     plugin.set_mixed_precision("bf16")
     policy = plugin.mixed_precision_policy
     assert policy.output_dtype is policy.reduce_dtype is torch.bfloat16
+
+
+def test_deepspeeds_operator_is_replaced_before_its_group_would_compile_it() -> None:
+    assert [shim.name for shim in SHIMS[:2]] == ["no-shared-memory-operator", "deepspeed-joins-gloo"]

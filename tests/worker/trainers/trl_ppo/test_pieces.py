@@ -9,7 +9,7 @@ import torch
 from suite.worker.manifest import stream_seed
 from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
-from suite.worker.trainers.accelerate_launch import accelerate_variables
+from suite.worker.trainers.on_accelerate import accelerate_variables
 from suite.worker.trainers.trl_ppo.config import ppo_config
 from suite.worker.trainers.trl_ppo.reward import Scores
 from tests.worker.tiny import tiny_body

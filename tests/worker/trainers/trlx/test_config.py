@@ -15,7 +15,7 @@ from suite.spec.resolve import layout_errors
 from suite.spec.workload import Workload
 from suite.worker.asked import expected_counts
 from suite.worker.deepspeed_json import training_json
-from suite.worker.trainers.accelerate_launch import accelerate_variables
+from suite.worker.trainers.on_accelerate import accelerate_variables
 from suite.worker.trainers.trlx import config as trlx_config
 from suite.worker.trainers.trlx.work import notes, work_differences
 from tests.worker.trainers.runs import CPU, CUDA, as_read, trainer_manifest

@@ -165,15 +165,15 @@ def one_rank() -> Iterator[None]:
 
 def run(iterations: int = 1, **stand_in: Any) -> tuple[list[str], IterationState, list[dict[str, int]]]:
     workload = {"prompt_tokens": PROMPT, "new_tokens": NEW, "rollouts": SAMPLES, "micro_batch": MICRO}
-    state = IterationState(Tally(tiny_body(workload=workload, shape={"positions": 64}), ALONE))
-    state.clock = journal = Journal()
+    tally = Tally(tiny_body(workload=workload, shape={"positions": 64}), ALONE)
     counted: list[dict[str, int]] = []
     # an engine that steps by itself makes more steps here than the manifest has
-    counts = (lambda: None) if stand_in.get("steps_by_itself") else lambda: counted.append(state.tally.counts(60, 100))
+    counts = (lambda: None) if stand_in.get("steps_by_itself") else lambda: counted.append(tally.counts(60, 100))
+    state = IterationState(tally, counts)
+    state.clock = journal = Journal()
     trainer = Timed(
         config=None,
         state=state,
-        on_iteration_end=counts,
         reward_fn=lambda outputs, **others: [0.5] * len(outputs),
         **stand_in,
     )

@@ -6,11 +6,18 @@ from typing import Any
 
 import pytest
 
+from suite.theory.parameters import parameter_count
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.trlx.accelerate import model as trlx_model
 from tests.worker.trainers.runs import tiny_shape
 
-GROUPED = tiny_shape("llama", name="grouped", tied_embeddings=False).model_dump(mode="json")
+
+@pytest.mark.parametrize("family", ["gpt2", "opt", "llama"])
+def test_a_model_has_the_shapes_parameters(family: str) -> None:
+    shape = tiny_shape(family)
+    model = trlx_model.build_model(shape.model_dump(mode="json"))
+    assert sum(parameter.numel() for parameter in model.parameters()) == parameter_count(shape).total
+    assert model.config.architectures == [type(model).__name__] and not model.training
 
 
 class ConfigBefore431:
@@ -20,9 +27,9 @@ class ConfigBefore431:
         self.__dict__.update(fields)
 
 
-def test_grouped_queries_are_built_or_refused_and_never_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert trlx_model.build_config(GROUPED).num_key_value_heads == 2
-    monkeypatch.setattr(trlx_model, "LlamaConfig", ConfigBefore431)
-    with pytest.raises(ConfigError, match=r"no grouped queries, which grouped has \(4 heads, 2 key-value\); install 4"):
-        trlx_model.build_config(GROUPED)
-    assert trlx_model.build_config({**GROUPED, "kv_heads": 4}).num_attention_heads == 4
+def test_grouped_queries_are_never_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trlx_model.AutoConfig, "for_model", lambda _, **fields: ConfigBefore431(**fields))
+    grouped = tiny_shape("llama").model_dump(mode="json")
+    with pytest.raises(ConfigError, match=r"no grouped queries, which tiny-llama has; install 4"):
+        trlx_model.build_config(grouped)
+    assert trlx_model.build_config({**grouped, "kv_heads": 4}).num_attention_heads == 4

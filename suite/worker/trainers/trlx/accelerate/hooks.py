@@ -19,11 +19,8 @@ _LOGPROBS_PHASES = ("score", "reference")
 class TimedPPO:
     """Stands before trlx's trainer in the order of inheritance; ``state`` comes by way of ``trainer_kwargs``."""
 
-    def __init__(
-        self, config: Any, state: IterationState, on_iteration_end: Callable[[], None], **options: Any
-    ) -> None:
+    def __init__(self, config: Any, state: IterationState, **options: Any) -> None:
         self.iteration_state = state
-        self._on_iteration_end = on_iteration_end
         self._generated = torch.empty(0)
         self._logprobs_calls = 0
         super().__init__(config, **options)
@@ -45,10 +42,8 @@ class TimedPPO:
         state.clock.open("train")
 
     def end_iteration(self) -> None:
-        """All optimizer steps of the iteration are done."""
         self.iteration_state.clock.close()
-        self.iteration_state.clock.stop()
-        self._on_iteration_end()
+        self.iteration_state.end()
 
     def generate(self, *arguments: Any, **options: Any) -> torch.Tensor:
         """Base 256, called in line 285."""

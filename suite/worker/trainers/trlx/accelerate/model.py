@@ -1,81 +1,51 @@
 """The models that trlx trains, as the transformers that it runs on has them: GPT-2, OPT and Llama shapes."""
 
-from typing import Any, Callable, Dict
+from typing import Any, Dict, Tuple
 
-import transformers
-from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, OPTConfig, PretrainedConfig
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.drawn_model import special_ids
 from suite.worker.trainers.trlx.source import TESTED_TRANSFORMERS
 
+_LIKE_LLAMA = {
+    "max_position_embeddings": "positions",
+    "hidden_size": "hidden",
+    "num_hidden_layers": "layers",
+    "num_attention_heads": "heads",
+}
+#: by family: what a configuration calls the fields of a shape
+_FIELDS: Dict[str, Dict[str, str]] = {
+    "gpt2": {"n_positions": "positions", "n_embd": "hidden", "n_layer": "layers", "n_head": "heads", "n_inner": "ffn"},
+    "opt": {**_LIKE_LLAMA, "word_embed_proj_dim": "hidden", "ffn_dim": "ffn"},
+    "llama": {**_LIKE_LLAMA, "num_key_value_heads": "kv_heads", "intermediate_size": "ffn"},
+}
+_DROPOUT: Dict[str, Tuple[str, ...]] = {"gpt2": ("resid_pdrop", "embd_pdrop", "attn_pdrop"), "opt": ("dropout",)}
 
-def build_config(size: Dict[str, Any]) -> PretrainedConfig:
+
+def build_config(size: Dict[str, Any]) -> Any:
     """The configuration of a manifest's ``size``, as its family has it but without dropout.
 
-    Raises ConfigError where the installed transformers would build another model.
+    Raises ConfigError where transformers before 4.31 would give each head keys and values of its own.
     """
-    return _FAMILIES[size["architecture"]](size)
-
-
-def _gpt2(size: Dict[str, Any]) -> GPT2Config:
-    return GPT2Config(
-        n_positions=size["positions"],
-        n_embd=size["hidden"],
-        n_layer=size["layers"],
-        n_head=size["heads"],
-        n_inner=size["ffn"],
-        resid_pdrop=0.0,
-        embd_pdrop=0.0,
-        attn_pdrop=0.0,
-        **_common(size),
+    family, ids = size["architecture"], special_ids(size["vocab"])
+    config = AutoConfig.for_model(
+        family,
+        vocab_size=size["vocab"],
+        bos_token_id=ids["<eos>"],
+        eos_token_id=ids["<eos>"],
+        pad_token_id=ids["<pad>"],
+        tie_word_embeddings=size["tied_embeddings"],
+        **{theirs: size[ours] for theirs, ours in _FIELDS[family].items()},
+        **dict.fromkeys(_DROPOUT.get(family, ()), 0.0),
     )
-
-
-def _opt(size: Dict[str, Any]) -> OPTConfig:
-    return OPTConfig(
-        max_position_embeddings=size["positions"],
-        hidden_size=size["hidden"],
-        word_embed_proj_dim=size["hidden"],
-        num_hidden_layers=size["layers"],
-        num_attention_heads=size["heads"],
-        ffn_dim=size["ffn"],
-        dropout=0.0,
-        **_common(size),
-    )
-
-
-def _llama(size: Dict[str, Any]) -> LlamaConfig:
-    if size["kv_heads"] != size["heads"] and not hasattr(LlamaConfig(), "num_key_value_heads"):
-        # before 4.31 it takes any argument, and gives each head keys and values of its own
+    if size["kv_heads"] != size["heads"] and not hasattr(type(config)(), "num_key_value_heads"):
         raise ConfigError(
-            "transformers {} knows no grouped queries, which {} has ({} heads, {} key-value); install {}".format(
-                transformers.__version__, size["name"], size["heads"], size["kv_heads"], TESTED_TRANSFORMERS
+            "this transformers knows no grouped queries, which {} has; install {}".format(
+                size["name"], TESTED_TRANSFORMERS
             )
         )
-    return LlamaConfig(
-        max_position_embeddings=size["positions"],
-        hidden_size=size["hidden"],
-        num_hidden_layers=size["layers"],
-        num_attention_heads=size["heads"],
-        num_key_value_heads=size["kv_heads"],
-        intermediate_size=size["ffn"],
-        **_common(size),
-    )
-
-
-_FAMILIES: Dict[str, Callable[[Dict[str, Any]], PretrainedConfig]] = {"gpt2": _gpt2, "opt": _opt, "llama": _llama}
-
-
-def _common(size: Dict[str, Any]) -> Dict[str, Any]:
-    ids = special_ids(size["vocab"])
-    return {
-        "vocab_size": size["vocab"],
-        "bos_token_id": ids["<eos>"],
-        "eos_token_id": ids["<eos>"],
-        "pad_token_id": ids["<pad>"],
-        "tie_word_embeddings": size["tied_embeddings"],
-    }
+    return config
 
 
 def build_model(size: Dict[str, Any]) -> Any:

@@ -1,9 +1,7 @@
 """trlx's own PPO trainer on Accelerate: DeepSpeed's engine at ZeRO stages 0 to 3, or torch's DDP."""
 
 import inspect
-import json
 import math
-import os
 import tempfile
 from functools import partial
 from typing import Any, Dict, List, Optional
@@ -12,22 +10,23 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from suite.worker.asked import draw_prompts
-from suite.worker.deepspeed_json import bucket_elements, training_json
+from suite.worker.asked import prompts_of_groups
+from suite.worker.deepspeed_json import bucket_elements, engine_of, uses_deepspeed
 from suite.worker.loop import TRAIN_STATS
 from suite.worker.manifest import asked_iterations
 from suite.worker.rank import ConfigError
 from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
-from suite.worker.trainers.accelerate_check import check_engine, check_ranks
-from suite.worker.trainers.accelerate_launch import accelerate_variables
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
+from suite.worker.trainers.drawn_model import as_text, as_tokens, count, draw_weights, special_ids, write_tokenizer
 from suite.worker.trainers.iteration import IterationState, finite
+from suite.worker.trainers.on_accelerate import check_engine, check_ranks, set_variables
 from suite.worker.trainers.shims import apply_shims
 from suite.worker.trainers.tally import Tally
-from suite.worker.trainers.trlx import config as trlx_config
 from suite.worker.trainers.trlx.accelerate.hooks import TimedPPO
+from suite.worker.trainers.trlx.accelerate.model import build_model
+from suite.worker.trainers.trlx.config import trlx_config
 from suite.worker.trainers.trlx.shims import TRLX_ACCELERATE
 from suite.worker.trainers.trlx.source import COMMIT
 from suite.worker.trainers.trlx.work import notes, work_differences
@@ -40,14 +39,13 @@ class TrlxTrainer(Trainer):
     """``AcceleratePPOTrainer`` at one commit, with a drawn model and a tokenizer of numbers instead of a hub's."""
 
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
-        """Collective over all ranks. Raises ConfigError for what trlx did not do."""
         self._manifest, self._world = manifest, world
         self.versions = {"trlx": "0.7.0 ({})".format(COMMIT[:8])}
-        self._state = IterationState(Tally(manifest, world))
+        self._state = IterationState(Tally(manifest, world), self._end_iteration)
         self.trainable_parameters = self.total_parameters = 0
         with tempfile.TemporaryDirectory() as folder:
             self._trainer = self._build(folder)
-        self._check_engine()
+        check_engine(self._trainer.model, engine_of(manifest), manifest["layout"]["zero_stage"])
         policy = self._models()[0]
         attention = getattr(policy.base_model.config, "_attn_implementation", "eager")
         self.notes += tuple(notes(manifest, attention))
@@ -62,7 +60,7 @@ class TrlxTrainer(Trainer):
         self._state.clock = clock
         clock.watch(*(model.base_model for model in self._models()))
         set_seed(manifest["measure"]["seed"])  # whatever building the model drew: equal seeds sample alike
-        texts = self._prompts(iterations)
+        texts = as_text(prompts_of_groups(manifest, iterations), manifest["size"]["vocab"])
         pipeline = partial(
             get_pipeline(trainer.config.train.pipeline),
             max_prompt_length=manifest["workload"]["prompt_tokens"],
@@ -80,32 +78,20 @@ class TrlxTrainer(Trainer):
         reference = getattr(trainer, "ref_model", None)
         return [trainer.accelerator.unwrap_model(trainer.model)] + ([] if reference is None else [reference])
 
-    def _prompts(self, iterations: int) -> List[str]:
-        from suite.worker.trainers.drawn_model import as_text
-
-        vocab = self._manifest["size"]["vocab"]
-        return [text for index in range(iterations) for text in as_text(draw_prompts(self._manifest, index), vocab)]
-
     def _build(self, folder: str) -> Any:
         from trlx.data.configs import TRLConfig
         from trlx.trainer import accelerate_ppo_trainer as module
         from trlx.utils import set_seed
         from trlx.utils.loading import get_trainer
 
-        from suite.worker.trainers.drawn_model import special_ids, write_tokenizer
-
         manifest, vocab = self._manifest, self._manifest["size"]["vocab"]
-        deepspeed_file = os.path.join(folder, "deepspeed.json")
-        with open(deepspeed_file, "w", encoding="utf-8") as file:
-            json.dump(training_json(manifest), file)
-        has_engine = trlx_config.uses_deepspeed(manifest)
-        os.environ.update(accelerate_variables(manifest, deepspeed_file if has_engine else None))
+        set_variables(manifest, folder, None)
         self.notes = apply_shims(TRLX_ACCELERATE, manifest, self._world)
         write_tokenizer(folder, vocab)
         iterations = asked_iterations(manifest)
         suppressed = sorted(special_ids(vocab).values())
-        config = TRLConfig.from_dict(trlx_config.trlx_config(manifest, iterations, folder, suppressed, REGISTERED_NAME))
-        config.train.trainer_kwargs = {"state": self._state, "on_iteration_end": self._end_iteration, "owner": self}
+        config = TRLConfig.from_dict(trlx_config(manifest, iterations, folder, suppressed, REGISTERED_NAME))
+        config.train.trainer_kwargs = {"state": self._state, "owner": self}
         _register(module.AcceleratePPOTrainer)
         set_seed(config.train.seed)
         trainer = get_trainer(REGISTERED_NAME)(
@@ -117,8 +103,6 @@ class TrlxTrainer(Trainer):
     def build_policy(self) -> nn.Module:
         """What trlx's ``get_arch`` is asked for: the policy with its value head, and the reference where it is full."""
         from trlx.models.modeling_ppo import AutoModelForCausalLMWithHydraValueHead as Hydra
-
-        from suite.worker.trainers.trlx.accelerate.model import build_model
 
         is_hydra = self._manifest["workload"]["reference"] == "hydra"
         base = build_model(self._manifest["size"])
@@ -143,14 +127,12 @@ class TrlxTrainer(Trainer):
         unset_hf_deepspeed_config()  # else ZeRO-3 would partition a model that no engine gathers
         model = self.build_policy()
         precision = self._manifest["measure"]["precision"]
-        if trlx_config.uses_deepspeed(self._manifest) and precision != "fp32":
+        if uses_deepspeed(self._manifest) and precision != "fp32":
             model.to(torch.bfloat16 if precision == "bf16" else torch.float16)
         return model.requires_grad_(False)
 
     def note_policy(self, model: nn.Module, plugin: Any) -> None:
         """Count the policy's parameters once trlx froze what does not train, and bound ZeRO's buckets by them."""
-        from suite.worker.trainers.drawn_model import count
-
         own = [parameter for name, parameter in model.named_parameters() if not name.startswith("frozen_head.")]
         self.total_parameters, self.trainable_parameters = count(own)
         if plugin is not None:
@@ -158,14 +140,9 @@ class TrlxTrainer(Trainer):
             zero["reduce_bucket_size"] = bucket_elements(self.trainable_parameters)
 
     def _draw(self, model: nn.Module) -> None:
-        from suite.worker.trainers.drawn_model import draw_weights, gathered, is_partitioned, whole
-
-        gather = gathered if is_partitioned(model) else whole
-        draw_weights(model, self._manifest["measure"]["seed"], gather, self._world.device)
+        draw_weights(model, self._manifest["measure"]["seed"], self._world.device)
 
     def _reward(self, outputs: List[str], **others: Any) -> List[float]:
-        from suite.worker.trainers.drawn_model import as_tokens
-
         reward = self._manifest["workload"]["reward"]
         responses = torch.empty(len(outputs), 0) if reward["kind"] == "constant" else as_tokens(outputs)
         return score_samples(reward, Samples.even(responses, 0), seed=0).tolist()
@@ -174,15 +151,10 @@ class TrlxTrainer(Trainer):
         """Raise ConfigError unless Accelerate runs the ranks, the device and the kind of engine that were asked for."""
         check_ranks(accelerator, self._world)
         kind = accelerator.distributed_type.value
-        if (kind == "DEEPSPEED") != trlx_config.uses_deepspeed(self._manifest):
+        if (kind == "DEEPSPEED") != uses_deepspeed(self._manifest):
             raise ConfigError(
                 "{} was asked for, but Accelerate runs {}".format(self._manifest["backend"]["name"], kind)
             )
-
-    def _check_engine(self) -> None:
-        """Raise ConfigError unless the model is in the engine, at the stage, that was asked for."""
-        engine = "deepspeed" if trlx_config.uses_deepspeed(self._manifest) else "ddp"
-        check_engine(self._trainer.model, engine, self._manifest["layout"]["zero_stage"])
 
     def _end_iteration(self) -> None:
         counts = self._state.tally.counts(self.trainable_parameters, self.total_parameters)

@@ -20,21 +20,13 @@ class TimedNeMoPPO:
     """Stands before trlx's trainer in the order of inheritance.
 
     ``steps`` is how many optimizer steps end an iteration. ``on_setup()`` is called when model, groups and optimizer
-    stand, ``on_iteration_end()`` after an iteration's last optimizer step.
+    stand.
     """
 
-    def __init__(
-        self,
-        state: IterationState,
-        steps: int,
-        on_setup: Callable[[], None],
-        on_iteration_end: Callable[[], None],
-        **options: Any,
-    ) -> None:
+    def __init__(self, state: IterationState, steps: int, on_setup: Callable[[], None], **options: Any) -> None:
         self.iteration_state, self.steps = state, steps
         self.is_open = False
         self._on_setup = on_setup
-        self._on_iteration_end = on_iteration_end
         self._schedule: Optional[Iterator[str]] = None
         super().__init__(**options)
         self.reward_fn = self._timed_reward(self.reward_fn)
@@ -161,9 +153,8 @@ class TimedNeMoPPO:
             state.tally.optimizer_steps += 1
             if state.tally.optimizer_steps == self.steps:
                 state.clock.close()
-                state.clock.stop()
                 self.is_open = False
-                self._on_iteration_end()
+                state.end()
             return result
 
         optimizer.step = timed

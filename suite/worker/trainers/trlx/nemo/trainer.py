@@ -5,10 +5,9 @@ import os
 import tempfile
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from suite.worker.asked import draw_prompts
+from suite.worker.asked import check_found, prompts_of_groups
 from suite.worker.loop import TRAIN_STATS
 from suite.worker.manifest import asked_iterations
-from suite.worker.rank import ConfigError
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.iteration import IterationState
@@ -34,10 +33,9 @@ class TrlxNemoTrainer(Trainer):
         self.notes = (*lead_lightning(world), *_notes(), *shims)
         self.work_differences = tuple(work_differences(manifest))
         leader = world.rank % manifest["layout"]["tensor"] == 0
-        self._state = IterationState(Tally(manifest, world, leader))
+        self._state = IterationState(Tally(manifest, world, leader), self._end_iteration)
         self._counted = (0, 0)
-        self._folder = tempfile.TemporaryDirectory()  # NeMo keeps log files open in it as long as the run
-        self._trainer = self._build(self._folder.name)
+        self._trainer = self._build(tempfile.mkdtemp())  # NeMo keeps log files open in it as long as the run
 
     def run(self, clock: NullClock, iterations: int) -> None:
         """As ``trlx.train`` goes on after it has built its trainer; the evaluation at its end gets one prompt."""
@@ -52,7 +50,6 @@ class TrlxNemoTrainer(Trainer):
         trainer.learn()
         trainer.check_closed()
         self._state.check_all_ran("trlx", iterations)
-        self._folder.cleanup()
 
     def _build(self, folder: str) -> Any:
         from trlx.data.configs import TRLConfig
@@ -78,7 +75,6 @@ class TrlxNemoTrainer(Trainer):
             state=self._state,
             steps=manifest["workload"]["optimizer_steps"] * manifest["workload"]["ppo_epochs"],
             on_setup=self._check_setup,
-            on_iteration_end=self._end_iteration,
             config=config,
             reward_fn=self._reward,
             metric_fn=None,
@@ -89,8 +85,8 @@ class TrlxNemoTrainer(Trainer):
     def _prompts(self, iterations: int) -> List[str]:
         """Words of all replicas' prompts; the end token, which would end the attention, becomes an ordinary one."""
         ordinary = trlx_nemo_config.end_id(self._manifest["size"]["vocab"])
-        rows = [row for index in range(iterations) for row in (draw_prompts(self._manifest, index) % ordinary).tolist()]
-        return [" ".join(map(str, row)) for row in rows]
+        rows = prompts_of_groups(self._manifest, iterations) % ordinary
+        return [" ".join(map(str, row)) for row in rows.tolist()]
 
     def _reward(self, samples: List[str], **others: Any) -> List[float]:
         return [float(self._manifest["workload"]["reward"]["value"])] * len(samples)
@@ -100,7 +96,7 @@ class TrlxNemoTrainer(Trainer):
         from trlx.trainer.nemo_ppo_trainer import parallel_state
 
         layout, work, trainer = self._manifest["layout"], self._manifest["work"], self._trainer
-        checks = (
+        facts = (
             ("ranks", self._world.world_size, trainer.trainer.world_size),
             ("tensor parallel", layout["tensor"], parallel_state.get_tensor_model_parallel_world_size()),
             ("data parallel", layout["data"], parallel_state.get_data_parallel_world_size()),
@@ -109,9 +105,7 @@ class TrlxNemoTrainer(Trainer):
             ("micro batch", work["micro_batch"], trainer.model.cfg.micro_batch_size),
             ("padded vocabulary", self._padded_vocab(), trainer.model.padded_vocab_size),
         )
-        wrong = ["{} {} wanted, {} found".format(*check) for check in checks if check[1] != check[2]]
-        if wrong:
-            raise ConfigError("NeMo is not laid out as the manifest asks: " + "; ".join(wrong))
+        check_found("NeMo is laid out", facts)
         self._counted = self._count_parameters(trainer.model)
         self._state.clock.watch(getattr(trainer.model.model, "module", trainer.model.model))
 

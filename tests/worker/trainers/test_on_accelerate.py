@@ -13,7 +13,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from suite.worker.rank import ConfigError
-from suite.worker.trainers.accelerate_check import check_engine, check_ranks
+from suite.worker.trainers.on_accelerate import check_engine, check_ranks
 from tests.worker.trainers.runs import ALONE, group_of_one
 
 
