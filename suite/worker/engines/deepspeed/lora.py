@@ -28,6 +28,7 @@ class LowRank(nn.Module):
         self.up = nn.Parameter(torch.empty(groups, rank, outside // groups))
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
+        """[*, in] -> [*, out]."""
         low = (states @ self.down).reshape(-1, self.groups, self.rank).transpose(0, 1)
         added = torch.bmm(low, self.up).transpose(0, 1).reshape(*states.shape[:-1], -1)
         return self.base(states) + added / self.rank
