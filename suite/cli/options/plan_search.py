@@ -59,7 +59,7 @@ def search(
         slow = measured(wanted.stragglers) if wanted.stragglers else None
         simulated = best_simulated(asked, found, slow)
         body["simulated"] = {"seconds": simulated.seconds, "causes": simulated.causes}
-        for line in lines(simulated, found.options[0].seconds, slow, columns) if not output.as_json else ():
+        for line in ("", *lines(simulated, found.options[0].seconds, slow, columns)) if not output.as_json else ():
             say(line)
         if wanted.trace is not None:
             _write_trace(simulated, wanted.trace)
