@@ -27,7 +27,8 @@ def answered(folder: Path, study: Study) -> Study:
     plain = {backend: rows.get((backend, "equal-config", None), InTurns((), ())) for backend in backends}
     best = {backend: rows.get((backend, "tuned", None), plain[backend]) for backend in backends}
     tuned, equal_config = _order(best), _order(plain)
-    trials = {each.backend: study.of(each.backend) for each in study.question.searched}
+    searched = [each.backend for each in study.question.searched]
+    trials = {name: study.of(name) for name in dict.fromkeys((*searched, *backends))}
     answer = Answer(
         tuned=tuned,
         equal_config=equal_config,

@@ -127,11 +127,12 @@ def _budgets(study: Study) -> _Found:
 
 def _winners(study: Study) -> _Found:
     told = {winner.backend: winner for winner in study.winners}
-    for searched in study.question.searched if study.winners else ():
-        best, winner = best_of(study.of(searched.backend)), told.get(searched.backend)
+    searched = [each.backend for each in study.question.searched]
+    for backend in dict.fromkeys((*searched, *told)) if study.winners else ():
+        best, winner = best_of(study.of(backend)), told.get(backend)
         if (best and best.run) != (winner and winner.run) or (best and winner and best.choice != winner.choice):
             name = winner.run if winner else "nobody"
-            yield "study-winner", f"{name} wins of {searched.backend}, its trials say {best.run if best else 'nobody'}"
+            yield "study-winner", f"{name} wins of {backend}, its trials say {best.run if best else 'nobody'}"
 
 
 def _confirmed(folder: Path, study: Study, row: Confirmed) -> _Found:

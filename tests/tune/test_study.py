@@ -105,6 +105,7 @@ def own_row_wins(body: dict[str, Any]) -> None:
         (lambda body: body["question"].update(work="0" * 64), "study-trial"),
         (own_row_wins, "study-winner"),
         (lambda body: body["answer"].update(held_back=None), "study-winner"),
+        (lambda body: body["winners"].append({**body["winners"][0], "backend": "another"}), "study-winner"),
         (lambda body: body["confirmed"][0]["choice"].update(micro_batch=1), "study-winner"),
         (spend_less, "study-budget"),
         (lambda body: body["stops"].pop(), "study-budget"),
