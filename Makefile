@@ -56,7 +56,7 @@ WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker e
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64
 
-.PHONY: help check size turns-check data data-lock bench tune tune-lock vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-all test-nightly test-trlx fuzz bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean docs docs-lock page-vendor faults soak audit audit-lock
+.PHONY: help check size turns-check data data-lock bench tune tune-lock vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-all test-nightly test-trlx fuzz bench-gpu test-gpu bench-self stats-check planner-fit planner-check tune-check wheels wheelhouse lock image-locks clean docs docs-lock page-vendor faults soak audit audit-lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / {count = split($$1, names, " "); \
@@ -160,6 +160,9 @@ planner-fit: $(STAMP) ## fit the planner on published rows (PUBLISHED=folder) an
 planner-check: $(STAMP) ## compare the planner with published rows (PUBLISHED=folder): every row, then whole sources left out
 	@$(BIN)/python -m suite plan --check $(PUBLISHED)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tools.planner.refit $(PUBLISHED) --page docs/planner_scores.md --excerpt docs/planner.md
+
+tune-check: $(VENV)/.tune ## replay the search of suite tune on published sweeps and a study, rewrite docs/results/tune-check.md
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tools.tune_check $(PUBLISHED) --study docs/results/tuned/1M-llama.suite.zip --write docs/results/tune-check.md
 
 docs: $(VENV)/.docs ## build the documentation site into build/docs; open build/docs/index.html
 	@$(BIN)/python -m mkdocs build --quiet --strict

@@ -312,6 +312,7 @@ def _answer(
     from suite.planner.ask import fewest_devices, largest_micro_batch, without_offload
     from suite.planner.show import fewest_text, plan_lines, text_lines
     from suite.report.formatting.width import terminal_columns
+    from suite.tune.search import FROM_PLANNER
 
     fewest = fewest_devices(asked) if wanted.min_devices else None
     use = [fewest] if fewest is not None else (counts or [8])
@@ -328,6 +329,10 @@ def _answer(
         columns = terminal_columns()
         for line in plan_lines(result, columns):
             say(line)
+        if result.options and wanted.objective == "throughput" and len(use) == 1:
+            first = [f"{one.label} (micro batch {one.micro_batch})" for one in result.options[:FROM_PLANNER]]
+            for line in text_lines(f"suite tune would try next after the stack's own: {'; '.join(first)}", columns):
+                say(line)
         if wanted.min_devices:
             for line in text_lines(fewest_text(result, fewest, extra["min_devices_without_offload"]), columns):
                 say(line)

@@ -44,8 +44,9 @@ def report(
     from suite.report.text.markdown import brief, render
     from suite.report.text.output import as_json as figures
     from suite.report.text.output import write
-    from suite.tune.check import results_below
-    from suite.tune.show import section, verdict_lines
+    from suite.report.text.sections import SECTIONS
+    from suite.tune.check import answers_below
+    from suite.tune.show import sections, verdict_lines
 
     if output and output == html:
         raise UsageError(f"--output and --html are both {output}: the page and the Markdown are two files")
@@ -59,28 +60,27 @@ def report(
     places = until_end(opened(runs))  # so that whoever writes a view of them still finds their events
     with without_collector():
         found = read_entries(runs, with_imported=True)
-        caveats = found.warnings()
+        studies, left_out = answers_below(places.folders)
+        caveats = [*found.warnings(), *map(places.shown, left_out)]
+        given = (title, caveats, found.read_from, with_suspect, found.imported)
         if as_json:
-            model = build(found.entries, title, caveats, found.read_from, with_suspect, found.imported)
-            print_json({**figures(model), "damaged": found.damaged})
+            told = [study.model_dump(mode="json", by_alias=True) for study in studies]
+            print_json({**figures(build(found.entries, *given)), "damaged": found.damaged, "studies": told})
             return
         if output == STANDARD_OUTPUT:
             with written_to(output, ".md") as path:
-                path.write_text(render(build(found.entries, title, caveats, found.read_from, with_suspect), {}))
+                path.write_text(render(build(found.entries, *given), {}, (*sections(studies), *SECTIONS)))
             return
         if is_brief:
-            say(brief(build(found.entries, title, caveats, found.read_from, with_suspect, found.imported)).rstrip())
+            say(brief(build(found.entries, *given)).rstrip())
             return
-        given = (title, caveats, found.read_from, with_suspect, found.imported)
-        studies, left_out = results_below(places.folders)
-        caveats += map(places.shown, left_out)
-        written = write(found.entries, output, *given, [*map(section, studies)]) if output else None
+        written = write(found.entries, output, *given, sections(studies)) if output else None
         model = written.model if written else build(found.entries, *given)
         page = None
         if html:
             from suite.report.page.output import write_page
 
-            page = write_page(model, found.entries, html)
+            page = write_page(model, found.entries, html, sections(studies))
     print_answer(model)
     print_headline(model)
     for study in studies:

@@ -42,7 +42,9 @@ def tune(
     ] = 3,
     runs: Annotated[Path, typer.Option(help="folder of the study", rich_help_panel="Output")] = Path("tuned"),
     where: Where = HERE,
-    as_json: Annotated[bool, typer.Option("--json", help="print the study as JSON", rich_help_panel="Output")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="print the study and its answer as JSON", rich_help_panel="Output")
+    ] = False,
 ) -> int:
     """Search each backend's own layouts and knobs under equal budgets, and measure the winners again in turns.
 
@@ -57,9 +59,8 @@ def tune(
     from suite.cli.options.check import turning_here
     from suite.conduct.running import display
     from suite.conduct.running.ledger import Settings
-    from suite.tune.course import Asked, Course, plan_rows
+    from suite.tune.course import Asked, Course
     from suite.tune.knobs import MICRO_BATCH, THREADS
-    from suite.tune.result import result_of
     from suite.tune.show import verdict_lines
 
     given = {"--track": work.track, "--profile": work.profile, "--until or --difference": work.stopping}
@@ -75,19 +76,17 @@ def tune(
     typed = {MICRO_BATCH: work.micro_batch, THREADS: work.threads}
     fixed = tuple(name for name, value in typed.items() if value is not None)
     asked = Asked(request, work.iterations, tuple(knob or ()), fixed, seconds("--budget", budget), starts)
-    course = Course(asked, plan_rows(request, machine), runs)
+    course = Course(asked, machine, runs)
     where.warn_if_busy(machine, launcher)
     settings = Settings(root=runs, python=machine.python, pythons=machine.pythons)
     turning = turning_here(None, None, machine, launcher, 1)
     if course.run(settings, launcher, turning, display.crowd_view(as_json)):
         say(f"interrupted: the study in {runs} is kept, and the same command goes on", err=True)
         return INTERRUPTED
-    study = course.study
-    result = result_of(runs, study)
     if as_json:
-        print_json(study.model_dump(mode="json", by_alias=True))
+        print_json(course.study.model_dump(mode="json", by_alias=True))
         return DONE
-    for line in (*course.notes, *verdict_lines(result)):
+    for line in (*course.notes, *verdict_lines(course.study)):
         say(line)
     say(f"suite report {runs} -o report.md writes what each knob gave and how the searches went")
     return DONE

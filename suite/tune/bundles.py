@@ -76,30 +76,36 @@ def apart(some: Sequence[float], others: Sequence[float]) -> float | None:
     return sum(abs(one - other) for one, other in pairs) / size if pairs else None
 
 
-def trial_of(backend: str, choice: Choice, rung: int, run: Made, reference: Sequence[float]) -> Trial:
-    """A trial as its bundle says. ``reference``: losses of the equal-config row; empty where there are none, or where
-    the tokens are sampled by another engine."""
-    record = run.record
-    rate = rate_of(record)
-    outcome: Outcome = "ok"
-    why: str | None = None
-    if rate is None:
-        outcome, why = "failed", record.failure.kind if record.failure else "no iteration counts"
-    else:
-        off = apart(losses(run.bundle), reference) if reference else None
-        if off is not None and off > OTHER_LOSSES:
-            outcome, why = "other work", f"losses differ by {100 * off:.3g} %"
-    return Trial(
-        backend=backend,
-        choice=dict(choice),
-        rung=rung,
-        run=record.run.id,
-        device_seconds=round(device_seconds(record), 3),
-        outcome=outcome,
-        rate=rate,
-        why=why,
-        suspect=is_suspect(record),
-    )
+class Reference:
+    """The own row of a backend, whose losses say whether a trial did other work. Trials come in their order."""
+
+    def __init__(self, own: Choice) -> None:
+        self._own, self._losses = own, list[float]()
+
+    def trial(self, backend: str, choice: Choice, rung: int, run: Made) -> Trial:
+        """A trial as its bundle says. Raises DamagedBundle."""
+        record, rate = run.record, rate_of(run.record)
+        outcome: Outcome = "ok"
+        why: str | None = None
+        if rate is None:
+            outcome, why = "failed", record.failure.kind if record.failure else "no iteration counts"
+        elif choice == self._own:
+            self._losses = max(self._losses, losses(run.bundle), key=len)
+        elif choice.get("generation") == self._own.get("generation"):  # another engine samples other tokens
+            off = apart(losses(run.bundle), self._losses)
+            if off is not None and off > OTHER_LOSSES:
+                outcome, why = "other work", f"losses differ by {100 * off:.3g} %"
+        return Trial(
+            backend=backend,
+            choice=dict(choice),
+            rung=rung,
+            run=record.run.id,
+            device_seconds=round(device_seconds(record), 3),
+            outcome=outcome,
+            rate=rate,
+            why=why,
+            suspect=is_suspect(record),
+        )
 
 
 def in_turns(folder: Path, runs: Sequence[str]) -> InTurns:

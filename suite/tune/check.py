@@ -11,9 +11,9 @@ from suite.bundle.findings import Among, Finding
 from suite.bundle.store import find_bundles
 from suite.bundle.verify import Verification
 from suite.bundle.walk import STUDY, TRIALS, places
-from suite.tune.bundles import losses, made, trial_of
+from suite.tune.answer import answered
+from suite.tune.bundles import Reference, made
 from suite.tune.knobs import choice_of
-from suite.tune.result import Result, result_of
 from suite.tune.search import REDUCTION
 from suite.tune.space import work_of
 from suite.tune.study import CONFIRMED, Confirmed, Study, Trial, best_of, read_study
@@ -34,18 +34,18 @@ def find_studies(folders: Sequence[Path]) -> list[Path]:
     return sorted(found)
 
 
-def results_below(folders: Sequence[Path]) -> tuple[list[Result], list[str]]:
-    """What each study at and below the folders comes to, once it has winners, and a line for each that is left out
+def answers_below(folders: Sequence[Path]) -> tuple[list[Study], list[str]]:
+    """Each study at and below the folders that has winners, with its answer, and a line for each that is left out
     because its bundles do not say what it says. Raises UsageError."""
-    results, left_out = [], []
+    studies, left_out = [], []
     for folder in find_studies(folders):
         checked = verify_study(folder)
         if checked.status != "equal":
             first = [*(finding.line() for finding in checked.findings), *checked.differences][0]
             left_out.append(f"{folder / STUDY}: left out, {checked.status}: {first}")
         elif (study := read_study(folder)) is not None and study.winners:
-            results.append(result_of(folder, study))
-    return results, left_out
+            studies.append(answered(folder, study))
+    return studies, left_out
 
 
 def verify_studies(folders: Sequence[Path]) -> list[tuple[StudyFile, Verification]]:
@@ -59,6 +59,8 @@ def verify_study(folder: Path) -> Verification:
         study = read_study(folder)
         assert study is not None, "it was found there"
         found = tuple(Finding(name=name, text=text) for name, text in _findings(folder, study))
+        if not found and study.answer is not None and study != answered(folder, study):
+            found = (Finding(name="study-winner", text="its answer is another than that of its bundles"),)
     except DamagedBundle as error:
         return Verification(status="damaged", differences=(str(error),))
     return Verification(status="inconsistent" if found else "equal", differences=(), findings=found)
@@ -82,18 +84,15 @@ def _trials(folder: Path, study: Study) -> _Found:
     if len(told) < len(study.trials) or max((trial.rung for trial in study.trials), default=0) >= len(rungs):
         yield "study-trial", "a run is there twice, or is of a rung that the study has not"
         return
-    reference: dict[str, list[float]] = {}
+    references: dict[str, Reference] = {}
     for trial in study.trials:
         run = made(folder / TRIALS, trial.run)
         if run is None:
             yield "study-trial", f"the bundle of {trial.run} is missing"
             continue
         own = study.of(trial.backend)[0].choice
-        is_own, same_tokens = trial.choice == own, trial.choice.get("generation") == own.get("generation")
-        known = reference.get(trial.backend, []) if same_tokens and not is_own else []
-        again = trial_of(trial.backend, choice_of(run.manifest, own), trial.rung, run, known)
-        if is_own and again.outcome == "ok":
-            reference[trial.backend] = max(known, reference.get(trial.backend, []), losses(run.bundle), key=len)
+        reference = references.setdefault(trial.backend, Reference(own))
+        again = reference.trial(trial.backend, choice_of(run.manifest, own), trial.rung, run)
         for name in Trial.model_fields:
             stored, derived = getattr(trial, name), getattr(again, name)
             if stored != derived:
@@ -128,11 +127,12 @@ def _budgets(study: Study) -> _Found:
 
 def _winners(study: Study) -> _Found:
     told = {winner.backend: winner for winner in study.winners}
-    for searched in study.question.searched if study.winners else ():
-        best, winner = best_of(study.of(searched.backend)), told.get(searched.backend)
+    searched = [each.backend for each in study.question.searched]
+    for backend in dict.fromkeys((*searched, *told)) if study.winners else ():
+        best, winner = best_of(study.of(backend)), told.get(backend)
         if (best and best.run) != (winner and winner.run) or (best and winner and best.choice != winner.choice):
             name = winner.run if winner else "nobody"
-            yield "study-winner", f"{name} wins of {searched.backend}, its trials say {best.run if best else 'nobody'}"
+            yield "study-winner", f"{name} wins of {backend}, its trials say {best.run if best else 'nobody'}"
 
 
 def _confirmed(folder: Path, study: Study, row: Confirmed) -> _Found:

@@ -15,6 +15,7 @@ from suite.launch.outcome import Launcher
 from suite.launch.probe import host_facts
 from suite.spec.base import UsageError
 from suite.spec.version import suite_version
+from suite.tune.answer import answered
 from suite.tune.confirm import Confirmation
 from suite.tune.search import REDUCTION, optuna_version
 from suite.tune.show import budget_text
@@ -43,18 +44,13 @@ class Asked:
         return tuple(sorted({max(1, longest // REDUCTION**step) for step in range(RUNGS)}))
 
 
-def plan_rows(request: Request, machine: Machine) -> Rows:
-    """What every row of the study is planned with. Raises UsageError."""
-    backends = request.backends
-    return Rows(request, machine, machine.stacks(backends), machine.images(backends), machine.code(backends))
-
-
 class Course:
     """A study that can be made: its spaces, and what its folder holds of it."""
 
-    def __init__(self, asked: Asked, rows: Rows, folder: Path) -> None:
+    def __init__(self, asked: Asked, machine: Machine, folder: Path) -> None:
         """Raises UsageError where it cannot be made, or the folder holds another."""
-        version = optuna_version()
+        version, backends = optuna_version(), asked.request.backends
+        rows = Rows(asked.request, machine, machine.stacks(backends), machine.images(backends), machine.code(backends))
         self._rows, self._folder = rows, folder
         self._spaces = spaces_of(rows, asked.knobs, asked.fixed, asked.rungs[-1])
         self.study = _begun(folder, asked, _question(asked, rows, self._spaces, version))
@@ -70,7 +66,11 @@ class Course:
         self.study, self.notes = study.model_copy(update={"confirmed": confirmation.confirmed}), confirmation.notes
         write_study(self._folder, self.study)
         again = settings.model_copy(update={"root": self._folder / CONFIRMED})
-        return confirmation.run(again, launcher, view).interrupted
+        if confirmation.run(again, launcher, view).interrupted:
+            return True
+        self.study = answered(self._folder, self.study)
+        write_study(self._folder, self.study)
+        return False
 
 
 def _question(asked: Asked, rows: Rows, spaces: Sequence[Space], optuna: str) -> Question:
@@ -111,10 +111,9 @@ def _question(asked: Asked, rows: Rows, spaces: Sequence[Space], optuna: str) ->
 def _begun(folder: Path, asked: Asked, question: Question) -> Study:
     """The study of the folder, which its trials are read into again, or a new one. Raises UsageError."""
     stored = read_study(folder)
-    if stored is None:
-        return Study(question=question, budget_seconds=asked.budget_seconds)
-    require_same(folder, stored.question, question)
-    if asked.budget_seconds < stored.budget_seconds:
+    if stored is not None:
+        require_same(folder, stored.question, question)
+    if stored is not None and asked.budget_seconds < stored.budget_seconds:
         raise UsageError(
             f"the study in {folder} has a budget of {budget_text(stored.budget_seconds)}, of which some may be spent: "
             "ask for no less, or name another folder with --runs"

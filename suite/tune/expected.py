@@ -27,15 +27,11 @@ class Expectation:
         known = [(rate, -index) for index, rate in enumerate(self._rates) if index and rate is not None]
         return [-place for _, place in sorted(known, reverse=True)[:most]]
 
-    def place(self, candidate: int) -> int | None:
-        """Of a candidate in the order of all of its space, 1 for the fastest, before those expected to be as fast; null
-        where nothing is known."""
-        own = self._rates[candidate]
+    def place(self, choice: Choice) -> int | None:
+        """Of the candidate of these values in the order of all, 1 for the fastest, before those expected to be as fast;
+        null where nothing is known."""
+        own = self._rates[self._index[repr(dict(choice))]]
         return None if own is None else 1 + sum(rate is not None and rate > own for rate in self._rates)
-
-    def index(self, choice: Choice) -> int:
-        """Of the candidate of these values."""
-        return self._index[repr(dict(choice))]
 
     def none_can_win(self, trials: Sequence[Trial], untried: Collection[int]) -> bool:
         """Whether no untried row is faster than the best by more than ``WORTH_FINDING``, if none beats its prediction
@@ -45,7 +41,7 @@ class Expectation:
         for name in self._candidates[0].choice:
             if {trial.choice[name] for trial in measured} != {each.choice[name] for each in self._candidates}:
                 return False
-        expected = [self._rates[self.index(trial.choice)] for trial in measured]
+        expected = [self._rates[self._index[repr(trial.choice)]] for trial in measured]
         rates = [self._rates[candidate] for candidate in untried]
         if best is None or best.rate is None or None in expected or None in rates:
             return False

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: Of the trials that got to a rung one in so many goes on to the next, which has so many times its iterations.
 REDUCTION = 3
+#: Rows that the planner expects to be fastest, which are tried next after a stack's own.
+FROM_PLANNER = 3
 #: Trials before TPE models anything; suggestions of rows that were tried or cannot be run, after which one is drawn.
 _STARTUP_TRIALS, _MOST_MISSES = 6, 10
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain
 
+from suite.report.facts.model import ReportModel
 from suite.report.formatting.escape import prose
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, interval, listed, number, percent, span
 from suite.report.text.section import Block, Section, bullets
 from suite.stats.compare import Comparison
 from suite.tune.knobs import told
-from suite.tune.result import SHARES, Gain, Place, Result
-from suite.tune.study import Searched, Study, Trial, best_of
+from suite.tune.study import SHARES, Answer, Gain, Place, Searched, Study, Trial, best_of
 
 
 def budget_text(seconds: float) -> str:
@@ -20,14 +22,10 @@ def budget_text(seconds: float) -> str:
     return "".join((f"{minutes:.0f}m" if minutes else "", f"{rest:g}s" if rest else ""))
 
 
-def track(result: Result) -> str:
-    """The track's name: ``tuned(30m)``."""
-    return f"tuned({budget_text(result.study.budget_seconds)})"
-
-
-def verdict_lines(result: Result) -> Iterator[str]:
+def verdict_lines(study: Study) -> Iterator[str]:
     """The two verdicts, what tuning gave, and who was held back by defaults."""
-    yield f"{track(result)}: {_order_text(result.tuned)}"
+    result = _answer(study)
+    yield f"{_track(study)}: {_order_text(result.tuned)}"
     yield f"equal-config: {_order_text(result.equal_config)}"
     if result.held_back:
         yield f"the two disagree: {result.held_back} was held back by its defaults"
@@ -64,21 +62,36 @@ def _ratio(found: Comparison | None) -> str:
     return UNKNOWN if found is None else interval(found.ratio)
 
 
-def section(result: Result) -> Section:
-    """Of a report."""
-    return Section(f"{track(result)}: each stack at its best", lambda model: blocks(result))
+def sections(studies: Sequence[Study]) -> list[Section]:
+    """Of a report, in Markdown and on its page; studies of one track share a heading."""
+    by_track: dict[str, list[Study]] = {}
+    for study in studies:
+        by_track.setdefault(_track(study), []).append(study)
+    return [Section(f"{track}: each stack at its best", partial(_blocks, alike)) for track, alike in by_track.items()]
 
 
-def blocks(result: Result) -> list[Block]:
-    """Paragraphs, lists and tables of the section."""
-    study, question = result.study, result.study.question
+def _track(study: Study) -> str:
+    return f"tuned({budget_text(study.budget_seconds)})"
+
+
+def _answer(study: Study) -> Answer:
+    assert study.answer is not None, "it is shown once its winners were measured again"
+    return study.answer
+
+
+def _blocks(studies: Sequence[Study], model: ReportModel) -> Iterator[Block]:
+    return chain.from_iterable(map(_blocks_of, studies))
+
+
+def _blocks_of(study: Study) -> list[Block]:
+    result, question = _answer(study), study.question
     failed = [
         f"{backend}: {listed([f'{count} of {reason}' for reason, count in reasons.items()])}"
         for backend, reasons in result.failures.items()
         if reasons
     ]
     return [
-        bullets(prose(line) for line in verdict_lines(result)),
+        bullets(prose(line) for line in verdict_lines(study)),
         prose(
             f"{question.told}, {question.size} on {counted(question.ranks, 'rank')}. Each backend had "
             f"{span(study.budget)} of device-seconds for its trials; {result.suspect} of {len(study.trials)} were "

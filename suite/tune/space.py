@@ -115,10 +115,8 @@ def spaces_of(rows: Rows, names: Sequence[str], fixed: Sequence[str], iterations
     knobs = named_knobs(names, rows.request.backends)
     spaces = [_space(rows, backend, knobs, fixed, iterations) for backend in rows.request.backends]
     if all(len(space.candidates) == 1 for space in spaces):
-        refused = Counter[str]()
-        for space in spaces:
-            refused.update(space.refused)
-        why = f": {refused.most_common(1)[0][0]}" if refused else ", with these options"
+        reasons = [reason for space in spaces for reason in space.refused]
+        why = f": {reasons[0]}" if reasons else ", with these options"
         raise UsageError(f"there is nothing to try but the defaults{why}")
     return spaces
 

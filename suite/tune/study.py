@@ -18,11 +18,15 @@ from suite.bundle.walk import STUDY
 from suite.spec.base import Frozen, UsageError, digest
 from suite.spec.names import SAFE_ID
 from suite.spec.schema_files import not_read
+from suite.stats.compare import Comparison
+from suite.stats.intervals import Interval
 from suite.tune.knobs import KNOBS, Value
 
 STUDY_SCHEMA: Literal["suite/study/1"] = "suite/study/1"
 #: The folder of the bundles of rows that were measured again.
 CONFIRMED = "confirmed"
+#: Of the budget, where the curve of the best so far is told.
+SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
 #: The rules, each by its name and in words. A study holds them, so that a reader need not know this version.
 RULES: dict[str, str] = {
     "budget": "device-seconds of each backend: its trials from launch to end, start-up in, times their devices; a "
@@ -125,6 +129,43 @@ class Confirmed(Frozen):
     runs: tuple[RunId, ...]
 
 
+class Place(Frozen):
+    """A backend in an order. ``against_best``: its rate over the best's; null for the best, and where nothing tells."""
+
+    backend: str
+    rate: Interval | None = Field(description="samples/s")
+    against_best: Comparison | None
+    is_best: bool
+
+
+class Gain(Frozen):
+    """What ``turned`` knobs gave a backend over ``back``: all of its winner's over its own row, or one of them over the
+    winner without it."""
+
+    backend: str
+    turned: dict[KnobName, Value]
+    back: dict[KnobName, Value]
+    ratio: Comparison | None = Field(description="of the rates when both were measured again")
+    trial: float | None = Field(default=None, description="ratio of the trials with most iterations")
+    rate: Interval | None = Field(default=None, description="samples/s of the winner, measured again")
+    trial_rate: float | None = Field(default=None, description="samples/s of its trial")
+
+
+class Answer(Frozen):
+    """What the bundles of a study come to (``suite.tune.answer``). ``tuned``, ``equal_config``: fastest first."""
+
+    tuned: tuple[Place, ...]
+    equal_config: tuple[Place, ...]
+    held_back: str | None = Field(description="the best of the tuned, where equal settings put it after another")
+    gains: tuple[Gain, ...]
+    knobs: tuple[Gain, ...]
+    curve: dict[str, tuple[float | None, ...]] = Field(
+        description="backend -> best rate in samples/s when 10, 25, 50, 75 and 100 % of its budget were spent"
+    )
+    failures: dict[str, dict[str, int]] = Field(description="backend -> reason -> trials")
+    suspect: int = Field(description="trials that something disturbed")
+
+
 class Study(Frozen):
     """``trials`` in the order in which they were made."""
 
@@ -136,6 +177,7 @@ class Study(Frozen):
     stops: tuple[Stop, ...] = ()
     winners: tuple[Winner, ...] = ()
     confirmed: tuple[Confirmed, ...] = ()
+    answer: Answer | None = Field(default=None, description="null until the winners were measured again")
 
     @property
     def budget(self) -> float:

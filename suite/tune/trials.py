@@ -19,15 +19,12 @@ from suite.report.formatting.numbers import span
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 from suite.spec.resolve import as_repeat
-from suite.tune.bundles import losses, made, trial_of
+from suite.tune.bundles import Reference, made
 from suite.tune.expected import Expectation
 from suite.tune.knobs import changed, told
-from suite.tune.search import Searcher, Step
+from suite.tune.search import FROM_PLANNER, Searcher, Step
 from suite.tune.space import Space
 from suite.tune.study import Stop, StopReason, Study, Trial, Winner, best_of, write_study
-
-#: Rows that the planner expects to be fastest, which are tried next after a backend's own.
-_FROM_PLANNER = 3
 
 
 class Side:
@@ -37,7 +34,7 @@ class Side:
         self.space, self._rungs = space, tuple(rungs)
         self.searcher = Searcher(space.knobs, space.settings, rungs, seed)
         self.expectation: Expectation | None = None
-        self.reference: list[float] = []
+        self.reference = Reference(space.default.choice)
         self.waiting: str | None = None
 
     @property
@@ -48,14 +45,13 @@ class Side:
         """The rungs of a trial are repeats of one row with other numbers of iterations."""
         return as_repeat(self.space.candidates[step.candidate].manifest, step.rung + 1, self._rungs[step.rung])
 
-    def note(self, step: Step, record: Record, trial: Trial, own_losses: list[float]) -> None:
+    def note(self, step: Step, record: Record, trial: Trial) -> None:
         """Tell the search what a run came to; the first runs are those of the backend's own row."""
         if step.candidate == 0 and trial.outcome == "ok":
-            self.reference = max(self.reference, own_losses, key=len)
             self.expectation = self.expectation or Expectation(self.space, record)
         self.searcher.tell(trial.rate if trial.outcome == "ok" else None)
         if step == Step(0, 0) and self.expectation is not None:
-            self.searcher.suggest(self.expectation.fastest(_FROM_PLANNER))
+            self.searcher.suggest(self.expectation.fastest(FROM_PLANNER))
 
     def nobody_left(self, trials: Sequence[Trial]) -> bool:
         """Whether no row that was not tried is worth trying."""
@@ -111,7 +107,7 @@ class Trials:
             best = best_of(self.study.of(side.backend))
             if best is not None:
                 known = side.expectation
-                planned = known.place(known.index(best.choice)) if known is not None else None
+                planned = known.place(best.choice) if known is not None else None
                 found.append(Winner(backend=side.backend, choice=best.choice, run=best.run, planned=planned))
         return tuple(found)
 
@@ -148,11 +144,9 @@ class Trials:
         found = made(self._root, run)
         assert found is not None, "its state was looked at"
         choice = side.space.candidates[step.candidate].choice
-        same_tokens = choice.get("generation") == side.space.default.choice.get("generation")
-        reference = side.reference if same_tokens and step.candidate else []
-        trial = trial_of(side.backend, choice, step.rung, found, reference)
+        trial = side.reference.trial(side.backend, choice, step.rung, found)
         self._keep(trials=(*self.study.trials, trial))
-        side.note(step, found.record, trial, losses(found.bundle))
+        side.note(step, found.record, trial)
 
     def _stop(self, side: Side, why: StopReason, expected: float | None = None) -> None:
         self._keep(stops=(*self.study.stops, Stop(backend=side.backend, why=why, expected_seconds=expected)))

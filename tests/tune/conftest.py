@@ -15,7 +15,6 @@ from tests.scripted_suite import use_scripted_worker
 
 #: Of DeepSpeed ZeRO-1 and a micro batch of 2 are faster than its own ZeRO-2 and 4; Megatron is at its best by itself.
 SCRIPT = {
-    "sleep": True,
     "noise": 0.01,
     "run_noise": 0.002,
     "of": {
@@ -27,6 +26,12 @@ SCRIPT = {
 ASKED = (
     *("tune", "--size", "1M", "--budget", "1h", "--iterations", "9", "--starts", "2"),
     *("--zero", "2", "--zero", "1", "--knob", "zero_stage", "--knob", "micro_batch", "--knob", "distributed_optimizer"),
+)
+
+#: Two rows of one backend, for what happens around them.
+FEW = (
+    *("tune", "--size", "1M", "--backend", "deepspeed", "--budget", "1h", "--iterations", "3", "--starts", "2"),
+    *("--zero", "2", "--zero", "1", "--knob", "zero_stage"),
 )
 
 

@@ -47,16 +47,6 @@ def steps_of(seed: int) -> Iterator[tuple[int, int]]:
         searcher.tell(RATES[step.candidate] * noise.lognormvariate(0, 0.02))
 
 
-def seconds_to_find(seed: int) -> float:
-    """Until a row within 3 % of the best was run: starts of 5 s, iterations of 0.3 s."""
-    spent = 0.0
-    for candidate, rung in steps_of(seed):
-        spent += 5 + 0.3 * (2 + RUNGS[rung])
-        if RATES[candidate] >= 0.97 * max(RATES):
-            break
-    return spent
-
-
 def test_the_same_seed_takes_the_same_steps_and_begins_with_the_stacks_own_row() -> None:
     first, again, other = (list(islice(steps_of(seed), 25)) for seed in (3, 3, 4))
     assert first == again != other
@@ -71,15 +61,6 @@ def test_every_row_is_tried_once_in_the_end_and_slow_ones_get_few_iterations() -
         searcher.tell(100.0 - step.candidate)
     assert sorted(step.candidate for step in steps if step.rung == 0) == list(range(len(settings)))
     assert sum(step.rung == 2 for step in steps) <= len(settings) / 2
-
-
-def test_a_row_near_the_best_is_found_long_before_a_grid_has_run_and_before_rows_in_any_order() -> None:
-    """A grid runs each row once, with all iterations; rows in any order come to one of a few near the best in the mean
-    after so many."""
-    near = sum(each >= 0.97 * max(RATES) for each in RATES)
-    each = 5 + 0.3 * (2 + RUNGS[-1])
-    times = [seconds_to_find(seed) for seed in range(6)]
-    assert sum(times) / len(times) < min(len(RATES) * each / 5, (len(RATES) + 1) / (near + 1) * each / 1.5)
 
 
 def test_a_run_without_a_rate_ends_its_trial() -> None:

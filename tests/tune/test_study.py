@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
+from suite.bundle.store import find_bundles
 from suite.bundle.walk import STUDY, TRIALS
+from suite.export.schema import schema
 from suite.tune.bundles import OTHER_LOSSES, apart
 from suite.tune.check import verify_study
-from suite.tune.result import result_of
 from suite.tune.study import CONFIRMED, Study, read_study
 from tests.command import refused, suite
-from tests.tune.conftest import ASKED
+from tests.slurm import Slurm
+from tests.tune.conftest import ASKED, FEW, SCRIPT
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.packages
+SCRIPTED = Path(__file__).parents[1] / "scripted_suite.py"
 Made = tuple[Path, str]
 
 
@@ -36,13 +46,30 @@ def test_a_study_finds_who_is_faster_at_its_best_and_measures_it_again_in_turns(
     assert winners["megatron"]["distributed_optimizer"] is True
     rows = [(row.backend, row.row, row.without) for row in study.confirmed]
     assert ("deepspeed", "without", "zero_stage") in rows and ("deepspeed", "without", "micro_batch") in rows
-    result = result_of(folder, study)
-    assert result.held_back == "deepspeed"
-    gains = {name: one.ratio.ratio.value for one in result.knobs for name in one.turned if one.ratio}
+    answer = study.answer
+    assert answer is not None and answer.held_back == "deepspeed"
+    gains = {name: one.ratio.ratio.value for one in answer.knobs for name in one.turned if one.ratio}
     assert gains["zero_stage"] == pytest.approx(1 / 0.7, rel=0.05)
     assert gains["micro_batch"] == pytest.approx(1 / 0.9, rel=0.05)
-    assert all(one.ratio and one.ratio.turns for one in result.knobs), "within turns by iteration"
+    assert all(one.ratio and one.ratio.turns for one in answer.knobs), "within turns by iteration"
     assert "deepspeed was held back by its defaults" in printed
+
+
+def test_a_driver_that_died_before_all_was_measured_again_makes_that_alone_and_the_answer_is_in_study_report_and_page(
+    copy: Path, tmp_path: Path, scripted: Callable[[dict], None]
+) -> None:
+    scripted(SCRIPT)
+    shutil.rmtree(copy / CONFIRMED)
+    kept = {path: path.stat().st_mtime_ns for path in copy.glob("trials/*/manifest.json")}
+    printed = json.loads(suite(*ASKED, "--runs", copy, "--json").stdout)
+    assert {path: path.stat().st_mtime_ns for path in copy.glob("trials/*/manifest.json")} == kept
+    assert printed == json.loads((copy / STUDY).read_text()) and verify_study(copy).status == "equal"
+    Draft202012Validator(schema("study")).validate(printed)
+    page = tmp_path / "page.html"
+    assert suite("report", copy, "--html", page).exit_code == 0
+    assert "tuned(60m): each stack at its best" in page.read_text()
+    shown = suite("report", copy, "-o", "-").stdout
+    assert shown.index("## tuned(60m): each stack at its best") < shown.index("## Ranking")
 
 
 def test_every_trial_is_a_bundle_whose_cost_counts_and_each_backend_says_why_it_ended(made: Made) -> None:
@@ -53,24 +80,6 @@ def test_every_trial_is_a_bundle_whose_cost_counts_and_each_backend_says_why_it_
     assert study.trials[0].backend != study.trials[1].backend, "they take turns"
     firsts = [trial for trial in study.trials if trial.rung == 0]
     assert len([trial for trial in study.trials if trial.rung == 2]) < len(firsts), "slow rows get few iterations"
-
-
-@pytest.mark.parametrize("gone", ["the driver died before its last trial", "and before all was measured again"])
-def test_the_same_command_makes_what_is_missing_and_nothing_else(
-    gone: str, copy: Path, made: Made, scripted: Callable[[dict], None]
-) -> None:
-    before = study_of(copy)
-    lost = copy / CONFIRMED if gone.startswith("and") else copy / TRIALS / before.trials[-1].run
-    shutil.rmtree(lost)
-    kept = {path: path.stat().st_mtime_ns for path in copy.glob("*/*/manifest.json")}
-    done = suite(*ASKED, "--runs", copy)
-    assert done.exit_code == 0, done.output
-    after = study_of(copy)
-    assert [trial.run for trial in after.trials][: len(before.trials) - 1] == [
-        trial.run for trial in before.trials[:-1]
-    ]
-    assert {path: path.stat().st_mtime_ns for path in kept} == kept
-    assert verify_study(copy).status == "equal"
 
 
 def change(folder: Path, do: Callable[[dict[str, Any]], object]) -> None:
@@ -95,6 +104,8 @@ def own_row_wins(body: dict[str, Any]) -> None:
         (lambda body: body["trials"][0].update(device_seconds=0.0), "study-trial"),
         (lambda body: body["question"].update(work="0" * 64), "study-trial"),
         (own_row_wins, "study-winner"),
+        (lambda body: body["answer"].update(held_back=None), "study-winner"),
+        (lambda body: body["winners"].append({**body["winners"][0], "backend": "another"}), "study-winner"),
         (lambda body: body["confirmed"][0]["choice"].update(micro_batch=1), "study-winner"),
         (spend_less, "study-budget"),
         (lambda body: body["stops"].pop(), "study-budget"),
@@ -121,8 +132,11 @@ def test_an_archive_carries_the_study_and_reports_make_no_rows_of_trials(made: M
     assert suite("pack", made[0], "-o", archive, "--keep", "scripted").exit_code == 0
     assert "1 study: 1 equal" in suite("verify", archive).stdout
     told = json.loads(suite("report", archive, "--json").stdout)
+    assert told["studies"] == [json.loads((made[0] / STUDY).read_text())]
     assert {row["setting"]["track"] for row in told["rows"]} == {"equal-config", "tuned"}
     assert not {run for row in told["rows"] for run in row["run_ids"]} & {one.run for one in study_of(made[0]).trials}
+    history = json.loads(suite("site", tmp_path / "site", "--from", archive, "--json").stdout)["series"]
+    assert sum(one["runs"] for one in history) == len(find_bundles([made[0] / CONFIRMED]))
 
 
 @pytest.mark.parametrize(
@@ -143,15 +157,43 @@ def test_what_cannot_be_asked_of_a_study_is_one_line(changed: tuple[str, ...], l
 def test_a_budget_that_is_too_short_for_a_trial_is_one_line_and_a_larger_one_goes_on(
     tmp_path: Path, scripted: Callable[[dict], None], made: Made
 ) -> None:
-    done = suite(*ASKED, "--runs", tmp_path, "--budget", "0.001s")
+    done = suite(*FEW, "--runs", tmp_path, "--budget", "0.001s")
     assert done.exit_code == 2 and "too short for a trial of " in done.stderr.splitlines()[-1]
-    assert suite(*ASKED, "--runs", tmp_path).exit_code == 0
+    assert suite(*FEW, "--runs", tmp_path).exit_code == 0
     assert verify_study(tmp_path).status == "equal"
 
 
-def test_a_study_of_another_commit_is_refused(copy: Path, scripted: Callable[[dict], None]) -> None:
-    change(copy, lambda body: body["question"].update(commit="0123456"))
-    assert "holds another study (commit:" in refused(*ASKED, "--runs", copy)
+@pytest.mark.parametrize(("name", "other"), [("commit", "0123456"), ("machine", {"cpu": "another"})])
+def test_a_study_of_another_commit_or_machine_is_refused(name: str, other: object, copy: Path) -> None:
+    change(copy, lambda body: body["question"].update({name: other}))
+    assert f"holds another study ({name}:" in refused(*ASKED, "--runs", copy)
+
+
+def test_a_size_that_fits_in_no_way_is_one_line(tmp_path: Path, made: Made) -> None:
+    assert "cannot be run" in refused("tune", "--size", "66B", "--backend", "deepspeed", "--runs", tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_study_whose_driver_is_stopped_goes_on_with_the_same_command(
+    number: signal.Signals, tmp_path: Path, scripted: Callable[[dict], None]
+) -> None:
+    scripted({"of": {"deepspeed": {"sleep": True, "times": {"layout.zero_stage=1": 1e5}}}})
+    words = list(map(str, (*FEW, "--runs", tmp_path)))
+    command = [sys.executable, str(SCRIPTED), *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as driver:
+        wait_until(lambda: [one for one in find_bundles([tmp_path]) if one.manifest().layout.zero_stage == 1])
+        before = study_of(tmp_path).trials
+        driver.send_signal(number)
+        output = driver.communicate()[0]
+    if number == signal.SIGINT:
+        assert driver.returncode == 130
+        assert output.splitlines()[-1].endswith("is kept, and the same command goes on")
+    assert "Traceback" not in output
+    wait_until(lambda: not any(one.running() for one in find_bundles([tmp_path])))
+    scripted(SCRIPT)
+    assert suite(*words).exit_code == 0
+    assert study_of(tmp_path).trials[: len(before)] == before
+    assert verify_study(tmp_path).status == "equal"
 
 
 def test_a_backend_whose_trials_fail_is_told_and_the_others_are_compared(
@@ -171,3 +213,14 @@ def test_losses_of_other_work_are_further_off_than_drawn_tokens_put_them(loss: f
     assert ((apart([loss, -1.0], [1.0, -1.0]) or 0) > OTHER_LOSSES) == is_other
     small = apart([0.0003, -0.0005], [-0.0002, 0.0004])  # responses of one length leave little of a loss
     assert small is not None and small < OTHER_LOSSES and apart([], [1.0]) is None
+
+
+@pytest.mark.daemon
+def test_one_job_of_one_node_makes_a_study(slurm: Slurm, tmp_path: Path, scripted: Callable[[dict], None]) -> None:
+    """As docs/how-to/tune.md has it."""
+    scripted(SCRIPT)
+    words = shlex.join(map(str, (sys.executable, SCRIPTED, *FEW, "--runs", tmp_path / "tuned")))
+    job = ("sbatch", "--wait", "--nodes=1", "--exclusive", "--requeue", f"--output={tmp_path / 'log'}", "--wrap", words)
+    environment = {**slurm.environment, "SUITE_SCRIPT": os.environ["SUITE_SCRIPT"]}
+    subprocess.run(job, env=environment, cwd=tmp_path, check=True, timeout=300)
+    assert verify_study(tmp_path / "tuned").status == "equal"

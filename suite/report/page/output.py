@@ -15,7 +15,7 @@ from suite.report.formatting.numbers import number
 from suite.report.page import bundles, content, figures, traces
 from suite.report.page.shell import Page, render
 from suite.report.text.answer import answer
-from suite.report.text.section import parts_of
+from suite.report.text.section import Section, parts_of
 from suite.report.text.sections import SECTIONS
 from suite.spec.base import UsageError
 from suite.spec.phases import ALL
@@ -51,11 +51,13 @@ class WrittenPage:
         return f"{size}; {self.cut}" if self.cut else size
 
 
-def page_of(model: ReportModel, entries: Sequence[Entry], path: Path, is_cut: bool = False) -> Page:
-    """``path``: where the page will be, from which it links to the bundles. ``is_cut``: without what makes it large and
-    is in the bundles anyway."""
+def page_of(
+    model: ReportModel, entries: Sequence[Entry], path: Path, first: Sequence[Section] = (), is_cut: bool = False
+) -> Page:
+    """``path``: where the page will be, from which it links to the bundles. ``first``: sections that come before its
+    own. ``is_cut``: without what makes it large and is in the bundles anyway."""
     tables: list[dict[str, Any]] = []
-    parts = parts_of(model, SECTIONS)
+    parts = parts_of(model, (*first, *SECTIONS))
     shown_parts = [content.of_part(part, PICTURES.get(part.heading, ()), tables) for part in parts]
     around = bundles.environments(model.rows, entries)
     by_path = {row.number: bundles.href(row.path, path) for row in model.rows}
@@ -99,16 +101,17 @@ def _cut(runs: int) -> str:
     return f"the iterations rank by rank{listed} were left out, because a page has at most {MOST_BYTES >> 20} MiB"
 
 
-def write_page(model: ReportModel, entries: Sequence[Entry], path: Path) -> WrittenPage:
+def write_page(model: ReportModel, entries: Sequence[Entry], path: Path, first: Sequence[Section] = ()) -> WrittenPage:
     """Write ``path``, which is replaced at once; the same runs at the same places give the same bytes.
+    ``first``: sections that come before its own.
 
     Raises UsageError when it cannot be written, or would be too large whatever is left out.
     """
     if path.exists() and not path.is_file():
         raise UsageError(f"cannot write {path}: it is {'a folder' if path.is_dir() else 'no regular file'}")
-    text, cut = render(page_of(model, entries, path)), ""
+    text, cut = render(page_of(model, entries, path, first)), ""
     if len(text.encode()) > MOST_BYTES:
-        text, cut = render(page_of(model, entries, path, is_cut=True)), _cut(len(entries))
+        text, cut = render(page_of(model, entries, path, first, is_cut=True)), _cut(len(entries))
         if len(text.encode()) > MOST_BYTES:
             raise UsageError(
                 f"{path} would have {len(text.encode()) >> 20} MiB, more than the {MOST_BYTES >> 20} of a page: report "

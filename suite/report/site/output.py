@@ -17,6 +17,7 @@ from suite.bundle.cache.cores import seldom_collected
 from suite.bundle.cache.database import Database
 from suite.bundle.cache.place import cache_folder
 from suite.bundle.cache.survey import survey
+from suite.bundle.walk import is_trial
 from suite.report.site.written import SITE_SCHEMA, LastTime, WrittenSite, pages_key
 from suite.spec import foreign
 from suite.spec.base import UsageError, printable
@@ -43,7 +44,7 @@ def write_site(path: Path, folders: Sequence[Path], title: str | None = None, ba
     title = title or before.get("title") or TITLE
     base = base or before.get("url")
     with opened(folders) as readable:
-        bundles, _ = survey(readable.folders)
+        bundles = [one for one in survey(readable.folders)[0] if not is_trial(Path(one.path))]
         names = _names(folders, readable)
         last = LastTime(path, (title, base, [(str(folder), name) for folder, name in names.items()]), bundles)
         same = last.summary(manifest) if manifest and not readable.archives else None
