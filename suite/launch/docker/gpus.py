@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from suite.launch.docker import session
 from suite.launch.docker.conclude import OTHER_IMAGE, essence, runtime_failure
 from suite.launch.docker.connection import Runtime
 from suite.launch.docker.document import device_requests
 from suite.launch.docker.images import ImageFacts
-from suite.launch.docker.session import short_container
 from suite.launch.docker.settings import DockerSettings, GpuAccess
 from suite.launch.job import PYTHON
 from suite.launch.probe import ASK_VERSIONS, LocalDevice, local_devices, mig_slice, named_gpus
@@ -131,40 +131,11 @@ def _is_of_gpus(file: Path) -> bool:
     return _KIND_LINE.search(text) is not None
 
 
-PROBE_SECONDS = 60
-
-
 def ask(runtime: Runtime, image: str, command: Sequence[str], **host: Any) -> str:
-    """Standard output of a command in a container of its own. Raises DockerException, UsageError when it fails.
-
-    ``host``: fields of the container's HostConfig.
-    """
-    from requests.exceptions import ConnectionError as NoAnswer
-
-    body = {
-        "Image": image,
-        "Entrypoint": list(command),
-        "Cmd": [],
-        "Env": ["HOME=/tmp", "NVIDIA_DRIVER_CAPABILITIES=utility"],
-        "Healthcheck": {"Test": ["NONE"]},
-        "HostConfig": {
-            "CapDrop": ["ALL"],
-            "SecurityOpt": ["label=disable"] if runtime.selinux else [],
-            "NetworkMode": "none",
-            **host,
-        },
-    }
-    with short_container(runtime.api, body) as container:
-        try:
-            runtime.api.start(container)
-            code = runtime.api.wait(container, timeout=PROBE_SECONDS)["StatusCode"]
-            printed = runtime.api.logs(container, stdout=True, stderr=False).decode(errors="replace")
-            if code != 0:
-                error = runtime.api.logs(container, stdout=False, stderr=True, tail=3).decode(errors="replace")
-                raise UsageError(f"{command[0]} in {image} ended with exit code {code}: {' '.join(error.split())}")
-            return printed
-        except NoAnswer as error:
-            raise UsageError(f"{command[0]} in {image} did not answer in {PROBE_SECONDS} s") from error
+    """See ``session.ask``."""
+    if runtime.selinux:
+        host["SecurityOpt"] = ["no-new-privileges", "label=disable"]
+    return session.ask(runtime.api, image, command, **host).decode(errors="replace")
 
 
 def image_versions(
