@@ -164,7 +164,8 @@ def pod_values(job: Job, folder: str, settings: KubernetesSettings, about: Mappi
         "ranks_per_node": job.ranks_per_node,
         "container": naming.container,
         "command": _torchrun(job, settings),
-        "launcher_command": launcher_command(job, name, settings),
+        # KubeRay itself gives a RayJob's pod its command
+        "launcher_command": ("bash", "-c", submit_script(job, name)) if settings.variant == "raycluster" else (),
         "env": {key: literal(value) for key, value in sorted(pod_env(job, settings).items())},
         "indexed": naming.node_rank == _INDEX,
         "resources": resources(job, settings),
@@ -198,12 +199,6 @@ def reader_values(job: Job, folder: str, settings: KubernetesSettings) -> dict[s
 
 def check(job: Job, settings: KubernetesSettings) -> None:
     """Raises UsageError where the job cannot be what the settings ask for."""
-    if job.image is None:
-        raise UsageError("pods run images: name one with --image, best by digest (name@sha256:...)")
-    if job.mounts or job.working_directory:
-        raise UsageError("pods see no folder of this host; leave out what is mounted from it")
-    if job.devices:
-        raise UsageError(f"a cluster chooses the devices itself: ask for how many, not for {', '.join(job.devices)}")
     if settings.gang is not None and settings.variant != "trainjob":
         raise UsageError(f"--gang is for a TrainJob; {settings.variant} is placed by its scheduler or its queue")
     if settings.topology is not None and job.nodes == 1:
@@ -223,11 +218,6 @@ def run_labels(run_id: str) -> dict[str, str]:
 def pod_env(job: Job, settings: KubernetesSettings) -> dict[str, str]:
     """The variables of a node's pod."""
     return pod_variables(job) if is_ray(settings) else job.env
-
-
-def launcher_command(job: Job, name: str, settings: KubernetesSettings) -> tuple[str, ...]:
-    """What a pod beside Ray's runs; KubeRay itself gives a RayJob's its command."""
-    return ("bash", "-c", submit_script(job, name)) if settings.variant == "raycluster" else ()
 
 
 def resources(job: Job, settings: KubernetesSettings) -> dict[str, str]:
