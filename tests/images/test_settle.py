@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from docker.errors import APIError, NotFound
 
-from suite.images.settle import name_leftovers, settle, settled_configuration
+from suite.images.settle import name_leftovers, settle
 
 CREATED = 1_790_000_000
 
@@ -126,13 +126,6 @@ def test_the_configuration_says_how_it_runs_and_what_was_done_and_nothing_of_the
     }
 
 
-def test_layers_and_history_fit_each_other_or_a_runtime_refuses_the_image() -> None:
-    runtime = Runtime("monday")
-    chain = [runtime.images_[name] for name in ("final", "label", "copy", "base")]
-    found = settled_configuration(chain, runtime.steps[:3], CREATED)
-    assert sum(not entry.get("empty_layer") for entry in found["history"]) == len(found["rootfs"]["diff_ids"])
-
-
 @pytest.mark.parametrize("trouble", ["wants the layers", "tells no parents"])
 def test_a_runtime_that_cannot_do_it_leaves_the_image_as_it_was(trouble: str) -> None:
     runtime = Runtime("monday")
@@ -158,12 +151,3 @@ def test_no_untagged_image_is_left_and_what_the_next_build_needs_is_kept() -> No
     assert runtime.removed == ["labels", "final"], "what holds nothing beyond the image"
     assert runtime.images_["stack"]["RepoTags"] == ["suite-engines-cache:stack"]
     assert runtime.images(filters={"dangling": True}) == ["foreign"]
-
-
-def test_a_stage_of_the_build_before_makes_way() -> None:
-    runtime = Runtime("monday")
-    runtime._add("stack", "copy", ["l0", "old"])
-    leftovers(runtime, "final", stack="stack")
-    runtime._add("newer", "copy", ["l0", "new"])
-    leftovers(runtime, "final", stack="newer")
-    assert runtime.removed == ["stack"] and runtime.images_["newer"]["RepoTags"] == ["suite-engines-cache:stack"]
