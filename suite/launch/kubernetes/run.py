@@ -63,14 +63,12 @@ _HOME = {"HOME": "/tmp"}
 _NETWORK = {"NCCL_DEBUG": "WARN", "NCCL_SOCKET_IFNAME": "eth0"}
 
 
-def kubernetes_site(
-    manifest: Manifest, image: str, env: Mapping[str, str], memory_bytes: int | None = None, python: str = PYTHON
-) -> Site:
+def kubernetes_site(manifest: Manifest, image: str, env: Mapping[str, str], memory_bytes: int | None = None) -> Site:
     """Where the ranks find things in a pod. ``env``: variables that the user adds; ``memory_bytes``: of one rank."""
     on_gpus = manifest.measure.device == "cuda"
     network = _NETWORK if on_gpus and manifest.layout.nodes > 1 else {}
     return Site(
-        python=python,
+        python=PYTHON,
         bundle=f"{RUNS}/{manifest.run.id}",
         python_path=PYTHON_PATH,
         env={**EVENTS_ON_OUTPUT, **_HOME, "SUITE_IMAGE": image, **network, **env},
