@@ -1,4 +1,4 @@
-"""An image without traces of its build, on a scripted runtime: one id for equal content, and no untagged leftovers."""
+"""An image without traces of its build, on a scripted runtime: one id for equal content."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import tarfile
 from typing import Any
 
 import pytest
-from docker.errors import APIError, NotFound
+from docker.errors import NotFound
 
-from suite.images.settle import name_leftovers, settle
+from suite.images.settle import settle
 
 CREATED = 1_790_000_000
 
@@ -23,7 +23,6 @@ class Runtime:
         self.images_: dict[str, dict[str, Any]] = {}
         self.steps: list[str] = []
         self.loaded: list[dict[str, Any]] = []
-        self.removed: list[str] = []
         self.takes_layers_alone = True
         self._add("base", "", ["l0", "l1"])
         self._add("copy", "base", ["l0", "l1", "l2"], "COPY dir:1 in /")
@@ -68,27 +67,6 @@ class Runtime:
         }
         self.images_[identity] = {**self.images_["final"], **tagged}
         return [{"stream": "Loaded image"}]
-
-    def images(self, name: str | None = None, quiet: bool = True, filters: dict | None = None) -> list[str]:
-        parents = {image["Parent"] for image in self.images_.values()}
-        if filters:
-            return [key for key, image in self.images_.items() if not image["RepoTags"] and key not in parents]
-        return [
-            key for key, image in self.images_.items() if any(tag.startswith(f"{name}:") for tag in image["RepoTags"])
-        ]
-
-    def tag(self, identity: str, repository: str, tag: str) -> None:
-        for image in self.images_.values():
-            image["RepoTags"] = [one for one in image["RepoTags"] if one != f"{repository}:{tag}"]
-        self.images_[identity]["RepoTags"].append(f"{repository}:{tag}")
-
-    def remove_image(self, identity: str) -> None:
-        if identity in {image["Parent"] for image in self.images_.values()}:
-            raise APIError("image has dependent child images")
-        self.removed.append(identity)
-        parent = self.images_.pop(identity)["Parent"]
-        if parent != "base" and parent in self.images(filters={"dangling": True}):
-            self.images_.pop(parent)
 
 
 def settled(runtime: Runtime, tag: str = "suite-engines:1", created: int = CREATED) -> str | None:
@@ -135,19 +113,3 @@ def test_a_runtime_that_cannot_do_it_leaves_the_image_as_it_was(trouble: str) ->
         runtime.images_["final"]["Parent"] = ""
     assert settled(runtime) is None
     assert list(runtime.images_) == ["base", "copy", "label", "final"]
-
-
-def leftovers(runtime: Runtime, whole: str, **stages: str) -> None:
-    name_leftovers(runtime, whole, stages, "suite-engines-cache")  # type: ignore[arg-type]
-
-
-def test_no_untagged_image_is_left_and_what_the_next_build_needs_is_kept() -> None:
-    runtime = Runtime("monday")
-    runtime._add("stack", "copy", ["l0", "l1", "l2", "stack"])
-    runtime._add("labels", "copy", ["l0", "l1", "l2"])
-    runtime._add("foreign", "base", ["l0", "foreign"])
-    whole = str(settled(runtime))
-    leftovers(runtime, whole, builder="copy", stack="stack", labels="labels", image="final")
-    assert runtime.removed == ["labels", "final"], "what holds nothing beyond the image"
-    assert runtime.images_["stack"]["RepoTags"] == ["suite-engines-cache:stack"]
-    assert runtime.images(filters={"dangling": True}) == ["foreign"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import resource
 import selectors
@@ -20,7 +19,7 @@ from suite.launch.supervise import Patience
 from suite.spec.base import UsageError
 from suite.spec.typed import MOST_SECONDS
 from tests.launch import ranks
-from tests.launch.ranks import QUICK, STERN, Ran, is_gone, make_folder, make_job, run
+from tests.launch.ranks import QUICK, STERN, Ran, is_gone, make_folder, make_job, no_process_is_left, run  # noqa: F401
 
 OK = """
 event("start", world_size=int(os.environ["WORLD_SIZE"]))
@@ -37,14 +36,6 @@ def forked(request, monkeypatch) -> bool:
     """Every test, with ranks that are started by themselves and with forked ones."""
     monkeypatch.setattr(ranks, "FORKED", request.param)
     return request.param
-
-
-@pytest.fixture(autouse=True)
-def no_process_is_left():
-    before = {child.pid for child in psutil.Process().children(recursive=True)}
-    yield
-    gc.collect()  # a launcher that is kept by a traceback keeps the process that it forks ranks from
-    assert {child.pid for child in psutil.Process().children(recursive=True)} - before == set()
 
 
 def failure_of(ran: Ran):
