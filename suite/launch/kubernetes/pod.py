@@ -53,7 +53,10 @@ def entry_point(job: Job) -> tuple[str, ...]:
 
 def pod_variables(job: Job) -> dict[str, str]:
     """The variables of a Ray pod, which Ray hands to all processes of the trainer: the job's, and what Ray is told."""
-    changed = {} if job.device_count else {"CUDA_VISIBLE_DEVICES": _no_devices(job)}
+    changed = {}
+    if not job.device_count:
+        # numbers that no driver knows: Ray hands them out as GPUs, and none of its processes finds one by them
+        changed["CUDA_VISIBLE_DEVICES"] = ",".join(str(_NO_DEVICE + rank) for rank in range(job.ranks_per_node))
     return {**job.env, **_VARIABLES, **changed, RANKS_VARIABLE: ranks_text(job)}
 
 
@@ -87,11 +90,6 @@ def submit_script(job: Job, name: str) -> str:
     address = f"--address http://{name}-head-svc:{DASHBOARD_PORT}"
     waiting = f"until ray job list {address} >/dev/null 2>&1; do sleep 2; done"
     return f"{waiting}; exec ray job submit {address} -- {' '.join(entry_point(job))}"
-
-
-def _no_devices(job: Job) -> str:
-    """Numbers that no driver knows: Ray hands them out as GPUs, and none of its processes finds one by them."""
-    return ",".join(str(_NO_DEVICE + rank) for rank in range(job.ranks_per_node))
 
 
 RUN_LABEL, ROLE_LABEL, ATTEMPT_LABEL = "suite/run", "suite/role", "suite/attempt"

@@ -65,7 +65,7 @@ def submit(script: str, *options: str) -> str:
 
 def find(job: str) -> QueueEntry | None:
     """The job as the queue has it, else as the accounting has it; ``None`` where both do not know it (any more)."""
-    return _last(_queued(f"--jobs={job}")) or _accounted(job)
+    return _last(_queued(f"--jobs={job}")) or _last(_accounted_jobs("-j", job))
 
 
 def find_by_name(name: str, folder: str, index: int | None) -> QueueEntry | None:
@@ -122,10 +122,6 @@ def _queued(*which: str) -> list[QueueEntry]:
 
 def _last(jobs: list[QueueEntry]) -> QueueEntry | None:
     return jobs[-1] if jobs else None
-
-
-def _accounted(job: str) -> QueueEntry | None:
-    return _last(_accounted_jobs("-j", job))
 
 
 def _accounted_jobs(*which: str) -> list[QueueEntry]:
