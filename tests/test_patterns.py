@@ -87,7 +87,7 @@ def tabled_patterns() -> Iterator[Found]:
     yield Found("claims/cells.py:_CELL", _CELL.pattern, False)
     yield from (Found(f"claims/columns.py:{name}", pattern, False) for name, pattern in _PATTERNS)
     yield from (Found(f"claims/labels.py:{name}", pattern, True) for name, pattern in _FORMATS.items())
-    for entry in (*PATTERNS, *SLURM_PATTERNS, *RAY_PATTERNS, *(entry.pattern for entry in RUNTIME_PATTERNS)):
+    for entry in (*PATTERNS, *SLURM_PATTERNS, *RAY_PATTERNS, *RUNTIME_PATTERNS):
         yield Found(f"launch: {entry.kind}", entry.expression, True)
     for kind, patterns in json.loads((PACKAGE / "worker/redaction.json").read_text()).items():
         yield from (Found(f"worker/redaction.json: {kind}", pattern, True) for pattern in patterns)

@@ -144,9 +144,7 @@ class OneVersion(Trainer):
         (package, known), errors = self.hooked, []
         # a build may add its commit to the version
         found, transformers = versions.get(package), versions.get("transformers")
-        if found is not None and not f"{found.partition('+')[0]}.".startswith(
-            f"{known}."
-        ):  # a build may add its commit
+        if found is not None and not f"{found.partition('+')[0]}.".startswith(f"{known}."):
             errors.append(
                 f"the {self.name} backend was made for {package} {known}, and finds {found}: {self.installation}"
             )
@@ -296,6 +294,11 @@ def vllm_error(device: str, versions: Mapping[str, str | None], where: str, is_c
             f"there {way_out}"
         )
     return None
+
+
+def laid_out(request: LayoutRequest, **fields: Any) -> Layout:
+    """On the nodes and devices that were asked for; data parallel over all ranks unless ``fields`` say otherwise."""
+    return Layout(nodes=request.nodes, devices_per_node=request.devices_per_node, **{"data": request.ranks, **fields})
 
 
 def placed(request: LayoutRequest) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from suite.backends.base import (
     OnDeepSpeed,
     engine_errors,
     has_room,
+    laid_out,
     placed,
     placement_errors,
     training_ranks,
@@ -127,9 +128,8 @@ def zero_layout(size: Shape, workload: Workload, request: LayoutRequest, setting
     """
 
     def under(stage: int) -> Layout:
-        return Layout(
-            nodes=request.nodes,
-            devices_per_node=request.devices_per_node,
+        return laid_out(
+            request,
             data=training_ranks(request),
             zero_stage=stage,
             **placed(request),

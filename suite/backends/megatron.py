@@ -9,6 +9,7 @@ from suite.backends.base import (
     OwnBackend,
     engine_errors,
     has_room,
+    laid_out,
     placed,
     placement_errors,
     training_ranks,
@@ -31,20 +32,8 @@ class Megatron(OwnBackend):
     packages: tuple[str, ...] = ("torch", "megatron-core")
     native_packages: tuple[str, ...] = ("transformer-engine",)
     settings: tuple[str, ...] = (
-        "tensor",
-        "pipeline",
-        "sequence_parallel",
-        "distributed_optimizer",
-        "recompute",
-        "offload_optimizer",
-        "kernels",
-        "expert",
-        "packing",
-        "balance",
-        "generation",
-        "engine_sleep",
-        "placement",
-        "generation_ranks",
+        *("tensor", "pipeline", "sequence_parallel", "distributed_optimizer", "recompute", "offload_optimizer"),
+        *("kernels", "expert", "packing", "balance", "generation", "engine_sleep", "placement", "generation_ranks"),
     )
     extra_work: tuple[str, ...] = ("algorithm", "group", "lengths", "prompt_lengths")
 
@@ -84,9 +73,8 @@ class Megatron(OwnBackend):
         sequence = request.sequence_parallel
         if sequence is None:
             sequence = tensor > 1 and (workload.uneven or workload.sequence_tokens % tensor == 0)
-        return Layout(
-            nodes=request.nodes,
-            devices_per_node=request.devices_per_node,
+        return laid_out(
+            request,
             tensor=tensor,
             pipeline=pipeline,
             data=ranks // (tensor * pipeline),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suite.backends.base import OneVersion
+from suite.backends.base import OneVersion, laid_out
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
@@ -34,15 +34,7 @@ class NemoRl(OneVersion):
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
         """Every rank holds its share of the model, generates and trains."""
-        return Layout(
-            nodes=request.nodes,
-            devices_per_node=request.devices_per_node,
-            data=request.ranks,
-            engine="fsdp2",
-            zero_stage=3,
-            generation="vllm",
-            **request.switches(self.settings),
-        )
+        return laid_out(request, engine="fsdp2", zero_stage=3, generation="vllm", **request.switches(self.settings))
 
     def more_errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """What is not mapped to the trainer's configuration."""

@@ -8,6 +8,7 @@ from suite.backends.base import (
     OnDeepSpeed,
     OneVersion,
     generation_errors,
+    laid_out,
     limits,
     placed,
     placement_errors,
@@ -49,9 +50,8 @@ class OpenRlhf(OneVersion, OnDeepSpeed):
         stage = request.zero_stage
         if stage is None:
             stage = 3 if ranks > 1 and parameter_count(size).total >= ZERO_3_FROM_PARAMETERS else 2
-        return Layout(
-            nodes=request.nodes,
-            devices_per_node=request.devices_per_node,
+        return laid_out(
+            request,
             data=ranks,
             zero_stage=stage,
             generation=request.generation or "vllm",

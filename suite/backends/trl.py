@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suite.backends.base import OnDeepSpeed, OneVersion
+from suite.backends.base import OnDeepSpeed, OneVersion, laid_out
 from suite.backends.deepspeed import FAMILIES, zero_layout
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
@@ -43,14 +43,7 @@ class _Trl(OneVersion, OnDeepSpeed):
         own = {"generation": request.generation or "hf", "recompute": request.recompute}
         if (request.engine or "deepspeed") != "deepspeed":
             _check_engine_settings(request)
-            return Layout(
-                nodes=request.nodes,
-                devices_per_node=request.devices_per_node,
-                data=request.ranks,
-                engine=request.engine,
-                zero_stage=3 if request.engine == "fsdp2" else 0,
-                **own,
-            )
+            return laid_out(request, engine=request.engine, zero_stage=3 if request.engine == "fsdp2" else 0, **own)
         layout = zero_layout(size, workload, request, self.settings)
         gathers = request.gather_for_generation
         if gathers is None:

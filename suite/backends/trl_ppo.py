@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suite.backends.base import OnDeepSpeed, OneVersion
+from suite.backends.base import OnDeepSpeed, OneVersion, laid_out
 from suite.backends.deepspeed import FAMILIES, zero_layout
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
@@ -40,7 +40,7 @@ class TrlPpo(OneVersion, OnDeepSpeed):
             raise ValueError(f"TRL's PPO trains on deepspeed or ddp, not {request.engine}")
         if request.zero_stage is not None or request.gather_for_generation or request.offload_optimizer:
             raise ValueError("ZeRO and what comes with it are DeepSpeed's, so not for --engine ddp")
-        return Layout(nodes=request.nodes, devices_per_node=request.devices_per_node, data=request.ranks, engine="ddp")
+        return laid_out(request, engine="ddp")
 
     def more_errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Beyond what is declared."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from suite.backends.base import OnDeepSpeed, Trainer
+from suite.backends.base import OnDeepSpeed, Trainer, laid_out
 from suite.backends.deepspeed import zero_layout
 from suite.backends.trlx import branch_error, trlx_errors
 from suite.spec.layout import Layout, LayoutRequest
@@ -75,4 +75,4 @@ class TrlxDdp(_Accelerate):
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
         """There is nothing to choose."""
-        return Layout(nodes=request.nodes, devices_per_node=request.devices_per_node, data=request.ranks)
+        return laid_out(request)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suite.backends.base import BackendKind, OwnBackend
+from suite.backends.base import BackendKind, OwnBackend, laid_out
 from suite.backends.trlx import branch_error, trlx_errors
 from suite.launch.probe import stack_versions
 from suite.spec.catalogue import data_file
@@ -44,9 +44,8 @@ class TrlxNemo(OwnBackend):
                 "choose a degree with --tp"
             )
         sequence = request.sequence_parallel
-        return Layout(
-            nodes=request.nodes,
-            devices_per_node=request.devices_per_node,
+        return laid_out(
+            request,
             tensor=tensor,
             pipeline=pipeline,
             data=request.ranks // (tensor * pipeline),

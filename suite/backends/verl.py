@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suite.backends.base import OneVersion
+from suite.backends.base import OneVersion, laid_out
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
@@ -31,10 +31,8 @@ class Verl(OneVersion):
         """FSDP2 shards everything over all ranks. Raises ValueError for another generation than vLLM's."""
         if request.generation not in (None, "vllm"):
             raise ValueError("the verl backend generates with vLLM: --generation vllm, or leave it out")
-        return Layout(
-            nodes=request.nodes,
-            devices_per_node=request.devices_per_node,
-            data=request.ranks,
+        return laid_out(
+            request,
             engine="fsdp2",
             zero_stage=3,
             recompute=request.recompute,

@@ -45,7 +45,7 @@ def differences(
     return [
         *_compared("suite version", version, inside.suite),
         *_compared(f"label {VERSION_LABEL}", inside.suite, labels.get(VERSION_LABEL)),
-        *_user(inside.user),
+        *([Difference(where="user", expected="any but root", found="root")] if inside.user == 0 else []),
         *_variant(image, variant),
         *_environment("driver", inside.driver, DRIVER_PYTHON, pins_of(project.lock("driver.lock")), {}),
         *_stack(image, variant, inside.stack, project),
@@ -57,11 +57,6 @@ def differences(
 def _compared(where: str, expected: str | None, found: str | None) -> Iterator[Difference]:
     if expected != found:
         yield Difference(where=where, expected=expected, found=found)
-
-
-def _user(user: int) -> Iterator[Difference]:
-    if user == 0:
-        yield Difference(where="user", expected="any but root", found="root")
 
 
 def _variant(image: Image, variant: str | None) -> Iterator[Difference]:

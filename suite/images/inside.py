@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pydantic import Field, ValidationError
 
 from suite.launch.docker.conclude import essence, runtime_failure
-from suite.launch.docker.session import short_container
+from suite.launch.docker.session import ask, bounded, short_container
 from suite.spec.base import Frozen, UsageError
 
 if TYPE_CHECKING:
     from docker import APIClient
 
 SBOM = "/opt/suite/sbom.cdx.json"
-ANSWER_SECONDS = 120
-_MOST_BYTES = 64 << 20
-OWN_LABEL = "suite.check"
 
 # Runs under both interpreters, of which the older is Python 3.8; the driver's asks the stack's.
 LOOK = """
@@ -70,60 +65,40 @@ class Inside(Frozen):
 
 def look_inside(api: APIClient, image: str) -> Inside:
     """Run a short container of the image. Raises UsageError where it gives no answer."""
-    with _container(api, image, ["/opt/suite/bin/python", "-c", _ASK, LOOK]) as container:
-        try:
-            api.start(container)
-            code = api.wait(container, timeout=ANSWER_SECONDS)["StatusCode"]
-            if code:
-                lines = api.logs(container, stdout=False, tail=40).decode(errors="replace").strip().splitlines()
-                raise UsageError(f"the driver of {image} does not start: {lines[-1] if lines else f'exit code {code}'}")
-            said = api.logs(container, stdout=True, stderr=False, stream=True, follow=False)
-            return Inside.model_validate_json(_bounded(said, f"what {image} tells of itself"))
-        except _failures() as error:
-            raise UsageError(f"{image} cannot be run: {_reason(error)}") from error
+    from docker.errors import APIError, ImageNotFound
+    from requests.exceptions import RequestException
+
+    try:
+        return Inside.model_validate_json(ask(api, image, ("/opt/suite/bin/python", "-c", _ASK, LOOK)))
+    except ImageNotFound as error:
+        raise UsageError(_not_there(image)) from error
+    except (APIError, RequestException, ValidationError) as error:
+        raise UsageError(f"{image} cannot be run: {_reason(error)}") from error
 
 
 def copy_out(api: APIClient, image: str, path: str) -> bytes:
     """A file of the image. Raises UsageError when it has no such file."""
-    from docker.errors import NotFound
+    from docker.errors import ImageNotFound, NotFound
 
-    with _container(api, image, ["none"]) as container:
-        try:
+    try:
+        with short_container(api, image, ["none"]) as container:
             stream, _ = api.get_archive(container, path)
-            with tarfile.open(fileobj=io.BytesIO(_bounded(stream, f"{path} of {image}"))) as archive:
+            with tarfile.open(fileobj=io.BytesIO(bounded(stream, f"{path} of {image}"))) as archive:
                 first = archive.next()
                 member = archive.extractfile(first) if first is not None and first.isreg() else None
                 if member is None:
                     raise UsageError(f"{path} of {image} is not a regular file")
                 return member.read()
-        except NotFound as error:
-            raise UsageError(f"{image} has no {path}") from error
-        except tarfile.TarError as error:
-            raise UsageError(f"{path} of {image} cannot be read: {error}") from error
-
-
-def _bounded(pieces: Iterable[bytes], name: str) -> bytes:
-    """All that an image gives, which may be anybody's. Raises UsageError where that is too much."""
-    data = bytearray()
-    for piece in pieces:
-        data += piece
-        if len(data) > _MOST_BYTES:
-            raise UsageError(f"{name} has more than the {_MOST_BYTES} bytes that are read")
-    return bytes(data)
-
-
-@contextmanager
-def _container(api: APIClient, image: str, command: list[str]) -> Iterator[str]:
-    from docker.errors import ImageNotFound
-
-    rights = {"CapDrop": ["ALL"], "SecurityOpt": ["no-new-privileges:true"], "NetworkMode": "none"}
-    host = {**rights, "ReadonlyRootfs": True, "Tmpfs": {"/tmp": ""}}
-    body = {"Image": image, "Entrypoint": command[:1], "Cmd": command[1:], "HostConfig": host}
-    try:
-        with short_container(api, {**body, "Labels": {OWN_LABEL: image}}) as container:
-            yield container
     except ImageNotFound as error:
-        raise UsageError(f"there is no image {image} on this runtime; build it: suite images build") from error
+        raise UsageError(_not_there(image)) from error
+    except NotFound as error:
+        raise UsageError(f"{image} has no {path}") from error
+    except tarfile.TarError as error:
+        raise UsageError(f"{path} of {image} cannot be read: {error}") from error
+
+
+def _not_there(image: str) -> str:
+    return f"there is no image {image} on this runtime; build it: suite images build"
 
 
 def _reason(error: Exception) -> str:
@@ -131,10 +106,3 @@ def _reason(error: Exception) -> str:
     words = str(getattr(error, "explanation", None) or error)
     known = runtime_failure(words)
     return "; ".join(known.evidence) if known else essence(words)
-
-
-def _failures() -> tuple[type[Exception], ...]:
-    from docker.errors import APIError
-    from requests.exceptions import RequestException
-
-    return (APIError, RequestException, ValidationError)

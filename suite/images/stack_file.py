@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, ValidationError
 
-from suite.images.inside import ANSWER_SECONDS, LOOK, Environment, look_inside
+from suite.images.inside import LOOK, Environment, look_inside
+from suite.launch.probe import ASK_SECONDS, answer_of
 from suite.spec import foreign
 from suite.spec.base import Frozen, UsageError, printable
 from suite.spec.images import Digest
@@ -51,18 +51,17 @@ def of_image(api: APIClient, image: str, file: str | None) -> StackFile:
     stack = look_inside(api, image).stack
     if stack is None:
         raise UsageError(f"{image} has no stack: no interpreter starts at /opt/stack/bin/python")
-    return _written(stack, file, image, str(api.inspect_image(image).get("Id")))
+    identity = str(api.inspect_image(image).get("Id"))
+    return StackFile(image=image, id=identity, file=file, **stack.model_dump())
 
 
 def of_interpreter(python: str, file: str | None) -> StackFile:
     """Ask an interpreter of this machine, or of the image that this command itself runs in. Raises UsageError."""
+    found = answer_of(python, (python, "-c", LOOK), ASK_SECONDS)
     try:
-        done = subprocess.run((python, "-c", LOOK), capture_output=True, timeout=ANSWER_SECONDS, check=True)
-        return _written(Environment.model_validate_json(done.stdout), file)
-    except OSError as error:
-        raise UsageError(f"no interpreter at {python}: {error.strerror}; name one with --python") from error
-    except (subprocess.SubprocessError, ValidationError) as error:
-        raise UsageError(f"{python} does not tell what it has; name a Python 3.8 or newer with --python") from error
+        return StackFile(image=None, id=None, file=file, **Environment.model_validate(found).model_dump())
+    except ValidationError as error:
+        raise UsageError(f"{python} is no Python 3.8 or newer; name one with --python") from error
 
 
 def read_stack(path: Path) -> StackFile:
@@ -94,8 +93,3 @@ def read_beside(image: Path, digest: str) -> StackFile | None:
             f"`suite images stack IMAGE --file {image}`"
         )
     return found
-
-
-def _written(stack: Environment, file: str | None, image: str | None = None, id: str | None = None) -> StackFile:
-    body = stack.model_dump()
-    return StackFile(image=image, id=id, file=file, **body)

@@ -42,7 +42,7 @@ def fill_wheelhouse(project: Project, image: Image) -> Path:
     _download(folder, [f"{name}=={version}" for name, version in pins.items() if name not in SOURCES])
     for name in SOURCES:
         if name in pins and not _wheels(folder, name, pins[name]):
-            _build(folder, f"{name}=={pins[name]}")
+            _pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), f"{name}=={pins[name]}")
     lines = [_locked(name, version, _wheels(folder, name, version)) for name, version in pins.items()]
     (project.build_inputs / f"{image.cpu_stack}.lock").write_text("".join(lines), encoding="utf-8")
     return folder
@@ -51,16 +51,9 @@ def fill_wheelhouse(project: Project, image: Image) -> Path:
 def _download(folder: Path, wanted: Sequence[str]) -> None:
     platforms = [f"manylinux_{glibc}_x86_64" for glibc in GLIBC] + ["manylinux2014_x86_64", "linux_x86_64"]
     target = ("--python-version", PYTHON, "--implementation", "cp", "--only-binary=:all:", "--no-deps")
-    _pip("download", *target, *(word for name in platforms for word in ("--platform", name)), *_to(folder), *wanted)
-
-
-def _build(folder: Path, wanted: str) -> None:
-    _pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), wanted)
-
-
-def _to(folder: Path) -> tuple[str, ...]:
-    """Into the folder, which is asked first, so that a second call fetches nothing."""
-    return ("--dest", str(folder), "--find-links", str(folder))
+    # the folder is asked first, so that a second call fetches nothing
+    to = ("--dest", str(folder), "--find-links", str(folder))
+    _pip("download", *target, *(word for name in platforms for word in ("--platform", name)), *to, *wanted)
 
 
 def _pip(*arguments: str) -> None:

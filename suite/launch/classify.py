@@ -17,7 +17,6 @@ from suite.launch.processes import OomKills, signal_name
 #: ``cause``: explains the run's end by itself. ``symptom``: a collective did not finish, explains it if nothing better
 #: is known. ``consequence``: another rank had gone before.
 Role = Literal["cause", "symptom", "consequence"]
-ROLES: tuple[Role, ...] = ("cause", "symptom", "consequence")
 
 
 class Pattern(NamedTuple):
@@ -115,7 +114,7 @@ def strongest(lines: Iterable[str], patterns: tuple[Pattern, ...], started: bool
 def _tells_more(pattern: Pattern, found: Match | None, started: bool) -> bool:
     if pattern.before_start and started:
         return False
-    return found is None or ROLES.index(pattern.role) < ROLES.index(found.pattern.role)
+    return found is None or _STRENGTH_OF_ROLE[pattern.role] < _STRENGTH_OF_ROLE[found.pattern.role]
 
 
 LOG_LINES = 12

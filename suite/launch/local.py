@@ -96,10 +96,11 @@ class LocalLauncher:
         return {"devices": {"ids": job.devices}} if job.devices else {}
 
     def run(self, job: Job, folder: RunFolder, on_event: OnEvent) -> Outcome:
-        """See ``Launcher.run``. Raises UsageError for several nodes, an image, or a program that cannot be started."""
+        """See ``Launcher.run``. Raises UsageError for several nodes, and for a program that cannot be started."""
         is_alone = self._stops is stop_requests
         assert not is_alone or threading.current_thread() is threading.main_thread(), "signals come to the main thread"
-        _check(job)
+        if job.nodes > 1:
+            raise UsageError(f"the local launcher runs one node, not {job.nodes}")
         folder.logs_dir.mkdir(parents=True, exist_ok=True)
         with self._stops() as requests, child_subreaper():
             zygote = self._zygotes.find(job, rank_variables(job, 0, 0), requests) if can_fork(job) else None
@@ -219,16 +220,6 @@ def spawn(job: Job, variables: Mapping[str, str], log: int, is_speaker: bool) ->
         raise UsageError(
             f"cannot start the ranks: {where}: {error.strerror}; suite doctor checks the interpreter"
         ) from error
-
-
-def _check(job: Job) -> None:
-    if job.nodes > 1:
-        raise UsageError(f"the local launcher runs one node, not {job.nodes}")
-    if job.image is not None:
-        raise UsageError(f"the local launcher runs on the host, not in the image {job.image}")
-    for mount in job.mounts:
-        if mount.source != mount.target:
-            raise UsageError(f"the local launcher cannot show {mount.source} as {mount.target}")
 
 
 #: first and last port that Linux gives connections that go out

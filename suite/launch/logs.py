@@ -7,7 +7,6 @@ appended to. What a rank writes in the moment of a cut may be lost with it. A sh
 
 from __future__ import annotations
 
-import errno
 import os
 import resource
 from collections.abc import Iterable
@@ -63,11 +62,6 @@ def _between(cut: int) -> bytes:
 def mark(cut: int) -> bytes:
     """The line that stands in the place of what was cut."""
     return b"[suite: %d bytes were cut here; of a log the first and the last 16 MiB are kept]\n" % cut
-
-
-def is_size_limit(error: OSError) -> bool:
-    """Whether a file could not be written because it would have been too large."""
-    return error.errno == errno.EFBIG
 
 
 def at_size_limit(files: Iterable[Path]) -> str | None:

@@ -63,12 +63,9 @@ def say(event: dict[str, Any]) -> None:
 def lower_limit(name: str, wanted: int) -> list[str]:
     """One line when this process has a lower limit than ``wanted`` (``UNLIMITED``: none at all); else nothing."""
     soft, _ = resource.getrlimit(limit_number(name))
-    is_enough = soft == resource.RLIM_INFINITY or (wanted != UNLIMITED and soft >= wanted)
-    return [] if is_enough else [f"the limit {name} is {soft} here, {shown_limit(wanted)} was asked for"]
-
-
-def shown_limit(value: int) -> str:
-    return "unlimited" if value == UNLIMITED else str(value)
+    if soft == resource.RLIM_INFINITY or (wanted != UNLIMITED and soft >= wanted):
+        return []
+    return [f"the limit {name} is {soft} here, {'unlimited' if wanted == UNLIMITED else wanted} was asked for"]
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -97,7 +97,7 @@ def ask_worker(python: str, module: str, *arguments: str, seconds: float = ASK_S
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     command = (python, "-m", module, *arguments)
-    return _answer(python, command, seconds, {**os.environ, "PYTHONPATH": path})
+    return answer_of(python, command, seconds, {**os.environ, "PYTHONPATH": path})
 
 
 def stack_code(python: str, packages: tuple[str, ...]) -> dict[str, str]:
@@ -110,13 +110,14 @@ def stack_code(python: str, packages: tuple[str, ...]) -> dict[str, str]:
 
 
 def _asked(python: str, program: str, packages: tuple[str, ...]) -> dict[str, Any]:
-    found = _answer(python, (python, "-c", program, *packages), ASK_SECONDS, None)
+    found = answer_of(python, (python, "-c", program, *packages), ASK_SECONDS)
     if not isinstance(found, dict):
         raise UsageError(f"{python} is no Python 3.8 or newer; name one with --python")
     return found
 
 
-def _answer(python: str, command: Sequence[str], seconds: float, env: dict[str, str] | None) -> Any:
+def answer_of(python: str, command: Sequence[str], seconds: float, env: Mapping[str, str] | None = None) -> Any:
+    """What a command of the interpreter ``python`` prints as JSON. Raises UsageError as ``stack_versions``."""
     try:
         answer = subprocess.run(
             command, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=True
@@ -193,12 +194,7 @@ def _device(nvml: ModuleType, index: int) -> LocalDevice:
     except nvml.NVMLError_NotSupported:
         memory = None
     name, uuid = nvml.nvmlDeviceGetName(handle), nvml.nvmlDeviceGetUUID(handle)
-    return LocalDevice(index=index, uuid=_text(uuid), name=_text(name), memory_bytes=memory)
-
-
-def _text(value: Any) -> str:
-    """NVML's bindings gave bytes before version 11.5 and text since."""
-    return value.decode() if isinstance(value, bytes) else value
+    return LocalDevice(index=index, uuid=uuid, name=name, memory_bytes=memory)
 
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"

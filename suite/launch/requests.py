@@ -7,7 +7,7 @@ import os
 import queue
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 
@@ -34,11 +34,26 @@ _collecting: list[StopRequests] = []
 
 
 @contextmanager
+def _handled(numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """These signals go to the handler while the block runs; one that the driver was started to ignore (``nohup``) stays
+    ignored. Main thread only."""
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        for number, usual in before.items():
+            if usual is not signal.SIG_IGN:
+                signal.signal(number, handler)
+        yield
+    finally:
+        for number, usual in before.items():
+            signal.signal(number, usual)
+
+
+@contextmanager
 def stop_requests() -> Iterator[StopRequests]:
     """Collect stop signals while the block runs; the handlers are as before afterwards. Main thread only.
 
     A block within another one shares its requests: what came before it is found in it, and what it does not take is
-    left to the other. A signal that the driver was started to ignore (``nohup``) stays ignored.
+    left to the other.
     """
     if _collecting:
         yield _collecting[0]
@@ -51,18 +66,12 @@ def stop_requests() -> Iterator[StopRequests]:
         with suppress(BlockingIOError):  # thousands of requests wait already
             os.write(writing, bytes([number]))
 
-    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
-    requests = StopRequests(reading)
     try:
-        for number, handler in before.items():
-            if handler is not signal.SIG_IGN:
-                signal.signal(number, note)
-        _collecting.append(requests)
-        yield requests
+        with _handled(STOP_SIGNALS, note):
+            _collecting.append(StopRequests(reading))
+            yield _collecting[0]
     finally:
         _collecting.clear()
-        for number, handler in before.items():
-            signal.signal(number, handler)
         os.close(reading)
         os.close(writing)
 
@@ -84,15 +93,8 @@ def held_back(on_request: Callable[[], None]) -> Iterator[None]:
         seen.append(number)
         on_request()
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        for number, handler in before.items():
-            if handler is not signal.SIG_IGN:
-                signal.signal(number, note)
+    with _handled((signal.SIGINT, signal.SIGTERM), note):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     if seen:
         raise KeyboardInterrupt
 

@@ -118,45 +118,29 @@ def shown(line: bytes) -> str:
     return safe if whole else f"{safe}..."
 
 
-def last_lines(path: Path, lines: int) -> tuple[list[bytes], int]:
-    """The last lines of a file that are no events, of its last mebibyte at most, and the place behind them.
-
-    Raises Unreadable for what is no regular file, FileNotFoundError where there is none.
-    """
-    with foreign.open_plain(path, str(path), None) as file:
-        size = os.fstat(file.fileno()).st_size
-        start = max(0, size - MOST_BYTES)
-        file.seek(start)
-        data = file.read(size - start)
-    found = without_events(data.splitlines(keepends=True)[1 if start else 0 :])
-    return found[-lines:], size
-
-
-def lines_since(path: Path, place: int) -> tuple[list[bytes], int]:
-    """The whole lines behind a place that are no events, of the last mebibyte at most, and the place behind them; all
-    of a file that has become shorter. Raises as ``last_lines``."""
-    with foreign.open_plain(path, str(path), None) as file:
-        size = os.fstat(file.fileno()).st_size
-        start = max(place if place <= size else 0, size - MOST_BYTES)
-        file.seek(start)
-        data = file.read(size - start)
-    whole = data.rfind(b"\n") + 1
-    if whole == 0 and len(data) == MOST_BYTES:
-        whole = len(data)  # one endless line
-    return without_events(data[:whole].splitlines(keepends=True)), start + whole
-
-
 def read_on(path: Path, place: dict[str, int], lines: int) -> list[bytes]:
-    """The last lines of a file at first, afterwards what came since; nothing of one that is not there.
+    """The last lines of a file at first, afterwards the whole lines that came since, without events: of its last
+    mebibyte at most. All of a file that has become shorter, nothing of one that is not there.
 
     ``place``: by path, how far it was read. Raises Unreadable for what is no regular file.
     """
-    key = str(path)
+    known = place.get(str(path))
     try:
-        found, place[key] = lines_since(path, place[key]) if key in place else last_lines(path, lines)
+        with foreign.open_plain(path, str(path), None) as file:
+            size = os.fstat(file.fileno()).st_size
+            start = max(0 if known is None or known > size else known, size - MOST_BYTES)
+            file.seek(start)
+            data = file.read(size - start)
     except FileNotFoundError:
         return []
-    return found
+    if known is None:
+        place[str(path)] = size
+        return without_events(data.splitlines(keepends=True)[1 if start else 0 :])[-lines:]
+    whole = data.rfind(b"\n") + 1
+    if whole == 0 and len(data) == MOST_BYTES:
+        whole = len(data)  # one endless line
+    place[str(path)] = start + whole
+    return without_events(data[:whole].splitlines(keepends=True))
 
 
 def without_events(lines: Iterable[bytes]) -> list[bytes]:

@@ -3,6 +3,7 @@ it waits for its turn, as the driver that gives turns tells whoever watches it (
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import selectors
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from suite.launch.job import Job
-from suite.launch.logs import MOST_BYTES, LogLimit, is_size_limit
+from suite.launch.logs import MOST_BYTES, LogLimit
 from suite.launch.outcome import Failure, FailureKind, OnEvent
 from suite.launch.requests import StopRequests
 from suite.launch.stream import EventStream
@@ -166,7 +167,7 @@ class Watch(ABC):
                 data = data[os.write(self._log, data) :]
         except OSError as error:
             if self._verdict is None:
-                kind: FailureKind = "config" if is_size_limit(error) else "disk_full"
+                kind: FailureKind = "config" if error.errno == errno.EFBIG else "disk_full"
                 self._verdict = self._failure(kind, f"{self._log_path}: {error.strerror}")
                 self._terminate()
         if self._unlooked > MOST_BYTES // 2:

@@ -185,7 +185,7 @@ def make_pod_log(random: Random) -> bytes:
 
 
 def read_pod_log(data: bytes) -> None:
-    pod = Pod("pod", "node", 0, "Succeeded", "n1", {"spec": {"containers": [{"name": "suite"}]}})
+    pod = Pod("pod", "node", 0, "Succeeded", {"spec": {"containers": [{"name": "suite"}]}})
     text = whole_log(_Node(data), folder() / "run.kept", pod)  # type: ignore[arg-type]
     assert len(text) <= len(data) + 100
     read_streams([Stream("node-0", text.splitlines(keepends=True), (0, 1))], 2)

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -28,29 +29,20 @@ GOOD = (
 )
 
 
-class ScriptedRuntime:
-    """Answers a build with the lines it was given, and keeps what it was asked."""
+def runtime_of(*lines: dict[str, Any]) -> Mock:
+    """One that answers a build with these lines; ``closed`` is called when nobody listens any more."""
 
-    def __init__(self, *lines: dict[str, Any]) -> None:
-        self.lines = lines
-        self.asked: dict[str, Any] = {}
-        self.closed = False
-
-    def build(self, **asked: Any) -> Iterator[dict[str, Any]]:
-        self.asked = asked
-        return self._answer()
-
-    def _answer(self) -> Iterator[dict[str, Any]]:
+    def answer(**asked: Any) -> Iterator[dict[str, Any]]:
         try:
-            yield from self.lines
+            yield from lines
         finally:
-            self.closed = True
+            runtime.closed()
 
-    def images(self, **asked: Any) -> list[str]:
-        return []
+    def describe(image: str) -> dict[str, Any]:
+        return {"Id": image, "Size": 7, "Config": {"Labels": runtime.build.call_args.kwargs["labels"]}}
 
-    def inspect_image(self, identity: str) -> dict[str, Any]:
-        return {"Id": identity, "Size": 7, "Config": {"Labels": self.asked["labels"]}}
+    runtime = Mock(**{"build.side_effect": answer, "inspect_image.side_effect": describe, "images.return_value": []})
+    return runtime
 
 
 @pytest.fixture
@@ -63,9 +55,9 @@ def project(tmp_path: Path) -> Project:
 
 
 def asked(name: str, project: Project, **choices: Any) -> dict[str, Any]:
-    runtime = ScriptedRuntime(*GOOD)
-    build_image(name, runtime, project, BuildChoices(**choices))  # type: ignore[arg-type]
-    return runtime.asked
+    runtime = runtime_of(*GOOD)
+    build_image(name, runtime, project, BuildChoices(**choices))
+    return runtime.build.call_args.kwargs
 
 
 CPU = {"cpu": True, "base_image": "mine:1"}
@@ -129,8 +121,8 @@ def read(*lines: dict[str, Any]) -> tuple[str, dict[str, str]]:
 class TestWhatIsTold:
     def test_steps_are_told_as_they_begin_and_all_is_logged(self, project: Project) -> None:
         steps: list[Step] = []
-        runtime = ScriptedRuntime(*GOOD)
-        built = build_image("trlx", runtime, project, on_step=steps.append)  # type: ignore[arg-type]
+        runtime = runtime_of(*GOOD)
+        built = build_image("trlx", runtime, project, on_step=steps.append)
         assert [str(step) for step in steps] == ["[1/2] FROM ${BASE_IMAGE} AS base", "[2/2] RUN one; two"]
         assert built.id == "sha256:1234" and built.size_bytes == 7 and not built.is_settled
         assert "warned\n" in built.log.read_text() and "\x1b" not in built.log.read_text()
@@ -166,14 +158,14 @@ class TestWhatIsTold:
         assert read(*lines, {"aux": {"ID": "sha256:4"}}) == ("sha256:4", {"one": "000000000002", "two": "000000000004"})
 
     def test_an_interrupted_build_is_ended_on_the_engine(self, project: Project) -> None:
-        runtime = ScriptedRuntime(*GOOD)
+        runtime = runtime_of(*GOOD)
 
         def interrupt(step: Step) -> None:
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            build_image("trlx", runtime, project, on_step=interrupt)  # type: ignore[arg-type]
-        assert runtime.closed
+            build_image("trlx", runtime, project, on_step=interrupt)
+        runtime.closed.assert_called_once()
 
 
 class TestProject:

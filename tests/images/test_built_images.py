@@ -15,9 +15,10 @@ import pytest
 
 from suite.images.build import BuildChoices, BuildFailed, Built, build_image
 from suite.images.check import check_image
-from suite.images.inside import OWN_LABEL, SBOM, copy_out, look_inside
+from suite.images.inside import SBOM, copy_out, look_inside
 from suite.images.project import Project, pins_of
 from suite.images.show import rows
+from suite.launch.docker.session import SESSION_LABEL, session_id
 from suite.launch.job import PYTHON, PYTHON_PATH
 from suite.spec.base import UsageError
 from suite.spec.images import BASE_NAME_LABEL, VARIANT_LABEL, find_image, images, stack_versions_of
@@ -199,11 +200,11 @@ class TestATamperedImage:
         self, docker_api: APIClient, build_project: Project, tampered: Callable[..., str]
     ) -> None:
         tag = tampered("rm -r /opt/suite/src/suite/spec")
-        with pytest.raises(UsageError, match=r"the driver of .* does not start: ModuleNotFoundError"):
+        with pytest.raises(UsageError, match=r"python in .* ended with exit code 1: .*ModuleNotFoundError"):
             check_image(docker_api, ENGINES, tag, build_project)
 
     def test_no_container_is_left_behind(self, docker_api: APIClient) -> None:
-        assert docker_api.containers(all=True, filters={"label": OWN_LABEL}) == []
+        assert docker_api.containers(all=True, filters={"label": f"{SESSION_LABEL}={session_id()}"}) == []
 
 
 def building(docker_api: APIClient) -> set[str]:

@@ -46,17 +46,13 @@ def found(inside: Inside, declared: dict[str, str] | None = None) -> dict[str, D
     return {one.where: one for one in differences(TRLX, declared, inside, PROJECT, suite_version())}
 
 
-def changed(environment: Environment | None, **packages: str | None) -> Environment:
+STACK, DRIVER = whole().stack, whole().driver
+
+
+def changed(environment: Environment, **packages: str | None) -> Environment:
     """With other packages; null: without."""
-    assert environment is not None
     kept = {name: version for name, version in {**environment.packages, **packages}.items() if version is not None}
     return environment.model_copy(update={"packages": kept})
-
-
-def stack_with(**fields: Any) -> Environment:
-    stack = whole().stack
-    assert stack is not None
-    return stack.model_copy(update=fields)
 
 
 def test_an_image_as_it_should_be_has_no_difference() -> None:
@@ -66,10 +62,10 @@ def test_an_image_as_it_should_be_has_no_difference() -> None:
 @pytest.mark.parametrize(
     ("inside", "where"),
     [
-        (whole(stack=changed(whole().stack, torch="2.12.0")), {"stack: torch", "label suite.stack.torch"}),
-        (whole(driver=changed(whole().driver, rogue="6.6", rich=None)), {"driver: rich", "driver: rogue"}),
-        (whole(stack=stack_with(commits={"trlx": "0" * 40})), {"stack: commit of trlx"}),
-        (whole(stack=stack_with(python="3.10.1")), {"stack: Python"}),
+        (whole(stack=changed(STACK, torch="2.12.0")), {"stack: torch", "label suite.stack.torch"}),
+        (whole(driver=changed(DRIVER, rogue="6.6", rich=None)), {"driver: rich", "driver: rogue"}),
+        (whole(stack=STACK.model_copy(update={"commits": {"trlx": "0" * 40}})), {"stack: commit of trlx"}),
+        (whole(stack=STACK.model_copy(update={"python": "3.10.1"})), {"stack: Python"}),
         (whole(user=0), {"user"}),
         (whole(suite="0.0.9"), {"suite version", f"label {VERSION_LABEL}"}),
     ],
@@ -79,7 +75,7 @@ def test_what_is_another_in_an_image_is_found(inside: Inside, where: set[str]) -
 
 
 def test_a_difference_says_what_is_there_and_what_should_be() -> None:
-    told = found(whole(stack=changed(whole().stack, torch="2.12.0", rogue="6.6")))
+    told = found(whole(stack=changed(STACK, torch="2.12.0", rogue="6.6")))
     assert str(told["stack: torch"]) == "stack: torch: 2.12.0, expected 2.13.0"
     assert str(told["stack: rogue"]) == "stack: rogue: 6.6, expected none"
     assert "stack: interpreter" in found(whole(stack=None))

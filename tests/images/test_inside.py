@@ -7,6 +7,7 @@ import itertools
 import tarfile
 from collections.abc import Iterable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from docker.errors import APIError
@@ -16,34 +17,19 @@ from suite.launch.docker.session import this_driver
 from suite.spec.base import UsageError
 
 
-class Runtime:
-    """Gives these pieces, whatever is asked for."""
+def runtime_of(pieces: Iterable[bytes], **more: Any) -> Mock:
+    """One whose container gives these pieces, whatever is asked for."""
+    answers = {
+        "create_container_from_config.return_value": {"Id": "made"},
+        "wait.return_value": {"StatusCode": 0},
+        "logs.return_value": pieces,
+        "get_archive.return_value": (pieces, None),
+    }
+    return Mock(**answers, **more)
 
-    def __init__(self, pieces: Iterable[bytes], refusal: Exception | None = None) -> None:
-        self.pieces, self.refusal = pieces, refusal
-        self.removed: list[str] = []
-        self.labels: dict[str, str] = {}
 
-    def create_container_from_config(self, body: dict[str, Any]) -> dict[str, str]:
-        self.labels = body["Labels"]
-        return {"Id": "made"}
-
-    def start(self, container: str) -> None:
-        if self.refusal is not None:
-            raise self.refusal
-
-    def wait(self, container: str, timeout: int) -> dict[str, int]:
-        return {"StatusCode": 0}
-
-    def logs(self, container: str, **asked: Any) -> Iterable[bytes]:
-        assert asked["stream"] and not asked["follow"]
-        return self.pieces
-
-    def get_archive(self, container: str, path: str) -> tuple[Iterable[bytes], None]:
-        return self.pieces, None
-
-    def remove_container(self, container: str, force: bool, v: bool) -> None:
-        self.removed.append(container)
+def is_removed(runtime: Mock) -> bool:
+    return [call.args for call in runtime.remove_container.call_args_list] == [("made",)]
 
 
 def archive(kind: bytes, content: bytes = b"") -> list[bytes]:
@@ -56,9 +42,10 @@ def archive(kind: bytes, content: bytes = b"") -> list[bytes]:
 
 
 def test_a_plain_file_is_copied_out_of_a_container_that_is_found_as_an_orphan_should_this_process_die() -> None:
-    runtime = Runtime(archive(tarfile.REGTYPE, b"content"))
+    runtime = runtime_of(archive(tarfile.REGTYPE, b"content"))
     assert copy_out(runtime, "image", "/sbom.json") == b"content"
-    assert runtime.labels["suite.driver"] == this_driver().label
+    (body,) = runtime.create_container_from_config.call_args.args
+    assert body["Labels"]["suite.driver"] == this_driver().label
 
 
 ENDLESS = itertools.repeat(bytes(1 << 20))
@@ -75,17 +62,17 @@ ENDLESS = itertools.repeat(bytes(1 << 20))
     ],
 )
 def test_anything_else_is_one_line_and_the_container_is_gone(pieces: Iterable[bytes], said: str) -> None:
-    runtime = Runtime(pieces)
+    runtime = runtime_of(pieces)
     with pytest.raises(UsageError, match=said):
         copy_out(runtime, "image", "/sbom.json")
-    assert runtime.removed == ["made"]
+    assert is_removed(runtime)
 
 
 def test_an_image_that_talks_without_end_is_not_listened_to() -> None:
-    runtime = Runtime(ENDLESS)
-    with pytest.raises(UsageError, match="what image tells of itself has more than"):
+    runtime = runtime_of(ENDLESS)
+    with pytest.raises(UsageError, match="what /opt/suite/bin/python in image prints has more than"):
         look_inside(runtime, "image")
-    assert runtime.removed == ["made"]
+    assert is_removed(runtime)
 
 
 def test_an_image_without_the_suite_is_told_by_what_it_lacks_and_what_to_do() -> None:
@@ -95,9 +82,9 @@ def test_an_image_without_the_suite_is_told_by_what_it_lacks_and_what_to_do() ->
         "directory: unknown"
     )
     error = APIError("400 Client Error for http+docker://localhost/start: Bad Request", explanation=refused)
-    runtime = Runtime((), error)
+    runtime = runtime_of((), **{"start.side_effect": error})
     words = r'debian:12 cannot be run: exec: "/opt/suite/bin/python".*suite images build'
     with pytest.raises(UsageError, match=words) as told:
         look_inside(runtime, "debian:12")
     assert "400 Client Error" not in str(told.value)
-    assert runtime.removed == ["made"]
+    assert is_removed(runtime)

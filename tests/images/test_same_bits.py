@@ -71,7 +71,8 @@ def test_two_builds_have_one_id_and_leave_no_untagged_image(
         assert done.stdout.split() == ["/work", "1000", *["1700000000"] * 5], done.stderr
         steps = [entry["CreatedBy"] for entry in docker_api.history(second.id)]
         assert any("sys.version" in step for step in steps) and steps[-1] == "base"
-        assert dangling(docker_api) <= before
+        assert dangling(docker_api) == before, "and others' images are as they were"
+        assert runtime.docker("images", "--quiet", "suite-verl-cache").stdout.split(), "what the next build needs"
     finally:
         runtime.docker("rmi", "suite-test-same:1")
         kept = runtime.docker("images", "--quiet", "suite-verl-cache").stdout.split()

@@ -1,4 +1,4 @@
-"""An image without traces of its build, on a scripted runtime: one id for equal content, and no untagged leftovers."""
+"""An image without traces of its build, on a scripted runtime: one id for equal content."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import tarfile
 from typing import Any
 
 import pytest
-from docker.errors import APIError, NotFound
+from docker.errors import NotFound
 
-from suite.images.settle import name_leftovers, settle, settled_configuration
+from suite.images.settle import settle
 
 CREATED = 1_790_000_000
 
@@ -23,7 +23,6 @@ class Runtime:
         self.images_: dict[str, dict[str, Any]] = {}
         self.steps: list[str] = []
         self.loaded: list[dict[str, Any]] = []
-        self.removed: list[str] = []
         self.takes_layers_alone = True
         self._add("base", "", ["l0", "l1"])
         self._add("copy", "base", ["l0", "l1", "l2"], "COPY dir:1 in /")
@@ -69,27 +68,6 @@ class Runtime:
         self.images_[identity] = {**self.images_["final"], **tagged}
         return [{"stream": "Loaded image"}]
 
-    def images(self, name: str | None = None, quiet: bool = True, filters: dict | None = None) -> list[str]:
-        parents = {image["Parent"] for image in self.images_.values()}
-        if filters:
-            return [key for key, image in self.images_.items() if not image["RepoTags"] and key not in parents]
-        return [
-            key for key, image in self.images_.items() if any(tag.startswith(f"{name}:") for tag in image["RepoTags"])
-        ]
-
-    def tag(self, identity: str, repository: str, tag: str) -> None:
-        for image in self.images_.values():
-            image["RepoTags"] = [one for one in image["RepoTags"] if one != f"{repository}:{tag}"]
-        self.images_[identity]["RepoTags"].append(f"{repository}:{tag}")
-
-    def remove_image(self, identity: str) -> None:
-        if identity in {image["Parent"] for image in self.images_.values()}:
-            raise APIError("image has dependent child images")
-        self.removed.append(identity)
-        parent = self.images_.pop(identity)["Parent"]
-        if parent != "base" and parent in self.images(filters={"dangling": True}):
-            self.images_.pop(parent)
-
 
 def settled(runtime: Runtime, tag: str = "suite-engines:1", created: int = CREATED) -> str | None:
     return settle(runtime, "final", tag, created)  # type: ignore[arg-type]
@@ -126,13 +104,6 @@ def test_the_configuration_says_how_it_runs_and_what_was_done_and_nothing_of_the
     }
 
 
-def test_layers_and_history_fit_each_other_or_a_runtime_refuses_the_image() -> None:
-    runtime = Runtime("monday")
-    chain = [runtime.images_[name] for name in ("final", "label", "copy", "base")]
-    found = settled_configuration(chain, runtime.steps[:3], CREATED)
-    assert sum(not entry.get("empty_layer") for entry in found["history"]) == len(found["rootfs"]["diff_ids"])
-
-
 @pytest.mark.parametrize("trouble", ["wants the layers", "tells no parents"])
 def test_a_runtime_that_cannot_do_it_leaves_the_image_as_it_was(trouble: str) -> None:
     runtime = Runtime("monday")
@@ -142,28 +113,3 @@ def test_a_runtime_that_cannot_do_it_leaves_the_image_as_it_was(trouble: str) ->
         runtime.images_["final"]["Parent"] = ""
     assert settled(runtime) is None
     assert list(runtime.images_) == ["base", "copy", "label", "final"]
-
-
-def leftovers(runtime: Runtime, whole: str, **stages: str) -> None:
-    name_leftovers(runtime, whole, stages, "suite-engines-cache")  # type: ignore[arg-type]
-
-
-def test_no_untagged_image_is_left_and_what_the_next_build_needs_is_kept() -> None:
-    runtime = Runtime("monday")
-    runtime._add("stack", "copy", ["l0", "l1", "l2", "stack"])
-    runtime._add("labels", "copy", ["l0", "l1", "l2"])
-    runtime._add("foreign", "base", ["l0", "foreign"])
-    whole = str(settled(runtime))
-    leftovers(runtime, whole, builder="copy", stack="stack", labels="labels", image="final")
-    assert runtime.removed == ["labels", "final"], "what holds nothing beyond the image"
-    assert runtime.images_["stack"]["RepoTags"] == ["suite-engines-cache:stack"]
-    assert runtime.images(filters={"dangling": True}) == ["foreign"]
-
-
-def test_a_stage_of_the_build_before_makes_way() -> None:
-    runtime = Runtime("monday")
-    runtime._add("stack", "copy", ["l0", "old"])
-    leftovers(runtime, "final", stack="stack")
-    runtime._add("newer", "copy", ["l0", "new"])
-    leftovers(runtime, "final", stack="newer")
-    assert runtime.removed == ["stack"] and runtime.images_["newer"]["RepoTags"] == ["suite-engines-cache:stack"]

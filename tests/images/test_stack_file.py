@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,7 +16,7 @@ from suite.conduct.cluster.machine import ClusterMachine, cluster_machine
 from suite.images.stack_file import StackFile, beside, of_image, of_interpreter, read_stack
 from suite.spec.base import UsageError
 from tests.command import suite
-from tests.images.test_inside import Runtime
+from tests.images.test_inside import runtime_of
 
 #: what the image of trlx's NeMo trainer has, as its own interpreters would answer; torch is NVIDIA's own build
 NEMO = {
@@ -28,12 +29,10 @@ NEMO = {
 STACK = {"python": "3.8.10", "packages": NEMO, "commits": {}}
 
 
-class Answering(Runtime):
-    def __init__(self, stack: dict[str, Any] | None) -> None:
-        super().__init__([json.dumps({"user": 1000, "suite": "1", "driver": None, "stack": stack}).encode()])
-
-    def inspect_image(self, image: str) -> dict[str, str]:
-        return {"Id": "sha256:" + "1" * 64}
+def answering(stack: dict[str, Any] | None) -> Mock:
+    """A runtime whose image tells this of its stack."""
+    told = json.dumps({"user": 1000, "suite": "1", "driver": None, "stack": stack}).encode()
+    return runtime_of([told], **{"inspect_image.return_value": {"Id": "sha256:" + "1" * 64}})
 
 
 @pytest.fixture
@@ -44,7 +43,7 @@ def image(tmp_path: Path) -> Path:
 
 
 def write(image: Path) -> StackFile:
-    found = of_image(Answering(STACK), "suite-nemo:1", file_digest(image))  # type: ignore[arg-type]
+    found = of_image(answering(STACK), "suite-nemo:1", file_digest(image))
     beside(image).write_text(found.text())
     return found
 
@@ -105,14 +104,14 @@ def test_what_is_no_such_file_is_refused_in_one_line(image: Path, text: str) -> 
 def test_an_interpreter_tells_what_it_has() -> None:
     found = of_interpreter(sys.executable, None)
     assert found.python == ".".join(map(str, sys.version_info[:3])) and "pytest" in found.packages
-    for python, words in (("/nowhere/python", "no interpreter at"), ("/bin/false", "does not tell what it has")):
+    for python, words in (("/nowhere/python", "no interpreter at"), ("/bin/false", "is no Python 3.8 or newer")):
         with pytest.raises(UsageError, match=words):
             of_interpreter(python, None)
 
 
 def test_an_image_without_a_stack_is_refused() -> None:
     with pytest.raises(UsageError, match="has no stack"):
-        of_image(Answering(None), "foreign:1", None)  # type: ignore[arg-type]
+        of_image(answering(None), "foreign:1", None)
 
 
 def test_the_command_prints_it_or_writes_it_beside_the_file(image: Path) -> None:

@@ -97,11 +97,3 @@ def test_objects_belong_to_their_job_so_that_they_go_with_it(cluster: Cluster) -
     for kind in ("ConfigMap", "Service"):
         (body,) = cluster.find(kind, labelSelector="app.kubernetes.io/name=suite")
         assert body["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
-
-
-def test_a_run_is_handed_over_once(cluster: Cluster) -> None:
-    objects = rendered("job", {}, cluster.namespace)
-    hand_over(cluster, objects)
-    with pytest.raises(Refused, match="already exists"):
-        hand_over(cluster, objects)
-    assert len(cluster.find("Job")) == len(cluster.find("Service", labelSelector="app.kubernetes.io/name=suite")) == 1

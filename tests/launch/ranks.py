@@ -3,10 +3,11 @@ that has imported a stack which is none."""
 
 from __future__ import annotations
 
+import gc
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from suite.launch import supervise, watching
 from suite.launch.job import Job, JobLimits
 from suite.launch.local import LocalLauncher
 from suite.launch.outcome import Outcome, RunFolder
+from suite.launch.processes import descendants
 from suite.launch.supervise import Patience
 
 #: ranks that are to end by themselves, or of SIGTERM, have long enough for it on a busy machine
@@ -98,6 +100,15 @@ class Ran:
 def is_gone(pid: int) -> bool:
     """Whether the process has ended (a zombie has)."""
     return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    """For every test of a module that imports it."""
+    before = descendants()
+    yield
+    gc.collect()  # a launcher that is kept by a traceback keeps the process that it forks ranks from
+    assert descendants() - before == set()
 
 
 def make_folder(root: Path) -> RunFolder:

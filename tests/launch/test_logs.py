@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from suite.launch import logs
 from suite.launch.logs import LogLimit
-from suite.launch.stream import LONGEST_LINE, MOST_BYTES, last_lines, lines_since, read_on, shown
+from suite.launch.stream import LONGEST_LINE, MOST_BYTES, read_on, shown
 from suite.spec.base import UsageError
 from tests.launch.ranks import STERN, run
 
@@ -92,11 +92,13 @@ def test_the_last_lines_that_are_no_events_and_then_what_comes(tmp_path: Path) -
 
 
 def test_no_more_than_a_mebibyte_is_read_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "log"
+    path, place = tmp_path / "log", {}
     path.write_bytes(b"x" * (3 * MOST_BYTES) + b"\nlast\n")
-    assert last_lines(path, 5) == ([b"last\n"], path.stat().st_size)
-    found, place = lines_since(path, 0)
-    assert (b"last\n" in found, sum(map(len, found)) <= MOST_BYTES, place) == (True, True, path.stat().st_size)
+    assert read_on(path, place, 5) == [b"last\n"]
+    place[str(path)] = 0
+    found = read_on(path, place, 5)
+    assert found[-1] == b"last\n" and sum(map(len, found)) <= MOST_BYTES
+    assert place[str(path)] == path.stat().st_size
 
 
 def test_pipes_links_and_devices_are_no_logs(tmp_path: Path) -> None:
@@ -104,4 +106,4 @@ def test_pipes_links_and_devices_are_no_logs(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/etc/passwd")
     for path in (tmp_path / "pipe", tmp_path / "link", Path("/dev/zero")):
         with pytest.raises(UsageError):
-            last_lines(path, 5)
+            read_on(path, {}, 5)

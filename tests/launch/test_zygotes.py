@@ -20,7 +20,7 @@ from suite.launch.local import LocalLauncher
 from suite.launch.outcome import RunFolder
 from suite.launch.processes import child_subreaper, end_with_children
 from suite.launch.zygotes import Zygote, surroundings
-from tests.launch.ranks import IMPORT_VARIABLE, QUICK, make_job, toy_worker
+from tests.launch.ranks import IMPORT_VARIABLE, QUICK, make_job, no_process_is_left, toy_worker  # noqa: F401
 from tests.waiting import wait_until
 
 TELL = """
@@ -52,13 +52,6 @@ print(json.dumps({
 }))
 event("end", status="ok")
 """
-
-
-@pytest.fixture(autouse=True)
-def no_process_is_left() -> Iterator[None]:
-    before = {child.pid for child in psutil.Process().children(recursive=True)}
-    yield
-    assert {child.pid for child in psutil.Process().children(recursive=True)} - before == set()
 
 
 class Runs:

@@ -83,12 +83,18 @@ def write_submission(root: Path, submission: Submission) -> Path:
     path = submission_path(root, submission.run_id)
     job = submission.job.model_copy(update={"env": public_variables(submission.job.env)})
     submission = submission.model_copy(update={"job": job})
+    replace_file(path, submission.model_dump_json(by_alias=True, indent=2) + "\n")
+    return path
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write all of a file, or leave the older one. Raises UsageError when it cannot be written."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft.unlink(missing_ok=True)
         with draft.open("x", encoding="utf-8") as file:  # through no link that somebody left there
-            file.write(submission.model_dump_json(by_alias=True, indent=2) + "\n")
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())  # it may be all that is known of a job that a cluster has
         draft.replace(path)
@@ -96,7 +102,6 @@ def write_submission(root: Path, submission: Submission) -> Path:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
         raise UsageError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from error
-    return path
 
 
 def forget_submission(root: Path, run_id: str) -> None:

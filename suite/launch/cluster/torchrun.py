@@ -25,14 +25,6 @@ class Rendezvous(Frozen):
     node_rank: str = Field(description="which of the run's nodes this is, from 0")
 
 
-class RankNumbers(Frozen):
-    """Which rank a task is; values may be what a scheduler or a shell replaces where the task starts."""
-
-    rank: str
-    local_rank: str
-    node_rank: str
-
-
 _FAILED_RANK = re.compile(rb"\s*rank\s*: (\d{1,9}) \(local_rank: \d+\)")
 _SIGNALLED = re.compile(rb"torch\.[\w.]*SignalException: Process \d{1,9} got signal: (\d{1,2})\s*$")
 _EXIT_CODE = re.compile(rb"\s*exitcode\s*: (-?\d{1,9})\b")
@@ -56,14 +48,15 @@ def torchrun_argv(job: Job, meeting: Rendezvous, logs: str | None = None) -> tup
     )
 
 
-def rank_variables(job: Job, numbers: RankNumbers, meeting: Rendezvous) -> dict[str, str]:
-    """What torchrun would set for a rank that the scheduler starts as a task of its own."""
+def rank_variables(job: Job, rank: str, local_rank: str, meeting: Rendezvous) -> dict[str, str]:
+    """What torchrun would set for a rank that the scheduler starts as a task of its own; values may be what it or a
+    shell replaces where the task starts."""
     return {
-        "RANK": numbers.rank,
+        "RANK": rank,
         "WORLD_SIZE": str(job.ranks),
-        "LOCAL_RANK": numbers.local_rank,
+        "LOCAL_RANK": local_rank,
         "LOCAL_WORLD_SIZE": str(job.ranks_per_node),
-        "GROUP_RANK": numbers.node_rank,
+        "GROUP_RANK": meeting.node_rank,
         "MASTER_ADDR": meeting.address,
         "MASTER_PORT": meeting.port,
     }

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from suite.launch.classify import Pattern
 from suite.launch.outcome import Failure, FailureKind, Outcome
 
 REFUSED_LIMIT = (
@@ -27,57 +26,54 @@ _HANDED_ON = re.compile(
 )
 
 
-class RuntimePattern(NamedTuple):
-    """A pattern, and the next step where its kind's own would send a user astray."""
+class Proof(NamedTuple):
+    """Words of a runtime that prove a kind, and the next step where the kind's own would send a user astray."""
 
-    pattern: Pattern
+    kind: FailureKind
+    expression: str
     advice: str | None = None
 
 
-def _cause(kind: str, expression: str, advice: str | None = None) -> RuntimePattern:
-    return RuntimePattern(Pattern(kind, "cause", expression), advice)  # type: ignore[arg-type]
-
-
 #: Texts of dockerd, Podman, containerd, runc, crun, tini and NVIDIA's hook; of several that fit the first counts.
-RUNTIME_PATTERNS: tuple[RuntimePattern, ...] = (
-    _cause("image_missing", r"[Nn]o such image"),
-    _cause(
+RUNTIME_PATTERNS: tuple[Proof, ...] = (
+    Proof("image_missing", r"[Nn]o such image"),
+    Proof(
         "image_pull",
         r"pull access denied|toomanyrequests|manifest .{0,500}(unknown|not found)|failed to resolve reference",
     ),
-    _cause("image_pull", r"Error response from daemon: Get \"https?://|no basic auth credentials|unauthorized: "),
-    _cause("driver_mismatch", r"unsatisfied condition: "),
-    _cause("driver_mismatch", r"nvidia-container-cli: requirement error"),
-    _cause("driver_mismatch", r"driver/library version mismatch"),
-    _cause("driver_mismatch", r"forward compatibility was attempted on non supported HW"),
-    _cause("gpu_unavailable", r"could not select device driver \"cdi\"", NO_CDI),
-    _cause("gpu_unavailable", r"could not select device driver", NO_RUNTIME),
-    _cause("gpu_unavailable", r"[Uu]nknown runtime specified nvidia", NO_RUNTIME),
-    _cause("gpu_unavailable", r"CDI device injection failed|unresolvable CDI devices"),
-    _cause("gpu_unavailable", r"nvidia-container-cli: (device error|.{0,500}unknown device)"),
-    _cause("gpu_unavailable", r"nvidia-container-cli: (initialization|detection|mount) error"),
-    _cause("gpu_unavailable", r"error gathering device information while adding custom device \"/dev/nvidia"),
-    _cause("oom_host", r"container init was OOM-killed"),
-    _cause("disk_full", r"no space left on device|disk quota exceeded"),
-    _cause("config", r"setting rlimit|set(ting)? rlimits|setrlimit `RLIMIT", REFUSED_LIMIT),
-    _cause("config", r"[Ee]xec format error", "the image is of another architecture than this host: build it here"),
-    _cause(
+    Proof("image_pull", r"Error response from daemon: Get \"https?://|no basic auth credentials|unauthorized: "),
+    Proof("driver_mismatch", r"unsatisfied condition: "),
+    Proof("driver_mismatch", r"nvidia-container-cli: requirement error"),
+    Proof("driver_mismatch", r"driver/library version mismatch"),
+    Proof("driver_mismatch", r"forward compatibility was attempted on non supported HW"),
+    Proof("gpu_unavailable", r"could not select device driver \"cdi\"", NO_CDI),
+    Proof("gpu_unavailable", r"could not select device driver", NO_RUNTIME),
+    Proof("gpu_unavailable", r"[Uu]nknown runtime specified nvidia", NO_RUNTIME),
+    Proof("gpu_unavailable", r"CDI device injection failed|unresolvable CDI devices"),
+    Proof("gpu_unavailable", r"nvidia-container-cli: (device error|.{0,500}unknown device)"),
+    Proof("gpu_unavailable", r"nvidia-container-cli: (initialization|detection|mount) error"),
+    Proof("gpu_unavailable", r"error gathering device information while adding custom device \"/dev/nvidia"),
+    Proof("oom_host", r"container init was OOM-killed"),
+    Proof("disk_full", r"no space left on device|disk quota exceeded"),
+    Proof("config", r"setting rlimit|set(ting)? rlimits|setrlimit `RLIMIT", REFUSED_LIMIT),
+    Proof("config", r"[Ee]xec format error", "the image is of another architecture than this host: build it here"),
+    Proof(
         "config",
         r"(FATAL tini .{0,1000}|exec:? .{0,1000})(No such file|no such file|executable file not found)",
         OTHER_IMAGE,
     ),
-    _cause("config", r"No module named '?suite", OTHER_IMAGE),
-    _cause(
+    Proof("config", r"No module named '?suite", OTHER_IMAGE),
+    Proof(
         "config",
         r"bind source path does not exist",
         "the runtime does not see this folder: it runs on another machine; use --copy-back",
     ),
-    _cause("config", r"[Rr]equested CPUs are not available", "choose CPUs that the runtime's host has, with --cpuset"),
-    _cause(
+    Proof("config", r"[Rr]equested CPUs are not available", "choose CPUs that the runtime's host has, with --cpuset"),
+    Proof(
         "config", r"network \S+ not found|unable to find network", "name a network that the runtime has, with --network"
     ),
-    _cause("config", r"unknown ulimit|invalid ulimit|ulimit .{0,200} is not valid"),
-    _cause("config", r"[Mm]inimum memory limit allowed", "allow a rank more host memory, with --memory"),
+    Proof("config", r"unknown ulimit|invalid ulimit|ulimit .{0,200} is not valid"),
+    Proof("config", r"[Mm]inimum memory limit allowed", "allow a rank more host memory, with --memory"),
 )
 
 
@@ -85,9 +81,9 @@ def runtime_failure(*lines: str) -> Failure | None:
     """The failure that the lines prove, with their next step as its last line; None where nothing known fits."""
     for line in lines:
         for entry in RUNTIME_PATTERNS:
-            if re.search(entry.pattern.expression, line):
+            if re.search(entry.expression, line):
                 advice = () if entry.advice is None else (f"next step: {entry.advice}",)
-                return Failure(kind=entry.pattern.kind, evidence=(essence(line), *advice))
+                return Failure(kind=entry.kind, evidence=(essence(line), *advice))
     return None
 
 

@@ -65,15 +65,16 @@ def connect(copy_back: bool = False) -> Runtime:
     from docker.errors import DockerException
 
     host = chosen_host()
-    _require_address(host)
-    tunnel = open_tunnel(host) if host.startswith("ssh://") else None
     try:
+        tunnel = open_tunnel(host) if host.startswith("ssh://") else None
         if tunnel is None:
             api = docker.from_env(timeout=ASK_SECONDS).api
         else:
             api = docker.APIClient(base_url=tunnel, timeout=ASK_SECONDS)
         version, info = api.version(), api.info()
-    except (DockerException, OSError) as error:
+    except UsageError:
+        raise
+    except (DockerException, OSError, ValueError) as error:  # of an address that is none
         raise UsageError(unreachable(host, error)) from error
     api.timeout = CALL_SECONDS
     _require_new_enough(host, version)
@@ -94,15 +95,6 @@ def chosen_host() -> str:
     if context is None:
         raise UsageError(f"there is no Docker context {name!r}; `docker context ls` lists them")
     return context.Host or DEFAULT_HOST
-
-
-def _require_address(host: str) -> None:
-    try:
-        urlsplit(host).port  # noqa: B018 - raises
-    except ValueError as error:
-        raise UsageError(
-            f"{host} is no address of a container runtime: {str(error).lower()}; check DOCKER_HOST"
-        ) from error
 
 
 def unreachable(host: str, error: Exception) -> str:

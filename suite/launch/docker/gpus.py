@@ -8,16 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from suite.launch.docker import session
 from suite.launch.docker.conclude import OTHER_IMAGE, essence, runtime_failure
 from suite.launch.docker.connection import Runtime
 from suite.launch.docker.document import device_requests
 from suite.launch.docker.images import ImageFacts
-from suite.launch.docker.session import short_container
 from suite.launch.docker.settings import DockerSettings, GpuAccess
 from suite.launch.job import PYTHON
 from suite.launch.probe import ASK_VERSIONS, LocalDevice, local_devices, mig_slice, named_gpus
 from suite.spec.base import UsageError
-from suite.spec.foreign import read_bytes
 
 CDI_KIND = "nvidia.com/gpu"
 LISTER = "nvidia-smi"
@@ -26,7 +25,6 @@ UNNAMED = "NVIDIA GPU"
 _NO_LISTER = re.compile(rf"exec.*{LISTER}.*(not found|No such file|no such file)")
 _DEVICE_FILE = re.compile(r"nvidia(\d+)")
 _LISTED = re.compile(r"GPU (\d+): (.+) \(UUID: (\S+)\)")
-_KIND_LINE = re.compile(rf"[\"']?kind[\"']?\s*:\s*[\"']?{re.escape(CDI_KIND)}")
 
 
 def access_of(runtime: Runtime, asked: GpuAccess) -> Literal["nvidia", "cdi"]:
@@ -37,7 +35,9 @@ def access_of(runtime: Runtime, asked: GpuAccess) -> Literal["nvidia", "cdi"]:
         return "cdi"
     if runtime.facts.remote:
         return "nvidia"
-    return "cdi" if any(_describes_gpus(Path(folder)) for folder in runtime.cdi_folders) else "nvidia"
+    # as NVIDIA's toolkit names its files; nvidia-ctk cdi generate
+    files = (file for folder in runtime.cdi_folders for file in Path(folder).glob("nvidia*"))
+    return "cdi" if any(files) else "nvidia"
 
 
 def may_have_gpus(runtime: Runtime) -> bool:
@@ -115,56 +115,11 @@ def _asked(settings: DockerSettings) -> str:
     return f"GPU {','.join(settings.gpu_ids)}" if settings.gpu_ids else "any GPU"
 
 
-def _describes_gpus(folder: Path) -> bool:
-    try:
-        files = [path for path in folder.iterdir() if path.suffix in (".json", ".yaml", ".yml")]
-    except OSError:
-        return False
-    return any(map(_is_of_gpus, files))
-
-
-def _is_of_gpus(file: Path) -> bool:
-    try:
-        text = read_bytes(file, str(file), by_user=True).decode(errors="replace")
-    except (OSError, UsageError):
-        return False
-    return _KIND_LINE.search(text) is not None
-
-
-PROBE_SECONDS = 60
-
-
 def ask(runtime: Runtime, image: str, command: Sequence[str], **host: Any) -> str:
-    """Standard output of a command in a container of its own. Raises DockerException, UsageError when it fails.
-
-    ``host``: fields of the container's HostConfig.
-    """
-    from requests.exceptions import ConnectionError as NoAnswer
-
-    body = {
-        "Image": image,
-        "Entrypoint": list(command),
-        "Cmd": [],
-        "Env": ["HOME=/tmp", "NVIDIA_DRIVER_CAPABILITIES=utility"],
-        "Healthcheck": {"Test": ["NONE"]},
-        "HostConfig": {
-            "CapDrop": ["ALL"],
-            "SecurityOpt": ["label=disable"] if runtime.selinux else [],
-            "NetworkMode": "none",
-            **host,
-        },
-    }
-    with short_container(runtime.api, body) as container:
-        try:
-            runtime.api.start(container)
-            code = runtime.api.wait(container, timeout=PROBE_SECONDS)["StatusCode"]
-            printed = runtime.api.logs(container, stdout=True, stderr=False).decode(errors="replace")
-            if code != 0:
-                error = runtime.api.logs(container, stdout=False, stderr=True, tail=3).decode(errors="replace")
-                raise UsageError(f"{command[0]} in {image} ended with exit code {code}: {' '.join(error.split())}")
-            return printed
-        except NoAnswer as error:
-            raise UsageError(f"{command[0]} in {image} did not answer in {PROBE_SECONDS} s") from error
+    """See ``session.ask``."""
+    if runtime.selinux:
+        host["SecurityOpt"] = ["no-new-privileges", "label=disable"]
+    return session.ask(runtime.api, image, command, **host).decode(errors="replace")
 
 
 def image_versions(

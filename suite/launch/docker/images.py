@@ -43,12 +43,12 @@ def find_image(runtime: Runtime, reference: str, pull: Pull, on_progress: OnProg
     if pull == "always":
         _pull(runtime, reference, on_progress)
     try:
-        found = _inspect(runtime, reference)
+        found = runtime.api.inspect_image(reference)
     except ImageNotFound as error:
         if pull != "missing" or "/" not in reference:
             raise UsageError(_missing(reference, pull)) from error
         _pull(runtime, reference, on_progress)
-        found = _inspect(runtime, reference)
+        found = runtime.api.inspect_image(reference)
     except APIError as error:
         raise UsageError(
             f"the container runtime does not take {reference!r} for an image: {error.explanation}"
@@ -82,10 +82,6 @@ def _repository(name: str) -> str:
     for known in _UNSAID:
         whole = whole.removeprefix(known)
     return whole
-
-
-def _inspect(runtime: Runtime, reference: str) -> dict[str, Any]:
-    return runtime.api.inspect_image(reference)
 
 
 def _missing(reference: str, pull: Pull) -> str:

@@ -1,19 +1,23 @@
-"""Whose a container is: labels of the driver's process, and the removal of what a dead one left behind."""
+"""Whose a container is: labels of the driver's process; short containers; removal of what a dead driver left."""
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from suite.spec.base import UsageError
+
 if TYPE_CHECKING:
     from docker import APIClient
 
+ANSWER_SECONDS = 120
+_MOST_BYTES = 64 << 20
 RUN_LABEL, PLAN_LABEL, SESSION_LABEL, DRIVER_LABEL = "suite.run", "suite.plan", "suite.session", "suite.driver"
 
 
@@ -86,39 +90,77 @@ def remove_labelled(api: APIClient, labels: dict[str, str]) -> bool:
 
 
 @contextmanager
-def short_container(api: APIClient, body: dict[str, Any]) -> Iterator[str]:
-    """A container that is asked something and removed; a session finds it should this process die before."""
-    labels = {**body.get("Labels", {}), SESSION_LABEL: session_id(), DRIVER_LABEL: this_driver().label}
-    container = api.create_container_from_config({**body, "Labels": labels})["Id"]
+def short_container(api: APIClient, image: str, command: Sequence[str], **host: Any) -> Iterator[str]:
+    """A container that is asked something and removed, without network and rights; a session finds it should this
+    process die before. ``host``: fields of its HostConfig beside those."""
+    body = {
+        "Image": image,
+        "Entrypoint": list(command),
+        "Cmd": [],
+        "Env": ["HOME=/tmp", "NVIDIA_DRIVER_CAPABILITIES=utility"],
+        "Healthcheck": {"Test": ["NONE"]},
+        "Labels": {SESSION_LABEL: session_id(), DRIVER_LABEL: this_driver().label},
+        "HostConfig": {
+            "CapDrop": ["ALL"],
+            "SecurityOpt": ["no-new-privileges"],
+            "NetworkMode": "none",
+            "ReadonlyRootfs": True,
+            "Tmpfs": {"/tmp": ""},
+            **host,
+        },
+    }
+    container = api.create_container_from_config(body)["Id"]
     try:
         yield container
     finally:
         remove_container(api, container)
 
 
+def ask(api: APIClient, image: str, command: Sequence[str], **host: Any) -> bytes:
+    """Standard output of a command in a short container. Raises DockerException, and UsageError where the command
+    fails, does not end or prints too much."""
+    from requests.exceptions import ConnectionError as NoAnswer
+
+    with short_container(api, image, command, **host) as container:
+        try:
+            api.start(container)
+            code = api.wait(container, timeout=ANSWER_SECONDS)["StatusCode"]
+            if code != 0:
+                error = api.logs(container, stdout=False, stderr=True, tail=3).decode(errors="replace")
+                raise UsageError(f"{command[0]} in {image} ended with exit code {code}: {' '.join(error.split())}")
+            said = api.logs(container, stdout=True, stderr=False, stream=True, follow=False)
+            return bounded(said, f"what {command[0]} in {image} prints")
+        except NoAnswer as error:
+            raise UsageError(f"{command[0]} in {image} did not answer in {ANSWER_SECONDS} s") from error
+
+
+def bounded(pieces: Iterable[bytes], name: str) -> bytes:
+    """All that an image gives, which may be anybody's. Raises UsageError where that is too much."""
+    data = bytearray()
+    for piece in pieces:
+        data += piece
+        if len(data) > _MOST_BYTES:
+            raise UsageError(f"{name} has more than the {_MOST_BYTES} bytes that are read")
+    return bytes(data)
+
+
 def remove_container(api: APIClient, container: str) -> None:
     """Kill and remove; one that is gone, or is being removed, is as good as removed."""
-    from docker.errors import APIError, NotFound
-
-    try:
-        api.remove_container(container, force=True, v=True)
-    except NotFound:
-        return
-    except APIError as error:
-        if error.status_code != 409:
-            raise
+    _unless_gone(lambda: api.remove_container(container, force=True, v=True))
 
 
 def remove_volume(api: APIClient, name: str) -> None:
     """Remove; one that is gone already is as good as removed, one in use is another container's."""
-    from docker.errors import APIError, NotFound
+    _unless_gone(lambda: api.remove_volume(name, force=True))
+
+
+def _unless_gone(remove: Callable[[], object]) -> None:
+    from docker.errors import APIError
 
     try:
-        api.remove_volume(name, force=True)
-    except NotFound:
-        return
+        remove()
     except APIError as error:
-        if error.status_code != 409:
+        if error.status_code not in (404, 409):
             raise
 
 
@@ -144,16 +186,9 @@ def _start_ticks(pid: int) -> str | None:
 
 
 def _is_from_before_boot(label: str, created: float) -> bool:
-    return not label.startswith(f"{_boot()}/") and created < _boot_time()
+    import psutil
 
-
-@cache
-def _boot_time() -> float:
-    """Unix seconds of this host's last boot; 0 where it does not tell."""
-    with suppress(OSError):
-        lines = Path("/proc/stat").read_text().splitlines()
-        return next((float(line.split()[1]) for line in lines if line.startswith("btime ")), 0.0)
-    return 0.0
+    return not label.startswith(f"{_boot()}/") and created < psutil.boot_time()
 
 
 def _seconds(text: str | None) -> float:

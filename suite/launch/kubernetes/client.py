@@ -20,7 +20,7 @@ ASK_SECONDS = (5, 30)  # to connect, to answer
 _MOST_LOG_BYTES = 1 << 20
 #: to connect to a log that is followed, and how long that may be silent; at once read of it
 _SILENT_SECONDS, _PIECE_BYTES = (5, 60), 1 << 16
-PATCH = "application/merge-patch+json"
+_PATCH, _JSON = "application/merge-patch+json", "application/json"
 _WHERE = {
     "ConfigMap": "api/v1/namespaces/{namespace}/configmaps",
     "Service": "api/v1/namespaces/{namespace}/services",
@@ -78,7 +78,7 @@ class Cluster:
 
     def patch(self, kind: str, name: str, body: dict[str, Any]) -> None:
         """Merge ``body`` into the object."""
-        self._call("PATCH", kind, name, body=body, headers={"Content-Type": PATCH})
+        self._call("PATCH", kind, name, body=body)
 
     def delete(self, kind: str, name: str) -> None:
         """With all that it owns; nothing where there is none."""
@@ -88,18 +88,18 @@ class Cluster:
             if error.status != 404:
                 raise
 
-    def log(self, pod: str, container: str, tail_lines: int) -> bytes:
-        """The last lines that a container printed; nothing where it never started. Raises Refused where its node cannot
-        be asked."""
-        return self._log(pod, container, tailLines=tail_lines)
-
-    def log_since(self, pod: str, container: str, since: str | None, tail_lines: int) -> bytes:
-        """The same with the moment before each line: the last lines, or those from the second of a moment on. At most a
-        mebibyte of it."""
+    def log(self, pod: str, container: str, tail_lines: int, since: str | None = None) -> bytes:
+        """The last lines that a container printed, each behind its moment, or those from the second of a moment on; at
+        most a mebibyte of it, and nothing where it never started. Raises Refused where its node cannot be asked."""
         lines = tail_lines if since is None else None
-        return self._log(
-            pod, container, tailLines=lines, sinceTime=since, timestamps="true", limitBytes=_MOST_LOG_BYTES
-        )
+        how = {"tailLines": lines, "sinceTime": since, "timestamps": "true", "limitBytes": _MOST_LOG_BYTES}
+        query = [("container", container), *((name, str(value)) for name, value in how.items() if value)]
+        try:
+            return self._raw("GET", "Pod", f"{pod}/log", query=query)
+        except Refused as error:
+            if error.status in (400, 404):
+                return b""
+            raise
 
     def log_from(self, pod: str, container: str, since: str | None, follows: bool = False) -> Iterator[bytes]:
         """All that a container printed from the second of a moment on (null: ever), piece by piece, each line behind
@@ -118,15 +118,6 @@ class Cluster:
             finally:
                 response.close()
 
-    def _log(self, pod: str, container: str, **how: Any) -> bytes:
-        query = [("container", container), *((name, str(value)) for name, value in how.items() if value)]
-        try:
-            return self._raw("GET", "Pod", f"{pod}/log", query=query)
-        except Refused as error:
-            if error.status in (400, 404):
-                return b""
-            raise
-
     def _call(self, method: str, kind: str, name: str = "", **given: Any) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self._raw(method, kind, name, **given))
         return answer
@@ -142,7 +133,6 @@ class Cluster:
         name: str = "",
         body: dict[str, Any] | None = None,
         query: list[tuple[str, str]] | None = None,
-        headers: dict[str, str] | None = None,
         seconds: tuple[float, float] = ASK_SECONDS,
     ) -> HTTPResponse:
         """An answer whose body is not read yet."""
@@ -151,7 +141,7 @@ class Cluster:
             path,
             method,
             query_params=query or [],
-            header_params={"Accept": "application/json", "Content-Type": "application/json", **(headers or {})},
+            header_params={"Accept": _JSON, "Content-Type": _PATCH if method == "PATCH" else _JSON},
             body=body,
             auth_settings=["BearerToken"],
             _preload_content=False,

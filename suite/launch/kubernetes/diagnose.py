@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from suite.launch.classify import PATTERNS, strongest
 from suite.launch.cluster.scheduler import SchedulerEnd
-from suite.launch.kubernetes.pods import Pod, RunEnd, moment
+from suite.launch.kubernetes.pods import Pod, RunEnd, integer, moment, part, parts, text
 from suite.launch.outcome import Failure, FailureKind
 
 _PULL = re.compile(
@@ -71,41 +71,41 @@ def scheduler_end(
     elif succeeded is False and findings:
         texts = tuple(dict.fromkeys(finding.text for finding in findings))
         verdict = Failure(kind=findings[0].kind, evidence=(*texts, *([end.message] if end else ())))
-    ends = [pod.ended() for pod in own]
+    codes = {
+        pod.stream: integer(pod.ended(), "exitCode")
+        for pod in own
+        if pod.role not in _NOT_OF_RANKS and not (pod.is_deleted or _is_unseen(pod))
+    }
+    begun, ended = ([moment(text(pod.ended(), name)) for pod in own] for name in ("startedAt", "finishedAt"))
     return SchedulerEnd(
         status=status,
         verdict=verdict,
         proven=status == "failed" and bool(findings) and findings[0].strength <= _PROVEN,
-        exit_codes={
-            pod.stream: _signed(pod.ended()["exitCode"])
-            for pod in own
-            if "exitCode" in pod.ended() and pod.role not in _NOT_OF_RANKS and not (pod.is_deleted or _is_unseen(pod))
-        },
-        started=min((moment(one["startedAt"]) or 0.0 for one in ends if one.get("startedAt")), default=None),
-        ended=max((moment(one["finishedAt"]) or 0.0 for one in ends if one.get("finishedAt")), default=None),
+        exit_codes={stream: _signed(code) for stream, code in codes.items() if code is not None},
+        started=min((time for time in begun if time is not None), default=None),
+        ended=max((time for time in ended if time is not None), default=None),
     )
 
 
 def _of_pod(pod: Pod) -> Iterator[Finding]:
-    status = pod.body.get("status", {})
-    name, reason = f"pod {pod.name}", str(status.get("reason", ""))
-    message = " ".join(str(status.get("message", "")).split())
-    text = f"{name}: {reason}: {message}" if message else f"{name}: {reason}"
+    name, reason = f"pod {pod.name}", text(pod.body, "status", "reason")
+    message = " ".join(text(pod.body, "status", "message").split())
+    line = f"{name}: {reason}: {message}" if message else f"{name}: {reason}"
     for one in pod.statuses():
         yield from _of_container(name, one)
     if reason == "Evicted":
         by_memory = "memory" in message and not _STORAGE.search(message)
         kind: FailureKind = "disk_full" if _STORAGE.search(message) else "oom_host" if by_memory else "rank_lost"
-        yield Finding(1, kind, text)
+        yield Finding(1, kind, line)
     elif reason == "UnexpectedAdmissionError" or reason.startswith("OutOf"):
-        yield Finding(2, "gpu_unavailable" if _GPU.search(f"{reason} {message}") else "config", text)
+        yield Finding(2, "gpu_unavailable" if _GPU.search(f"{reason} {message}") else "config", line)
     elif reason == "DeadlineExceeded":
-        yield Finding(5, "timeout", text)
+        yield Finding(5, "timeout", line)
     elif _LOST.search(reason):
-        yield Finding(3, "rank_lost", text)
+        yield Finding(3, "rank_lost", line)
     for condition in pod.conditions():
-        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
-            words = f"{condition.get('reason', 'disrupted')}: {condition.get('message', '')}".strip(": ")
+        if text(condition, "type") == "DisruptionTarget" and text(condition, "status") == "True":
+            words = f"{text(condition, 'reason') or 'disrupted'}: {text(condition, 'message')}".strip(": ")
             yield Finding(3, "rank_lost", f"{name}: {words}")
     waiting = pod.why_pending() if pod.phase == "Pending" else ""
     if waiting and "Unschedulable" in waiting:
@@ -114,29 +114,24 @@ def _of_pod(pod: Pod) -> Iterator[Finding]:
 
 def _is_unseen(pod: Pod) -> bool:
     """Whether its exit code is a word for one that nobody knows."""
-    return pod.ended().get("reason") in _UNSEEN
+    return text(pod.ended(), "reason") in _UNSEEN
 
 
-def _of_container(name: str, status: dict) -> Iterator[Finding]:
-    ended = status.get("state", {}).get("terminated") or status.get("lastState", {}).get("terminated") or {}
-    waiting = status.get("state", {}).get("waiting") or {}
-    if ended.get("reason") == "OOMKilled":
-        yield Finding(
-            0,
-            "oom_host",
-            f"{name}: container {status.get('name')} ended with OOMKilled, exit code {ended.get('exitCode')}",
-        )
-    if ended.get("reason") in _UNSEEN:
-        text = f"{name}: container {status.get('name')} ended while its runtime was away ({ended['reason']})"
-        yield Finding(5, "rank_lost", text)
-    for one in (waiting, ended):
-        reason, message = str(one.get("reason", "")), " ".join(str(one.get("message", "")).split())
-        text = f"{name}: {reason}: {message}" if message else f"{name}: {reason}"
+def _of_container(pod: str, status: dict[str, Any]) -> Iterator[Finding]:
+    ended = part(status, "state", "terminated") or part(status, "lastState", "terminated")
+    container = f"{pod}: container {text(status, 'name')} ended"
+    if text(ended, "reason") == "OOMKilled":
+        yield Finding(0, "oom_host", f"{container} with OOMKilled, exit code {integer(ended, 'exitCode')}")
+    if text(ended, "reason") in _UNSEEN:
+        yield Finding(5, "rank_lost", f"{container} while its runtime was away ({text(ended, 'reason')})")
+    for one in (part(status, "state", "waiting"), ended):
+        reason, message = text(one, "reason"), " ".join(text(one, "message").split())
+        line = f"{pod}: {reason}: {message}" if message else f"{pod}: {reason}"
         if _PULL.search(reason):
-            yield Finding(1, "image_pull", text)
+            yield Finding(1, "image_pull", line)
         elif _CANNOT_START.search(reason):
             known = strongest([message], PATTERNS, started=False)
-            yield Finding(1, known.pattern.kind if known else "config", text)
+            yield Finding(1, known.pattern.kind if known else "config", line)
 
 
 def hopeless(pods: Sequence[Pod], now: float, warnings: Sequence[str] = ()) -> str | None:
@@ -147,12 +142,12 @@ def hopeless(pods: Sequence[Pod], now: float, warnings: Sequence[str] = ()) -> s
     the last one failed.
     """
     for pod in pods:
-        started = moment(pod.body.get("status", {}).get("startTime"))
+        started = moment(text(pod.body, "status", "startTime"))
         waited = 0.0 if started is None else now - started
+        tried = f'Failed to pull image "{text(parts(pod.body, "spec", "containers")[0], "image")}"'
         for status in pod.statuses():
-            waiting = status.get("state", {}).get("waiting") or {}
-            reason, message = str(waiting.get("reason", "")), " ".join(str(waiting.get("message", "")).split())
-            tried = f'Failed to pull image "{pod.body["spec"]["containers"][0].get("image")}"'
+            waiting = part(status, "state", "waiting")
+            reason, message = text(waiting, "reason"), " ".join(text(waiting, "message").split())
             told = [message, *(warning for warning in warnings if tried in warning)]
             patience = _SOME_TRIES_SECONDS if any(map(_NOT_TO_BE_HAD.search, told)) else _PULL_SECONDS
             if _NEVER_PULLED.search(reason) or (_PULL.search(reason) and waited > patience):

@@ -31,7 +31,7 @@ from suite.spec.base import UsageError
 
 #: as the API writes the moment before a line: seconds, as many digits of the rest as there are, and the zone, which is
 #: that of the node where its container runtime does not write UTC
-STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
+STAMP = re.compile(rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
 #: most lines of a pod are events, which are not shown
 _EVENTS_A_LINE, _MOST_LINES = 20, 20_000
 
@@ -39,25 +39,20 @@ _EVENTS_A_LINE, _MOST_LINES = 20, 20_000
 def printed_since(cluster: Cluster, pod: Pod, place: dict[str, Any], lines: int) -> list[bytes]:
     """What a pod printed since the last call with this ``place``, at first its last lines; nothing where its node
     cannot be asked now."""
-    since = place.get(pod.name)
-    begin = None if since is None else f"{since[0]}{since[2]}"
+    last = place.get(pod.name)
+    since = None if last is None else _since(last)
     try:
-        data = cluster.log_since(pod.name, pod.container, begin, min(_EVENTS_A_LINE * lines, _MOST_LINES))
+        data = cluster.log(pod.name, pod.container, min(_EVENTS_A_LINE * lines, _MOST_LINES), since)
     except Refused as error:
         if error.status < 500:
             raise
         return []
-    found = []
-    for line in BytesIO(data):
-        stamp = STAMP.match(line)
-        if stamp is None:
-            continue
-        moment = (stamp[1].decode(), (stamp[2] or b"").decode().ljust(9, "0"), stamp[3].decode())
-        if since is None or moment > since:
-            found.append(line[stamp.end() :])
-            place[pod.name] = moment
-    shown = without_events(found)
-    return shown[-lines:] if since is None else shown
+    printed = [*BytesIO(data)]
+    new = printed if last is None else _new_lines(printed, last)
+    if new:
+        place[pod.name] = new[-1]
+    shown = without_events(_without_moments(new))
+    return shown[-lines:] if last is None else shown
 
 
 def kept_lines(kept: Snapshot, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
@@ -124,7 +119,7 @@ def read_kept(spool: Path, stream: str) -> bytes | None:
         data = foreign.read_bytes(path, str(path), MOST_AT_END_BYTES + _TAIL_BYTES)
     except FileNotFoundError:
         return None
-    return b"".join(STAMP.sub(b"", line, count=1) for line in BytesIO(data))
+    return b"".join(_without_moments(BytesIO(data)))
 
 
 def whole_log(cluster: Cluster, spool: Path, pod: Pod) -> bytes:
@@ -164,26 +159,25 @@ def _held(path: Path, seconds: float = 0.0) -> Iterator[int | None]:
     Raises UsageError.
     """
     deadline = time.monotonic() + seconds
+    file: int | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = foreign.open_log(path, str(path))
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from error
-    try:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    yield None
-                    return
-                time.sleep(0.1)
-        yield file
+        while not (is_ours := _lock(file)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        yield file if is_ours else None
     except OSError as error:
         raise UsageError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from error
     finally:
-        os.close(file)
+        if file is not None:
+            os.close(file)
+
+
+def _lock(file: int) -> bool:
+    with suppress(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
 
 
 def _add(cluster: Cluster, path: Path, file: int, pod: Pod, at_end: bool) -> None:
@@ -270,6 +264,10 @@ def _new_lines(lines: list[bytes], last: bytes) -> list[bytes]:
         return lines[len(lines) - lines[::-1].index(last) :]
     before = _moment(last)
     return [line for line in lines if not _is_before(line, before)]
+
+
+def _without_moments(lines: Iterable[bytes]) -> list[bytes]:
+    return [STAMP.sub(b"", line, count=1) for line in lines]
 
 
 def _is_before(line: bytes, moment: tuple[float, str] | None) -> bool:

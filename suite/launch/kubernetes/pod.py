@@ -53,7 +53,10 @@ def entry_point(job: Job) -> tuple[str, ...]:
 
 def pod_variables(job: Job) -> dict[str, str]:
     """The variables of a Ray pod, which Ray hands to all processes of the trainer: the job's, and what Ray is told."""
-    changed = {} if job.device_count else {"CUDA_VISIBLE_DEVICES": _no_devices(job)}
+    changed = {}
+    if not job.device_count:
+        # numbers that no driver knows: Ray hands them out as GPUs, and none of its processes finds one by them
+        changed["CUDA_VISIBLE_DEVICES"] = ",".join(str(_NO_DEVICE + rank) for rank in range(job.ranks_per_node))
     return {**job.env, **_VARIABLES, **changed, RANKS_VARIABLE: ranks_text(job)}
 
 
@@ -87,11 +90,6 @@ def submit_script(job: Job, name: str) -> str:
     address = f"--address http://{name}-head-svc:{DASHBOARD_PORT}"
     waiting = f"until ray job list {address} >/dev/null 2>&1; do sleep 2; done"
     return f"{waiting}; exec ray job submit {address} -- {' '.join(entry_point(job))}"
-
-
-def _no_devices(job: Job) -> str:
-    """Numbers that no driver knows: Ray hands them out as GPUs, and none of its processes finds one by them."""
-    return ",".join(str(_NO_DEVICE + rank) for rank in range(job.ranks_per_node))
 
 
 RUN_LABEL, ROLE_LABEL, ATTEMPT_LABEL = "suite/run", "suite/role", "suite/attempt"
@@ -164,7 +162,8 @@ def pod_values(job: Job, folder: str, settings: KubernetesSettings, about: Mappi
         "ranks_per_node": job.ranks_per_node,
         "container": naming.container,
         "command": _torchrun(job, settings),
-        "launcher_command": launcher_command(job, name, settings),
+        # KubeRay itself gives a RayJob's pod its command
+        "launcher_command": ("bash", "-c", submit_script(job, name)) if settings.variant == "raycluster" else (),
         "env": {key: literal(value) for key, value in sorted(pod_env(job, settings).items())},
         "indexed": naming.node_rank == _INDEX,
         "resources": resources(job, settings),
@@ -198,12 +197,6 @@ def reader_values(job: Job, folder: str, settings: KubernetesSettings) -> dict[s
 
 def check(job: Job, settings: KubernetesSettings) -> None:
     """Raises UsageError where the job cannot be what the settings ask for."""
-    if job.image is None:
-        raise UsageError("pods run images: name one with --image, best by digest (name@sha256:...)")
-    if job.mounts or job.working_directory:
-        raise UsageError("pods see no folder of this host; leave out what is mounted from it")
-    if job.devices:
-        raise UsageError(f"a cluster chooses the devices itself: ask for how many, not for {', '.join(job.devices)}")
     if settings.gang is not None and settings.variant != "trainjob":
         raise UsageError(f"--gang is for a TrainJob; {settings.variant} is placed by its scheduler or its queue")
     if settings.topology is not None and job.nodes == 1:
@@ -223,11 +216,6 @@ def run_labels(run_id: str) -> dict[str, str]:
 def pod_env(job: Job, settings: KubernetesSettings) -> dict[str, str]:
     """The variables of a node's pod."""
     return pod_variables(job) if is_ray(settings) else job.env
-
-
-def launcher_command(job: Job, name: str, settings: KubernetesSettings) -> tuple[str, ...]:
-    """What a pod beside Ray's runs; KubeRay itself gives a RayJob's its command."""
-    return ("bash", "-c", submit_script(job, name)) if settings.variant == "raycluster" else ()
 
 
 def resources(job: Job, settings: KubernetesSettings) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -63,14 +63,12 @@ _HOME = {"HOME": "/tmp"}
 _NETWORK = {"NCCL_DEBUG": "WARN", "NCCL_SOCKET_IFNAME": "eth0"}
 
 
-def kubernetes_site(
-    manifest: Manifest, image: str, env: Mapping[str, str], memory_bytes: int | None = None, python: str = PYTHON
-) -> Site:
+def kubernetes_site(manifest: Manifest, image: str, env: Mapping[str, str], memory_bytes: int | None = None) -> Site:
     """Where the ranks find things in a pod. ``env``: variables that the user adds; ``memory_bytes``: of one rank."""
     on_gpus = manifest.measure.device == "cuda"
     network = _NETWORK if on_gpus and manifest.layout.nodes > 1 else {}
     return Site(
-        python=python,
+        python=PYTHON,
         bundle=f"{RUNS}/{manifest.run.id}",
         python_path=PYTHON_PATH,
         env={**EVENTS_ON_OUTPUT, **_HOME, "SUITE_IMAGE": image, **network, **env},
@@ -98,18 +96,14 @@ def about_run(submission: Submission, settings: KubernetesSettings) -> dict[str,
     }
 
 
-def run_files(submission: Submission) -> dict[str, str]:
-    """What goes with the objects: the manifest for the ranks, and the rest of what a bundle needs."""
-    return {
+def render_run(submission: Submission, settings: KubernetesSettings) -> str:
+    """The YAML of a run, with the manifest for the ranks and what else a bundle needs. Raises UsageError where its job
+    cannot be what the settings ask for."""
+    files = {
         MANIFEST: submission.manifest.model_dump_json(by_alias=True) + "\n",
         ENVIRONMENT: json.dumps(submission.environment, indent=2, sort_keys=True) + "\n",
     }
-
-
-def render_run(submission: Submission, settings: KubernetesSettings) -> str:
-    """The YAML of a run. Raises UsageError where its job cannot be what the settings ask for."""
-    about = about_run(submission, settings)
-    return render(submission.job, bundle_folder(submission.job), settings, run_files(submission), about)
+    return render(submission.job, bundle_folder(submission.job), settings, files, about_run(submission, settings))
 
 
 def run_document(submission: Submission, settings: KubernetesSettings, root: Path) -> Document:
@@ -174,16 +168,11 @@ def hand_over(cluster: Cluster, objects: list[dict[str, Any]]) -> dict[str, Any]
             cluster.patch(kind, name, {"metadata": {"ownerReferences": [owner]}})
     except BaseException as error:
         there_before = isinstance(error, Refused) and error.status == 409
-        take_back(cluster, created[:-1] if there_before else created)
+        for kind, name in reversed(created[:-1] if there_before else created):
+            with suppress(UsageError):
+                cluster.delete(kind, name)
         raise
     return run
-
-
-def take_back(cluster: Cluster, created: Iterable[tuple[str, str]]) -> None:
-    """Delete what was created, the run itself first."""
-    for kind, name in reversed(list(created)):
-        with suppress(UsageError):
-            cluster.delete(kind, name)
 
 
 def rehearse(cluster: Cluster, objects: list[dict[str, Any]]) -> None:

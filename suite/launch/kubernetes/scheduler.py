@@ -24,7 +24,7 @@ from suite.launch.kubernetes.kept import (
     whole_log,
 )
 from suite.launch.kubernetes.pod import ATTEMPT_LABEL, PATTERNS, RUN_LABEL, is_ray, run_labels
-from suite.launch.kubernetes.pods import Pod, read_pods, readable, run_answer, run_end
+from suite.launch.kubernetes.pods import Pod, part, read_pods, run_end, text
 from suite.launch.kubernetes.run import render_reader
 from suite.launch.kubernetes.settings import KubernetesSettings
 from suite.launch.kubernetes.snapshot import Snapshot, read_snapshot, write_snapshot
@@ -229,11 +229,10 @@ def _warnings(cluster: Cluster, name: str) -> list[str]:
     except Refused:
         return []
     # behind the name a dash, so that the tenth run's are not the first one's
-    own = [event for event in events if f"{event['involvedObject'].get('name', '')}-".startswith(f"{name}-")]
-    own.sort(key=lambda event: str(event.get("lastTimestamp") or event["metadata"].get("creationTimestamp")))
-    return list(
-        dict.fromkeys(readable(" ".join(f"{event.get('reason')}: {event.get('message')}".split())) for event in own)
-    )
+    own = [event for event in events if f"{text(event, 'involvedObject', 'name')}-".startswith(f"{name}-")]
+    own.sort(key=lambda event: text(event, "lastTimestamp") or text(event, "metadata", "creationTimestamp"))
+    told = (f"{text(event, 'reason')}: {text(event, 'message')}" for event in own)
+    return list(dict.fromkeys(" ".join(words.split()) for words in told))
 
 
 def _is_of_another_attempt(submission: Submission, run: dict[str, Any] | None) -> bool:
@@ -245,14 +244,12 @@ def _is_of_another_attempt(submission: Submission, run: dict[str, Any] | None) -
 
 def _attempt(run: dict[str, Any]) -> str | None:
     """What marks the attempt that made a run's object; older ones have no mark."""
-    mark: str | None = run["metadata"].get("labels", {}).get(ATTEMPT_LABEL)
-    return mark
+    return text(run, "metadata", "labels", ATTEMPT_LABEL) or None
 
 
 def _is_suspended(run: dict[str, Any]) -> bool:
     """Whether a queue, such as Kueue's, holds the run back; operators of version 1 keep that in their run policy."""
-    spec = run_answer(run).get("spec", {})
-    return bool(spec.get("suspend") or spec.get("runPolicy", {}).get("suspend"))
+    return any(part(run, *where).get("suspend") for where in (("spec",), ("spec", "runPolicy")))
 
 
 def _why(pods: list[Pod], nodes: int, warnings: list[str]) -> list[str]:
@@ -285,7 +282,7 @@ def _delete(cluster: Cluster, submission: Submission) -> None:
     label stays: a submission that somebody handed on may name any object."""
     for kind, name in reversed(_objects(submission)):
         found = cluster.get(kind, name)
-        if found is not None and found["metadata"].get("labels", {}).get(RUN_LABEL) == _label(submission):
+        if found is not None and text(found, "metadata", "labels", RUN_LABEL) == _label(submission):
             cluster.delete(kind, name)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from suite.launch.cluster.submission import replace_file
 from suite.spec.base import UsageError
 from suite.spec.foreign import Unreadable, read_bytes
 
@@ -26,17 +26,8 @@ class Snapshot(NamedTuple):
 
 def write_snapshot(path: Path, snapshot: Snapshot) -> None:
     """Keep it, replacing an older one. Raises UsageError when it cannot be written."""
-    body = snapshot._asdict() | {
-        "logs": {pod: text.decode(errors="surrogateescape") for pod, text in snapshot.logs.items()}
-    }
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(json.dumps(body), encoding="ascii")
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise UsageError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from error
+    logs = {pod: text.decode(errors="surrogateescape") for pod, text in snapshot.logs.items()}
+    replace_file(path, json.dumps(snapshot._asdict() | {"logs": logs}))
 
 
 def read_snapshot(path: Path) -> Snapshot | None:

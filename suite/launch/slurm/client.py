@@ -1,13 +1,12 @@
-"""Slurm's own commands, each with a time limit, their refusals as one line, and which limit a job exceeds."""
+"""Slurm's own commands, each with a time limit, their refusals as one line, and why a job can never start."""
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import NamedTuple
 
 from suite.launch.cluster.scheduler import Unanswered
@@ -66,7 +65,7 @@ def submit(script: str, *options: str) -> str:
 
 def find(job: str) -> QueueEntry | None:
     """The job as the queue has it, else as the accounting has it; ``None`` where both do not know it (any more)."""
-    return _last(_queued(f"--jobs={job}")) or _accounted(job)
+    return _last(_queued(f"--jobs={job}")) or _last(_accounted_jobs("-j", job))
 
 
 def find_by_name(name: str, folder: str, index: int | None) -> QueueEntry | None:
@@ -123,10 +122,6 @@ def _queued(*which: str) -> list[QueueEntry]:
 
 def _last(jobs: list[QueueEntry]) -> QueueEntry | None:
     return jobs[-1] if jobs else None
-
-
-def _accounted(job: str) -> QueueEntry | None:
-    return _last(_accounted_jobs("-j", job))
 
 
 def _accounted_jobs(*which: str) -> list[QueueEntry]:
@@ -196,6 +191,7 @@ def _error_message(errors: str) -> str:
 
 
 _FACT = re.compile(r"(?:^|\s)([A-Za-z/:]+)=(\S*)")
+_ASKED, _GIVEN = ("NumNodes", "TimeLimit"), ("MaxNodes", "TotalNodes", "MaxTime", "State")
 _CHANGE = "change --nodes, --gpus-per-node, --timeout, --allowance or --partition"
 
 
@@ -208,43 +204,16 @@ def facts_of(text: str) -> dict[str, str]:
 
 
 def why_never(reason: str, job: str, partition: str) -> str:
-    """Why a job of this reason can never start, and what to change.
+    """Why a job of this reason can never start: what it asks for beside what its partition gives; and what to change.
 
     ``job``, ``partition``: scontrol's lines about them; empty where it does not tell.
     """
     asked, given = facts_of(job), facts_of(partition)
     name = given.get("PartitionName") or asked.get("Partition") or ""
     where = f"partition {name}" if name else "its partition"
-    exceeded = list(_exceeded(asked, given))
-    if exceeded:
-        return f"Slurm can never start this job ({reason}): {' and '.join(exceeded)} of {where}; {_CHANGE}"
-    known = ", ".join(
-        f"{fact}={given[fact]}" for fact in ("MaxNodes", "TotalNodes", "MaxTime", "State") if given.get(fact)
+    wants = ", ".join(f"{fact}={asked[fact]}" for fact in _ASKED if asked.get(fact))
+    has = ", ".join(f"{fact}={given[fact]}" for fact in _GIVEN if given.get(fact))
+    why = (
+        f"it asks for {wants or 'what is not given'}, and {where} has {has or 'other limits (scontrol show partition)'}"
     )
-    has = f", which has {known}" if known else " (scontrol show partition)"
-    return f"Slurm can never start this job ({reason}): it asks for more or other than {where} gives{has}; {_CHANGE}"
-
-
-def _exceeded(asked: dict[str, str], given: dict[str, str]) -> Iterator[str]:
-    if limit_seconds(asked.get("TimeLimit", "")) > limit_seconds(given.get("MaxTime", "UNLIMITED")):
-        yield f"TimeLimit={asked['TimeLimit']} is more than MaxTime={given['MaxTime']}"
-    nodes = _count(asked.get("NumNodes", "").partition("-")[0])
-    for limit in ("MaxNodes", "TotalNodes"):
-        if nodes is not None and nodes > (_count(given.get(limit, "")) or math.inf):
-            yield f"NumNodes={nodes} is more than {limit}={given[limit]}"
-
-
-def limit_seconds(text: str) -> float:
-    """``2-03:04:05``, ``03:04:05`` or ``04:05``; infinite for ``UNLIMITED``, 0 for what is no time."""
-    if text in ("UNLIMITED", "INFINITE"):
-        return math.inf
-    days, _, rest = text.rpartition("-")
-    parts = rest.split(":")
-    if not all(part.isdecimal() for part in (*parts, days or "0")) or len(parts) not in (2, 3):
-        return 0.0
-    hours, minutes, left = ([0] if len(parts) == 2 else []) + [int(part) for part in parts]
-    return float(((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + left)
-
-
-def _count(text: str) -> int | None:
-    return int(text) if text.isdecimal() and len(text) < 10 else None
+    return f"Slurm can never start this job ({reason}): {why}; {_CHANGE}"

@@ -119,13 +119,8 @@ def read_output(lines: Iterable[bytes], layout: Layout, starter: StarterName) ->
         Stream(stream_name(task, starter), list(printed), ranks_of(task, layout, starter))
         for task, printed in enumerate(by_task)
     ]
-    own_lines = tuple(line.decode(errors="replace").rstrip() for line in own)
-    own_lines += tuple(
-        line.decode(errors="replace").rstrip()
-        for printed in by_task
-        for line in printed
-        if line.startswith(b"slurmstepd")
-    )
+    of_steps = (line for printed in by_task for line in printed if line.startswith(b"slurmstepd"))
+    own_lines = tuple(line.decode(errors="replace").rstrip() for line in (*own, *of_steps))
     codes = {stream_name(task, starter): code for task, code in _exit_codes(own_lines, tasks).items()}
     return Output((*streams, Stream(OWN_STREAM, list(own))), own_lines, codes)
 

@@ -63,15 +63,11 @@ class SlurmScheduler:
 
     def look(self, submission: Submission) -> SchedulerState:
         found = self._find(submission)
-        if found is None and submission.submitted is not None and _output_path(submission, None).is_file():
-            return SchedulerState(
-                phase="over",
-                word="forgotten",
-                detail=f"Slurm knows no job {_called(submission)} any more; its output is there",
-            )
         if found is None:
+            has_output = submission.submitted is not None and _output_path(submission, None).is_file()
+            told = f"Slurm knows no job {_called(submission)} (any more){'; its output is there' if has_output else ''}"
             return SchedulerState(
-                phase="gone", word="unknown", detail=f"Slurm knows no job {_called(submission)} (any more)"
+                phase="over" if has_output else "gone", word="forgotten" if has_output else "unknown", detail=told
             )
         reason = "" if found.reason in ("", "None") else found.reason
         where = f"on {found.nodes}" if found.nodes else ""

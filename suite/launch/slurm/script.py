@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from suite.launch.cluster.render import Raw, render_shell, shell_word
 from suite.launch.cluster.submission import FOLDER
-from suite.launch.cluster.torchrun import RankNumbers, Rendezvous, rank_variables, torchrun_argv
+from suite.launch.cluster.torchrun import Rendezvous, rank_variables, torchrun_argv
 from suite.launch.job import Job, Mount
 from suite.launch.slurm.settings import SlurmSettings
 from suite.spec.base import UsageError
@@ -19,7 +19,6 @@ from suite.spec.manifest import Manifest
 JOB_TEMPLATE, TASK_TEMPLATE = "slurm/job.sbatch.j2", "slurm/task.sh.j2"
 #: What the batch script and Slurm set for a task. A NUL cannot be in any other word, so nothing is mistaken for one.
 _MEETING = Rendezvous(address="\0SUITE_ADDRESS\0", port="\0SUITE_PORT\0", node_rank="\0SLURM_NODEID\0")
-_RANK = RankNumbers(rank="\0SLURM_PROCID\0", local_rank="\0SLURM_LOCALID\0", node_rank="\0SLURM_NODEID\0")
 _FOLDER = "\0folder\0"
 _VARIABLE = re.compile("\0([A-Za-z_]+)\0")
 LONGEST_NAME = 200
@@ -62,13 +61,8 @@ def same_request(job: Job) -> Job:
     return job.model_copy(update={"name": "any", "labels": {}})
 
 
-def output_pattern(names: Sequence[str], root: Path) -> str:
-    """Where a job's output goes, in sbatch's spelling: ``%j`` the job, ``%A_%a`` the array and its member."""
-    return output_files(str(root / FOLDER / names[0]), len(names) > 1)
-
-
 def output_files(start: str, is_array: bool) -> str:
-    """The same for files that begin so."""
+    """Where a job's output goes, in sbatch's spelling: ``%j`` the job, ``%A_%a`` the array and its member."""
     if "\\" in start:
         raise UsageError(
             f"{Path(start).parent.parent}: Slurm writes no output below a folder whose name holds a backslash; choose "
@@ -87,7 +81,7 @@ def sbatch_options(names: Sequence[str], job: Job, settings: SlurmSettings, root
     tasks = 1 if settings.starter == "torchrun" else job.ranks_per_node
     options = [
         f"--job-name={names[0][:LONGEST_NAME]}",
-        f"--output={output_pattern(names, root)}",
+        f"--output={output_files(str(root / FOLDER / names[0]), len(names) > 1)}",
         f"--chdir={root / FOLDER}",
         "--open-mode=truncate",
         f"--nodes={job.nodes}",
@@ -167,7 +161,7 @@ def task_argv(job: Job, settings: SlurmSettings) -> tuple[str, ...]:
     if settings.starter == "torchrun":
         command = torchrun_argv(job, _MEETING, f"{_FOLDER}/torchrun")
     else:
-        env |= rank_variables(job, _RANK, _MEETING)
+        env |= rank_variables(job, "\0SLURM_PROCID\0", "\0SLURM_LOCALID\0", _MEETING)
         command = job.argv
     inside = ("env", *(f"{name}={value}" for name, value in sorted(env.items())), *command)
     return (*_apptainer(job), *inside) if settings.container == "apptainer" else inside

@@ -20,7 +20,7 @@ _OURS = {
     "input": "nothing: ranks read no input",
     "open-mode": "the results folder (--runs)",
     "chdir": "the results folder (--runs)",
-    "array": "--array and --array-limit",
+    "array": "--array and --at-once",
     "job-name": "the run's id",
     "nodes": "--nodes",
     "ntasks": "--nodes, --gpus-per-node and --starter",
@@ -36,45 +36,6 @@ _OURS = {
     "usage": "sbatch --usage",
     "version": "sbatch --version",
 }
-_SHORT = {
-    "o": "output",
-    "e": "error",
-    "i": "input",
-    "D": "chdir",
-    "a": "array",
-    "J": "job-name",
-    "N": "nodes",
-    "n": "ntasks",
-    "t": "time",
-    "W": "wait",
-    "h": "help",
-    "V": "version",
-}
-#: short ones that take no value, so that others may follow at once
-_FLAGS = "HIkOQsvuWhVX"
-
-
-def refusal(option: str) -> str | None:
-    """Why a further option of sbatch is not taken; None for one that is."""
-    name = _long_name(option)
-    if name is None:
-        return None
-    return f"--sbatch={option} would lose the run's result or change the run; {name} is set by {_OURS[name]}"
-
-
-def _long_name(option: str) -> str | None:
-    """The option of ``_OURS`` that is meant."""
-    if option.startswith("--"):
-        given = option[2:].partition("=")[0]
-        if given in _OURS:
-            return given
-        return next((name for name in _OURS if len(given) > 1 and name.startswith(given)), None)
-    for letter in option[1:] if option.startswith("-") else "":
-        if letter in _SHORT:
-            return _SHORT[letter]
-        if letter not in _FLAGS:
-            return None
-    return None
 
 
 Container = Literal["pyxis", "apptainer", "none"]
@@ -157,11 +118,14 @@ class SlurmSettings(Frozen):
     @classmethod
     def _lose_no_result(cls, options: tuple[str, ...]) -> tuple[str, ...]:
         for option in options:
-            if not option.startswith("-"):
-                raise ValueError(f"--sbatch={option}: is no option; write --sbatch=--exclude=n7")
-            why = refusal(option)
-            if why is not None:
-                raise ValueError(why)
+            if not option.startswith("--"):
+                raise ValueError(f"--sbatch={option}: name the option in full, as in --sbatch=--exclude=n7")
+            given = option[2:].partition("=")[0]
+            name = next((name for name in _OURS if len(given) > 1 and name.startswith(given)), None)
+            if name is not None:
+                raise ValueError(
+                    f"--sbatch={option} would lose the run's result or change the run; {name} is set by {_OURS[name]}"
+                )
         return options
 
     @model_validator(mode="after")

@@ -130,7 +130,7 @@ def test_a_runtimes_errors_have_their_kind_and_their_next_step(kind: str, line: 
 
 
 def test_every_pattern_has_a_real_line_that_it_is_the_first_to_fit() -> None:
-    expressions = [entry.pattern.expression for entry in RUNTIME_PATTERNS]
+    expressions = [entry.expression for entry in RUNTIME_PATTERNS]
     fitting = ([each for each in expressions if re.search(each, line)] for _, line, _ in REAL_LINES)
     assert {found[0] for found in fitting} == set(expressions)
 

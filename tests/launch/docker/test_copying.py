@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import io
 import tarfile
-import tempfile
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from suite.launch.docker import copying
 from suite.launch.docker.copying import UnsafeCopy, extract, put_bundle
@@ -77,16 +74,6 @@ def test_a_container_cannot_fill_the_disk(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "events" / "rank-0.jsonl").unlink()
     with pytest.raises(UnsafeCopy, match="more than"):
         taken(archive(*((f"events/rank-{rank}.jsonl", b"") for rank in range(3))), tmp_path)
-
-
-@settings(max_examples=40)
-@given(st.binary(max_size=2000), st.integers(1, 900))
-def test_any_bytes_give_nothing_or_an_error_that_is_told(data: bytes, piece: int) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        try:
-            assert taken(data, Path(name), piece=piece) == {}
-        except (tarfile.TarError, UnsafeCopy):
-            pass
 
 
 def test_what_is_put_in_belongs_to_the_runs_user(tmp_path: Path) -> None:

@@ -55,6 +55,12 @@ def test_a_container_may_do_what_its_work_needs_and_no_more(job: Job, access: st
     each = job.limits.memory_bytes
     total = None if each is None else each * job.ranks_per_node
     assert (host.get("Memory"), host.get("MemorySwap")) == (total, total), "of all ranks together, and no swap"
+    options = node._parse(document["Cmd"])
+    assert (tuple(options.argv), options.ranks, options.name) == (job.argv, job.ranks_per_node, job.name)
+    assert (options.run_seconds, options.silence_seconds) == (job.limits.run_seconds, job.limits.silence_seconds)
+    assert str(options.folder) == f"/work/runs/{job.name}"
+    assert dict(options.expect) == {entry["Name"]: entry["Soft"] for entry in host["Ulimits"]}, "looked at inside"
+    assert dict(entry.split("=", 1) for entry in document["Env"]).items() >= job.env.items()
 
 
 @settings(max_examples=40)
@@ -79,20 +85,6 @@ def test_gpus_are_asked_for_by_ids_or_by_count_and_never_by_both(job: Job, acces
         assert all(name.startswith("nvidia.com/gpu=") for name in wanted["DeviceIDs"])
     else:
         assert wanted["Capabilities"] == [["gpu"]] and ("Count" in wanted) != ("DeviceIDs" in wanted)
-
-
-@settings(max_examples=40)
-@given(jobs)
-def test_the_node_reads_the_job_that_was_written(job: Job) -> None:
-    document = container_document(job, DockerSettings(), RuntimeRules("0:0"))
-    options = node._parse(document["Cmd"])
-    assert tuple(options.argv) == job.argv and options.ranks == job.ranks_per_node and options.name == job.name
-    assert options.run_seconds == job.limits.run_seconds and options.silence_seconds == job.limits.silence_seconds
-    assert str(options.folder) == f"/work/runs/{job.name}"
-    asked = {entry["Name"]: entry["Soft"] for entry in document["HostConfig"]["Ulimits"]}
-    assert dict(options.expect) == asked, "every limit is looked at inside"
-    variables = dict(entry.split("=", 1) for entry in document["Env"])
-    assert variables.items() >= job.env.items() and "HOME" in variables
 
 
 def job(**changes: object) -> Job:

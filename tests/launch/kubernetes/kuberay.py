@@ -20,11 +20,6 @@ class Type(NamedTuple):
     openapi_types: dict[str, str]
     required: tuple[str, ...] = ()
 
-    @property
-    def attribute_map(self) -> dict[str, str]:
-        """Every field is written as it is called."""
-        return {name: name for name in self.openapi_types}
-
 
 #: by kind, the type of its specification
 SPECIFICATIONS = {"RayJob": "RayJobSpec", "RayCluster": "RayClusterSpec"}

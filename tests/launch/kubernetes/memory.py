@@ -59,27 +59,23 @@ class MemoryCluster:
     def delete(self, kind: str, name: str) -> None:
         self.objects.pop((kind, name), None)
 
-    def log_since(self, pod: str, container: str, since: str | None, tail_lines: int) -> bytes:
-        lines = [*BytesIO(self.log_stamped(pod, container, since))]
+    def log(self, pod: str, container: str, tail_lines: int, since: str | None = None) -> bytes:
+        lines = [*BytesIO(self.stamped(pod, since))]
         return b"".join(lines if since is not None else lines[-tail_lines:])
 
-    def log_stamped(self, pod: str, container: str, since: str | None) -> bytes:
+    def stamped(self, pod: str, since: str | None) -> bytes:
         """Line by line a second apart, from midnight on."""
+        if pod in self.unreachable:
+            raise Refused("the kubelet does not answer", 500, "dial tcp 10.0.0.7:10250: i/o timeout")
+        lines = [*BytesIO(self.logs.get(pod, b""))][self.cut.get(pod, 0) :]
         moments = (b"2026-11-22T00:%02d:%02d" % divmod(second, 60) for second in count(self.cut.get(pod, 0)))
-        lines = [*BytesIO(self.log(pod, container))]
         stamped = [moment + b".5" + self.zone + b" " + line for moment, line in zip(moments, lines, strict=False)]
         return b"".join(line for line in stamped if since is None or line[:19].decode() >= since[:19])
 
     def log_from(self, pod: str, container: str, since: str | None, follows: bool = False) -> Iterator[bytes]:
         """What is there, in small pieces, and then what ``comes``."""
-        for data in (self.log_stamped(pod, container, since), *(self.comes.get(pod, ()) if follows else ())):
+        for data in (self.stamped(pod, since), *(self.comes.get(pod, ()) if follows else ())):
             yield from (data[place : place + 7] for place in range(0, len(data), 7))
-
-    def log(self, pod: str, container: str, tail_lines: int | None = None) -> bytes:
-        if pod in self.unreachable:
-            raise Refused("the kubelet does not answer", 500, "dial tcp 10.0.0.7:10250: i/o timeout")
-        lines = [*BytesIO(self.logs.get(pod, b""))][self.cut.get(pod, 0) :]
-        return b"".join(lines[-tail_lines:] if tail_lines else lines)
 
     def kinds(self) -> list[str]:
         return sorted(kind for kind, _ in self.objects)

@@ -15,7 +15,7 @@ from suite.spec.base import UsageError
 from tests.launch.kubernetes.memory import MemoryCluster
 
 #: not followed, unless a test says that it runs
-POD = Pod("run-0-x", "node", 0, "Succeeded", "n1", {"spec": {"containers": [{"name": "suite"}]}})
+POD = Pod("run-0-x", "node", 0, "Succeeded", {"spec": {"containers": [{"name": "suite"}]}})
 LINES = [b"line %d\n" % number for number in range(9)]
 
 

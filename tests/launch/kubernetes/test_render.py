@@ -207,9 +207,6 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("changes", "given", "message"),
         [
-            ({"image": None}, {}, "pods run images"),
-            ({"devices": ("0", "1")}, {}, "ask for how many"),
-            ({"mounts": [{"source": "/data", "target": "/data"}]}, {}, "no folder of this host"),
             ({}, {"gang": "volcano"}, "--gang is for a TrainJob"),
             ({"nodes": 1}, {"topology": "rack"}, "for runs on several nodes"),
             ({"env": {"A": "\0"}}, {}, "NUL"),

@@ -16,7 +16,7 @@ from suite.launch.kubernetes.client import Refused
 from suite.launch.kubernetes.kept import whole_log
 from suite.launch.kubernetes.pods import Pod
 
-POD = Pod("pod", "node", 0, "Succeeded", "n1", {"spec": {"containers": [{"name": "suite"}]}})
+POD = Pod("pod", "node", 0, "Succeeded", {"spec": {"containers": [{"name": "suite"}]}})
 
 
 class Node:
