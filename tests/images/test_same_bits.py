@@ -15,7 +15,7 @@ from tests.container_runtime import Runtime
 if TYPE_CHECKING:
     from docker import APIClient
 
-pytestmark = [pytest.mark.daemon, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.daemon, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = r"""

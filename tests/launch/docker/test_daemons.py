@@ -22,7 +22,7 @@ from tests.container_runtime import Runtime, require_runtime, started_runtime
 from tests.containers import IMAGE, MEMLOCK, QUICK, launcher, left, once_started, run_container
 from tests.waiting import SECONDS
 
-pytestmark = [pytest.mark.daemon, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.daemon, pytest.mark.timeout(900)]  # the first makes the base image
 
 CDI = {
     "cdiVersion": "0.5.0",
