@@ -87,20 +87,31 @@ class TestEveryFigureIsThatOfTheMarkdown:
         model, page = page_text(REPORTS[name]())
         text = markdown(model, {}).replace("\\", "")
         report = page.data("report")
-        for row, told in zip(as_json(model)["rows"], report["rows"], strict=True):
-            figures = told["figures"]
-            for key, field in (("samples", "samples_per_second"), ("tokens", "tokens_per_second")):
-                assert (figures.get(key) or [None] * 3)[:3] == list((row[field] or dict.fromkeys("vlh")).values())
-            assert [one[1] for one in told["phases"]] == [one["seconds"] for one in row["phases"]]
-            with_bounds = [key for key in ("samples", "memory") if key in figures and row["measured"][1:]]
-            written = [figures[key][3] for key in with_bounds]
-            written += [figure[3].split(" [")[0] for key, figure in figures.items() if figure[1] is None]
-            written += [told["predicted"][3]] if told["predicted"] else []
-            missing = [one for one in written if one not in text]
-            assert not missing, f"{told['name']} shows what the Markdown does not: {missing}"
-        ratios = [pair["parts"][0][5] for pair in report["ratios"]]
-        etas = [point["eta"][3] for curve in report["curves"] for point in curve["points"]]
-        assert not [one for one in (*ratios, *etas) if one not in text]
+        rows, charts = as_json(model)["rows"], report["charts"]
+        drawn = {
+            (chart["name"], key, number): figures
+            for chart in [*charts["figure"], *charts["phases"], *charts["memory"]]
+            for number, _, marks in chart["lines"]
+            for key, *figures in marks
+        }
+        fields = {"samples/s": "samples_per_second", "tokens/s": "tokens_per_second"}
+        for row in rows:
+            for unit, field in fields.items():
+                figures = drawn.get((f"throughput ({unit})", "measured", row["number"]), [None] * 3)
+                assert figures[:3] == list((row[field] or dict.fromkeys("vlh")).values())
+            if not row["setting"]["asynchronous"]:
+                for phase in row["phases"]:
+                    assert drawn["seconds", phase["name"], row["number"]][0] == phase["seconds"]
+        bounded = ("throughput (samples/s)", "the whole iteration")
+        written = [
+            words if chart in bounded else words.split(" [")[0]
+            for (chart, _, _), (_, low, _, words) in drawn.items()
+            if chart in bounded
+            or (low is None and not chart.startswith("phase ") and chart not in ("seconds", "share"))
+        ]
+        written += [pair["parts"][0][5] for pair in report["ratios"]]
+        written += [point["eta"][3] for curve in report["curves"] for point in curve["points"]]
+        assert not [one for one in written if one not in text]
 
 
 class TestNothingOfARunIsRun:
@@ -206,7 +217,7 @@ class TestTraces:
         assert found[0].seconds in (counted[(len(counted) - 1) // 2], counted[len(counted) // 2])
         for rank in found[0].shown:
             ends = [bar.start + bar.work + bar.wait for bar in rank.bars]
-            assert all(end <= after.start + 1e-9 for end, after in zip(ends, rank.bars[1:], strict=False))
+            assert all(end <= after.start + 1e-5 for end, after in zip(ends, rank.bars[1:], strict=False))
             assert ends[-1] <= found[0].seconds * 1.001
             assert set(rank.held) <= {bar.phase for bar in rank.bars} and rank.held
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from suite.bundle.files import replace_atomically
+from suite.report import charts
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel
 from suite.report.formatting.escape import visible
@@ -21,7 +22,7 @@ from suite.spec.base import UsageError
 from suite.spec.phases import ALL
 
 PAGE_SCHEMA = "suite/page/1"
-#: Heading of a part of the report -> the pictures that are shown below it, by their names in ``charts.js``.
+#: Heading of a part of the report -> the pictures that are shown below it, by their names in ``report.js``.
 PICTURES = {
     "Ranking": ("ratios",),
     "Phases": ("phases", "iteration"),
@@ -29,7 +30,7 @@ PICTURES = {
     "Scaling": ("scaling",),
     "Measured on": ("differences",),
 }
-SCRIPTS = ("selection.js", "rows.js", "rates.js", "phases.js", "memory.js", "scaling.js", "ratios.js", "iteration.js")
+SCRIPTS = ("selection.js", "rows.js", "lines.js", "scaling.js", "ratios.js", "iteration.js")
 _LAST = ("differences.js", "report.js")
 #: No page is larger. Beyond it what is in the bundles anyway is left out, and told.
 MOST_BYTES = 32 << 20
@@ -57,20 +58,20 @@ def page_of(model: ReportModel, entries: Sequence[Entry], path: Path, is_cut: bo
     tables: list[dict[str, Any]] = []
     parts = parts_of(model, SECTIONS)
     shown_parts = [content.of_part(part, PICTURES.get(part.heading, ()), tables) for part in parts]
-    around = bundles.environments(model.rows, entries)
+    environments, environment_of = bundles.environments(model.rows, entries)
     by_path = {row.number: bundles.href(row.path, path) for row in model.rows}
     shown, left_out = ([], "") if is_cut else traces.traces_of(model.rows, entries)
     data = {
         "schema": PAGE_SCHEMA,
-        "rows": [figures.row_data(row, by_path[row.number], around.of_row[row.number]) for row in model.rows],
-        "metrics": figures.metrics_of(model),
+        "rows": [figures.row_data(row, by_path[row.number], environment_of[row.number]) for row in model.rows],
+        "charts": _charts(model),
         "facets": figures.FACETS,
         "phases": [{"name": one.name, "label": one.label, "colour": one.colour} for one in ALL],
         "ratios": figures.ratio_data(model),
         "curves": figures.curve_data(model),
-        "traces": traces.as_data(shown),
+        "traces": [trace._asdict() for trace in shown],
         "tracesLeftOut": left_out,
-        "environments": around.facts,
+        "environments": environments,
     }
     values = {
         "title_shown": visible(model.title),
@@ -93,8 +94,16 @@ def page_of(model: ReportModel, entries: Sequence[Entry], path: Path, is_cut: bo
     )
 
 
+def _charts(model: ReportModel) -> dict[str, list[dict[str, Any]]]:
+    found = {
+        "figure": charts.figures(model),
+        "phases": (charts.phases(model, "seconds"), charts.phases(model, "share")),
+        "memory": (charts.memory(model), *charts.memory_by_phase(model)),
+    }
+    return {name: list(map(figures.chart_data, known)) for name, known in found.items()}
+
+
 def _cut(runs: int) -> str:
-    """In words, of a page that was cut."""
     listed = f" and all but the first {MOST_LISTED:,} of {runs:,} runs" if runs > MOST_LISTED else ""
     return f"the iterations rank by rank{listed} were left out, because a page has at most {MOST_BYTES >> 20} MiB"
 

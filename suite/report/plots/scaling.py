@@ -14,7 +14,16 @@ from suite.report.facts.scaling import Curve
 from suite.report.formatting.escape import drawable
 from suite.report.formatting.numbers import number
 from suite.report.plots import style
-from suite.report.plots.series import MOST_PANELS, Series, backend_colours, left_out, series_of, spread
+from suite.report.plots.series import (
+    MOST_PANELS,
+    Series,
+    backend_colours,
+    draw_line,
+    handles,
+    left_out,
+    series_of,
+    spread,
+)
 from suite.stats.intervals import Interval
 
 _MOST_TICKS = 6
@@ -47,15 +56,12 @@ def figure(model: ReportModel) -> Figure | None:
         for panel in axes[row, len(sizes[kind]) :]:
             panel.set_axis_off()
     cut = _axes(axes[0, 0], shown)
-    handles = [
-        Line2D([], [], color=line.colour, marker=line.marker, label=line.label, linewidth=1.2, markersize=5)
-        for line in lines
-    ]
-    handles.append(Line2D([], [], color=style.FAINT, linestyle=":", label="ideal"))
+    legend = handles(lines)
+    legend.append(Line2D([], [], color=style.FAINT, linestyle=":", label="ideal"))
     omitted = sum(len(all_sizes[kind]) - len(sizes[kind]) for kind in kinds)
     margins = style.Margins(left=0.8, right=0.1, bottom=0.45, top=0.25)
     note = " ".join(filter(None, (left_out(((omitted, "size"), (more, "series"))), cut)))
-    style.frame(drawn, margins, handles, note)
+    style.frame(drawn, margins, legend, note)
     return drawn
 
 
@@ -78,17 +84,7 @@ def _line(axes: Axes, line: Series, curve: Curve, offset: float) -> None:
     aside = (curve.largest.row.ranks / curve.base.ranks) ** offset
     ranks = [count * aside for count in (curve.base.ranks, *(point.row.ranks for point in curve.points))]
     etas = [Interval(1.0, None, None), *(point.eta for point in curve.points)]
-    axes.errorbar(
-        ranks,
-        [eta.value for eta in etas],
-        yerr=style.error_bars(etas),
-        color=line.colour,
-        marker=line.marker,
-        markersize=5,
-        linewidth=1.2,
-        elinewidth=1.4,
-        capsize=2.5,
-    )
+    draw_line(axes, line, ranks, etas, width=1.2)
 
 
 def _last_value(axes: Axes, line: Series, curve: Curve, above: bool) -> None:

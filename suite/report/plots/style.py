@@ -122,7 +122,7 @@ def limits(figures: Sequence[Interval], reach: float) -> tuple[float, float]:
 
 
 def cut_note(figures: Sequence[Interval], shown: tuple[float, float]) -> str:
-    """GivenOptions where an interval goes beyond what is shown."""
+    """A note where an interval goes beyond what is shown."""
     cut = any((one.low or shown[0]) < shown[0] or (one.high or shown[1]) > shown[1] for one in figures)
     return "Intervals that reach the frame go on beyond it." if cut else ""
 

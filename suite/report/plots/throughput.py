@@ -13,7 +13,17 @@ from suite.report.facts.pool import Row
 from suite.report.formatting.escape import drawable
 from suite.report.formatting.numbers import counted
 from suite.report.plots import style
-from suite.report.plots.series import MOST_PANELS, MOST_SIZES, Series, backend_colours, left_out, series_of, spread
+from suite.report.plots.series import (
+    MOST_PANELS,
+    MOST_SIZES,
+    Series,
+    backend_colours,
+    draw_line,
+    handles,
+    left_out,
+    series_of,
+    spread,
+)
 from suite.stats.intervals import Interval
 
 #: Below this span of rates a linear axis from zero shows more than a logarithmic one.
@@ -41,11 +51,11 @@ def figure(model: ReportModel) -> Figure | None:
     )
     for column, count in enumerate(ranks):
         axes[0, column].set_title(counted(count, "rank"))
-        _panel(axes[0, column], lines, sizes, count, rates)
+        _panel(axes[0, column], lines, sizes, count, rates, width=0.8)
         _failed(axes[0, column], lines, sizes, count)
         if ratios:
             axes[1, column].axhline(1, color=style.FAINT, linewidth=1)
-            _panel(axes[1, column], lines, sizes, count, ratios, joined=False)
+            _panel(axes[1, column], lines, sizes, count, ratios, width=0)
         axes[-1, column].set_xticks(
             range(len(sizes)), [drawable(size, 12) for size in sizes], rotation=_rotation(sizes, ranks)
         )
@@ -56,18 +66,11 @@ def figure(model: ReportModel) -> Figure | None:
     bottom = 0.55 if _rotation(sizes, ranks) else 0.3
     margins = style.Margins(left=0.8, right=0.1, bottom=bottom, top=0.25)
     note = " ".join(dict.fromkeys(text for text in (left_out(omitted), *notes) if text))
-    style.frame(drawn, margins, _handles(lines, any(not row.measured for row in rows)), note)
+    legend = handles(lines)
+    if any(not row.measured for row in rows):
+        legend.append(Line2D([], [], color=style.INK, marker="x", linewidth=0, label="no run succeeded"))
+    style.frame(drawn, margins, legend, note)
     return drawn
-
-
-def _handles(lines: Sequence[Series], failed: bool) -> list[Line2D]:
-    handles = [
-        Line2D([], [], color=line.colour, marker=line.marker, label=line.label, linewidth=1.2, markersize=5)
-        for line in lines
-    ]
-    return handles + (
-        [Line2D([], [], color=style.INK, marker="x", linewidth=0, label="no run succeeded")] if failed else []
-    )
 
 
 def _rate_axis(axes: Axes, rates: Sequence[Interval]) -> str:
@@ -106,22 +109,11 @@ def _panel(
     sizes: Sequence[str],
     ranks: int,
     figures: dict[int, Interval],
-    joined: bool = True,
+    width: float,
 ) -> None:
     for index, line in enumerate(lines):
         rows = [row for row in line.rows if row.ranks == ranks and row.number in figures]
-        found = [figures[row.number] for row in rows]
-        axes.errorbar(
-            _positions(rows, sizes, index, lines),
-            [one.value for one in found],
-            yerr=style.error_bars(found),
-            color=line.colour,
-            marker=line.marker,
-            markersize=5,
-            linewidth=0.8 if joined else 0,
-            elinewidth=1.4,
-            capsize=2.5,
-        )
+        draw_line(axes, line, _positions(rows, sizes, index, lines), [figures[row.number] for row in rows], width)
     axes.set_xlim(-0.5, len(sizes) - 0.5)
     axes.grid(axis="x", visible=False)
 
