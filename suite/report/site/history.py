@@ -282,7 +282,6 @@ def _level_change(
 
 
 def changed_versions(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[tuple[str, str, str], ...]:
-    """Names with both versions, where they differ."""
     names = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
     return tuple((name, before.get(name, "-"), after.get(name, "-")) for name in names[:_MOST_VERSIONS])
 

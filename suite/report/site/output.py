@@ -109,7 +109,6 @@ def _write_pages(
 
 
 def _is_as_written(path: Path, pages: dict[str, dict[str, str]]) -> bool:
-    """Whether every page is there, as its list has it."""
     return all(_digest_on_disk(path / name) == page["text"] for name, page in pages.items())
 
 
