@@ -15,8 +15,6 @@ from suite.spec.phases import ALL
 
 @dataclass(frozen=True)
 class ImportedSource:
-    """An import, and the tags that its user gave it."""
-
     row: ImportedRow
     tags: tuple[str, ...] = ()
 

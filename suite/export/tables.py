@@ -8,10 +8,9 @@ from typing import Any
 
 from suite.bundle.amounts import Peaks
 from suite.bundle.imported.record import ImportedRow
-from suite.export.columns import Column, Reader, Source
+from suite.export.columns import Column, Reader, Source, part
 from suite.export.imported import IMPORTED_COLUMNS, ImportedSource
 from suite.export.keys import KEYS
-from suite.export.readers import part
 from suite.export.runs import RUN_COLUMNS
 from suite.report.facts.entry import Entry
 from suite.spec.base import UsageError

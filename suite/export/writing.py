@@ -19,8 +19,6 @@ SUFFIXES = (".parquet", *_TEXTS)
 
 
 class Written(NamedTuple):
-    """A file, and how many rows it has."""
-
     path: Path
     rows: int
 

@@ -11,8 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from suite.export.tools.given import Given
-from suite.export.tools.surroundings import variable
+from suite.export.tools.given import Given, variable
 from suite.spec.base import UsageError, printable
 from suite.spec.optional import required
 
