@@ -17,8 +17,7 @@ from suite.bundle.imported.record import ImportedRow
 from suite.bundle.imported.store import IMPORT, ImportFolder, read_imports
 from suite.bundle.store import Bundle, DamagedBundle, StillRunning
 from suite.bundle.walk import is_trial
-from suite.report.facts.evidence import ReadFrom
-from suite.report.facts.model import Entry
+from suite.report.facts.entry import Entry, ReadFrom
 from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import counted
 from suite.report.trust import OTHER, RUNNING, VERSIONS, Caveat, Checked, few, lines_of, trusted
@@ -44,7 +43,6 @@ class Found(Generic[_Entry]):
     imported: tuple[ImportedRow, ...] = ()
 
     def paths(self) -> list[str]:
-        """Of every bundle and import."""
         return [entry.path for entry in (*self.entries, *self.imported)]  # type: ignore[attr-defined]
 
     def warnings(self) -> list[str]:

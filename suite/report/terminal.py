@@ -39,10 +39,8 @@ def print_answer(model: ReportModel) -> None:
             say(f"and {len(verdicts) - MOST_SHOWN} more in the report")
     else:
         _print_wrapped(nothing_ranked(model), width)
-    for line in figures(model):
+    for line in (*figures(model), trust(model).text):
         _print_wrapped(line, width)
-    last = trust(model)
-    _print_wrapped(f"{last.start} {', '.join(piece.text for piece in last.pieces)}.", width)
 
 
 def _print_wrapped(text: str, width: int | None) -> None:
@@ -83,7 +81,6 @@ def _set_apart(rows: Sequence[Row]) -> dict[int, str]:
 
 
 def _unranked(row: Row) -> str:
-    """In the place of a verdict."""
     return UNKNOWN if row.is_ranked else "suspect"
 
 

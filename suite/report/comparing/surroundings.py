@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from suite.bundle.record import Record
-from suite.report.comparing.model import FactDifference, FactKind, Surroundings
+from suite.report.comparing.model import FactDifference, Surroundings
 from suite.report.comparing.pairing import Measured, called, differing_settings
-from suite.report.facts.environment import facts_of_both, figures_apart
+from suite.report.facts.environment import FactKind, facts_of_both, figures_apart
 from suite.report.formatting.numbers import listed
 
 #: What makes a comparison one across something, in the order in which a label has them.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from suite.report.facts.kind import WorkKind
 from suite.report.facts.pool import Row
-from suite.report.facts.work_done import done_otherwise, otherwise
+from suite.report.facts.work import done_otherwise, otherwise
 from suite.spec.phases import ALL_NAMES
 from suite.stats.compare import compare
 from suite.stats.intervals import Interval, log_rates

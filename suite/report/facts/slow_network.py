@@ -92,7 +92,6 @@ def expected_of(record: Record, scope: str) -> Expected | None:
 
 
 def look_at(record: Record, scope: str) -> str:
-    """What to look at where it does not."""
     return _look_within(record) if scope == "within_node" else _look_across(record)
 
 

@@ -12,18 +12,8 @@ from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import drawable
 from suite.report.formatting.numbers import counted
-from suite.report.plots import style
-from suite.report.plots.series import (
-    MOST_PANELS,
-    MOST_SIZES,
-    Series,
-    backend_colours,
-    draw_line,
-    handles,
-    left_out,
-    series_of,
-    spread,
-)
+from suite.report.plots import series, style
+from suite.report.plots.series import Series
 from suite.stats.intervals import Interval
 
 #: Below this span of rates a linear axis from zero shows more than a logarithmic one.
@@ -39,9 +29,9 @@ def figure(model: ReportModel) -> Figure | None:
         list(dict.fromkeys(row.size for row in model.rows)),
         sorted({row.ranks for row in model.rows}),
     )
-    sizes, ranks = spread(all_sizes, MOST_SIZES), spread(all_ranks, MOST_PANELS)
+    sizes, ranks = series.spread(all_sizes, series.MOST_SIZES), series.spread(all_ranks, series.MOST_PANELS)
     rows = [row for row in model.rows if row.size in set(sizes) and row.ranks in set(ranks)]
-    lines, more = series_of(rows, backend_colours(model.rows))
+    lines, more = series.series_of(rows, series.backend_colours(model.rows))
     rates = {row.number: row.samples_per_second for row in rows if row.samples_per_second}
     ratios = {ranked.row.number: ranked.ratio for group in model.ranking.groups for ranked in group.places}
     drawn = style.new_figure(4.6 if ratios else 3.2)
@@ -65,8 +55,8 @@ def figure(model: ReportModel) -> Figure | None:
     omitted = ((len(all_sizes) - len(sizes), "size"), (len(all_ranks) - len(ranks), "rank count"), (more, "series"))
     bottom = 0.55 if _rotation(sizes, ranks) else 0.3
     margins = style.Margins(left=0.8, right=0.1, bottom=bottom, top=0.25)
-    note = " ".join(dict.fromkeys(text for text in (left_out(omitted), *notes) if text))
-    legend = handles(lines)
+    note = " ".join(dict.fromkeys(text for text in (series.left_out(omitted), *notes) if text))
+    legend = series.handles(lines)
     if any(not row.measured for row in rows):
         legend.append(Line2D([], [], color=style.INK, marker="x", linewidth=0, label="no run succeeded"))
     style.frame(drawn, margins, legend, note)
@@ -113,7 +103,8 @@ def _panel(
 ) -> None:
     for index, line in enumerate(lines):
         rows = [row for row in line.rows if row.ranks == ranks and row.number in figures]
-        draw_line(axes, line, _positions(rows, sizes, index, lines), [figures[row.number] for row in rows], width)
+        found = [figures[row.number] for row in rows]
+        series.draw_line(axes, line, _positions(rows, sizes, index, lines), found, width)
     axes.set_xlim(-0.5, len(sizes) - 0.5)
     axes.grid(axis="x", visible=False)
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from suite.bundle.imported.record import ImportedRow
-from suite.report.facts.entry import Entry
-from suite.report.facts.evidence import ReadFrom
+from suite.report.facts.entry import Entry, ReadFrom
 from suite.report.facts.model import ReportModel, build
 from suite.report.facts.pool import Row
 from suite.report.plots import NAMES
@@ -28,15 +27,12 @@ REPORT_SCHEMA = "suite/report/1"
 
 @dataclass(frozen=True)
 class WrittenReport:
-    """The Markdown file, its pictures, and what they show."""
-
     path: Path
     assets: tuple[Path, ...]
     model: ReportModel
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Every file that was written."""
         return (self.path, *self.assets)
 
 

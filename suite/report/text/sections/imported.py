@@ -72,7 +72,6 @@ def _mean(tokens: float | None, samples: float | None) -> float | None:
 
 
 def _phases(rows: Sequence[ImportedRow]) -> Table | None:
-    """Null where no log tells of phases."""
     known = [phase for phase in ALL if any(phase.name in row.record.phases for row in rows)]
     if not known:
         return None
