@@ -67,12 +67,8 @@ def export_file(paths: Sequence[Path], output: Path, table_name: str) -> Exporte
     if table.name == IMPORTED:
         summary = f"{counted(written.rows, 'row')}, {MARK}"
     elif found.imported:
-        warnings += (_not_among(len(found.imported)),)
+        warnings += (f"{counted(len(found.imported), 'row')} {MARK}: not among these, but in --table {IMPORTED}",)
     return Exported(output, table.name, written.rows, len(found.entries), summary, warnings)
-
-
-def _not_among(count: int) -> str:
-    return f"{counted(count, 'row')} {MARK}: not among these, but in --table {IMPORTED}"
 
 
 def export_to(tool: str, paths: Sequence[Path], folder: Path) -> Exported:

@@ -62,13 +62,11 @@ def _short(one: Verdict) -> Cells:
 def headline_rows(model: ReportModel) -> list[Cells]:
     """The headline table, one row per row of the report; cells hold no control characters."""
     places = [ranked for group in model.ranking.groups for ranked in group.places]
-    verdicts = {one.row.number: _SHORT_VERDICTS.get(one.verdict, one.verdict) for one in places}
+    verdicts = {row.number: UNKNOWN if row.is_ranked else "suspect" for row in model.rows}
+    verdicts |= {one.row.number: _SHORT_VERDICTS.get(one.verdict, one.verdict) for one in places}
     etas = {point.row.number: point.eta for curve in model.scaling.curves for point in curve.points}
     apart = _set_apart(model.rows)
-    return [
-        _headline(row, interval(etas.get(row.number), 1), verdicts.get(row.number, _unranked(row)), apart)
-        for row in model.rows
-    ]
+    return [_headline(row, interval(etas.get(row.number), 1), verdicts[row.number], apart) for row in model.rows]
 
 
 def _set_apart(rows: Sequence[Row]) -> dict[int, str]:
@@ -78,10 +76,6 @@ def _set_apart(rows: Sequence[Row]) -> dict[int, str]:
         alike.setdefault((row.work, row.size, row.ranks, row.backend, row.layout), []).append(row)
     several = [same for same in alike.values() if len({(row.launcher, row.variant) for row in same}) > 1]
     return {row.number: row.variant or f"launcher={row.launcher}" for same in several for row in same}
-
-
-def _unranked(row: Row) -> str:
-    return UNKNOWN if row.is_ranked else "suspect"
 
 
 def print_headline(model: ReportModel) -> None:

@@ -17,8 +17,8 @@ from markdown_it import MarkdownIt
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel, build
 from suite.report.page import output, traces
-from suite.report.page.output import page_of
-from suite.report.page.shell import HERE, render
+from suite.report.page.output import page_text
+from suite.report.page.shell import HERE
 from suite.report.reading import read_entries
 from suite.report.text.markdown import render as markdown
 from suite.report.text.output import as_json
@@ -35,9 +35,9 @@ ROOT = Path(__file__).resolve().parents[2]
 HOSTILE = f"{EVIL}</script><img src=x onerror=pwned=1>\u2028\u202egpj.exe\"'--><svg onload=pwned=1>&lt;b&gt;"
 
 
-def page_text(entries: Sequence[Entry], path: Path = Path("page.html"), **asked: Any) -> tuple[ReportModel, Parsed]:
+def parsed(entries: Sequence[Entry], path: Path = Path("page.html"), **asked: Any) -> tuple[ReportModel, Parsed]:
     model = build(entries, **asked)
-    return model, Parsed(render(page_of(model, entries, path)))
+    return model, Parsed(page_text(model, entries, path))
 
 
 def markdown_tables(text: str) -> Iterator[list[list[str]]]:
@@ -64,7 +64,7 @@ REPORTS = {"mixed": mixed, "troubled": troubled, "families": families, "trainers
 class TestEveryFigureIsThatOfTheMarkdown:
     @pytest.mark.parametrize("name", REPORTS)
     def test_every_table_has_the_same_cells_and_every_sentence_is_there(self, name: str) -> None:
-        model, page = page_text(REPORTS[name]())
+        model, page = parsed(REPORTS[name]())
         text = markdown(model, {})
         expected = [table for table in markdown_tables(text) if "who is faster" not in table[0]]
         shown = page.data("tables")[:-1]
@@ -84,7 +84,7 @@ class TestEveryFigureIsThatOfTheMarkdown:
 
     @pytest.mark.parametrize("name", REPORTS)
     def test_what_is_drawn_is_the_models_and_what_is_written_is_in_the_markdown(self, name: str) -> None:
-        model, page = page_text(REPORTS[name]())
+        model, page = parsed(REPORTS[name]())
         text = markdown(model, {}).replace("\\", "")
         report = page.data("report")
         rows, charts = as_json(model)["rows"], report["charts"]
@@ -116,8 +116,8 @@ class TestEveryFigureIsThatOfTheMarkdown:
 
 class TestNothingOfARunIsRun:
     def test_hostile_strings_make_no_element_and_no_handler(self) -> None:
-        _, calm = page_text([*made.repeats(2), made.entry(backend="megatron"), made.failed(size="3M")])
-        _, page = page_text(reports.hostile(HOSTILE), title=HOSTILE, caveats=[HOSTILE])
+        _, calm = parsed([*made.repeats(2), made.entry(backend="megatron"), made.failed(size="3M")])
+        _, page = parsed(reports.hostile(HOSTILE), title=HOSTILE, caveats=[HOSTILE])
         allowed = {tag for tag, _ in calm.elements} | {"h3", "ul", "li", "code", "pre"}
         assert {tag for tag, _ in page.elements} <= allowed
         assert not {"img", "svg", "iframe"} & {tag for tag, _ in page.elements}
@@ -127,7 +127,7 @@ class TestNothingOfARunIsRun:
 
     def test_no_text_is_turned_or_hidden(self) -> None:
         hostile = reports.hostile(HOSTILE)
-        text = render(page_of(build(hostile, title=HOSTILE, caveats=[HOSTILE]), hostile, Path("page.html")))
+        text = page_text(build(hostile, title=HOSTILE, caveats=[HOSTILE]), hostile, Path("page.html"))
         text = text[: text.index("<script>")]
         assert not re.search("[\u2028\u2029\u202a-\u202e\u2066-\u2069\u200b]", text)
         assert "onerror=pwned=1" in text
@@ -142,13 +142,13 @@ class TestNothingOfARunIsRun:
             ("no-utf8-\udcff", "../no-utf8-%FF/"),
         ):
             entries = [replace(made.entry(), path=path)]
-            _, page = page_text(entries, Path("out/page.html"))
+            _, page = parsed(entries, Path("out/page.html"))
             assert page.data("tables")[-1]["links"]["hrefs"] == [expected]
 
 
 class TestOneFile:
     def test_the_policy_allows_what_is_in_the_file_and_nothing_else(self) -> None:
-        _, page = page_text(mixed())
+        _, page = parsed(mixed())
         policy = next(
             one["content"] for tag, one in page.elements if one.get("http-equiv") == "Content-Security-Policy"
         )
@@ -161,7 +161,7 @@ class TestOneFile:
                 assert directive and f"'sha256-{digest}'" in directive.group(1)
 
     def test_it_loads_nothing(self) -> None:
-        _, page = page_text(mixed())
+        _, page = parsed(mixed())
         assert not {tag for tag, _ in page.elements} & {"img", "iframe", "object", "embed", "base", "form"}
         links = [attributes.get(name) for _, attributes in page.elements for name in ("src", "href", "action", "style")]
         assert all(link.startswith(("#", "./", "../", "data:,")) for link in links if link)
@@ -183,11 +183,11 @@ class TestOneFile:
 
     def test_the_same_runs_give_the_same_bytes(self) -> None:
         entries = mixed()
-        first, second = (render(page_of(build(order), order, Path("page.html"))) for order in (entries, entries[::-1]))
+        first, second = (page_text(build(order), order, Path("page.html")) for order in (entries, entries[::-1]))
         assert first == second
 
     def test_a_report_of_failures_alone_is_a_page_too(self) -> None:
-        _, page = page_text([made.failed(), made.failed(repeat=2, evidence=["CUDA out of memory", "second line"])])
+        _, page = parsed([made.failed(), made.failed(repeat=2, evidence=["CUDA out of memory", "second line"])])
         said = " ".join(page.text)
         assert "RuntimeError: out of memory" in said and "second line" in said
 
@@ -279,7 +279,7 @@ class TestCommand:
         make_bundle(tmp_path / "runs", synthetic_manifest())
         make_bundle(tmp_path / "runs", gpu, facts=facts_of(gpu, "NVIDIA H100 80GB HBM3"))
         entries = read_entries([tmp_path / "runs"]).entries
-        _, page = page_text(entries)
+        _, page = parsed(entries)
         told = page.data("report")
         first, second = (told["environments"][row["environment"]] for row in told["rows"])
         assert first["device"] != second["device"]

@@ -56,14 +56,12 @@ def _write(tracking: Any, entities: Any, folder: Path, runs: Iterable[Given]) ->
         ]
         for first in range(0, len(metrics), _BATCH):
             client.log_batch(made, metrics=metrics[first : first + _BATCH])
-        client.log_batch(made, params=[_param(entities, name, value) for name, value in run.settings.items()])
+        client.log_batch(
+            made, params=[entities.Param(name, str(value)[:_LONGEST]) for name, value in run.settings.items()]
+        )
         client.set_terminated(made, _STATUSES[run.row["status"]], end_time=end or 0)
         count += 1
     return count
-
-
-def _param(entities: Any, name: str, value: Any) -> Any:
-    return entities.Param(name, str(value)[:_LONGEST])
 
 
 def _milliseconds(moment: datetime | None) -> int | None:

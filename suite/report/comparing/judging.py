@@ -135,18 +135,18 @@ def _phases(
         _within(sides),
     )
     return [
-        tuple(_phase(pair, name, tests, places.get((place, name)), changed[place]) for name in _names(pair))
+        tuple(
+            _phase(pair, name, tests, places.get((place, name)), changed[place])
+            for name in ALL_NAMES
+            if any(side.row.phase(name) for side in pair)
+        )
         for place, pair in enumerate(pairs)
     ]
 
 
-def _names(pair: Pair) -> list[str]:
-    known = {phase.name for side in pair for phase in side.row.phases}
-    return [name for name in ALL_NAMES if name in known]
-
-
 def _phase(pair: Pair, name: str, tests: JudgedTogether, place: int | None, changed: bool) -> ComparedPhase:
-    before, after = (_seconds(side, name) for side in pair)
+    costs = (side.row.phase(name) for side in pair)
+    before, after = (cost.seconds if cost else None for cost in costs)
     change = _iteration(pair[1]) - _iteration(pair[0])
     has_shares = changed and not pair[1].row.setting.asynchronous
     known: dict[str, float | None] = dict.fromkeys(("low", "high", "log_error", "degrees"))
@@ -166,11 +166,6 @@ def _phase(pair: Pair, name: str, tests: JudgedTogether, place: int | None, chan
         share_of_change=((after or 0.0) - (before or 0.0)) / change if has_shares and change else None,
         **known,
     )
-
-
-def _seconds(side: Measured, name: str) -> float | None:
-    cost = side.row.phase(name)
-    return None if cost is None else cost.seconds
 
 
 def _iteration(side: Measured) -> float:

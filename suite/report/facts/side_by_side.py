@@ -56,11 +56,11 @@ def side_by_side(rows: Sequence[Row]) -> tuple[SideBySide, ...]:
         if row.measured:
             setting = replace(row.setting, kind="engine", asynchronous=False)
             alike[setting, row.work_hash, row.lengths_hash, row.ranks].append(row)
-    return tuple(_group(members) for members in alike.values() if len(set(map(_kind, members))) > 1)
-
-
-def _kind(row: Row) -> tuple:
-    return row.setting.kind, row.setting.asynchronous, done_otherwise(row)
+    found = []
+    for members in alike.values():
+        kinds = {(row.setting.kind, row.setting.asynchronous, done_otherwise(row)) for row in members}
+        found += [_group(members)] if len(kinds) > 1 else []
+    return tuple(found)
 
 
 def _group(rows: Sequence[Row]) -> SideBySide:

@@ -28,14 +28,14 @@ def href(path: str, page: Path) -> str:
 
 def runs_table(model: ReportModel, entries: Sequence[Entry], page: Path, most: int | None = None) -> dict[str, Any]:
     """Every run, or the first ``most``, with its row, whether its figures are its own, and its evidence."""
-    row_of = {run: row.name for row in model.rows for run in row.run_ids}
-    ordered = sorted(entries, key=lambda entry: (_number(row_of.get(entry.record.run.id)), entry.record.run.id))[:most]
+    row_of = {run: row for row in model.rows for run in row.run_ids}
+    ordered = sorted(entries, key=lambda entry: (row_of[entry.record.run.id].number, entry.record.run.id))[:most]
     rows = []
     for entry in ordered:
         record, validity = entry.record, entry.record.validity
         rows.append(
             (
-                row_of.get(record.run.id, ""),
+                row_of[record.run.id].name,
                 visible(record.run.id),
                 moment(record.run.started),
                 record.status,
@@ -51,10 +51,6 @@ def runs_table(model: ReportModel, entries: Sequence[Entry], page: Path, most: i
         "rows": rows,
         "links": {"column": 1, "hrefs": [href(entry.path, page) for entry in ordered]},
     }
-
-
-def _number(name: str | None) -> int:
-    return int(name[1:]) if name else 0
 
 
 def environments(rows: Sequence[Row], entries: Sequence[Entry]) -> tuple[list[dict[str, str]], dict[int, int]]:

@@ -11,10 +11,9 @@ from suite.bundle.files import replace_atomically
 from suite.report import charts
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel
-from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import number
 from suite.report.page import bundles, content, figures, traces
-from suite.report.page.shell import Page, render
+from suite.report.page.shell import render
 from suite.report.text.answer import answer
 from suite.report.text.section import parts_of
 from suite.report.text.sections import SECTIONS
@@ -30,8 +29,6 @@ PICTURES = {
     "Scaling": ("scaling",),
     "Measured on": ("differences",),
 }
-SCRIPTS = ("selection.js", "rows.js", "lines.js", "scaling.js", "ratios.js", "iteration.js")
-_LAST = ("differences.js", "report.js")
 #: No page is larger. Beyond it what is in the bundles anyway is left out, and told.
 MOST_BYTES = 32 << 20
 #: Runs that the table of a page lists where all of them are too many for its size.
@@ -52,7 +49,7 @@ class WrittenPage:
         return f"{size}; {self.cut}" if self.cut else size
 
 
-def page_of(model: ReportModel, entries: Sequence[Entry], path: Path, is_cut: bool = False) -> Page:
+def page_text(model: ReportModel, entries: Sequence[Entry], path: Path, is_cut: bool = False) -> str:
     """``path``: where the page will be, from which it links to the bundles. ``is_cut``: without what makes it large and
     is in the bundles anyway."""
     tables: list[dict[str, Any]] = []
@@ -74,7 +71,6 @@ def page_of(model: ReportModel, entries: Sequence[Entry], path: Path, is_cut: bo
         "environments": environments,
     }
     values = {
-        "title_shown": visible(model.title),
         "answer": [content.of_block(block) for block in answer(model)],
         "parts": shown_parts,
         "ids": [part["id"] for part in shown_parts],
@@ -84,14 +80,7 @@ def page_of(model: ReportModel, entries: Sequence[Entry], path: Path, is_cut: bo
         "schema": PAGE_SCHEMA,
     }
     tables.append(bundles.runs_table(model, entries, path, MOST_LISTED if is_cut else None))
-    return Page(
-        title=model.title,
-        template="report.html.jinja",
-        values=values,
-        data={"report": data, "tables": tables},
-        scripts=(*SCRIPTS, *_LAST),
-        styles=("report.css",),
-    )
+    return render(model.title, values, {"report": data, "tables": tables})
 
 
 def _charts(model: ReportModel) -> dict[str, list[dict[str, Any]]]:
@@ -115,9 +104,9 @@ def write_page(model: ReportModel, entries: Sequence[Entry], path: Path) -> Writ
     """
     if path.exists() and not path.is_file():
         raise UsageError(f"cannot write {path}: it is {'a folder' if path.is_dir() else 'no regular file'}")
-    text, cut = render(page_of(model, entries, path)), ""
+    text, cut = page_text(model, entries, path), ""
     if len(text.encode()) > MOST_BYTES:
-        text, cut = render(page_of(model, entries, path, is_cut=True)), _cut(len(entries))
+        text, cut = page_text(model, entries, path, is_cut=True), _cut(len(entries))
         if len(text.encode()) > MOST_BYTES:
             raise UsageError(
                 f"{path} would have {len(text.encode()) >> 20} MiB, more than the {MOST_BYTES >> 20} of a page: report "

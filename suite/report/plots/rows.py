@@ -35,7 +35,8 @@ _LOOKS: dict[str, dict[str, Any]] = {
 
 def figure(chart: Chart, model: ReportModel) -> Figure | None:
     """Null where there is no row to draw."""
-    rows, omitted = bars([line.row for line in chart.lines if line.marks and _is_whole(chart, line)])
+    whole = [line for line in chart.lines if (line.mark(chart.drawn) if chart.drawn else line.marks)]
+    rows, omitted = bars([line.row for line in whole])
     if not rows:
         return None
     line_of = {line.row.number: line for line in chart.lines}
@@ -60,10 +61,6 @@ def figure(chart: Chart, model: ReportModel) -> Figure | None:
     margins = style.Margins(left=0.2 + 0.073 * longest, right=right, bottom=0.45, top=0.05)
     style.frame(drawn, margins, handles, omitted)
     return drawn
-
-
-def _is_whole(chart: Chart, line: Line) -> bool:
-    return not chart.drawn or line.mark(chart.drawn) is not None
 
 
 def _heights(rows: Sequence[Row]) -> list[float]:

@@ -9,7 +9,7 @@ from suite.report.facts.entry import RUNS_TO_PUBLISH
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import prose
-from suite.report.formatting.grid import Column, Notes, Table
+from suite.report.formatting.grid import Column, Notes
 from suite.report.formatting.numbers import UNKNOWN, number, percent
 from suite.report.text.columns import IDENTITY, LABEL, Shown, common, rate, table_of, varying
 from suite.report.text.section import Block, Picture, Section
@@ -25,11 +25,7 @@ _ABOVE_PEAK = "Above 100 %, which no device can reach: doubt time, the device's 
 def _blocks(model: ReportModel) -> Iterator[Block]:
     shared = common(model.rows)
     yield f"All rows: {', '.join(shared)}." if shared else "The rows share no setting."
-    yield _table(model.rows)
-
-
-def _table(rows: Sequence[Row]) -> Table:
-    notes = Notes()
+    rows, notes = model.rows, Notes()
     causal = any(row.hfu_causal is not None for row in rows)
     columns: list[Shown] = [
         *IDENTITY,
@@ -51,7 +47,7 @@ def _table(rows: Sequence[Row]) -> Table:
     below = [f"Fewer than {RUNS_TO_PUBLISH} runs, too few to publish: {_named(few)}."] if few else []
     below += [f"{_VOID}: {_named(void)}."] if void else []
     below += [_SHARED] if any(row.prior for row in rows) else []
-    return replace(table, notes=(*table.notes, *below))
+    yield replace(table, notes=(*table.notes, *below))
 
 
 def _named(names: Sequence[str]) -> str:
