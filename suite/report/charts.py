@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from suite.report.facts.costs import MemoryUse, PhaseMemory
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.numbers import GIB, interval, number, percent
@@ -96,52 +97,41 @@ def _pieces(row: Row, is_share: bool) -> Iterator[Mark]:
         start += length
 
 
-def memory(model: ReportModel) -> Chart:
-    known = [(row, row.memory) for row in model.rows if row.memory]
+def memory(model: ReportModel) -> Iterator[Chart]:
+    """Of the whole iteration, then of each phase."""
+    used = [(row, row.memory) for row in model.rows if row.memory]
     capacities = {machine.device_memory_bytes for machine in model.machines if machine.device_memory_bytes}
-    limit = capacities.pop() if len(capacities) == 1 else None
+    capacity = capacities.pop() / GIB if len(capacities) == 1 else None
+    limit = None if capacity is None else (capacity, f"device memory, {number(capacity)} GiB")
+    yield _memory("the whole iteration", [_memory_line(*one) for one in used], limit, drawn="floor")
+    for phase in ALL:
+        of_phase = [(row, one) for row, use in used for one in use.by_phase if one.name == phase.name]
+        if of_phase:
+            yield _memory(f"phase {phase.label}", [_memory_line(*one) for one in of_phase])
+
+
+def _memory(name: str, lines: list[Line], limit: tuple[float, str] | None = None, drawn: str = "") -> Chart:
     return Chart(
-        name="the whole iteration",
-        title="Peak memory of the whole iteration against its theoretical floor",
+        name=name,
+        title=f"Peak memory of {name} against its theoretical floor",
         unit="GiB per device",
-        keys=_MEMORY,
-        lines=tuple(_memory_line(row, use.floor_bytes, use.peak_bytes, use.run_peak_bytes) for row, use in known),
+        keys={
+            "floor": Key("floor", "tick"),
+            "peak": Key("peak", "dot"),
+            "mean": Key("mean of the runs' peaks, 95 %", "mean"),
+        },
+        lines=tuple(lines),
         right="floor / peak",
-        limit=None if limit is None else (limit / GIB, f"device memory, {number(limit / GIB)} GiB"),
-        drawn="floor",
+        limit=limit,
+        drawn=drawn,
     )
 
 
-def memory_by_phase(model: ReportModel) -> Iterator[Chart]:
-    for phase in ALL:
-        known = [
-            (row, one) for row in model.rows if row.memory for one in row.memory.by_phase if one.name == phase.name
-        ]
-        if known:
-            yield Chart(
-                name=f"phase {phase.label}",
-                title=f"Memory at the peak of phase {phase.label} against its theoretical floor",
-                unit="GiB per device",
-                keys=_MEMORY,
-                lines=tuple(
-                    _memory_line(row, one.floor_bytes, one.peak_bytes, one.run_peak_bytes) for row, one in known
-                ),
-                right="floor / peak",
-            )
-
-
-_MEMORY = {
-    "floor": Key("floor", "tick"),
-    "peak": Key("peak", "dot"),
-    "mean": Key("mean of the runs' peaks, 95 %", "mean"),
-}
-
-
-def _memory_line(row: Row, floor: int | None, peak: int, mean: Interval) -> Line:
-    of_runs = mean.scaled(1 / GIB)
+def _memory_line(row: Row, use: MemoryUse | PhaseMemory) -> Line:
+    mean, floor, peak = use.run_peak_bytes.scaled(1 / GIB), use.floor_bytes, use.peak_bytes
     marks = [] if floor is None else [Mark("floor", floor / GIB, text=number(floor / GIB))]
     marks += [Mark("peak", peak / GIB, text=number(peak / GIB))]
-    marks += [] if mean.low is None else [_mark("mean", of_runs, interval(of_runs, bound_digits=1))]
+    marks += [] if mean.low is None else [_mark("mean", mean, interval(mean, bound_digits=1))]
     return Line(row, tuple(marks), "" if floor is None else f"{percent(floor / peak)} %")
 
 
@@ -228,13 +218,11 @@ _METRICS: tuple[_Metric, ...] = (
 )
 
 
-def figures(model: ReportModel) -> tuple[Chart, ...]:
-    return (rates(model), *_charts(model.rows))
-
-
-def _charts(rows: Sequence[Row]) -> Iterator[Chart]:
+def figures(model: ReportModel) -> Iterator[Chart]:
+    """The rate, and every other figure that rows have."""
+    yield rates(model)
     for one in _METRICS:
-        known = [(row, figure) for row in rows if (figure := one.read(row)) is not None]
+        known = [(row, figure) for row in model.rows if (figure := one.read(row)) is not None]
         better = f", {one.better} is better" if one.better else ""
         if known:
             yield Chart(

@@ -87,7 +87,7 @@ def _charts(model: ReportModel) -> dict[str, list[dict[str, Any]]]:
     found = {
         "figure": charts.figures(model),
         "phases": (charts.phases(model, "seconds"), charts.phases(model, "share")),
-        "memory": (charts.memory(model), *charts.memory_by_phase(model)),
+        "memory": charts.memory(model),
     }
     return {name: list(map(figures.chart_data, known)) for name, known in found.items()}
 

@@ -22,7 +22,7 @@ def draw(model: ReportModel, folder: Path) -> list[Path]:
             rows.figure(charts.rates(model), model),
             scaling.figure(model),
             rows.figure(charts.phases(model, "share"), model),
-            rows.figure(charts.memory(model), model),
+            rows.figure(next(charts.memory(model)), model),
         )
         drawn = zip(NAMES, figures, strict=True)
         return [save(figure, folder / f"{name}.svg") for name, figure in drawn if figure is not None]

@@ -58,8 +58,7 @@ def figure(chart: Chart, model: ReportModel) -> Figure | None:
     if scale:
         handles += _log_axis(axes, chart, lines)
     axes.set_xlabel(f"{chart.unit}{scale}; right: {chart.right}")
-    margins = style.Margins(left=0.2 + 0.073 * longest, right=right, bottom=0.45, top=0.05)
-    style.frame(drawn, margins, handles, omitted)
+    style.frame(drawn, handles, omitted, left=0.2 + 0.073 * longest, right=right, bottom=0.45, top=0.05)
     return drawn
 
 

@@ -51,9 +51,8 @@ def figure(model: ReportModel) -> Figure | None:
     legend = series.handles(lines)
     legend.append(Line2D([], [], color=style.FAINT, linestyle=":", label="ideal"))
     omitted = sum(len(all_sizes[kind]) - len(sizes[kind]) for kind in kinds)
-    margins = style.Margins(left=0.8, right=0.1, bottom=0.45, top=0.25)
     note = " ".join(filter(None, (series.left_out(((omitted, "size"), (more, "series"))), cut)))
-    style.frame(drawn, margins, legend, note)
+    style.frame(drawn, legend, note, left=0.8, right=0.1, bottom=0.45, top=0.25)
     return drawn
 
 

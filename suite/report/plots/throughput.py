@@ -54,12 +54,11 @@ def figure(model: ReportModel) -> Figure | None:
         notes.append(_ratio_axis(axes[1, 0], [ratios[row.number] for row in rows if row.number in ratios]))
     omitted = ((len(all_sizes) - len(sizes), "size"), (len(all_ranks) - len(ranks), "rank count"), (more, "series"))
     bottom = 0.55 if _rotation(sizes, ranks) else 0.3
-    margins = style.Margins(left=0.8, right=0.1, bottom=bottom, top=0.25)
     note = " ".join(dict.fromkeys(text for text in (series.left_out(omitted), *notes) if text))
     legend = series.handles(lines)
     if any(not row.measured for row in rows):
         legend.append(Line2D([], [], color=style.INK, marker="x", linewidth=0, label="no run succeeded"))
-    style.frame(drawn, margins, legend, note)
+    style.frame(drawn, legend, note, left=0.8, right=0.1, bottom=bottom, top=0.25)
     return drawn
 
 
