@@ -93,12 +93,7 @@ def _rotation(sizes: Sequence[str], ranks: Sequence[int]) -> int:
 
 
 def _panel(
-    axes: Axes,
-    lines: Sequence[Series],
-    sizes: Sequence[str],
-    ranks: int,
-    figures: dict[int, Interval],
-    width: float,
+    axes: Axes, lines: Sequence[Series], sizes: Sequence[str], ranks: int, figures: dict[int, Interval], width: float
 ) -> None:
     for index, line in enumerate(lines):
         rows = [row for row in line.rows if row.ranks == ranks and row.number in figures]

@@ -26,11 +26,7 @@ def _blocks(model: ReportModel) -> Iterator[Block]:
         *(Column(name) for name in names),
     )
     cells = tuple(
-        (
-            label(row),
-            *_figures(row, expected),
-            *(_phase(row, expected, name) for name in names),
-        )
+        (label(row), *_figures(row, expected), *(_phase(row, expected, name) for name in names))
         for row, expected in rows
     )
     yield Table(columns, cells)
