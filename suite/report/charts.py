@@ -92,8 +92,8 @@ def _pieces(row: Row, is_share: bool) -> Iterator[Mark]:
     start = 0.0
     for one in row.phases:
         length = (one.share or 0.0) if is_share else one.seconds
-        share = "" if one.share is None else f" ({percent(one.share)} %)"
-        yield Mark(one.name, length, start, start + length, f"{interval(one.interval, bound_digits=1)} s{share}")
+        text = f"{percent(length)} %" if is_share else f"{interval(one.interval, bound_digits=1)} s"
+        yield Mark(one.name, length, start, start + length, text)
         start += length
 
 

@@ -92,7 +92,6 @@ function rowLayout(rows, width, marginRight = 20) {
     narrow,
     labels,
     dy: narrow ? 8 : 0,
-    inset: narrow ? 25 : 6,
     options: {
       width,
       height: domain.length * step + 44,
