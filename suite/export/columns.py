@@ -24,7 +24,7 @@ _MOST_INTEGER = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class Source:
-    """What a row is made of: a run as a report has it, and the tags that its user gave it.
+    """What a row is made of: a run as a report has it, or an import, and the tags that its user gave it.
 
     ``phase`` and ``iteration``: in the tables of these, which one.
     """
@@ -118,12 +118,14 @@ def of_manifest(read: Callable[[Manifest], Any]) -> Reader:
 
 
 def part(*names: str) -> Reader:
-    """A field of a part of the record, or of a part of that; null where the record lacks one of them."""
+    """A field of a part of the record, or of a part of that, by its name; null where the record lacks one of them."""
 
     def read(source: Source) -> Any:
         value: Any = source.entry.record
         for name in names:
-            value = None if value is None else getattr(value, name)
+            if value is None:
+                return None
+            value = value.get(name) if isinstance(value, dict) else getattr(value, name)
         return value
 
     return read
