@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Literal
 
+from suite.bundle.facts import inner
+from suite.bundle.record import Record
 from suite.report.facts.entry import Entry
 from suite.report.formatting.escape import visible
+from suite.spec.manifest import Manifest
 
 #: ``texts``: a list of texts. ``time``: in UTC, to the microsecond.
 Kind = Literal["text", "texts", "integer", "number", "boolean", "time"]
@@ -21,7 +24,7 @@ _MOST_INTEGER = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class Source:
-    """What a row is made of: a run as a report has it, and the tags that its user gave it.
+    """What a row is made of: a run as a report has it, or an import, and the tags that its user gave it.
 
     ``phase`` and ``iteration``: in the tables of these, which one.
     """
@@ -104,3 +107,47 @@ _AS_KIND: dict[Kind, Callable[[Any], Any]] = {
 def time_text(moment: datetime) -> str:
     """``2026-11-22T21:52:08.123456Z``: always of one length, so that sorting texts sorts times."""
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+
+
+def of_record(read: Callable[[Record], Any]) -> Reader:
+    return lambda source: read(source.entry.record)
+
+
+def of_manifest(read: Callable[[Manifest], Any]) -> Reader:
+    return lambda source: read(source.entry.manifest)
+
+
+def part(*names: str) -> Reader:
+    """A field of a part of the record, or of a part of that, by its name; null where the record lacks one of them."""
+
+    def read(source: Source) -> Any:
+        value: Any = source.entry.record
+        for name in names:
+            if value is None:
+                return None
+            value = value.get(name) if isinstance(value, dict) else getattr(value, name)
+        return value
+
+    return read
+
+
+def layout(field: str) -> Reader:
+    return of_manifest(lambda manifest: getattr(manifest.layout, field))
+
+
+def measure(field: str) -> Reader:
+    return of_manifest(lambda manifest: getattr(manifest.measure, field))
+
+
+def worker(*names: str) -> Reader:
+    """A fact that rank 0 told of where it ran."""
+    return of_record(lambda record: inner(record.environment.worker, *names))
+
+
+def driver(*names: str) -> Reader:
+    """A fact of environment.json."""
+    return of_record(lambda record: inner(record.environment.driver, *names))
+
+
+def predicted(*names: str) -> Reader:
+    return of_record(lambda record: inner(record.predicted, *names))

@@ -60,19 +60,15 @@ def export_file(paths: Sequence[Path], output: Path, table_name: str) -> Exporte
         found = whole = read_entries(paths, with_imported=True)
         tags, problems = tags_by_path(map(Path, found.paths()))
         rows = rows_of(table, whole.entries, tags, whole.imported)
-    written = write(output, table, rows)
+    count = write(output, table, rows)
     of_runs = counted(len(found.entries), "run")
-    summary = of_runs if table.noun == "run" else f"{counted(written.rows, table.noun)} of {of_runs}"
+    summary = of_runs if table.noun == "run" else f"{counted(count, table.noun)} of {of_runs}"
     warnings = (*found.warnings(), *problems)
     if table.name == IMPORTED:
-        summary = f"{counted(written.rows, 'row')}, {MARK}"
+        summary = f"{counted(count, 'row')}, {MARK}"
     elif found.imported:
-        warnings += (_not_among(len(found.imported)),)
-    return Exported(output, table.name, written.rows, len(found.entries), summary, warnings)
-
-
-def _not_among(count: int) -> str:
-    return f"{counted(count, 'row')} {MARK}: not among these, but in --table {IMPORTED}"
+        warnings += (f"{counted(len(found.imported), 'row')} {MARK}: not among these, but in --table {IMPORTED}",)
+    return Exported(output, table.name, count, len(found.entries), summary, warnings)
 
 
 def export_to(tool: str, paths: Sequence[Path], folder: Path) -> Exported:

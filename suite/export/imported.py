@@ -2,49 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, get_args
+from collections.abc import Iterator
+from typing import get_args
 
-from suite.bundle.imported.record import MARK, ImportedRow
+from suite.bundle.imported.record import MARK
 from suite.bundle.imported.timers import Tool
-from suite.export.columns import Column, Kind
+from suite.export.columns import Column, Kind, part
 from suite.export.keys import EXPORT_SCHEMA
 from suite.spec.phases import ALL
-
-
-@dataclass(frozen=True)
-class ImportedSource:
-    """An import, and the tags that its user gave it."""
-
-    row: ImportedRow
-    tags: tuple[str, ...] = ()
-
 
 _GIVEN = "told by the importer"
 
 
-def _given(field: str) -> Callable[[ImportedSource], Any]:
-    return lambda source: getattr(source.row.record.told, field)
-
-
-def _of(part: str, field: str) -> Callable[[ImportedSource], Any]:
-    return lambda source: getattr(getattr(source.row.record, part), field)
-
-
-def _count(name: str) -> Callable[[ImportedSource], Any]:
-    return lambda source: source.row.record.counts.sources.get(name)
-
-
 def _columns() -> Iterator[Column]:
     yield Column("schema", "text", "", "version of the columns", lambda source: EXPORT_SCHEMA, True, (EXPORT_SCHEMA,))
-    yield Column("mark", "text", "", "what the row is", lambda source: source.row.record.mark, True, (MARK,))
-    yield Column("id", "text", "", "of the import", lambda source: source.row.record.id, True)
-    yield Column("path", "text", "", "of its folder, as it was found", lambda source: source.row.path, True)
+    yield Column("mark", "text", "", "what the row is", part("mark"), True, (MARK,))
+    yield Column("id", "text", "", "of the import", part("id"), True)
+    yield Column("path", "text", "", "of its folder, as it was found", lambda source: source.entry.path, True)
     tool = "that wrote the log"
-    yield Column("tool", "text", "", tool, lambda source: source.row.record.tool, True, get_args(Tool))
-    yield Column("model", "text", "", _GIVEN, _given("model"), True)
-    yield Column("devices", "integer", "", f"of the run in all, {_GIVEN}", _given("devices"), True)
+    yield Column("tool", "text", "", tool, part("tool"), True, get_args(Tool))
+    yield Column("model", "text", "", _GIVEN, part("told", "model"), True)
+    yield Column("devices", "integer", "", f"of the run in all, {_GIVEN}", part("told", "devices"), True)
     known: dict[str, tuple[str, Kind, str]] = {
         "device": ("device_name", "text", "what the devices are"),
         "algorithm": ("algorithm", "text", "its name"),
@@ -53,49 +31,41 @@ def _columns() -> Iterator[Column]:
         "note": ("note", "text", "what else a reader must know"),
     }
     for field, (name, kind, meaning) in known.items():
-        yield Column(name, kind, "", f"{meaning}, {_GIVEN}; null: not told", _given(field))
-    yield Column("log_sha256", "text", "", "of the log in the folder", _of("log", "sha256"), True)
-    yield Column("log_bytes", "integer", "bytes", "of the log in the folder", _of("log", "bytes"), True)
-    yield Column("digest", "text", "", "SHA-256 over the folder's evidence", lambda source: source.row.digest, True)
+        yield Column(name, kind, "", f"{meaning}, {_GIVEN}; null: not told", part("told", field))
+    yield Column("log_sha256", "text", "", "of the log in the folder", part("log", "sha256"), True)
+    yield Column("log_bytes", "integer", "bytes", "of the log in the folder", part("log", "bytes"), True)
+    yield Column("digest", "text", "", "SHA-256 over the folder's evidence", lambda source: source.entry.digest, True)
     for name, meaning in {
         "found": "with a time in the log",
         "warmup": "left out at the start, as the importer said",
         "counted": "those figures are of",
     }.items():
-        yield Column(f"steps_{name}", "integer", "", f"steps {meaning}", _of("steps", name), True)
+        yield Column(f"steps_{name}", "integer", "", f"steps {meaning}", part("steps", name), True)
     meaning = "mean of the counted steps, by the tool's own timer"
-    yield Column("step_seconds", "number", "seconds", meaning, lambda source: source.row.record.step_seconds, True)
+    yield Column("step_seconds", "number", "seconds", meaning, part("step_seconds"), True)
     for name, unit in {
         "samples_per_second": "samples/s",
         "tokens_per_second": "tokens/s",
         "tokens_per_second_per_device": "tokens/s",
     }.items():
         meaning = "all work over all time of the counted steps; null: neither log nor importer tells the work"
-        yield Column(name, "number", unit, meaning, _of("throughput", name))
+        yield Column(name, "number", unit, meaning, part("throughput", name))
     for name in ("samples", "prompt_tokens", "response_tokens", "total_tokens"):
         unit = "tokens" if name.endswith("_tokens") else ""
-        yield Column(name, "number", unit, "of a step, mean; null: not known", _of("counts", name))
+        yield Column(name, "number", unit, "of a step, mean; null: not known", part("counts", name))
         meaning = f"where `{name}` is from; null: not known"
         sources = ("the log", _GIVEN, "computed from the log")
-        yield Column(f"{name}_from", "text", "", meaning, _count(name), values=sources)
+        yield Column(f"{name}_from", "text", "", meaning, part("counts", "sources", name), values=sources)
     for phase in ALL:
         meaning = f"of a step in {phase.name}, by the tool's own timers; null: not told"
-        yield Column(f"{phase.name}_seconds", "number", "seconds", meaning, _phase(phase.name))
+        yield Column(f"{phase.name}_seconds", "number", "seconds", meaning, part("phases", phase.name, "seconds"))
     for name in ("peak_allocated_bytes", "peak_reserved_bytes"):
         meaning = "the largest of the counted steps, as the tool logged it; null: not told"
-        yield Column(name, "integer", "bytes", meaning, _of("memory", name))
+        yield Column(name, "integer", "bytes", meaning, part("memory", name))
     notes = "what a reader of the figures must know"
-    yield Column("notes", "texts", "", notes, lambda source: source.row.record.notes, True)
+    yield Column("notes", "texts", "", notes, part("notes"), True)
     meaning = "that the user gave it (`suite runs tag`), sorted"
     yield Column("tags", "texts", "", meaning, lambda source: source.tags, True)
-
-
-def _phase(name: str) -> Callable[[ImportedSource], Any]:
-    def read(source: ImportedSource) -> Any:
-        phase = source.row.record.phases.get(name)
-        return None if phase is None else phase.seconds
-
-    return read
 
 
 IMPORTED_COLUMNS: tuple[Column, ...] = tuple(_columns())

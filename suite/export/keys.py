@@ -6,8 +6,7 @@ from typing import get_args
 
 from suite.bundle.noise_model import Validity
 from suite.bundle.record import Status
-from suite.export.columns import Column
-from suite.export.readers import of_manifest, of_record, part
+from suite.export.columns import Column, of_manifest, of_record, part
 
 EXPORT_SCHEMA = "suite/export/1"
 STATUSES: tuple[str, ...] = get_args(Status)

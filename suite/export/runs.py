@@ -7,9 +7,20 @@ from typing import get_args
 
 from suite.bundle.noise_model import Noise, Spread
 from suite.bundle.record import Counts, LengthSummary, Verdict
-from suite.export.columns import Column, Kind, Source
+from suite.export.columns import (
+    Column,
+    Kind,
+    Source,
+    driver,
+    layout,
+    measure,
+    of_manifest,
+    of_record,
+    part,
+    predicted,
+    worker,
+)
 from suite.export.keys import KEYS
-from suite.export.readers import driver, layout, measure, of_manifest, of_record, part, predicted, worker
 from suite.launch.outcome import FailureKind
 from suite.report.facts.pool import counted_seconds
 from suite.spec.base import Track
@@ -27,7 +38,6 @@ def _iteration_seconds(source: Source) -> float | None:
 
 
 def _rate(name: str, unit: str, meaning: str) -> Iterator[Column]:
-    """A rate with its interval."""
     yield Column(name, "number", unit, f"{meaning}; {_NO_ITERATION}", part("throughput", name, "value"))
     within = "95 % bound from the run's own iterations; null: as the rate, or only one iteration counts"
     yield Column(f"{name}_low", "number", unit, f"lower {within}", part("throughput", name, "low"))

@@ -60,7 +60,6 @@ _ALL: dict[str, Callable[[], dict[str, Any]]] = {**SCHEMAS, "study": study_schem
 
 
 def schema_names() -> list[str]:
-    """Of all that are published."""
     return sorted(_ALL)
 
 

@@ -8,10 +8,9 @@ from typing import Any
 
 from suite.bundle.amounts import Peaks
 from suite.bundle.imported.record import ImportedRow
-from suite.export.columns import Column, Reader, Source
-from suite.export.imported import IMPORTED_COLUMNS, ImportedSource
+from suite.export.columns import Column, Reader, Source, part
+from suite.export.imported import IMPORTED_COLUMNS
 from suite.export.keys import KEYS
-from suite.export.readers import part
 from suite.export.runs import RUN_COLUMNS
 from suite.report.facts.entry import Entry
 from suite.spec.base import UsageError
@@ -43,14 +42,8 @@ class Table:
 
 def _in_phase(*names: str, field: str = "") -> Reader:
     """Of what the record holds by phase under these names that of the row's, or a ``field`` of it; null without it."""
-    whole = part(*names)
-
-    def read(source: Source) -> Any:
-        found = whole(source)
-        one = found.get(source.phase) if isinstance(found, Mapping) else getattr(found, source.phase, None)
-        return getattr(one, field, None) if field else one
-
-    return read
+    fields = (field,) if field else ()
+    return lambda source: part(*names, source.phase, *fields)(source)
 
 
 def _phase_columns() -> Iterator[Column]:
@@ -141,8 +134,8 @@ def rows_of(
     """
     if table.name == IMPORTED:
         for row in sorted(imported, key=lambda row: (row.record.id, row.path)):
-            of_import = ImportedSource(row, (tags or {}).get(row.path, ()))
-            yield {column.name: column.value(of_import) for column in table.columns}
+            source = Source(row, (tags or {}).get(row.path, ()))  # type: ignore[arg-type] # it has what columns ask
+            yield {column.name: column.value(source) for column in table.columns}
         return
     for entry in sorted(entries, key=lambda entry: (entry.record.run.id, entry.path)):
         source = Source(entry, (tags or {}).get(entry.path, ()))

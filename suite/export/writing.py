@@ -6,7 +6,6 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from suite.export.formats import csv, jsonl, openmetrics
 from suite.export.tables import Row, Table
@@ -16,13 +15,6 @@ from suite.spec.base import UsageError, printable
 Lines = Callable[[Table, Iterable[Row]], Iterator[str]]
 _TEXTS: dict[str, Lines] = {".csv": csv.lines, ".jsonl": jsonl.lines, ".prom": openmetrics.lines}
 SUFFIXES = (".parquet", *_TEXTS)
-
-
-class Written(NamedTuple):
-    """A file, and how many rows it has."""
-
-    path: Path
-    rows: int
 
 
 def check_output(output: Path) -> None:
@@ -40,8 +32,11 @@ def check_output(output: Path) -> None:
         required("pyarrow.parquet", "data")
 
 
-def write(output: Path, table: Table, rows: Iterable[Row]) -> Written:
-    """Replace ``output`` at once; the same rows give the same bytes. Raises UsageError when it cannot be written."""
+def write(output: Path, table: Table, rows: Iterable[Row]) -> int:
+    """Replace ``output`` at once, and give back how many rows it has; the same rows give the same bytes.
+
+    Raises UsageError when it cannot be written.
+    """
     check_output(output)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +46,7 @@ def write(output: Path, table: Table, rows: Iterable[Row]) -> Written:
             os.replace(draft, output)
     except OSError as error:
         raise UsageError(f"cannot write {output}: {(error.strerror or str(error)).lower()}") from error
-    return Written(output, count)
+    return count
 
 
 def _written(draft: Path, suffix: str, table: Table, rows: Iterable[Row]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -191,38 +191,23 @@ def _listed_import(folder: ImportFolder, tags: tuple[str, ...], places: Opened) 
     return Listed(path, record.id, IMPORTED, None, tags, imported=record)
 
 
-@dataclass(frozen=True)
-class _Order:
-    """What runs are ordered by; figures and times begin with the most, texts with A."""
-
-    read: Callable[[Listed], Any]
-    most_first: bool = field(default=False)
-
-
-def _of_line(name: str, most_first: bool = False) -> _Order:
-    return _Order(lambda one: one.fact(name), most_first)
-
-
-ORDERS: dict[str, _Order] = {
-    "started": _of_line("started", True),
-    "ended": _of_line("ended", True),
-    "run": _Order(lambda one: one.run),
-    "path": _Order(lambda one: one.path),
-    "state": _Order(lambda one: one.state),
-    "size": _of_line("size"),
-    "backend": _of_line("backend"),
-    "device": _of_line("device_name"),
-    "ranks": _of_line("ranks", True),
-    "samples_per_second": _of_line("samples_per_second", True),
-}
+ORDERS = ("started", "ended", "run", "path", "state", "size", "backend", "device", "ranks", "samples_per_second")
+#: Figures and times begin with the most, texts with A.
+_MOST_FIRST = ("started", "ended", "ranks", "samples_per_second")
 
 
 def ordered(runs: Sequence[Listed], by: str, reverse: bool = False) -> list[Listed]:
     """Runs of which it is not known come last; runs of equal value by id and path. Raises UsageError for no order."""
-    order = ORDERS.get(by.replace("-", "_"))
-    if order is None:
+    order = by.replace("-", "_")
+    if order not in ORDERS:
         raise UsageError(f"there is no order {by!r}{nearest(by, ORDERS)}; there are {', '.join(ORDERS)}")
     named = sorted(runs, key=lambda one: (one.run, one.path))
-    known = [one for one in named if order.read(one) is not None]
-    known.sort(key=order.read, reverse=order.most_first != reverse)
-    return [*known, *(one for one in named if order.read(one) is None)]
+    known = [one for one in named if _value(one, order) is not None]
+    known.sort(key=lambda one: _value(one, order), reverse=(order in _MOST_FIRST) != reverse)
+    return [*known, *(one for one in named if _value(one, order) is None)]
+
+
+def _value(one: Listed, order: str) -> Any:
+    if order in ("run", "path", "state"):
+        return getattr(one, order)
+    return one.fact("device_name" if order == "device" else order)

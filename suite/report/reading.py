@@ -17,8 +17,7 @@ from suite.bundle.imported.record import ImportedRow
 from suite.bundle.imported.store import IMPORT, ImportFolder, read_imports
 from suite.bundle.store import Bundle, DamagedBundle, StillRunning
 from suite.bundle.walk import is_trial
-from suite.report.facts.evidence import ReadFrom
-from suite.report.facts.model import Entry
+from suite.report.facts.entry import Entry, ReadFrom
 from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import counted
 from suite.report.trust import OTHER, RUNNING, VERSIONS, Caveat, Checked, few, lines_of, trusted
@@ -44,7 +43,6 @@ class Found(Generic[_Entry]):
     imported: tuple[ImportedRow, ...] = ()
 
     def paths(self) -> list[str]:
-        """Of every bundle and import."""
         return [entry.path for entry in (*self.entries, *self.imported)]  # type: ignore[attr-defined]
 
     def warnings(self) -> list[str]:
@@ -80,7 +78,9 @@ def _read(look: Look[_Entry], places: Opened, with_imported: bool) -> Found[_Ent
     bundles = [bundle for bundle in surveyed if not is_trial(Path(bundle.path))]
     checked: list[Checked[_Entry]] = []
     damaged: list[str] = []
-    caveats = _trials(len(surveyed) - len(bundles))
+    trials = counted(len(surveyed) - len(bundles), "trial")
+    text = f"{trials} of a study are no rows: suite tune shows what became of them"
+    caveats = [Caveat(OTHER, "", text)] if len(bundles) < len(surveyed) else []
     imported, unreadable = read_imports(list(map(ImportFolder, marked)))
     digests: list[str | None] = []
     damaged += unreadable
@@ -120,11 +120,6 @@ def _as_given(found: Found[_Entry], places: Opened, paths: Sequence[Path]) -> Fo
         replace(found.read_from, paths=tuple(path.as_posix() for path in paths)),
         tuple(row.model_copy(update={"path": places.shown(row.path)}) for row in found.imported),
     )
-
-
-def _trials(count: int) -> list[Caveat]:
-    text = f"{counted(count, 'trial')} of a study are no rows: suite tune shows what became of them"
-    return [Caveat(OTHER, "", text)] if count else []
 
 
 def _digest(bundle: Surveyed) -> str | None:

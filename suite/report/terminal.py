@@ -39,10 +39,8 @@ def print_answer(model: ReportModel) -> None:
             say(f"and {len(verdicts) - MOST_SHOWN} more in the report")
     else:
         _print_wrapped(nothing_ranked(model), width)
-    for line in figures(model):
+    for line in (*figures(model), trust(model).text):
         _print_wrapped(line, width)
-    last = trust(model)
-    _print_wrapped(f"{last.start} {', '.join(piece.text for piece in last.pieces)}.", width)
 
 
 def _print_wrapped(text: str, width: int | None) -> None:
@@ -64,13 +62,11 @@ def _short(one: Verdict) -> Cells:
 def headline_rows(model: ReportModel) -> list[Cells]:
     """The headline table, one row per row of the report; cells hold no control characters."""
     places = [ranked for group in model.ranking.groups for ranked in group.places]
-    verdicts = {one.row.number: _SHORT_VERDICTS.get(one.verdict, one.verdict) for one in places}
+    verdicts = {row.number: UNKNOWN if row.is_ranked else "suspect" for row in model.rows}
+    verdicts |= {one.row.number: _SHORT_VERDICTS.get(one.verdict, one.verdict) for one in places}
     etas = {point.row.number: point.eta for curve in model.scaling.curves for point in curve.points}
     apart = _set_apart(model.rows)
-    return [
-        _headline(row, interval(etas.get(row.number), 1), verdicts.get(row.number, _unranked(row)), apart)
-        for row in model.rows
-    ]
+    return [_headline(row, interval(etas.get(row.number), 1), verdicts[row.number], apart) for row in model.rows]
 
 
 def _set_apart(rows: Sequence[Row]) -> dict[int, str]:
@@ -80,11 +76,6 @@ def _set_apart(rows: Sequence[Row]) -> dict[int, str]:
         alike.setdefault((row.work, row.size, row.ranks, row.backend, row.layout), []).append(row)
     several = [same for same in alike.values() if len({(row.launcher, row.variant) for row in same}) > 1]
     return {row.number: row.variant or f"launcher={row.launcher}" for same in several for row in same}
-
-
-def _unranked(row: Row) -> str:
-    """In the place of a verdict."""
-    return UNKNOWN if row.is_ranked else "suspect"
 
 
 def print_headline(model: ReportModel) -> None:

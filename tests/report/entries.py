@@ -198,17 +198,34 @@ def entry(
     """
     made = manifest(**asked)
     noise = random.Random(made.run.id)
-    samples = made.work.global_rollouts
-    mean = samples / rate * (1 + spread * noise.gauss(0, 1))
-    seconds = tuple(mean * (1 + spread * noise.gauss(0, 1)) for _ in range(made.measure.iterations))
-    measured = _measured(made, (2 * mean, mean, *seconds), shares or SHARES, peak_factor, verdict, facts, notes)
-    measured["counts"] = measured["counts"].model_copy(update=counts or {})
+    mean = made.work.global_rollouts / rate * (1 + spread * noise.gauss(0, 1))
+    counted = tuple(mean * (1 + spread * noise.gauss(0, 1)) for _ in range(made.measure.iterations))
+    seconds = (2 * mean, mean, *counted)
+    counted = seconds[made.measure.warmup :]
+    memory = _memory(made, peak_factor)
     if resident_bytes is not None:
         whole = {**dict.fromkeys(Peaks.model_fields), "peak_resident_bytes": resident_bytes}
         unknown = {"efficiency": None, "efficiency_allocated": None, "by_phase": {}}
-        measured["memory"] = measured["memory"].model_copy(update={**whole, **unknown})
-    told = {"details": details, "rollout": Rollout(**{**ROLLOUT, **rollout}) if rollout else None}
-    return _entry(made, {**measured, **told, "staleness": staleness, "overlap": overlap})
+        memory = memory.model_copy(update={**whole, **unknown})
+    measured = {
+        "counts": _counts(made).model_copy(update=counts or {}),
+        "algorithm": made.workload.algorithm.text() if made.workload.algorithm.name != "ppo" else None,
+        "lengths": realised_lengths(made),
+        "padding": padding(made, _counts(made)),
+        "throughput": _throughput(made, counted),
+        "phases": _phases(shares or SHARES, sum(counted) / len(counted), made.layout.asynchronous),
+        "memory": memory,
+        "compute": _compute(made),
+        "steady_state": _state(made, len(counted), verdict),
+        "iterations": Iterations(seconds=seconds),
+        "environment": _environment(made, facts),
+        "notes": tuple(notes),
+        "details": details,
+        "rollout": Rollout(**{**ROLLOUT, **rollout}) if rollout else None,
+        "staleness": staleness,
+        "overlap": overlap,
+    }
+    return _entry(made, measured)
 
 
 def failed(
@@ -288,33 +305,6 @@ def _state(made: Manifest, counted: int = 0, verdict: str | None = None) -> Stea
     reasons = () if verdict in ("steady", None) else ("the slope's interval leaves out 0",)
     test = "slope interval holds 0, spread at most 10 %"
     return SteadyState(verdict=verdict, warmup=made.measure.warmup, iterations=counted, reasons=reasons, test=test)
-
-
-def _measured(
-    made: Manifest,
-    seconds: tuple[float, ...],
-    shares: dict[str, float],
-    peak_factor: float,
-    verdict: str,
-    facts: dict[str, Any] | None,
-    notes: Sequence[str],
-) -> dict[str, Any]:
-    counted = seconds[made.measure.warmup :]
-    mean = sum(counted) / len(counted)
-    return {
-        "counts": _counts(made),
-        "algorithm": made.workload.algorithm.text() if made.workload.algorithm.name != "ppo" else None,
-        "lengths": realised_lengths(made),
-        "padding": padding(made, _counts(made)),
-        "throughput": _throughput(made, counted),
-        "phases": _phases(shares, mean, made.layout.asynchronous),
-        "memory": _memory(made, peak_factor),
-        "compute": _compute(made),
-        "steady_state": _state(made, len(counted), verdict),
-        "iterations": Iterations(seconds=seconds),
-        "environment": _environment(made, facts),
-        "notes": tuple(notes),
-    }
 
 
 def _phases(shares: dict[str, float], mean: float, asynchronous: bool) -> Phases:

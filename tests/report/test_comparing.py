@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from suite.bundle.noise_model import Validity
 from suite.report.compare import compare_entries
 from suite.report.comparing.gate import hold_to
 from suite.report.comparing.model import ComparedRow, FolderComparison
@@ -22,6 +21,7 @@ from suite.spec.base import UsageError
 from suite.spec.layout import Layout
 from suite.stats.intervals import RunSeconds
 from tests.report import entries as made
+from tests.report.test_rows_in_doubt import doubtful
 
 SIZES = ("1M", "3M", "8M", "25M")
 GRPO = made.workload(algorithm="grpo", group=4)
@@ -114,11 +114,6 @@ class TestPhases:
 
 
 class TestSurroundings:
-    def test_equal_ones_are_said_to_be_equal(self) -> None:
-        around = compare_entries(side(3), side(3, 11)).surroundings
-        assert around.equal and around.label == "like with like" and not around.differences
-        assert {"CPU", "torch", "kernel", "host memory"} <= set(around.alike)
-
     @pytest.mark.parametrize(
         ("facts", "label", "names"),
         [
@@ -172,12 +167,6 @@ class TestPairing:
         result = compare_entries(before, side(3, 11))
         assert len(result.rows) == 1 and lacks(result) == [("no partner", "before")]
 
-    def test_seeds_pair_with_their_own(self) -> None:
-        before = [*side(3), *side(3, 4, seed=7)]
-        result = compare_entries(before, [*side(3, 11), *side(3, 14, rate=10, seed=7)])
-        assert sorted(row.verdict for row in result.rows) == ["not distinguishable", "slower"]
-        assert result.surroundings.equal
-
     @pytest.mark.parametrize(
         ("before", "after", "told"),
         [
@@ -219,9 +208,8 @@ class TestLacking:
         assert result.unjudged[0].detail == "1 of 4 runs: oom_device"
 
     def test_runs_that_doubt_themselves_are_told_with_their_reasons(self) -> None:
-        doubts = Validity.model_validate({"status": "suspect", "reasons": ("load 12 on 2 CPUs",)})
         after = side(3, 11)
-        result = compare_entries(side(3), [*(made.recorded(one, validity=doubts) for one in after[:2]), after[2]])
+        result = compare_entries(side(3), [*(doubtful(one, "load 12 on 2 CPUs") for one in after[:2]), after[2]])
         assert [(one.lack, one.detail) for one in result.unjudged] == [
             ("one run", "one run with a rate; at least 2 a side tell the spread between runs"),
             ("suspect", "2 of 3 runs: load 12 on 2 CPUs"),
@@ -287,6 +275,22 @@ class TestGate:
         trials = 400
         caught = sum(not hold_to(comparison(source, 1, 12, 0.9), 0.95)[1].passed for _ in range(trials))
         assert 0.7 < caught / trials < 0.9
+
+    @pytest.mark.parametrize(("rate", "decided"), [(20, "met"), (10, "slower")])
+    def test_suspect_runs_make_it_doubtful_unless_they_are_to_count(self, rate: float, decided: str) -> None:
+        after = list(map(doubtful, side(4, 11, rate=rate)))
+        found = hold_to(compare_entries(side(4), after), 0.8)[1]
+        assert (found.outcome, found.doubts) == ("doubtful", ("suspect runs",))
+        counting = compare_entries(side(4), [*after, *side(2, 21, rate=rate)], with_suspect=True)
+        assert counting.rows[0].runs_after == 6 and not counting.unjudged
+        assert hold_to(counting, 0.8, with_suspect=True)[1].outcome == decided
+
+    def test_a_loss_as_large_as_the_gate_allows_is_one_where_the_gate_is_strict(self) -> None:
+        result = compare_entries(side(6), side(6, 11, rate=19.4))
+        assert 0.965 < result.rows[0].ratio < 0.975
+        strict, lenient = hold_to(result, 0.97, strict=True)[1], hold_to(result, 0.97)[1]
+        assert (strict.outcome, strict.missed, strict.lost) == ("slower", 0, 1)
+        assert lenient.outcome == "met"
 
 
 @cache

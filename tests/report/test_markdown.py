@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,10 +13,13 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from suite.bundle.record import Energy
 from suite.report.facts.entry import Entry
-from suite.report.facts.model import build
+from suite.report.facts.model import ReportModel, build
+from suite.report.formatting.grid import Column
+from suite.report.formatting.numbers import number
 from suite.report.text import sections
+from suite.report.text.columns import LABEL, table_of
 from suite.report.text.markdown import of_part, render
-from suite.report.text.section import parts_of
+from suite.report.text.section import Block, Picture, Section, parts_of
 from suite.spec.layout import Layout
 from tests.report import entries as made
 from tests.report.reports import (
@@ -29,7 +32,6 @@ from tests.report.reports import (
     TRLX,
     VLLM,
     hostile,
-    mixed,
     overlapped,
     steady,
 )
@@ -190,23 +192,6 @@ def test_commands_quote_what_a_shell_would_read() -> None:
     assert all(re.fullmatch(r"suite rerun '.*/manifest\.json' # R\d", line) for line in commands)
 
 
-@pytest.mark.parametrize(
-    ("said", "where", "elsewhere"),
-    [
-        ("share its cores and memory bandwidth", made.matrix(sizes=("1M",), runs=1), made.repeats(3)),
-        ("## Energy", [with_energy(True)], [made.entry()]),
-        ("DeepSpeed-Chat", [made.entry(work=made.workload("chat", critic=CRITIC))], [made.entry()]),
-        ("- (!) A peak below the floor", [on_a_gpu(peak_factor=0.5)], [on_a_gpu()]),
-        ("### Trainer backends", mixed(), made.matrix(runs=1)),
-    ],
-    ids=["shared cores", "energy", "without scoring", "below the floor", "trainers"],
-)
-def test_what_is_of_some_runs_alone_is_said_of_them_alone(
-    said: str, where: list[Entry], elsewhere: list[Entry]
-) -> None:
-    assert said in render(build(where), {}) and said not in render(build(elsewhere), {})
-
-
 def test_a_utilisation_that_no_device_can_reach_is_marked() -> None:
     entry = made.entry(device="cuda")
     fast = made.recorded(entry, compute=entry.record.compute.model_copy(update={"mfu": 1.2}))
@@ -225,3 +210,33 @@ def test_a_worker_that_notes_and_lists_without_end_does_not_fill_the_report() ->
     text = render(model, {})
     assert len(text.splitlines()) < 600
     assert text.count("- and 4900 more\n") == 3 and "4940, left out here" in text
+
+
+def slowest_phase(model: ReportModel) -> Iterator[Block]:
+    """A toy section: figures of its own, made from the rows of the model."""
+    rows = [row for row in model.rows if row.phases]
+    slowest = (Column("slowest", False), lambda row: max(row.phases, key=lambda phase: phase.seconds).name)
+    seconds = (Column("s"), lambda row: number(max(phase.seconds for phase in row.phases)))
+    if rows:
+        yield "The phase that takes longest."
+        yield table_of([LABEL, slowest, seconds], rows)
+
+
+TOY = Section("Slowest phase", slowest_phase, Picture("slowest", "Bars"))
+
+
+def test_a_section_that_is_put_into_the_list_is_in_the_report_and_changes_nothing_else() -> None:
+    model = build(made.matrix(sizes=("1M",), runs=1))
+    text = render(model, {"slowest": "a b/slowest.svg"}, [*sections.SECTIONS[:3], TOY, *sections.SECTIONS[3:]])
+    before, toy = text.split("## Slowest phase\n\n", 1)
+    toy, after = toy.split("\n\n## Throughput", 1)
+    picture, sentence, table = toy.split("\n\n")
+    assert (picture, sentence) == ("![Bars](a%20b/slowest.svg)", "The phase that takes longest.")
+    assert [line.split("|")[-3].strip() for line in table.splitlines()[2:]] == ["generate"] * len(model.rows)
+    assert before + "## Throughput" + after == render(model, {})
+
+
+def test_a_section_without_figures_leaves_no_heading_and_no_picture() -> None:
+    assert parts_of(build([made.failed()]), [TOY]) == ()
+    (part,) = parts_of(build([made.entry()]), [TOY])
+    assert of_part(part, {})[1] == "The phase that takes longest.", "a plot that was not drawn"

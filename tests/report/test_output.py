@@ -112,15 +112,11 @@ def written() -> list[str]:
     return [path.as_posix() for path in Path(".").rglob("*") if path.is_file() and path.parts[0] != "runs"]
 
 
-def test_without_output_it_prints_the_table_and_writes_nothing() -> None:
+def test_without_output_it_prints_the_table_alone_and_with_it_names_every_file_it_wrote() -> None:
     make_bundle(Path("runs"), synthetic_manifest())
     done = suite("report", "runs")
     assert done.exit_code == 0 and "samples/s [95 %]" in done.stdout
     assert "add -o report.md to write" in done.stdout and written() == []
-
-
-def test_with_output_it_names_every_file_it_wrote() -> None:
-    make_bundle(Path("runs"), synthetic_manifest())
     done = suite("report", "runs", "-o", "out/report.md")
     assert done.exit_code == 0 and "samples/s [95 %]" in done.stdout
     names = done.stdout.split("wrote ")[1].strip().split(", ")

@@ -9,7 +9,7 @@ import pytest
 
 from suite.bundle.record import Wait
 from suite.report.facts.entry import Entry
-from suite.report.facts.environment import environment_differences
+from suite.report.facts.environment import environment_differences, facts_of
 from suite.report.facts.model import build
 from suite.report.facts.pool import Row
 from suite.report.text.markdown import render
@@ -257,3 +257,8 @@ class TestWhereItWasMeasured:
         assert f"manifest.json {command}" in text and "follow a `--`" in text
         bound = made.driven(made.entry(), "slurm", starter="srun cpu-bind=cores", image=image)
         assert " -- --starter srun --cpu-bind=cores #" in render(build([bound]), {})
+
+    def test_code_is_told_with_version_commit_and_where_it_lies(self) -> None:
+        told = {"digest": "0123456789abcdef", "commit": "3340c2f3a56d" + 28 * "0", "changed": True, "editable": True}
+        found = facts_of([made.entry(facts={**made.CPU_FACTS, "code": {"deepspeed": told}}).record])
+        assert found["deepspeed code"][1] == ("0.19.8 01234567 (commit 3340c2f3a56d with changes, editable)",)

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from suite.report import charts
 from suite.report.compare import compare_entries
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel, build
 from suite.report.facts.pool import Row
 from suite.report.facts.side_by_side import Side, SideBySide
-from suite.report.plots import phases as bars
+from suite.report.plots.rows import figure
 from suite.report.text.markdown import render
 from suite.spec.base import UsageError
 from suite.spec.layout import Layout
@@ -124,25 +125,6 @@ def test_memory_of_ranks_that_only_generate_is_in_that_of_the_row() -> None:
     assert row.occupied_bytes == 600 << 20
 
 
-def test_many_backends_stand_in_tables_that_fit_a_page_and_none_is_called_faster() -> None:
-    rows = [
-        made.repeats(3, rate=14, shares=SCORE, **GRPO),
-        made.repeats(3, rate=17, shares=SCORE, backend="megatron", **GRPO),
-        trainer("trl-grpo", 12, layout=VLLM, shares={"sync": 0.05, **NO_SCORE}),
-        trainer("trl-rloo", 8),
-        trainer("verl", 6, layout=VLLM, facts=made.TRAINER_FACTS),
-        trainer("openrlhf", 5, counts={"optimizer_steps": 2}),
-    ]
-    text = render(build([one for each in rows for one in each]), {})
-    section = text.split("### Trainers and engines side by side\n", 1)[1].split("\n## ", 1)[0]
-    tables = [line for line in section.splitlines() if line.startswith("|")]
-    assert len(tables) == 2 * (2 + 6) and max(map(len, tables)) <= 120
-    assert not re.search(r"faster(?! engine)", section.replace("no row of it is called faster", ""))
-    assert "\nverl (R6):\n\n- responses are decoded and tokenised again\n- gradients are not clipped" in section
-    assert "No such differences are told by openrlhf, trl-grpo and trl-rloo." in section
-    assert "responses are decoded" not in text.split("## Work\n", 1)[1]
-
-
 def test_each_difference_in_work_is_told_once_with_its_rows() -> None:
     entries = [*made.repeats(2, **TRLX), *made.repeats(2, **TRLX, ranks=2), *made.repeats(2)]
     told = build(entries).work_differences
@@ -229,9 +211,9 @@ def test_no_share_is_shown_or_drawn_of_phases_that_others_work_beside() -> None:
     model = build(ahead())
     assert {phase.share for phase in row_of(model).phases} == {None}
     assert row_of(model).idle is None
-    assert bars.figure(model) is None
+    assert figure(charts.phases(model, "share"), model) is None
     both = build([*ahead(), *made.repeats(2, ranks=2)])
-    labels = [text.get_text() for text in bars.figure(both).axes[0].get_yticklabels()]
+    labels = [text.get_text() for text in figure(charts.phases(both, "share"), both).axes[0].get_yticklabels()]
     assert len(labels) == 1
     assert "deepspeed" in labels[0]
     phases = render(model, {}).split("## Phases\n", 1)[1].split("\n## ", 1)[0]

@@ -30,11 +30,6 @@ def test_the_headline_has_a_line_per_row_with_the_same_titles() -> None:
     assert headline_rows(build([])) == []
 
 
-def test_the_headline_holds_no_control_characters() -> None:
-    evil = made.entry(backend="a\x1b]0;owned\x07", size="b\nc")
-    assert all(cell.isprintable() for line in headline_rows(build([evil])) for cell in line.values())
-
-
 def engines_and_trainer() -> ReportModel:
     return build([*made.matrix(), *(one for ranks in (1, 2) for one in made.repeats(3, ranks=ranks, **TRLX))])
 
@@ -155,8 +150,3 @@ def test_many_bundles_in_trouble_are_counted_and_only_some_are_listed(capsys: py
     lines = [line for line in capsys.readouterr().out.splitlines() if "runs/" in line or "48" in line or "43" in line]
     assert lines[0] == "48 bundles with records that are not what their events give:"
     assert len(lines) == 1 + MOST_LINES + 1 and "43 more" in lines[-1]
-
-
-def test_names_cannot_move_the_cursor(printed: Printed) -> None:
-    evil = {"backend": "a\x1b]0;owned\x07"}
-    assert "\x07" not in "".join(printed(None, side(2, **evil), side(2, 11, **evil)))

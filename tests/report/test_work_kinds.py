@@ -47,15 +47,6 @@ def test_rows_of_each_kind_are_ranked_in_a_table_of_their_own_under_a_line_of_th
     assert [line.split("|")[3].strip() for line in ppo.splitlines() if "| faster " in line] == ["R2", "R4"]
 
 
-def test_a_report_of_one_kind_says_nothing_of_kinds_in_its_ranking() -> None:
-    text = render(build([*on_llama(), *on_llama(backend="megatron", rate=30)]), {})
-    assert "GRPO in groups" not in section(text, "Ranking")
-    assert text.startswith("# GRPO throughput, scaling and memory\n")
-    assert "algorithm GRPO, model Llama" in section(text, "Throughput")
-    old = render(build(made.matrix(runs=1)), {})
-    assert "algorithm" not in old and "GPT-2" not in old and "families" not in old
-
-
 def test_samples_of_other_lengths_are_never_ranked_together_even_where_the_distribution_is_the_same() -> None:
     """The hash of the work has the seed of the lengths, not the lengths that a version of the suite drew by it."""
 
@@ -91,30 +82,10 @@ def test_rows_that_differ_in_their_draw_alone_say_so() -> None:
     assert len(set(variants)) == 2
 
 
-def test_the_work_is_told_with_its_reference() -> None:
-    work = made.grpo(algorithm="grpo:kl_coefficient=0.001", name="kl")
-    text = section(render(build([*on_llama(1), *on_llama(1, work=work)]), {}), "Work")
-    assert re.search(r"- reasoning: GRPO \(kl coefficient 0, .*no reference, pseudo-reward by sample", text)
-    assert re.search(r"- kl: GRPO \(kl coefficient 0.001, .*full reference", text)
-
-
 def test_a_list_of_lengths_is_not_written_out() -> None:
     listed = made.grpo(lengths={"kind": "list", "listed": list(range(1, 101))})
     text = render(build(on_llama(1, work=listed)), {})
     assert "list of 100, longest 100" in text and "98" not in section(text, "Work")
-
-
-def test_lengths_and_padding_are_shown_only_where_samples_are_uneven() -> None:
-    even = made.grpo(lengths=None, new_tokens=16)
-    assert "## Lengths and padding" not in render(build([*made.repeats(1), *on_llama(1, work=even)]), {})
-    text = section(render(build([*made.repeats(1), *on_llama(2)]), {}), "Lengths and padding")
-    assert len(re.findall(r"(?m)^\| R\d", text)) == 2, "one line of lengths, one of costs, none of PPO"
-    found = build(on_llama(1)).rows[0].unevenness
-    drawn = made.manifest(**LLAMA, work=made.grpo()).work.lengths
-    ordered = sorted(drawn.response)
-    assert found.response.mean == pytest.approx(sum(ordered) / 32)
-    told = (found.response.p50, found.response.p90, found.response.p99, found.response.most)
-    assert told == tuple(ordered[index] for index in (15, 28, 31, 31))
 
 
 def test_what_the_longest_sample_costs_is_a_mean_over_runs_that_all_tell() -> None:
@@ -128,13 +99,8 @@ def test_what_the_longest_sample_costs_is_a_mean_over_runs_that_all_tell() -> No
     assert re.search(r"\| +0.300 \| +19 \|", section(render(build(runs), {}), "Lengths and padding")), "of 1.6 s"
 
 
-def test_generation_is_shown_only_where_an_engine_or_ranks_of_their_own_generate() -> None:
-    heading = "Generation and weight sync"
-    assert f"## {heading}" not in render(build(on_llama(1, rollout=made.MISMATCH)), {})
-    told = {"shares": made.ENGINE_SHARES, "rollout": made.MISMATCH, "layout": VLLM, "spread": 0}
-    text = section(render(build([*on_llama(1), *on_llama(1, **told)]), {}), heading)
-    assert re.search(r"\| awake +\|( +0\.0\d+ \|){3}", text) and "asleep" not in text and "Staleness" not in text
-    silent = section(render(build(on_llama(1, layout=VLLM)), {}), heading)
+def test_log_probs_are_shown_only_where_an_engine_tells_them() -> None:
+    silent = section(render(build(on_llama(1, layout=VLLM)), {}), "Generation and weight sync")
     assert "vllm" in silent and "Log-probs" not in silent
 
 

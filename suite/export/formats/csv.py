@@ -22,7 +22,6 @@ _GUARDED = (*_BEGINS_FORMULA, "\N{FULLWIDTH HYPHEN-MINUS}", "\N{FULLWIDTH COMMER
 
 
 def lines(table: Table, rows: Iterable[Row]) -> Iterator[str]:
-    """The header, and a line for each row."""
     yield ",".join(table.names) + "\n"
     for row in rows:
         yield ",".join(map(_field, row.values())) + "\n"

@@ -1,8 +1,10 @@
-"""What tools that follow experiments are given of a run: its settings, its figures, its phases and its iterations."""
+"""What tools that follow experiments are given of a run, and what their environment says meanwhile."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -75,3 +77,17 @@ def _of_phase(row: Row) -> Iterator[tuple[str, float]]:
     for name in own:
         if row[name] is not None:
             yield f"phase/{row['phase']}/{name}", float(row[name])
+
+
+@contextmanager
+def variable(name: str, value: str) -> Iterator[None]:
+    """An environment variable that has this value meanwhile."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

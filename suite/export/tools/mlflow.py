@@ -11,8 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from suite.export.tools.given import Given
-from suite.export.tools.surroundings import variable
+from suite.export.tools.given import Given, variable
 from suite.spec.base import UsageError, printable
 from suite.spec.optional import required
 
@@ -57,14 +56,12 @@ def _write(tracking: Any, entities: Any, folder: Path, runs: Iterable[Given]) ->
         ]
         for first in range(0, len(metrics), _BATCH):
             client.log_batch(made, metrics=metrics[first : first + _BATCH])
-        client.log_batch(made, params=[_param(entities, name, value) for name, value in run.settings.items()])
+        client.log_batch(
+            made, params=[entities.Param(name, str(value)[:_LONGEST]) for name, value in run.settings.items()]
+        )
         client.set_terminated(made, _STATUSES[run.row["status"]], end_time=end or 0)
         count += 1
     return count
-
-
-def _param(entities: Any, name: str, value: Any) -> Any:
-    return entities.Param(name, str(value)[:_LONGEST])
 
 
 def _milliseconds(moment: datetime | None) -> int | None:

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from suite.export.tools.given import Given
-from suite.export.tools.surroundings import variable
+from suite.export.tools.given import Given, variable
 from suite.spec.base import UsageError, printable
 from suite.spec.optional import required
 

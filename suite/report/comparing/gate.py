@@ -7,7 +7,6 @@ import math
 from suite.report.comparing.model import (
     ComparedPhase,
     ComparedRow,
-    FactKind,
     FolderComparison,
     Gate,
     GateOutcome,
@@ -16,6 +15,7 @@ from suite.report.comparing.model import (
     RowGate,
 )
 from suite.report.comparing.verdicts import run_spread
+from suite.report.facts.environment import FactKind
 from suite.spec.base import UsageError
 from suite.spec.phases import ALL_NAMES
 from suite.stats.deciding import runs_to_decide

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from suite.report.comparing.model import ComparedMemory, ComparedPhase, ComparedRow, MemoryVerdict
 from suite.report.comparing.pairing import Measured
-from suite.report.comparing.verdicts import JudgedTogether, Sides, judge_together
-from suite.report.facts.costs import phase_runs
+from suite.report.comparing.verdicts import JudgedTogether, judge_together
+from suite.report.facts.noise import in_turns
 from suite.report.facts.phase_ratios import in_part
-from suite.report.facts.rounds import in_turns
 from suite.report.formatting.numbers import counted
 from suite.spec.phases import ALL_NAMES
 from suite.stats.compare import ComparisonVerdict, LogDifference
@@ -41,14 +40,13 @@ def judge(pairs: Sequence[Pair], margin: float) -> tuple[ComparedRow, ...]:
     )
 
 
-def _within(sides: Sequence[tuple[InTurns | None, InTurns | None]]) -> dict[int, LogDifference]:
-    """By place, of pairs that took turns by iteration, the difference of their log rates; null: nothing to compare."""
-    known = {place: (before, after) for place, (before, after) in enumerate(sides) if before and after}
-    rounds = find_rounds([list(pair) for pair in known.values()], None)
+def _within(sides: Sequence[tuple[InTurns, InTurns]]) -> dict[int, LogDifference]:
+    """By place, of pairs that took turns by iteration, the difference of their log rates."""
+    rounds = find_rounds([list(pair) for pair in sides], None)
     if rounds is None or rounds.starts is None:
         return {}
-    found = {place: paired(after, before, rounds) for place, (before, after) in known.items()}
-    return {place: one.difference for place, one in found.items() if one and one.turns}
+    found = [paired(after, before, rounds) for before, after in sides]
+    return {place: one.difference for place, one in enumerate(found) if one and one.turns}
 
 
 def _machine(pair: Pair, place: int) -> str:
@@ -122,35 +120,33 @@ def _phases(
 ) -> list[tuple[ComparedPhase, ...]]:
     """``changed``: rows that differ as a whole, of which phases have a share."""
     places: dict[tuple[int, str], int] = {}
-    sides: list[Sides] = []
-    turns: list[tuple[InTurns | None, InTurns | None]] = []
+    sides: list[tuple[InTurns, InTurns]] = []
     for place, ((before, after), reason) in enumerate(zip(pairs, reasons, strict=True)):
         for name in ALL_NAMES:
-            first, second = _phase_runs(before, name), _phase_runs(after, name)
+            first, second = in_part(before.row, (name,)), in_part(after.row, (name,))
             if first and second and reason is None:
                 places[place, name] = len(sides)
                 sides.append((first, second))
-                turns.append((in_part(before.row, (name,)), in_part(after.row, (name,))))
     # a phase varies like that phase of other rows, and not like other phases of its own
     tests = judge_together(
-        sides,
+        [(first.runs, second.runs) for first, second in sides],
         [None] * len(sides),
         [f"{name} {_machine(pairs[place], place)}" for place, name in places],
-        _within(turns),
+        _within(sides),
     )
     return [
-        tuple(_phase(pair, name, tests, places.get((place, name)), changed[place]) for name in _names(pair))
+        tuple(
+            _phase(pair, name, tests, places.get((place, name)), changed[place])
+            for name in ALL_NAMES
+            if any(side.row.phase(name) for side in pair)
+        )
         for place, pair in enumerate(pairs)
     ]
 
 
-def _names(pair: Pair) -> list[str]:
-    known = {phase.name for side in pair for phase in side.row.phases}
-    return [name for name in ALL_NAMES if name in known]
-
-
 def _phase(pair: Pair, name: str, tests: JudgedTogether, place: int | None, changed: bool) -> ComparedPhase:
-    before, after = (_seconds(side, name) for side in pair)
+    costs = (side.row.phase(name) for side in pair)
+    before, after = (cost.seconds if cost else None for cost in costs)
     change = _iteration(pair[1]) - _iteration(pair[0])
     has_shares = changed and not pair[1].row.setting.asynchronous
     known: dict[str, float | None] = dict.fromkeys(("low", "high", "log_error", "degrees"))
@@ -170,15 +166,6 @@ def _phase(pair: Pair, name: str, tests: JudgedTogether, place: int | None, chan
         share_of_change=((after or 0.0) - (before or 0.0)) / change if has_shares and change else None,
         **known,
     )
-
-
-def _phase_runs(side: Measured, name: str) -> tuple[RunSeconds, ...]:
-    by_run = next((phase.by_run for phase in side.row.phases if phase.name == name), ())
-    return phase_runs(side.row.samples_per_iteration or 1, by_run)
-
-
-def _seconds(side: Measured, name: str) -> float | None:
-    return next((phase.seconds for phase in side.row.phases if phase.name == name), None)
 
 
 def _iteration(side: Measured) -> float:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from suite.report.facts.environment import FactKind
 from suite.spec.base import Frozen
 from suite.stats.compare import ComparisonVerdict
 
@@ -27,7 +28,6 @@ Lack = Literal[
 MemoryVerdict = Literal["more", "less", "not distinguishable"]
 GateOutcome = Literal["kept", "below", "undecided"]
 GateWord = Literal["met", "slower", "undecided", "doubtful"]
-FactKind = Literal["machine", "version", "launch", "setting", "state", "host"]
 
 
 class Unjudged(Frozen):

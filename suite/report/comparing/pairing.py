@@ -13,7 +13,7 @@ from suite.report.facts.entry import Entry
 from suite.report.facts.machines import Hardware, assign_machines, hardware_of
 from suite.report.facts.pool import Row, RowRuns, group_entries, pool_rows
 from suite.report.facts.variants import flattened
-from suite.report.facts.work_done import done_otherwise, otherwise
+from suite.report.facts.work import done_otherwise, otherwise
 from suite.report.formatting.numbers import counted
 from suite.spec.manifest import Manifest
 
@@ -29,8 +29,6 @@ _MOST_NEAREST = 20
 
 @dataclass(frozen=True)
 class Measured:
-    """A row with the runs it was made from."""
-
     row: Row
     runs: RowRuns
 
@@ -40,7 +38,6 @@ class Measured:
 
     @property
     def name(self) -> str:
-        """What lists call it."""
         ranks = counted(self.row.ranks, "rank")
         variant = f" ({self.row.variant})" if self.row.variant else ""
         return f"{self.row.backend} {self.row.size} {self.row.layout} on {ranks}{variant}"
@@ -53,7 +50,6 @@ class Measured:
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """Every setting by its dotted name."""
         return settings_of(self.manifest)
 
 
@@ -68,7 +64,6 @@ class Pairs:
 
 
 def measured_rows(entries: Sequence[Entry], with_suspect: bool = False) -> list[Measured]:
-    """The rows of one side, with and without a rate."""
     entries = sorted(entries, key=lambda entry: (entry.record.run.id, entry.path))
     letters, _ = assign_machines(entries)
     groups = group_entries(entries, letters)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from suite.bundle.record import Record
-from suite.report.comparing.model import FactDifference, FactKind, Surroundings
+from suite.report.comparing.model import FactDifference, Surroundings
 from suite.report.comparing.pairing import Measured, called, differing_settings
-from suite.report.facts.environment import facts_of_both, figures_apart
+from suite.report.facts.environment import FactKind, facts_of_both, figures_apart
 from suite.report.formatting.numbers import listed
 
 #: What makes a comparison one across something, in the order in which a label has them.
@@ -47,7 +47,8 @@ def surroundings_of(pairs: Sequence[tuple[Measured, Measured]]) -> Surroundings:
     """Over all pairs of rows. Facts that only one side tells are a difference too, for all that is known."""
     found = _Found()
     for before, after in pairs:
-        _facts(before, after, found)
+        for name, kind, old, new in facts_of_both(_records(before), _records(after)):
+            found.add(after.name, name, kind, old, new)
         for name, first, second in differing_settings(before, after):
             found.add(after.name, called(name), "setting", (first,), (second,))
     _figures(pairs, found)
@@ -78,11 +79,6 @@ def _is_same_code(before: Measured, after: Measured) -> bool | None:
         return None
     first, second = ((side.manifest.stack_identity, side.runs.launch.image) for side in (before, after))
     return first == second
-
-
-def _facts(before: Measured, after: Measured, found: _Found) -> None:
-    for name, kind, first, second in facts_of_both(_records(before), _records(after)):
-        found.add(after.name, name, kind, first, second)
 
 
 def _figures(pairs: Sequence[tuple[Measured, Measured]], found: _Found) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from suite.bundle.record import Memory, Phase, Record
 from suite.spec.phases import ALL, ALL_NAMES
-from suite.stats.intervals import Interval, RunSeconds, pooled_mean
+from suite.stats.intervals import Interval, pooled_mean
 
 #: Peaks by what a reader calls them, the most telling first; the first two are of the run's own tensors.
 _PEAKS = {
@@ -139,16 +139,6 @@ def phases_of(records: Sequence[Record]) -> tuple[PhaseCost, ...]:
         if known and len(known) == len(records):
             found[name] = known
     return _costs(records, found)
-
-
-def phase_runs(work: float, by_run: Sequence[float]) -> tuple[RunSeconds, ...]:
-    """Each run's rate in a phase alone, to be compared as rates of whole iterations are; none where one took no time.
-
-    ``work``: samples of one iteration.
-    """
-    if not by_run or min(by_run) <= 0:
-        return ()
-    return tuple(RunSeconds(work, (seconds,)) for seconds in by_run)
 
 
 def phase_seconds_of(records: Sequence[Record]) -> tuple[dict[str, tuple[float, ...]], ...]:

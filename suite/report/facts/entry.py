@@ -1,4 +1,4 @@
-"""What goes into a report, and what all of its modules share."""
+"""What goes into a report, what it rests on, and what all of its modules share."""
 
 from __future__ import annotations
 
@@ -58,3 +58,35 @@ class Setting:
     def order(self) -> str:
         """How generation and training follow each other, in a word."""
         return "asynchronous" if self.asynchronous else "synchronous"
+
+
+@dataclass(frozen=True)
+class ReadFrom:
+    """Where runs were read. ``digest``: over all bundles there, those left out too; null where one has none."""
+
+    paths: tuple[str, ...]
+    digest: str | None
+
+
+@dataclass(frozen=True)
+class BundleDigest:
+    """A run's bundle with the digest of its evidence (docs/evidence.md); null where it has none."""
+
+    path: str
+    digest: str | None
+
+
+@dataclass(frozen=True)
+class ReportEvidence:
+    """``digest``: over all bundles below ``paths``. ``bundles``: those that the report is made of."""
+
+    digest: str | None
+    paths: tuple[str, ...]
+    bundles: tuple[BundleDigest, ...]
+
+
+def report_evidence(entries: Sequence[Entry], read_from: ReadFrom | None) -> ReportEvidence:
+    bundles = tuple(BundleDigest(path=entry.path, digest=entry.digest) for entry in entries)
+    if read_from is None:
+        return ReportEvidence(None, (), bundles)
+    return ReportEvidence(read_from.digest, read_from.paths, bundles)

@@ -27,7 +27,6 @@ class FailureRow:
 
 
 def failure_rows(rows: Sequence[Row], groups: Sequence[Sequence[Entry]]) -> tuple[FailureRow, ...]:
-    """The failures of each row's entries, in the order of the rows."""
     found: list[FailureRow] = []
     for row, entries in zip(rows, groups, strict=True):
         alike: dict[tuple[str, str, str], list[Entry]] = defaultdict(list)

@@ -13,12 +13,12 @@ from suite.report.formatting.numbers import number
 
 def links_text(record: Record) -> str:
     """``8 x 18 NVLinks, PCIe 5 x16``: links that are up, and the slot; empty where nothing is known."""
-    return _counted(map(_gpu, _listed(record, "gpus")))
+    return _counted(map(_gpu, gpus(record)))
 
 
 def adapters_text(record: Record) -> str:
     """``8 x 400 Gb/s InfiniBand``: ports that are up; empty for none."""
-    return _counted(_adapters(record))
+    return _counted(map(_adapter, active_adapters(record)))
 
 
 def link_kinds(record: Record) -> tuple[str, ...]:
@@ -26,16 +26,17 @@ def link_kinds(record: Record) -> tuple[str, ...]:
     of a run that was not told its topology."""
     if inner(record.environment.worker, "topology") is None:
         return ()
-    kinds = (map(_nvlinks, _listed(record, "gpus")), _adapters(record))
+    kinds = (map(_nvlinks, gpus(record)), map(_adapter, active_adapters(record)))
     return tuple("; ".join(sorted(set(filter(None, found)))) for found in kinds)
 
 
-def _listed(record: Record, name: str) -> list[dict[str, Any]]:
-    return listed_objects(inner(record.environment.worker, "topology", name))
+def gpus(record: Record) -> list[dict[str, Any]]:
+    return listed_objects(inner(record.environment.worker, "topology", "gpus"))
 
 
-def _adapters(record: Record) -> list[str]:
-    return [_adapter(one) for one in _listed(record, "adapters") if one.get("state") == "ACTIVE"]
+def active_adapters(record: Record) -> list[dict[str, Any]]:
+    adapters = listed_objects(inner(record.environment.worker, "topology", "adapters"))
+    return [one for one in adapters if one.get("state") == "ACTIVE"]
 
 
 def _nvlinks(gpu: dict[str, Any]) -> str:
@@ -46,10 +47,7 @@ def _nvlinks(gpu: dict[str, Any]) -> str:
 
 def _gpu(gpu: dict[str, Any]) -> str:
     generation, width = inner(gpu, "pcie", "max_generation"), inner(gpu, "pcie", "width")
-    parts = (
-        _nvlinks(gpu),
-        f"PCIe {generation} x{width}" if positive(generation) and positive(width) else "",
-    )
+    parts = (_nvlinks(gpu), f"PCIe {generation} x{width}" if positive(generation) and positive(width) else "")
     return ", ".join(filter(None, parts))
 
 

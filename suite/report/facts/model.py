@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from suite.bundle.imported.record import ImportedRow
 from suite.report.facts.clock import clock_lines, experimental_lines
 from suite.report.facts.conventions import conventions, recorded_conventions
-from suite.report.facts.entry import Entry
-from suite.report.facts.evidence import ReadFrom, ReportEvidence, report_evidence
+from suite.report.facts.entry import Entry, ReadFrom, ReportEvidence, report_evidence
 from suite.report.facts.failures import FailureRow, failure_rows
 from suite.report.facts.machines import Machine, assign_machines
 from suite.report.facts.network import NetworkLine, network_lines, network_runs
@@ -64,7 +63,6 @@ class ReportModel:
 
     @property
     def several_kinds(self) -> bool:
-        """Whether rows do work of more than one kind."""
         return len({row.work for row in self.rows}) > 1
 
     @property

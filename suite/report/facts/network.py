@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from suite.bundle.facts import inner, listed_objects, positive
 from suite.bundle.record import Record
@@ -17,7 +17,7 @@ from suite.spec.catalogue import find_device
 #: Scope of the worker's figures -> what a reader calls it, in the order of the report.
 SCOPES = {"within_node": "within a node", "across_nodes": "across nodes", "all_ranks": "all ranks"}
 PATTERNS = ("all_reduce", "all_gather", "send_receive")
-_MOST_ROWS = 8
+_MOST_ROWS, _MOST_SIZES = 8, 16
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,6 @@ def network_runs(rows: Sequence[Row], groups: Sequence[RowRuns]) -> NetworkRuns:
 
 
 def network_lines(alike: NetworkRuns) -> tuple[NetworkLine, ...]:
-    """What was measured, a line for each scope."""
     lines = []
     for (machine, nodes, ranks), runs in alike.items():
         for scope in SCOPES:
@@ -108,39 +107,50 @@ def hardware_here(record: Record) -> Hardware | None:
     return hardware_of(device) if device else None
 
 
-def scopes_of(record: Record) -> dict[str, Bandwidths]:
-    """The largest bus bandwidth over the message sizes, by scope. What is not as the worker writes it is left out."""
-    rates: dict[str, dict[str, float]] = defaultdict(dict)
-    latencies: dict[str, float] = {}
+class Exchange(NamedTuple):
+    """What the worker measured of one pattern in one scope. ``sizes``: bytes of a message, bus bytes per second."""
+
+    scope: str
+    pattern: str
+    ranks: int | None
+    sizes: tuple[tuple[int, float], ...]
+    latency_seconds: float | None
+
+
+def exchanges(record: Record) -> Iterator[Exchange]:
+    """Those with a size at least. What is not as the worker writes it is left out."""
     for one in listed_objects(inner(record.environment.worker, "network", "measurements")):
-        scope, pattern = one.get("scope"), one.get("pattern")
-        if not (isinstance(scope, str) and scope in SCOPES and isinstance(pattern, str) and pattern in PATTERNS):
-            continue
-        found = [positive(size.get("bus_bytes_per_second")) for size in listed_objects(one.get("sizes"))]
-        known = [rate for rate in found if rate is not None]
-        if known:
-            rates[scope][pattern] = max(known)
-        latency = positive(one.get("latency_seconds"))
-        if pattern == "all_reduce" and latency is not None:
-            latencies[scope] = latency
+        scope, pattern, ranks = one.get("scope"), one.get("pattern"), one.get("ranks")
+        if isinstance(scope, str) and scope in SCOPES and isinstance(pattern, str) and pattern in PATTERNS:
+            sizes = tuple(_sizes(one.get("sizes")))
+            known = ranks if type(ranks) is int and 1 < ranks < 1 << 20 else None
+            if sizes:
+                yield Exchange(scope, pattern, known, sizes, positive(one.get("latency_seconds")))
+
+
+def _sizes(value: Any) -> Iterator[tuple[int, float]]:
+    for one in listed_objects(value)[:_MOST_SIZES]:
+        size, rate = one.get("bytes"), positive(one.get("bus_bytes_per_second"))
+        if type(size) is int and 0 < size < 1 << 50 and rate is not None:
+            yield size, rate
+
+
+def scopes_of(record: Record) -> dict[str, Bandwidths]:
+    """The largest bus bandwidth over the message sizes, by scope."""
+    rates: dict[str, dict[str, float]] = defaultdict(dict)
+    latencies: dict[str, float | None] = {}
+    for one in exchanges(record):
+        rates[one.scope][one.pattern] = max(rate for _, rate in one.sizes)
+        if one.pattern == "all_reduce":
+            latencies[one.scope] = one.latency_seconds
     return {
-        scope: Bandwidths(
-            all_reduce=of_scope.get("all_reduce"),
-            all_gather=of_scope.get("all_gather"),
-            send_receive=of_scope.get("send_receive"),
-            latency_seconds=latencies.get(scope),
-        )
+        scope: Bandwidths(**{name: of_scope.get(name) for name in PATTERNS}, latency_seconds=latencies.get(scope))
         for scope, of_scope in rates.items()
     }
 
 
 def _medians(measured: Sequence[Bandwidths]) -> Bandwidths:
-    return Bandwidths(
-        all_reduce=_median([one.all_reduce for one in measured]),
-        all_gather=_median([one.all_gather for one in measured]),
-        send_receive=_median([one.send_receive for one in measured]),
-        latency_seconds=_median([one.latency_seconds for one in measured]),
-    )
+    return Bandwidths(*(_median([getattr(one, field.name) for one in measured]) for field in fields(Bandwidths)))
 
 
 def _median(values: Sequence[float | None]) -> float | None:

@@ -6,20 +6,16 @@ doc/PERFORMANCE.md), so that it compares with what one device's link carries in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from pydantic import Field
 
-from suite.bundle.facts import inner, listed_objects, positive
+from suite.bundle.facts import inner
 from suite.bundle.record import Record
-from suite.report.facts.network import SCOPES
+from suite.report.facts.network import SCOPES, Exchange, exchanges
 from suite.report.facts.slow_network import expected_of, look_at
 from suite.report.formatting.numbers import number, percent
 from suite.spec.base import Frozen, printable
 
 CONVENTION = "bytes / seconds x 2(n-1)/n, as nccl-tests counts"
-_MOST_SIZES = 16
 _LONGEST_NAME = 20
 
 
@@ -50,7 +46,6 @@ class NetworkCheck(Frozen):
         return f"network {SCOPES[self.scope]}, {who}{self.transport}: all-reduce {reached}{share} ({by_size})"
 
     def warning(self) -> str | None:
-        """That it is slow, and what to look at."""
         if self.look is None or self.slow_below is None:
             return None
         return (
@@ -60,41 +55,27 @@ class NetworkCheck(Frozen):
 
 
 def network_checks(record: Record) -> tuple[NetworkCheck, ...]:
-    """Of each scope that was measured; none of a rank alone. What is not as the worker writes it is left out."""
-    network = inner(record.environment.worker, "network")
-    transport = inner(network, "backend")
-    found = []
-    for one in listed_objects(inner(network, "measurements")):
-        sizes = _sizes(one.get("sizes"))
-        if one.get("pattern") == "all_reduce" and one.get("scope") in SCOPES and sizes:
-            found.append(_check(record, str(one["scope"]), one.get("ranks"), transport, sizes))
+    """Of each scope that was measured; none of a rank alone."""
+    found = [_check(record, one) for one in exchanges(record) if one.pattern == "all_reduce"]
     return tuple(found[: len(SCOPES)])
 
 
-def _check(record: Record, scope: str, ranks: Any, transport: Any, sizes: Sequence[tuple[int, float]]) -> NetworkCheck:
-    most = max(rate for _, rate in sizes)
-    expected = expected_of(record, scope)
+def _check(record: Record, one: Exchange) -> NetworkCheck:
+    transport = inner(record.environment.worker, "network", "backend")
+    most = max(rate for _, rate in one.sizes)
+    expected = expected_of(record, one.scope)
     is_slow = expected is not None and most < expected.slow * expected.rate
     return NetworkCheck(
-        scope=scope,
-        ranks=ranks if type(ranks) is int and 1 < ranks < 1 << 20 else None,
+        scope=one.scope,
+        ranks=one.ranks,
         transport=printable(transport)[:_LONGEST_NAME] if isinstance(transport, str) else "an unknown transport",
-        sizes=tuple(sizes),
+        sizes=one.sizes,
         bus_bytes_per_second=most,
         expected_bytes_per_second=expected.rate if expected else None,
         expected_of=expected.of if expected else None,
         slow_below=expected.slow if expected else None,
-        look=printable(look_at(record, scope)) if is_slow else None,
+        look=printable(look_at(record, one.scope)) if is_slow else None,
     )
-
-
-def _sizes(value: Any) -> list[tuple[int, float]]:
-    found = []
-    for one in listed_objects(value)[:_MOST_SIZES]:
-        size, rate = one.get("bytes"), positive(one.get("bus_bytes_per_second"))
-        if type(size) is int and 0 < size < 1 << 50 and rate is not None:
-            found.append((size, rate))
-    return found
 
 
 def _size(size_bytes: int) -> str:

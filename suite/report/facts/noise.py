@@ -1,4 +1,4 @@
-"""What the rows of a folder share of their noise, and which of their runs stand apart from the others."""
+"""What the rows of a folder share of their noise, which of their runs stand apart, and which rows took turns."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import replace
 from suite.report.facts.pool import Row, TwoModes, rate_of
 from suite.stats.intervals import log_rates
 from suite.stats.moderated import Prior, mean_of, moderate, slow_runs
+from suite.stats.rounds import InTurns, Rounds, find_rounds
 
 
 def share_noise(rows: Sequence[Row]) -> tuple[Row, ...]:
@@ -59,3 +60,24 @@ def _two_modes(logs: Sequence[float], prior: Prior | None) -> TwoModes | None:
         return None
     others = [log for index, log in enumerate(logs) if index not in slow]
     return TwoModes(len(slow), len(logs), 1 - math.exp(mean_of([logs[index] for index in slow]) - mean_of(others)))
+
+
+#: By machine and kind of device; null where rows there are compared as independent ones.
+RoundsByPlace = dict[tuple[str, str], Rounds | None]
+
+
+def rounds_of(groups: Sequence[Sequence[Row]]) -> RoundsByPlace:
+    """For the machines of these groups of rows that took turns, each of which is compared within itself: whether by the
+    differences within rounds."""
+    found: dict[tuple[str, str], list[Sequence[Row]]] = defaultdict(list)
+    for group in groups:
+        found[place_of(group[0])].append(group)
+    return {
+        place: find_rounds([[in_turns(row) for row in group] for group in alike], alike[0][0].prior)
+        for place, alike in found.items()
+    }
+
+
+def in_turns(row: Row) -> InTurns:
+    """The runs of the row that count, each with its turn."""
+    return InTurns(row.measured, row.turns)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from suite.report.facts.costs import phase_runs
 from suite.report.facts.entry import RUNS_TO_PUBLISH
 from suite.report.facts.pool import Row, unbounded
 from suite.stats.compare import ComparisonVerdict
@@ -52,7 +51,6 @@ class Difference:
 
     @property
     def is_mostly_one(self) -> bool:
-        """Whether one part makes up more than half of it."""
         return self.share > 0.5
 
 
@@ -86,13 +84,10 @@ def phase_rounds(groups: Sequence[Sequence[Row]]) -> PhaseRounds:
 def in_part(row: Row, phases: Sequence[str]) -> InTurns | None:
     """The runs of a row by their rates in these phases alone; null where one took no time for them."""
     assert row.samples_per_iteration, "a ranked row has counts"
-    if row.phase_seconds:
-        seconds = [_together(run, phases) for run in row.phase_seconds]
-        if not all(run and min(run) > 0 for run in seconds):
-            return None
-        return InTurns(tuple(RunSeconds(row.samples_per_iteration, run) for run in seconds), row.turns)
-    runs = phase_runs(row.samples_per_iteration, _by_run(row, phases))
-    return InTurns(runs, row.turns) if len(runs) == len(row.turns) > 0 else None
+    seconds = [_together(run, phases) for run in row.phase_seconds] or [(mean,) for mean in _by_run(row, phases)]
+    if not seconds or not all(run and min(run) > 0 for run in seconds):
+        return None
+    return InTurns(tuple(RunSeconds(row.samples_per_iteration, run) for run in seconds), row.turns)
 
 
 def _together(run: Mapping[str, Sequence[float]], phases: Sequence[str]) -> tuple[float, ...]:

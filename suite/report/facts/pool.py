@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from suite.bundle.record import Counts, Record
-from suite.report.facts import costs
-from suite.report.facts.asynchronous import Asynchronous, asynchronous_of
+from suite.report.facts import costs, rollout
 from suite.report.facts.clock import clock_of
 from suite.report.facts.entry import SUITE_CLOCK, Entry, Setting
 from suite.report.facts.expected import Expected, expected_of
 from suite.report.facts.kind import WorkKind, kind_of
 from suite.report.facts.rerun_options import rerun_options
-from suite.report.facts.rollout import Generation, Unevenness, generation_of, lengths_hash_of, unevenness_of
 from suite.report.facts.suspect import doubts_of, is_invalid, is_suspect, pooled, takes_suspect
 from suite.report.facts.variants import LaunchSetting, assign_launch_settings, variants
 from suite.spec.base import digest
@@ -97,9 +95,9 @@ class Row:
     phase_seconds: tuple[dict[str, tuple[float, ...]], ...]
     parts: tuple[costs.PhaseCost, ...]
     idle: costs.Idle | None
-    unevenness: Unevenness | None
-    generation: Generation | None
-    asynchronous: Asynchronous | None
+    unevenness: rollout.Unevenness | None
+    generation: rollout.Generation | None
+    asynchronous: rollout.Asynchronous | None
     counts: Counts | None
     work_differences: tuple[str, ...]
     lacking_phases: tuple[tuple[str, str], ...]
@@ -112,6 +110,10 @@ class Row:
     rerun_options: tuple[str, ...] = ()
     prior: Prior | None = None
     two_modes: TwoModes | None = None
+
+    def phase(self, name: str) -> costs.PhaseCost | None:
+        """Null where not all of its runs know it."""
+        return next((phase for phase in self.phases if phase.name == name), None)
 
     @property
     def without_rate(self) -> str:
@@ -223,7 +225,7 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
         variant=variant,
         manifest_hash=manifest.hash,
         work_hash=manifest.work_hash,
-        lengths_hash=lengths_hash_of(manifest),
+        lengths_hash=rollout.lengths_hash_of(manifest),
         series_hash=series_hash(manifest, machine, group.launch),
         unseeded_hash=unseeded_hash(manifest, machine, group.launch),
         seed=manifest.measure.seed,
@@ -257,9 +259,9 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
         phase_seconds=costs.phase_seconds_of(measured),
         parts=costs.parts_of(measured),
         idle=None if manifest.layout.asynchronous else costs.idle_of(measured),
-        unevenness=unevenness_of(manifest, measured),
-        generation=generation_of(manifest, measured),
-        asynchronous=asynchronous_of(manifest, measured),
+        unevenness=rollout.unevenness_of(manifest, measured),
+        generation=rollout.generation_of(manifest, measured),
+        asynchronous=rollout.asynchronous_of(manifest, measured),
         counts=counts,
         work_differences=costs.work_differences_of(records),
         lacking_phases=costs.lacking_phases_of(records),

@@ -9,11 +9,10 @@ from typing import Literal
 
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting
 from suite.report.facts.kind import WorkKind
-from suite.report.facts.noise import place_of
+from suite.report.facts.noise import in_turns, place_of, rounds_of
 from suite.report.facts.phase_ratios import Difference, PhaseRatio, PhaseRounds, difference, phase_ratios, phase_rounds
 from suite.report.facts.pool import Row, unbounded
-from suite.report.facts.rounds import in_turns, rounds_of
-from suite.report.facts.work_done import done_otherwise
+from suite.report.facts.work import done_otherwise
 from suite.stats.compare import Comparison
 from suite.stats.intervals import Interval
 from suite.stats.rounds import Rounds, compare_in_turns, fastest

@@ -36,7 +36,6 @@ def _of_the_start(started: str) -> list[str]:
 
 
 def _image(record: Record) -> str | None:
-    """As it was asked for."""
     stated = (record.environment.driver or {}).get("image")
     named = stated.get("reference") if isinstance(stated, Mapping) else stated
     image = named or (record.environment.worker or {}).get("image")

@@ -6,10 +6,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from suite.report.facts.noise import place_of
+from suite.report.facts.noise import in_turns, place_of, rounds_of
 from suite.report.facts.phase_ratios import in_part
 from suite.report.facts.pool import Row, unbounded
-from suite.report.facts.rounds import in_turns, rounds_of
 from suite.spec.workload import Scaling
 from suite.stats.intervals import Interval
 from suite.stats.rounds import Rounds, compare_in_turns
@@ -41,7 +40,6 @@ class Curve:
 
     @property
     def largest(self) -> Point:
-        """The point of most ranks."""
         return self.points[-1]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from suite.report.facts.kind import WorkKind
 from suite.report.facts.pool import Row
-from suite.report.facts.work_done import done_otherwise, otherwise
+from suite.report.facts.work import done_otherwise, otherwise
 from suite.spec.phases import ALL_NAMES
 from suite.stats.compare import compare
 from suite.stats.intervals import Interval, log_rates
@@ -56,11 +56,11 @@ def side_by_side(rows: Sequence[Row]) -> tuple[SideBySide, ...]:
         if row.measured:
             setting = replace(row.setting, kind="engine", asynchronous=False)
             alike[setting, row.work_hash, row.lengths_hash, row.ranks].append(row)
-    return tuple(_group(members) for members in alike.values() if len(set(map(_kind, members))) > 1)
-
-
-def _kind(row: Row) -> tuple:
-    return row.setting.kind, row.setting.asynchronous, done_otherwise(row)
+    found = []
+    for members in alike.values():
+        kinds = {(row.setting.kind, row.setting.asynchronous, done_otherwise(row)) for row in members}
+        found += [_group(members)] if len(kinds) > 1 else []
+    return tuple(found)
 
 
 def _group(rows: Sequence[Row]) -> SideBySide:

@@ -7,15 +7,10 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Any, NamedTuple
 
-from suite.bundle.facts import inner, listed_objects, positive
+from suite.bundle.facts import inner, positive
 from suite.bundle.record import Record
-from suite.report.facts.network import (
-    SCOPES,
-    NetworkRun,
-    NetworkRuns,
-    hardware_here,
-    row_names,
-)
+from suite.report.facts.links import active_adapters, gpus
+from suite.report.facts.network import SCOPES, NetworkRun, NetworkRuns, hardware_here, row_names
 from suite.report.formatting.numbers import counted, number, percent
 from suite.spec.catalogue import find_device
 
@@ -81,7 +76,7 @@ def _findings(run: NetworkRun) -> Iterator[_Finding]:
         expected = expected_of(run.record, scope)
         if expected is not None and measured.all_reduce and measured.all_reduce < expected.slow * expected.rate:
             yield _Finding(scope, expected, look_at(run.record, scope))
-        elif scope == "across_nodes" and _switched_off(run.record) and _active_adapters(run.record):
+        elif scope == "across_nodes" and _switched_off(run.record) and _adapter_rates(run.record):
             yield _Finding(scope, None, _switched_off(run.record))
 
 
@@ -92,7 +87,6 @@ def expected_of(record: Record, scope: str) -> Expected | None:
 
 
 def look_at(record: Record, scope: str) -> str:
-    """What to look at where it does not."""
     return _look_within(record) if scope == "within_node" else _look_across(record)
 
 
@@ -104,7 +98,7 @@ def _expected_within(record: Record) -> Expected | None:
         return None
     if not device.link_bytes_per_second or device.link_devices is not None:
         return Expected(min([hardware.link, *_slots(record)]), _PCIE, _SLOW_PCIE)
-    shares = [share for gpu in _gpus(record) if (share := _share_of_links(gpu)) is not None]
+    shares = [share for gpu in gpus(record) if (share := _share_of_links(gpu)) is not None]
     # Where links lead from device to device, a part of a node's devices has a part of each one's links.
     is_whole = record.run.layout.devices_per_node == hardware.node_devices
     if not shares and not is_whole:
@@ -115,7 +109,7 @@ def _expected_within(record: Record) -> Expected | None:
 def _expected_across(record: Record) -> Expected | None:
     """A device's share of its node's active adapters, at most what its maker's systems have."""
     hardware = hardware_here(record)
-    adapters = sum(_active_adapters(record)) / 8 / record.run.layout.devices_per_node
+    adapters = sum(_adapter_rates(record)) / 8 / record.run.layout.devices_per_node
     if adapters and (hardware is None or adapters < hardware.network):
         return Expected(adapters, _ADAPTERS, _SLOW)
     return Expected(hardware.network, _SYSTEMS, _SLOW) if hardware else None
@@ -128,7 +122,7 @@ def _look_within(record: Record) -> str:
     for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"):
         if _is_on(record, name):
             return f"{name} is set"
-    for gpu in _gpus(record):
+    for gpu in gpus(record):
         links, active = (_whole(inner(gpu, "nvlinks", name)) for name in ("links", "active"))
         if links and active is not None and active < links:
             return f"{active} of {links} NVLinks of a device are up"
@@ -141,7 +135,7 @@ def _look_within(record: Record) -> str:
 def _look_across(record: Record) -> str:
     if _switched_off(record):
         return _switched_off(record)
-    adapters = len(_active_adapters(record))
+    adapters = len(_adapter_rates(record))
     if not adapters:
         return "the ranks see no active InfiniBand or RoCE adapter, so messages go over TCP"
     missing = inner(record.environment.worker, "topology", "nvidia_peermem") is False
@@ -166,10 +160,6 @@ def _is_on(record: Record, variable: str) -> bool:
     return isinstance(value, str) and value.strip() not in ("", "0")
 
 
-def _gpus(record: Record) -> list[dict[str, Any]]:
-    return listed_objects(inner(record.environment.worker, "topology", "gpus"))
-
-
 def _share_of_links(gpu: dict[str, Any]) -> float | None:
     """Links to the run's devices over all that are up; those that are down are missed, not forgiven."""
     active, to_ranks = (_whole(inner(gpu, "nvlinks", name)) for name in ("active", "to_ranks"))
@@ -179,17 +169,16 @@ def _share_of_links(gpu: dict[str, Any]) -> float | None:
 def _slots(record: Record) -> list[float]:
     """What each device's slot carries. Its generation at one moment may be low, because the device idled."""
     found = []
-    for gpu in _gpus(record):
+    for gpu in gpus(record):
         generation, lanes = (_whole(inner(gpu, "pcie", name)) for name in ("max_generation", "max_width"))
         if generation in _PCIE_LANE and lanes and lanes <= 32:
             found.append(_PCIE_LANE[generation] * lanes)
     return found
 
 
-def _active_adapters(record: Record) -> list[float]:
+def _adapter_rates(record: Record) -> list[float]:
     """Bits per second of each port that is up."""
-    adapters = listed_objects(inner(record.environment.worker, "topology", "adapters"))
-    rates = [positive(one.get("bits_per_second")) for one in adapters if one.get("state") == "ACTIVE"]
+    rates = (positive(one.get("bits_per_second")) for one in active_adapters(record))
     return [rate for rate in rates if rate is not None]
 
 

@@ -1,4 +1,4 @@
-"""The work that a report is about: each workload once, and where the work of trainers differs."""
+"""The work that a report is about: each workload once, where that of trainers differs, and what rows counted of it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ class WorkDifference:
 
 
 def work_facts(entries: Sequence[Entry]) -> tuple[WorkFacts, ...]:
-    """The distinct workloads, by name."""
     distinct: dict[str, Workload] = {}
     for manifest in manifests_of(entries):
         distinct.setdefault(manifest.workload.model_dump_json(exclude={"note", "source"}), manifest.workload)
@@ -105,7 +104,6 @@ def _text(workload: Workload, plain: bool) -> str:
 
 
 def _algorithm(workload: Workload, plain: bool) -> str:
-    """With all its options and its groups."""
     algorithm = workload.algorithm
     groups = f" in groups of {workload.group}" if workload.group > 1 else ""
     if plain and not groups:
@@ -147,3 +145,32 @@ def _reward(reward: Reward) -> str:
     if reward.kind == "token-below":
         return f"token-below reward {reward.threshold}"
     return "pseudo-reward by sample"
+
+
+#: What a trainer may do more or less of than was asked for; padding is how, not what.
+COUNTED = ("prompt_tokens", "response_tokens", "trained_tokens", "optimizer_steps", "trainable_parameters")
+#: Passes of whole models over the samples, which no count holds.
+PASSES = ("score", "reference")
+
+
+def done_otherwise(row: Row) -> tuple:
+    """Equal for rows that did the same: of a trainer its counts and the passes it makes; an engine's are as asked."""
+    if row.setting.kind == "engine" or row.counts is None:
+        return ()
+    known = {phase.name for phase in row.phases}
+    return (*(getattr(row.counts, name) for name in COUNTED), *(name in known for name in PASSES))
+
+
+def otherwise(row: Row, other: Row) -> tuple[str, ...]:
+    """In what a row's own counts and passes are not another's, each in words; empty where they did the same."""
+    assert row.counts is not None and other.counts is not None, "a row with runs has counts"
+    both = [(name, getattr(row.counts, name), getattr(other.counts, name)) for name in ("samples", *COUNTED)]
+    counted = [
+        f"{own:,} {name.replace('_', ' ')}, not {theirs:,}"
+        for name, own, theirs in both
+        if own is not None and theirs is not None and own != theirs
+    ]
+    counted += [f"{name.replace('_', ' ')} not told" for name, own, _ in both if own is None]
+    own, theirs = ({phase.name for phase in one.phases} for one in (row, other))
+    passes = [f"{'a' if name in own else 'no'} {name} pass" for name in PASSES if name in own ^ theirs]
+    return (*counted, *passes)

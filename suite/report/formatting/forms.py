@@ -42,7 +42,6 @@ class Form:
 
 
 def without(row: Cells, *titles: str) -> Cells:
-    """The row less these columns."""
     return {title: cell for title, cell in row.items() if title not in titles}
 
 

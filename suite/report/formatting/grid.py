@@ -30,7 +30,6 @@ class Notes:
         self._letters: dict[str, str] = {}
 
     def mark(self, text: str) -> str:
-        """The letter of this note, in brackets."""
         count = len(self._letters)
         return f"({self._letters.setdefault(text, 'abcdefghijklmnopqrstuvwxyz'[count % 26] * (count // 26 + 1))})"
 

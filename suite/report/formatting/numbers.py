@@ -61,12 +61,12 @@ def gib(size_bytes: float | None) -> str:
     return UNKNOWN if size_bytes is None else number(size_bytes / GIB)
 
 
-def moment(unix_seconds: float | None) -> str:
-    """A time in UTC to the minute; ``-`` for none and for one that no calendar holds."""
+def moment(unix_seconds: float | None, form: str = "%Y-%m-%d %H:%M UTC") -> str:
+    """A time in UTC, to the minute or in another form; ``-`` for none and for one that no calendar holds."""
     if unix_seconds is None:
         return UNKNOWN
     try:
-        return datetime.fromtimestamp(unix_seconds, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+        return datetime.fromtimestamp(unix_seconds, timezone.utc).strftime(form)
     except (OverflowError, ValueError, OSError):
         return UNKNOWN
 

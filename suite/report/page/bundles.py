@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -29,14 +28,14 @@ def href(path: str, page: Path) -> str:
 
 def runs_table(model: ReportModel, entries: Sequence[Entry], page: Path, most: int | None = None) -> dict[str, Any]:
     """Every run, or the first ``most``, with its row, whether its figures are its own, and its evidence."""
-    row_of = {run: row.name for row in model.rows for run in row.run_ids}
-    ordered = sorted(entries, key=lambda entry: (_number(row_of.get(entry.record.run.id)), entry.record.run.id))[:most]
+    row_of = {run: row for row in model.rows for run in row.run_ids}
+    ordered = sorted(entries, key=lambda entry: (row_of[entry.record.run.id].number, entry.record.run.id))[:most]
     rows = []
     for entry in ordered:
         record, validity = entry.record, entry.record.validity
         rows.append(
             (
-                row_of.get(record.run.id, ""),
+                row_of[record.run.id].name,
                 visible(record.run.id),
                 moment(record.run.started),
                 record.status,
@@ -54,20 +53,11 @@ def runs_table(model: ReportModel, entries: Sequence[Entry], page: Path, most: i
     }
 
 
-def _number(name: str | None) -> int:
-    return int(name[1:]) if name else 0
+def environments(rows: Sequence[Row], entries: Sequence[Entry]) -> tuple[list[dict[str, str]], dict[int, int]]:
+    """Facts as `suite compare` reads them, each distinct set once, and by number of the row its place among these.
 
-
-@dataclass(frozen=True)
-class Environments:
-    """What was around the runs of rows: each distinct one once. ``of_row``: row number -> its place in ``facts``."""
-
-    facts: list[dict[str, str]]
-    of_row: dict[int, int]
-
-
-def environments(rows: Sequence[Row], entries: Sequence[Entry]) -> Environments:
-    """Facts as `suite compare` reads them, those that several runs of a row tell otherwise joined by commas."""
+    What several runs of a row tell otherwise is joined by commas.
+    """
     by_id = {entry.record.run.id: entry.record for entry in entries}
     ids = image_ids([entry.record for entry in entries])
     places: dict[tuple[tuple[str, str], ...], int] = {}
@@ -76,33 +66,22 @@ def environments(rows: Sequence[Row], entries: Sequence[Entry]) -> Environments:
         facts = facts_of([by_id[run] for run in row.run_ids if run in by_id], ids)
         shown = tuple((visible(name), visible(", ".join(values), 400)) for name, (_, values) in facts.items())
         of_row[row.number] = places.setdefault(shown, len(places))
-    return Environments([dict(shown) for shown in places], of_row)
+    return [dict(shown) for shown in places], of_row
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """The lines that prove a failure, and the bundles that hold them."""
-
-    row: str
-    kind: str
-    lines: tuple[str, ...]
-    left_out: int
-    bundles: tuple[tuple[str, str], ...]
-
-
-def evidence_of(model: ReportModel, entries: Sequence[Entry], page: Path) -> list[Evidence]:
+def evidence_of(model: ReportModel, entries: Sequence[Entry], page: Path) -> list[dict[str, Any]]:
     """Of each line of the failures' table, as far as somebody reads them."""
     by_id = {entry.record.run.id: entry for entry in entries}
     return [_evidence(failure, by_id[failure.run_ids[0]], page) for failure in model.failures[:_MOST_FAILURES]]
 
 
-def _evidence(failure: FailureRow, first: Entry, page: Path) -> Evidence:
+def _evidence(failure: FailureRow, first: Entry, page: Path) -> dict[str, Any]:
     known = first.record.failure.evidence if first.record.failure else ()
     bundles = zip(failure.run_ids, failure.paths, strict=True)
-    return Evidence(
-        row=f"R{failure.row}",
-        kind=failure.kind,
-        lines=tuple(visible(line, 1000) for line in known[:_MOST_LINES]),
-        left_out=max(0, len(known) - _MOST_LINES),
-        bundles=tuple((visible(run), href(path, page)) for run, path in bundles)[:_MOST_LINES],
-    )
+    return {
+        "row": f"R{failure.row}",
+        "kind": failure.kind,
+        "lines": [visible(line, 1000) for line in known[:_MOST_LINES]],
+        "left_out": max(0, len(known) - _MOST_LINES),
+        "bundles": [(visible(run), href(path, page)) for run, path in bundles][:_MOST_LINES],
+    }

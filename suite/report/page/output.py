@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from suite.bundle.files import replace_atomically
+from suite.report import charts
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel
-from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import number
 from suite.report.page import bundles, content, figures, traces
-from suite.report.page.shell import Page, render
+from suite.report.page.shell import render
 from suite.report.text.answer import answer
 from suite.report.text.section import Section, parts_of
 from suite.report.text.sections import SECTIONS
@@ -21,7 +21,7 @@ from suite.spec.base import UsageError
 from suite.spec.phases import ALL
 
 PAGE_SCHEMA = "suite/page/1"
-#: Heading of a part of the report -> the pictures that are shown below it, by their names in ``charts.js``.
+#: Heading of a part of the report -> the pictures that are shown below it, by their names in ``report.js``.
 PICTURES = {
     "Ranking": ("ratios",),
     "Phases": ("phases", "iteration"),
@@ -29,8 +29,6 @@ PICTURES = {
     "Scaling": ("scaling",),
     "Measured on": ("differences",),
 }
-SCRIPTS = ("selection.js", "rows.js", "rates.js", "phases.js", "memory.js", "scaling.js", "ratios.js", "iteration.js")
-_LAST = ("differences.js", "report.js")
 #: No page is larger. Beyond it what is in the bundles anyway is left out, and told.
 MOST_BYTES = 32 << 20
 #: Runs that the table of a page lists where all of them are too many for its size.
@@ -51,31 +49,30 @@ class WrittenPage:
         return f"{size}; {self.cut}" if self.cut else size
 
 
-def page_of(
+def page_text(
     model: ReportModel, entries: Sequence[Entry], path: Path, first: Sequence[Section] = (), is_cut: bool = False
-) -> Page:
+) -> str:
     """``path``: where the page will be, from which it links to the bundles. ``first``: sections that come before its
     own. ``is_cut``: without what makes it large and is in the bundles anyway."""
     tables: list[dict[str, Any]] = []
     parts = parts_of(model, (*first, *SECTIONS))
     shown_parts = [content.of_part(part, PICTURES.get(part.heading, ()), tables) for part in parts]
-    around = bundles.environments(model.rows, entries)
+    environments, environment_of = bundles.environments(model.rows, entries)
     by_path = {row.number: bundles.href(row.path, path) for row in model.rows}
     shown, left_out = ([], "") if is_cut else traces.traces_of(model.rows, entries)
     data = {
         "schema": PAGE_SCHEMA,
-        "rows": [figures.row_data(row, by_path[row.number], around.of_row[row.number]) for row in model.rows],
-        "metrics": figures.metrics_of(model),
+        "rows": [figures.row_data(row, by_path[row.number], environment_of[row.number]) for row in model.rows],
+        "charts": _charts(model),
         "facets": figures.FACETS,
         "phases": [{"name": one.name, "label": one.label, "colour": one.colour} for one in ALL],
         "ratios": figures.ratio_data(model),
         "curves": figures.curve_data(model),
-        "traces": traces.as_data(shown),
+        "traces": [trace._asdict() for trace in shown],
         "tracesLeftOut": left_out,
-        "environments": around.facts,
+        "environments": environments,
     }
     values = {
-        "title_shown": visible(model.title),
         "answer": [content.of_block(block) for block in answer(model)],
         "parts": shown_parts,
         "ids": [part["id"] for part in shown_parts],
@@ -85,18 +82,19 @@ def page_of(
         "schema": PAGE_SCHEMA,
     }
     tables.append(bundles.runs_table(model, entries, path, MOST_LISTED if is_cut else None))
-    return Page(
-        title=model.title,
-        template="report.html.jinja",
-        values=values,
-        data={"report": data, "tables": tables},
-        scripts=(*SCRIPTS, *_LAST),
-        styles=("report.css",),
-    )
+    return render(model.title, values, {"report": data, "tables": tables})
+
+
+def _charts(model: ReportModel) -> dict[str, list[dict[str, Any]]]:
+    found = {
+        "figure": charts.figures(model),
+        "phases": (charts.phases(model, "seconds"), charts.phases(model, "share")),
+        "memory": charts.memory(model),
+    }
+    return {name: list(map(figures.chart_data, known)) for name, known in found.items()}
 
 
 def _cut(runs: int) -> str:
-    """In words, of a page that was cut."""
     listed = f" and all but the first {MOST_LISTED:,} of {runs:,} runs" if runs > MOST_LISTED else ""
     return f"the iterations rank by rank{listed} were left out, because a page has at most {MOST_BYTES >> 20} MiB"
 
@@ -109,9 +107,9 @@ def write_page(model: ReportModel, entries: Sequence[Entry], path: Path, first: 
     """
     if path.exists() and not path.is_file():
         raise UsageError(f"cannot write {path}: it is {'a folder' if path.is_dir() else 'no regular file'}")
-    text, cut = render(page_of(model, entries, path, first)), ""
+    text, cut = page_text(model, entries, path, first), ""
     if len(text.encode()) > MOST_BYTES:
-        text, cut = render(page_of(model, entries, path, first, is_cut=True)), _cut(len(entries))
+        text, cut = page_text(model, entries, path, first, is_cut=True), _cut(len(entries))
         if len(text.encode()) > MOST_BYTES:
             raise UsageError(
                 f"{path} would have {len(text.encode()) >> 20} MiB, more than the {MOST_BYTES >> 20} of a page: report "

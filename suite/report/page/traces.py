@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 from suite.bundle.archive.opening import bundle_place
 from suite.bundle.event_fields import Iteration, Memory, Phase
@@ -21,8 +20,7 @@ MOST_RUNS, MOST_RANKS, MOST_BARS = 240, 32, 40_000
 _MICRO = 6
 
 
-@dataclass(frozen=True)
-class Bar:
+class Bar(NamedTuple):
     """A phase on one rank, in seconds: from ``start`` after the iteration's, ``work``, then ``wait`` for the others."""
 
     phase: str
@@ -31,17 +29,15 @@ class Bar:
     wait: float
 
 
-@dataclass(frozen=True)
-class RankTrace:
+class RankTrace(NamedTuple):
     """``held``: phase -> bytes at its peak, allocated on a GPU and resident on a CPU."""
 
     rank: int
     bars: tuple[Bar, ...]
-    held: Mapping[str, int]
+    held: dict[str, int]
 
 
-@dataclass(frozen=True)
-class Trace:
+class Trace(NamedTuple):
     """``iteration``: that whose seconds are the median of the run's counted ones. ``ranks``: of how many ``shown`` are
     some."""
 
@@ -120,7 +116,8 @@ def _rank(events: Events, rank: int, iteration: int) -> RankTrace:
     bars, before = [], 0.0
     for one in timed:
         start = max(before, one.time - begin - one.seconds - one.wait_seconds)
-        bars.append(Bar(visible(one.phase, 40), start, one.seconds, one.wait_seconds))
+        times = (round(seconds, _MICRO) for seconds in (start, one.seconds, one.wait_seconds))
+        bars.append(Bar(visible(one.phase, 40), *times))
         before = start + one.seconds + one.wait_seconds
     held = {
         visible(one.phase, 40): one.peak_allocated_bytes
@@ -140,28 +137,3 @@ def _few(ranks: Sequence[RankTrace]) -> tuple[RankTrace, ...]:
     step = len(ranks) / (MOST_RANKS - len(chosen))
     chosen |= {ranks[int(place * step)].rank for place in range(MOST_RANKS - len(chosen))}
     return tuple(one for one in ranks if one.rank in chosen)
-
-
-def as_data(traces: Sequence[Trace]) -> list[dict[str, Any]]:
-    """For the page's script; seconds to the microsecond."""
-    return [
-        {
-            "row": trace.row,
-            "run": trace.run,
-            "iteration": trace.iteration,
-            "seconds": trace.seconds,
-            "ranks": trace.ranks,
-            "shown": [
-                [
-                    one.rank,
-                    [
-                        [bar.phase, *(round(value, _MICRO) for value in (bar.start, bar.work, bar.wait))]
-                        for bar in one.bars
-                    ],
-                    dict(one.held),
-                ]
-                for one in trace.shown
-            ],
-        }
-        for trace in traces
-    ]

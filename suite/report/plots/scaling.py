@@ -13,8 +13,8 @@ from suite.report.facts.model import ReportModel
 from suite.report.facts.scaling import Curve
 from suite.report.formatting.escape import drawable
 from suite.report.formatting.numbers import number
-from suite.report.plots import style
-from suite.report.plots.series import MOST_PANELS, Series, backend_colours, left_out, series_of, spread
+from suite.report.plots import series, style
+from suite.report.plots.series import Series
 from suite.stats.intervals import Interval
 
 _MOST_TICKS = 6
@@ -27,9 +27,10 @@ def figure(model: ReportModel) -> Figure | None:
         return None
     kinds = [kind for kind in ("weak", "strong") if any(curve.kind == kind for curve in curves)]
     all_sizes = {kind: list(dict.fromkeys(curve.base.size for curve in curves if curve.kind == kind)) for kind in kinds}
-    sizes = {kind: spread(all_sizes[kind], MOST_PANELS) for kind in kinds}
+    sizes = {kind: series.spread(all_sizes[kind], series.MOST_PANELS) for kind in kinds}
     shown = [curve for curve in curves if curve.base.size in sizes[curve.kind]]
-    lines, more = series_of((curve.base for curve in shown), backend_colours(model.rows), by_scaling=False)
+    colours = series.backend_colours(model.rows)
+    lines, more = series.series_of((curve.base for curve in shown), colours, by_scaling=False)
     drawn = style.new_figure(0.4 + 2.3 * len(kinds))
     columns = max(map(len, sizes.values()))
     axes = drawn.subplots(
@@ -47,15 +48,11 @@ def figure(model: ReportModel) -> Figure | None:
         for panel in axes[row, len(sizes[kind]) :]:
             panel.set_axis_off()
     cut = _axes(axes[0, 0], shown)
-    handles = [
-        Line2D([], [], color=line.colour, marker=line.marker, label=line.label, linewidth=1.2, markersize=5)
-        for line in lines
-    ]
-    handles.append(Line2D([], [], color=style.FAINT, linestyle=":", label="ideal"))
+    legend = series.handles(lines)
+    legend.append(Line2D([], [], color=style.FAINT, linestyle=":", label="ideal"))
     omitted = sum(len(all_sizes[kind]) - len(sizes[kind]) for kind in kinds)
-    margins = style.Margins(left=0.8, right=0.1, bottom=0.45, top=0.25)
-    note = " ".join(filter(None, (left_out(((omitted, "size"), (more, "series"))), cut)))
-    style.frame(drawn, margins, handles, note)
+    note = " ".join(filter(None, (series.left_out(((omitted, "size"), (more, "series"))), cut)))
+    style.frame(drawn, legend, note, left=0.8, right=0.1, bottom=0.45, top=0.25)
     return drawn
 
 
@@ -78,17 +75,7 @@ def _line(axes: Axes, line: Series, curve: Curve, offset: float) -> None:
     aside = (curve.largest.row.ranks / curve.base.ranks) ** offset
     ranks = [count * aside for count in (curve.base.ranks, *(point.row.ranks for point in curve.points))]
     etas = [Interval(1.0, None, None), *(point.eta for point in curve.points)]
-    axes.errorbar(
-        ranks,
-        [eta.value for eta in etas],
-        yerr=style.error_bars(etas),
-        color=line.colour,
-        marker=line.marker,
-        markersize=5,
-        linewidth=1.2,
-        elinewidth=1.4,
-        capsize=2.5,
-    )
+    series.draw_line(axes, line, ranks, etas, width=1.2)
 
 
 def _last_value(axes: Axes, line: Series, curve: Curve, above: bool) -> None:
@@ -112,7 +99,7 @@ def _axes(axes: Axes, curves: Sequence[Curve]) -> str:
     )
     axes.set_xscale("log", base=2)
     axes.set_xlim(ranks[0] / 1.25, ranks[-1] * (ranks[-1] / ranks[0]) ** 0.28)
-    ticks = spread(ranks, _MOST_TICKS)
+    ticks = series.spread(ranks, _MOST_TICKS)
     axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}")

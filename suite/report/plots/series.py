@@ -6,11 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
 from suite.report.facts.kind import WorkKind
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import drawable
 from suite.report.formatting.numbers import counted
-from suite.report.plots.style import COLOURS, MARKERS
+from suite.report.plots import style
+from suite.stats.intervals import Interval
 
 #: Most lines, panels and bars that stay readable.
 MOST_SERIES, MOST_PANELS, MOST_SIZES, MOST_BARS = 6, 4, 10, 24
@@ -48,7 +52,7 @@ def series_of(rows: Iterable[Row], colours: Mapping[str, str], by_scaling: bool 
     used: dict[str, int] = {}
     found = []
     for key in keys:
-        marker = MARKERS[used.setdefault(key[0], 0) % len(MARKERS)]
+        marker = style.MARKERS[used.setdefault(key[0], 0) % len(style.MARKERS)]
         used[key[0]] += 1
         found.append(Series(_label(key, keys), colours[key[0]], marker, tuple(by_key[key])))
     return found, len(by_key) - len(keys)
@@ -57,7 +61,7 @@ def series_of(rows: Iterable[Row], colours: Mapping[str, str], by_scaling: bool 
 def backend_colours(rows: Iterable[Row]) -> dict[str, str]:
     """One colour per backend; from all rows of a report, so that it is the same in every picture."""
     names = sorted({row.backend for row in rows})
-    return {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(names)}
+    return {name: style.COLOURS[index % len(style.COLOURS)] for index, name in enumerate(names)}
 
 
 def _label(key: Key, keys: Sequence[Key]) -> str:
@@ -130,3 +134,25 @@ def left_out(counts: Sequence[tuple[int, str]]) -> str:
     """``Not drawn: 3 sizes, 1 series; all rows are in the table.`` Empty where all was drawn."""
     words = [counted(count, noun, "series" if noun == "series" else None) for count, noun in counts if count > 0]
     return f"Not drawn: {', '.join(words)}; all rows are in the table." if words else ""
+
+
+def draw_line(axes: Axes, line: Series, places: Sequence[float], figures: Sequence[Interval], width: float) -> None:
+    """A line in its look, with its intervals. ``width``: of what joins its points, 0 for nothing."""
+    axes.errorbar(
+        places,
+        [one.value for one in figures],
+        yerr=style.error_bars(figures),
+        color=line.colour,
+        marker=line.marker,
+        markersize=5,
+        linewidth=width,
+        elinewidth=1.4,
+        capsize=2.5,
+    )
+
+
+def handles(lines: Sequence[Series]) -> list[Line2D]:
+    return [
+        Line2D([], [], color=line.colour, marker=line.marker, label=line.label, linewidth=1.2, markersize=5)
+        for line in lines
+    ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -66,27 +65,20 @@ def new_figure(height: float) -> Figure:
     return Figure(figsize=(WIDTH, height), facecolor="white")
 
 
-@dataclass(frozen=True)
-class Margins:
-    """Room around the panels for their labels, in inches; the legend and the footnote get theirs besides."""
-
-    left: float
-    right: float
-    bottom: float
-    top: float
-
-
-def frame(figure: Figure, margins: Margins, handles: Sequence[Line2D], note: str) -> None:
+def frame(
+    figure: Figure, handles: Sequence[Line2D], note: str, *, left: float, right: float, bottom: float, top: float
+) -> None:
     """Legend above all panels, in as many rows as its labels need, the note below them, the panels between.
 
-    The room is reckoned, not asked of matplotlib, whose layout engines draw everything twice.
+    ``left`` to ``top``: room around the panels for their labels, in inches. It is reckoned, not asked of matplotlib,
+    whose layout engines draw everything twice.
     """
     longest = max(len(str(handle.get_label())) for handle in handles)
     columns = max(1, min(len(handles), _LEGEND_CHARACTERS // (longest + 6)))
     width, height = figure.get_size_inches()
-    top = margins.top + 0.1 + _LINE * math.ceil(len(handles) / columns)
-    bottom = margins.bottom + (_LINE if note else 0.0)
-    figure.subplots_adjust(margins.left / width, bottom / height, 1 - margins.right / width, 1 - top / height)
+    top = top + 0.1 + _LINE * math.ceil(len(handles) / columns)
+    bottom += _LINE if note else 0.0
+    figure.subplots_adjust(left / width, bottom / height, 1 - right / width, 1 - top / height)
     figure.legend(
         handles=list(handles),
         loc="upper left",
@@ -122,7 +114,7 @@ def limits(figures: Sequence[Interval], reach: float) -> tuple[float, float]:
 
 
 def cut_note(figures: Sequence[Interval], shown: tuple[float, float]) -> str:
-    """GivenOptions where an interval goes beyond what is shown."""
+    """A note where an interval goes beyond what is shown."""
     cut = any((one.low or shown[0]) < shown[0] or (one.high or shown[1]) > shown[1] for one in figures)
     return "Intervals that reach the frame go on beyond it." if cut else ""
 

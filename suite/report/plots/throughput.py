@@ -12,8 +12,8 @@ from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import drawable
 from suite.report.formatting.numbers import counted
-from suite.report.plots import style
-from suite.report.plots.series import MOST_PANELS, MOST_SIZES, Series, backend_colours, left_out, series_of, spread
+from suite.report.plots import series, style
+from suite.report.plots.series import Series
 from suite.stats.intervals import Interval
 
 #: Below this span of rates a linear axis from zero shows more than a logarithmic one.
@@ -29,9 +29,9 @@ def figure(model: ReportModel) -> Figure | None:
         list(dict.fromkeys(row.size for row in model.rows)),
         sorted({row.ranks for row in model.rows}),
     )
-    sizes, ranks = spread(all_sizes, MOST_SIZES), spread(all_ranks, MOST_PANELS)
+    sizes, ranks = series.spread(all_sizes, series.MOST_SIZES), series.spread(all_ranks, series.MOST_PANELS)
     rows = [row for row in model.rows if row.size in set(sizes) and row.ranks in set(ranks)]
-    lines, more = series_of(rows, backend_colours(model.rows))
+    lines, more = series.series_of(rows, series.backend_colours(model.rows))
     rates = {row.number: row.samples_per_second for row in rows if row.samples_per_second}
     ratios = {ranked.row.number: ranked.ratio for group in model.ranking.groups for ranked in group.places}
     drawn = style.new_figure(4.6 if ratios else 3.2)
@@ -41,11 +41,11 @@ def figure(model: ReportModel) -> Figure | None:
     )
     for column, count in enumerate(ranks):
         axes[0, column].set_title(counted(count, "rank"))
-        _panel(axes[0, column], lines, sizes, count, rates)
+        _panel(axes[0, column], lines, sizes, count, rates, width=0.8)
         _failed(axes[0, column], lines, sizes, count)
         if ratios:
             axes[1, column].axhline(1, color=style.FAINT, linewidth=1)
-            _panel(axes[1, column], lines, sizes, count, ratios, joined=False)
+            _panel(axes[1, column], lines, sizes, count, ratios, width=0)
         axes[-1, column].set_xticks(
             range(len(sizes)), [drawable(size, 12) for size in sizes], rotation=_rotation(sizes, ranks)
         )
@@ -54,20 +54,12 @@ def figure(model: ReportModel) -> Figure | None:
         notes.append(_ratio_axis(axes[1, 0], [ratios[row.number] for row in rows if row.number in ratios]))
     omitted = ((len(all_sizes) - len(sizes), "size"), (len(all_ranks) - len(ranks), "rank count"), (more, "series"))
     bottom = 0.55 if _rotation(sizes, ranks) else 0.3
-    margins = style.Margins(left=0.8, right=0.1, bottom=bottom, top=0.25)
-    note = " ".join(dict.fromkeys(text for text in (left_out(omitted), *notes) if text))
-    style.frame(drawn, margins, _handles(lines, any(not row.measured for row in rows)), note)
+    note = " ".join(dict.fromkeys(text for text in (series.left_out(omitted), *notes) if text))
+    legend = series.handles(lines)
+    if any(not row.measured for row in rows):
+        legend.append(Line2D([], [], color=style.INK, marker="x", linewidth=0, label="no run succeeded"))
+    style.frame(drawn, legend, note, left=0.8, right=0.1, bottom=bottom, top=0.25)
     return drawn
-
-
-def _handles(lines: Sequence[Series], failed: bool) -> list[Line2D]:
-    handles = [
-        Line2D([], [], color=line.colour, marker=line.marker, label=line.label, linewidth=1.2, markersize=5)
-        for line in lines
-    ]
-    return handles + (
-        [Line2D([], [], color=style.INK, marker="x", linewidth=0, label="no run succeeded")] if failed else []
-    )
 
 
 def _rate_axis(axes: Axes, rates: Sequence[Interval]) -> str:
@@ -101,27 +93,12 @@ def _rotation(sizes: Sequence[str], ranks: Sequence[int]) -> int:
 
 
 def _panel(
-    axes: Axes,
-    lines: Sequence[Series],
-    sizes: Sequence[str],
-    ranks: int,
-    figures: dict[int, Interval],
-    joined: bool = True,
+    axes: Axes, lines: Sequence[Series], sizes: Sequence[str], ranks: int, figures: dict[int, Interval], width: float
 ) -> None:
     for index, line in enumerate(lines):
         rows = [row for row in line.rows if row.ranks == ranks and row.number in figures]
         found = [figures[row.number] for row in rows]
-        axes.errorbar(
-            _positions(rows, sizes, index, lines),
-            [one.value for one in found],
-            yerr=style.error_bars(found),
-            color=line.colour,
-            marker=line.marker,
-            markersize=5,
-            linewidth=0.8 if joined else 0,
-            elinewidth=1.4,
-            capsize=2.5,
-        )
+        series.draw_line(axes, line, _positions(rows, sizes, index, lines), found, width)
     axes.set_xlim(-0.5, len(sizes) - 0.5)
     axes.grid(axis="x", visible=False)
 

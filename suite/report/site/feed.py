@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timezone
 from uuid import UUID, uuid5
 
+from suite.report.formatting.numbers import UNKNOWN, moment
 from suite.report.site.history import LevelChange, Series
 from suite.report.site.pages import Site, change_anchor, change_text, change_title, rendered_feed
 
@@ -48,9 +48,5 @@ def _began(series: Series, change: LevelChange) -> float | None:
 
 
 def _stamp(unix_seconds: float | None) -> str:
-    if unix_seconds is None:
-        return _NO_TIME
-    try:
-        return datetime.fromtimestamp(unix_seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (OverflowError, ValueError, OSError):
-        return _NO_TIME
+    stamp = moment(unix_seconds, "%Y-%m-%dT%H:%M:%SZ")
+    return _NO_TIME if stamp == UNKNOWN else stamp

@@ -29,7 +29,6 @@ class Gathered:
 
 
 def gather(bundles: Sequence[Surveyed], is_alone: Callable[[Surveyed], bool]) -> Gathered:
-    """Every readable run of these bundles."""
     found = Gathered()
     unread: list[Caveat] = []
 

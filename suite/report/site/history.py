@@ -123,7 +123,7 @@ def histories(found: Gathered, names: Mapping[Path, str]) -> tuple[Series, ...]:
     by_series: dict[str, list[RunFacts]] = defaultdict(list)
     for run, series in zip(found.runs, _series_of(found), strict=True):
         by_series[series].append(run)
-    labels = _Labels(names)
+    labels = {folder.as_posix(): name for folder, name in names.items()}
     made = [_series(name, found.series[name], runs, found.versions, labels) for name, runs in sorted(by_series.items())]
     return tuple(sorted(made, key=_order))
 
@@ -159,21 +159,16 @@ def _without_outcome(facts: Mapping[str, Any]) -> tuple:
     return tuple((name, value) for name, value in sorted(facts.items()) if name not in shown_apart)
 
 
-class _Labels:
-    """How pages call folders: below the last part of what was named, so that no page tells where that lies."""
-
-    def __init__(self, names: Mapping[Path, str]) -> None:
-        self._names = {folder.as_posix(): name for folder, name in names.items()}
-
-    def of(self, path: str) -> str:
-        """Of the folder that a bundle lies in."""
-        for folder, name in self._names.items():
-            if path == folder:
-                return name
-            below = path if folder == "." else path[len(folder) + 1 :] if path.startswith(f"{folder}/") else None
-            if below is not None:
-                return "/".join([name, *below.split("/")[:-1]])
-        return path.rpartition("/")[0]
+def _label(names: Mapping[str, str], path: str) -> str:
+    """How pages call the folder that a bundle lies in: below the last part of what was named, so that no page tells
+    where that lies."""
+    for folder, name in names.items():
+        if path == folder:
+            return name
+        below = path if folder == "." else path[len(folder) + 1 :] if path.startswith(f"{folder}/") else None
+        if below is not None:
+            return "/".join([name, *below.split("/")[:-1]])
+    return path.rpartition("/")[0]
 
 
 def _series(
@@ -181,11 +176,11 @@ def _series(
     facts: Mapping[str, Any],
     runs: Sequence[RunFacts],
     versions: Mapping[str, Mapping[str, str]],
-    labels: _Labels,
+    labels: Mapping[str, str],
 ) -> Series:
     groups: dict[tuple[str, str], list[RunFacts]] = defaultdict(list)
     for run in runs:
-        groups[labels.of(run.trace.path.as_posix()), run.versions].append(run)
+        groups[_label(labels, run.trace.path.as_posix()), run.versions].append(run)
     all_points = sorted(
         (_point(name, folder, group) for (folder, _), group in groups.items()),
         key=lambda point: (point.started or 0.0, point.folder, point.id),
@@ -282,7 +277,6 @@ def _level_change(
 
 
 def changed_versions(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[tuple[str, str, str], ...]:
-    """Names with both versions, where they differ."""
     names = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
     return tuple((name, before.get(name, "-"), after.get(name, "-")) for name in names[:_MOST_VERSIONS])
 

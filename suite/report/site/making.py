@@ -35,7 +35,9 @@ def make_site(bundles: Sequence[Surveyed], names: Mapping[Path, str], places: Op
     known = list(map(places.shown, found.told))
     series = histories(found, names)
     site = Site(title, series, found.versions, tuple(known))
-    return MadeSite(site, _summary(found, series, known), found.read, found.is_kept, _digest(found))
+    digests = [run.trace.digest for run in found.runs]
+    whole = digest_of_all(list(filter(None, digests))) if digests and None not in digests else None
+    return MadeSite(site, _summary(found, series, known), found.read, found.is_kept, whole)
 
 
 def planned(site: Site, base: str | None) -> Iterator[tuple[str, str, Callable[[], str]]]:
@@ -88,8 +90,3 @@ def _series_json(series: Series) -> dict[str, Any]:
 def _point_json(series: Series, place: int) -> dict[str, Any]:
     point = series.points[place]
     return {"folder": point.folder, "started": point.started, "runs": list(point.run_ids)}
-
-
-def _digest(found: Gathered) -> str | None:
-    known = [run.trace.digest for run in found.runs if run.trace.digest is not None]
-    return digest_of_all(known) if known and len(known) == len(found.runs) else None

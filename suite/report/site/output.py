@@ -48,8 +48,9 @@ def write_site(path: Path, folders: Sequence[Path], title: str | None = None, ba
         names = _names(folders, readable)
         last = LastTime(path, (title, base, [(str(folder), name) for folder, name in names.items()]), bundles)
         same = last.summary(manifest) if manifest and not readable.archives else None
-        if same is not None and _is_as_written(path, before["pages"]):
-            return WrittenSite(path, same, read=0, written=0, kept=len(before["pages"]), removed=0)
+        pages = before.get("pages", {})
+        if same and all(_digest_on_disk(path / name) == page["text"] for name, page in pages.items()):
+            return WrittenSite(path, same, read=0, written=0, kept=len(pages), removed=0)
         from suite.report.site.making import make_site  # a site that did not change needs none of it
 
         made = make_site(bundles, names, readable, title)
@@ -107,11 +108,6 @@ def _write_pages(
             _replace(path / name, text)
             written += 1
     return pages, written
-
-
-def _is_as_written(path: Path, pages: dict[str, dict[str, str]]) -> bool:
-    """Whether every page is there, as its list has it."""
-    return all(_digest_on_disk(path / name) == page["text"] for name, page in pages.items())
 
 
 def _before(path: Path) -> tuple[dict[str, Any], str]:

@@ -56,8 +56,6 @@ _MOST_DIFFERENCES = 3
 
 @dataclass(frozen=True)
 class Site:
-    """All that the pages show."""
-
     title: str
     series: tuple[Series, ...]
     versions: Mapping[str, Mapping[str, str]]
@@ -65,7 +63,6 @@ class Site:
 
 
 def index_page(site: Site) -> str:
-    """The table of all series, with their histories in small."""
     starts = [point.started for one in site.series for point in one.points if point.started is not None]
     return _rendered(
         "index.html.jinja",
@@ -110,7 +107,6 @@ def _index_row(series: Series) -> dict[str, Any]:
 
 
 def series_page(site: Site, series: Series) -> str:
-    """One series: its picture, its changes, its points."""
     points = [*series.points, *series.lost]
     points.sort(key=lambda point: (point.started or 0.0, point.folder, point.id))
     return _rendered(
@@ -188,13 +184,7 @@ def _change(series: Series, place: int) -> dict[str, Any]:
         "compare": urlencode({"a": series.id, "p": before.id, "b": series.id, "q": after.id}),
         "versions": change.versions,
         "phases": [
-            {
-                "name": phase.name,
-                "before": number(phase.before),
-                "after": number(phase.after),
-                "ratio": number(phase.ratio),
-            }
-            for phase in change.phases
+            (one.name, *(number(figure) for figure in (one.before, one.after, one.ratio))) for one in change.phases
         ],
     }
 
@@ -268,7 +258,6 @@ def _compared(series: Series, versions: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _compared_point(point: Point, versions: Mapping[str, int]) -> list[Any]:
-    """As ``compare.js`` reads it."""
     logs = log_rates(point.measured)
     label = f"{moment(point.started)}, {interval(point.rate)}, {counted(len(logs), 'run')}, {point.folder}"
     return [
@@ -307,7 +296,6 @@ def _rendered(template: str, scripts: Sequence[str] = (), data: Any = None, **va
 
 
 def rendered_feed(**values: Any) -> str:
-    """The Atom file."""
     return _environment().get_template("feed.xml.jinja").render(**values)
 
 

@@ -19,7 +19,7 @@ from suite.report.facts.machines import hardware_of
 from suite.report.facts.rollout import lengths_hash_of
 from suite.report.facts.suspect import is_invalid, is_suspect, takes_suspect
 from suite.report.facts.variants import image_ids, launch_setting_of
-from suite.report.facts.work_done import COUNTED, PASSES
+from suite.report.facts.work import COUNTED, PASSES
 from suite.spec.base import digest
 from suite.spec.manifest import Manifest
 from suite.spec.phases import ALL_NAMES
@@ -54,7 +54,6 @@ class RunFacts:
     caveat: str
 
     def at(self, path: str) -> "RunFacts":
-        """The run of the bundle that lies there."""
         return replace(self, trace=replace(self.trace, path=Path(path)))
 
     def measured(self) -> RunSeconds | None:

@@ -89,13 +89,10 @@ def as_lines(model: ReportModel) -> tuple[str, ...]:
         f"{' '.join(filter(None, (one.size, f'on {one.ranks}', one.where)))}: {one.faster}, {one.by}, {one.sure}"
         for one in verdicts_of(model)
     ]
-    last = trust(model)
-    known = f"{last.start} {', '.join(piece.text for piece in last.pieces)}."
-    return tuple(map(plain, (scope(model), *(verdicts or [nothing_ranked(model)]), *figures(model), known)))
+    return tuple(map(plain, (scope(model), *(verdicts or [nothing_ranked(model)]), *figures(model), trust(model).text)))
 
 
 def scope(model: ReportModel) -> str:
-    """What was measured, where and when."""
     if not model.rows:
         return "No run was found, so nothing was measured."
     backends = _names(sorted({row.backend for row in model.rows}), "backends")
@@ -197,7 +194,6 @@ def _table(verdicts: Sequence[Verdict]) -> Table:
 
 
 def nothing_ranked(model: ReportModel) -> str:
-    """Why there is no verdict."""
     measured = [row for row in model.rows if row.measured]
     if not measured:
         return "No run succeeded with an iteration that counts, so there is nothing to rank."
@@ -255,7 +251,6 @@ def _cost(model: ReportModel) -> str:
 
 
 def _ends(found: Sequence[tuple[float, _Of]]) -> list[tuple[float, _Of]]:
-    """The least and the greatest, or the only one."""
     ordered = sorted(found, key=lambda one: one[0])
     return ordered if len(ordered) < 2 else [ordered[0], ordered[-1]]
 

@@ -41,7 +41,6 @@ def brief(model: ReportModel) -> str:
 
 
 def of_part(part: Part, files: Mapping[str, str]) -> list[str]:
-    """Its blocks with heading and picture."""
     shown = [_markdown(block, files) for block in part.blocks]
     if part.picture and part.picture.name in files:
         shown.insert(0, f"![{part.picture.text}]({quote(files[part.picture.name])})")

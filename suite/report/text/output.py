@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from suite.bundle.imported.record import ImportedRow
-from suite.report.facts.entry import Entry
-from suite.report.facts.evidence import ReadFrom
+from suite.report.facts.entry import Entry, ReadFrom
 from suite.report.facts.model import ReportModel, build
 from suite.report.facts.pool import Row
 from suite.report.plots import NAMES
@@ -28,15 +27,12 @@ REPORT_SCHEMA = "suite/report/1"
 
 @dataclass(frozen=True)
 class WrittenReport:
-    """The Markdown file, its pictures, and what they show."""
-
     path: Path
     assets: tuple[Path, ...]
     model: ReportModel
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Every file that was written."""
         return (self.path, *self.assets)
 
 
@@ -85,7 +81,8 @@ def write(
             for name, text in beside(model, {path.stem: path.name for path in drawn}, sections).items():
                 drawn.append(Path(draft) / name)
                 drawn[-1].write_text(text, encoding="utf-8", newline="\n")
-            text = render(model, {_name(path): f"{folder.name}/{path.name}" for path in drawn}, sections)
+            names = {path.stem if path.suffix == ".svg" else path.name: path.name for path in drawn}
+            text = render(model, {name: f"{folder.name}/{file}" for name, file in names.items()}, sections)
             draft_text = Path(draft) / "report"
             draft_text.write_text(text, encoding="utf-8", newline="\n")
             if drawn:
@@ -100,11 +97,6 @@ def write(
             f"cannot write {error.filename2 or error.filename or output}: {error.strerror or error}"
         ) from error
     return WrittenReport(path=output, assets=assets, model=model)
-
-
-def _name(path: Path) -> str:
-    """What the Markdown calls it: pictures by their stem."""
-    return path.stem if path.suffix == ".svg" else path.name
 
 
 def _replace(draft: Path, final: Path) -> Path:

@@ -52,7 +52,6 @@ _FIGURES = ("samples/s", "ranks")
 
 
 def print_runs(runs: Sequence[Listed]) -> None:
-    """The table, with what it has no room for."""
     room = terminal_columns()
     limit = _LONGEST if room is not None else _LONGEST_ANYWHERE
     shown_as = cache(partial(visible, limit=limit))  # most runs have most of their texts in common

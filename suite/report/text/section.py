@@ -14,15 +14,11 @@ _MOST_LINES = 100
 
 @dataclass(frozen=True)
 class Heading:
-    """One within a section."""
-
     text: str
 
 
 @dataclass(frozen=True)
 class Bullets:
-    """A list, one line each."""
-
     lines: tuple[str, ...]
 
 
@@ -48,6 +44,10 @@ class Pointers:
 
     start: str
     pieces: tuple[Pointer, ...]
+
+    @property
+    def text(self) -> str:
+        return f"{self.start} {', '.join(piece.text for piece in self.pieces)}."
 
 
 #: A string is a paragraph. Every text is marked (``suite.report.formatting.escape``), but for those of listings.
@@ -82,8 +82,6 @@ class Section:
 
 @dataclass(frozen=True)
 class Part:
-    """What stands under one heading."""
-
     heading: str
     blocks: tuple[Block, ...]
     picture: Picture | None = None
@@ -92,7 +90,6 @@ class Part:
 
 
 def parts_of(model: ReportModel, sections: Sequence[Section]) -> tuple[Part, ...]:
-    """The report's parts, in the order of their sections."""
     parts: list[Part] = []
     for section in sections:
         blocks = () if section.needs_rows and not model.rows else tuple(filter(_has_text, section.blocks(model)))

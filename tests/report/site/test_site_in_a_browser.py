@@ -90,17 +90,9 @@ def test_what_is_chosen_is_in_the_address_and_the_verdict_in_words(tab: Tab, sit
     tab.open(site / "compare.html", COMPLETE)
     tab.value("pointA.value = '0'; pointA.dispatchEvent(new Event('change')); null")
     tab.value("pointB.value = '9'; pointB.dispatchEvent(new Event('change')); null")
-    data = json.loads(tab.value("document.getElementById('data').textContent"))
-    at = int(tab.value("selectA.value"))
-    series, known = data["series"][at], points_of(site)
-    before, after = (known[f"{series['id']} {series['points'][place][6]}"] for place in (0, 9))
-    value, low, high = compared(before, after)
-    assert high < 1, "the tenth night is slower"
     verdict = "document.getElementById('verdict') && document.getElementById('verdict').textContent"
     tab.until(f"({verdict}).includes('slower')")
-    told = tab.value(verdict)
-    assert f"{value:.3f} [{low:.3f}"[:-1] in told
-    address = tab.value("location.hash")
+    told, address = tab.value(verdict), tab.value("location.hash")
     tab.open(site / "index.html", COMPLETE)
     tab.value(f"location.href = 'compare.html' + {address!r}; null")
     tab.has(verdict, told)

@@ -16,9 +16,11 @@ function differencesChart(host) {
   function draw() {
     const [first, second] = pair.map((number) => rowsByNumber.get(number));
     const rows = [];
-    for (const metric of REPORT.metrics) {
-      const [a, b] = [first, second].map((row) => row.figures[metric.key]);
-      if (a || b) rows.push([`${metric.label} (${metric.unit})`, a?.[3] ?? "-", b?.[3] ?? "-"]);
+    for (const chart of [...REPORT.charts.figure, REPORT.charts.memory[0]]) {
+      for (const [key, { text }] of Object.entries(chart.keys)) {
+        const [a, b] = [first, second].map((row) => markIn(chart, row.n, key)?.[3]);
+        if (a || b) rows.push([key === "measured" ? chart.name : `${text} (${chart.unit})`, a || "-", b || "-"]);
+      }
     }
     const settings = ["size", "ranks", "backend", "layout", "variant", "work", "kind", "track", "precision", "machine", "scaling"];
     for (const name of settings) if (first[name] !== second[name]) rows.push([name, String(first[name]), String(second[name])]);

@@ -85,11 +85,11 @@ function drawIteration(trace, width) {
 
 function drawHeld(trace, width) {
   if (!trace || !isSelected(trace.row)) return null;
-  const row = rowsByNumber.get(trace.row);
   const order = trace.shown[0][1].map(([phase]) => phase);
   const points = trace.shown.flatMap(([rank, , held]) => order.filter((phase) => phase in held).map((phase) => ({ rank, phase, gib: held[phase] / GIB })));
   if (!points.length) return null;
-  const floors = row.floors.filter(([phase, , , , floor]) => order.includes(phase) && floor !== null).map(([phase, , , , floor]) => ({ phase, floor }));
+  const floorOf = (phase) => REPORT.charts.memory.filter((chart) => chart.name === `phase ${phaseOf.get(phase)?.label}`).map((chart) => markIn(chart, trace.row, "floor")?.[0])[0];
+  const floors = order.map((phase) => ({ phase, floor: floorOf(phase) })).filter(({ floor }) => floor !== undefined);
   const narrow = width < NARROW;
   const top = Math.max(...points.map((point) => point.gib), ...floors.map((one) => one.floor));
   const svg = picture({

@@ -1,9 +1,9 @@
 // The page of a report: every picture and every table in its place.
 
 const CHARTS = {
-  figure: figureChart,
-  phases: phasesChart,
-  memory: memoryChart,
+  figure: linesChart("figure"),
+  phases: linesChart("phases"),
+  memory: linesChart("memory"),
   scaling: scalingChart,
   ratios: ratiosChart,
   iteration: iterationChart,

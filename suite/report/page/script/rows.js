@@ -21,16 +21,30 @@ function cut(text, characters) {
   return text.length > characters ? `${text.slice(0, characters - 1)}…` : text;
 }
 
-/** Figures of a row as a card has them: the metric first, then what it is known with. */
-function rowLines(row, first = []) {
-  const rate = row.figures.samples;
+const linesOf = new Map();
+
+/** The line of a row in a chart, by its number: text and marks. */
+function lineIn(chart, number) {
+  if (!linesOf.has(chart)) linesOf.set(chart, new Map(chart.lines.map(([row, text, marks]) => [row, { text, marks }])));
+  return linesOf.get(chart).get(number);
+}
+
+/** Value, bounds and text of a mark of a row; undefined where there is none. */
+function markIn(chart, number, key) {
+  return lineIn(chart, number)?.marks.find((mark) => mark[0] === key)?.slice(1);
+}
+
+const RATES = REPORT.charts.figure[0];
+
+/** What a card has of every row. */
+function rowLines(row) {
+  const predicted = markIn(RATES, row.n, "predicted");
   return [
-    ...first,
-    ["samples/s", rate ? rate[3] : row.without],
-    ["predicted", row.predicted ? `${row.predicted[3]} samples/s` : ""],
+    ["samples/s", markIn(RATES, row.n, "measured")?.[3] ?? lineIn(RATES, row.n).text],
+    ["predicted", predicted ? `${predicted[3]} samples/s` : ""],
     ["runs ok", row.runs],
     ["look twice", row.doubts.join(", ")],
-  ].filter(([name], at, all) => all.findIndex(([other]) => other === name) === at);
+  ];
 }
 
 /** The first rows of those that are selected and have what is drawn, with a note where there are more. */
@@ -78,7 +92,6 @@ function rowLayout(rows, width, marginRight = 20) {
     narrow,
     labels,
     dy: narrow ? 8 : 0,
-    inset: narrow ? 25 : 6,
     options: {
       width,
       height: domain.length * step + 44,

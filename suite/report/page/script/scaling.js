@@ -57,7 +57,7 @@ function drawScaling({ kind, what }, width) {
     lines: [
       [what === "eta" ? `eta(${point.ranks}; ${point.base.ranks})` : "samples/s", point.figure[3] + (point.above ? " (!) above 1" : "")],
       ["ideal", what === "eta" ? "1" : `${tick(Number(point.ideal.toPrecision(4)))} samples/s`],
-      ["predicted", point.row.predicted ? `${point.row.predicted[3]} samples/s` : ""],
+      ["predicted", markIn(RATES, point.row.n, "predicted")?.[3]],
       ["look twice", point.row.doubts.join(", ")],
     ],
   }));
@@ -79,12 +79,12 @@ function looksOf(curves) {
 /** Of the base and the others; curves are a few pixels apart, so that no interval hides another. */
 function pointsOf(curve, at, curves, what) {
   const base = rowsByNumber.get(curve.base);
-  const rate = base.figures.samples[0];
+  const rate = markIn(RATES, base.n, "measured")[0];
   const members = [{ row: curve.base, ranks: base.ranks, eta: [1, null, null, "1"], above: false }, ...curve.points];
   return members.map(({ row: number, ranks, eta, above }) => {
     const row = rowsByNumber.get(number);
     const ideal = (rate * ranks) / base.ranks;
-    const [said, before] = [row.predicted?.[0], base.predicted?.[0]];
+    const [said, before] = [row, base].map((one) => markIn(RATES, one.n, "predicted")?.[0]);
     return {
       curve: at,
       label: curve.label,
@@ -93,7 +93,7 @@ function pointsOf(curve, at, curves, what) {
       row,
       ranks,
       above,
-      figure: what === "eta" ? eta : row.figures.samples,
+      figure: what === "eta" ? eta : markIn(RATES, row.n, "measured"),
       ideal: what === "eta" ? 1 : ideal,
       predicted: said === undefined || before === undefined ? null : what === "eta" ? (said * base.ranks) / (before * ranks) : said,
       dx: (at - (curves - 1) / 2) * Math.min(9, 60 / curves),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from suite.report.text.section import Section
 from suite.report.text.sections import (
     around,
-    asynchronous,
     energy,
     failures,
     generation,
@@ -20,7 +19,6 @@ from suite.report.text.sections import (
     scaling,
     side_by_side,
     throughput,
-    without_scoring,
 )
 
 BY_NAME: dict[str, Section] = {
@@ -29,14 +27,14 @@ BY_NAME: dict[str, Section] = {
     "apart": throughput.APART,
     "throughput": throughput.SECTION,
     "phases": phases.SECTION,
-    "without_scoring": without_scoring.SECTION,
+    "without_scoring": throughput.WITHOUT_SCORING,
     "scaling": scaling.SECTION,
     "memory": memory.SECTION,
     "energy": energy.SECTION,
     "failures": failures.SECTION,
     "imported": imported.SECTION,
     "generation": generation.SECTION,
-    "asynchronous": asynchronous.SECTION,
+    "asynchronous": generation.ASYNCHRONOUS,
     "predicted": predicted.SECTION,
     "memory_by_phase": memory.BY_PHASE,
     "lengths": lengths.SECTION,

@@ -49,10 +49,7 @@ def _machines(model: ReportModel) -> Iterator[Block]:
 WORK = Section("Work", _work, is_beside=True)
 STACKS = Section("Stacks and records", _stacks, is_beside=True)
 CAVEATS = Section(
-    "Caveats",
-    lambda model: (bullets(few([prose(line) for line in model.caveats])),),
-    needs_rows=False,
-    is_folded=True,
+    "Caveats", lambda model: (bullets(few([prose(line) for line in model.caveats])),), needs_rows=False, is_folded=True
 )
 MEASURED_ON = Section("Measured on", _machines, is_folded=True)
 CONVENTIONS = Section("Conventions", lambda model: (bullets(model.conventions),), is_folded=True)

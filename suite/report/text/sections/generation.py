@@ -1,4 +1,4 @@
-"""Generation in an engine, or on ranks, of its own: generate, sync and train apart, and how well the stacks agree."""
+"""Generation by an engine or ranks of its own, and trainers that do it as far ahead as a queue lets them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
-from suite.report.facts.rollout import Generation, Overlap
+from suite.report.facts.rollout import Asynchronous, Generation, Overlap
 from suite.report.formatting.escape import inline
-from suite.report.formatting.grid import Column
-from suite.report.formatting.numbers import UNKNOWN, counted, gib, number
-from suite.report.text.columns import LABEL, Shown, seconds, table_of
+from suite.report.formatting.grid import Column, Table
+from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, number, percent
+from suite.report.text.columns import LABEL, Shown, label, rate, seconds, table_of
 from suite.report.text.section import Block, Section
+from suite.stats.intervals import Interval
 
 _PHASES = ("sync", "generate", "train")
 _WHAT = (
@@ -31,6 +32,16 @@ _SPLIT = (
     "end to the next, and the two do not add up to it. Exposed: what training waited for samples, its phase generate. "
     "Staleness: how many updates the weights that generated lag behind those that train. GiB: the greatest peak of "
     "each side's ranks."
+)
+_PERIODS = (
+    "An iteration of these rows is the period from one publication of weights to the next, while samples for later "
+    "ones are generated. What filled the pipeline before the first is in none. Rates count the samples that were "
+    "consumed. Staleness: the share of them that were so many publications old; the layout's async is the most that is "
+    "allowed. Exposed: what training waited for samples."
+)
+_ROLES = (
+    "How long a device of each role worked in a period, in the mean over its devices, and how long it had nothing to "
+    "do. Roles work at the same time, so their seconds do not add up:"
 )
 
 
@@ -101,4 +112,48 @@ def _share(ratio: float | None) -> str:
     return UNKNOWN if ratio is None else f"{100 * ratio:.1f}"
 
 
+def _asynchronous(model: ReportModel) -> Iterator[Block]:
+    rows = [(row, row.asynchronous) for row in model.rows if row.asynchronous]
+    if not rows:
+        return
+    yield _PERIODS
+    columns: list[Shown] = [
+        (Column("period s [95 %]"), lambda row: interval(_period(row))),
+        (Column("consumed samples/s [95 %]"), rate),
+        (Column("exposed s"), _ahead(lambda one: number(one.exposed))),
+        (Column("staleness", False), _ahead(_histogram)),
+    ]
+    yield table_of([LABEL, *columns], [row for row, _ in rows])
+    yield _ROLES
+    titles = (*(Column(title) for title in ("devices", "busy s", "busy % [95 %]", "idle % [95 %]")),)
+    cells = [
+        (
+            *(label(row), role.name, str(role.ranks), number(role.busy_seconds)),
+            *(interval(share.scaled(100), bound_digits=1) for share in (role.busy_share, role.idle_share)),
+        )
+        for row, one in rows
+        for role in one.roles
+    ]
+    yield Table((Column("row", False), Column("role", False), *titles), tuple(cells))
+
+
+def _ahead(show: Callable[[Asynchronous], str]) -> Callable[[Row], str]:
+    return lambda row: show(row.asynchronous) if row.asynchronous else UNKNOWN
+
+
+def _period(row: Row) -> Interval | None:
+    """Seconds, by the rate and the samples of a period."""
+    rate, samples = row.samples_per_second, row.samples_per_iteration
+    if rate is None or samples is None:
+        return None
+    low, high = (None if bound is None else samples / bound for bound in (rate.high, rate.low))
+    return Interval(samples / rate.value, low, high)
+
+
+def _histogram(one: Asynchronous) -> str:
+    """``0: 4 %, 1: 96 %``."""
+    return ", ".join(f"{age}: {percent(share)} %" for age, share in one.staleness)
+
+
 SECTION = Section("Generation and weight sync", _blocks, is_beside=True)
+ASYNCHRONOUS = Section("Asynchronous trainers", _asynchronous, is_beside=True)

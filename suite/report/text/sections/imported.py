@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from suite.bundle.imported.record import MARK, ImportedRecord, ImportedRow
 from suite.report.facts.model import ReportModel
@@ -23,7 +23,8 @@ def _blocks(model: ReportModel) -> Iterator[Block]:
         f"{counted(len(rows), 'row')} from other tools' own logs, each {MARK}: these figures are as the tool logged "
         "them, with what the importer told beside. They are in no ranking, comparison, scaling or verdict here."
     )
-    yield _figures(rows)
+    cells = ((name_of(place), *(show(row.record) for _, show in _COLUMNS)) for place, row in enumerate(rows, start=1))
+    yield Table((Column("row", False), *(column for column, _ in _COLUMNS)), tuple(cells))
     phases = _phases(rows)
     if phases is not None:
         yield "Seconds of a step by the tool's own timers (share of the step in %):"
@@ -37,42 +38,31 @@ def name_of(place: int) -> str:
     return f"I{place}"
 
 
-def _figures(rows: Sequence[ImportedRow]) -> Table:
-    columns = (
-        *(Column(title, False) for title in ("row", "tool", "model (told)")),
-        *(Column(title) for title in ("devices (told)", "steps", "s/step", "samples/s", "tokens/s", "tokens/s/device")),
-        *(Column(title) for title in ("samples/step", "prompt", "response", "peak GiB")),
-    )
-    return Table(columns, tuple(_row(place, row.record) for place, row in enumerate(rows, start=1)))
-
-
-def _row(place: int, record: ImportedRecord) -> tuple[str, ...]:
-    known, rates, counts = record.told, record.throughput, record.counts
-    version = f" {known.tool_version}" if known.tool_version else ""
-    device = f" {known.device}" if known.device else ""
-    return (
-        name_of(place),
-        inline(f"{record.tool}{version}"),
-        inline(known.model),
-        inline(f"{known.devices}{device}"),
-        str(record.steps.counted),
-        number(record.step_seconds),
-        number(rates.samples_per_second),
-        number(rates.tokens_per_second),
-        number(rates.tokens_per_second_per_device),
-        number(counts.samples),
-        number(_mean(counts.prompt_tokens, counts.samples)),
-        number(_mean(counts.response_tokens, counts.samples)),
-        gib(record.memory.peak_reserved_bytes or record.memory.peak_allocated_bytes),
-    )
-
-
 def _mean(tokens: float | None, samples: float | None) -> float | None:
     return None if tokens is None or not samples else tokens / samples
 
 
+def _joined(*texts: object) -> str:
+    return inline(" ".join(str(text) for text in texts if text))
+
+
+_COLUMNS: tuple[tuple[Column, Callable[[ImportedRecord], str]], ...] = (
+    (Column("tool", False), lambda one: _joined(one.tool, one.told.tool_version)),
+    (Column("model (told)", False), lambda one: inline(one.told.model)),
+    (Column("devices (told)"), lambda one: _joined(one.told.devices, one.told.device)),
+    (Column("steps"), lambda one: str(one.steps.counted)),
+    (Column("s/step"), lambda one: number(one.step_seconds)),
+    (Column("samples/s"), lambda one: number(one.throughput.samples_per_second)),
+    (Column("tokens/s"), lambda one: number(one.throughput.tokens_per_second)),
+    (Column("tokens/s/device"), lambda one: number(one.throughput.tokens_per_second_per_device)),
+    (Column("samples/step"), lambda one: number(one.counts.samples)),
+    (Column("prompt"), lambda one: number(_mean(one.counts.prompt_tokens, one.counts.samples))),
+    (Column("response"), lambda one: number(_mean(one.counts.response_tokens, one.counts.samples))),
+    (Column("peak GiB"), lambda one: gib(one.memory.peak_reserved_bytes or one.memory.peak_allocated_bytes)),
+)
+
+
 def _phases(rows: Sequence[ImportedRow]) -> Table | None:
-    """Null where no log tells of phases."""
     known = [phase for phase in ALL if any(phase.name in row.record.phases for row in rows)]
     if not known:
         return None

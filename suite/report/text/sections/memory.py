@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 
 from suite.report.facts.costs import MemoryUse
 from suite.report.facts.model import ReportModel
-from suite.report.facts.pool import Row
 from suite.report.formatting.escape import inline
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import GIB, UNKNOWN, gib, interval, number, percent
 from suite.report.text.columns import LABEL, label
 from suite.report.text.section import Block, Picture, Section
 from suite.spec.phases import ALL_NAMES
+from suite.stats.intervals import Interval
 
 _BELOW_FLOOR = "(!) A peak below the floor, although no correct run needs less: doubt how the memory was measured."
 _RESIDENT = (
@@ -29,17 +29,14 @@ _Figure = tuple[Column, Callable[[MemoryUse], str]]
 
 def _blocks(model: ReportModel) -> Iterator[Block]:
     used = [(row, row.memory) for row in model.rows if row.memory]
-    if used:
-        yield _table(used)
-
-
-def _table(used: list[tuple[Row, MemoryUse]]) -> Table:
+    if not used:
+        return
     figures: list[_Figure] = [
         (Column("peak GiB"), lambda memory: gib(memory.peak_bytes)),
         (Column("peak is", False), lambda memory: memory.peak_is),
     ]
     if any(memory.run_peak_bytes.low is not None for _, memory in used):
-        figures.append((Column("mean of runs [95 %]"), lambda use: _mean(use)))
+        figures.append((Column("mean of runs [95 %]"), lambda use: _in_gib(use.run_peak_bytes)))
     if any(memory.peak_is == "reserved" for _, memory in used):
         figures += [
             (Column("allocated GiB"), lambda memory: gib(memory.allocated_bytes)),
@@ -60,11 +57,11 @@ def _table(used: list[tuple[Row, MemoryUse]]) -> Table:
     notes += [_BELOW_FLOOR] if any(_is_below_floor(memory) for _, memory in used) else []
     notes += [_RESIDENT] if any(row.setting.device == "cpu" for row, _ in used) else []
     notes += [_WHOLE] if any(memory.peak_is in ("all processes", "whole device") for _, memory in used) else []
-    return Table((LABEL[0], *(column for column, _ in figures)), rows, tuple(notes))
+    yield Table((LABEL[0], *(column for column, _ in figures)), rows, tuple(notes))
 
 
-def _mean(memory: MemoryUse) -> str:
-    return interval(memory.run_peak_bytes.scaled(1 / GIB), bound_digits=1)
+def _in_gib(peaks: Interval) -> str:
+    return interval(peaks.scaled(1 / GIB), bound_digits=1)
 
 
 def _floor_share(memory: MemoryUse) -> str:
@@ -92,7 +89,7 @@ def _phase_cell(memory: MemoryUse, name: str) -> str:
     for one in memory.by_phase:
         if one.name == name:
             floor = "" if one.efficiency is None else f" ({percent(one.efficiency)})"
-            return interval(one.run_peak_bytes.scaled(1 / GIB), bound_digits=1) + floor
+            return _in_gib(one.run_peak_bytes) + floor
     return UNKNOWN
 
 

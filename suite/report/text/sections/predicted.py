@@ -26,11 +26,7 @@ def _blocks(model: ReportModel) -> Iterator[Block]:
         *(Column(name) for name in names),
     )
     cells = tuple(
-        (
-            label(row),
-            *_figures(row, expected),
-            *(_phase(row, expected, name) for name in names),
-        )
+        (label(row), *_figures(row, expected), *(_phase(row, expected, name) for name in names))
         for row, expected in rows
     )
     yield Table(columns, cells)
@@ -45,9 +41,9 @@ def _figures(row: Row, expected: Expected) -> tuple[str, str, str]:
 
 def _phase(row: Row, expected: Expected, name: str) -> str:
     """Seconds of a phase over those that were predicted."""
-    seconds = next((phase.seconds for phase in row.phases if phase.name == name), None)
+    cost = row.phase(name)
     predicted = dict(expected.phases).get(name)
-    return UNKNOWN if seconds is None or predicted is None else number(seconds / predicted)
+    return UNKNOWN if cost is None or predicted is None else number(cost.seconds / predicted)
 
 
 def _errors(rows: list[tuple[Row, Expected]]) -> str:

@@ -128,16 +128,6 @@ def _span(counts: Sequence[int]) -> str:
     return str(least) if least == most else f"{least} to {most}"
 
 
-def _does_otherwise(group: Group, ranked: RankedRow) -> bool:
-    """Beyond what is counted, as the trainers tell it."""
-    return set(ranked.row.work_differences) != set(group.places[0].row.work_differences)
-
-
-def _is_stale(ranked: RankedRow) -> bool:
-    generation = ranked.row.generation
-    return generation is not None and bool(generation.staleness)
-
-
 def _cells(
     group: Group, ranked: RankedRow, extra: Sequence[Shown], phases: Sequence[str], has_layouts: bool
 ) -> tuple[str, ...]:
@@ -189,12 +179,12 @@ _REMARKS: tuple[tuple[str, str, Callable[[Group, RankedRow], bool]], ...] = (
         "stale samples",
         "this row trains on samples of older weights, so it need not wait for them; what a policy learns from them is "
         "not measured",
-        lambda _, ranked: _is_stale(ranked),
+        lambda _, ranked: bool(ranked.row.generation and ranked.row.generation.staleness),
     ),
     (
         "other work",
         "this row's trainer counted the same as the best's, but tells of other differences, which the verdict includes",
-        lambda group, ranked: _does_otherwise(group, ranked),
+        lambda group, ranked: {*ranked.row.work_differences} != {*group.places[0].row.work_differences},
     ),
     ("suspect", "", lambda _, ranked: ranked.row.holds_suspect),
 )

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
-from suite.report.facts.evidence import ReportEvidence
+from suite.report.facts.entry import ReportEvidence
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import visible

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.facts.side_by_side import Side, SideBySide
-from suite.report.facts.work import WorkDifference
-from suite.report.facts.work_done import COUNTED
+from suite.report.facts.work import COUNTED, WorkDifference
 from suite.report.formatting.escape import inline, prose
 from suite.report.formatting.grid import Column, Notes, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, listed, number

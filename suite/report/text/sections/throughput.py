@@ -1,4 +1,4 @@
-"""Rates of every configuration, failed ones too."""
+"""Rates of every configuration, failed ones too, and as DeepSpeed-Chat counts them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from suite.report.facts.entry import RUNS_TO_PUBLISH
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import prose
-from suite.report.formatting.grid import Column, Notes, Table
+from suite.report.formatting.grid import Column, Notes
 from suite.report.formatting.numbers import UNKNOWN, number, percent
-from suite.report.text.columns import IDENTITY, Shown, common, rate, table_of, varying
+from suite.report.text.columns import IDENTITY, LABEL, Shown, common, rate, table_of, varying
 from suite.report.text.section import Block, Picture, Section
 
 _MOST_NAMED = 12
+#: The phases that DeepSpeed-Chat adds up.
+_KEPT = ("generate", "train")
 _VOID = "Iterations that do not count, because optimizer steps were skipped in them (overflow at the loss scale)"
 _SHARED = "The bounds draw on what all rows of a machine vary by: fewer rows beside them give other bounds."
 _ABOVE_PEAK = "Above 100 %, which no device can reach: doubt time, the device's name or, in older runs in fp32, TF32"
@@ -23,11 +25,7 @@ _ABOVE_PEAK = "Above 100 %, which no device can reach: doubt time, the device's 
 def _blocks(model: ReportModel) -> Iterator[Block]:
     shared = common(model.rows)
     yield f"All rows: {', '.join(shared)}." if shared else "The rows share no setting."
-    yield _table(model.rows)
-
-
-def _table(rows: Sequence[Row]) -> Table:
-    notes = Notes()
+    rows, notes = model.rows, Notes()
     causal = any(row.hfu_causal is not None for row in rows)
     columns: list[Shown] = [
         *IDENTITY,
@@ -49,7 +47,7 @@ def _table(rows: Sequence[Row]) -> Table:
     below = [f"Fewer than {RUNS_TO_PUBLISH} runs, too few to publish: {_named(few)}."] if few else []
     below += [f"{_VOID}: {_named(void)}."] if void else []
     below += [_SHARED] if any(row.prior for row in rows) else []
-    return replace(table, notes=(*table.notes, *below))
+    yield replace(table, notes=(*table.notes, *below))
 
 
 def _named(names: Sequence[str]) -> str:
@@ -99,3 +97,34 @@ APART = Section(None, _alone)
 SECTION = Section(
     "Throughput", _blocks, Picture("throughput", "Samples per second by model size, one panel per rank count")
 )
+
+
+def _without_scoring(model: ReportModel) -> Iterator[Block]:
+    """DeepSpeed-Chat's figures beside those of the whole iteration."""
+    rows = [row for row in model.rows if row.separate_critic and row.phases and not row.setting.asynchronous]
+    columns: tuple[Shown, ...] = (
+        (Column("samples/s [95 %]"), rate),
+        (Column("samples/s of generate + train"), _kept_rate),
+        (Column("left out %"), _left_out),
+    )
+    if rows:
+        yield "DeepSpeed-Chat's own figures add up generation and training and leave the scoring passes out. Both ways:"
+        yield table_of([LABEL, *columns], rows)
+
+
+def _kept_seconds(row: Row) -> float | None:
+    found = [phase.seconds for phase in row.phases if phase.name in _KEPT]
+    return sum(found) if len(found) == len(_KEPT) else None
+
+
+def _kept_rate(row: Row) -> str:
+    seconds = _kept_seconds(row)
+    return number(row.samples_per_iteration / seconds if seconds and row.samples_per_iteration else None)
+
+
+def _left_out(row: Row) -> str:
+    seconds = _kept_seconds(row)
+    return percent(1.0 - seconds / row.iteration_seconds if seconds and row.iteration_seconds else None)
+
+
+WITHOUT_SCORING = Section(None, _without_scoring)

@@ -1,0 +1,164 @@
+"""Charts with a line for each row, as ``suite.report.charts`` describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import PercentFormatter
+
+from suite.report.charts import Chart, Key, Line
+from suite.report.facts.model import ReportModel
+from suite.report.facts.pool import Row
+from suite.report.formatting.escape import drawable
+from suite.report.formatting.numbers import counted
+from suite.report.plots import style
+from suite.report.plots.series import backend_colours, bars
+from suite.spec.phases import ALL
+from suite.stats.intervals import Interval
+
+#: relative luminance (WCAG 2.1) below which white ink reads better than dark
+_DARK_BELOW = 0.26
+_LEAST_LABELLED = 0.06
+_PHASES = {phase.name: phase.colour for phase in ALL}
+_LOOKS: dict[str, dict[str, Any]] = {
+    "bar": {"marker": "s", "markersize": 7},
+    "band": {"linewidth": 7},
+    "tick": {"marker": "|", "markersize": 9, "markeredgewidth": 2},
+    "dot": {"marker": "o", "markersize": 5.5},
+}
+
+
+def figure(chart: Chart, model: ReportModel) -> Figure | None:
+    """Null where there is no row to draw."""
+    whole = [line for line in chart.lines if (line.mark(chart.drawn) if chart.drawn else line.marks)]
+    rows, omitted = bars([line.row for line in whole])
+    if not rows:
+        return None
+    line_of = {line.row.number: line for line in chart.lines}
+    lines = [line_of[row.number] for row in rows]
+    heights, colours = _heights(rows), backend_colours(model.rows)
+    drawn = style.new_figure(1.2 + 0.23 * max(heights))
+    axes = drawn.subplots()
+    if any(key.kind == "bar" for key in chart.keys.values()):
+        _bars(axes, chart.keys, lines, heights)
+        axes.set_xlim(0, 1)
+        axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+        scale, right = "", 0.75
+    else:
+        for line, height in zip(lines, heights, strict=True):
+            _line(axes, chart.keys, line, height, colours[line.row.backend])
+        scale, right = " (log)", 0.1
+    longest = _labels(axes, rows, heights)
+    handles = _handles(chart.keys, lines)
+    if scale:
+        handles += _log_axis(axes, chart, lines)
+    axes.set_xlabel(f"{chart.unit}{scale}; right: {chart.right}")
+    style.frame(drawn, handles, omitted, left=0.2 + 0.073 * longest, right=right, bottom=0.45, top=0.05)
+    return drawn
+
+
+def _heights(rows: Sequence[Row]) -> list[float]:
+    """Of the lines from the top down, with a gap wherever the size or the kind of work changes."""
+    heights, height = [], 0.0
+    for before, row in zip([rows[0], *rows[:-1]], rows, strict=True):
+        height += 0.7 if (before.work, before.size) != (row.work, row.size) else 0.0
+        heights.append(height)
+        height += 1.0
+    return heights
+
+
+def _labels(axes: Axes, rows: Sequence[Row], heights: Sequence[float]) -> int:
+    """Size, backend and ranks left of each line, the algorithm where there are several, the layout where rows differ in
+    it alone; the longest's length."""
+    names = [(row.work, row.size, row.backend, row.ranks) for row in rows]
+    several = len({row.work.algorithm for row in rows}) > 1
+    labels = []
+    for row, name in zip(rows, names, strict=True):
+        layout = f" {row.layout}" if names.count(name) > 1 else ""
+        algorithm = f"{drawable(row.work.algorithm, 12)}  " if several else ""
+        shown = f"{drawable(row.size, 12)}  {drawable(row.backend, 20)}{layout}"
+        labels.append(f"{algorithm}{shown}  {counted(row.ranks, 'rank')}")
+    axes.set_yticks(list(heights), labels)
+    axes.set_ylim(max(heights) + 0.6, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    return max(map(len, labels))
+
+
+def _handles(keys: Mapping[str, Key], lines: Sequence[Line]) -> list[Line2D]:
+    """Of what is drawn; what has the colour of a backend is dark."""
+    present = {mark.key for line in lines for mark in line.marks}
+    handles = []
+    for name, key in keys.items():
+        if key.kind in _LOOKS and (name in present or key.kind != "bar"):
+            look = {"linewidth": 0, "color": _colour(name, key, style.INK), **_LOOKS[key.kind]}
+            handles.append(Line2D([], [], label=key.text, **look))
+    return handles
+
+
+def _colour(name: str, key: Key, backend: str) -> str:
+    return {"phase": _PHASES.get(name, ""), "strong": style.INK, "faint": style.FAINT, "backend": backend}[key.ink]
+
+
+def _bars(axes: Axes, keys: Mapping[str, Key], lines: Sequence[Line], heights: Sequence[float]) -> None:
+    lefts = [0.0] * len(lines)
+    for name, key in keys.items():
+        found = [line.mark(name) for line in lines]
+        shares = [mark.value if mark else 0.0 for mark in found]
+        colour = _colour(name, key, style.INK)
+        axes.barh(heights, shares, left=lefts, height=0.78, color=colour, edgecolor="white", linewidth=0.6)
+        ink = "white" if _luminance(colour) < _DARK_BELOW else style.INK
+        for height, left, share in zip(heights, lefts, shares, strict=True):
+            if share >= _LEAST_LABELLED:
+                middle = left + share / 2
+                axes.text(middle, height, f"{100 * share:.0f}", color=ink, fontsize=8, ha="center", va="center")
+        lefts = [left + share for left, share in zip(lefts, shares, strict=True)]
+    for line, height in zip(lines, heights, strict=True):
+        axes.text(1.01, height, line.text, fontsize=8, va="center", ha="left")
+
+
+def _luminance(colour: str) -> float:
+    """Relative luminance of a colour, 0 to 1 (WCAG 2.1)."""
+    linear = [level / 12.92 if level <= 0.03928 else ((level + 0.055) / 1.055) ** 2.4 for level in to_rgb(colour)]
+    return sum(weight * level for weight, level in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def _line(axes: Axes, keys: Mapping[str, Key], line: Line, height: float, backend: str) -> None:
+    """Its marks, joined where they are of one backend's colour, and its text right of the last of them."""
+    shown = [mark for mark in line.marks if keys[mark.key].kind in _LOOKS]
+    joined = [mark.value for mark in shown if keys[mark.key].ink == "backend"]
+    if len(joined) > 1:
+        axes.plot(joined, [height] * len(joined), color=backend, linewidth=1.6)
+    for mark in shown:
+        key = keys[mark.key]
+        look = {"color": _colour(mark.key, key, backend), **_LOOKS[key.kind]}
+        if mark.low is None or mark.high is None:
+            axes.plot([mark.value], [height], **look)
+        elif key.kind == "band":
+            axes.plot([mark.low, mark.high], [height, height], solid_capstyle="butt", **look)
+        else:
+            errors = style.error_bars([Interval(mark.value, mark.low, mark.high)])
+            axes.errorbar([mark.value], [height], xerr=errors, elinewidth=1.4, capsize=2.5, **look)
+    right = max(mark.value if mark.high is None else mark.high for mark in shown)
+    axes.annotate(line.text, (right, height), xytext=(8, 0), textcoords="offset points", fontsize=8, va="center")
+
+
+def _log_axis(axes: Axes, chart: Chart, lines: Sequence[Line]) -> list[Line2D]:
+    """With room beside the marks; of intervals, which may be wild, only so much. A limit is an entry of the legend,
+    which is returned."""
+    handles = []
+    if chart.limit:
+        value, name = chart.limit
+        axes.axvline(value, color=style.FAINT, linestyle="--", linewidth=1.2)
+        handles.append(Line2D([], [], color=style.FAINT, linestyle="--", label=name))
+    shown = [mark for line in lines for mark in line.marks if chart.keys[mark.key].kind in _LOOKS]
+    low, high = style.limits([Interval(mark.value, mark.low, mark.high) for mark in shown], reach=1.5)
+    has_intervals = any(mark.low is not None for mark in shown)
+    axes.set_xlim(*((low / 1.15, high * 1.45) if has_intervals else (low / 1.6, axes.get_xlim()[1] * 1.5)))
+    style.plain_log(axes, "x")
+    return handles
