@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,6 +60,18 @@ def places(root: Path, mark: str | None) -> Iterator[Place]:
                 for name, entry in entries.items()
                 if entry.is_dir(follow_symlinks=False) and name != ATTIC and not name.startswith(".")
             ]
+
+
+def places_once(roots: Iterable[Path], mark: str | None) -> Iterator[tuple[Path, Place]]:
+    """The ``places`` of all roots, each once, with the root that it was found below."""
+    seen: set[str] = set()
+    for root in roots:
+        whole = os.path.realpath(root)
+        for place in places(root, mark):
+            real = os.path.join(whole, place.below) if place.below else whole  # no link leads there
+            if real not in seen:
+                seen.add(real)
+                yield root, place
 
 
 def is_trial(bundle: Path) -> bool:
