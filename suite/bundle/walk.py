@@ -74,10 +74,10 @@ def places_once(roots: Iterable[Path], mark: str | None) -> Iterator[tuple[Path,
                 yield root, place
 
 
-def is_trial(bundle: Path) -> bool:
+def is_trial(bundle: str) -> bool:
     """Whether a bundle is one of the trials of a study: a few iterations, which no figure is made of."""
-    folder = bundle.parent
-    return folder.name == TRIALS and (folder.parent / STUDY).is_file()
+    above, name = os.path.split(os.path.dirname(bundle))
+    return name == TRIALS and os.path.isfile(os.path.join(above, STUDY))
 
 
 def _joined(root: Path, below: str) -> str:
