@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.lanes import hidden
-from tests.needs import require_programs, skip_outside_ci
+from tests.needs import compose_problem, require_programs, skip_outside_ci, started_or_skipped
 
 
 @pytest.fixture
@@ -40,6 +41,34 @@ def test_the_missing_programs_are_named_and_so_is_root(programs: Path, monkeypat
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(pytest.skip.Exception, match=r"^not here: no ip, root$"):
         require_programs("not here", "dockerd", "ip", root=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ("echo 'Docker version 20.10.24, build 297e128'", "no Compose v2"),  # an old client takes it for an option
+        ("echo 2.17.3", "2.17.3 is older than 2.26"),
+        ("echo v2.26.0", None),
+    ],
+)
+def test_compose_is_asked_and_a_client_is_not_enough(programs: Path, answer: str, problem: str | None) -> None:
+    write(programs / "docker", f'[ "$*" = "compose version --short" ] || exit 9\n{answer}')
+    found = compose_problem()
+    assert (found is None) if problem is None else (problem in str(found))
+
+
+def test_a_daemon_that_does_not_start_is_a_skip_and_an_error_of_the_test_itself_is_none(programs: Path) -> None:
+    @contextmanager
+    def starting(error: Exception | None):
+        if error:
+            raise error
+        yield
+
+    broken = starting(RuntimeError("first line\nno cgroups\n"))
+    with pytest.raises(pytest.skip.Exception, match=r"^not here: no cgroups$"), started_or_skipped("not here", broken):
+        raise AssertionError("it did not start")
+    with pytest.raises(RuntimeError, match="the test's own"), started_or_skipped("not here", starting(None)):
+        raise RuntimeError("the test's own")
 
 
 def test_the_bare_path_has_all_but_the_hidden_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

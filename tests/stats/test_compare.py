@@ -116,6 +116,11 @@ def test_a_prior_tells_a_difference_that_few_runs_do_not() -> None:
     assert welch(a, b, prior).degrees == 60.0, "no more than all runs of the plan together"
 
 
+def test_equal_runs_leave_a_thousandth_of_noise() -> None:
+    ratio = ratio_of(runs_at(*[2.0] * 5), runs_at(*[1.0] * 5))
+    assert 1.99 < ratio.low < 2.0 < ratio.high < 2.01
+
+
 def test_a_margin_of_nothing_and_a_side_without_runs_are_refused() -> None:
     with pytest.raises(ValueError, match="margin"):
         compare(runs_at(1.0, 1.0), runs_at(1.0, 1.0), margin=0.0)
@@ -158,3 +163,10 @@ def test_a_machine_that_is_slower_on_both_sides_changes_no_verdict(pairs, factor
     for place in range(len(pairs)):
         assert other.verdict(place) == one.verdict(place)
         assert other.each[place].ratio == pytest.approx(one.each[place].ratio)
+
+
+@given(PAIRS)
+def test_a_side_against_itself_shows_no_difference(pairs):
+    same = judged([(before, before) for before, _ in pairs])
+    for place, one in enumerate(same.each):
+        assert one.ratio == pytest.approx(1) and same.verdict(place) == "not distinguishable"

@@ -37,6 +37,13 @@ def test_an_interval_leaves_its_value_out_exactly_where_its_test_is_positive(fou
 
 
 @given(probabilities)
+def test_the_order_of_the_tests_does_not_matter(found: list[float]) -> None:
+    positive = dict(zip(found, together(found).positive, strict=True))
+    ordered = sorted(found)
+    assert dict(zip(ordered, together(ordered).positive, strict=True)) == positive
+
+
+@given(probabilities)
 def test_what_bonferroni_finds_is_found_and_what_is_above_the_level_is_not(found: list[float]) -> None:
     for one, positive in zip(found, together(found).positive, strict=True):
         assert positive or one > LEVEL / len(found)
