@@ -13,7 +13,7 @@ plain dictionaries. What a user can get wrong raises ``api.UsageError``, a ``Val
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -214,14 +214,14 @@ def _ranked(before: Runs, after: Runs, names: tuple[str, str], with_suspect: boo
             placed = {side: _place_of(group.places, runs) for side, runs in sides.items()}
             _, other = group.places
             is_after = placed["after"] is other
-            turn: Callable[[Interval], tuple[float, float | None, float | None]] = _as_it_is if is_after else _turned
             phases = tuple(
-                PhaseComparison(one.name, *turn(one.ratio), _verdict(one.verdict, is_after)) for one in other.by_phase
+                PhaseComparison(one.name, *_bounds(one.ratio, is_after), _verdict(one.verdict, is_after))
+                for one in other.by_phase
             )
             verdict = _verdict(other.verdict, is_after)
             assert verdict is not None, "a whole iteration has a verdict"
             runs = (len(placed["before"].row.measured), len(placed["after"].row.measured))
-            ratio, low, high = turn(other.ratio)
+            ratio, low, high = _bounds(other.ratio, is_after)
             return Comparison(*names, runs, ratio, low, high, verdict, phases, "suite report")
     raise UsageError(f"{names[0]} and {names[1]} cannot be compared: {_why_apart(model.rows, with_suspect)}")
 
@@ -247,12 +247,10 @@ def _why_apart(rows: Sequence[Any], with_suspect: bool) -> str:
     return f"their {', '.join(differing)} differs" if differing else "what they did differs, as their trainers count it"
 
 
-def _as_it_is(ratio: Interval) -> tuple[float, float | None, float | None]:
-    return ratio.value, ratio.low, ratio.high
-
-
-def _turned(ratio: Interval) -> tuple[float, float | None, float | None]:
-    """Of b over a where it is given of a over b."""
+def _bounds(ratio: Interval, is_after: bool) -> tuple[float, float | None, float | None]:
+    """Of the second group over the first, where it is given of that over the best: turned unless it is the second."""
+    if is_after:
+        return ratio.value, ratio.low, ratio.high
     low = None if ratio.high is None else 1 / ratio.high
     return 1 / ratio.value, low, None if ratio.low is None else 1 / ratio.low
 

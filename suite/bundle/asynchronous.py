@@ -100,26 +100,21 @@ def asynchronous_overlap(
         return None
     whole = math.fsum(timeline.counted_seconds)
     roles = {name: _role(name, known, whole) for name in known[0].roles}
-    busy = {side: _busy(roles, side == GENERATION) for side in ("training", GENERATION)}
-    period = whole / len(known)
+    generates = _busy(roles, is_generation=True)
+
+    def side(of: Events, busy: float, phases: dict[str, float]) -> OverlapSide:
+        waiting = max(0.0, whole / len(known) - busy)
+        memory = side_peaks(of, timeline.counted)
+        return OverlapSide(
+            ranks=len(of.ranks), busy_seconds=busy, waiting_seconds=waiting, phases=phases, memory=memory
+        )
+
     return Overlap(
         exposed_generate_seconds=exposed,
-        generation_busy_seconds=busy[GENERATION],
+        generation_busy_seconds=generates,
         sides={
-            "training": OverlapSide(
-                ranks=len(training.ranks),
-                busy_seconds=busy["training"],
-                waiting_seconds=max(0.0, period - busy["training"]),
-                phases=phases,
-                memory=side_peaks(training, timeline.counted),
-            ),
-            "generation": OverlapSide(
-                ranks=len(generating.ranks),
-                busy_seconds=busy[GENERATION],
-                waiting_seconds=max(0.0, period - busy[GENERATION]),
-                phases={},
-                memory=side_peaks(generating, timeline.counted),
-            ),
+            "training": side(training, _busy(roles, is_generation=False), phases),
+            "generation": side(generating, generates, {}),
         },
         roles=roles,
         staleness=_shares(known),
@@ -181,9 +176,9 @@ def _role(name: str, known: Sequence[Period], whole: float) -> OverlapRole:
     return OverlapRole(ranks=ranks, busy_seconds=busy / len(known), busy_share=share, idle_share=1.0 - share)
 
 
-def _busy(roles: dict[str, OverlapRole], generates: bool) -> float:
+def _busy(roles: dict[str, OverlapRole], is_generation: bool) -> float:
     """Mean over the ranks of one side, in seconds of a period."""
-    side = [role for name, role in roles.items() if (name == GENERATION) == generates]
+    side = [role for name, role in roles.items() if (name == GENERATION) == is_generation]
     return math.fsum(role.busy_seconds for role in side) / sum(role.ranks for role in side)
 
 

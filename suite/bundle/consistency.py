@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from suite.bundle.validity import LOST_SHARE, OTHERS_CPUS
 from suite.spec.manifest import Manifest
 
 _Mask = NDArray[np.bool_]
+_Seconds = TypeVar("_Seconds", Array, float)
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,7 @@ class Slack:
     seconds: float
     share: float
 
-    def of(self, value: Array) -> Array:
-        return self.seconds + self.share * value
-
-    def of_one(self, value: float) -> float:
+    def of(self, value: _Seconds) -> _Seconds:
         return self.seconds + self.share * value
 
 
@@ -106,8 +105,7 @@ def findings(events: Events, manifest: Manifest, record: Record) -> tuple[Findin
         *_event_times(times, manifest, slacks),
         *_phase_times(times, manifest, slacks),
         *_phase_sums(times),
-        *(found for side in sides for found in _rank_times(side, slacks)),
-        *(found for side in sides for found in _rank_waits(side, manifest, slacks)),
+        *_rank_times(sides, manifest, slacks),
         *(found for side in sides for found in _copied_ranks(side)),
         *_run_times(events, times),
         *memory_findings(events, manifest, record),
@@ -168,7 +166,7 @@ def _phase_times(times: RankTimes, manifest: Manifest, slacks: Slacks) -> Iterat
         for place, index, phase in np.argwhere(by > _WITHIN.of(seconds))
     ]
     yield from _worst("phase-times", too_long, "took {:.6g} s with its wait, but {:.6g} s went by until its event")
-    if _works_between_phases(manifest):
+    if manifest.layout.balance or manifest.layout.placement == "split":  # samples change hands, or sides wait
         return
     later = since.copy()
     for place, phase in enumerate(times.first[:, 0]):  # the first of all follows the set-up
@@ -190,11 +188,6 @@ def _phase_times(times: RankTimes, manifest: Manifest, slacks: Slacks) -> Iterat
     yield from _worst("phase-times", too_short, "took {:.6g} s in all, but {:.6g} s went by until its events")
 
 
-def _works_between_phases(manifest: Manifest) -> bool:
-    """Where samples change hands, or the sides of a split run wait for each other."""
-    return manifest.layout.balance or manifest.layout.placement == "split"
-
-
 def _phase_sums(times: RankTimes) -> Iterator[Finding]:
     """What one clock saw of an iteration's phases, with the waits between them, is no longer than the iteration."""
     totals = np.nansum(times.own + times.wait, axis=2)
@@ -210,14 +203,11 @@ def _phase_sums(times: RankTimes) -> Iterator[Finding]:
     yield from _worst("phase-sums", beyond, "took {:.6g} s with their waits, the iteration {:.6g} s")
 
 
-def _rank_times(side: RankTimes, slacks: Slacks) -> Iterator[Finding]:
-    """An iteration lasts from barrier to barrier, on every rank the same."""
-    yield from one_of("rank-times", _apart(side, side.seconds[:, :, None], ("an iteration",), slacks))
-
-
-def _rank_waits(side: RankTimes, manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
-    """A phase of an engine, with the wait behind it, lasts from barrier to barrier too."""
-    if manifest.backend.kind == "engine":
+def _rank_times(sides: Sequence[RankTimes], manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
+    """An iteration lasts from barrier to barrier, on every rank the same; an engine's phase does with its wait."""
+    for side in sides:
+        yield from one_of("rank-times", _apart(side, side.seconds[:, :, None], ("an iteration",), slacks))
+    for side in sides if manifest.backend.kind == "engine" else ():
         names = [f"{phase} with its wait" for phase in side.phases]
         yield from one_of("rank-waits", _apart(side, side.own + side.wait, names, slacks))
 
@@ -266,12 +256,12 @@ def _run_times(events: Events, times: RankTimes) -> Iterator[Finding]:
         return
     waited, claimed = end.time - launch.time, end.elapsed_seconds
     texts: list[str] = []
-    if claimed - waited > _DRIVER.of_one(waited):
+    if claimed - waited > _DRIVER.of(waited):
         texts.append(f"the driver ran for {waited:.6g} s by its events and for {claimed:.6g} s as it tells")
     for place, (rank, written) in enumerate(events.ranks.items()):
         texts += _outside(rank, written, launch.time, end.time)
         total = np.nansum(times.seconds[place])
-        if total > claimed + _DRIVER.of_one(claimed):
+        if total > claimed + _DRIVER.of(claimed):
             texts.append(f"the iterations of {rank_name(rank)} took {total:.6g} s, the whole run {claimed:.6g} s")
     yield from one_of("run-times", texts)
 

@@ -28,7 +28,8 @@ def ending(events: Events, timeline: Timeline, manifest: Manifest) -> tuple[Stat
     problems = _problems(events, end, timeline, manifest)
     if not problems:
         return "ok", None
-    failure = _reported(events) or _earliest(events)
+    earliest = min(events.of_all(Failed), key=lambda event: (event.time, event.rank), default=None)
+    failure = _reported(events) or (earliest and _failure(earliest, events))
     return "failed", failure or Failure(kind="unknown", phase=None, evidence=problems)
 
 
@@ -58,11 +59,6 @@ def _by_rank(codes: dict | list) -> Iterable[tuple[object, int | None]]:
 def _reported(events: Events) -> Failure | None:
     event = events.of_driver(Failed)
     return None if event is None else _failure(event, events)
-
-
-def _earliest(events: Events) -> Failure | None:
-    failures = list(events.of_all(Failed))
-    return _failure(min(failures, key=lambda event: (event.time, event.rank)), events) if failures else None
 
 
 def _failure(event: Failed, events: Events) -> Failure:

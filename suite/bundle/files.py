@@ -164,13 +164,9 @@ def _check_parts(value: Any, where: str, depth: int) -> None:
     elif isinstance(value, (int, float)):
         if type(value) is int or not math.isfinite(value):
             raise DamagedBundle(f"{where} holds a number too large to read")
-    elif isinstance(value, str) and not is_unicode(value):
+    elif isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
+        # half of a surrogate pair, which JSON can spell and UTF-8 cannot
         raise DamagedBundle(f"{where} holds text that is not Unicode")
-
-
-def is_unicode(text: str) -> bool:
-    """False for half of a surrogate pair, which JSON can spell and UTF-8 cannot."""
-    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def first_line(error: ValidationError) -> str:

@@ -67,12 +67,12 @@ class Trace:
 
 
 def folder_findings(
-    traces: Sequence[Trace], bundles: Sequence[Path], named: Collection[Path] = ()
+    traces: Sequence[Trace], bundles: Collection[str], named: Collection[Path] = ()
 ) -> dict[Path, tuple[Finding, ...]]:
     """By path of a bundle what does not fit the others; of copies it is the later one.
 
-    ``bundles``: all that there are, damaged ones and such that are being run too. ``named``: folders that somebody
-    named themselves, beside which others may well be.
+    ``bundles``: paths of all that there are, damaged ones and such that are being run too. ``named``: folders that
+    somebody named themselves, beside which others may well be.
     """
     ordered = _by_start(traces)
     return _by_path(
@@ -195,25 +195,25 @@ def _folder_names(traces: Sequence[Trace]) -> _Found:
             yield trace, "folder-name", f"the folder of run {trace.run_id} has another name"
 
 
-def _missing_repeats(traces: Sequence[Trace], bundles: Sequence[Path], named: Collection[Path]) -> _Found:
+def _missing_repeats(traces: Sequence[Trace], bundles: Collection[str], named: Collection[Path]) -> _Found:
     """Repeats are numbered from 1: a hole is a run that is not there, since one that failed leaves its bundle."""
-    names = {(path.parent, path.name) for path in bundles}
-    rows: dict[tuple[Path, str], list[Trace]] = defaultdict(list)
+    rows: dict[tuple[str, str], list[Trace]] = defaultdict(list)
     for trace in traces:
-        if trace.path not in named and trace.run_id.endswith(f"-r{trace.repeat}"):
-            rows[trace.path.parent, trace.run_id.removesuffix(f"-r{trace.repeat}")].append(trace)
+        row = trace.run_id.removesuffix(f"-r{trace.repeat}")
+        if row != trace.run_id and trace.path not in named:
+            rows[os.path.dirname(trace.path), row].append(trace)
     for (folder, row), runs in rows.items():
         known = {trace.repeat for trace in runs}
         last = min(max(known), _MOST_REPEATS)
         missing = [number for number in range(1, last) if number not in known]
-        ids = [name for name in (f"{row}-r{number}" for number in missing) if (folder, name) not in names]
+        ids = [name for name in (f"{row}-r{number}" for number in missing) if os.path.join(folder, name) not in bundles]
         submitted = os.path.join(folder, _SUBMITTED)
         if os.path.lexists(submitted):
             ids = [name for name in ids if not os.path.lexists(os.path.join(submitted, f"{name}.json"))]
         if ids:
             more = f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
             first = min(runs, key=lambda trace: trace.repeat)
-            yield first, "missing-repeat", f"{', '.join(ids[:_NAMED])}{more} of {last} repeats not in {folder}"
+            yield first, "missing-repeat", f"{', '.join(ids[:_NAMED])}{more} of {last} repeats not in {folder or '.'}"
 
 
 def _are_together(one: Trace, other: Trace) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from pydantic import ValidationError
@@ -20,10 +20,6 @@ from suite.spec.typed import MOST, MOST_RANKS, first_beyond
 #: Manifests that were read last, by all but their ``run``, in which alone repeats differ, and on which nothing depends.
 _MOST_KNOWN, _LONGEST_KNOWN = 256, 1 << 16
 _known: dict[bytes, tuple[int, Manifest]] = {}
-_Key = TypeVar("_Key", str, bytes)
-_Value = TypeVar("_Value")
-#: The same by their whole text: the same runs come again every night.
-_same: dict[str, Manifest] = {}
 
 
 def parse_manifest(text: str, name: str) -> Manifest:
@@ -31,30 +27,18 @@ def parse_manifest(text: str, name: str) -> Manifest:
 
     Repeats of a manifest that was read before share all of its parts but ``run``.
     """
-    manifest = _same.get(text)
-    if manifest is None:
-        manifest = _parsed(text, name)
-        _remember(_same, text, manifest)
-    return manifest
-
-
-def _parsed(text: str, name: str) -> Manifest:
     rest, run = _parts(text)
     names = text.count('":')
     manifest = _repeat_of(_known.get(rest), run, names)
     if manifest is None:
         manifest = _read(text, parse_object(text, name), name)
-        _remember(_known, rest, (names - run.count(b'":'), manifest))
+        if 0 < len(rest) <= _LONGEST_KNOWN:
+            if len(_known) >= _MOST_KNOWN:
+                del _known[next(iter(_known))]
+            _known[rest] = (names - run.count(b'":'), manifest)
     if not SAFE_ID.fullmatch(manifest.run.id):
         raise DamagedBundle(f"{name}: run.id {manifest.run.id[:80]!r} cannot be the name of a folder")
     return manifest
-
-
-def _remember(known: dict[_Key, _Value], key: _Key, value: _Value) -> None:
-    if 0 < len(key) <= _LONGEST_KNOWN:
-        if len(known) >= _MOST_KNOWN:
-            del known[next(iter(known))]
-        known[key] = value
 
 
 def _parts(text: str) -> tuple[bytes, bytes]:

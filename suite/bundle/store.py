@@ -33,7 +33,7 @@ from suite.bundle.files import (
 )
 from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.record import RECORD_SCHEMA, Record
-from suite.bundle.walk import ATTIC, LOCK, MANIFEST, RECORD, places
+from suite.bundle.walk import ATTIC, LOCK, MANIFEST, RECORD, places_once
 from suite.spec.base import UsageError
 from suite.spec.foreign import DOCUMENT_BYTES
 from suite.spec.manifest import Manifest
@@ -247,9 +247,10 @@ class Bundle:
 
     def record(self) -> Record | None:
         """The record as stored; null where there is none. Raises DamagedBundle, OtherSchema of another version."""
-        stored = self.stored_record()
-        if stored is None:
+        text = self.record_text()
+        if text is None:
             return None
+        stored = parse_record(text)
         schema = stored.get("schema")
         if schema != RECORD_SCHEMA:
             raise OtherSchema(not_read(RECORD, schema, RECORD_SCHEMA))
@@ -257,11 +258,6 @@ class Bundle:
             return Record.model_validate(stored)
         except ValidationError as error:
             raise DamagedBundle(f"{RECORD}: {first_line(error)}") from error
-
-    def stored_record(self) -> dict[str, Any] | None:
-        """record.json as any version wrote it; null where there is none. Raises DamagedBundle."""
-        text = self.record_text()
-        return None if text is None else parse_record(text)
 
     def record_text(self) -> str | None:
         """record.json as it is; null where there is none. Raises DamagedBundle."""
@@ -335,12 +331,6 @@ def find_bundles(paths: Iterable[Path]) -> list[Bundle]:
 
 def find_marked(paths: Iterable[Path], mark: str | None) -> tuple[list[Bundle], list[Path]]:
     """As ``find_bundles``, and the folders beside them that hold a file of the name ``mark``, in order."""
-    found: dict[str, Path] = {}
-    marked: dict[str, Path] = {}
-    for path in paths:
-        whole = os.path.realpath(path)
-        for place in places(path, mark):  # no link leads there
-            real = os.path.join(whole, place.below) if place.below else whole
-            (found if place.is_bundle else marked).setdefault(real, Path(place.path))
-    bundles = sorted(map(Bundle, found.values()), key=lambda bundle: (bundle.id, str(bundle.path)))
-    return bundles, sorted(marked.values(), key=lambda path: (path.name, str(path)))
+    found = [(Path(place.path), place.is_bundle) for _, place in places_once(paths, mark)]
+    found.sort(key=lambda one: (one[0].name, str(one[0])))
+    return [Bundle(path) for path, is_bundle in found if is_bundle], [path for path, is_one in found if not is_one]

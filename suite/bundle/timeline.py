@@ -84,9 +84,11 @@ def make_timeline(events: Events, manifest: Manifest) -> Timeline:
     cold = _first_of_several(begins, completed)
     counted = [index for index in window if index not in (skipped or ()) and index not in cold]
     counts, problem = _counts(by_rank, counted or range(completed), manifest)
-    exposed = frozenset(("generate",) if _generates_ahead(manifest) else ())
-    phases = _phase_seconds(events, completed)
     asynchronous = manifest.layout.asynchronous
+    # Others generate while these ranks train: a trainer's iterations follow each other unless it is asynchronous.
+    is_ahead = manifest.layout.placement == "split" and (manifest.backend.kind == "engine" or asynchronous)
+    exposed = frozenset(("generate",) if is_ahead else ())
+    phases = _phase_seconds(events, completed)
     return Timeline(seconds, phases, counts, problem, window, counted, skipped, exposed, asynchronous, begins)
 
 
@@ -94,13 +96,6 @@ def _first_of_several(begins: Sequence[int], completed: int) -> set[int]:
     """The iterations that begin turns of more than one; the last turn may have been cut short."""
     alone = set(begins)
     return {first for first in begins if (first + 1 if first + 1 < completed else first - 1) not in alone}
-
-
-def _generates_ahead(manifest: Manifest) -> bool:
-    """Whether others generate while these ranks train: a trainer's iterations follow each other unless it is
-    asynchronous."""
-    layout = manifest.layout
-    return layout.placement == "split" and (manifest.backend.kind == "engine" or layout.asynchronous)
 
 
 def _skipped_steps(by_rank: list[Sequence[Iteration]], window: range) -> dict[int, int] | None:

@@ -69,7 +69,7 @@ def noise_and_validity(
     is_judged = derivation(events) >= 4
     used = work if is_judged else None
     cannot_be = (*_above_peak(used, ("hfu_causal",)), *(against_device if is_judged else ()))
-    impossible = (*_impossible(events, timeline, heard), *cannot_be)
+    impossible = (*_impossible(events, timeline, heard, is_judged), *cannot_be)
     if impossible:
         return noise, Validity(status="invalid", reasons=impossible)
     if rows_in_turns > 1:
@@ -213,12 +213,13 @@ def _above_peak(work: Compute | None, figures: tuple[str, ...]) -> Iterator[str]
             yield f"{name} is {share:.3g}, above the peak of the device: doubt the time or the device's name"
 
 
-def _impossible(events: Events, timeline: Timeline, heard: Heard) -> Iterator[str]:
+def _impossible(events: Events, timeline: Timeline, heard: Heard, is_judged: bool) -> Iterator[str]:
     """Work that is no one number, and times that no machine can have: the first of each rank."""
     if timeline.counts_problem:
         yield f"the work is not one number: {timeline.counts_problem}"
     for rank, windows in heard.ranks.items():
-        own = [0.0 if _is_read_late(event, events) else event.seconds for event in events.of(rank, Iteration)]
+        # what is around seconds of a trainer's log begins and ends a moment later
+        own = [0.0 if is_judged and event.source == TRAINER else event.seconds for event in events.of(rank, Iteration)]
         cpu = facts_of(events, rank).get("cpu")
         machine = cpu.get("threads") if isinstance(cpu, dict) else None
         for index, window in zip(timeline.counted, windows, strict=True):
@@ -226,11 +227,6 @@ def _impossible(events: Events, timeline: Timeline, heard: Heard) -> Iterator[st
             if problem:
                 yield f"rank {rank} tells {problem} of iteration {index}"
                 break
-
-
-def _is_read_late(event: Iteration, events: Events) -> bool:
-    """Whether its seconds are from a trainer's log, of which what is around them begins and ends a moment later."""
-    return event.source == TRAINER and derivation(events) >= 4
 
 
 def _impossible_window(window: Mapping[str, Any], iteration_seconds: float, machine: int | None) -> str | None:

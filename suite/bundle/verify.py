@@ -84,7 +84,7 @@ def verify_all(bundles: Sequence[Bundle], named: Collection[Path] = ()) -> list[
         results.append((bundle, result))
         if record is not None:
             traces.append(Trace.of(bundle.path, record, result.digest))
-    beside = folder_findings(traces, [bundle.path for bundle in bundles], named)
+    beside = folder_findings(traces, {str(bundle.path) for bundle in bundles}, named)
     return [(bundle, result.with_findings(beside.get(bundle.path, ()))) for bundle, result in results]
 
 

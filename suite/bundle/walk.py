@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,10 +62,22 @@ def places(root: Path, mark: str | None) -> Iterator[Place]:
             ]
 
 
-def is_trial(bundle: Path) -> bool:
+def places_once(roots: Iterable[Path], mark: str | None) -> Iterator[tuple[Path, Place]]:
+    """The ``places`` of all roots, each once, with the root that it was found below."""
+    seen: set[str] = set()
+    for root in roots:
+        whole = os.path.realpath(root)
+        for place in places(root, mark):
+            real = os.path.join(whole, place.below) if place.below else whole  # no link leads there
+            if real not in seen:
+                seen.add(real)
+                yield root, place
+
+
+def is_trial(bundle: str) -> bool:
     """Whether a bundle is one of the trials of a study: a few iterations, which no figure is made of."""
-    folder = bundle.parent
-    return folder.name == TRIALS and (folder.parent / STUDY).is_file()
+    above, name = os.path.split(os.path.dirname(bundle))
+    return name == TRIALS and os.path.isfile(os.path.join(above, STUDY))
 
 
 def _joined(root: Path, below: str) -> str:

@@ -158,27 +158,21 @@ def _mislabelled(meaning: str, found: Sequence[Expected], devices: float | None)
     if not devices or devices <= 1:
         return []
     if meaning.endswith("_per_device"):
-        return [
-            _times(entry, devices)._replace(convention=f"total {entry.convention}", wrong="a total, not per device")
-            for entry in found
-        ]
-    if meaning == "step_time":
-        return [
-            _times(entry, devices)._replace(
-                convention=f"{entry.convention} of one device", wrong="the rates are per device, not totals"
-            )
-            for entry in found
-        ]
+        factor, called, wrong = devices, "total {}", "a total, not per device"
+    elif meaning == "step_time":
+        factor, called, wrong = devices, "{} of one device", "the rates are per device, not totals"
+    else:
+        factor, called, wrong = 1 / devices, "per device {}", "per device, not a total"
     return [
-        _times(entry, 1 / devices)._replace(
-            convention=f"per device {entry.convention}", wrong="per device, not a total"
+        entry._replace(
+            convention=called.format(entry.convention),
+            value=entry.value * factor,
+            wrong=wrong,
+            low=entry.low * factor,
+            high=entry.high * factor,
         )
         for entry in found
     ]
-
-
-def _times(entry: Expected, factor: float) -> Expected:
-    return entry._replace(value=entry.value * factor, low=entry.low * factor, high=entry.high * factor)
 
 
 def _tflops(values: Mapping[str, float], row: Row, hardware_flops: bool = False) -> list[Expected]:

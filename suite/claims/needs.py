@@ -21,6 +21,7 @@ _COLUMNS = {
     "tokens": "tokens/s",
     "training_tokens": "trained tokens",
 }
+_RATES = {"tokens", "tokens_per_device", "samples", "samples_per_device", "step_time", "tflops_per_device", "mfu"}
 _MOST_COLUMNS = 3
 
 
@@ -42,7 +43,7 @@ class Needs:
 
 def _needed(meaning: str, row: Row) -> str:
     if meaning in SCALING:
-        return "the row that it is against" if _has_rate(row) else "tokens/s or step time of all rows"
+        return "tokens/s or step time of all rows" if _RATES.isdisjoint(row.values) else "the row that it is against"
     if meaning == "peak_flops":
         return "a GPU model whose data sheet is known"
     if meaning in COUNTED and EXPERTS in row.words and "active_params" not in row.values:
@@ -50,16 +51,7 @@ def _needed(meaning: str, row: Row) -> str:
     lacking = [name for name in _COLUMNS if name not in row.values and name != meaning]
     for size in range(1, _MOST_COLUMNS + 1):
         for names in combinations(lacking, size):
-            if _derivable(meaning, row, names):
+            added = Row(row.line, {**row.values, **dict.fromkeys(names, 1.0)}, row.words)
+            if any(not entry.wrong for entry in expected(meaning, added)):
                 return " and ".join(_COLUMNS[name] for name in names)
     return ""
-
-
-def _derivable(meaning: str, row: Row, names: tuple[str, ...]) -> bool:
-    added = Row(row.line, {**row.values, **dict.fromkeys(names, 1.0)}, row.words)
-    return any(not entry.wrong for entry in expected(meaning, added))
-
-
-def _has_rate(row: Row) -> bool:
-    rates = ("tokens", "tokens_per_device", "samples", "samples_per_device", "step_time", "tflops_per_device", "mfu")
-    return any(name in row.values for name in rates)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import permutations
 
 from suite.claims.cells import Column, amount
@@ -16,15 +16,6 @@ _RATES = ("step_time", "train_time", "tokens", "tokens_per_device", "samples", "
 RATIO = "ratio of columns"
 
 
-@dataclass(frozen=True)
-class Ratio:
-    """``over`` / ``under`` of each row, ``None`` where a cell is no positive number."""
-
-    over: str
-    under: str
-    values: tuple[float | None, ...]
-
-
 def with_ratios(table: Table, columns: Sequence[Column], rows: Sequence[Row], tolerance: float) -> list[Row]:
     """The rows, each with the ratio of those two columns, unknown or of rates, that gives the speed-up of most rows.
 
@@ -33,19 +24,19 @@ def with_ratios(table: Table, columns: Sequence[Column], rows: Sequence[Row], to
     other = {column.header for column in columns if column.meaning not in _RATES}
     candidates = [header for header in table.headers if header not in other][:_MOST_COLUMNS]
     stated = [row.values.get("speedup") for row in rows]
-    best, most = None, _LEAST_ROWS - 1
+    words: dict[str, str] = {}
+    best, most = [], _LEAST_ROWS - 1
     for over, under in permutations(candidates, 2):
         ratio = _ratio(table, over, under)
-        pairs = [(value, speedup) for value, speedup in zip(ratio.values, stated, strict=True) if value and speedup]
+        pairs = [(value, speedup) for value, speedup in zip(ratio, stated, strict=True) if value and speedup]
         fitting = sum(abs(value - speedup) <= tolerance * speedup for value, speedup in pairs)
         if fitting > most and 2 * fitting >= len(pairs):
-            best, most = ratio, fitting
-    if best is None:
+            words, best, most = {RATIO: f"{over} over {under}"}, ratio, fitting
+    if not best:
         return list(rows)
-    words = {RATIO: f"{best.over} over {best.under}"}
     return [
         replace(row, values={**row.values, RATIO: value}, words={**row.words, **words}) if value else row
-        for row, value in zip(rows, best.values, strict=True)
+        for row, value in zip(rows, best, strict=True)
     ]
 
 
@@ -54,15 +45,10 @@ def stated_ratio(row: Row) -> list[Expected]:
     return [Expected(row.words[RATIO], row.values[RATIO])] if RATIO in row.values else []
 
 
-def _ratio(table: Table, over: str, under: str) -> Ratio:
-    return Ratio(
-        over,
-        under,
-        tuple(
-            above / below if (above := _number(line.cells[over])) and (below := _number(line.cells[under])) else None
-            for line in table.rows
-        ),
-    )
+def _ratio(table: Table, over: str, under: str) -> list[float | None]:
+    """Of each row, ``None`` where a cell is no positive number."""
+    pairs = [(_number(line.cells[over]), _number(line.cells[under])) for line in table.rows]
+    return [above / below if above and below else None for above, below in pairs]
 
 
 def _number(text: str) -> float | None:

@@ -27,8 +27,11 @@ def with_references(meaning: str, cells: Sequence[Judged], tolerance: float) -> 
     for positions in series.values():
         numbers = [at for at in positions if cells[at].options and not cells[at].impossible]
         if _has_reference([cells[at] for at in numbers], tolerance):
-            for at in _strays(cells, positions):
-                found[at] = _stray(cells, positions, at)
+            explained = [at for at in positions if cells[at].good]
+            bases = [(count(cells[at].row) or 0.0, {entry.base for entry in cells[at].good}) for at in explained]
+            reference, others = strays(bases)
+            for at in (explained[index] for index in others):
+                found[at] = _stray(cells[at], reference)
             continue
         wrong = _off_the_rest(meaning, [cells[at] for at in numbers], tolerance)
         for index, at in enumerate(numbers):
@@ -85,19 +88,8 @@ def _reference(meaning: str, cell: Judged, first: Row, kind: str) -> float | Non
     return cell.amount.value / (share * devices / base if meaning == "speedup" else share)
 
 
-def _strays(cells: Sequence[Judged], positions: Sequence[int]) -> list[int]:
-    explained = [at for at in positions if cells[at].good]
-    return [explained[index] for index in strays(_bases(cells, explained))[1]]
-
-
-def _stray(cells: Sequence[Judged], positions: Sequence[int], at: int) -> Judged:
+def _stray(cell: Judged, reference: float) -> Judged:
     """An explained figure that has another reference than the rest of its series."""
-    cell = cells[at]
-    reference, _ = strays(_bases(cells, [each for each in positions if cells[each].good]))
     usual = [entry for entry in cell.options if entry.base == reference and not entry.wrong]
     best, off = closest(cell.amount.value, usual)
     return cell.flagged(f"{off:+.1f} % off {best.convention}, as the rest is; fits {cell.good[0].convention}")
-
-
-def _bases(cells: Sequence[Judged], positions: Sequence[int]) -> list[tuple[float, set[float]]]:
-    return [(count(cells[at].row) or 0.0, {entry.base for entry in cells[at].good}) for at in positions]

@@ -75,7 +75,7 @@ def _records(bundles: Sequence[Surveyed], places: Opened) -> list[Checked[Entry]
 def _read(look: Look[_Entry], places: Opened, with_imported: bool) -> Found[_Entry]:
     paths = places.folders
     surveyed, marked = survey(paths, IMPORT)
-    bundles = [bundle for bundle in surveyed if not is_trial(Path(bundle.path))]
+    bundles = [bundle for bundle in surveyed if not is_trial(bundle.path)]
     checked: list[Checked[_Entry]] = []
     damaged: list[str] = []
     trials = counted(len(surveyed) - len(bundles), "trial")

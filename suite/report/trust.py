@@ -61,7 +61,7 @@ def trusted(
 
     ``bundles``: all that were found below ``paths``.
     """
-    beside = folder_findings([one.trace for one in checked], [Path(each.path) for each in bundles], frozenset(paths))
+    beside = folder_findings([one.trace for one in checked], {each.path for each in bundles}, frozenset(paths))
     kept: list[Checked[_Entry]] = []
     changed = [
         Caveat(ALTERED, str(one.trace.path), f"{ALTERED}, which are reported: {one.difference}")

@@ -107,13 +107,9 @@ def slow_runs(values: Sequence[float], prior: Prior | None = None) -> tuple[int,
         degrees = count - 2 + (prior.degrees if prior else 0.0)
         squares = _squares(below) + _squares(above) + (prior.degrees * prior.variance if prior else 0.0)
         deviation = math.sqrt(max(squares / degrees, LEAST_SPREAD**2))
-        if above[0] - below[-1] > _gap_quantile(count, degrees) * deviation:
+        if above[0] - below[-1] > student_quantile(degrees, 1 - _SLOW_LEVEL / count) * deviation:
             found = slow
     return tuple(sorted(order[:found]))
-
-
-def _gap_quantile(count: int, degrees: float) -> float:
-    return student_quantile(degrees, 1 - _SLOW_LEVEL / count)
 
 
 def _squares(values: Sequence[float]) -> float:

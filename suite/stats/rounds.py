@@ -183,17 +183,13 @@ def fastest(rows: Sequence[InTurns], rounds: Rounds | None) -> int:
     """
     best = max(range(len(rows)), key=lambda index: (mean_of(log_rates(rows[index].runs)), -index))
     for _ in range(len(rows) if rounds else 0):
-        ahead = {index: _lead(row, rows[best], rounds) for index, row in enumerate(rows) if index != best}
+        pairs = {index: paired(row, rows[best], rounds) for index, row in enumerate(rows) if index != best}
+        ahead = {index: found.difference.mean for index, found in pairs.items() if found}
         first = max(ahead, key=lambda index: ahead[index], default=best)
         if not ahead.get(first, 0.0) > 0:
             break
         best = first
     return best
-
-
-def _lead(row: InTurns, best: InTurns, rounds: Rounds | None) -> float:
-    found = paired(row, best, rounds)
-    return found.difference.mean if found else 0.0
 
 
 def partners(a: InTurns, b: InTurns) -> list[tuple[int, int]]:
@@ -205,13 +201,13 @@ def partners(a: InTurns, b: InTurns) -> list[tuple[int, int]]:
     found = []
     for index, turn in enumerate(a.turns):
         other = by_turn.get((turn.plan, turn.round)) if turn and turn.start is None else None
-        if other is not None and _are_near(turn, b.turns[other], starts):
+        if turn and other is not None and _are_near(turn, b.turns[other], starts):
             found.append((index, other))
     return found
 
 
-def _are_near(one: Turn | None, other: Turn | None, starts: Sequence[float]) -> bool:
-    if one is None or other is None or one.started is None or other.started is None:
+def _are_near(one: Turn, other: Turn | None, starts: Sequence[float]) -> bool:
+    if other is None or one.started is None or other.started is None:
         return False
     first, last = sorted((one.started, other.started))
     return last - first <= APART_SECONDS and not any(first < start < last for start in starts)

@@ -69,7 +69,7 @@ def steady_state(seconds: Sequence[float], test: str = TEST) -> SteadyResult:
         return SteadyResult(None, None, None, (reason,))
     points = blocks(seconds)
     middle = median(seconds)
-    slope = _theil_sen(points)
+    slope = median((points[j] - points[i]) / (j - i) for i, j in combinations(range(len(points)), 2))
     drift = slope * (len(points) - 1) / middle
     spread = _residual_spread(seconds, slope * len(points) / count) / middle
     probability = _trend_probability(points)
@@ -88,10 +88,6 @@ def steady_state(seconds: Sequence[float], test: str = TEST) -> SteadyResult:
         reason = f"iterations get {way} by {abs(drift):.1%} over the window (Mann-Kendall p = {probability:.2g})"
         return SteadyResult("drifting", drift, spread, (reason, *notes))
     return SteadyResult("steady", drift, spread, notes)
-
-
-def _theil_sen(points: Sequence[float]) -> float:
-    return median((points[j] - points[i]) / (j - i) for i, j in combinations(range(len(points)), 2))
 
 
 def _residual_spread(seconds: Sequence[float], slope: float) -> float:

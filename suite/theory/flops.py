@@ -137,7 +137,7 @@ def _values(size: Shape, workload: Workload, work: Totals) -> int:
     if not workload.uses_values:
         return 0
     if workload.critic is None:
-        return work.response * _value_head(size.hidden)
+        return work.response * 2 * (2 * size.hidden * size.hidden + 2 * size.hidden)  # hidden -> 2 hidden -> 1
     trunk = critic_shape(size, workload.critic)
     head = work.response * 2 * trunk.hidden
     return trunk.layers * _block(trunk, work.tokens, work.pairs) + head
@@ -146,8 +146,3 @@ def _values(size: Shape, workload: Workload, work: Totals) -> int:
 def _block(size: Shape, tokens: int, pairs: int) -> int:
     """Forward pass of one block over ``tokens`` tokens with ``pairs`` pairs of query and key."""
     return 2 * active_matrix_elements(size) * tokens + 4 * size.query_width * pairs
-
-
-def _value_head(hidden: int) -> int:
-    """Forward pass of hidden -> 2 hidden -> 1 at one position."""
-    return 2 * (2 * hidden * hidden + 2 * hidden)

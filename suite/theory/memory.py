@@ -11,7 +11,6 @@ layer of one micro batch (2 s b h L with full recomputation in 16 bit: Korthikan
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain
 from typing import Literal
 
@@ -98,9 +97,9 @@ def _phases(
     """What one device of a stage holds in each phase."""
     held = states(stage, layout, precision, gradients_offload=rules == 1 or layout.zero_stage > 0)
     resident = {"weights": held.weights, "reference": held.reference, "optimizer": held.optimizer}
-    tokens = _MicroBatch.of(workload, work, layout)
-    logits = LOGIT_BYTES * tokens.response * largest_share(size.vocab, layout.tensor) if stage.last else 0
-    inputs = WEIGHT_BYTES[precision] * tokens.input * size.hidden * stage.trainable_layers
+    response_tokens, input_tokens = _micro_batch(workload, work, layout)
+    logits = LOGIT_BYTES * response_tokens * largest_share(size.vocab, layout.tensor) if stage.last else 0
+    inputs = WEIGHT_BYTES[precision] * input_tokens * size.hidden * stage.trainable_layers
     forward = {"activations": inputs, "logits": logits}
     if work.micro_batch < work.replica_batch:
         training = {"gradients": held.gradients, **forward}
@@ -160,23 +159,14 @@ def _engine(size: Shape, workload: Workload, work: Work, layout: Layout, precisi
     }
 
 
-@dataclass(frozen=True)
-class _MicroBatch:
+def _micro_batch(workload: Workload, work: Work, layout: Layout) -> tuple[int, int]:
     """Tokens of the largest micro batch: of responses, and what one rank stores of each layer's input (sequence
     parallelism keeps a share)."""
-
-    response: int
-    input: int
-
-    @classmethod
-    def of(cls, workload: Workload, work: Work, layout: Layout) -> _MicroBatch:
-        parts = layout.tensor if layout.sequence_parallel else 1
-        lengths = drawn(workload, work.global_rollouts, work.lengths)
-        if lengths is None:
-            tokens = largest_share(workload.sequence_tokens, parts)
-            return cls(work.micro_batch * workload.new_tokens, work.micro_batch * tokens)
-        whole = [prompt + response for prompt, response in zip(lengths.prompt, lengths.response, strict=True)]
-        return cls(
-            fullest_micro_batch(lengths.response, work, layout.balance),
-            largest_share(fullest_micro_batch(whole, work, layout.balance), parts),
-        )
+    parts = layout.tensor if layout.sequence_parallel else 1
+    lengths = drawn(workload, work.global_rollouts, work.lengths)
+    if lengths is None:
+        tokens = largest_share(workload.sequence_tokens, parts)
+        return work.micro_batch * workload.new_tokens, work.micro_batch * tokens
+    whole = [prompt + response for prompt, response in zip(lengths.prompt, lengths.response, strict=True)]
+    response = fullest_micro_batch(lengths.response, work, layout.balance)
+    return response, largest_share(fullest_micro_batch(whole, work, layout.balance), parts)

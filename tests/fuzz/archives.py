@@ -1,10 +1,12 @@
-"""Files of `suite pack`, and texts from which identity is scrubbed, for the fuzzer."""
+"""Files of `suite pack`, texts from which identity is scrubbed, and the archive in which a container's files come."""
 
 from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
+import tarfile
 import tempfile
 import zipfile
 from functools import cache
@@ -18,7 +20,9 @@ from suite.bundle.archive.packing import Packing, pack
 from suite.bundle.archive.scrubbing import learn_json, scrub_json
 from suite.bundle.derive import derive
 from suite.bundle.store import Bundle
+from suite.launch.docker.copying import extract
 from tests.fuzz import mutate
+from tests.fuzz.material import folder
 from tests.synthetic import make_bundle, synthetic_manifest
 
 INDEX = "suite-archive.json"
@@ -96,3 +100,31 @@ def read_identity(data: bytes) -> None:
     learn_json(facts, names)
     again = scrub_json(scrub_json(facts, names), names)
     assert len(again["notes"]) == len(facts["notes"])
+
+
+@cache
+def archives() -> list[bytes]:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, kind in (
+            ("events/rank-0.jsonl", tarfile.REGTYPE),
+            ("events/rank-1.jsonl", tarfile.SYMTYPE),
+            ("events/../x", tarfile.REGTYPE),
+        ):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname, entry.size = kind, "/etc/passwd", 5 if kind == tarfile.REGTYPE else 0
+            tar.addfile(entry, io.BytesIO(b"{}\n{}"))
+    return [out.getvalue().rstrip(b"\0") + b"\0" * 1024]
+
+
+def make_copied(random: Random) -> bytes:
+    return mutate.raw(random.choice(archives()), random)
+
+
+def read_copied(data: bytes) -> None:
+    target = folder() / "events"
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir()
+    extract((data[start : start + 512] for start in range(0, len(data), 512)), target)
+    for path in target.iterdir():
+        assert re.fullmatch(r"rank-\d{1,7}\.jsonl", path.name) and path.is_file() and not path.is_symlink()

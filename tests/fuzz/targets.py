@@ -9,8 +9,7 @@ from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.docker.copying import UnsafeCopy
 from suite.spec.base import UsageError
 from tests.fuzz import bundles, clusters, manifests, mutate, settings, tables, words
-from tests.fuzz.archives import make_identity, make_packed, read_identity, read_packed
-from tests.fuzz.containers import make_archive, read_archive
+from tests.fuzz.archives import make_copied, make_identity, make_packed, read_copied, read_identity, read_packed
 from tests.fuzz.imports import make_import, read_import
 from tests.fuzz.run import Target
 
@@ -45,7 +44,7 @@ TARGETS = {
         Target("site", settings.make_site, settings.read_a_site, (UsageError,)),
         Target("tags", settings.make_tags, settings.read_tags, (UsageError,)),
         Target("image-stack", settings.make_stack, settings.read_a_stack, (UsageError,)),
-        Target("archive", make_archive, read_archive, (UnsafeCopy,)),
+        Target("archive", make_copied, read_copied, (UnsafeCopy,)),
         Target("packed", make_packed, read_packed, (UsageError,)),
         Target("identity", make_identity, read_identity, (UsageError,)),
         Target("import", make_import, read_import, (UsageError,)),

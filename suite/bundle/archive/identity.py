@@ -291,13 +291,11 @@ class Identities:
     def _url(self, match: re.Match[str]) -> str:
         scheme, place, rest = match.groups()
         who = _host_of(place)
-        if _is_public(who) or self._may_stay(match.group()) or _is_loopback(who):
+        if _is_public(who) or self._may_stay(match.group()) or _is_address(who, of_every_machine=True):
             return match.group()
         kind = ADDRESS if _is_address(who) else HOST
-        return scheme + place.replace(who, self.named(kind, who)) + self._end_of_path(rest)
-
-    def _end_of_path(self, rest: str) -> str:
-        return rest if rest in ("", "/") else "/" + self.named(PATH, rest)
+        end = rest if rest in ("", "/") else "/" + self.named(PATH, rest)
+        return scheme + place.replace(who, self.named(kind, who)) + end
 
     def _path(self, match: re.Match[str]) -> str:
         found = match.group()
@@ -334,21 +332,13 @@ def _is_public(host: str) -> bool:
     return any(host.endswith(f".{public}") for public in PUBLIC_HOSTS if "." in public)
 
 
-def _is_address(text: str) -> bool:
-    """Whether it is an address, and not the one that every machine has."""
+def _is_address(text: str, of_every_machine: bool = False) -> bool:
+    """Whether it is an address, and not the one that every machine has; or, if asked so, whether it is that one."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return False
-    return not (address.is_loopback or address.is_unspecified)
-
-
-def _is_loopback(text: str) -> bool:
-    try:
-        address = ipaddress.ip_address(text.partition("%")[0])
-    except ValueError:
-        return False
-    return address.is_loopback or address.is_unspecified
+    return (address.is_loopback or address.is_unspecified) == of_every_machine
 
 
 def _parts(text: str) -> Iterator[str]:

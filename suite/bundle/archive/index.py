@@ -88,7 +88,8 @@ def parse_index(data: bytes, archive: str) -> Index:
     """The index that ``data`` holds; every path in it is one that may be written. Raises UnsafeArchive."""
     try:
         body = parse_object(data.decode(), INDEX)
-        _require_known(body, archive)
+        if body.get("schema") != ARCHIVE_SCHEMA:
+            raise UnsafeArchive(not_read(archive, body.get("schema"), ARCHIVE_SCHEMA, body.get("suite_version")))
         index = Index.model_validate_json(data)
     except UnicodeDecodeError as error:
         raise UnsafeArchive(f"{archive}: {INDEX} is not UTF-8 text") from error
@@ -98,11 +99,6 @@ def parse_index(data: bytes, archive: str) -> Index:
         raise UnsafeArchive(f"{archive}: {error}") from error
     _check_paths(index, archive)
     return index
-
-
-def _require_known(body: dict, archive: str) -> None:
-    if body.get("schema") != ARCHIVE_SCHEMA:
-        raise UnsafeArchive(not_read(archive, body.get("schema"), ARCHIVE_SCHEMA, body.get("suite_version")))
 
 
 def _check_paths(index: Index, archive: str) -> None:

@@ -71,11 +71,33 @@ class Packed:
 
 @dataclass
 class _Content:
-    """Files of an archive by their path in it, and what its index says of runs."""
+    """Files of an archive by their path in it, and what its index says of runs. ``names``: without them identity
+    stays; ``place``: for what is scrubbed."""
 
+    names: Identities | None
+    place: Path
     files: dict[str, Path | bytes] = field(default_factory=dict)
     runs: list[PackedRun] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
+
+    def scrubbed(self, text: str) -> str:
+        return text if self.names is None else self.names.scrub(text)
+
+    def scrubbed_path(self, path: str) -> str:
+        """A submission's file is called as its run."""
+        stem, end = (path.removesuffix(".json"), ".json") if f"{SUBMITTED}/" in path else (path, "")
+        return "/".join(map(self.scrubbed, stem.split("/"))) + end
+
+    def leave_out(self, path: str, reason: str) -> None:
+        self.left_out.append(LeftOut(path=path, reason=self.scrubbed(reason)))
+
+    def add(
+        self, path: str, run_id: str, source: Path, result: Verification, before: str | None, digest: str | None
+    ) -> None:
+        """A bundle or an import as it lies in ``source``."""
+        names = [*evidence_files(Bundle(source)), *([] if result.status == "missing record" else [RECORD])]
+        self.files.update({f"{RUNS}/{path}/{name}": source / name for name in names})
+        self.runs.append(PackedRun(path=path, id=run_id, digest=digest, digest_before=before, verified=result.status))
 
 
 def pack(folder: Path, output: Path, how: Packing) -> Packed:
@@ -91,10 +113,10 @@ def pack(folder: Path, output: Path, how: Packing) -> Packed:
     is_bundle = len(paths) == 1 and os.path.samefile(paths[0], folder)
     extra = {**_licences(how.licences), **_sboms(how.sboms)}
     with tempfile.TemporaryDirectory(prefix="suite-pack-") as place:
-        names = None if how.keep_identity else Identities(how.keep, how.scrub)
-        content = _content(folder, bundles, imports, is_bundle, names, Path(place))
+        content = _Content(None if how.keep_identity else Identities(how.keep, how.scrub), Path(place))
+        _fill(content, folder, bundles, imports, is_bundle)
         content.files.update(extra)
-        index = _index(content, names, is_bundle)
+        index = _index(content, is_bundle)
         return _written(output, index, content, how.sign)
 
 
@@ -107,15 +129,8 @@ def _require_target(folder: Path, output: Path) -> None:
         raise UsageError(f"cannot write {output}: there is no folder {output.parent}")
 
 
-def _content(
-    folder: Path,
-    bundles: list[Bundle],
-    imports: list[ImportFolder],
-    is_bundle: bool,
-    names: Identities | None,
-    place: Path,
-) -> _Content:
-    content = _Content()
+def _fill(content: _Content, folder: Path, bundles: list[Bundle], imports: list[ImportFolder], is_bundle: bool) -> None:
+    names = content.names
     checked = verify_all(bundles, frozenset([folder]))
     whole = [(bundle, result) for bundle, result in checked if _reason(bundle, result) is None]
     below = {bundle.path: _below(bundle, folder, is_bundle) for bundle in bundles}
@@ -134,22 +149,23 @@ def _content(
             names.leave(Path(path).stem)
             learn_json(body, names)
     for bundle, result in checked:
-        path = below[bundle.path] if names is None else _scrubbed_path(below[bundle.path], names)
-        reason = _reason(bundle, result)
-        if reason is not None:
-            content.left_out.append(LeftOut(path=path, reason=reason if names is None else names.scrub(reason)))
-            continue
-        _add_bundle(content, bundle, result, path, names, place)
+        path, reason = content.scrubbed_path(below[bundle.path]), _reason(bundle, result)
+        if reason is None:
+            _add_bundle(content, bundle, result, path)
+        else:
+            content.leave_out(path, reason)
     for each, result in logs:
-        path = each.id if is_bundle else Path(os.path.relpath(each.path, folder)).as_posix()
-        _add_import(content, each, result, path if names is None else _scrubbed_path(path, names), names, place)
+        path = content.scrubbed_path(each.id if is_bundle else Path(os.path.relpath(each.path, folder)).as_posix())
+        if result.status == "damaged":
+            content.leave_out(path, f"damaged: {result.differences[0]}")
+        else:
+            _add_import(content, each, result, path)
     for path, body in documents:
         clean = body if names is None else scrub_json(body, names)
-        name = path if names is None else _scrubbed_path(path, names)
-        content.files[f"{RUNS}/{name}"] = (json.dumps(clean, indent=2, allow_nan=False) + "\n").encode()
+        text = json.dumps(clean, indent=2, allow_nan=False) + "\n"
+        content.files[f"{RUNS}/{content.scrubbed_path(path)}"] = text.encode()
     if not content.runs:
         raise UsageError(f"no bundle of {folder} can be packed: {content.left_out[0].reason}")
-    return content
 
 
 def _reason(bundle: Bundle, result: Verification) -> str | None:
@@ -169,50 +185,24 @@ def _below(bundle: Bundle, folder: Path, is_bundle: bool) -> str:
         return bundle.path.resolve().name
 
 
-def _scrubbed_path(path: str, names: Identities) -> str:
-    """A submission's file is called as its run."""
-    stem, end = (path.removesuffix(".json"), ".json") if f"{SUBMITTED}/" in path else (path, "")
-    return "/".join(names.scrub(part) for part in stem.split("/")) + end
-
-
-def _add_bundle(
-    content: _Content, bundle: Bundle, result: Verification, path: str, names: Identities | None, place: Path
-) -> None:
-    digest, before = result.digest, None
-    run_id = bundle.manifest().run.id
-    source = bundle
-    if names is not None:
-        source = Bundle(place / str(len(content.runs)) / (bundle.path.resolve().name))
+def _add_bundle(content: _Content, bundle: Bundle, result: Verification, path: str) -> None:
+    digest, before, source = result.digest, None, bundle
+    if content.names is not None:
+        source = Bundle(content.place / str(len(content.runs)) / (bundle.path.resolve().name))
         source.path.mkdir(parents=True)
-        if scrub_bundle(bundle, source.path, names, is_sound=result.status in ("equal", "inconsistent")):
+        if scrub_bundle(bundle, source.path, content.names, is_sound=result.status in ("equal", "inconsistent")):
             digest, before = digest_of(source), result.digest
-    for name in evidence_files(source):
-        content.files[f"{RUNS}/{path}/{name}"] = source.path / name
-    if result.status != "missing record":
-        content.files[f"{RUNS}/{path}/record.json"] = source.path / "record.json"
-    run = PackedRun(path=path, id=run_id, digest=digest, digest_before=before, verified=result.status)
-    content.runs.append(run)
+    content.add(path, bundle.manifest().run.id, source.path, result, before, digest)
 
 
-def _add_import(
-    content: _Content, folder: ImportFolder, result: Verification, path: str, names: Identities | None, place: Path
-) -> None:
+def _add_import(content: _Content, folder: ImportFolder, result: Verification, path: str) -> None:
     """Another tool's log, beside the runs."""
-    if result.status == "damaged":
-        reason = f"damaged: {result.differences[0]}"
-        content.left_out.append(LeftOut(path=path, reason=reason if names is None else names.scrub(reason)))
-        return
     digest, before, source = result.digest, None, folder
-    if names is not None:
-        source = ImportFolder(place / f"import-{len(content.runs)}" / folder.id)
-        if scrub_import(folder, source.path, names):
+    if content.names is not None:
+        source = ImportFolder(content.place / f"import-{len(content.runs)}" / folder.id)
+        if scrub_import(folder, source.path, content.names):
             digest, before = digest_of(Bundle(source.path)), result.digest
-    for name in evidence_files(Bundle(source.path)):
-        content.files[f"{RUNS}/{path}/{name}"] = source.path / name
-    if result.status != "missing record":
-        content.files[f"{RUNS}/{path}/{RECORD}"] = source.path / RECORD
-    run = PackedRun(path=path, id=source.derived().id, digest=digest, digest_before=before, verified=result.status)
-    content.runs.append(run)
+    content.add(path, source.derived().id, source.path, result, before, digest)
 
 
 def _learn_machine(names: Identities) -> None:
@@ -299,7 +289,7 @@ def _named(paths: Sequence[Path], folder: str, most: int) -> dict[str, bytes]:
     return found
 
 
-def _index(content: _Content, names: Identities | None, is_bundle: bool) -> Index:
+def _index(content: _Content, is_bundle: bool) -> Index:
     require_names(content.files, "the folder")
     if len(content.files) > MOST_FILES - 2:
         raise UsageError(f"{len(content.files)} files are more than the {MOST_FILES} of one archive: pack fewer runs")
@@ -310,8 +300,8 @@ def _index(content: _Content, names: Identities | None, is_bundle: bool) -> Inde
     return Index(
         suite_version=suite_version(),
         packed="bundle" if is_bundle else "folder",
-        identity="kept" if names is None else "scrubbed",
-        scrubbed={} if names is None else names.counts(),
+        identity="kept" if content.names is None else "scrubbed",
+        scrubbed={} if content.names is None else content.names.counts(),
         digest=digest_of_all(digests) if len(digests) == len(content.runs) else None,
         runs=tuple(sorted(content.runs, key=lambda run: run.path.encode())),
         left_out=tuple(sorted(content.left_out, key=lambda each: each.path.encode())),

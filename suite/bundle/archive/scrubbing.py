@@ -14,7 +14,7 @@ from typing import IO, Any
 from suite.bundle.archive.identity import CONTAINER, HOST, SERIAL, USER, Identities
 from suite.bundle.evidence import evidence_files
 from suite.bundle.files import DamagedBundle, open_plain, parse_object, read_bytes, write_synced
-from suite.bundle.store import Bundle
+from suite.bundle.store import Bundle, written
 from suite.bundle.verify import examined
 from suite.spec.base import UsageError
 from suite.spec.foreign import LINE_BYTES
@@ -37,10 +37,6 @@ _COLOUR = re.compile(rb"\x1b\[[0-9;]{0,20}m")
 _NUMBERS = re.compile(r"[\d:., -]*")
 _IMAGES = ("reference", "image")
 MANIFEST, RECORD = "manifest.json", "record.json"
-
-
-class BoundIdentity(UsageError):
-    """Identity in a part of a manifest that its hash binds, which therefore cannot be scrubbed."""
 
 
 def learn_bundle(bundle: Bundle, names: Identities) -> None:
@@ -94,11 +90,9 @@ def scrub_json(value: Any, names: Identities, key: str = "", versions: bool = Fa
     if not isinstance(value, str):
         return value
     kind = _kind(key, value)
-    return names.whole(kind, value) if kind else names.scrub(value, versions or _is_version(key))
-
-
-def _is_version(key: str) -> bool:
-    return key in _VERSIONS or key.endswith("version")
+    if kind:
+        return names.whole(kind, value)
+    return names.scrub(value, versions or key in _VERSIONS or key.endswith("version"))
 
 
 def _kind(key: str, value: str) -> str | None:
@@ -111,13 +105,13 @@ def _kind(key: str, value: str) -> str | None:
 
 
 def require_free_of_identity(bundle: Bundle, names: Identities) -> None:
-    """Raises BoundIdentity where the manifest, which stays as it is, holds any."""
+    """Raises UsageError where the manifest, which stays as it is, holds any: its hash binds it."""
     body = parse_object(read_bytes(bundle.path / MANIFEST, MANIFEST, LINE_BYTES * 16).decode(), MANIFEST)
     for where, before in _texts(body, ""):
         key = where.rpartition(".")[2]
         after = scrub_json(before, names, key, versions=where.startswith("stack."))
         if after != before:
-            raise BoundIdentity(
+            raise UsageError(
                 f"{bundle.path}: {where} of its manifest tells who or where ({ascii(before)[:80]} would become "
                 f"{ascii(after)[:80]}), and the manifest's hash binds it: let that word stay with --keep, or pack with "
                 "--keep-identity"
@@ -153,7 +147,7 @@ def scrub_bundle(bundle: Bundle, target: Path, names: Identities, is_sound: bool
         if name == MANIFEST:
             place.write_bytes(read_bytes(bundle.path / name, name, LINE_BYTES * 16))
         else:
-            changed |= _scrub_file(bundle.path / name, name, place, names) or known != name
+            changed |= scrub_file(bundle.path / name, name, place, names) or known != name
     text = bundle.record_text()
     if text is None:
         return changed
@@ -169,8 +163,6 @@ def scrub_bundle(bundle: Bundle, target: Path, names: Identities, is_sound: bool
 
 
 def _derive_again(bundle: Bundle, target: Path) -> None:
-    from suite.bundle.store import written
-
     found = examined(Bundle(target))
     other = [line for line in found.differences or () if not line.startswith("evidence.")]
     if other:
@@ -184,11 +176,6 @@ def _derive_again(bundle: Bundle, target: Path) -> None:
 
 def scrub_file(source: Path, name: str, target: Path, names: Identities) -> bool:
     """Write a file without identity; whether it is another than it was. Raises DamagedBundle."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    return _scrub_file(source, name, target, names)
-
-
-def _scrub_file(source: Path, name: str, target: Path, names: Identities) -> bool:
     changed = _is_packed(name)  # its bytes are others already without its time
     with target.open("xb") as plain, _packing(plain, name) as file:
         for value, line in _contents(source, name):

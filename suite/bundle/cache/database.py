@@ -89,7 +89,9 @@ class Database:
         if connection is None:
             return
         try:
-            self._end_reading(connection)
+            if self._is_reading:
+                self._is_reading = False
+                connection.execute("COMMIT")
             if new or used or changes:
                 connection.execute("BEGIN IMMEDIATE")
                 connection.executemany("INSERT OR REPLACE INTO kept (id, body, used) VALUES (?, ?, ?)", new)
@@ -125,11 +127,6 @@ class Database:
         """A statement that takes part in the next ``flush``."""
         if self._connection is not None:
             self._changes.append((line, values))
-
-    def _end_reading(self, connection: sqlite3.Connection) -> None:
-        if self._is_reading:
-            self._is_reading = False
-            connection.execute("COMMIT")
 
     def _open(self, path: Path) -> None:
         """A file that is not the user's own alone is left alone, and nothing is kept."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from suite.bundle.cache.signature import Signature, signature_of
-from suite.bundle.walk import LOCK, places
+from suite.bundle.walk import LOCK, places_once
 
 
 class Surveyed(NamedTuple):
@@ -24,22 +24,18 @@ class Surveyed(NamedTuple):
 
 def survey(paths: Iterable[Path], mark: str | None = None) -> tuple[list[Surveyed], list[Path]]:
     """As ``suite.bundle.store.find_marked``, which gives the same in the same order, with what the file system says."""
-    found: dict[str, Surveyed] = {}
-    marked: dict[str, Path] = {}
-    for path in paths:
-        whole, plain = os.path.realpath(path), os.path.abspath(path)
-        for place in places(path, mark):
-            real = f"{whole}/{place.below}" if place.below else whole
-            if real in found or real in marked:
-                continue
-            if not place.is_bundle:
-                marked[real] = Path(place.path)
-                continue
-            parent, name = os.path.split(os.path.join(plain, place.below) if place.below else plain)
-            has_lock = any(entry.name == LOCK for entry in place.entries)
-            found[real] = Surveyed(place.path, parent, name, signature_of(place.path, place.entries), has_lock)
-    bundles = sorted(found.values(), key=lambda one: (_name(one.path), one.path))
-    return bundles, sorted(marked.values(), key=lambda path: (path.name, str(path)))
+    bundles: list[Surveyed] = []
+    marked: list[Path] = []
+    for root, place in places_once(paths, mark):
+        if not place.is_bundle:
+            marked.append(Path(place.path))
+            continue
+        plain = os.path.abspath(root)
+        parent, name = os.path.split(os.path.join(plain, place.below) if place.below else plain)
+        has_lock = any(entry.name == LOCK for entry in place.entries)
+        bundles.append(Surveyed(place.path, parent, name, signature_of(place.path, place.entries), has_lock))
+    bundles.sort(key=lambda one: (_name(one.path), one.path))
+    return bundles, sorted(marked, key=lambda path: (path.name, str(path)))
 
 
 def _name(path: str) -> str:

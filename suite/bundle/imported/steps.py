@@ -77,12 +77,7 @@ class _Steps:
         if self._names.whole not in step.values:
             self._untimed += 1
             return
-        last = self._timed[-1].number if self._timed else -1
-        if step.number <= last:
-            raise UnusableLog(
-                f"line {place} of the log is of step {step.number} behind step {last}: two runs in one log? Import "
-                "each by itself"
-            )
+        _require_later(step.number, self._timed[-1].number if self._timed else -1, place)
         if len(self._timed) >= MOST_STEPS:
             raise UnusableLog(f"the log has more than {MOST_STEPS} steps")
         self._timed.append(step)
@@ -92,6 +87,14 @@ class _Steps:
         are = "tells no time and is" if count == 1 else "tell no time and are"
         notes = (f"{count} step{'s' * (count != 1)} of the log {are} left out",) if count else ()
         return ReadLog(form, tuple(self._timed), notes)
+
+
+def _require_later(number: int, last: int, place: int) -> None:
+    if number <= last:
+        raise UnusableLog(
+            f"line {place} of the log is of step {number} behind step {last}: two runs in one log? "
+            "Import each by itself"
+        )
 
 
 def read_steps(data: bytes, tool: Tool) -> ReadLog:
@@ -160,11 +163,7 @@ def _nemo_console(data: bytes) -> ReadLog:
             if word == "Epoch":
                 printed = 0
             elif word == "Step":
-                if number <= printed:
-                    raise UnusableLog(
-                        f"line {place} of the log is of step {number} behind step {printed}: two runs in one log? "
-                        "Import each by itself"
-                    )
+                _require_later(number, printed, place)
                 steps.end(current, place)
                 blocks += 1
                 printed, current = number, Step(blocks)

@@ -92,10 +92,6 @@ class ImportFolder:
         except UnusableLog as error:
             raise DamagedBundle(f"{LOG}: {error}") from error
 
-    def row(self) -> ImportedRow:
-        """Raises DamagedBundle."""
-        return ImportedRow(record=self.derived(), path=self.path.as_posix(), digest=digest_of(Bundle(self.path)))
-
 
 def log_facts(data: bytes, before: str | None = None) -> LogFacts:
     """``before``: its digest when it was imported, where identity was scrubbed since."""
@@ -166,7 +162,8 @@ def read_imports(folders: Sequence[ImportFolder]) -> tuple[list[ImportedRow], li
     rows, damaged = [], []
     for folder in folders:
         try:
-            rows.append(folder.row())
+            evidence = digest_of(Bundle(folder.path))
+            rows.append(ImportedRow(record=folder.derived(), path=folder.path.as_posix(), digest=evidence))
         except DamagedBundle as error:
             damaged.append(f"{folder.path}: {error}")
     return rows, damaged
