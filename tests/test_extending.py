@@ -107,6 +107,7 @@ def record_of(bundle: Path) -> dict[str, Any]:
 
 
 @pytest.mark.ranks
+@pytest.mark.ci
 def test_a_phase_is_a_line_of_its_declaration_and_the_code_that_does_it(copy: Path, measured: Path) -> None:
     record = record_of(measured)
     events = [json.loads(line) for line in (measured / "events" / "rank-0.jsonl").read_text().splitlines()]

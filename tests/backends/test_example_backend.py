@@ -45,6 +45,7 @@ def test_its_own_tests_pass_where_it_is_installed(site: Path) -> None:
 
 
 @pytest.mark.ranks
+@pytest.mark.ci
 def test_two_ranks_of_it_are_measured_and_verified_by_its_own_tests(site: Path) -> None:
     done = python(site, "pytest", "-q", "-p", "no:cacheprovider", "-m", "ranks", "contract.py")
     assert done.returncode == 0, done.stdout

@@ -41,7 +41,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     "name",
     [
         pytest.param("half an event, and SIGKILL", marks=pytest.mark.slow),
-        pytest.param("foreign bytes on a rank's output", marks=pytest.mark.ranks),
+        pytest.param("foreign bytes on a rank's output", marks=[pytest.mark.ranks, pytest.mark.ci]),
     ],
 )
 def test_a_fault_is_borne(monkeypatch: pytest.MonkeyPatch, name: str) -> None:

@@ -41,6 +41,7 @@ sys.exit(main(sys.argv[1:], find_build=lambda manifest: Full))
 
 
 @pytest.mark.ranks
+@pytest.mark.ci
 def test_the_clock_program_tells_phases_memory_and_a_block(tmp_path: Path) -> None:
     told = run_check("clock", tiny_manifest())
     names = ["generate", "score", "reference", "reward", "train"]
@@ -53,6 +54,7 @@ def test_the_clock_program_tells_phases_memory_and_a_block(tmp_path: Path) -> No
 
 
 @pytest.mark.ranks
+@pytest.mark.ci
 def test_the_packed_program_compares_rows_in_bf16_with_samples_in_fp32() -> None:
     told = run_check("packed", tiny_manifest(measure={"precision": "bf16"}))
     assert "sample by sample" in told["kernel"]
@@ -60,6 +62,7 @@ def test_the_packed_program_compares_rows_in_bf16_with_samples_in_fp32() -> None
 
 
 @pytest.mark.ranks
+@pytest.mark.ci
 @pytest.mark.thorough
 @pytest.mark.timeout(150)
 def test_the_agreement_program_trains_both_engines_in_bf16_beside_fp32() -> None:
@@ -69,6 +72,7 @@ def test_the_agreement_program_trains_both_engines_in_bf16_beside_fp32() -> None
 
 
 @pytest.mark.ranks
+@pytest.mark.ci
 def test_an_out_of_memory_error_of_torch_is_told_as_oom_device_with_its_phase(tmp_path: Path) -> None:
     path = write_manifest(tiny_manifest(), tmp_path)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

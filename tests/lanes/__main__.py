@@ -23,8 +23,8 @@ DATA_PYTHON = BIN.parent.with_name(f"{BIN.parent.name}-data") / "bin" / "python"
 
 #: what no lane but a nightly one runs
 NIGHTLY = "thorough or trainers or trlx"
-#: what `make test` skips because it needs programs or packages that are not of this checkout
-NEEDY = "packages or browser"
+#: what `make test` leaves to CI: it needs programs or packages that are not of this checkout, or a minute of ranks
+NEEDY = "packages or browser or ci"
 FAST = f"not ({NIGHTLY} or {NEEDY})"
 UNMARKED = f"not ({NIGHTLY} or {NEEDY} or daemon or ranks or slow)"
 CLUSTER = "tests/kubernetes_server"
@@ -139,7 +139,7 @@ def everything(lane: Lane) -> None:
     daemons = [lane.argv("-m", marked, "--ignore", CLUSTER), build, lane.argv("-m", marked, CLUSTER)]
     with Background(daemons, ROOT / "build" / "daemon-tests.log") as background:
         test(lane)
-        lane.pytest("tests: further packages, a browser", "-m", f"({NEEDY}) and not ({NIGHTLY} or daemon)", *spread())
+        lane.pytest("tests: packages, browser, long ones", "-m", f"({NEEDY}) and not ({NIGHTLY} or daemon)", *spread())
         data = [str(DATA_PYTHON), "-m", "pytest", "-m", "packages", "tests/export", "tests/test_api.py"]
         lane.step(
             "tests: results handed to other tools", lambda: _problems(run(data, environment(SUITE_TEST_SKIPS="no")))
