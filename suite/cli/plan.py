@@ -12,7 +12,7 @@ from suite.cli.exits import DONE, GATE_NOT_MET, command
 from suite.cli.options import completion
 from suite.cli.options.fields import WorkloadOptions, takes_groups, workload_changes
 from suite.cli.options.plan_search import checked_rows, search
-from suite.cli.options.reading import checked, print_json
+from suite.cli.options.reading import checked, print_json, require_place
 from suite.spec.terminal import UsageError, say
 
 if TYPE_CHECKING:
@@ -232,6 +232,7 @@ def plan(
         raise UsageError(f"--objective is throughput, cost or latency, not {wanted.objective!r}")
     if wanted.top < 1:
         raise UsageError("--top is at least 1")
+    require_place("--trace", wanted.trace)
     named = None if work.preset is None else preset_of(work.preset, work.size)
     wished = (wanted.target, wanted.deadline) != (None, None)
     wishes = Wishes(
