@@ -60,18 +60,17 @@ def report(
     with without_collector():
         found = read_entries(runs, with_imported=True)
         caveats = found.warnings()
+        given = (title, caveats, found.read_from, with_suspect, found.imported)
         if as_json:
-            model = build(found.entries, title, caveats, found.read_from, with_suspect, found.imported)
-            print_json({**figures(model), "damaged": found.damaged})
+            print_json({**figures(build(found.entries, *given)), "damaged": found.damaged})
             return
         if output == STANDARD_OUTPUT:
             with written_to(output, ".md") as path:
-                path.write_text(render(build(found.entries, title, caveats, found.read_from, with_suspect), {}))
+                path.write_text(render(build(found.entries, *given), {}))
             return
         if is_brief:
-            say(brief(build(found.entries, title, caveats, found.read_from, with_suspect, found.imported)).rstrip())
+            say(brief(build(found.entries, *given)).rstrip())
             return
-        given = (title, caveats, found.read_from, with_suspect, found.imported)
         studies, left_out = results_below(places.folders)
         caveats += map(places.shown, left_out)
         written = write(found.entries, output, *given, [*map(section, studies)]) if output else None

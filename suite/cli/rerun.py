@@ -26,12 +26,6 @@ if TYPE_CHECKING:
 _MOST_RUNS, _LEAST_RUNS = 30, 4
 
 
-Yes = Annotated[
-    bool,
-    typer.Option("--yes", help="run it without asking, although you did not record it on this machine"),
-]
-
-
 @command
 @takes_groups
 def rerun(
@@ -58,7 +52,9 @@ def rerun(
     with_suspect: Annotated[
         bool, typer.Option("--with-suspect", help="runs that something disturbed count too, as on a shared machine")
     ] = False,
-    yes: Yes = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="run it without asking, although you did not record it on this machine")
+    ] = False,
     runs: Annotated[Path, typer.Option(help="results folder for the new runs")] = Path("runs"),
     where: Where = HERE,
     force: Annotated[

@@ -101,7 +101,7 @@ def _were(count: int) -> str:
 
 def print_rerun(outcome: RerunOutcome, root: Path) -> None:
     """The rates of before and now, their ratio, the verdict, and what differs around the runs."""
-    from suite.conduct.running.reproduction import measured_runs
+    from suite.conduct.running.reproduction import measured
     from suite.planner.grid import Column, grid_lines
     from suite.stats.intervals import Interval, pooled_rate
 
@@ -112,7 +112,7 @@ def print_rerun(outcome: RerunOutcome, root: Path) -> None:
             told = outcome_line(record) if record.throughput is None else doubt(record)
             if told:
                 say("\n".join(wrapped(told, width, first=f"{record.run.id}: ", rest="  ")))
-    rows = [(name, measured_runs(records, outcome.with_suspect), records) for name, records in sides if records]
+    rows = [(name, measured(records, outcome.with_suspect).runs, records) for name, records in sides if records]
     columns = [
         Column("", [name for name, _, _ in rows], left=True),
         Column("runs", [f"{len(runs)} of {len(records)}" for _, runs, records in rows]),

@@ -71,16 +71,11 @@ class Reproduction(Frozen):
         return f", about {' and '.join(sides)}" if sides else ""
 
 
-def measured_runs(records: Sequence[Record], with_suspect: bool = False) -> list[RunSeconds]:
-    """The samples and seconds of those records that have a rate and no doubt about it.
+def measured(records: Sequence[Record], with_suspect: bool) -> InTurns:
+    """The samples and seconds of those records that have a rate and no doubt about it, each with its turn.
 
     ``with_suspect``: also of runs that something disturbed.
     """
-    return [*_in_turns(records, with_suspect).runs]
-
-
-def _in_turns(records: Sequence[Record], with_suspect: bool) -> InTurns:
-    """The same, each with its turn."""
     runs, turns = [], []
     for record in records:
         doubtful = is_invalid(record) or (is_suspect(record) and not with_suspect)
@@ -162,8 +157,8 @@ def _fewest(room: float, spread: float, counts: tuple[int, int], add: tuple[int,
 
 
 class RatioAgain(Frozen):
-    """The rate of the row over that of one which it took turns with, before and now, each of so many starts; ``ratio``:
-    now over before, with its 95 % interval."""
+    """The rate of the row over that of one which it took turns with, before and now; ``ratio``: now over before, with
+    its 95 % interval."""
 
     against: str
     before: float
@@ -171,8 +166,6 @@ class RatioAgain(Frozen):
     ratio: float
     low: float
     high: float
-    starts_before: int
-    starts_now: int
     verdict: ReproductionVerdict
 
 
@@ -201,8 +194,6 @@ def ratios_again(
                 ratio=math.exp(difference.mean),
                 low=low,
                 high=high,
-                starts_before=old.starts,
-                starts_now=new.starts,
                 verdict=_of_interval(low, high, margin),
             )
         )
@@ -265,7 +256,7 @@ def rerun_outcome(
     """
     after = _ended(plan, root)
     sides = [(before, after), *((records, _ended(other, root)) for records, other in partners)]
-    earlier, later = ([_in_turns(records, with_suspect) for records in side] for side in zip(*sides, strict=True))
+    earlier, later = ([measured(records, with_suspect) for records in side] for side in zip(*sides, strict=True))
     names = [row_name(other.manifests[0]) for _, other in partners]
     return RerunOutcome(
         reproduction=reproduction(earlier[0].runs, later[0].runs, margin) if before else None,
