@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from click.testing import Result
 from typer.testing import CliRunner
@@ -14,6 +15,13 @@ def suite(*arguments: object, answer: str | None = None) -> Result:
 
     words = [str(each) for each in arguments]
     return CliRunner().invoke(app, words, catch_exceptions=False, input=answer, prog_name="suite")
+
+
+def told(*arguments: object) -> Any:
+    """What a command that ends well prints with ``--json``."""
+    done = suite(*arguments, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
 
 
 def refused(*arguments: object) -> str:

@@ -92,13 +92,14 @@ class GroupedCommand(TyperCommand):
     def _words_of_files(self, ctx: Any) -> list[str]:
         """The options of the folder's defaults, of the cluster's site and of a plan, in this order; of each those that
         neither a later one nor the command line has. Raises UsageError."""
-        from suite.cli.options.options_file import default_words, words_of_plan
+        from suite.cli.options.options_file import default_words, read_options, words_of
         from suite.cli.options.site import site_words
 
         given = {
             name for name in ctx.params if (source := ctx.get_parameter_source(name)) and source.name == "COMMANDLINE"
         }
-        plan = words_of_plan(ctx.params.get(OPTIONS_FILE), self.params, given)
+        path = ctx.params.get(OPTIONS_FILE)
+        plan = words_of(str(path), read_options(path, "a file of options"), self.params, given) if path else []
         site = site_words(ctx, self.name or "", given) if "site" in ctx.params else []
         usual: list[str] = []
         if DEFAULTS.is_file():

@@ -29,19 +29,9 @@ def collect(
     """Fetch what submitted runs have written and make their bundles. Exit 1 when one failed or could not be fetched."""
     from suite.bundle.store import DamagedBundle
     from suite.cli.options.handing_over import tell_network
-    from suite.conduct.cluster.standing import (
-        Standing,
-        chosen,
-        collect_run,
-        standing,
-        wait_until_over,
-        without_hopeless,
-    )
+    from suite.conduct.cluster.standing import chosen, collect_run, standing, wait_until_over, without_hopeless
     from suite.conduct.running.outcome_line import outcome_line
     from suite.launch.cluster.submission import SMOKE
-
-    def show(now: Standing) -> None:
-        note(f"{now.submission.run_id}: {now.state.word} {now.state.detail}".rstrip())
 
     collected: dict[str, dict] = {}
     left: dict[str, str] = {}
@@ -49,7 +39,7 @@ def collect(
     for submission in chosen(runs, run or []):
         try:
             if wait:
-                wait_until_over(runs, submission, show)
+                wait_until_over(runs, submission, lambda now: note(now.line()))
             if not run:
                 now = without_hopeless(runs, standing(runs, submission))
                 if now.collected:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import BAD_USAGE, DONE, GATE_NOT_MET, RUN_FAILED, command, complain
-from suite.cli.options.reading import Python, print_json
+from suite.cli.options.reading import Python, print_json, require_place
 from suite.spec.terminal import UsageError, say
 from suite.spec.typed import pairs
 
@@ -30,7 +30,7 @@ def list_images(as_json: AsJson = False) -> None:
         api = connect().api
     except UsageError as error:
         why = str(error)
-    found = rows(images(), suite_version(), api)
+    found = rows(dict(images()), suite_version(), api)
     if as_json:
         print_json({"images": [row.model_dump(mode="json") for row in found], "engine": why})
     else:
@@ -160,6 +160,7 @@ def check(
     from suite.spec.images import find_image
     from suite.spec.version import suite_version
 
+    require_place("--sbom", sbom)
     known = find_image(name)
     tag = image or known.tag(suite_version())
     project, runtime = Project.of(checkout), connect()

@@ -9,7 +9,7 @@ import typer
 
 from suite.cli.exits import command
 from suite.cli.options import completion
-from suite.spec.terminal import UsageError, say
+from suite.spec.terminal import UsageError, note, say
 
 
 @command
@@ -42,10 +42,7 @@ def logs(
             for line in found:
                 say(f"{stream} | {shown(line)}" if only is None else shown(line))
 
-    def tell(text: str) -> None:
-        say(text, err=True)
-
-    follow_log(log, lines, follow, show, tell)
+    follow_log(log, lines, follow, show, note)
     if only is not None and only not in seen:
         known = f"; it has {', '.join(sorted(seen))}" if seen else ""
         raise UsageError(f"{run} has no log {only!r} (yet){known}")

@@ -12,7 +12,7 @@ from suite.cli.exits import DONE, GATE_NOT_MET, command
 from suite.cli.options import completion
 from suite.cli.options.fields import WorkloadOptions, takes_groups, workload_changes
 from suite.cli.options.plan_search import checked_rows, search
-from suite.cli.options.reading import checked, print_json
+from suite.cli.options.reading import checked, print_json, require_place
 from suite.spec.terminal import UsageError, say
 
 if TYPE_CHECKING:
@@ -189,17 +189,7 @@ class Measured:
     )
 
 
-@dataclass(frozen=True)
-class Output:
-    """Where the answer goes besides the terminal."""
-
-    HEADING: ClassVar = "Output"
-
-    as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False
-
-
-USUAL_WORK, USUAL_PLACE, ALL_THAT_FIT = Work(), Place(), Searched()
-ALONE, ON_THE_TERMINAL = Measured(), Output()
+USUAL_WORK, USUAL_PLACE, ALL_THAT_FIT, ALONE = Work(), Place(), Searched(), Measured()
 
 
 @command
@@ -212,7 +202,7 @@ def plan(
     place: Place = USUAL_PLACE,
     wanted: Searched = ALL_THAT_FIT,
     measured: Measured = ALONE,
-    output: Output = ON_THE_TERMINAL,
+    as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> int:
     """Predict memory, time and cost of layouts before any run: all that fit, best first, and what is missing elsewhere.
 
@@ -225,13 +215,14 @@ def plan(
 
     parameters = load_parameters()
     if measured.check:
-        return checked_rows([*measured.check, *(files or [])], parameters, output)
+        return checked_rows([*measured.check, *(files or [])], parameters, as_json)
     if files:
         raise UsageError(f"{files[0]} is not needed: files are compared with --check")
     if wanted.objective not in ("throughput", "cost", "latency"):
         raise UsageError(f"--objective is throughput, cost or latency, not {wanted.objective!r}")
     if wanted.top < 1:
         raise UsageError("--top is at least 1")
+    require_place("--trace", wanted.trace)
     named = None if work.preset is None else preset_of(work.preset, work.size)
     wished = (wanted.target, wanted.deadline) != (None, None)
     wishes = Wishes(
@@ -263,14 +254,14 @@ def plan(
             "--min-devices and --max-batch are of layouts alone: leave out --placement, --target and --preset"
         )
     if searches:
-        return search(questions, wishes, work.generation, named, wanted, output)
+        return search(questions, wishes, work.generation, named, wanted, as_json)
     if wanted.scale is not None:
-        return _scale(questions, wanted.scale, output.as_json)
+        return _scale(questions, wanted.scale, as_json)
     plans: list[dict[str, Any]] = []
     fits = False
     for asked in questions:
-        fits |= _answer(asked, place.devices, wishes.prices.of(asked.hardware.name), wanted, plans, output)
-    if output.as_json:
+        fits |= _answer(asked, place.devices, wishes.prices.of(asked.hardware.name), wanted, plans, as_json)
+    if as_json:
         print_json({"plans": plans})
     return DONE if fits else GATE_NOT_MET
 
@@ -307,7 +298,7 @@ def _answer(
     price: float | None,
     wanted: Searched,
     plans: list[dict[str, Any]],
-    output: Output,
+    as_json: bool,
 ) -> bool:
     from suite.planner.ask import fewest_devices, largest_micro_batch, without_offload
     from suite.planner.show import fewest_text, plan_lines, text_lines
@@ -323,7 +314,7 @@ def _answer(
         extra["min_devices_without_offload"] = fewest_devices(without_offload(asked))
     if wanted.max_batch:
         extra["max_micro_batch"] = largest_micro_batch(asked, use[0])
-    if output.as_json:
+    if as_json:
         plans.append({**result.model_dump(mode="json"), **extra})
     else:
         columns = terminal_columns()

@@ -18,19 +18,12 @@ from suite.spec.terminal import UsageError, note, say
 from suite.spec.typed import share
 
 if TYPE_CHECKING:
-    from suite.conduct.cluster.standing import Standing
     from suite.conduct.planning.machine import Machine
     from suite.conduct.running.reproduction import RerunOutcome
     from suite.spec.manifest import Manifest, Stopping
 
 #: runs that --until makes at most, and before its first look
 _MOST_RUNS, _LEAST_RUNS = 30, 4
-
-
-Yes = Annotated[
-    bool,
-    typer.Option("--yes", help="run it without asking, although you did not record it on this machine"),
-]
 
 
 @command
@@ -59,7 +52,9 @@ def rerun(
     with_suspect: Annotated[
         bool, typer.Option("--with-suspect", help="runs that something disturbed count too, as on a shared machine")
     ] = False,
-    yes: Yes = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="run it without asking, although you did not record it on this machine")
+    ] = False,
     runs: Annotated[Path, typer.Option(help="results folder for the new runs")] = Path("runs"),
     where: Where = HERE,
     force: Annotated[
@@ -74,9 +69,9 @@ def rerun(
     suite rerun runs/BUNDLE --launcher slurm -- --partition gpu
 
     All repeats beside the named bundle are what the new runs are compared with. A manifest of a plan that asked for a
-    precision is repeated until that is reached. Rows that took turns by iteration are run together again. A manifest
-    that you did not record on this machine is shown and asked about first. Exit 0: reproduced, or it cannot be told; 3:
-    not reproduced; 1: a run failed.
+    precision is repeated until that is reached. Rows that took turns by iteration are run together again, and judged by
+    their ratios. A manifest that you did not record on this machine is shown and asked about first. Exit 0: reproduced,
+    or it cannot be told; 3: not reproduced; 1: a run failed.
     """
     from functools import partial
 
@@ -127,14 +122,16 @@ def rerun(
         raise UsageError(f"{submit_option[0]}: what follows -- is for a cluster; add --launcher slurm or kubernetes")
     count = repeats or default_repeats(before)
     require_consent(wanted, manifest, _runs(rule, count), yes, named)
+    folder = (manifest if manifest.is_dir() else manifest.parent).resolve().parent
     for row in rows[1:]:
-        require_consent(row, (manifest if manifest.is_dir() else manifest.parent).parent / row.run.id, f"{count}", yes)
+        require_consent(row, folder / row.run.id, f"{count}", yes)
     machine, launcher = where.open(wanted.measure.device, tuple(dict.fromkeys(row.backend.name for row in rows)))
     image, *images = [_image(row, machine, force) for row in rows]
     where.warn_if_busy(machine, launcher)
     view = live_view(to_stderr=as_json) if len(rows) == 1 else crowd_view(as_json)
     settings = Settings(root=runs, python=machine.python, pythons=machine.pythons)
     work_on = partial(run_plan, settings=settings, launcher=launcher, view=view)
+    others: list[Plan] = []
     if rule is None:
         plan = rerun_plan(wanted, runs, count, image, extend)
         others = [rerun_plan(row, runs, count, own, extend) for row, own in zip(rows[1:], images, strict=True)]
@@ -155,7 +152,8 @@ def rerun(
         first = first_by_rule(wanted, runs, rule, is_unfinished, image)
         plan = Plan(id=first.run.plan, manifests=(first,), skipped=(), notes=())
         plan, summary, _ = follow(Pursuit([first], rule, runs, view), plan, work_on)
-    outcome = rerun_outcome(before, plan, runs, within, with_suspect)
+    partners = [(repeats_of(row, folder / row.run.id)[0], other) for row, other in zip(rows[1:], others, strict=True)]
+    outcome = rerun_outcome(before, plan, runs, within, with_suspect, partners)
     ended = INTERRUPTED if summary.interrupted else RUN_FAILED if summary.failed or summary.failed_before else None
     return _told(outcome, runs, as_json, ended, strict)
 
@@ -186,9 +184,8 @@ def _told(outcome: RerunOutcome, runs: Path, as_json: bool, ended: int | None, s
         print_rerun(outcome, runs)
     if ended is not None:
         return ended
-    verdict = outcome.reproduction and outcome.reproduction.verdict
     missed = ("not reproduced", "cannot tell") if strict else ("not reproduced",)
-    return GATE_NOT_MET if verdict in missed else DONE
+    return GATE_NOT_MET if outcome.verdict in missed else DONE
 
 
 def _runs(rule: Stopping | None, count: int) -> str:
@@ -222,7 +219,7 @@ def require_consent(manifest: Manifest, path: Path, runs: str, yes: bool, named:
     if yes or recorded_here(manifest, path):
         return
     path = named or path
-    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
             f"{path} is not a bundle that you recorded on this machine: give the same command on a terminal to see "
             "what it asks for, or run it with --yes"
@@ -233,10 +230,6 @@ def require_consent(manifest: Manifest, path: Path, runs: str, yes: bool, named:
     say("run it? [y/N]", err=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise UsageError("not run: the answer was not yes")
-
-
-def _is_terminal(stream: object) -> bool:
-    return stream is not None and bool(getattr(stream, "isatty", bool)())
 
 
 def forwarded(where: Where) -> list[str]:
@@ -258,7 +251,7 @@ def runs_on_cluster(launcher: str, manifest: Path, count: int, runs: Path, optio
     names = _submitted(launcher, ["--manifest", str(manifest), "--repeats", str(count), "--runs", str(runs), *options])
     left = [name for name in names if not (runs / name).exists()]
     for submission in chosen(runs, left) if left else ():
-        wait_until_over(runs, submission, _show)
+        wait_until_over(runs, submission, lambda now: note(now.line()))
         record = collect_run(runs, submission)
         note(f"{submission.run_id}: {outcome_line(record)}")
     return names
@@ -291,7 +284,3 @@ def _submitted(launcher: str, arguments: list[str]) -> list[str]:
     found = done.left
     others = (*found.done, *found.failed, *found.under_way, *found.uncollected)
     return sorted({*others, *(each.run.id for each in found.manifests)})
-
-
-def _show(now: Standing) -> None:
-    note(f"{now.submission.run_id}: {now.state.word} {now.state.detail}".rstrip())

@@ -10,10 +10,9 @@ from typing import Annotated, ClassVar
 import typer
 
 from suite.cli.exits import DONE, INTERRUPTED, RUN_FAILED, command
-from suite.cli.options import completion
 from suite.cli.options.check import refuse, show_plan, still_to_do, warn
 from suite.cli.options.fields import takes_groups
-from suite.cli.options.launchers import HERE, Where
+from suite.cli.options.launchers import HERE, Device, Where
 from suite.cli.options.reading import print_json, rank_counts, seconds
 from suite.cli.options.work import USUAL_WORK, Names, Work
 from suite.spec.terminal import UsageError
@@ -65,16 +64,7 @@ def run(
             rich_help_panel="Work",
         ),
     ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            envvar="SUITE_DEVICE",
-            metavar="auto|cpu|cuda",
-            help="what ranks compute on [default: auto, or cuda for a preset for GPUs]",
-            autocompletion=completion.words("auto", "cpu", "cuda"),
-            rich_help_panel="Where it runs",
-        ),
-    ] = None,
+    device: Device = None,
     session: Session = AS_USUAL,
     runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs"),
     where: Where = HERE,

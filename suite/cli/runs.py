@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,9 +12,6 @@ from suite.cli.options import completion
 from suite.cli.options.reading import confirmed, print_json, without_collector
 from suite.spec.terminal import UsageError, note, printable, say
 from suite.spec.typed import moment_of
-
-if TYPE_CHECKING:
-    from suite.bundle.removing import Removable
 
 #: Runs that a terminal shows unless told otherwise.
 _ON_A_TERMINAL = 40
@@ -180,7 +177,11 @@ def remove(
     for one in found if removed else []:
         remove_bundle(one)
     if as_json:
-        print_json({"runs": [_removed(one) for one in found], "bytes": total, "removed": removed})
+        runs_removed = [
+            {"path": str(one.bundle.path), "run": one.bundle.id, "files": one.files, "bytes": one.bytes}
+            for one in found
+        ]
+        print_json({"runs": runs_removed, "bytes": total, "removed": removed})
     else:
         say(f"removed {counted(len(found), 'run')}")
     return DONE
@@ -188,10 +189,6 @@ def remove(
 
 def _tell(done: int, total: int) -> None:
     note(f"{done:,} of {total:,} runs read; what they give is kept, so that the next list is quick")
-
-
-def _removed(one: Removable) -> dict[str, Any]:
-    return {"path": str(one.bundle.path), "run": one.bundle.id, "files": one.files, "bytes": one.bytes}
 
 
 def _bundle(root: Path, named: str) -> Path:

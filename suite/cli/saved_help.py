@@ -34,11 +34,6 @@ def columns() -> int:
         return NORMAL
 
 
-def is_terminal() -> bool:
-    """Whether lines are broken, as `suite.report.formatting.width` has it."""
-    return "COLUMNS" in os.environ or sys.stdout.isatty()
-
-
 def content_width() -> int:
     """At most so many columns are used: one of two layouts, so that text can be saved for both."""
     return WIDE if columns() >= WIDE else NORMAL
@@ -49,7 +44,8 @@ def saved_page(arguments: Sequence[str]) -> str | None:
     if not arguments or columns() < NORMAL:
         return None
     if list(arguments) == SIZES:
-        key, width = " ".join([*SIZES, "-"]), content_width() if is_terminal() else 0
+        breaks_lines = "COLUMNS" in os.environ or sys.stdout.isatty()  # as suite.report.formatting.width has it
+        key, width = " ".join([*SIZES, "-"]), content_width() if breaks_lines else 0
     elif arguments[-1] in (*HELP_OPTIONS, EVERY):
         key, width = " ".join(arguments if arguments[-1] == EVERY else arguments[:-1]), content_width()
     else:

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import DONE, INTERRUPTED, command
-from suite.cli.options import completion
 from suite.cli.options.fields import takes_groups
-from suite.cli.options.launchers import HERE, Where
+from suite.cli.options.launchers import HERE, Device, Where
 from suite.cli.options.reading import print_json, rank_counts, seconds
 from suite.cli.options.work import USUAL_WORK, Names, Work
 from suite.spec.terminal import UsageError, say
@@ -21,15 +20,7 @@ from suite.spec.terminal import UsageError, say
 def tune(
     work: Work = USUAL_WORK,
     ranks: Annotated[str | None, typer.Option(help="number of ranks, or all", rich_help_panel="Work")] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            metavar="auto|cpu|cuda",
-            help="what ranks compute on [default: auto]",
-            autocompletion=completion.words("auto", "cpu", "cuda"),
-            rich_help_panel="Where it runs",
-        ),
-    ] = None,
+    device: Device = None,
     budget: Annotated[
         str, typer.Option(help="seconds of each backend's trials on each of its devices", rich_help_panel="Measuring")
     ] = "30m",

@@ -15,7 +15,7 @@ from suite.cli.unpack import AllowedSigners
 from suite.spec.terminal import UsageError, printable, say
 
 if TYPE_CHECKING:
-    from suite.bundle.archive.opening import OpenArchive, Opened
+    from suite.bundle.archive.opening import Opened
     from suite.bundle.archive.signature import Signature
     from suite.bundle.imported.store import ImportFolder
     from suite.bundle.store import Bundle
@@ -55,6 +55,7 @@ def verify(
     or an archive is damaged.
     """
     from suite.bundle.archive.opening import opened
+    from suite.bundle.archive.summary import archive_lines
     from suite.bundle.evidence import checked_digest
     from suite.bundle.imported.store import find_all, verify_import
     from suite.bundle.verify import verify_all
@@ -73,7 +74,11 @@ def verify(
         if as_json:
             print_json([_facts(bundle, result, places, signatures) for bundle, result in (*checked, *studies)])
         else:
-            archives = [line for archive in places.archives for line in _about(archive, signatures)]
+            archives = [
+                line
+                for each in places.archives
+                for line in archive_lines(each.name, each.index, each.index_sha256, signatures[each.name])
+            ]
             told = [*_details([*checked, *studies]), _summary([result for _, result in checked], "bundle", "bundles")]
             if studies:
                 told.append(_summary([result for _, result in studies], "study", "studies"))
@@ -103,12 +108,6 @@ def _is_as_asked(signature: Signature, allowed: Path | None) -> bool:
     if allowed is not None:
         return signature.outcome == "signed"
     return signature.outcome != "bad signature"
-
-
-def _about(archive: OpenArchive, signatures: dict[str, Signature]) -> list[str]:
-    from suite.bundle.archive.summary import archive_lines
-
-    return archive_lines(archive.name, archive.index, archive.index_sha256, signatures[archive.name])
 
 
 def _facts(bundle: Run, result: Verification, places: Opened, signatures: dict[str, Signature]) -> dict[str, Any]:

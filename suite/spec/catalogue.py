@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from pydantic import Field
@@ -19,24 +19,9 @@ from suite.spec.shape import Shape
 if TYPE_CHECKING:
     from suite.spec.workload import Workload
 
-__all__ = [
-    "data_file",
-    "data_root",
-    "devices",
-    "find_device",
-    "find_ladder",
-    "find_size",
-    "find_workload",
-    "ladder_note",
-    "ladders",
-    "sizes",
-    "workloads",
-]
-
 #: safe as ``yaml.safe_load``; libyaml reads the same ten times as fast where PyYAML was built with it
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PACKAGE = Path(__file__).resolve().parent.parent
-_Item = TypeVar("_Item")
 
 
 @lru_cache(maxsize=1)
@@ -48,51 +33,62 @@ def data_root() -> Path:
     raise UsageError(f"the data folder 'manifests' is neither in {_PACKAGE} nor beside it: install suite again")
 
 
-def sizes(ladder: str | None = None) -> dict[str, Shape]:
+@lru_cache(maxsize=None)
+def data_file(file: str) -> Mapping[str, Any]:
+    """What a YAML file of the data folder holds; read once, not to be changed."""
+    return yaml.load((data_root() / file).read_text(encoding="utf-8"), Loader=_LOADER)
+
+
+@lru_cache(maxsize=None)
+def sizes(ladder: str | None = None) -> Mapping[str, Shape]:
     """Every size by name, or those of one ladder in its order. UsageError for an unknown ladder."""
-    if ladder is None:
-        return dict(_sizes())
-    return {size: _sizes()[size] for size in find_ladder(ladder)}
+    if ladder is not None:
+        return MappingProxyType({name: sizes()[name] for name in find_ladder(ladder)})
+    entries = data_file("sizes.yaml").items()
+    return MappingProxyType(
+        {name: Shape.model_validate({"name": name, **entry}, strict=True) for name, entry in entries}
+    )
 
 
 def find_size(name: str) -> Shape:
     """The size called ``name`` in any case; UsageError with the nearest names otherwise."""
-    return _sizes()[look_up(name, "size", _sizes(), "`suite sizes` lists them")]
+    return sizes()[look_up(name, "size", sizes(), "`suite sizes` lists them")]
 
 
 @lru_cache(maxsize=1)
-def _ladders() -> Mapping[str, tuple[str, ...]]:
-    return MappingProxyType({name: tuple(entry["sizes"]) for name, entry in data_file("ladders.yaml").items()})
-
-
-def ladders() -> dict[str, tuple[str, ...]]:
+def ladders() -> Mapping[str, tuple[str, ...]]:
     """Names of the sizes of each ladder, small to large."""
-    return dict(_ladders())
+    return MappingProxyType({name: tuple(entry["sizes"]) for name, entry in data_file("ladders.yaml").items()})
 
 
 def find_ladder(name: str) -> tuple[str, ...]:
     """Names of the sizes of a ladder, small to large; UsageError for an unknown ladder."""
-    return _ladders()[look_up(name, "ladder", _ladders(), "`suite sizes` lists them")]
+    return ladders()[look_up(name, "ladder", ladders(), "`suite sizes` lists them")]
 
 
 def ladder_note(name: str) -> str:
     """What a ladder is for; UsageError for an unknown ladder."""
-    return data_file("ladders.yaml")[look_up(name, "ladder", _ladders(), "`suite sizes` lists them")]["note"]
+    return data_file("ladders.yaml")[look_up(name, "ladder", ladders(), "`suite sizes` lists them")]["note"]
 
 
-def workloads() -> dict[str, Workload]:
+@lru_cache(maxsize=1)
+def workloads() -> Mapping[str, Workload]:
     """Every workload by name."""
-    return dict(_workloads())
+    from suite.spec.workload import Workload  # of many models, which listing sizes need not build
+
+    entries = data_file("workloads.yaml").items()
+    return MappingProxyType({name: Workload.model_validate({"name": name, **entry}) for name, entry in entries})
 
 
 def find_workload(name: str) -> Workload:
     """The workload called ``name`` in any case; UsageError with the nearest names otherwise."""
-    return _workloads()[look_up(name, "workload", _workloads(), f"known are {', '.join(_workloads())}")]
+    return workloads()[look_up(name, "workload", workloads(), f"known are {', '.join(workloads())}")]
 
 
-def devices() -> dict[str, Device]:
+@lru_cache(maxsize=1)
+def devices() -> Mapping[str, Device]:
     """Every accelerator of the catalogue by name."""
-    return dict(_devices())
+    return MappingProxyType({name: _device(name, entry) for name, entry in data_file("devices.yaml").items()})
 
 
 def find_device(name: str) -> Device | None:
@@ -105,34 +101,8 @@ def find_device(name: str) -> Device | None:
 
 
 @lru_cache(maxsize=1)
-def _sizes() -> Mapping[str, Shape]:
-    return MappingProxyType(
-        {
-            name: Shape.model_validate({"name": name, **entry}, strict=True)
-            for name, entry in data_file("sizes.yaml").items()
-        }
-    )
-
-
-@lru_cache(maxsize=1)
-def _workloads() -> Mapping[str, Workload]:
-    from suite.spec.workload import Workload  # of many models, which listing sizes need not build
-
-    return MappingProxyType(
-        {name: Workload.model_validate({"name": name, **entry}) for name, entry in data_file("workloads.yaml").items()}
-    )
-
-
-@lru_cache(maxsize=1)
-def _devices() -> Mapping[str, Device]:
-    return MappingProxyType({name: _device(name, entry) for name, entry in data_file("devices.yaml").items()})
-
-
-@lru_cache(maxsize=1)
 def _device_names() -> Mapping[str, Device]:
-    return MappingProxyType(
-        {_plain(alias): device for device in _devices().values() for alias in (device.name, *device.aliases)}
-    )
+    return {_plain(alias): device for device in devices().values() for alias in (device.name, *device.aliases)}
 
 
 def _plain(name: str) -> str:
@@ -155,18 +125,12 @@ def _device(name: str, entry: Mapping[str, Any]) -> Device:
 
 
 def look_up(name: str, kind: str, known: Mapping[str, Any], help_text: str) -> str:
-    """The name as the catalogue spells it."""
+    """The name as the catalogue spells it. UsageError with the nearest names for one that it does not have."""
     by_lower = {item.lower(): item for item in known}
     found = by_lower.get(name.strip().lower())
     if found is None:
         raise UsageError(f"there is no {kind} {name!r}{nearest(name, known)}; {help_text}")
     return found
-
-
-@lru_cache(maxsize=None)
-def data_file(file: str) -> Mapping[str, Any]:
-    """What a YAML file of the data folder holds; read once, not to be changed."""
-    return yaml.load((data_root() / file).read_text(encoding="utf-8"), Loader=_LOADER)
 
 
 class PresetPoint(Frozen):
@@ -205,19 +169,15 @@ class Preset(Frozen):
         return find_workload(self.workload).changed(point.work)
 
 
-def presets() -> dict[str, Preset]:
+@lru_cache(maxsize=1)
+def presets() -> Mapping[str, Preset]:
     """Every preset by name."""
-    return dict(_presets())
+    return MappingProxyType({name: _preset(name, entry) for name, entry in data_file("presets.yaml").items()})
 
 
 def find_preset(name: str) -> Preset:
     """The preset called ``name`` in any case; UsageError with the nearest names otherwise."""
-    return _presets()[look_up(name, "preset", _presets(), f"known are {', '.join(_presets())}")]
-
-
-@lru_cache(maxsize=1)
-def _presets() -> Mapping[str, Preset]:
-    return MappingProxyType({name: _preset(name, entry) for name, entry in data_file("presets.yaml").items()})
+    return presets()[look_up(name, "preset", presets(), f"known are {', '.join(presets())}")]
 
 
 def _preset(name: str, entry: Mapping[str, Any]) -> Preset:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from suite.spec.base import UsageError
@@ -155,16 +156,7 @@ def _rope_scaling(rope: Config, key: str, config: Config) -> dict[str, Any] | No
     return scaling
 
 
-def _llama(config: Config) -> dict[str, Any]:
-    return {**_rotary(config, _Defaults(positions=2048)), "ffn": _whole(config, "intermediate_size")}
-
-
-def _qwen2(config: Config) -> dict[str, Any]:
-    return {**_rotary(config, _Defaults(positions=32768, kv_heads=32)), "ffn": _whole(config, "intermediate_size")}
-
-
-def _qwen3(config: Config) -> dict[str, Any]:
-    defaults = _Defaults(positions=32768, kv_heads=32, head_dim=128)
+def _dense(config: Config, defaults: _Defaults) -> dict[str, Any]:
     return {**_rotary(config, defaults), "ffn": _whole(config, "intermediate_size")}
 
 
@@ -179,7 +171,7 @@ def _mixtral(config: Config) -> dict[str, Any]:
         "count": _experts(config, "num_local_experts", "num_experts"),
         "per_token": _whole(config, "num_experts_per_tok"),
     }
-    return {**_rotary(config, defaults), "ffn": _whole(config, "intermediate_size"), "experts": experts}
+    return {**_dense(config, defaults), "experts": experts}
 
 
 def _qwen3_moe(config: Config) -> dict[str, Any]:
@@ -207,9 +199,9 @@ def _experts(config: Config, key: str, other: str) -> int:
 _READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
     "gpt2": _gpt2,
     "opt": _opt,
-    "llama": _llama,
-    "qwen2": _qwen2,
-    "qwen3": _qwen3,
+    "llama": partial(_dense, defaults=_Defaults(positions=2048)),
+    "qwen2": partial(_dense, defaults=_Defaults(positions=32768, kv_heads=32)),
+    "qwen3": partial(_dense, defaults=_Defaults(positions=32768, kv_heads=32, head_dim=128)),
     "mixtral": _mixtral,
     "qwen3_moe": _qwen3_moe,
 }

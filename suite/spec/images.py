@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
-from suite.spec.base import Frozen, UsageError
-from suite.spec.catalogue import data_file
-from suite.spec.names import nearest
+from suite.spec.base import Frozen
+from suite.spec.catalogue import data_file, look_up
 
 #: Label of a package's version: ``suite.stack.torch``. A package that the image lacks has no label.
 STACK_LABEL = "suite.stack."
@@ -80,28 +79,29 @@ class Image(Frozen):
         return f"{self.repository}:{version.replace('+', '-')}"
 
 
-def images() -> dict[str, Image]:
+@lru_cache(maxsize=1)
+def images() -> Mapping[str, Image]:
     """Every image by name."""
-    return dict(_images())
+    known, sources, found = bases(), data_file("images.yaml")["sources"], {}
+    for name, entry in data_file("images.yaml")["images"].items():
+        own = {source: sources[source] for source in entry.get("sources", ())}
+        found[name] = Image.model_validate({**entry, "name": name, "base": known[entry["base"]], "sources": own})
+    return MappingProxyType(found)
 
 
 def find_image(name: str) -> Image:
     """The image called ``name`` in any case; UsageError with the nearest names otherwise."""
-    known = _images()
-    found = known.get(name.strip().lower())
-    if found is None:
-        raise UsageError(f"there is no image {name!r}{nearest(name, known)}; `suite images list` lists them")
-    return found
+    return images()[look_up(name, "image", images(), "`suite images list` lists them")]
 
 
 def images_of(backend: str) -> tuple[Image, ...]:
     """The images that hold a backend's stack, the usual one first; empty for a backend without an image."""
-    return tuple(image for image in _images().values() if backend in image.backends)
+    return tuple(image for image in images().values() if backend in image.backends)
 
 
 def bases() -> dict[str, BaseImage]:
     """Every base image by its name in the catalogue."""
-    return {name: BaseImage.model_validate(entry) for name, entry in _data()["bases"].items()}
+    return {name: BaseImage.model_validate(entry) for name, entry in data_file("images.yaml")["bases"].items()}
 
 
 def stack_labels(versions: Mapping[str, str]) -> dict[str, str]:
@@ -112,27 +112,3 @@ def stack_labels(versions: Mapping[str, str]) -> dict[str, str]:
 def stack_versions_of(labels: Mapping[str, str]) -> dict[str, str]:
     """Package -> version as an image's labels say; empty where it has none."""
     return {key.removeprefix(STACK_LABEL): value for key, value in labels.items() if key.startswith(STACK_LABEL)}
-
-
-@lru_cache(maxsize=1)
-def _images() -> Mapping[str, Image]:
-    known = bases()
-    sources = _data()["sources"]
-    return MappingProxyType(
-        {
-            name: Image.model_validate(
-                {
-                    **entry,
-                    "name": name,
-                    "base": known[entry["base"]],
-                    "sources": {source: sources[source] for source in entry.get("sources", ())},
-                }
-            )
-            for name, entry in _data()["images"].items()
-        }
-    )
-
-
-@lru_cache(maxsize=1)
-def _data() -> Mapping[str, Any]:
-    return data_file("images.yaml")

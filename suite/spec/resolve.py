@@ -142,18 +142,11 @@ def make_manifest(
     ``image``: what names the image it is to run in, if any, and ``manner``: how it is started, in words, where that is
     not the usual way. They are no part of the manifest, which runs anywhere. ``base``: ``Run.base``.
     """
-    body: dict[str, Any] = {
-        "schema": MANIFEST_SCHEMA,
-        "backend": backend.model_dump(mode="json"),
-        "size": size.model_dump(mode="json"),
-        "workload": workload.model_dump(mode="json"),
-        "work": resolve_work(size, workload, layout, measure.seed).model_dump(mode="json"),
-        "layout": layout.model_dump(mode="json"),
-        "measure": measure.model_dump(mode="json"),
-        "limits": limits.model_dump(mode="json"),
-        "track": track,
-        "stack": dict(sorted(stack.items())),
-    }
+    work = resolve_work(size, workload, layout, measure.seed)
+    parts = {"size": size, "workload": workload, "work": work, "layout": layout, "measure": measure, "limits": limits}
+    body: dict[str, Any] = {name: part.model_dump(mode="json") for name, part in parts.items()}
+    body |= {"schema": MANIFEST_SCHEMA, "backend": backend.model_dump(mode="json")}
+    body |= {"track": track, "stack": dict(sorted(stack.items()))}
     if stack_code:
         body["stack_code"] = dict(sorted(stack_code.items()))
     whole = manifest_hash(body)

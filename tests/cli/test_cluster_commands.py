@@ -10,8 +10,7 @@ import pytest
 import yaml
 from click.testing import Result
 
-from suite.launch.cluster.submission import submissions
-from tests.command import refused, suite
+from tests.command import refused, suite, told
 from tests.launch.kubernetes.runs import IMAGE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,10 +40,7 @@ def _without_slurm(script: Callable[..., None], monkeypatch: pytest.MonkeyPatch,
         ((*SLURM, *SMALL, "--container", "pyxis"), "without an image"),
         ((*SLURM, *BIG, "--container", "none"), "beside --image"),
         ((*SLURM, *BIG, "--image", "/nowhere/engines.sqsh"), "must be readable here"),
-        (
-            (*SLURM, *SMALL, "--sbatch=--output=mine"),
-            "output is set by the results folder (--runs)",
-        ),
+        ((*SLURM, *SMALL, "--sbatch=--output=mine"), "output is set by the results folder (--runs)"),
         ((*SLURM, *SMALL, "--env", "OMP_NUM_THREADS=4"), "--threads"),
         ((*SLURM, *SMALL, "--mount", "/data:/data"), "without --image"),
         ((*SLURM, *BIG, "--mount", "data:/data"), "absolute paths"),
@@ -77,9 +73,7 @@ def test_a_mistake_is_one_clear_line_and_leaves_nothing(arguments: tuple[str, ..
 def test_the_preset_brings_its_own_nodes_and_an_array_joins_what_asks_for_the_same(tmp_path: Path) -> None:
     preset = ("--preset", "ladder", "--backend", "megatron", "--image", ENGINES, "--array")
     preset += ("--timeout", "1h", "--hang-timeout", "10m", "--iterations", "8")  # equal, where the time is not
-    done = suite(*SLURM, *preset, "--repeats", "2", "--json", "--runs", str(tmp_path / "runs"))
-    assert done.exit_code == 0, done.stderr
-    scripts = json.loads(done.stdout)["scripts"]
+    scripts = told(*SLURM, *preset, "--repeats", "2", "--runs", tmp_path / "runs")["scripts"]
     assert sorted(len(script["runs"]) for script in scripts) == [4, 8]
 
 
@@ -88,7 +82,7 @@ def test_a_folder_from_which_nothing_was_submitted_says_so(tmp_path: Path) -> No
         done = suite(command, "--runs", str(tmp_path))
         assert done.exit_code == 0
         assert words in done.stdout
-    assert json.loads(suite("status", "--json", "--runs", str(tmp_path)).stdout) == []
+    assert told("status", "--runs", tmp_path) == []
 
 
 LARGEST = ("--preset", "ladder", "--size", "66B", "--repeats", "2")
@@ -103,7 +97,7 @@ def test_a_dry_run_shows_what_is_expected_and_touches_nothing(launcher: str, tmp
     assert done.exit_code == 0, done.stderr
     for word in ("expected of each run", "GiB", "limit", "GPU-h", "cost", "nothing was run"):
         assert word in done.stdout
-    body = json.loads(suite("submit", launcher, *known, "--dry-run", "--json").stdout)
+    body = told("submit", launcher, *known, "--dry-run")
     assert len(body["runs"]) == 4 and body["expected"]["runs"] == 4
     assert body["expected"]["cost"] == pytest.approx(2 * body["expected"]["gpu_hours"])
     for row in body["runs"]:
@@ -137,9 +131,7 @@ def test_a_row_that_will_not_fit_is_refused_and_forced(command: tuple[str, ...],
 
 @pytest.mark.parametrize("nodes", [("--nodes", "1", "--nodes", "2", "--nodes", "4"), ("--nodes", "1,2,4")])
 def test_a_list_of_nodes_is_a_run_of_each(nodes: tuple[str, ...]) -> None:
-    done = suite(*SLURM, *SMALL, *nodes, "--json")
-    assert done.exit_code == 0, done.output
-    scripts = json.loads(done.stdout)["scripts"]
+    scripts = told(*SLURM, *SMALL, *nodes)["scripts"]
     for script, count in zip(scripts, (1, 2, 4), strict=True):
         assert script["text"].count(f"#SBATCH --nodes={count}\n") == 1
     assert [script["runs"][0].split("-n")[1].split("-")[0] for script in scripts] == ["2", "4", "8"]
@@ -147,8 +139,7 @@ def test_a_list_of_nodes_is_a_run_of_each(nodes: tuple[str, ...]) -> None:
 
 def test_a_preset_is_measured_on_other_nodes_than_its_own() -> None:
     preset = ("--preset", "ladder", "--backend", "megatron", "--size", "1.3B", "--repeats", "1", "--nodes", "1,2,2")
-    done = suite(*SLURM, *preset, "--image", ENGINES, "--json")
-    assert len(json.loads(done.stdout)["scripts"]) == 2
+    assert len(told(*SLURM, *preset, "--image", ENGINES)["scripts"]) == 2
 
 
 def test_scripts_that_are_handed_over_by_hand_wait_for_each_other() -> None:
@@ -165,7 +156,7 @@ def test_a_dry_run_shows_what_would_be_sent_and_leaves_nothing(tmp_path: Path) -
     assert done.exit_code == 0, done.output
     assert done.stdout.count("would be sent, deepspeed-1M-n") == 2
     assert "--partition=gpu" in done.stdout and "--nodes=2" in done.stdout and "srun --nodes=2" in done.stdout
-    body = json.loads(suite("submit", "slurm", *SMALL, "--nodes", "1,2", "--dry-run", "--json").stdout)
+    body = told("submit", "slurm", *SMALL, "--nodes", "1,2", "--dry-run")
     assert [len(document["runs"]) for document in body["documents"]] == [1, 1]
     assert list(tmp_path.iterdir()) == []
 
@@ -231,16 +222,6 @@ def test_what_is_said_of_the_cluster_is_in_the_pods(tmp_path: Path) -> None:
     assert (limits["amd.com/gpu"], limits["rdma/hca"], limits["cpu"]) == ("8", "8", "96")
     assert int(limits["memory"]) == (8 * 100 + 64) << 30
     assert {"name": "NCCL_IB_HCA", "value": "mlx5"} in pod["containers"][0]["env"]
-
-
-def test_rendered_files_can_be_applied_and_their_runs_are_known(tmp_path: Path) -> None:
-    done = render(tmp_path / "runs", "-o", str(tmp_path / "yaml"), "--json")
-    assert done.exit_code == 0, done.output
-    (written,) = json.loads(done.stdout)["files"]
-    assert len(list(yaml.safe_load_all(Path(written).read_text()))) == 3
-    (submission,) = submissions(tmp_path / "runs")
-    assert submission.launcher == "kubernetes"
-    assert submission.submitted is None
 
 
 def test_an_image_without_a_digest_is_noted(tmp_path: Path) -> None:

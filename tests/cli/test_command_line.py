@@ -7,15 +7,19 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 from suite.cli.commands import COMMANDS, HEADINGS
-from tests.command import refused, suite
+from suite.cli.main import main
+from tests.command import refused, suite, told
 from tests.synthetic import make_bundle
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,9 +35,7 @@ def _any_stack(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def layouts(*arguments: object) -> list[str]:
-    done = suite(*arguments, "--json")
-    assert done.exit_code == 0, done.output
-    return [run["layout"] for run in json.loads(done.stdout)["runs"]]
+    return [run["layout"] for run in told(*arguments)["runs"]]
 
 
 def test_commands_are_listed_in_five_groups_each_in_one_line() -> None:
@@ -88,10 +90,8 @@ class TestFile:
         path = tmp_path / "plan.yaml"
         path.write_text("size: [1M]\nranks: [1, 2]\nrepeats: 2\nbackend: megatron\nrecompute: true\nbind: false\n")
         typed = ("--size", "1M", "--ranks", "2", "--repeats", "1", "--backend", "megatron", "--recompute", "--no-bind")
-        device = ("--device", "cpu", "--dry-run", "--json")
-        assert (
-            suite("run", path, *device, "--ranks", "2", "--repeats", "1").stdout == suite("run", *typed, *device).stdout
-        )
+        device = ("--device", "cpu", "--dry-run")
+        assert told("run", path, *device, "--ranks", "2", "--repeats", "1") == told("run", *typed, *device)
         assert len(layouts("run", path, *device)) == 4
 
     @pytest.mark.parametrize(
@@ -121,9 +121,8 @@ class TestDefaults:
         Path("plan.yaml").write_text("ranks: [2]\n")
         assert len(layouts(*PLAN)) == 2
         assert len(layouts(*PLAN, "--ranks", "1")) == 1
-        told = suite("run", "plan.yaml", *PLAN[1:], "--no-recompute", "-v")
-        assert told.exit_code == 0, told.output
-        assert "from suite.toml: --backend, --seed\n" in told.stderr
+        done = suite("run", "plan.yaml", *PLAN[1:], "--no-recompute", "-v")
+        assert done.exit_code == 0 and "from suite.toml: --backend, --seed\n" in done.stderr
         assert "suite.toml" not in suite(*PLAN).stderr
 
     @pytest.mark.parametrize(
@@ -190,8 +189,20 @@ class TestOutput:
             assert suite(*words, "-q").stderr == "" and suite(*words, "-q").stdout == suite(*words).stdout
         assert refused("report", "nowhere", "-q") == refused("report", "nowhere")
 
-    def test_the_version_has_a_short_option(self) -> None:
-        assert suite("-V").stdout == suite("--version").stdout
+
+def test_a_stack_that_cannot_run_says_so_and_which_interpreter_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    newer_than_the_last_with_ppo = {"trl": "1.16.0"}
+    for module in ("suite.launch.probe", "suite.backends.base"):
+        versions = lambda python, packages: {**dict.fromkeys(packages, "5.0"), **newer_than_the_last_with_ppo}  # noqa: E731
+        monkeypatch.setattr(f"{module}.stack_versions", versions)
+    for module in ("trlx_deepspeed", "trlx_nemo"):
+        monkeypatch.setattr(f"suite.backends.{module}.trlx_errors", lambda python, engine=False: [])
+    lines = suite("backends", "--python", f"trl-ppo={sys.executable}").stdout.splitlines()
+    (first,) = [number for number, line in enumerate(lines) if line.startswith("trl-ppo ")]
+    assert "trl 1.16.0" in lines[first + 1] and lines[first + 2].strip() == f"in {sys.executable}"
+    assert lines[first + 3].strip().startswith("cannot run there: ") and "1.12.0" in lines[first + 3]
+    (usable,) = [number for number, line in enumerate(lines) if line.startswith("trl-grpo ")]
+    assert "cannot run" not in lines[usable + 3]
 
 
 def test_colour_is_nobodys_where_no_color_says_so(tmp_path: Path) -> None:
@@ -199,3 +210,48 @@ def test_colour_is_nobodys_where_no_color_says_so(tmp_path: Path) -> None:
     words = [sys.executable, "-c", "from suite.cli.main import main; main()", "report", str(tmp_path)]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, env={**os.environ, "NO_COLOR": "1", "FORCE_COLOR": "1"})
     assert not re.search(rb"\x1b\[[0-9;]*3[0-7]m", done.stdout)
+
+
+SHAPE = "name: Größe\nlayers: 2\nhidden: 64\nffn: 256\nheads: 4\nkv_heads: 4\nvocab: 512\npositions: 64\n"
+
+
+def shell(words: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    script = f"{shlex.join((sys.executable, str(ROOT / 'tests/scripted_suite.py')))} {words}"
+    return subprocess.run(["bash", "-c", script], cwd=ROOT, env={**os.environ, **environment}, capture_output=True)
+
+
+def test_a_run_with_closed_streams_is_a_run_like_any_other(tmp_path: Path) -> None:
+    words = f"run --backend deepspeed --device cpu --size 1M --repeats 1 --iterations 2 --runs {tmp_path / 'runs'}"
+    done = shell(f"{words} <&- >&- 2>&-")
+    assert done.returncode == 0
+    (record,) = (tmp_path / "runs").glob("*/record.json")
+    assert record.read_text().startswith("{")
+    events = (record.parent / "events" / "driver.jsonl").read_text().splitlines()
+    assert all(line.startswith('{"kind"') for line in events), "nothing was printed into a file of the run"
+
+
+def test_what_an_encoding_does_not_have_is_shown_by_number(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text(SHAPE)
+    words = f"run --backend deepspeed --device cpu --shape {tmp_path / 'own.yaml'} --repeats 1 --dry-run"
+    done = shell(words, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert b"Gr\\xf6\\xdfe" in done.stdout and done.stdout.isascii()
+
+
+class Importing(ModuleType):
+    """A module in whose import Ctrl-C is pressed."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("module", ["suite.cli.saved_help", "suite.cli.app"])
+def test_ctrl_c_while_modules_are_imported_is_one_line_and_130(
+    module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, module, Importing(module))
+    monkeypatch.setattr(sys, "argv", ["suite", "run", "--size", "1M"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert capsys.readouterr() == ("", "error: interrupted\n")

@@ -16,7 +16,8 @@ import pytest
 
 from suite.cli import saved_help
 from suite.cli.app import app, load
-from suite.cli.commands import COMMANDS, Command, Group, command_paths
+from suite.cli.commands import COMMANDS, HEADINGS, Command, Group, command_paths
+from suite.cli.man_page import man_page
 from suite.spec.version import suite_version
 from tests.command import suite
 
@@ -98,16 +99,15 @@ def test_saved_help_is_what_the_application_prints(columns: int, saved: Path, mo
         (("--version",), f"suite {suite_version()}\n"),
     ],
 )
-def test_help_and_version_are_answered_before_typer_is_imported(
-    arguments: tuple[str, ...], begins: str, saved: Path
-) -> None:
+def test_help_and_version_need_no_typer(arguments: tuple[str, ...], begins: str, saved: Path) -> None:
     text, imported = probe(saved, *arguments)
     assert text.startswith(begins) and not imported
 
 
 def test_the_version_is_an_option_of_the_application_too() -> None:
-    done = suite("--version", "sizes")
-    assert (done.exit_code, done.stdout) == (0, f"suite {suite_version()}\n")
+    for option in ("--version", "-V"):
+        done = suite(option, "sizes")
+        assert (done.exit_code, done.stdout) == (0, f"suite {suite_version()}\n")
 
 
 def test_saved_help_of_other_sources_is_not_shown(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,9 +141,7 @@ def test_without_saved_help_it_is_answered_live(tmp_path: Path) -> None:
     assert text.startswith("Usage: suite sizes") and imported
 
 
-def test_only_a_plain_question_in_a_wide_enough_terminal_is_answered_from_saved_help(
-    saved: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_plain_questions_are_answered_from_saved_help(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saved_help, "FILE", saved)
     monkeypatch.setenv("COLUMNS", "80")
     assert saved_help.saved_page(["run", "-h"])
@@ -162,6 +160,39 @@ def test_asking_for_one_command_imports_no_other() -> None:
     names_of_launchers = {"suite.launch", "suite.launch.cluster", "suite.launch.cluster.registry"}
     rooms = ("suite.bundle", "suite.launch", "suite.conduct")
     assert not [name for name in loaded - names_of_launchers if name.startswith(rooms)]
+
+
+def test_the_manual_page_has_every_command_and_is_shown_as_it_is_meant(saved: Path, tmp_path: Path) -> None:
+    page = tmp_path / "suite.1"
+    page.write_text(man_page(json.loads(saved.read_text())["pages"]["80"]))
+    sections = ["NAME", "SYNOPSIS", "COMMANDS", "EXIT STATUS", "FILES", "ENVIRONMENT", "SEE ALSO"]
+    assert re.findall(r"^\.SH (.*)", page.read_text(), re.MULTILINE) == sections
+    assert re.findall(r"^\.SS (.*)", page.read_text(), re.MULTILINE) == [*HEADINGS]
+    if shutil.which("groff"):
+        command = ["groff", "-man", "-Tascii", "-rLL=100n", "-ww", str(page)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        shown = re.sub(r".\x08|\x1b\[\d+m", "", done.stdout)
+        assert done.stderr == "" and "suite rerun runs/BUNDLE --launcher slurm -- --partition gpu" in shown
+        assert not [words for words in commands() if f"suite {words} " not in shown]
+
+
+#: as ``python -m suite``, telling at its end what was imported
+_ALL_MODULES = """
+import atexit, runpy, sys
+own = lambda: sorted(name for name in sys.modules if name.partition(".")[0] == "suite")
+atexit.register(lambda: print(*own(), file=sys.stderr))
+runpy.run_module("suite", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_a_local_run_imports_few_modules_and_none_of_other_launchers() -> None:
+    command = [sys.executable, "-c", _ALL_MODULES, "run", "--size", "1M", "--backend", "deepspeed", "--dry-run"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stderr.split()
+    assert "suite.launch.local" in found, "else nothing is proven"
+    assert not [name for name in found if name.startswith(("suite.launch.slurm.", "suite.launch.kubernetes."))]
+    docker = {name for name in found if name.startswith("suite.launch.docker.")}
+    assert docker <= {"suite.launch.docker.settings"}, "only the options of containers are read"
+    assert len(found) <= 78, f"{len(found)} modules: import where it is used, or merge what is only used together"
 
 
 class TestText:
@@ -226,6 +257,8 @@ class TestBuild:
             env={"COLUMNS": "100"},
         )
         assert done.stdout.startswith("Usage: suite run") and done.stdout.endswith("\nFalse\n")
+        (page,) = installed.glob("*.data/data/share/man/man1/suite.1")
+        assert page.read_text().startswith(".TH SUITE 1 ")
 
     def test_an_editable_installation_saves_help_in_the_checkout(self, checkout: Path) -> None:
         self.build(checkout, "build_editable")

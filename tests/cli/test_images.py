@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +11,7 @@ from suite.images.build import BuildFailed, Step
 from suite.images.check import Difference
 from suite.images.digests import Answer
 from suite.spec.images import images
-from tests.command import suite
+from tests.command import refused, suite
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_ENGINE = "unix:///nowhere/docker.sock"
@@ -81,9 +80,7 @@ def test_check_fails_its_gate_on_a_difference(monkeypatch: pytest.MonkeyPatch, f
     assert ("stack: torch: 1, expected 2" in told.stdout) is bool(found)
 
 
-def test_a_failed_build_shows_the_end_of_the_step_and_is_no_mistake_of_the_user(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_failed_build_shows_its_end_and_is_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise BuildFailed(Step(4, 9, "RUN make"), ["compiling", "no space left"], Path("build.log"))
 
@@ -97,8 +94,9 @@ def test_a_failed_build_shows_the_end_of_the_step_and_is_no_mistake_of_the_user(
 
 
 def test_check_copies_the_list_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("suite.launch.docker.connection.connect", lambda: SimpleNamespace(api=None))
+    with_scheduler(monkeypatch)
     monkeypatch.setattr("suite.images.check.check_image", lambda *_: [])
     monkeypatch.setattr("suite.images.inside.copy_out", lambda *_: b"{}")
     assert suite("images", "check", "engines", "--sbom", tmp_path / "list.json").exit_code == 0
     assert (tmp_path / "list.json").read_bytes() == b"{}"
+    assert "there is no folder /no/such" in refused("images", "check", "engines", "--sbom", "/no/such/list.json")

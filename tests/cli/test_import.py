@@ -68,9 +68,7 @@ def test_work_that_neither_tells_is_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["skyrl", "areal"])
-def test_what_is_imported_alone_is_not_started_and_its_older_bundles_are_read_as_ever(
-    name: str, tmp_path: Path
-) -> None:
+def test_what_is_imported_alone_is_not_started_and_its_bundles_are_read(name: str, tmp_path: Path) -> None:
     line = refused("run", "--backend", name, "--size", "1M", "--runs", tmp_path)
     assert f"`suite import LOG --from {name}` takes over its own log" in line
     (bundle,) = OLDER.glob(f"{name}-*")

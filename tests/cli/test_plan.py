@@ -166,13 +166,14 @@ def test_several_files_can_be_checked(tmp_path):
         (("--size", "13B", "--target", "5", "--min-devices"), "leave out --placement, --target and --preset"),
         (("--size", "13B", "--placement", "split", "--generation", "hf"), "--generation vllm, or --placement"),
         (("--preset", "ladder", "--target", "5"), "preset ladder has several sizes"),
+        (("--size", "13B", "--target", "5", "--trace", "no/such/t.json"), "there is no folder no/such"),
     ],
 )
 def test_a_mistake_is_one_line_and_ends_with_two(arguments, words, tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "falcon", "hidden_size": 64}')
     done = plan(*(tmp_path / "config.json" if word == "FALCON" else word for word in arguments))
     assert done.exit_code == 2
-    assert words in done.stderr
+    assert words in done.stderr and done.stdout == ""
     assert len(done.stderr.splitlines()) == 1
 
 

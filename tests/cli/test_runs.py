@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 
-from suite.bundle.cache import reading, signature
+from suite.bundle.cache import signature
 from suite.bundle.store import Bundle
 from suite.bundle.tags import tags_of
 from suite.spec.base import UsageError
 from suite.spec.typed import moment_of
-from tests.command import refused, suite
-from tests.export.made import HOSTILE
+from tests.command import refused, suite, told
 from tests.synthetic import BEGAN, HOUR, facts_of, grpo_workload, make_bundle, synthetic_manifest
 
 
@@ -24,9 +22,7 @@ def runs(*arguments: object) -> Result:
 
 
 def listed(*arguments: object) -> list[dict]:
-    done = runs("list", *arguments, "--json")
-    assert done.exit_code == 0, done.stderr
-    return json.loads(done.stdout)["runs"]
+    return told("runs", "list", *arguments)["runs"]
 
 
 def ids(*arguments: object) -> list[str]:
@@ -112,7 +108,7 @@ def test_tags_are_given_shown_chosen_by_and_taken(results: Path, monkeypatch: py
     assert ids(results, "--tag", "keep", "--tag", "v2") == [first, second]
     runs("tag", first, "--remove", "v2", "--runs", results)
     assert ids(results, "--tag", "v2") == [second]
-    assert json.loads(runs("tag", first, "--runs", results, "--json").stdout) == [{"run": first, "tags": ["keep"]}]
+    assert told("runs", "tag", first, "--runs", results) == [{"run": first, "tags": ["keep"]}]
     assert "keep v2" in runs("list", results).stdout
     both = runs("tag", first, "--add", "x", "--remove", "x", "--runs", results)
     assert both.exit_code == 2 and tags_of(results / first) == ("keep",)
@@ -122,8 +118,8 @@ def test_runs_are_removed_with_yes_and_not_without_an_answer(results: Path) -> N
     first, second, *rest = ids(results)
     refused = runs("remove", first, second, "--runs", results)
     assert refused.exit_code == 2 and "nothing was removed" in refused.stderr
-    told = json.loads(runs("remove", first, "--runs", results, "--json").stdout)
-    assert told["removed"] is False and told["bytes"] > 0
+    left = told("runs", "remove", first, "--runs", results)
+    assert left["removed"] is False and left["bytes"] > 0
     assert len(ids(results)) == 5
     done = runs("remove", first, results / second, "--runs", results, "--yes")
     assert done.exit_code == 0 and "removed 2 runs" in done.stdout
@@ -141,9 +137,7 @@ def test_nothing_is_removed_where_one_run_cannot_be(results: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", [80, 200])
-def test_a_list_fits_the_terminal_and_says_what_it_leaves_out(
-    columns: int, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_list_fits_and_says_what_it_leaves_out(columns: int, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("suite.report.text.runs.terminal_columns", lambda: columns)
     lines = runs("list", results).stdout.splitlines()
     assert max(map(len, lines)) <= columns
@@ -151,31 +145,6 @@ def test_a_list_fits_the_terminal_and_says_what_it_leaves_out(
     left_out = next((line for line in lines if line.startswith("not shown")), "")
     for title in ("size", "backend", "layout", "device", "path"):
         assert (title in lines[0]) != (title in left_out)
-
-
-def test_hostile_texts_do_nothing_to_a_terminal(results: Path) -> None:
-    manifest = synthetic_manifest(repeat=9)
-    facts = facts_of(manifest)
-    facts["cpu"]["model"] = HOSTILE
-    make_bundle(results, manifest, facts=facts)
-    out = runs("list", results, "--device", "hyperlink").stdout
-    assert "HYPERLINK" in out
-    assert all(line.isprintable() for line in out.splitlines())
-
-
-def test_a_list_is_read_from_what_is_kept_until_a_file_changes(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signature, "SETTLED_SECONDS", 0.0)  # files may be young
-    before = listed(results)
-    read: list[str] = []
-    read_once = reading.read_once
-    monkeypatch.setattr(reading, "read_once", lambda bundle: read.append(bundle.id) or read_once(bundle))
-    assert listed(results) == before and read == []
-    changed = results / before[0]["run"] / "events" / "driver.jsonl"
-    changed.write_text(changed.read_text() + "{")
-    assert [run["run"] for run in listed(results)] == [run["run"] for run in before]
-    assert read == [before[0]["run"]]
-    listed(results)
-    assert read == [before[0]["run"]], "what was read is kept"
 
 
 def test_a_list_from_what_is_kept_is_the_list_of_what_is_there(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:

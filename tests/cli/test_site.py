@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 import yaml
 from click.testing import Result
 
-from tests.command import refused, suite
+from tests.command import refused, suite, told
 
 SMALL = ("--backend", "deepspeed", "--size", "1M", "--device", "cpu", "--repeats", "1")
 STACK = ("--stack", "torch=1", "--stack", "deepspeed=1", "--stack", "transformers=5")
@@ -111,14 +110,14 @@ def test_the_two_launchers_have_sections_of_their_own(home: Path) -> None:
 )
 def test_what_is_wrong_in_any_section_is_one_line(home: Path, text: str, words: str) -> None:
     path = write(home, text)
-    told = refused("submit", "slurm", "-o", "-", *SMALL, *STACK)
-    assert words in told and str(path) in told
+    line = refused("submit", "slurm", "-o", "-", *SMALL, *STACK)
+    assert words in line and str(path) in line
     assert not (home / "runs").exists()
 
 
 def test_a_named_file_that_is_not_there_is_no_reason_to_go_without(home: Path) -> None:
-    told = refused("submit", "slurm", "-o", "-", *SMALL, *STACK, "--site", "nowhere.yaml")
-    assert "there is no file nowhere.yaml" in told
+    line = refused("submit", "slurm", "-o", "-", *SMALL, *STACK, "--site", "nowhere.yaml")
+    assert "there is no file nowhere.yaml" in line
 
 
 IMAGES = "slurm:\n  images: {engines: /images/engines.sqsh, nemo: /images/nemo.sqsh}\n"
@@ -145,8 +144,7 @@ def test_an_image_file_of_this_folder_is_meant_by_its_whole_path(home: Path) -> 
 
 def test_a_preset_keeps_its_own_nodes_beside_a_site_of_others(home: Path, images: Path) -> None:
     write(home, "slurm: {gpus-per-node: 4}")
-    preset = ("--preset", "ladder", "--backend", "megatron", "--size", "66B", "--repeats", "1", "--dry-run", "--json")
-    done = suite("submit", "slurm", *preset, "--image", str(images / "engines.sqsh"), "--gpu", "A100-SXM-80GB")
-    assert done.exit_code == 0, done.output
-    (document,) = json.loads(done.stdout)["documents"]
+    preset = ("--preset", "ladder", "--backend", "megatron", "--size", "66B", "--repeats", "1", "--dry-run")
+    found = told("submit", "slurm", *preset, "--image", images / "engines.sqsh", "--gpu", "A100-SXM-80GB")
+    (document,) = found["documents"]
     assert "--gpus-per-node=8" in document["sent"][0]

@@ -94,9 +94,7 @@ def _start_the_late_one_first(late: Path) -> None:
 
 
 @pytest.mark.ranks
-def test_two_nodes_measure_a_cpu_size_and_the_report_shows_it_beside_a_local_one(
-    suite: Suite, scratch: Path, tmp_path: Path
-) -> None:
+def test_two_nodes_measure_and_stand_beside_a_local_run(suite: Suite, scratch: Path, tmp_path: Path) -> None:
     runs = tmp_path / 'it\'s $(ours), "quoted" & ünïcode 100%'
     one_rank_each = ("--gpus-per-node", "1", "--iterations", "2")
     (submission,) = submitted(suite, runs, *one_rank_each, scripted=False)
@@ -115,9 +113,7 @@ def test_two_nodes_measure_a_cpu_size_and_the_report_shows_it_beside_a_local_one
 
 
 @pytest.mark.ranks
-def test_a_rank_that_is_killed_under_torchrun_is_named_and_not_those_that_followed(
-    suite: Suite, tmp_path: Path
-) -> None:
+def test_a_rank_that_is_killed_under_torchrun_is_named(suite: Suite, tmp_path: Path) -> None:
     submitted(suite, tmp_path, *script(at={"iteration": 1, "rank": 3, "do": "signal", "others": "hang"}))
     record = brought_home(suite, tmp_path, exit_code=1)
     assert record.status == "failed"

@@ -98,9 +98,7 @@ def left_behind() -> set[str]:
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_ranks_of_a_batch_script_start_ray_follow_its_trainer_and_leave_nothing(
-    suite: Suite, nodes: int, tmp_path: Path
-) -> None:
+def test_ranks_of_a_batch_script_start_ray_and_leave_nothing(suite: Suite, nodes: int, tmp_path: Path) -> None:
     before = left_behind()
     submitted(suite, tmp_path, nodes, "3")
     record, bundle = collected(suite, tmp_path, 0)

@@ -57,9 +57,7 @@ def offered(line: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ("suite images lo", ["lock"]),
     ],
 )
-def test_names_are_offered_and_no_files(
-    line: str, names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_are_offered(line: str, names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a-file.txt").touch()
     monkeypatch.chdir(tmp_path)
     assert offered(line, monkeypatch) == names

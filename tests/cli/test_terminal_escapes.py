@@ -100,7 +100,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_of_a_bundle(folder: Path, tmp_path: Path) -> None:
     bundles = folder / "bundles"
     assert len(list(bundles.iterdir())) > 60
-    assert "evil" in run("verify", bundles)
+    assert "evil" in run("verify", bundles) and "evil" in run("runs", "list", bundles)
     assert "evil" in run("report", bundles, "-o", tmp_path / "report.md")
     run("compare", folder / "first", bundles)
     run("compare", bundles, folder / "first", "--phases")

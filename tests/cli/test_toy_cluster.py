@@ -92,9 +92,7 @@ def test_a_run_is_cancelled_and_its_bundle_says_interrupted(call: Call, tmp_path
     assert json.loads(collected.stdout)["collected"][run_id]["status"] == "interrupted"
 
 
-def test_a_run_that_cannot_be_asked_for_keeps_no_other_from_being_told_ended_and_collected(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_run_keeps_no_other_from_its_end(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def look(self: toy_cluster.ToyScheduler, submission: Submission) -> SchedulerState:
         if submission.run_id == silent:
             raise UsageError("lane closed")
@@ -146,9 +144,7 @@ def test_a_runs_manifest_is_submitted_again_by_its_name_alone(call: Call, tmp_pa
     assert handed.manifest.run.plan == "rerun-1-of-1" and handed.job.env["NCCL_ALGO"] == "Tree"
 
 
-def test_a_row_of_a_cluster_is_rerun_on_it_and_judged(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_is_rerun_on_the_cluster_and_judged(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rerun = importlib.import_module("suite.cli.rerun")
     assert rerun.CLUSTER_LAUNCHERS is CLUSTER_LAUNCHERS
     run_id = submit(call, tmp_path, "--lane", "fast")

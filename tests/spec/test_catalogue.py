@@ -26,7 +26,8 @@ from suite.spec.catalogue import (
     sizes,
     workloads,
 )
-from suite.spec.names import nearest, repeated
+from suite.spec.images import find_image
+from suite.spec.names import repeated
 from suite.theory.parameters import parameter_count
 
 
@@ -51,9 +52,11 @@ def test_the_ladders_name_known_sizes_rise_and_every_size_is_on_one():
         assert held == sorted(held), ladder
 
 
-def test_a_size_is_found_in_any_case():
+def test_a_name_is_found_in_any_case():
     assert find_size("66b") is find_size("66B")
     assert find_size(" 66b-TRLX ").name == "66B-trlx"
+    assert find_preset(" TRLX-DS-chat ") is find_preset("trlx-ds-chat")
+    assert find_image(" Engines").name == "engines"
 
 
 @pytest.mark.parametrize(
@@ -62,6 +65,8 @@ def test_a_size_is_found_in_any_case():
         (find_size, "6.6B", "6.7B"),
         (find_workload, "smoky", "smoke"),
         (find_ladder, "gpu", "gpu-one"),
+        (find_preset, "laddr", "ladder"),
+        (find_image, "nemoo", "nemo"),
         (sizes, "trxl", "trlx"),
         (ladder_note, "cpus", "cpu"),
     ],
@@ -99,9 +104,7 @@ def test_llama_on_a_cpu_stands_beside_the_plain_ladder_and_has_heads_that_vllm_t
 
 
 @pytest.mark.parametrize("place", ["suite/manifests", "manifests"])
-def test_the_data_is_found_inside_the_package_and_beside_it_and_missing_data_is_one_clear_line(
-    tmp_path, monkeypatch, place
-):
+def test_the_data_is_found_inside_the_package_and_beside_it(tmp_path, monkeypatch, place):
     (tmp_path / "suite").mkdir()
     shutil.copytree(data_root(), tmp_path / place)
     monkeypatch.setattr(catalogue, "_PACKAGE", tmp_path / "suite")
@@ -173,11 +176,6 @@ def test_the_first_name_that_comes_again_is_found(names):
     assert repeated(names) == (again[0] if again else None)
 
 
-def test_a_misspelt_name_is_near_those_it_may_mean():
-    assert nearest("deepsped", ("deepspeed", "megatron")) == ", did you mean 'deepspeed'?"
-    assert nearest("zzz", ("deepspeed", "megatron")) == ""
-
-
 @pytest.mark.parametrize("name", presets())
 def test_every_point_names_a_size_and_work_that_fits_it(name: str) -> None:
     preset = find_preset(name)
@@ -208,12 +206,3 @@ def test_the_ladder_has_true_shapes_and_one_workload_for_all() -> None:
     assert preset.track == "equal-config"
     assert tuple(point.size for point in preset.points) == find_ladder("true")
     assert len({preset.work_of(point).model_dump_json() for point in preset.points}) == 1
-
-
-def test_a_preset_is_found_in_any_case_and_a_misspelt_one_names_the_nearest() -> None:
-    assert find_preset(" TRLX-DS-chat ") is find_preset("trlx-ds-chat")
-    with pytest.raises(UsageError, match=r"no preset 'laddr', did you mean 'ladder'\?; known are trlx-ds-chat") as told:
-        find_preset("laddr")
-    assert "\n" not in str(told.value)
-    presets().clear()
-    assert presets(), "what a caller does to the listing stays with the caller"

@@ -11,6 +11,7 @@ from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size
 from suite.spec.shape_file import load_shape
 from suite.theory.parameters import parameter_count
+from tests.spec.test_shape_file import refused
 
 GPT2 = {"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 4, "vocab_size": 100, "n_positions": 64}
 OPT = {
@@ -37,13 +38,6 @@ def written(folder, config):
     path = folder / "tiny" / "config.json"
     path.write_text(json.dumps(config))
     return path
-
-
-def refused(path):
-    with pytest.raises(UsageError) as caught:
-        load_shape(path)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 @pytest.mark.slow

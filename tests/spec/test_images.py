@@ -8,7 +8,6 @@ import pytest
 from pydantic import ValidationError
 
 from suite.backends.registry import backends
-from suite.spec.base import UsageError
 from suite.spec.images import BaseImage, bases, find_image, images, images_of, stack_labels, stack_versions_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,12 +35,6 @@ def test_every_backend_has_an_image_and_the_usual_one_is_not_upstreams_own() -> 
     assert [name for name in backends() if not images_of(name)] == []
     assert [image.name for image in images_of("trlx-deepspeed")] == ["trlx", "trlx-upstream"]
     assert images_of("nothing") == ()
-
-
-def test_a_name_is_found_in_any_case_and_a_misspelt_one_is_answered_with_the_nearest() -> None:
-    assert find_image(" Engines").name == "engines"
-    with pytest.raises(UsageError, match="'nemoo', did you mean 'nemo'"):
-        find_image("nemoo")
 
 
 def test_a_tag_names_image_and_version_and_is_one_that_engines_take() -> None:

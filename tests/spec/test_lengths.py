@@ -84,9 +84,7 @@ def test_lengths_depend_on_nothing_but_what_is_asked() -> None:
     assert drawn == (18, 104, 9, 25, 29, 41, 200, 46, 200, 200, 75, 33, 22, 14, 66, 52, 37, 133, 58, 87)
 
 
-def test_a_list_is_found_from_the_working_directory_dealt_in_order_and_from_the_start_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_list_is_dealt_in_order_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own").write_bytes(b"\xef\xbb\xbf5, 7\n9\t\r\n,")
     monkeypatch.chdir(tmp_path)
     assert lengths("list:own").draw(5, 1, 0) == (5, 7, 9, 5, 7)

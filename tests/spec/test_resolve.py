@@ -29,9 +29,7 @@ def manifest(zero_stage=2, **changes):
     rollouts=st.integers(1, 64), data=st.integers(1, 8), tensor=st.sampled_from([1, 2, 4]), steps=st.integers(1, 4),
     micro=st.integers(1, 16), scaling=st.sampled_from(["weak", "strong"]),
 )  # fmt: skip
-def test_the_work_of_all_replicas_is_the_workload_and_micro_batches_fill_each_step(
-    rollouts, data, tensor, steps, micro, scaling
-):
+def test_the_work_of_all_replicas_is_the_workload(rollouts, data, tensor, steps, micro, scaling):
     load = workload(rollouts=rollouts, optimizer_steps=steps, micro_batch=micro, scaling=scaling)
     layout = Layout(devices_per_node=tensor * data, tensor=tensor, data=data)
     assume(not layout_errors(find_size("1M"), load, layout))

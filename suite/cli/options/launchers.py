@@ -22,6 +22,17 @@ if TYPE_CHECKING:
     from suite.conduct.planning.machine import Machine
     from suite.launch.outcome import Launcher
 
+#: `--device` of every command that measures on this machine
+Device = Annotated[
+    str | None,
+    typer.Option(
+        envvar="SUITE_DEVICE",
+        metavar="auto|cpu|cuda",
+        help="what ranks compute on [default: auto, or cuda for a preset for GPUs]",
+        autocompletion=completion.words("auto", "cpu", "cuda"),
+        rich_help_panel="Where it runs",
+    ),
+]
 LOCAL = "local"
 
 

@@ -50,11 +50,6 @@ def _texts(where: str, value: Any, option: Any) -> list[str]:
     return [text_of(where, each) for each in (value if option.multiple and isinstance(value, list) else [value])]
 
 
-def words_of_plan(path: Path | None, params: Iterable[Any], given: Container[str]) -> list[str]:
-    """The options in the file of a plan, if there is one, but for those that were given. Raises UsageError."""
-    return [] if path is None else words_of(str(path), read_options(path, "a file of options"), params, given)
-
-
 def default_words(
     path: Path, commands: Mapping[str, Any], command: Iterable[str], params: Iterable[Any], given: Container[str]
 ) -> list[str]:

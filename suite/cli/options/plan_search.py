@@ -10,7 +10,7 @@ from suite.cli.options.reading import print_json
 from suite.spec.terminal import UsageError, say
 
 if TYPE_CHECKING:
-    from suite.cli.plan import Output, Searched
+    from suite.cli.plan import Searched
     from suite.planner.ask import Question
     from suite.planner.curves import CurvePoint
     from suite.planner.parameters import Parameters
@@ -27,7 +27,7 @@ def search(
     generation: str | None,
     named: Named | None,
     wanted: Searched,
-    output: Output,
+    as_json: bool,
 ) -> int:
     """Print the answer; its exit code."""
     from suite.planner.search.request import USUAL_DEVICES, answer, make_search, search_curves
@@ -44,26 +44,26 @@ def search(
     columns = terminal_columns()
     if wanted.scale is not None:
         made, counts = search_curves(asked, wanted.scale, questions[0].workload)
-        show_curves(questions[0], {"best": made}, counts, output.as_json)
+        show_curves(questions[0], {"best": made}, counts, as_json)
         return DONE
     found = answer(asked, wishes)
     body: dict[str, Any] = {"search": {**found.model_dump(mode="json"), "met": found.met}}
-    for line in answer_lines(found, columns) if not output.as_json else ():
+    for line in answer_lines(found, columns) if not as_json else ():
         say(line)
     if wanted.sensitivity:
         changes = sensitivity(asked, wishes, found)
         body["sensitivity"] = [change.model_dump(mode="json") for change in changes]
-        for line in sensitivity_lines(changes, columns) if not output.as_json else ():
+        for line in sensitivity_lines(changes, columns) if not as_json else ():
             say(line)
     if (wanted.simulate or wanted.trace or wanted.stragglers) and found.options:
         slow = measured(wanted.stragglers) if wanted.stragglers else None
         simulated = best_simulated(asked, found, slow)
         body["simulated"] = {"seconds": simulated.seconds, "causes": simulated.causes}
-        for line in ("", *lines(simulated, found.options[0].seconds, slow, columns)) if not output.as_json else ():
+        for line in ("", *lines(simulated, found.options[0].seconds, slow, columns)) if not as_json else ():
             say(line)
         if wanted.trace is not None:
             _write_trace(simulated, wanted.trace)
-    if output.as_json:
+    if as_json:
         print_json(body)
     return DONE if found.met else GATE_NOT_MET
 
@@ -91,7 +91,7 @@ def show_curves(asked: Question, made: dict[str, list[CurvePoint]], counts: list
         say(line)
 
 
-def checked_rows(files: list[Path], parameters: Parameters, output: Output) -> int:
+def checked_rows(files: list[Path], parameters: Parameters, as_json: bool) -> int:
     """Compare predictions with published rows. Readers of tables that others published stand beside the package, in
     tools/planner of a checkout. UsageError where there is none."""
     try:
@@ -102,7 +102,7 @@ def checked_rows(files: list[Path], parameters: Parameters, output: Output) -> i
             "run it in a checkout"
         ) from error
     result = run_check(files, parameters)
-    if output.as_json:
+    if as_json:
         print_json(result.model_dump(mode="json"))
     else:
         for line in check_lines(result):

@@ -133,6 +133,13 @@ def written_to(output: Path, suffix: str, as_json: bool = False) -> Iterator[Pat
         sys.stdout.buffer.write(path.read_bytes())
 
 
+def require_place(option: str, path: Path | None) -> None:
+    """Raises UsageError for a file that could not be written: before anything is computed for it."""
+    if path is not None and (path.is_dir() or not path.parent.is_dir()):
+        why = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise UsageError(f"{option} {path} cannot be written: {why}")
+
+
 _NAMED = 3
 
 

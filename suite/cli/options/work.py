@@ -265,12 +265,6 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
         }
         return cast("Stopping", checked(lambda: Stopping.model_validate(body)))
 
-    def _repeats(self) -> dict[str, Any]:
-        rule = self.stopping
-        if rule is None:
-            return {"repeats": self.repeats}
-        return {"repeats": rule.least, "stopping": rule}
-
     @property
     def _preset(self) -> Preset | None:
         from suite.spec.catalogue import find_preset
@@ -294,7 +288,8 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
                 **({} if self.iterations is None else {"iterations": self.iterations}),
             },
             "limits": {name: value for name, value in limits.items() if value is not None},
-            **self._repeats(),
+            "repeats": self.repeats,
+            "stopping": self.stopping,
             "device_memory_bytes": machine.device_memory_bytes,
             "device_name": machine.device_name,
             "left_open": tuple(name for name, value in asked.items() if value is None),

@@ -138,16 +138,13 @@ def _restore(root: Path, run_id: str, text: str | None) -> None:
         submission_path(root, run_id).write_text(text, encoding="utf-8")
 
 
-_LOCK = ".lock"
-
-
 @contextmanager
 def turn(root: Path) -> Iterator[None]:
     """Wait until no other driver submits runs of this folder, and keep others out while the block runs.
 
     Raises UsageError where the folder cannot be written. A folder that holds nothing afterwards is taken away again.
     """
-    path = root / FOLDER / _LOCK
+    path = root / FOLDER / ".lock"
     descriptor = _locked(path)
     try:
         yield

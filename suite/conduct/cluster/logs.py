@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from suite.bundle.store import Bundle
 from suite.launch.cluster.registry import find_scheduler
@@ -19,16 +19,6 @@ Show = Callable[[str, list[bytes]], None]
 Tell = Callable[[str], None]
 
 
-class Log(Protocol):
-    """Where a run's lines come from."""
-
-    def read(self, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
-        """By stream, what came since the last call with this ``place``; at first the last ``lines``."""
-
-    def state(self) -> tuple[bool, str]:
-        """Whether more may come, and how far the run is in a few words; empty where there is nothing to say."""
-
-
 class BundleLog:
     """The logs of a bundle, whose run may go on."""
 
@@ -36,15 +26,17 @@ class BundleLog:
         self._bundle = bundle
 
     def read(self, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
+        """By stream, what came since the last call with this ``place``; at first the last ``lines``."""
         files = sorted((self._bundle.path / "logs").glob("*.log"), key=_natural)
         return [(file.stem, read_on(file, place, lines)) for file in files]
 
     def state(self) -> tuple[bool, str]:
+        """Whether more may come, and how far the run is in a few words; empty where there is nothing to say."""
         return self._bundle.running(), ""
 
 
 class ClusterLog:
-    """The output of a run that was submitted and not collected."""
+    """The output of a run that was submitted and not collected, as ``BundleLog`` has it."""
 
     def __init__(self, root: Path, submission: Submission) -> None:
         self._root, self._submission = root, submission
@@ -58,6 +50,9 @@ class ClusterLog:
             return False, "collected"
         now = self._scheduler.look(self._submission)
         return now.phase in ("pending", "running"), f"{now.word} {now.detail}".rstrip()
+
+
+Log = BundleLog | ClusterLog
 
 
 def find_log(root: Path, run: str) -> Log:

@@ -33,6 +33,10 @@ class Standing(Frozen):
     state: SchedulerState
     collected: bool
 
+    def line(self) -> str:
+        """The run and how far it is."""
+        return f"{self.submission.run_id}: {self.state.word} {self.state.detail}".rstrip()
+
 
 def chosen(root: Path, run_ids: Sequence[str]) -> list[Submission]:
     """Those that are named, else all of a results folder.

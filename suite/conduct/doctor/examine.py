@@ -75,7 +75,7 @@ def examine(asked: Interpreters, runs: Path) -> Diagnosis:
     """Look at interpreter, stacks, devices, memory, disk, container runtime. Raises UsageError for no interpreter."""
     gpus = local_devices()
     python = asked.usual or sys.executable
-    checks = [_python_check()]
+    checks = [Check(name="driver python", state="ok", found=".".join(map(str, sys.version_info[:3])))]
     device = "cuda" if gpus else "cpu"
     with ThreadPoolExecutor(_IMPORTS_AT_ONCE) as pool:
         drivers = backends().values()
@@ -90,11 +90,6 @@ def examine(asked: Interpreters, runs: Path) -> Diagnosis:
         host=host_facts(),
         fits=tuple(_fits(room, "bf16" if gpus else "fp32")),
     )
-
-
-def _python_check() -> Check:
-    version = ".".join(map(str, sys.version_info[:3]))
-    return Check(name="driver python", state="ok", found=version)
 
 
 def _backend_check(driver: BackendDriver, python: str, device: str) -> Check:

@@ -83,11 +83,14 @@ def make_joint_plan(
             for name in drivers:
                 _resolve_point(each, name, stacks.get(name, {}), size, ranks, scaling, points, skipped, notes)
     for name in drivers:
-        _require_a_point(name, points, skipped)
+        if not any(point.backend == name for point in points):
+            reasons = sorted({entry.reason for entry in skipped if entry.backend == name})
+            raise UsageError(f"{name} can run nothing of this: {'; '.join(reasons)}")
     bodies = [each.model_dump(mode="json") for each in requests]
     identity = digest(bodies[0] if len(bodies) == 1 else bodies)[:12]
     notes += [note for each in requests for note in _notes(each, [*drivers.values()])]
-    seated = take_seats(_unique(points), turning, "iterations" in request.left_open)
+    unique = {digest(point.model_dump(mode="json")): point for point in points}
+    seated = take_seats([*unique.values()], turning, "iterations" in request.left_open)
     notes += [*seated.assumed, *(f"rounds, not turns by iteration: {reason}" for reason in seated.in_rounds)]
     ordered = _interleaved(_allowed(request, seated.points), request.repeats)
     bases = {drivers[name].name: seat_of(name)[1] for name in reversed(drivers)}
@@ -256,19 +259,6 @@ def _layout_requests(request: Request, driver: BackendDriver, ranks: int) -> Ite
             **dict(zip(crossed, values, strict=True)),
             **plain,
         )
-
-
-def _require_a_point(backend: str, points: list[Point], skipped: list[Skipped]) -> None:
-    if not any(point.backend == backend for point in points):
-        reasons = sorted({entry.reason for entry in skipped if entry.backend == backend})
-        raise UsageError(f"{backend} can run nothing of this: {'; '.join(reasons)}")
-
-
-def _unique(points: list[Point]) -> list[Point]:
-    seen: dict[str, Point] = {}
-    for point in points:
-        seen.setdefault(digest(point.model_dump(mode="json")), point)
-    return list(seen.values())
 
 
 def _interleaved(points: list[Point], repeats: int) -> list[tuple[Point, int]]:

@@ -109,21 +109,14 @@ def expected_pace(
     size: Shape, workload: Workload, layout: Layout, backend: str, measure: Measure, device: str | None
 ) -> Pace | None:
     """Seconds that an iteration and its longest phase are expected to take; ``None`` where nothing is known."""
-    predicted = _predicted(size, workload, layout, backend, measure, device)
+    predicted = predicted_layout(size, workload, layout, backend, measure, device)
     return None if predicted is None else Pace(predicted["iteration_seconds"], max(predicted["phases"].values()))
 
 
-def expected_bytes(
-    size: Shape, workload: Workload, layout: Layout, backend: str, measure: Measure, device: str | None
-) -> int | None:
-    """What of its fullest device a run is expected to take; ``None`` where nothing is known."""
-    predicted = _predicted(size, workload, layout, backend, measure, device)
-    return None if predicted is None else int(predicted["memory_bytes"])
-
-
-def _predicted(
+def predicted_layout(
     size: Shape, workload: Workload, layout: Layout, backend: str, measure: Measure, device: str | None
 ) -> dict[str, Any] | None:
+    """What the planner says of such a run on a device; ``None`` where nothing is known."""
     if device is None or not can_be_predicted(measure):
         return None
     from suite.planner.predict_manifest import predict_layout

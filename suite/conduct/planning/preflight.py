@@ -105,21 +105,18 @@ def preflight(
     ``price``: money per device and hour. ``host_memory_bytes``: of each node, where it is known.
     """
     found = find_device(device) if device else None
-    seen: dict[str, tuple[Expected | None, str | None, str | None]] = {}
+    seen: dict[str, dict[str, Any]] = {}
     rows = []
     for manifest in manifests:
         if manifest.hash not in seen:
             seen[manifest.hash] = _look(manifest, device, found, price, host_memory_bytes)
-        expected, refused, unchecked = seen[manifest.hash]
         rows.append(
             Row(
                 run=manifest.run.id,
-                expected=expected,
-                refused=refused,
-                unchecked=unchecked,
                 iterations=manifest.iterations,
                 limit_seconds=manifest.limits.run_seconds,
                 hang_seconds=manifest.limits.silence_seconds,
+                **seen[manifest.hash],
             )
         )
     return Preflight(device=found.name if found else device, price=price, rows=tuple(rows))
@@ -131,30 +128,32 @@ def _look(
     device: Device | None,
     price: float | None,
     host_memory_bytes: int | None,
-) -> tuple[Expected | None, str | None, str | None]:
-    """What is expected of a run, why it is refused, why nothing is known."""
+) -> dict[str, Any]:
+    """What is known of a run, as fields of its ``Row``."""
     measure, backend = manifest.measure, manifest.backend.name
     if measure.device == "cpu":
-        return None, None, None
+        return {}
     if device is not None and measure.precision not in device.peak_flops:
         usable = [one for one in ("bf16", "fp16", "fp32") if one in device.peak_flops]
         other = f"; --dtype {usable[0]} would do" if usable else ""
         row = f"{backend} {manifest.size.name}"
-        return None, f"{row}: {device.name} computes in no {measure.precision}, by its data sheet{other}", None
+        return {"refused": f"{row}: {device.name} computes in no {measure.precision}, by its data sheet{other}"}
     if name is None:
-        return None, None, "memory, time and cost of these runs, because the GPU is not known; suite submit has --gpu"
+        return {
+            "unchecked": "memory, time and cost of these runs, because the GPU is not known; suite submit has --gpu"
+        }
     if device is None:
-        return None, None, f"memory, time and cost on {name}, which is not in the device catalogue"
+        return {"unchecked": f"memory, time and cost on {name}, which is not in the device catalogue"}
     if not can_be_predicted(measure):
-        return None, None, "runs in fp32, of which the planner knows nothing"
+        return {"unchecked": "runs in fp32, of which the planner knows nothing"}
     from suite.planner.predict_manifest import is_split, is_tight, predict_manifest
 
     if is_split(manifest.layout):
-        return None, None, "runs with --placement split: which side waits for the other is not predicted"
+        return {"unchecked": "runs with --placement split: which side waits for the other is not predicted"}
 
     predicted = predict_manifest(manifest, device.name)
     if predicted is None:
-        return None, None, f"runs of {backend} on {device.name}, of which the planner knows nothing"
+        return {"unchecked": f"runs of {backend} on {device.name}, of which the planner knows nothing"}
     seconds = run_seconds(measure, predicted["iteration_seconds"])
     hours = seconds * manifest.layout.ranks / 3600
     expected = Expected(
@@ -180,7 +179,7 @@ def _look(
     if seconds > manifest.limits.run_seconds:
         reasons.append(_does_not_end(manifest, expected))
     row = f"{backend} {manifest.size.name} {manifest.layout.label()}"
-    return expected, f"{row} {'; and it '.join(reasons)}" if reasons else None, None
+    return {"expected": expected, "refused": f"{row} {'; and it '.join(reasons)}" if reasons else None}
 
 
 def _does_not_fit(manifest: Manifest, predicted: dict[str, Any], device: str) -> str:

@@ -197,7 +197,9 @@ def _request(preset: Preset, point: PresetPoint, given: GivenOptions, common: Ma
             "sizes": (find_size(point.size),),
             "ranks": given.ranks or (point.ranks,),
             "nodes": given.nodes or (1 if given.ranks else point.nodes),
-            "workload": _workload(preset, point, given),
+            "workload": (find_workload(given.workload) if given.workload else preset.work_of(point)).changed(
+                given.work
+            ),
             "layout": layout,
             "measure": {**common["measure"], "precision": given.precision or preset.precision},
             "track": given.track or preset.track,
@@ -214,11 +216,6 @@ def _device(preset: Preset, common: Mapping[str, Any]) -> dict[str, Any]:
     if assumed is None or common.get("device_memory_bytes") is not None:
         return {}
     return {"device_memory_bytes": assumed.memory_bytes, "device_name": assumed.name}
-
-
-def _workload(preset: Preset, point: PresetPoint, given: GivenOptions) -> Workload:
-    own = preset.work_of(point) if given.workload is None else find_workload(given.workload)
-    return own.changed(given.work)
 
 
 def _values(value: Any) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from suite.backends.base import without_turns
 from suite.backends.registry import seat_of
-from suite.conduct.planning.prediction import expected_bytes
+from suite.conduct.planning.prediction import predicted_layout
 from suite.launch.local import LocalLauncher
 from suite.launch.outcome import Launcher
 from suite.report.formatting.numbers import counted, gib
@@ -179,9 +179,9 @@ def _resident_bytes(point: Point, device_name: str | None) -> float:
     """Of the host on a CPU; of the fullest device on a GPU, with what the allocator keeps there from other rows."""
     size, workload, layout, measure = point.size, point.workload, point.layout, point.measure
     backend = seat_of(point.backend)[0].name
-    predicted = expected_bytes(size, workload, layout, backend, measure, device_name)
+    predicted = predicted_layout(size, workload, layout, backend, measure, device_name)
     if predicted is not None:
-        return KEPT * predicted
+        return KEPT * int(predicted["memory_bytes"])
     work = resolve_work(size, workload, layout, measure.seed)
     rank = STACK_BYTES + 2.0 * memory_floor(size, workload, work, layout, measure.precision).bytes
     return rank * layout.ranks if measure.device == "cpu" else KEPT * rank

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -20,6 +21,7 @@ from suite.spec.terminal import is_quiet, say
 
 if TYPE_CHECKING:
     from suite.conduct.running.reproduction import RerunOutcome
+    from suite.report.facts.model import ReportModel
 
 # What shows results is imported when there are some: a run need not wait for it to start.
 RATE = "samples/s [95 %]"
@@ -41,12 +43,27 @@ def _stream(to_stderr: bool) -> TextIO:
     return StringIO() if is_quiet() else sys.stderr if to_stderr else sys.stdout
 
 
+def results(plan: Plan, root: Path) -> ReportModel:
+    """The report of the plan's runs that have ended under ``root``, of these alone."""
+    from suite.bundle.derive import StillRunning, record_of
+    from suite.bundle.store import Bundle, DamagedBundle
+    from suite.report.facts.entry import Entry
+    from suite.report.facts.model import build
+
+    entries = []
+    for manifest in plan.manifests:
+        bundle = Bundle(root / manifest.run.id)
+        if bundle.path.is_dir() and not bundle.running():
+            with suppress(DamagedBundle, StillRunning):
+                entries.append(Entry(manifest, record_of(bundle), bundle.path.as_posix()))
+    return build(entries)
+
+
 def print_summary(summary: Summary, plan: Plan, root: Path, reached: Iterable[str] = ()) -> None:
     """What was done, in a few lines, who is faster and the result of each row, and the next command.
 
     ``reached``: what a stopping rule came to.
     """
-    from suite.conduct.running.results import results
     from suite.report.terminal import print_answer, print_headline
 
     done = len(summary.done_before)
@@ -84,7 +101,7 @@ def _were(count: int) -> str:
 
 def print_rerun(outcome: RerunOutcome, root: Path) -> None:
     """The rates of before and now, their ratio, the verdict, and what differs around the runs."""
-    from suite.conduct.running.reproduction import measured_runs
+    from suite.conduct.running.reproduction import measured
     from suite.planner.grid import Column, grid_lines
     from suite.stats.intervals import Interval, pooled_rate
 
@@ -95,7 +112,7 @@ def print_rerun(outcome: RerunOutcome, root: Path) -> None:
             told = outcome_line(record) if record.throughput is None else doubt(record)
             if told:
                 say("\n".join(wrapped(told, width, first=f"{record.run.id}: ", rest="  ")))
-    rows = [(name, measured_runs(records, outcome.with_suspect), records) for name, records in sides if records]
+    rows = [(name, measured(records, outcome.with_suspect).runs, records) for name, records in sides if records]
     columns = [
         Column("", [name for name, _, _ in rows], left=True),
         Column("runs", [f"{len(runs)} of {len(records)}" for _, runs, records in rows]),
@@ -107,7 +124,11 @@ def print_rerun(outcome: RerunOutcome, root: Path) -> None:
         if found.ratio is not None:
             bounds = Interval(found.ratio, found.low, found.high)
             say(f"ratio:   {interval(bounds)}, now over before (95 %)")
-        say("\n".join(wrapped(found.sentence(), width, first="verdict: ")))
+        for each in outcome.ratios:
+            bounds = Interval(each.ratio, each.low, each.high)
+            told = f"{each.before:.4g} before, {each.now:.4g} now: {interval(bounds)}, {each.verdict}"
+            say("\n".join(wrapped(told, width, first=f"to {each.against}: ", rest="  ")))
+        say("\n".join(wrapped(outcome.sentence(), width, first="verdict: ")))
     if outcome.differences:
         say("what differs around the runs:")
         columns = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from suite.bundle.store import Bundle, DamagedBundle
 from suite.conduct.planning.turns import NO_SEATS, Seat, Seats
 from suite.conduct.running.ledger import Ledger, View
 from suite.conduct.running.progress import row_name
+from suite.conduct.running.state import by_repeat, row_of
 from suite.report.facts.pool import counted_seconds, setting_of, turn_of
 from suite.report.facts.rollout import lengths_hash_of
 from suite.report.facts.suspect import is_invalid, is_suspect
@@ -249,7 +249,7 @@ class Pursuit:
             chosen = best_iterations(known, min(asked, FEWEST_ITERATIONS), most)
             for row in members:
                 row.iterations = chosen or asked
-                row.sampled = _with_iterations(row.sampled, row.iterations)
+                row.sampled = replace(row.sampled, iterations=row.iterations)
 
     def _affordable(self, active: list[PursuedRow], left: float | None) -> list[PursuedRow]:
         """Rows whose runs fit into what is left of the budget, those that need least first; where none does, all.
@@ -331,20 +331,14 @@ def _group(manifest: Manifest) -> Hashable:
 
 def _row(first: Manifest, root: Path, rule: Stopping, seat: Seat | None) -> PursuedRow:
     """With the repeats that are there already."""
-    repeats = [as_repeat(first, number) for number in repeats_there(root, first) if number >= first.run.repeat]
+    there = by_repeat(root, row_of(first.run.id))
+    repeats = [as_repeat(first, number) for number in there if number >= first.run.repeat]
     iterations = first.measure.iterations
     group = _group(first)
     unit = group if seat is not None or rule.difference is not None else first.hash
     if seat is not None and seat.blocks > 1:
         unit = seat.group
     return PursuedRow(first, group, unit, repeats, iterations, Sampled((), 0, iterations, group))
-
-
-def repeats_there(root: Path, manifest: Manifest) -> list[int]:
-    """Numbers of the repeats of its row that the results folder holds, in order."""
-    prefix = f"{manifest.run.id.rpartition('-r')[0]}-r"
-    names = [path.name.removeprefix(prefix) for path in root.glob(f"{prefix}*")] if root.is_dir() else []
-    return sorted(int(name) for name in names if re.fullmatch(r"[1-9]\d{0,8}", name))
 
 
 def _measured(record: Record) -> RunSeconds | None:
@@ -360,7 +354,3 @@ def mean_cost(costs: Sequence[Cost]) -> Cost:
 
 def _one_run(row: PursuedRow) -> float:
     return 0.0 if row.cost is None else row.cost.run_seconds(row.iterations)
-
-
-def _with_iterations(sampled: Sampled, iterations: int) -> Sampled:
-    return replace(sampled, iterations=iterations)

@@ -1,4 +1,4 @@
-"""Whether later runs of a manifest have the rate of the earlier ones."""
+"""Whether later runs of a manifest have the rate of the earlier ones, or the ratio to rows that took turns with it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,18 @@ from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle
 from suite.bundle.verify import examined
 from suite.conduct.planning.plan import Plan
+from suite.conduct.running.progress import row_name
 from suite.report.facts.environment import EnvironmentDifference, environment_differences
-from suite.report.facts.pool import counted_seconds
+from suite.report.facts.pool import counted_seconds, turn_of
 from suite.report.facts.suspect import is_invalid, is_suspect
+from suite.report.facts.variants import launch_setting_of
+from suite.report.formatting.numbers import counted
 from suite.spec.base import Frozen
-from suite.stats.compare import compare
+from suite.stats.compare import LogDifference, compare
 from suite.stats.intervals import RunSeconds, log_rates
 from suite.stats.quantiles import student_quantile
+from suite.stats.rounds import InTurns, starts_of
+from suite.stats.turns import dispersion
 
 ReproductionVerdict = Literal["reproduced", "not reproduced", "cannot tell"]
 #: More runs than this are not worth a number.
@@ -66,20 +71,18 @@ class Reproduction(Frozen):
         return f", about {' and '.join(sides)}" if sides else ""
 
 
-def measured_runs(records: Sequence[Record], with_suspect: bool = False) -> list[RunSeconds]:
-    """The samples and seconds of those records that have a rate and no doubt about it.
+def measured(records: Sequence[Record], with_suspect: bool) -> InTurns:
+    """The samples and seconds of those records that have a rate and no doubt about it, each with its turn.
 
     ``with_suspect``: also of runs that something disturbed.
     """
-    return [
-        RunSeconds(record.counts.samples, counted_seconds(record))
-        for record in records
-        if record.status == "ok"
-        and record.throughput is not None
-        and record.counts is not None
-        and not is_invalid(record)
-        and (with_suspect or not is_suspect(record))
-    ]
+    runs, turns = [], []
+    for record in records:
+        doubtful = is_invalid(record) or (is_suspect(record) and not with_suspect)
+        if record.status == "ok" and record.throughput is not None and record.counts is not None and not doubtful:
+            runs.append(RunSeconds(record.counts.samples, counted_seconds(record)))
+            turns.append(turn_of(record, launch_setting_of(record)))
+    return InTurns(tuple(runs), tuple(turns))
 
 
 def reproduction(before: Sequence[RunSeconds], after: Sequence[RunSeconds], margin: float) -> Reproduction:
@@ -112,12 +115,15 @@ def _verdict(
         return "cannot tell", f"{'before' if len(before) < 2 else 'now'} is a single run, which tells no spread"
     if len({run.rate for run in (*before, *after)}) == 1:
         return "cannot tell", "all runs are equal to the last digit, which measured ones are not"
+    verdict = _of_interval(low, high, margin)
+    return verdict, "the interval is partly within the margin and partly outside" * (verdict == "cannot tell")
+
+
+def _of_interval(low: float, high: float, margin: float) -> ReproductionVerdict:
     least, most = 1 / (1 + margin), 1 + margin
     if least <= low and high <= most:
-        return "reproduced", ""
-    if high < least or low > most:
-        return "not reproduced", ""
-    return "cannot tell", "the interval is partly within the margin and partly outside"
+        return "reproduced"
+    return "not reproduced" if high < least or low > most else "cannot tell"
 
 
 def _more(before: Sequence[RunSeconds], after: Sequence[RunSeconds], margin: float) -> tuple[int | None, int | None]:
@@ -150,20 +156,85 @@ def _fewest(room: float, spread: float, counts: tuple[int, int], add: tuple[int,
     return None
 
 
+class RatioAgain(Frozen):
+    """The rate of the row over that of one which it took turns with, before and now; ``ratio``: now over before, with
+    its 95 % interval."""
+
+    against: str
+    before: float
+    now: float
+    ratio: float
+    low: float
+    high: float
+    verdict: ReproductionVerdict
+
+
+def ratios_again(
+    before: Sequence[InTurns], now: Sequence[InTurns], names: Sequence[str], margin: float
+) -> tuple[RatioAgain, ...]:
+    """Of the first row to each of the others, whose ``names`` these are; without those that share too few starts with
+    it (``suite.stats.turns``). A machine that is slower now leaves a ratio as it was."""
+    olds, news = ([starts_of(rows[0], other) for other in rows[1:]] for rows in (before, now))
+    earlier, later = (dispersion([pair for pair in side if pair is not None]) for side in (olds, news))
+    found = []
+    for name, old, new in zip(names, olds, news, strict=True):
+        if old is None or new is None:
+            continue
+        one, other = old.difference(earlier), new.difference(later)
+        error = math.hypot(one.error, other.error)
+        # Welch's degrees of freedom
+        degrees = error**4 / (one.error**4 / one.degrees + other.error**4 / other.degrees)
+        difference = LogDifference(other.mean - one.mean, error, degrees, is_moderated=True)
+        low, high = difference.interval()
+        found.append(
+            RatioAgain(
+                against=name,
+                before=math.exp(one.mean),
+                now=math.exp(other.mean),
+                ratio=math.exp(difference.mean),
+                low=low,
+                high=high,
+                verdict=_of_interval(low, high, margin),
+            )
+        )
+    return tuple(found)
+
+
 class RerunOutcome(Frozen):
-    """A rerun beside what it is compared with. ``reproduction`` is null where there is nothing to compare with."""
+    """A rerun beside what it is compared with. ``reproduction`` is null where there is nothing to compare with;
+    ``ratios``: to the rows that took turns with it, where they share enough starts."""
 
     reproduction: Reproduction | None
+    ratios: tuple[RatioAgain, ...] = ()
     before: tuple[Record, ...]
     after: tuple[Record, ...]
     differences: tuple[EnvironmentDifference, ...]
     with_suspect: bool
 
+    @property
+    def verdict(self) -> ReproductionVerdict | None:
+        """By the ratios where there are any, since a rate is also the machine's; all of them have to be reproduced."""
+        found = {each.verdict for each in self.ratios}
+        if not found:
+            return None if self.reproduction is None else self.reproduction.verdict
+        return "not reproduced" if "not reproduced" in found else "cannot tell" if len(found) > 1 else found.pop()
+
+    def sentence(self) -> str:
+        """The verdict for people; empty where there is nothing to compare with."""
+        found = self.reproduction
+        if not self.ratios or found is None:
+            return "" if found is None else found.sentence()
+        told = "cannot tell whether it is reproduced" if self.verdict == "cannot tell" else self.verdict
+        rows = counted(len(self.ratios), "row")
+        return f"{told} within {100 * found.margin:g} %, by its ratio to {rows} that it took turns with"
+
     def document(self) -> dict[str, Any]:
         """As ``suite rerun --json`` prints it: the verdict with its figures, what differs, and the new records."""
         found = self.reproduction
         return {
-            **(found.model_dump(mode="json") if found else {"verdict": None}),
+            **(found.model_dump(mode="json") if found else {}),
+            "verdict": self.verdict,
+            "ratios": [each.model_dump(mode="json") for each in self.ratios],
             "differences": [each.model_dump(mode="json") for each in self.differences],
             "compared_with": [record.run.id for record in self.before],
             "with_suspect": self.with_suspect,
@@ -172,21 +243,37 @@ class RerunOutcome(Frozen):
 
 
 def rerun_outcome(
-    before: Sequence[Record], plan: Plan, root: Path, margin: float, with_suspect: bool = False
+    before: Sequence[Record],
+    plan: Plan,
+    root: Path,
+    margin: float,
+    with_suspect: bool = False,
+    partners: Sequence[tuple[Sequence[Record], Plan]] = (),
 ) -> RerunOutcome:
-    """What became of the runs of a rerun, as their events give them, against the records of ``before``."""
-    after = []
-    for manifest in plan.manifests:
-        bundle = Bundle(root / manifest.run.id)
-        if bundle.path.is_dir() and not bundle.running():
-            with suppress(DamagedBundle, StillRunning):
-                after.append(examined(bundle).record)
+    """What became of the runs of a rerun, as their events give them, against the records of ``before``.
+
+    ``partners``: the same of the rows that took turns with it.
+    """
+    after = _ended(plan, root)
+    sides = [(before, after), *((records, _ended(other, root)) for records, other in partners)]
+    earlier, later = ([measured(records, with_suspect) for records in side] for side in zip(*sides, strict=True))
+    names = [row_name(other.manifests[0]) for _, other in partners]
     return RerunOutcome(
-        reproduction=reproduction(measured_runs(before, with_suspect), measured_runs(after, with_suspect), margin)
-        if before
-        else None,
+        reproduction=reproduction(earlier[0].runs, later[0].runs, margin) if before else None,
+        ratios=ratios_again(earlier, later, names, margin),
         before=tuple(before),
         after=tuple(after),
         differences=tuple(environment_differences(before, after)) if before else (),
         with_suspect=with_suspect,
     )
+
+
+def _ended(plan: Plan, root: Path) -> list[Record]:
+    """Records of the runs of a plan that have ended, as their events give them."""
+    found = []
+    for manifest in plan.manifests:
+        bundle = Bundle(root / manifest.run.id)
+        if bundle.path.is_dir() and not bundle.running():
+            with suppress(DamagedBundle, StillRunning):
+                found.append(examined(bundle).record)
+    return found

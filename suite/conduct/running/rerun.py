@@ -13,7 +13,7 @@ from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle, find_bundles
 from suite.bundle.verify import examined
 from suite.conduct.planning.plan import Plan
-from suite.conduct.running.state import state_of
+from suite.conduct.running.state import by_repeat, row_of, state_of
 from suite.launch.cluster.submission import FOLDER, Submission, read_submission
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest, Stopping
@@ -24,7 +24,7 @@ NAMED_BUNDLES = 3
 #: how many runs a rerun makes where nobody says
 FEWEST_RUNS, MOST_RUNS = 3, 10
 #: id of the plan of a rerun: its number in the results folder, and how many runs it is to have
-_SERIES = re.compile(r"rerun-([1-9]\d{0,8})-(?:of-([1-9]\d{0,8})|by-rule)")
+_SERIES = re.compile(r"rerun-([1-9]\d{0,8})-(?:of-[1-9]\d{0,8}|by-rule)")
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -87,7 +87,7 @@ def repeats_of(manifest: Manifest, path: Path) -> tuple[list[Record], list[str]]
         return [], []
     series = _series_of(manifest.run.plan)
     records, told = [], []
-    for beside in _repeats(bundle.path.resolve().parent, _prefix(manifest.run.id)).values():
+    for beside in map(Bundle, by_repeat(bundle.path.resolve().parent, row_of(manifest.run.id)).values()):
         try:
             if beside.running():
                 continue
@@ -123,9 +123,9 @@ def rerun_plan(
     """
     prefix, present = _row_there(manifest, root, image, manner)
     latest, begun = _latest_series(manifest, present)
-    wanted = {_wanted(each.run.plan) for each in begun.values()}
+    plans = {each.run.plan for each in begun.values()}
     done = sum(state_of(root, each) in ("done", "failed before") for each in begun.values())
-    if not begun or not (extend or (done < runs and wanted == {runs})):
+    if not begun or not (extend or (done < runs and plans == {f"rerun-{latest}-of-{runs}"})):
         latest, begun = latest + 1, {}
     following = max(present, default=0) + 1
     new = [
@@ -158,20 +158,14 @@ def _row_there(
     manifest: Manifest, root: Path, image: str | None, manner: Sequence[str] = ()
 ) -> tuple[str, dict[int, Bundle | Submission]]:
     """What the ids of the row's runs begin with on the host or in that image, and its runs under ``root``."""
-    row = run_id(manifest.backend.label, manifest.size.name, manifest.layout.ranks, manifest.hash, 1, image, manner)
-    prefix = _prefix(row)
-    return prefix, {**_submitted(root, prefix), **_repeats(root, prefix)}
-
-
-def _submitted(root: Path, prefix: str) -> dict[int, Submission]:
-    """The runs of a row that a cluster has or had, by their repeat."""
-    found = {}
-    for path in (root / FOLDER).glob(f"{prefix}*.json"):
-        number = re.fullmatch(r"[1-9]\d{0,8}", path.stem.removeprefix(prefix))
+    row = row_of(
+        run_id(manifest.backend.label, manifest.size.name, manifest.layout.ranks, manifest.hash, 1, image, manner)
+    )
+    found: dict[int, Bundle | Submission] = {}
+    for repeat, path in by_repeat(root / FOLDER, row, ".json").items():
         with suppress(UsageError):
-            if number:
-                found[int(number.group())] = read_submission(path)
-    return found
+            found[repeat] = read_submission(path)
+    return row, {**found, **{repeat: Bundle(path) for repeat, path in by_repeat(root, row).items()}}
 
 
 def _latest_series(manifest: Manifest, present: Mapping[int, Bundle | Submission]) -> tuple[int, dict[int, Manifest]]:
@@ -186,30 +180,10 @@ def _latest_series(manifest: Manifest, present: Mapping[int, Bundle | Submission
     return latest, series.get(latest, {})
 
 
-def _repeats(root: Path, prefix: str) -> dict[int, Bundle]:
-    """The bundles of a row under ``root`` by their repeat."""
-    found = {}
-    for folder in root.glob(f"{prefix}*") if root.is_dir() else ():
-        number = re.fullmatch(r"[1-9]\d{0,8}", folder.name.removeprefix(prefix))
-        if number:
-            found[int(number.group())] = Bundle(folder)
-    return dict(sorted(found.items()))
-
-
-def _prefix(run: str) -> str:
-    """The id of a run up to the number of its repeat."""
-    return run.rstrip("0123456789")
-
-
 def _series_of(plan: str) -> int:
     """Number of the rerun that a run belongs to; 0 for one that was planned otherwise."""
     match = _SERIES.fullmatch(plan)
     return int(match.group(1)) if match else 0
-
-
-def _wanted(plan: str) -> int:
-    match = _SERIES.fullmatch(plan)
-    return int(match.group(2) or 0) if match else 0
 
 
 def default_repeats(before: Sequence[Record]) -> int:

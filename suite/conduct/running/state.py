@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,23 @@ from suite.spec.manifest import Manifest
 if TYPE_CHECKING:
     from suite.bundle.record import Record
     from suite.bundle.store import Bundle
+
+_REPEAT = re.compile(r"[1-9]\d{0,8}")
+
+
+def row_of(run_id: str) -> str:
+    """The id of a run up to the number of its repeat."""
+    return run_id.rstrip("0123456789")
+
+
+def by_repeat(folder: Path, row: str, suffix: str = "") -> dict[int, Path]:
+    """What a folder holds of the runs of a row, in the order of their repeats. ``row``: as ``row_of`` has it."""
+    found = {}
+    for path in folder.glob(f"{row}*{suffix}") if folder.is_dir() else ():
+        number = path.name.removeprefix(row).removesuffix(suffix)
+        if _REPEAT.fullmatch(number):
+            found[int(number)] = path
+    return dict(sorted(found.items()))
 
 
 def states(manifests: Iterable[Manifest], root: Path) -> list[tuple[Manifest, RunState]]:

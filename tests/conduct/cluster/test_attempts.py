@@ -180,9 +180,7 @@ def test_a_driver_that_is_killed_while_slurm_answers_leaves_a_job_that_is_found(
     assert collect_run(runs, handed).status == "ok"
 
 
-def test_an_answer_that_does_not_come_in_time_is_found_out_later(
-    slurm: StandIn, runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_late_answer_is_found_out(slurm: StandIn, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, document, _ = one(runs)
     answered = subprocess.run
 
@@ -199,9 +197,7 @@ def test_an_answer_that_does_not_come_in_time_is_found_out_later(
     assert left_to_do(runs).under_way == (document.name,) and len(slurm.jobs) == 1
 
 
-def test_what_a_silent_controller_never_took_is_to_be_done_after_a_while(
-    slurm: StandIn, runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_never_taken_is_to_be_done(slurm: StandIn, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slurm.say("refuse", "Batch job submission failed: Socket timed out on send/recv operation")
     made, document, path = one(runs)
     with pytest.raises(Unanswered, match="Socket timed out"):
@@ -304,9 +300,7 @@ def test_detached_all_are_submitted_at_once(cluster: MemoryCluster, tmp_path: Pa
     assert {each.scheduler["settings"]["namespace"] for each in submissions(tmp_path)} == {"lab"}
 
 
-def test_otherwise_each_is_waited_for_and_its_failure_is_the_exit_code(
-    cluster: MemoryCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_others_are_waited_for(cluster: MemoryCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scheduler = KubernetesScheduler(lambda context, namespace: cluster)  # type: ignore[arg-type, return-value]
     place = "suite.launch.kubernetes.launcher.KubernetesLauncher.scheduler"
     monkeypatch.setattr(place, staticmethod(lambda: scheduler))

@@ -192,9 +192,7 @@ def test_patience_ends(waited: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("launcher", "seconds"), [("kubernetes", 60), ("slurm", 180)])
-def test_a_submission_without_an_answer_is_decided_after_what_its_cluster_may_take(
-    launcher: str, seconds: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_is_waited_for(launcher: str, seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     scheduler = find_scheduler(launcher)
     monkeypatch.setattr(scheduler, "look", lambda submission: SchedulerState(phase="gone", word="Deleted"))
     sent = {"launcher": launcher, "submitted": 1000.0, "sending": "mark"}

@@ -110,11 +110,6 @@ def test_runs_follow_those_that_are_there_and_those_that_the_cluster_has(tmp_pat
     assert [each.run.repeat for each in more.manifests] == [4, 5, 6], "what the cluster has is not taken for free"
 
 
-def test_ranks_of_another_starter_are_another_row(tmp_path: Path) -> None:
-    (by_srun,) = plan_again(MANIFEST, tmp_path, 1, machine(manner=("srun",))).manifests
-    assert by_srun.run.id.endswith("-srun-r1") and by_srun.hash == MANIFEST.hash
-
-
 def test_what_would_be_another_measurement_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"measured with deepspeed 1\.0 \(here 2\.0\)"):
         plan_again(MANIFEST, tmp_path, 1, machine(stack={"torch": "1", "deepspeed": "2.0", "transformers": "1"}))

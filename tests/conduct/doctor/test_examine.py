@@ -71,9 +71,7 @@ def test_a_backend_without_a_page_is_installed_here(diagnosis: Diagnosis, monkey
     assert text == "install torch, megatron-core into python, or name another interpreter with --python"
 
 
-def test_packages_that_are_there_are_not_enough_where_an_import_fails(
-    diagnosis: Diagnosis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_import_that_fails_is_told(diagnosis: Diagnosis, monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"verl": "ModuleNotFoundError: No module named 'hydra'"}
     monkeypatch.setattr(examined, "stack_versions", lambda python, packages: dict.fromkeys(packages, "1.0"))
     monkeypatch.setattr(examined, "ask_worker", lambda python, module, backend, device, seconds: told.get(backend))

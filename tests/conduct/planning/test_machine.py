@@ -45,9 +45,7 @@ def test_a_run_that_cannot_fit_a_cpus_memory_is_refused_before_it_takes_the_mach
         (machine("cuda", max_ranks=1), (2, 1), "2 ranks need 2 GPUs, this machine has 1$"),
     ],
 )
-def test_more_than_there_is_is_refused_and_on_a_cpu_may_be_asked_for_all_the_same(
-    here: Machine, asked: tuple[int, int], says: str
-) -> None:
+def test_more_than_there_is_is_refused(here: Machine, asked: tuple[int, int], says: str) -> None:
     ranks, threads = asked
     here.require_room(here.max_ranks, False)
     with pytest.raises(UsageError, match=says):
@@ -78,9 +76,7 @@ def test_what_leaves_fewer_gpus_than_there_are_is_known(
 
 
 @pytest.mark.parametrize("container", [None, "4f" * 32])
-def test_a_gpu_that_was_asked_for_and_is_not_there_is_told_with_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, container: str | None
-) -> None:
+def test_a_missing_gpu_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch, container: str | None) -> None:
     monkeypatch.setattr("suite.conduct.planning.machine.local_devices", tuple)
     monkeypatch.setattr("suite.conduct.planning.machine.container_id", lambda: container)
     with pytest.raises(UsageError, match=r"--device cuda: .*no NVIDIA driver shows a GPU") as told:
@@ -102,9 +98,7 @@ def test_a_plan_for_gpus_elsewhere_says_everything_that_is_missing_here(monkeypa
 
 
 @given(devices=st.integers(1, 8), most=st.integers(1, 8), steps=st.lists(st.tuples(st.booleans(), st.integers(1, 8))))
-def test_no_device_is_lent_twice_and_no_more_runs_go_on_than_asked_for(
-    devices: int, most: int, steps: list[tuple[bool, int]]
-) -> None:
+def test_no_device_is_lent_twice(devices: int, most: int, steps: list[tuple[bool, int]]) -> None:
     names = tuple(f"GPU-{index}" for index in range(devices))
     slots = Slots(names, most)
     lent: list[tuple[str, ...]] = []
@@ -122,9 +116,7 @@ def test_no_device_is_lent_twice_and_no_more_runs_go_on_than_asked_for(
 
 
 @pytest.mark.parametrize(("device", "threads", "wanted"), [("cpu", 1, 2), ("cpu", 3, 6), ("cpu", 9, 8), ("cuda", 9, 2)])
-def test_a_run_takes_a_gpu_for_each_rank_or_a_cpu_for_each_of_its_threads(
-    device: str, threads: int, wanted: int
-) -> None:
+def test_a_run_takes_a_gpu_a_rank_or_a_cpu_a_thread(device: str, threads: int, wanted: int) -> None:
     slots = Slots(tuple(map(str, range(8))), most=4)
     manifest = synthetic_manifest(layout=Layout(devices_per_node=2, data=2), device=device)
     measure = manifest.measure.model_copy(update={"threads_per_rank": threads})

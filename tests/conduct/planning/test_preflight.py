@@ -76,9 +76,7 @@ def test_every_row_of_a_preset_fits_and_ends_in_time_or_is_refused(preset: str, 
 
 
 @pytest.mark.parametrize("preset", [name for name, each in FIXED.items() if each.precision == "fp32"])
-def test_a_presets_twin_for_a_cpu_is_planned_on_each_of_its_backends_and_on_a_gpu_nothing_is_said_of_it(
-    preset: str,
-) -> None:
+def test_a_presets_twin_for_a_cpu_is_planned_on_each_of_its_backends(preset: str) -> None:
     found = find_preset(preset)
     of_a_cpu = plan_of(preset, None, measure={"device": "cpu"}, left_open=())
     assert {made.backend.name for made in of_a_cpu.manifests} == set(found.backends) and not of_a_cpu.skipped

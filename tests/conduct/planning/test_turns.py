@@ -63,9 +63,7 @@ def test_rows_that_do_not_all_fit_take_turns_in_blocks_that_share_the_first() ->
         ),
     ],
 )
-def test_what_cannot_take_turns_is_run_in_rounds_with_the_reason_and_refused_where_turns_were_asked_for(
-    turning: dict, changes: dict, words: str
-) -> None:
+def test_what_cannot_take_turns_is_run_in_rounds_or_refused(turning: dict, changes: dict, words: str) -> None:
     plan = planned(Turning(**turning), **changes)
     assert not plan.seats and {m.measure.turns for m in plan.manifests} == {"rounds"}
     assert any(words in reason for reason in plan.in_rounds)

@@ -38,9 +38,7 @@ def recorded(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_this_user_recorded_here_is_known_by_its_bundle_and_by_nothing_else(
-    recorded: Path, tmp_path: Path
-) -> None:
+def test_what_was_recorded_here_is_known_by_its_bundle_alone(recorded: Path, tmp_path: Path) -> None:
     assert recorded_here(MANIFEST, recorded)
     assert recorded_here(MANIFEST, recorded / "manifest.json")
     assert not recorded_here(MANIFEST, recorded / "other.json")
@@ -103,9 +101,7 @@ def test_what_is_shown_of_a_manifest_moves_no_cursor() -> None:
         assert line.isprintable()
 
 
-def test_the_command_runs_ones_own_unasked_and_a_foreign_one_only_with_yes(
-    tmp_path: Path, script: Callable[..., None]
-) -> None:
+def test_a_foreign_manifest_is_run_only_with_yes(tmp_path: Path, script: Callable[..., None]) -> None:
     work = ("--size", "1M", "--ranks", "1", "--device", "cpu", "--backend", "deepspeed", "--iterations", "3")
     assert suite("run", *work, "--repeats", 1, "--runs", tmp_path / "own").exit_code == 0
     bundle = next(path for path in (tmp_path / "own").iterdir() if path.name.endswith("-r1"))

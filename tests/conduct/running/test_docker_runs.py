@@ -55,9 +55,7 @@ def wait_for_event(runs: Path, kind: str) -> None:
     wait_until(lambda: any(kind in path.read_text() for path in runs.glob("*/events/rank-0.jsonl")))
 
 
-def test_a_ladder_in_containers_is_measured_verified_and_says_where_it_ran(
-    runtime: Runtime, scripted_image: str, tmp_path: Path
-) -> None:
+def test_a_ladder_in_containers_says_where_it_ran(runtime: Runtime, scripted_image: str, tmp_path: Path) -> None:
     done = run(runtime, tmp_path / "runs", "--ranks", "1", "--ranks", "2")
     assert done.returncode == 0, done
     assert "4 runs measured, 0 failed" in done.stdout
@@ -144,9 +142,7 @@ def test_what_a_killed_driver_leaves_the_next_session_removes_and_no_other(
     assert containers(runtime) == []
 
 
-def test_runs_beside_each_other_have_cores_of_their_own_and_say_so(
-    runtime: Runtime, scripted_image: str, tmp_path: Path
-) -> None:
+def test_runs_side_by_side_have_own_cores(runtime: Runtime, scripted_image: str, tmp_path: Path) -> None:
     assert run(runtime, tmp_path, "--parallel", "2", "--cpuset", "0-1").returncode == 0
     drivers = [bundle.record().environment.driver for bundle in find_bundles([tmp_path])]
     assert sorted(driver["container"]["cpuset"] for driver in drivers) == ["0", "1"]

@@ -97,9 +97,7 @@ def test_every_layout_of_both_engines_does_the_same_work_on_two_ranks(
 
 
 @pytest.mark.parametrize("backend", ["deepspeed", "megatron"])
-def test_on_one_rank_it_learns_a_reward_that_can_be_learned(
-    backend: str, tmp_path: Path, launcher: LocalLauncher
-) -> None:
+def test_it_learns_what_can_be_learned(backend: str, tmp_path: Path, launcher: LocalLauncher) -> None:
     work = workload(
         rollouts=32,
         micro_batch=16,

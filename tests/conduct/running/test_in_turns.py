@@ -159,9 +159,7 @@ def test_what_is_left_of_a_start_is_started_without_what_was_made_before(tmp_pat
     ("trouble", "kind"),
     [({"do": "signal"}, "rank_lost"), ({"do": "raise", "kind": "oom_host"}, "oom_host"), ({"do": "exit"}, "unknown")],
 )
-def test_a_row_that_dies_in_its_turn_fails_alone(
-    trouble: dict[str, Any], kind: str, tmp_path: Path, script: Script
-) -> None:
+def test_a_row_that_dies_fails_alone(trouble: dict[str, Any], kind: str, tmp_path: Path, script: Script) -> None:
     script(of={"megatron": {"at": {"iteration": 2, "rank": 1, **trouble}}})
     summary = work(plan_of(ranks=(2,)), tmp_path)
     assert (len(summary.measured), len(summary.failed)) == (1, 1)
@@ -170,9 +168,7 @@ def test_a_row_that_dies_in_its_turn_fails_alone(
     assert found["megatron"].failure is not None and found["megatron"].failure.kind == kind
 
 
-def test_a_row_that_hangs_in_its_turn_fails_alone_and_who_waits_is_not_silent(
-    tmp_path: Path, script: Script, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_that_hangs_fails_alone(tmp_path: Path, script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     script(of={"deepspeed": {**OF_DEEPSPEED, "at": {"iteration": 2, "do": "hang"}}})
     clock, waiting = Clock({"passes": 10_000.0}), dict[str, bool | None]()
     for module in (supervise, watching):

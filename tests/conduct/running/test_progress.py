@@ -16,12 +16,11 @@ from suite.conduct.planning.plan import Plan, make_plan
 from suite.conduct.planning.preflight import preflight
 from suite.conduct.planning.show import plan_rows, print_plan
 from suite.conduct.running import progress
-from suite.conduct.running.display import print_summary
+from suite.conduct.running.display import print_summary, results
 from suite.conduct.running.ledger import Ledger, Settings
 from suite.conduct.running.outcome_line import outcome_line
 from suite.conduct.running.progress import LiveView, PlainView, Ticker
 from suite.conduct.running.rerun import read_manifest
-from suite.conduct.running.results import results
 from suite.conduct.running.session import Summary
 from suite.conduct.running.state import states
 from suite.launch.outcome import Failure
@@ -99,9 +98,7 @@ def test_a_ticker_draws_until_it_is_stopped_and_never_again() -> None:
     assert len(drawn) == before, "its thread ends as this call does"
 
 
-def test_a_clock_ticks_while_a_stack_loads_and_stops_before_the_first_iteration(
-    view: LiveView, terminal: Terminal, manifest: Manifest
-) -> None:
+def test_a_clock_ticks_only_while_a_stack_loads(view: LiveView, terminal: Terminal, manifest: Manifest) -> None:
     view.run_started(manifest, None)
     clock = Ticking.last
     for event in ({"kind": "start"}, {"kind": "heartbeat", "phase": "setup"}):
@@ -123,9 +120,7 @@ def test_a_clock_ticks_while_a_stack_loads_and_stops_before_the_first_iteration(
     assert terminal.getvalue() == before, "a heartbeat is the launcher's"
 
 
-def test_at_80_columns_nothing_is_cut_and_the_bars_are_bars(
-    view: LiveView, terminal: Terminal, manifest: Manifest
-) -> None:
+def test_at_80_columns_nothing_is_cut(view: LiveView, terminal: Terminal, manifest: Manifest) -> None:
     view.run_started(manifest, 4000.0)
     view.event({"kind": "environment"})
     view._rate = "1,234,567 tokens/s"
@@ -189,9 +184,7 @@ def plan_lines(plan: Plan, root: Path, capsys: Printed, device: str | None = Non
     return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
 
 
-def test_the_plan_shows_whole_run_ids_at_80_columns(
-    tmp_path: Path, capsys: Printed, narrow: Callable[[], None]
-) -> None:
+def test_the_plan_shows_whole_run_ids(tmp_path: Path, capsys: Printed, narrow: Callable[[], None]) -> None:
     narrow()
     sizes = (shape("33B-trlx-and-more"), shape("66B", layers=4))
     plan = make_plan(request(sizes=sizes, ranks=(1, 2), repeats=3), STACKS)
@@ -250,9 +243,7 @@ def test_results_count_failed_runs_and_pool_the_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("interrupted", [False, True])
-def test_no_report_is_suggested_where_there_is_nothing_to_report(
-    tmp_path: Path, capsys: Printed, interrupted: bool
-) -> None:
+def test_no_report_of_nothing_is_suggested(tmp_path: Path, capsys: Printed, interrupted: bool) -> None:
     plan = two_rows()
     left = tuple(manifest.run.id for manifest in plan.manifests)
     print_summary(Summary(interrupted=True) if interrupted else Summary(left_by_budget=left), plan, tmp_path)

@@ -18,10 +18,11 @@ from suite.bundle.record import Iterations
 from suite.bundle.store import Bundle
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.display import print_rerun
-from suite.conduct.running.reproduction import reproduction, rerun_outcome
+from suite.conduct.running.reproduction import ratios_again, reproduction, rerun_outcome
 from suite.conduct.running.rerun import default_repeats, repeats_of, rerun_plan
 from suite.spec.manifest import Manifest
 from suite.stats.intervals import RunSeconds
+from suite.stats.rounds import InTurns, Turn
 from tests.command import suite
 from tests.synthetic import make_bundle, synthetic_manifest
 
@@ -52,9 +53,7 @@ def test_a_verdict_is_where_the_whole_interval_lies(rate: float, margin: float, 
 
 @given(st.integers(0, 6), st.integers(0, 6), st.floats(0.5, 2))
 @settings(max_examples=50)
-def test_one_run_on_either_side_or_runs_without_spread_never_show_anything(
-    before: int, after: int, rate: float
-) -> None:
+def test_one_run_or_runs_without_spread_show_nothing(before: int, after: int, rate: float) -> None:
     found = reproduction(runs(100)[:before], runs(100 * rate)[:after], 0.05)
     if min(before, after) < 2:
         assert found.verdict == "cannot tell"
@@ -74,6 +73,26 @@ def test_where_more_runs_now_do_not_help_both_sides_are_asked_for() -> None:
     found = reproduction(runs(100, (0.9, 1.1)), runs(100), 0.05)
     assert found.more_before and found.more_after
     assert "of before" in found.sentence()
+
+
+def in_turns(rate: float, starts: int = 3) -> InTurns:
+    """Starts of 20 turns, all of one spread around the rate."""
+    made, turns = [], []
+    for start in range(starts):
+        made.append(RunSeconds(4, tuple(4 / rate / NOISE[(start + turn) % 5] for turn in range(20))))
+        turns.append(Turn("plan", start, 1.0, f"start {start}", tuple(range(20))))
+    return InTurns(tuple(made), tuple(turns))
+
+
+@pytest.mark.parametrize(
+    ("pace", "ratio", "verdict"), [(1.0, 1.0, "reproduced"), (0.5, 1.0, "reproduced"), (1.0, 1.1, "not reproduced")]
+)
+def test_rows_in_turns_are_judged_by_their_ratio_whatever_the_pace(pace: float, ratio: float, verdict: str) -> None:
+    before = [in_turns(100), in_turns(80)]
+    (found,) = ratios_again(before, [in_turns(100 * pace * ratio), in_turns(80 * pace)], ["other"], 0.05)
+    assert found.verdict == verdict and found.low < ratio < found.high
+    assert (found.before, found.now) == (pytest.approx(1.25), pytest.approx(1.25 * ratio))
+    assert ratios_again(before, [in_turns(100, 1), in_turns(80, 1)], ["other"], 0.05) == (), "one start tells no spread"
 
 
 def do(root: Path, manifest: Manifest, seconds: float = 0.01, **changes: Any) -> None:

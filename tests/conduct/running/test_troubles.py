@@ -116,9 +116,7 @@ def fill(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("failure", [TOLD, UNTOLD, LOST], ids=["told", "no room to tell", "lost to one without room"])
-def test_a_run_that_fills_the_disk_has_its_record_and_the_plan_ends_there(
-    little_disk: Path, plan: Plan, failure: Failure
-) -> None:
+def test_a_run_that_fills_the_disk_ends_the_plan(little_disk: Path, plan: Plan, failure: Failure) -> None:
     runs = little_disk / "runs"
     _, second, third = (each.run.id for each in plan.manifests)
     with pytest.raises(UsageError, match="free some and run the same command again"):
@@ -170,9 +168,7 @@ def launcher_without_runtime(**patience: float) -> docker.DockerLauncher:
     return docker.DockerLauncher(runtime, DockerSettings(), {}, ContainerPatience(**patience))
 
 
-def test_what_a_runtime_fails_to_remove_at_first_is_removed_a_moment_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_removed_at_first_is_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that has just been started again may not have found its containers again."""
     asked: list[dict] = []
 
@@ -189,9 +185,7 @@ def test_what_a_runtime_fails_to_remove_at_first_is_removed_a_moment_later(
     assert len(asked) == 4 and launcher.unremoved == []
 
 
-def test_what_cannot_be_removed_in_time_is_removed_after_a_further_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_left_goes_after_a_further_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refused: set[str] = {"first"}
     monkeypatch.setattr(docker, "remove_labelled", lambda api, labels: labels["suite.run"] not in refused)
     launcher = launcher_without_runtime(remove_seconds=0.0)
@@ -221,9 +215,7 @@ def test_a_runtime_that_is_away_is_no_failure_of_the_run(tmp_path: Path, monkeyp
     assert launcher_without_runtime(runtime_seconds=600.0)._patiently(once) == "made", "one that comes back"
 
 
-def test_a_view_that_cannot_print_ends_runs_side_by_side_and_is_told_once_they_have_ended(
-    tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_view_ends_runs_side_by_side(tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped: list[str | None] = []
 
     def execute(
@@ -297,18 +289,14 @@ def bundle(one_run: Plan, tmp_path: Path) -> Bundle:
     return Bundle(tmp_path / "runs" / one_run.manifests[0].run.id)
 
 
-def test_events_that_are_none_are_not_shown_and_neither_view_nor_driver_breaks(
-    run: Callable[..., Summary], bundle: Bundle
-) -> None:
+def test_events_that_are_none_are_not_shown(run: Callable[..., Summary], bundle: Bundle) -> None:
     assert len(run(*NONSENSE, at={"iteration": 0, "do": "exit", "phase": "generate"}).failed) == 1
     assert verify(bundle).status == "equal"
     assert bundle.record().failure.evidence[0] == "rank 0 ended with exit code 1"
     assert not any(map(is_shown, NONSENSE))
 
 
-def test_events_that_are_some_are_shown(
-    run: Callable[..., Summary], bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_events_are_shown(run: Callable[..., Summary], bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[dict] = []
     monkeypatch.setattr(LiveView, "event", lambda self, event: seen.append(event))
     assert run().measured
