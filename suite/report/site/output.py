@@ -44,7 +44,7 @@ def write_site(path: Path, folders: Sequence[Path], title: str | None = None, ba
     title = title or before.get("title") or TITLE
     base = base or before.get("url")
     with opened(folders) as readable:
-        bundles = [one for one in survey(readable.folders)[0] if not is_trial(Path(one.path))]
+        bundles = [one for one in survey(readable.folders)[0] if not is_trial(one.path)]
         names = _names(folders, readable)
         last = LastTime(path, (title, base, [(str(folder), name) for folder, name in names.items()]), bundles)
         same = last.summary(manifest) if manifest and not readable.archives else None
