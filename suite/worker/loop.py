@@ -59,7 +59,8 @@ class Loop:
         """
         engine, algorithm = self._engine, self._algorithm
         sampler = self._generator or engine
-        prompts = self._prompts(iteration)
+        first = engine.data_parallel_rank * self._rows
+        prompts = prompts_of(self._manifest, iteration, range(first, first + self._rows), engine.device)
         recorder.begin(iteration)
         generated = self._generate(prompts, recorder)
         self._check_lengths(prompts, generated)
@@ -140,10 +141,6 @@ class Loop:
     def _everyones(self, tensor: torch.Tensor, columns: int) -> torch.Tensor:
         """[N, columns] on every rank: the rows of all replicas, padded with zeros."""
         return torch.cat(self._replicas.all_gather(_widened(tensor, columns)))
-
-    def _prompts(self, iteration: int) -> Samples:
-        first = self._engine.data_parallel_rank * self._rows
-        return prompts_of(self._manifest, iteration, range(first, first + self._rows), self._engine.device)
 
     def _score(self, samples: Samples, iteration: int) -> torch.Tensor:
         """[N] fp32: scores of all samples, from the main process, where a reward model would run, to every rank."""

@@ -83,7 +83,8 @@ def run(
     world = join(identity, rank_device, manifest["limits"]["silence_seconds"]) if split is None else split.world
     communicators.note("joined")
     progress.beat()
-    shown = World(*identity, device=_shown_device(device_type, identity) if apart else world.device)
+    stands_for_gpu = apart and device_type == "cuda"  # on which the trainer's processes compute
+    shown = World(*identity, torch.device("cuda", identity.local_rank) if stands_for_gpu else world.device)
     sampler, notes = _start_sampler(shown)
     notes += [] if split is None else split.notes
     facts = collect_facts(shown, manifest["stack"], manifest.get("stack_code", ()))
@@ -176,16 +177,11 @@ def _beating(progress: Progress) -> Iterator[None]:
     if register is None:
         yield
         return
-    hook = register(progress.on_parameter)
+    hook = register(lambda *_: progress.beat())
     try:
         yield
     finally:
         hook.remove()
-
-
-def _shown_device(device_type: str, identity: RankIdentity) -> torch.device:
-    """The device that a rank stands for, and that the trainer's processes compute on."""
-    return torch.device("cuda", identity.local_rank) if device_type == "cuda" else torch.device("cpu")
 
 
 def _place(measure: Dict[str, Any], identity: RankIdentity, apart: bool) -> Dict[str, Any]:

@@ -3,7 +3,7 @@
 import glob
 import os
 import re
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, List, Optional
 
 import torch
 
@@ -123,15 +123,13 @@ def _adapters(root: str) -> List[Dict[str, Any]]:
 
 def _interfaces(root: str) -> List[Dict[str, Any]]:
     """Network interfaces other than the loop; most virtual ones have no speed."""
-
-    def told() -> Iterator[Dict[str, Any]]:
-        for path in sorted(glob.glob(os.path.join(root, "sys/class/net/*"))):
-            name, speed = os.path.basename(path), _whole(_line(path, "speed"))
-            if name != "lo" and os.path.isdir(path):
-                bits = speed * 1e6 if speed is not None and speed > 0 else None
-                yield {"name": name, "state": _line(path, "operstate"), "bits_per_second": bits}
-
-    return list(told())[:_MOST_INTERFACES]
+    found = []
+    for path in sorted(glob.glob(os.path.join(root, "sys/class/net/*"))):
+        name, speed = os.path.basename(path), _whole(_line(path, "speed"))
+        if name != "lo" and os.path.isdir(path):
+            bits = speed * 1e6 if speed is not None and speed > 0 else None
+            found.append({"name": name, "state": _line(path, "operstate"), "bits_per_second": bits})
+    return found[:_MOST_INTERFACES]
 
 
 def _numa_node(device: str) -> Optional[int]:

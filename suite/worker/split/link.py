@@ -37,7 +37,7 @@ class Link:
     def watch(self, *models: torch.nn.Module) -> None:
         """Forward calls of these models tell the other side, while it waits, that this one works."""
         for model in models:
-            model.register_forward_hook(self._on_forward)
+            model.register_forward_hook(lambda *_: self.pulse())
 
     def publish(self, word: str, **facts: Any) -> None:
         """Say a word that was not said before, with what belongs to it."""
@@ -98,9 +98,6 @@ class Link:
         if time.monotonic() - self._pulsed_at >= self._every:
             self._store.add("pulse/" + self._own, 1)
             self._pulsed_at = time.monotonic()
-
-    def _on_forward(self, _module: Any, _arguments: Any, _output: Any) -> None:
-        self.pulse()
 
 
 class ToldProgress(Progress):
