@@ -116,15 +116,17 @@ class LedTrainer(Trainer):
                 self.lead(clock, iterations)
                 _tell(self.world, _OVER)
             else:
-                _follow(clock, self.world)
+                _follow(clock)
         finally:
             self.cluster.close()
 
 
-def _follow(clock: NullClock, world: World) -> None:
+def _follow(clock: NullClock) -> None:
     """Do what rank 0's clock does until it says that all is over."""
+    heard = [_OVER]
     while True:
-        name, arguments, options = _hear(world)
+        dist.broadcast_object_list(heard, src=0)
+        name, arguments, options = heard[0]
         if name == _OVER[0]:
             return
         getattr(clock, name)(*arguments, **options)
@@ -133,9 +135,3 @@ def _follow(clock: NullClock, world: World) -> None:
 def _tell(world: World, call: _Call) -> None:
     if world.world_size > 1:
         dist.broadcast_object_list([call], src=0)
-
-
-def _hear(world: World) -> _Call:
-    heard = [_OVER]
-    dist.broadcast_object_list(heard, src=0)
-    return heard[0]

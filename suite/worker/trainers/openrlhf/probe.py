@@ -35,7 +35,7 @@ def engine_facts(model: Any) -> Facts:
     """Of a DeepSpeed engine, or of OpenRLHF's ``Actor`` around one: kind, stage, ranks, device, parameters whole."""
     engine = _engine_of(model)
     module = getattr(engine, "module", engine)
-    total, trains = count_parameters(module)
+    total, trains = count_parameters(module.parameters())
     stage = getattr(engine, "zero_optimization_stage", None)
     return {
         "engine": type(engine).__name__,

@@ -118,7 +118,7 @@ class TrlTrainer(Trainer):
         seed = self._manifest["measure"]["seed"]
         model = draw_model(self._manifest["size"], seed, self._world.device, has_special=False)
         model.name_or_path = model.config.name_or_path = folder
-        found, wanted = count_parameters(model), (self.total_parameters, self.trainable_parameters)
+        found, wanted = count_parameters(model.parameters()), (self.total_parameters, self.trainable_parameters)
         if found != wanted:
             raise ConfigError("the model has {} parameters of which {} train, not {} and {}".format(*found, *wanted))
         return model
