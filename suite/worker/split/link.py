@@ -25,14 +25,11 @@ class Link:
     ) -> None:
         """``group``: None on training ranks that hand nothing over. ``names``: of this side and of the other."""
         self._store, self._group, self.generation_ranks = store, group, generation_ranks
+        self.carries_tensors = group is not None
         self._own, self._other = names
         self._silence_seconds = silence_seconds
         self._every = beat_seconds(silence_seconds)
         self._pulsed_at = time.monotonic()
-
-    @property
-    def carries_tensors(self) -> bool:
-        return self._group is not None
 
     def watch(self, *models: torch.nn.Module) -> None:
         """Forward calls of these models tell the other side, while it waits, that this one works."""
