@@ -11,13 +11,12 @@ import torch
 
 from suite.worker import session
 from suite.worker.events import EventLog
-from suite.worker.failures import failure_kind
 from suite.worker.memory import MemoryProbe
 from suite.worker.noise import NoiseProbe
 from suite.worker.progress import Progress
 from suite.worker.rank import ConfigError, RankIdentity
 from suite.worker.recorder import Recorder
-from suite.worker.turns import DriverGoneError, Turns
+from suite.worker.turns import Turns
 from suite.worker.world import World
 from tests.worker.tiny import tiny_body
 from tests.worker.written import events_in
@@ -83,5 +82,3 @@ def test_a_run_whose_work_does_not_stop_with_its_ranks_takes_no_turns(
         session.run(tiny_body(), identity, log, Progress(), lambda manifest: build)
 
 
-def test_without_its_driver_a_rank_was_interrupted() -> None:
-    assert failure_kind(DriverGoneError("gone"), "train") == "interrupted"
