@@ -23,7 +23,7 @@ from suite.worker.loop import Loop
 from suite.worker.manifest import asked_iterations
 from suite.worker.memory import MemoryProbe
 from suite.worker.network import measure_network
-from suite.worker.nvml import DeviceSampler, open_gpu, open_gpus
+from suite.worker.nvml import DeviceSampler, find_gpu, open_gpu
 from suite.worker.process import without_collector
 from suite.worker.profile import ProfilingRecorder
 from suite.worker.progress import Progress
@@ -195,7 +195,7 @@ def _place(measure: Dict[str, Any], identity: RankIdentity, apart: bool) -> Dict
         return left_alone("a run on the CPU", identity.local_world_size)
     if measure.get("bind") != "near-gpu":
         return left_alone("not asked for", identity.local_world_size)
-    return bind(open_gpus(identity.local_world_size), identity.local_rank)
+    return bind([find_gpu(rank) for rank in range(identity.local_world_size)], identity.local_rank)
 
 
 def _idle(device_type: str, identity: RankIdentity) -> Optional[Dict[str, Any]]:
@@ -205,7 +205,7 @@ def _idle(device_type: str, identity: RankIdentity) -> Optional[Dict[str, Any]]:
     """
     if device_type == "cpu":
         return cpu_idle()
-    gpu = open_gpus(identity.local_rank + 1)[identity.local_rank]
+    gpu = find_gpu(identity.local_rank)
     if gpu is None:
         return None
     facts = gpu_idle(gpu)
@@ -218,7 +218,7 @@ def _held_since(idle: Optional[Dict[str, Any]], identity: RankIdentity, turns: T
     before = (idle or {}).get("used_bytes")
     if before is None or not turns.are_given:
         return 0
-    gpu = open_gpus(identity.local_rank + 1)[identity.local_rank]
+    gpu = find_gpu(identity.local_rank)
     used = None if gpu is None else gpu.used_bytes()
     return 0 if used is None else max(0, used - before)
 

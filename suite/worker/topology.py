@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional
 
 import torch
 
-from suite.worker.nvml import NvmlGpu, open_gpus, pci_address
+from suite.worker.nvml import NvmlGpu, find_gpu, pci_address
 from suite.worker.texts import read_text
 from suite.worker.world import World
 
@@ -39,7 +39,7 @@ def _gpus(world: World, root: str) -> Optional[List[Dict[str, Any]]]:
     """The GPUs of this node's ranks, by local rank; None on a CPU and where NVML does not tell them apart."""
     if world.device.type != "cuda":
         return None
-    gpus = open_gpus(min(world.local_world_size, torch.cuda.device_count()))
+    gpus = [find_gpu(rank) for rank in range(min(world.local_world_size, torch.cuda.device_count()))]
     known = [gpu for gpu in gpus if gpu is not None]
     return describe_gpus(known, root) if len(known) == len(gpus) else None
 

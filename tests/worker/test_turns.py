@@ -64,7 +64,7 @@ def test_what_rows_before_it_took_of_a_gpu_is_theirs(
         def used_bytes(self) -> int | None:
             return used
 
-    monkeypatch.setattr(session, "open_gpus", lambda count: [Gpu()] * count)
+    monkeypatch.setattr(session, "find_gpu", lambda rank: Gpu())
     identity, idle = RankIdentity(0, 1, 0, 1), {"used_bytes": before}
     assert session._held_since(idle, identity, Turns(socket.socket())) == held
     assert session._held_since(idle, identity, Turns()) == 0

@@ -11,7 +11,7 @@ from suite.worker.manifest import asked_iterations
 from suite.worker.mismatch import idle_slot_seconds
 from suite.worker.progress import Progress
 from suite.worker.recorder import Recorder
-from suite.worker.samples import Samples
+from suite.worker.samples import Samples, widened
 from suite.worker.split.link import Link
 from suite.worker.split.weights import OwnLoop, RemotePolicy
 from suite.worker.world import World
@@ -93,11 +93,9 @@ class RolloutProducer:
         """Hand over the batch that the other side asks for, then wait until it publishes."""
         if self._samples is not None:
             self._link.wait("take batch {}".format(self._batches - 1), self._progress)
-            columns = self._longest - self._samples.tokens.size(1)
-            self._link.send(torch.nn.functional.pad(self._samples.tokens, (0, columns)))
+            self._link.send(widened(self._samples.tokens, self._longest))
             if self._generator.logprobs is not None:
-                columns = self._longest_response - self._generator.logprobs.size(1)
-                self._link.send(torch.nn.functional.pad(self._generator.logprobs, (0, columns)).to(self._device))
+                self._link.send(widened(self._generator.logprobs, self._longest_response).to(self._device))
         self._updates = self._link.wait("publication {}".format(self._batches), self._progress)["updates"]
 
     def _draw_prompts(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Optional, Tuple, Type
 
 import torch.distributed as dist
 
-from suite.worker.nvml import open_gpus
+from suite.worker.nvml import find_gpu
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock, PhaseClock
 from suite.worker.trainers.processes import NodeMemory
@@ -107,7 +107,7 @@ class LedTrainer(Trainer):
 
     def make_memory(self) -> NodeMemory:
         world, is_cuda = self.world, self.manifest["measure"]["device"] == "cuda"
-        gpu = open_gpus(world.local_rank + 1)[world.local_rank] if is_cuda else None
+        gpu = find_gpu(world.local_rank) if is_cuda else None
         return NodeMemory(self.cluster.processes, world.local_world_size, world.local_rank == 0, gpu)
 
     def run(self, clock: NullClock, iterations: int) -> None:
