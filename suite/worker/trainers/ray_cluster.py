@@ -133,8 +133,8 @@ class RayCluster:
         address, folder, error = gathered((address, self.folder, error), world)[0]
         if error is None and world.rank and world.local_rank == 0:
             # Ray uses the head's folder by its name on every node
-            own = os.path.join(self.folder, "ray") if os.path.exists(folder) else folder
-            error = self._start(["--address", address], _own_address(address), own)
+            shared = os.path.join(self.folder, "ray") if os.path.exists(folder) else folder
+            error = self._start(["--address", address], _own_address(address), shared)
         errors = [each for each in gathered(error, world) if each is not None]
         if errors:
             self.close()
