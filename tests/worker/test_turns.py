@@ -80,5 +80,3 @@ def test_a_run_whose_work_does_not_stop_with_its_ranks_takes_no_turns(
     log, identity = EventLog(str(tmp_path), 0, mirror=False), RankIdentity(0, 1, 0, 1)
     with pytest.raises(ConfigError, match="rows take turns only where all of their work is done by ranks"):
         session.run(tiny_body(), identity, log, Progress(), lambda manifest: build)
-
-
