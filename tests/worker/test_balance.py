@@ -45,11 +45,13 @@ def test_micro_batches_are_slices_so_that_no_index_is_copied_to_the_device() -> 
 
 
 def iterations(folder: Path, balance: bool, steps: int = 1) -> list[dict[str, Any]]:
-    """Their events, of two real ranks."""
+    """Their events, of two real ranks; GRPO has no values, and no loss of them."""
     layout = {"balance": balance, "zero_stage": 1}
     run = run_tiny(folder, tiny_manifest(2, workload={**WORK, "optimizer_steps": steps}, layout=layout))
     assert run.exit_codes == [0, 0], run.errors
-    return run.events(kind="iteration")
+    events = run.events(kind="iteration")
+    assert {event["stats"].pop("value_loss") for event in events} == {None}
+    return events
 
 
 @pytest.mark.ranks
