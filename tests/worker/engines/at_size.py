@@ -112,7 +112,7 @@ def stage_of(kind: Any, body: Body, rank: int, ranks: int) -> Body:
         try:
             engine = kind(body, world)
             optimizers = getattr(engine._optimizer, "chained_optimizers", [engine._optimizer])
-            is_plain = body["layout"]["pipeline"] == 1 and not body["work"].get("lengths")
+            is_plain = body["layout"]["pipeline"] == 1 and body["size"]["architecture"] == "gpt2"
             sent = sent_in_a_step(engine, optimizers, body) if is_plain else None
         finally:
             parallel_state.destroy_model_parallel()
@@ -134,7 +134,8 @@ def stage_of(kind: Any, body: Body, rank: int, ranks: int) -> Body:
 def sent_in_a_step(engine: Any, optimizers: list[Any], body: Body) -> dict[str, float]:
     """Bytes that this rank sends to tensor and to data parallel ranks in one optimizer step of even samples.
 
-    Left out are the update itself, which sends nothing, and the norm of the gradient, which sends a number.
+    One micro batch stands for all. Left out are the update itself, which sends nothing, and the norm of the gradient,
+    which sends a number.
     """
     from suite.worker.engines.megatron.stack import parallel_state
     from suite.worker.samples import Samples
@@ -142,13 +143,16 @@ def sent_in_a_step(engine: Any, optimizers: list[Any], body: Body) -> dict[str, 
     engine._share_statistics = lambda _outputs: {}
     for one in optimizers:
         one.optimizer.step = lambda: None
-    workload, rows = body["workload"], body["work"]["replica_batch"]
-    tokens = torch.zeros(rows, workload["prompt_tokens"] + workload["new_tokens"], dtype=torch.long, device=META)
+        one.get_loss_scale = lambda: 1.0
+    workload, work = body["workload"], body["work"]
+    length = workload["prompt_tokens"] + workload["new_tokens"]
+    tokens = torch.zeros(work["micro_batch"], length, dtype=torch.long, device=META)
     with Messages() as messages:
         engine.train(Samples.even(tokens, workload["prompt_tokens"]), {}, lambda logprobs, *_: (logprobs.sum(), {}))
-    groups = {"tensor": parallel_state.get_tensor_model_parallel_group()}
-    groups["data"] = parallel_state.get_data_parallel_group(with_context_parallel=True)
-    return {name: messages.bytes[group.group_name] for name, group in groups.items()}
+    tensor = parallel_state.get_tensor_model_parallel_group().group_name
+    data = parallel_state.get_data_parallel_group(with_context_parallel=True).group_name
+    micro_batches = work["replica_batch"] // work["micro_batch"]
+    return {"tensor": messages.bytes[tensor] * micro_batches, "data": messages.bytes[data]}
 
 
 # --- DeepSpeed -------------------------------------------------------------------------------------------------------
