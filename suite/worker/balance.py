@@ -13,14 +13,9 @@ def assign_samples(lengths: Sequence[int], replicas: int) -> List[List[int]]:
     each = len(lengths) // replicas
     samples_of_replica: List[List[int]] = [[] for _ in range(replicas)]
     open_replicas = [(0, replica) for replica in range(replicas)]
-    for number in longest_first(lengths):
+    for number in sorted(range(len(lengths)), key=lambda index: -lengths[index]):  # of equals the first comes first
         tokens, replica = heapq.heappop(open_replicas)
         samples_of_replica[replica].append(number)
         if len(samples_of_replica[replica]) < each:
             heapq.heappush(open_replicas, (tokens + lengths[number], replica))
     return samples_of_replica
-
-
-def longest_first(lengths: Sequence[int]) -> List[int]:
-    """Indices by falling length, so that neighbours are of like length; of equals the first comes first."""
-    return sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))

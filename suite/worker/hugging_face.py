@@ -1,4 +1,4 @@
-"""A manifest's size in the words of Hugging Face's configurations; standard library alone."""
+"""A manifest in Hugging Face's words: configurations of its size, arguments of trainers; standard library alone."""
 
 import json
 import os
@@ -52,6 +52,28 @@ def write_configuration(folder: str, size: Dict[str, Any], dtype: str) -> None:
     """``folder``/config.json, which is all that a model with dummy weights needs."""
     with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
         json.dump(configuration(size, dtype), file)
+
+
+def training_arguments(manifest: Dict[str, Any], folder: str) -> Dict[str, Any]:
+    """What TRL's trainers take alike: the optimizer, and that nothing is shown, reported or saved to ``folder``."""
+    optimizer = manifest["workload"]["optimizer"]
+    return {
+        "output_dir": folder,
+        "seed": manifest["measure"]["seed"],
+        "per_device_train_batch_size": manifest["work"]["micro_batch"],
+        "temperature": manifest["workload"]["ppo"]["temperature"],
+        "learning_rate": optimizer["learning_rate"],
+        "adam_beta1": optimizer["beta1"],
+        "adam_beta2": optimizer["beta2"],
+        "adam_epsilon": optimizer["epsilon"],
+        "weight_decay": optimizer["weight_decay"],
+        "max_grad_norm": optimizer["gradient_clip"],
+        "lr_scheduler_type": "constant",
+        "ds3_gather_for_generation": bool(manifest["layout"].get("gather_for_generation")),
+        "report_to": "none",
+        "save_strategy": "no",
+        "disable_tqdm": True,
+    }
 
 
 def shape_fields(size: Dict[str, Any]) -> Dict[str, Any]:

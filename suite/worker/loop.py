@@ -18,7 +18,7 @@ from suite.worker.rank import ConfigError
 from suite.worker.recorder import NullRecorder
 from suite.worker.replicas import Replicas
 from suite.worker.rewards import score_samples
-from suite.worker.samples import Samples
+from suite.worker.samples import Samples, cut, widened
 
 Stats = Dict[str, Optional[float]]
 TRAIN_STATS = ("loss", "policy_loss", "value_loss", "gradient_norm")
@@ -59,7 +59,8 @@ class Loop:
         """
         engine, algorithm = self._engine, self._algorithm
         sampler = self._generator or engine
-        prompts = self._prompts(iteration)
+        first = engine.data_parallel_rank * self._rows
+        prompts = prompts_of(self._manifest, iteration, range(first, first + self._rows), engine.device)
         recorder.begin(iteration)
         generated = self._generate(prompts, recorder)
         self._check_lengths(prompts, generated)
@@ -139,17 +140,13 @@ class Loop:
 
     def _everyones(self, tensor: torch.Tensor, columns: int) -> torch.Tensor:
         """[N, columns] on every rank: the rows of all replicas, padded with zeros."""
-        return torch.cat(self._replicas.all_gather(_widened(tensor, columns)))
-
-    def _prompts(self, iteration: int) -> Samples:
-        first = self._engine.data_parallel_rank * self._rows
-        return prompts_of(self._manifest, iteration, range(first, first + self._rows), self._engine.device)
+        return torch.cat(self._replicas.all_gather(widened(tensor, columns)))
 
     def _score(self, samples: Samples, iteration: int) -> torch.Tensor:
         """[N] fp32: scores of all samples, from the main process, where a reward model would run, to every rank."""
         prompts, responses = self._lengths
         longest = max(prompt + response for prompt, response in zip(prompts, responses))
-        gathered = self._replicas.gather(_widened(samples.tokens, longest))
+        gathered = self._replicas.gather(widened(samples.tokens, longest))
         scores = torch.empty(len(prompts), device=self._engine.device)
         if gathered:
             in_order = torch.tensor([index for indices in self._samples_of_replica for index in indices]).argsort()
@@ -173,7 +170,7 @@ class Loop:
                     chosen = chosen.sort().values
                 samples = rollouts.samples.take(chosen.tolist())
                 part = {name: tensor[chosen.to(tensor.device)] for name, tensor in batch.items()}
-                part = {name: _cut(tensor, samples.longest_response) for name, tensor in part.items()}
+                part = {name: cut(tensor, samples.longest_response) for name, tensor in part.items()}
                 part["weight"] = self._loss_weights(part["mask"])
                 step = self._engine.train(samples, part, self._algorithm.loss)
                 padded += int(step.get("padded_tokens", 0))
@@ -259,13 +256,3 @@ class Loop:
         wrong = int(differs.any(dim=1).sum())
         if wrong:
             raise ConfigError("{} of {} samples do not start with their prompts".format(wrong, len(samples)))
-
-
-def _widened(tensor: torch.Tensor, columns: int) -> torch.Tensor:
-    """[b, columns]: zeros behind."""
-    return torch.nn.functional.pad(tensor, (0, columns - tensor.size(1)))
-
-
-def _cut(tensor: torch.Tensor, columns: int) -> torch.Tensor:
-    """[b, R] cut to its first columns; [b] as it is."""
-    return tensor if tensor.dim() == 1 else tensor[:, :columns]

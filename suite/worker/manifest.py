@@ -53,6 +53,17 @@ def learns_values(manifest: Dict[str, Any]) -> bool:
     return algorithm_of(manifest)["name"] == "ppo"
 
 
+def adamw(manifest: Dict[str, Any]) -> Dict[str, Any]:
+    """The workload's optimizer in torch's words."""
+    wanted = manifest["workload"]["optimizer"]
+    return {
+        "lr": wanted["learning_rate"],
+        "betas": (wanted["beta1"], wanted["beta2"]),
+        "eps": wanted["epsilon"],
+        "weight_decay": wanted["weight_decay"],
+    }
+
+
 def check_world_size(manifest: Dict[str, Any], identity: RankIdentity) -> None:
     """Raise ConfigError unless the launcher started as many ranks as the layout has."""
     layout = manifest["layout"]

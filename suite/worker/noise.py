@@ -9,6 +9,8 @@ import resource
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from suite.worker.texts import read_text
+
 _PROC, _SYS = "/proc", "/sys"
 _TICKS = os.sysconf("SC_CLK_TCK")
 _SMALL, _LARGE = 1 << 12, 1 << 16
@@ -156,7 +158,7 @@ def cpu_seconds(stat: bytes, cpus: Any) -> Tuple[Optional[float], Optional[float
 def limiting_cgroups(proc: str = _PROC, sys: str = _SYS) -> List[str]:
     """Files that count how often a limit on CPU time held this process back: of its control groups with a limit."""
     found = []
-    for line in _text(os.path.join(proc, "self", "cgroup")).splitlines():
+    for line in (read_text(os.path.join(proc, "self", "cgroup")) or "").splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if number != "0" and "cpu" not in controllers.split(","):
@@ -173,8 +175,8 @@ def limiting_cgroups(proc: str = _PROC, sys: str = _SYS) -> List[str]:
 
 
 def _has_limit(folder: str) -> bool:
-    quota = (_text(os.path.join(folder, "cpu.max")) or _text(os.path.join(folder, "cpu.cfs_quota_us"))).split()
-    return bool(quota) and quota[0].isdigit()
+    limits = (read_text(os.path.join(folder, name)) for name in ("cpu.max", "cpu.cfs_quota_us"))
+    return any(limit and limit.split()[0].isdigit() for limit in limits)
 
 
 def _throttled(texts: List[bytes]) -> Figures:
@@ -204,11 +206,3 @@ def _differences(before: Figures, after: Figures) -> Figures:
 
 def _numbers(text: bytes) -> List[int]:
     return [int(word) for word in text.split() if word.isdigit()]
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path) as file:
-            return file.read()
-    except OSError:
-        return ""

@@ -250,12 +250,9 @@ def open_gpu(device: torch.device) -> NvmlGpu:
     return NvmlGpu(pynvml, handle)
 
 
-def open_gpus(count: int) -> List[Optional[NvmlGpu]]:
-    """The first ``count`` GPUs of this process, those of its node's ranks in order; None for one that is not found."""
-    found: List[Optional[NvmlGpu]] = []
-    for index in range(count):
-        try:
-            found.append(open_gpu(torch.device("cuda", index)))
-        except (ImportError, RuntimeError, AssertionError):  # torch asserts that there is such a device
-            found.append(None)
-    return found
+def find_gpu(local_rank: int) -> Optional[NvmlGpu]:
+    """The GPU of a rank of this node; None where it is not found."""
+    try:
+        return open_gpu(torch.device("cuda", local_rank))
+    except (ImportError, RuntimeError, AssertionError):  # torch asserts that there is such a device
+        return None

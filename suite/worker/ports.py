@@ -3,6 +3,8 @@
 import random
 import socket
 
+from suite.worker.texts import read_text
+
 #: first and last port that Linux gives connections that go out
 GIVEN_OUT = "/proc/sys/net/ipv4/ip_local_port_range"
 _LOWEST, _TRIES = 20000, 100
@@ -13,12 +15,8 @@ def free_port() -> int:
 
     Seconds go by until somebody listens there: one of the others may be a connection's by then.
     """
-    try:
-        with open(GIVEN_OUT, encoding="ascii") as file:
-            end = int(file.read().split()[0])
-    except (OSError, ValueError, IndexError):
-        end = _LOWEST
-    candidates = range(_LOWEST, end)
+    given = (read_text(GIVEN_OUT) or str(_LOWEST)).split()[0]
+    candidates = range(_LOWEST, int(given) if given.isdigit() else _LOWEST)
     for port in (*random.SystemRandom().sample(candidates, min(_TRIES, len(candidates))), 0):
         with socket.socket() as probe:
             try:

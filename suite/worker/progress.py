@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Optional
 
 from suite.worker.events import EventLog
 
@@ -46,11 +46,3 @@ class Progress:
         self.calls += 1
         if self.log is not None:
             self.log.emit("heartbeat", iteration=self.iteration, phase=self.phase, calls=self.calls, doing=doing)
-
-    def on_forward(self, _module: Any, _arguments: Any, _output: Any) -> None:
-        """``beat`` as torch's forward hooks call it."""
-        self.beat()
-
-    def on_parameter(self, _module: Any, _name: str, _parameter: Any) -> None:
-        """``beat`` as torch calls it for each parameter that a module gets."""
-        self.beat()

@@ -71,7 +71,7 @@ class Recorder(NullRecorder):
 
     def watch(self, *models: torch.nn.Module) -> None:
         for model in models:
-            model.register_forward_hook(self._progress.on_forward)
+            model.register_forward_hook(lambda *_: self._progress.beat())
 
     def count_processes(self, cpu_seconds: Callable[[], float]) -> None:
         """Processor time of processes beside this one that do the run's work, which are nobody's noise."""

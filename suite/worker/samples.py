@@ -81,16 +81,23 @@ class Samples:
         for first in range(0, len(self), rows):
             rows_of = slice(first, first + rows)
             part = Samples(self.tokens[rows_of], self.prompt_lengths[rows_of], self.response_lengths[rows_of])
-            own = {name: tensor[rows_of] for name, tensor in (tensors or {}).items()}
-            yield (
-                part,
-                {name: each if each.dim() == 1 else each[:, : part.longest_response] for name, each in own.items()},
-            )
+            own = {name: cut(tensor[rows_of], part.longest_response) for name, tensor in (tensors or {}).items()}
+            yield part, own
 
     def _column(self, numbers: Sequence[int]) -> torch.Tensor:
         return torch.tensor(list(numbers), device=self.tokens.device).unsqueeze(1)
 
 
+def cut(tensor: torch.Tensor, columns: int) -> torch.Tensor:
+    """[b, R] cut to its first columns; [b] as it is."""
+    return tensor if tensor.dim() == 1 else tensor[:, :columns]
+
+
+def widened(tensor: torch.Tensor, columns: int) -> torch.Tensor:
+    """[b, columns]: zeros behind."""
+    return torch.nn.functional.pad(tensor, (0, columns - tensor.size(1)))
+
+
 def join_responses(parts: Sequence[torch.Tensor], longest: int) -> torch.Tensor:
     """[b_i, R_i] of micro batches in one [b, longest], with zeros behind."""
-    return torch.cat([torch.nn.functional.pad(part, (0, longest - part.size(1))) for part in parts])
+    return torch.cat([widened(part, longest) for part in parts])

@@ -23,7 +23,7 @@ from suite.worker.loop import Loop
 from suite.worker.manifest import asked_iterations
 from suite.worker.memory import MemoryProbe
 from suite.worker.network import measure_network
-from suite.worker.nvml import DeviceSampler, open_gpu, open_gpus
+from suite.worker.nvml import DeviceSampler, find_gpu, open_gpu
 from suite.worker.process import without_collector
 from suite.worker.profile import ProfilingRecorder
 from suite.worker.progress import Progress
@@ -83,7 +83,8 @@ def run(
     world = join(identity, rank_device, manifest["limits"]["silence_seconds"]) if split is None else split.world
     communicators.note("joined")
     progress.beat()
-    shown = World(*identity, device=_shown_device(device_type, identity) if apart else world.device)
+    stands_for_gpu = apart and device_type == "cuda"  # on which the trainer's processes compute
+    shown = World(*identity, torch.device("cuda", identity.local_rank) if stands_for_gpu else world.device)
     sampler, notes = _start_sampler(shown)
     notes += [] if split is None else split.notes
     facts = collect_facts(shown, manifest["stack"], manifest.get("stack_code", ()))
@@ -176,16 +177,11 @@ def _beating(progress: Progress) -> Iterator[None]:
     if register is None:
         yield
         return
-    hook = register(progress.on_parameter)
+    hook = register(lambda *_: progress.beat())
     try:
         yield
     finally:
         hook.remove()
-
-
-def _shown_device(device_type: str, identity: RankIdentity) -> torch.device:
-    """The device that a rank stands for, and that the trainer's processes compute on."""
-    return torch.device("cuda", identity.local_rank) if device_type == "cuda" else torch.device("cpu")
 
 
 def _place(measure: Dict[str, Any], identity: RankIdentity, apart: bool) -> Dict[str, Any]:
@@ -199,7 +195,7 @@ def _place(measure: Dict[str, Any], identity: RankIdentity, apart: bool) -> Dict
         return left_alone("a run on the CPU", identity.local_world_size)
     if measure.get("bind") != "near-gpu":
         return left_alone("not asked for", identity.local_world_size)
-    return bind(open_gpus(identity.local_world_size), identity.local_rank)
+    return bind([find_gpu(rank) for rank in range(identity.local_world_size)], identity.local_rank)
 
 
 def _idle(device_type: str, identity: RankIdentity) -> Optional[Dict[str, Any]]:
@@ -209,7 +205,7 @@ def _idle(device_type: str, identity: RankIdentity) -> Optional[Dict[str, Any]]:
     """
     if device_type == "cpu":
         return cpu_idle()
-    gpu = open_gpus(identity.local_rank + 1)[identity.local_rank]
+    gpu = find_gpu(identity.local_rank)
     if gpu is None:
         return None
     facts = gpu_idle(gpu)
@@ -222,7 +218,7 @@ def _held_since(idle: Optional[Dict[str, Any]], identity: RankIdentity, turns: T
     before = (idle or {}).get("used_bytes")
     if before is None or not turns.are_given:
         return 0
-    gpu = open_gpus(identity.local_rank + 1)[identity.local_rank]
+    gpu = find_gpu(identity.local_rank)
     used = None if gpu is None else gpu.used_bytes()
     return 0 if used is None else max(0, used - before)
 

@@ -3,11 +3,11 @@
 import glob
 import os
 import re
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, List, Optional
 
 import torch
 
-from suite.worker.nvml import NvmlGpu, open_gpus, pci_address
+from suite.worker.nvml import NvmlGpu, find_gpu, pci_address
 from suite.worker.texts import read_text
 from suite.worker.world import World
 
@@ -39,7 +39,7 @@ def _gpus(world: World, root: str) -> Optional[List[Dict[str, Any]]]:
     """The GPUs of this node's ranks, by local rank; None on a CPU and where NVML does not tell them apart."""
     if world.device.type != "cuda":
         return None
-    gpus = open_gpus(min(world.local_world_size, torch.cuda.device_count()))
+    gpus = [find_gpu(rank) for rank in range(min(world.local_world_size, torch.cuda.device_count()))]
     known = [gpu for gpu in gpus if gpu is not None]
     return describe_gpus(known, root) if len(known) == len(gpus) else None
 
@@ -123,15 +123,13 @@ def _adapters(root: str) -> List[Dict[str, Any]]:
 
 def _interfaces(root: str) -> List[Dict[str, Any]]:
     """Network interfaces other than the loop; most virtual ones have no speed."""
-
-    def told() -> Iterator[Dict[str, Any]]:
-        for path in sorted(glob.glob(os.path.join(root, "sys/class/net/*"))):
-            name, speed = os.path.basename(path), _whole(_line(path, "speed"))
-            if name != "lo" and os.path.isdir(path):
-                bits = speed * 1e6 if speed is not None and speed > 0 else None
-                yield {"name": name, "state": _line(path, "operstate"), "bits_per_second": bits}
-
-    return list(told())[:_MOST_INTERFACES]
+    found = []
+    for path in sorted(glob.glob(os.path.join(root, "sys/class/net/*"))):
+        name, speed = os.path.basename(path), _whole(_line(path, "speed"))
+        if name != "lo" and os.path.isdir(path):
+            bits = speed * 1e6 if speed is not None and speed > 0 else None
+            found.append({"name": name, "state": _line(path, "operstate"), "bits_per_second": bits})
+    return found[:_MOST_INTERFACES]
 
 
 def _numa_node(device: str) -> Optional[int]:

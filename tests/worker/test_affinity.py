@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suite.worker.affinity import as_list, bind, choose, near, read_list
+from suite.worker.affinity import as_list, bind, choose, near
 from tests.worker.tiny import ROOT
 
 ADDRESSES = ("0000:17:00.0", "0000:65:00.0", "0000:ca:00.0", "0000:e3:00.0")
@@ -89,15 +89,6 @@ def test_a_container_whose_cpus_are_elsewhere_is_left_alone_and_too_few_cores_ar
     assert how.startswith("left alone: no CPU near the GPU")
     # fewer cores than ranks are shared
     assert choose([SOCKETS[0]] * 2, 1, frozenset({3, 19, 30}), node)[:2] == ({3, 19}, 2)
-
-
-@pytest.mark.parametrize(("text", "numbers"), [("0-3,8", {0, 1, 2, 3, 8}), ("5", {5}), ("", set()), ("none", set())])
-def test_lists_of_the_kernel_are_read(tmp_path: Path, text: str, numbers: set[int]) -> None:
-    path = tmp_path / "list"
-    path.write_text(text + "\n")
-    assert read_list(str(path)) == numbers
-    if numbers:
-        assert as_list(frozenset(numbers)) == text
 
 
 def test_a_process_is_really_bound_with_the_threads_it_has(tmp_path: Path) -> None:

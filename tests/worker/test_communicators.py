@@ -47,12 +47,6 @@ def test_memory_outside_of_the_allocator_is_noted_step_by_step(monkeypatch: pyte
     assert notes.facts() == {"eager": False, "outside_allocator_bytes": {"before_join": 2, "joined": 32}}
 
 
-def test_a_cpu_has_none() -> None:
-    notes = Communicators("cpu", 0)
-    notes.note("before_join")
-    assert notes.facts() is None
-
-
 @pytest.mark.parametrize("sleeps", [False, True])
 def test_an_engine_that_sleeps_is_seen_awake_and_what_torch_counts_beside_it_is_not_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sleeps: bool

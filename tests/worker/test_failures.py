@@ -11,6 +11,7 @@ import torch
 
 from suite.worker.failures import failure_evidence, failure_kind
 from suite.worker.rank import ConfigError
+from suite.worker.turns import DriverGoneError
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,7 @@ from suite.worker.rank import ConfigError
         (MemoryError(), "oom_host"),
         (OSError(errno.ENOSPC, "No space left on device"), "disk_full"),
         (KeyboardInterrupt(), "interrupted"),
+        (DriverGoneError("gone"), "interrupted"),
         (ConfigError("the iteration was not the manifest's work"), "config"),
         (RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:2"), "rank_lost"),
         (RuntimeError("[unbound_buffer.cc:81] Timed out waiting 1000ms for recv operation"), "nccl_timeout"),

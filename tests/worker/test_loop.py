@@ -90,20 +90,15 @@ def recorder(folder: Path) -> Recorder:
     return Recorder(world, log, MemoryProbe(world.device, 0), None, Progress())
 
 
-def test_phases_come_in_order_and_every_epoch_trains_each_sample_once_in_another_order() -> None:
-    engine = ScriptedEngine()
-    iterate(engine, tiny_body(workload=WORK))
+def test_phases_come_in_order_every_epoch_trains_each_sample_once_in_another_order_and_all_is_counted() -> None:
+    engine, manifest = ScriptedEngine(), tiny_body(workload=WORK)
+    counts, _ = iterate(engine, manifest)
     assert engine.calls == ["generate", "score", "reference", "train", "train", "train", "train"]
     values = [batch["values"][:, 0].tolist() for batch in engine.trained]
     first, second = values[0] + values[1], values[2] + values[3]
     assert sorted(first) == sorted(second)
     assert len(set(first)) == 8
     assert first != second
-
-
-def test_counts_are_the_manifests_and_parameters_the_engines() -> None:
-    manifest = tiny_body(workload=WORK)
-    counts, _ = iterate(ScriptedEngine(), manifest)
     assert counts == {
         "samples": 8,
         "prompt_tokens": 64,

@@ -82,9 +82,6 @@ class TestFigures:
         assert fitting((1, 4, 16), 0) == (1,)
         assert fitting((1, 4, 16), None) == (1, 4, 16)
 
-    def test_a_rank_alone_has_no_network(self) -> None:
-        assert network.measure_network(World(0, 1, 0, 1, CPU)) is None
-
 
 @pytest.mark.ranks
 @pytest.mark.timeout(400)

@@ -11,13 +11,12 @@ import torch
 
 from suite.worker import session
 from suite.worker.events import EventLog
-from suite.worker.failures import failure_kind
 from suite.worker.memory import MemoryProbe
 from suite.worker.noise import NoiseProbe
 from suite.worker.progress import Progress
 from suite.worker.rank import ConfigError, RankIdentity
 from suite.worker.recorder import Recorder
-from suite.worker.turns import DriverGoneError, Turns
+from suite.worker.turns import Turns
 from suite.worker.world import World
 from tests.worker.tiny import tiny_body
 from tests.worker.written import events_in
@@ -65,7 +64,7 @@ def test_what_rows_before_it_took_of_a_gpu_is_theirs(
         def used_bytes(self) -> int | None:
             return used
 
-    monkeypatch.setattr(session, "open_gpus", lambda count: [Gpu()] * count)
+    monkeypatch.setattr(session, "find_gpu", lambda rank: Gpu())
     identity, idle = RankIdentity(0, 1, 0, 1), {"used_bytes": before}
     assert session._held_since(idle, identity, Turns(socket.socket())) == held
     assert session._held_since(idle, identity, Turns()) == 0
@@ -81,7 +80,3 @@ def test_a_run_whose_work_does_not_stop_with_its_ranks_takes_no_turns(
     log, identity = EventLog(str(tmp_path), 0, mirror=False), RankIdentity(0, 1, 0, 1)
     with pytest.raises(ConfigError, match="rows take turns only where all of their work is done by ranks"):
         session.run(tiny_body(), identity, log, Progress(), lambda manifest: build)
-
-
-def test_without_its_driver_a_rank_was_interrupted() -> None:
-    assert failure_kind(DriverGoneError("gone"), "train") == "interrupted"

@@ -51,9 +51,9 @@ class Algorithm(ABC):
     def prepare(self, rollouts: Rollouts, total: Sum) -> Tensors:
         """What training reads, by name, each [b, R] or [b]: advantages and the like. Collective."""
 
-    @abstractmethod
     def weights(self, mask: torch.Tensor) -> torch.Tensor:
-        """How much each token counts in the loss of an optimizer step, [b, R] fp32, up to one factor for all."""
+        """How much each token counts in the loss of an optimizer step, [b, R] fp32, up to one factor for all: alike."""
+        return mask.float()
 
     @abstractmethod
     def loss(

@@ -40,9 +40,6 @@ class PPO(Algorithm):
             "returns": returns,
         }
 
-    def weights(self, mask: torch.Tensor) -> torch.Tensor:
-        return mask.float()
-
     def loss(
         self, logprobs: torch.Tensor, values: Optional[torch.Tensor], micro: Tensors
     ) -> Tuple[torch.Tensor, Tensors]:

@@ -32,9 +32,6 @@ class ReinforcePlusPlus(WithoutValues):
         returns = rewards.flip(1).cumsum(1).flip(1)
         return {"advantages": ppo.whiten(returns, total(ppo.moments(returns[mask]))) * mask}
 
-    def weights(self, mask: torch.Tensor) -> torch.Tensor:
-        return mask.float()
-
     def loss(
         self, logprobs: torch.Tensor, values: Optional[torch.Tensor], micro: Tensors
     ) -> Tuple[torch.Tensor, Tensors]:

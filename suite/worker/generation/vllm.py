@@ -110,7 +110,7 @@ class VllmGenerator(Generator):
         """See ``Generator``. Raises ConfigError where a weight of vLLM's model got none of the policy's."""
         if self._sleeps:
             self._engine.wake_up(["weights"])
-        model = self._model()
+        model = self._engine.model_executor.driver_worker.worker.model_runner.model
         with torch.no_grad():
             loaded = model.load_weights(self._weights())
         if not self._is_checked:
@@ -175,7 +175,9 @@ class VllmGenerator(Generator):
         from vllm.v1.engine.llm_engine import LLMEngine
 
         measure, layout = self._manifest["measure"], self._manifest["layout"]
-        prompts, lengths = self._all_lengths()
+        # of each sample of all replicas, as the loop deals them out
+        prompts, responses = sample_lengths(self._manifest["workload"], self._manifest["work"])
+        lengths = [sum(pair) for pair in zip(prompts, responses)]
         rows = self._manifest["work"]["replica_rollouts"]
         first = self._training.data_parallel_rank * rows
         prefill = min(sum(prompts[first : first + rows]), _MOST_PROMPT_TOKENS)
@@ -206,11 +208,6 @@ class VllmGenerator(Generator):
             )
             return LLMEngine.from_engine_args(arguments)
 
-    def _all_lengths(self) -> Tuple[List[int], List[int]]:
-        """Prompt and whole length of each sample of all replicas, as the loop deals them out."""
-        prompts, responses = sample_lengths(self._manifest["workload"], self._manifest["work"])
-        return prompts, [sum(pair) for pair in zip(prompts, responses)]
-
     def _cache_bytes(self, blocks: int) -> int:
         """Of a GPU a share of what is free at most, and then samples wait for each other."""
         precision, tensor = self._manifest["measure"]["precision"], self._manifest["layout"]["tensor"]
@@ -219,9 +216,6 @@ class VllmGenerator(Generator):
             return wanted
         free, _total = torch.cuda.mem_get_info(self._world.device)
         return min(wanted, int(free * _CACHE_SHARE_OF_FREE))
-
-    def _model(self) -> torch.nn.Module:
-        return self._engine.model_executor.driver_worker.worker.model_runner.model
 
     def _weights(self) -> Iterator[Tuple[str, torch.Tensor]]:
         for name, tensor in self._training.weights():

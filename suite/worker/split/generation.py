@@ -11,7 +11,7 @@ from suite.worker.manifest import asked_iterations
 from suite.worker.mismatch import idle_slot_seconds
 from suite.worker.progress import Progress
 from suite.worker.recorder import Recorder
-from suite.worker.samples import Samples
+from suite.worker.samples import Samples, widened
 from suite.worker.split.link import Link
 from suite.worker.split.weights import OwnLoop, RemotePolicy
 from suite.worker.world import World
@@ -66,31 +66,44 @@ class RolloutProducer:
         self._batches, self._updates = 0, 0
         self._samples: Optional[Samples] = None
 
-    def await_publication(self) -> None:
+    def run(self, recorder: Recorder) -> None:
+        """The first batch, then an iteration for each of the training side: take its weights, generate its next batch.
+
+        What an iteration takes beyond its phases this side waited.
+        """
+        self._await_publication()
+        self._generator.sync()
+        self._draw_prompts()
+        self._samples = self._generator.generate(self._prompts)
+        self._announce()
+        for iteration in range(asked_iterations(self._manifest)):
+            self._draw_prompts()
+            recorder.begin(iteration)
+            self._await_publication()
+            with recorder.phase("sync"):
+                self._generator.sync()
+            with recorder.phase("generate"):
+                self._samples = self._generator.generate(self._prompts)
+            self._announce()
+            recorder.stop()
+            recorder.finish(self._counts(), {"weights_sum": self._weights.weights_sum}, **self._rollout())
+        self._link.publish("rank {} is done".format(self._rank))
+
+    def _await_publication(self) -> None:
         """Hand over the batch that the other side asks for, then wait until it publishes."""
         if self._samples is not None:
             self._link.wait("take batch {}".format(self._batches - 1), self._progress)
-            columns = self._longest - self._samples.tokens.size(1)
-            self._link.send(torch.nn.functional.pad(self._samples.tokens, (0, columns)))
+            self._link.send(widened(self._samples.tokens, self._longest))
             if self._generator.logprobs is not None:
-                columns = self._longest_response - self._generator.logprobs.size(1)
-                self._link.send(torch.nn.functional.pad(self._generator.logprobs, (0, columns)).to(self._device))
+                self._link.send(widened(self._generator.logprobs, self._longest_response).to(self._device))
         self._updates = self._link.wait("publication {}".format(self._batches), self._progress)["updates"]
 
-    def receive(self) -> None:
-        """The weights of the publication that was told."""
-        self._generator.sync()
-
-    def draw_prompts(self) -> None:
+    def _draw_prompts(self) -> None:
         """Those of the next batch, in no phase."""
         self._prompts = prompts_of(self._manifest, self._batches, self._sample_indices, self._device)
 
-    def generate(self) -> None:
-        """The next batch. It is told by ``announce``, so that what the telling takes is in no phase."""
-        self._samples = self._generator.generate(self._prompts)
-
-    def announce(self) -> None:
-        """Tell the training side that the batch is there."""
+    def _announce(self) -> None:
+        """Tell the training side that the batch is there, in no phase."""
         self._link.publish(
             "batch {} of rank {}".format(self._batches, self._rank),
             publication=self._batches,
@@ -100,7 +113,7 @@ class RolloutProducer:
         )
         self._batches += 1
 
-    def counts(self) -> Counts:
+    def _counts(self) -> Counts:
         """What the last batch was, over all generation ranks; nothing was trained."""
         samples = self._samples
         assert samples is not None, "counted when there is a batch"
@@ -114,38 +127,7 @@ class RolloutProducer:
         counts["total_parameters"] = self._weights.total_parameters
         return counts
 
-    def stats(self) -> Dict[str, Optional[float]]:
-        """By which the weights that were received are checked."""
-        return {"weights_sum": self._weights.weights_sum}
-
-    def rollout(self) -> Dict[str, Any]:
+    def _rollout(self) -> Dict[str, Any]:
         """What is known of the last generation beyond its time; nothing where nothing is."""
         finish = self._generator.finish_seconds
         return {} if finish is None else {"rollout": {"idle_slot_seconds": idle_slot_seconds(finish)}}
-
-    def finish(self) -> None:
-        self._link.publish("rank {} is done".format(self._rank))
-
-
-def generate_ahead(producer: RolloutProducer, manifest: Dict[str, Any], recorder: Recorder) -> None:
-    """The first batch, then an iteration for each of the training side: take its weights, generate its next batch.
-
-    What an iteration takes beyond its phases this side waited.
-    """
-    producer.await_publication()
-    producer.receive()
-    producer.draw_prompts()
-    producer.generate()
-    producer.announce()
-    for iteration in range(asked_iterations(manifest)):
-        producer.draw_prompts()
-        recorder.begin(iteration)
-        producer.await_publication()
-        with recorder.phase("sync"):
-            producer.receive()
-        with recorder.phase("generate"):
-            producer.generate()
-        producer.announce()
-        recorder.stop()
-        recorder.finish(producer.counts(), producer.stats(), **producer.rollout())
-    producer.finish()

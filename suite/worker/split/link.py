@@ -25,19 +25,16 @@ class Link:
     ) -> None:
         """``group``: None on training ranks that hand nothing over. ``names``: of this side and of the other."""
         self._store, self._group, self.generation_ranks = store, group, generation_ranks
+        self.carries_tensors = group is not None
         self._own, self._other = names
         self._silence_seconds = silence_seconds
         self._every = beat_seconds(silence_seconds)
         self._pulsed_at = time.monotonic()
 
-    @property
-    def carries_tensors(self) -> bool:
-        return self._group is not None
-
     def watch(self, *models: torch.nn.Module) -> None:
         """Forward calls of these models tell the other side, while it waits, that this one works."""
         for model in models:
-            model.register_forward_hook(self._on_forward)
+            model.register_forward_hook(lambda *_: self.pulse())
 
     def publish(self, word: str, **facts: Any) -> None:
         """Say a word that was not said before, with what belongs to it."""
@@ -98,9 +95,6 @@ class Link:
         if time.monotonic() - self._pulsed_at >= self._every:
             self._store.add("pulse/" + self._own, 1)
             self._pulsed_at = time.monotonic()
-
-    def _on_forward(self, _module: Any, _arguments: Any, _output: Any) -> None:
-        self.pulse()
 
 
 class ToldProgress(Progress):

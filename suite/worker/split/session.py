@@ -11,7 +11,7 @@ from suite.worker.nvml import DeviceSampler
 from suite.worker.progress import Progress
 from suite.worker.rank import RankIdentity
 from suite.worker.recorder import Recorder
-from suite.worker.split.generation import RolloutProducer, generate_ahead, generation_manifest
+from suite.worker.split.generation import RolloutProducer, generation_manifest
 from suite.worker.split.link import Link, ToldProgress
 from suite.worker.split.sides import Side, find_side, join_side
 from suite.worker.split.training import SplitRecorder, train_on_batches
@@ -71,7 +71,7 @@ class Split:
         recorder.watch(*subject.models)
         own = OwnLoop(subject, self.link, self.world.rank == 0) if generator is None else None
         producer = RolloutProducer(own or generator, own or subject, self.manifest, self.world, self.link, progress)
-        generate_ahead(producer, self.manifest, recorder)
+        producer.run(recorder)
 
 
 def generates(manifest: Dict[str, Any], identity: RankIdentity) -> bool:

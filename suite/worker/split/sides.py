@@ -49,24 +49,17 @@ def join_side(side: Side, identity: RankIdentity, device_type: str, timeout_seco
     os.environ.update(RANK=str(side.identity.rank), WORLD_SIZE=str(side.identity.world_size))
     own = dist.PrefixStore(side.name, store)
     world = join(side.identity, device_type, timeout_seconds, store=own)
-    place = _place(side)
-    group = _group(dist.PrefixStore("link", store), place, side.generation_ranks + 1, world, timeout)
+    # In the group that tensors cross by the first training rank is 0, generation ranks follow, others are not in.
+    place = side.identity.rank + int(side.generates)
+    is_in = side.generates or place == 0
+    group = _group(dist.PrefixStore("link", store), place, side.generation_ranks + 1, world, timeout) if is_in else None
     words = dist.PrefixStore("words", store)
     other = TRAINING if side.generates else GENERATION
     return world, Link(words, group, side.generation_ranks, (side.name, other), timeout_seconds)
 
 
-def _place(side: Side) -> Optional[int]:
-    """In the group that tensors cross by: the first training rank is 0, generation ranks follow, others are not in."""
-    if side.generates:
-        return side.identity.rank + 1
-    return 0 if side.identity.rank == 0 else None
-
-
-def _group(store: Any, place: Optional[int], size: int, world: World, timeout: timedelta) -> Any:
+def _group(store: Any, place: int, size: int, world: World, timeout: timedelta) -> Any:
     """A process group beside the default one, which torch lets nobody make over ranks of two worlds."""
-    if place is None:
-        return None
     if world.device.type != "cuda":
         return dist.ProcessGroupGloo(store, place, size, timeout)
     options = dist.ProcessGroupNCCL.Options()

@@ -50,10 +50,6 @@ class RemoteGenerator(Generator):
         """By which the last publication is checked."""
         return self._sums[-1]
 
-    def await_first(self) -> None:
-        """Wait until the pipeline is filled, so that no iteration holds the first batch's time."""
-        self._await_batch()
-
     def sync(self) -> None:
         """Publish. The other side has finished its batch when it comes to this, so that nobody waits here."""
         # The first publication is of the weights before any update, and so is the second, in iteration 0.
@@ -65,7 +61,7 @@ class RemoteGenerator(Generator):
 
     def generate(self, prompts: Samples) -> Samples:
         """Wait for the batch and take this replica's rows. Raises RuntimeError where it is of other weights."""
-        told = self._await_batch()
+        told = self.await_batch()
         self._check(told)
         tokens = torch.zeros((len(self._prompts), self._longest), dtype=torch.int64, device=self._device)
         logprobs = torch.zeros((len(self._prompts), self._longest_response), device=self._device)
@@ -86,11 +82,11 @@ class RemoteGenerator(Generator):
 
     def finish(self) -> None:
         """Wait until the other side has ended its last batch, which nobody trains on: it needs this side's store."""
-        self._await_batch()
+        self.await_batch()
         for rank in range(self._link.generation_ranks):
             self._link.wait("rank {} is done".format(rank), self._progress)
 
-    def _await_batch(self) -> List[Dict[str, Any]]:
+    def await_batch(self) -> List[Dict[str, Any]]:
         """What each generation rank tells of the next batch, once it has it; waited for on every training rank."""
         ranks = range(self._link.generation_ranks)
         return [self._link.wait("batch {} of rank {}".format(self._batches, rank), self._progress) for rank in ranks]
@@ -124,7 +120,7 @@ def train_on_batches(
     recorder.watch(*engine.models)
     recorder.generator = generator = RemoteGenerator(engine, manifest, link, progress)
     loop = Loop(engine, manifest, generator)
-    generator.await_first()
+    generator.await_batch()  # the pipeline is filled, so that no iteration holds the first batch's time
     for iteration in range(asked_iterations(manifest)):
         loop.run_iteration(iteration, recorder)
     generator.finish()

@@ -59,10 +59,6 @@ class _Detail:
     began: Any
     ended: Any
 
-    def seconds(self) -> float:
-        """Once the device has passed both readings."""
-        return seconds_between(self.began, self.ended)
-
 
 class PhaseClock(NullClock, Recorder):
     """The engines' clock on a foreign iteration.
@@ -172,7 +168,7 @@ def _sums(details: List[_Detail]) -> Dict[str, float]:
     """Seconds by name, without those of details inside."""
     sums: Dict[str, float] = {}
     for detail in details:
-        seconds = detail.seconds()
+        seconds = seconds_between(detail.began, detail.ended)
         sums[detail.name] = sums.get(detail.name, 0.0) + seconds
         if detail.outer is not None:
             sums[detail.outer] = sums.get(detail.outer, 0.0) - seconds

@@ -97,13 +97,8 @@ def write_model(folder: str, size: Dict[str, Any], seed: int, precision: torch.d
     write_tokenizer(folder, size["vocab"], **settings)
 
 
-def count_parameters(model: nn.Module) -> Tuple[int, int]:
-    """All parameters, and those that train; whole under ZeRO-3 too, each tied one once."""
-    return count(model.parameters())
-
-
-def count(parameters: Iterable[nn.Parameter]) -> Tuple[int, int]:
-    """As ``count_parameters``, of these."""
+def count_parameters(parameters: Iterable[nn.Parameter]) -> Tuple[int, int]:
+    """Elements of all of them, and of those that train; whole under ZeRO-3 too."""
     sizes = [(whole_elements(each), each.requires_grad) for each in parameters]
     return sum(size for size, _ in sizes), sum(size for size, trains in sizes if trains)
 
@@ -111,7 +106,7 @@ def count(parameters: Iterable[nn.Parameter]) -> Tuple[int, int]:
 def count_on_paper(size: Dict[str, Any]) -> Tuple[int, int]:
     """``count_parameters`` of the model of a shape, before one is made."""
     with torch.device("meta"):
-        return count_parameters(build_model(size))
+        return count_parameters(build_model(size).parameters())
 
 
 def build_tokenizer(vocab: int) -> PreTrainedTokenizerFast:

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Optional, Tuple, Type
 
 import torch.distributed as dist
 
-from suite.worker.nvml import open_gpus
+from suite.worker.nvml import find_gpu
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock, PhaseClock
 from suite.worker.trainers.processes import NodeMemory
@@ -107,7 +107,7 @@ class LedTrainer(Trainer):
 
     def make_memory(self) -> NodeMemory:
         world, is_cuda = self.world, self.manifest["measure"]["device"] == "cuda"
-        gpu = open_gpus(world.local_rank + 1)[world.local_rank] if is_cuda else None
+        gpu = find_gpu(world.local_rank) if is_cuda else None
         return NodeMemory(self.cluster.processes, world.local_world_size, world.local_rank == 0, gpu)
 
     def run(self, clock: NullClock, iterations: int) -> None:
@@ -116,15 +116,17 @@ class LedTrainer(Trainer):
                 self.lead(clock, iterations)
                 _tell(self.world, _OVER)
             else:
-                _follow(clock, self.world)
+                _follow(clock)
         finally:
             self.cluster.close()
 
 
-def _follow(clock: NullClock, world: World) -> None:
+def _follow(clock: NullClock) -> None:
     """Do what rank 0's clock does until it says that all is over."""
+    heard = [_OVER]
     while True:
-        name, arguments, options = _hear(world)
+        dist.broadcast_object_list(heard, src=0)
+        name, arguments, options = heard[0]
         if name == _OVER[0]:
             return
         getattr(clock, name)(*arguments, **options)
@@ -133,9 +135,3 @@ def _follow(clock: NullClock, world: World) -> None:
 def _tell(world: World, call: _Call) -> None:
     if world.world_size > 1:
         dist.broadcast_object_list([call], src=0)
-
-
-def _hear(world: World) -> _Call:
-    heard = [_OVER]
-    dist.broadcast_object_list(heard, src=0)
-    return heard[0]

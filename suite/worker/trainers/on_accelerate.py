@@ -68,18 +68,14 @@ def check_engine(model: Any, engine: str, zero_stage: int) -> None:
         _check_wrapper(model, nn.parallel.DistributedDataParallel, "DDP")
     else:
         assert engine == "fsdp2", engine
-        _check_fsdp2(model)
+        from torch.distributed.fsdp import FSDPModule
+
+        _check_wrapper(model, FSDPModule, "FSDP2")
+        found, wanted = sum(isinstance(each, FSDPModule) for each in model.modules()), model.config.num_hidden_layers
+        if found - 1 < wanted:  # the whole is one too
+            raise ConfigError("FSDP2 gathers {} of {} blocks by themselves".format(found - 1, wanted))
 
 
 def _check_wrapper(model: nn.Module, wrapper: type, name: str) -> None:
     if not isinstance(model, wrapper):
         raise ConfigError("{} was asked for, but the model is a {}".format(name, type(model).__name__))
-
-
-def _check_fsdp2(model: Any) -> None:
-    from torch.distributed.fsdp import FSDPModule
-
-    _check_wrapper(model, FSDPModule, "FSDP2")
-    blocks = sum(isinstance(module, FSDPModule) for module in model.modules()) - 1
-    if blocks < model.config.num_hidden_layers:
-        raise ConfigError("FSDP2 gathers {} of {} blocks by themselves".format(blocks, model.config.num_hidden_layers))

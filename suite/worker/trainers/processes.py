@@ -2,6 +2,7 @@
 
 import os
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 
 if TYPE_CHECKING:  # the guardian uses this module without torch
@@ -54,7 +55,8 @@ class Processes:
     def reset_peaks(self) -> None:
         """Let every process's peak resident set start again from its current one."""
         for pid in self._pids:
-            _write("/proc/{}/clear_refs".format(pid), _RESET_PEAK)
+            with suppress(OSError), open("/proc/{}/clear_refs".format(pid), "wb") as file:
+                file.write(_RESET_PEAK)
 
     def peak_resident_bytes(self) -> int:
         """Sum of the peak resident sets since the last reset; pages that processes share count in each."""
@@ -122,16 +124,14 @@ def kill_below(pid: int) -> Set[int]:
     """Kill all processes below this one, and what they start meanwhile; files of /dev/shm that they had mapped."""
     files: Set[int] = set()
     for _ in range(20):
-        left = [each for each in below(pid) if not _is_zombie(each)]
+        left = [each for each in below(pid) if _stat(each)[:1] not in ([], ["Z"])]
         if not left:
             break
         for each in left:
             files |= _shared_memory(each)
         for each in left:
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(each, 9)
-            except ProcessLookupError:
-                pass
         threading.Event().wait(0.05)
     return files
 
@@ -148,10 +148,6 @@ def _stat(pid: int) -> List[str]:
             return file.read().rpartition(b")")[2].decode().split()
     except OSError:
         return []
-
-
-def _is_zombie(pid: int) -> bool:
-    return _stat(pid)[:1] in ([], ["Z"])
 
 
 def _cpu_seconds(pid: int) -> Optional[float]:
@@ -176,11 +172,3 @@ def _shared_memory(pid: int) -> Set[int]:
             return {int(line.split()[4]) for line in file if " /dev/shm/" in line}
     except OSError:
         return set()
-
-
-def _write(path: str, data: bytes) -> None:
-    try:
-        with open(path, "wb") as file:
-            file.write(data)
-    except OSError:
-        pass

@@ -120,8 +120,9 @@ class RayCluster:
     def _start_all(self) -> str:
         """The head first, then the other nodes; its address. Every rank takes part."""
         world = self._world
-        seen = gathered(_address_of_head() if world.rank != world.local_rank else None, world)
-        outside = [address for address in seen if address is not None]
+        # as other nodes see it: the head itself may know it by another name
+        own = socket.gethostbyname(os.environ["MASTER_ADDR"]) if world.rank != world.local_rank else None
+        outside = [seen for seen in gathered(own, world) if seen is not None]
         if not outside:
             os.environ.update(_LOOPBACK_VARIABLES)
         address, error = None, None
@@ -132,8 +133,8 @@ class RayCluster:
         address, folder, error = gathered((address, self.folder, error), world)[0]
         if error is None and world.rank and world.local_rank == 0:
             # Ray uses the head's folder by its name on every node
-            own = os.path.join(self.folder, "ray") if os.path.exists(folder) else folder
-            error = self._start(["--address", address], _own_address(address), own)
+            shared = os.path.join(self.folder, "ray") if os.path.exists(folder) else folder
+            error = self._start(["--address", address], _own_address(address), shared)
         errors = [each for each in gathered(error, world) if each is not None]
         if errors:
             self.close()
@@ -142,7 +143,6 @@ class RayCluster:
 
     def _start(self, arguments: List[str], own_address: str, folder: str) -> Optional[str]:
         """One node, whose end takes the folder away; why it did not start, or None."""
-        error = None
         for _ in range(_ATTEMPTS):
             error = self._attempt(arguments, own_address, folder)
             if error is None or _TOO_SLOW not in error:
@@ -209,11 +209,6 @@ def _no_ray_at(address: str) -> Optional[str]:
             ADDRESS_VARIABLE, address, error
         )
     return None
-
-
-def _address_of_head() -> str:
-    """The head's address as other nodes see it, which the head itself may know by another name."""
-    return socket.gethostbyname(os.environ["MASTER_ADDR"])
 
 
 def _own_address(head: str) -> str:

@@ -20,6 +20,8 @@ import torch
 import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from tests.worker.engines.messages import Messages
+
 Body = dict[str, Any]
 META = torch.device("meta")
 WEIGHT_BYTES = 2
@@ -73,12 +75,13 @@ def elements(model: Any) -> int:
 def megatron() -> Any:
     """What builds a manifest's stages; afterwards this process is good for nothing else."""
     from suite.worker.engines import engine_class
-    from suite.worker.engines.megatron import cpu, engine, weights
+    from suite.worker.engines.megatron import cpu, engine, stack, weights
 
     kind = engine_class("megatron", "cpu")
     named = torch.Tensor.type
     cpu.apply_cpu_patches()
     torch.cuda.current_device = lambda: META
+    stack.mixed_precision_optimizer.get_grad_norm_fp32 = lambda *_, **__: 0.0
     torch.Tensor.type = lambda tensor, *given: named(tensor, *given) if given else type_on_cuda(tensor)
     dist.all_gather_object = all_alike
     engine.count_parameters = lambda model: dict(
@@ -108,14 +111,17 @@ def stage_of(kind: Any, body: Body, rank: int, ranks: int) -> Body:
     with world_of(rank, ranks) as world:
         try:
             engine = kind(body, world)
+            optimizers = getattr(engine._optimizer, "chained_optimizers", [engine._optimizer])
+            is_plain = body["layout"]["pipeline"] == 1 and body["size"]["architecture"] == "gpt2"
+            sent = sent_in_a_step(engine, optimizers, body) if is_plain else None
         finally:
             parallel_state.destroy_model_parallel()
-    optimizers = getattr(engine._optimizer, "chained_optimizers", [engine._optimizer])
     groups = [group for one in optimizers for group in one.optimizer.param_groups]
     buffers = engine._policy.buffers + engine._policy.expert_parallel_buffers
     attention = [layer.self_attention for layer in engine._model.decoder.layers]
     caches = [one._allocate_memory(1, 1, one.key_hidden_size, torch.bfloat16) for one in attention for _ in "kv"]
     return {
+        "sent": sent,
         "total": engine.total_parameters,
         "weights": WEIGHT_BYTES * elements(engine._model),
         "reference": WEIGHT_BYTES * sum(map(elements, engine.models[1:])),
@@ -123,6 +129,30 @@ def stage_of(kind: Any, body: Body, rank: int, ranks: int) -> Body:
         "gradients": sum(buffer.grad_data.nbytes for buffer in buffers),
         "cache": sum(cache.nbytes for cache in caches),
     }
+
+
+def sent_in_a_step(engine: Any, optimizers: list[Any], body: Body) -> dict[str, float]:
+    """Bytes that this rank sends to tensor and to data parallel ranks in one optimizer step of even samples.
+
+    One micro batch stands for all. Left out are the update itself, which sends nothing, and the norm of the gradient,
+    which sends a number.
+    """
+    from suite.worker.engines.megatron.stack import parallel_state
+    from suite.worker.samples import Samples
+
+    engine._share_statistics = lambda _outputs: {}
+    for one in optimizers:
+        one.optimizer.step = lambda: None
+        one.get_loss_scale = lambda: 1.0
+    workload, work = body["workload"], body["work"]
+    length = workload["prompt_tokens"] + workload["new_tokens"]
+    tokens = torch.zeros(work["micro_batch"], length, dtype=torch.long, device=META)
+    with Messages() as messages:
+        engine.train(Samples.even(tokens, workload["prompt_tokens"]), {}, lambda logprobs, *_: (logprobs.sum(), {}))
+    tensor = parallel_state.get_tensor_model_parallel_group().group_name
+    data = parallel_state.get_data_parallel_group(with_context_parallel=True).group_name
+    micro_batches = work["replica_batch"] // work["micro_batch"]
+    return {"tensor": messages.bytes[tensor] * micro_batches, "data": messages.bytes[data]}
 
 
 # --- DeepSpeed -------------------------------------------------------------------------------------------------------

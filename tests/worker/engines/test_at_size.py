@@ -7,9 +7,11 @@ and predicted on the device. A layout that a stack does not build, its driver re
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pytest
 
 from suite.backends.registry import find_backend
@@ -20,6 +22,7 @@ from suite.planner.hardware import hardware_of
 from suite.planner.memory import standing_bytes
 from suite.planner.parameters import load_parameters
 from suite.planner.predict_manifest import one_layout
+from suite.planner.training import step_parts
 from suite.spec.catalogue import find_device, find_preset, find_size, presets
 from suite.spec.manifest import Manifest
 from suite.spec.resolve import layout_errors
@@ -32,8 +35,12 @@ from tests.worker.tiny import told_by_ranks
 Stages = list[dict[str, Any]]
 
 STACKS = {"deepspeed": {"torch": "2", "transformers": "5"}, "megatron": {"torch": "2"}}
+HARDWARE: Any = hardware_of(find_device("H100-SXM-80GB"))
 SMALLEST = 1e9
 WITHIN = 0.03
+#: All-reduces of a micro batch that the planner leaves out: one beside its four of each layer, as sequence parallelism
+#: gathers the inputs of two projections again for their gradients, and so many of the embedding and the head.
+AROUND_LAYERS = 2.5
 STATES = ("weights", "reference", "optimizer states", "gradients")
 ROWS = [
     (backend, preset.name, point.size)
@@ -110,9 +117,8 @@ def test_the_planner_predicts_what_the_fullest_rank_holds(
     backend: str, preset: str, size: str, counted: dict[str, Stages]
 ) -> None:
     manifest, each = manifest_of(backend, preset, size), counted[f"{backend} {preset} {size}"]
-    hardware, known = hardware_of(find_device("H100-SXM-80GB")), load_parameters()
-    assert hardware is not None
-    asked = (manifest.size, manifest.workload, manifest.work, manifest.layout, hardware, backend, known)
+    known = load_parameters()
+    asked = (manifest.size, manifest.workload, manifest.work, manifest.layout, HARDWARE, backend, known)
     space = one_layout(*asked)
     predicted = standing_bytes(space.work, known.values)
     parts = [part for part in STATES if part in each[0]]
@@ -121,6 +127,22 @@ def test_the_planner_predicts_what_the_fullest_rank_holds(
         assert float(predicted[part][0]) == pytest.approx(fullest[part], rel=WITHIN), part
     if manifest.layout.generation == "hf":
         assert float(cache_of_position(space.gen).item()) == pytest.approx(fullest["cache"], rel=WITHIN)
+
+
+@pytest.mark.parametrize("size", ["1.3B", "6.7B", "13B", "20B", "33B"])
+def test_the_planner_counts_the_bytes_that_a_training_step_sends(size: str, counted: dict[str, Stages]) -> None:
+    """Its seconds over links of a byte per second of which nothing is hidden, against what Megatron hands to groups."""
+    manifest, ((own,)) = manifest_of("megatron", "ladder", size), counted[f"megatron ladder {size}"]
+    asked = (manifest.size, manifest.workload, manifest.work, manifest.layout, HARDWARE, "megatron", load_parameters())
+    work = one_layout(*asked).work
+    one = np.ones(len(work))
+    slow = replace(work, jobs=replace(work.jobs, link=one, network=one))
+    exposed = {"tensor_exposed": 1.0, "tensor_asynchronous": 1.0, "data_exposed": 1.0, "data_last": 0.0}
+    parts = step_parts(slow, {**load_parameters().values, **exposed})
+    layers = manifest.size.layers
+    uncounted = (layers + AROUND_LAYERS) / (4 * layers)
+    assert (1 + uncounted) * float(parts["tensor parallel"][0]) == pytest.approx(own["sent"]["tensor"], rel=WITHIN)
+    assert float(parts["gradient reduction"][0]) == pytest.approx(own["sent"]["data"], rel=WITHIN)
 
 
 @pytest.mark.parametrize("case", DEGREES, ids=str)

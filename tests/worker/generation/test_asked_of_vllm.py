@@ -23,9 +23,11 @@ def test_what_vllm_draws_is_the_seeds_and_the_replicas_whatever_was_drawn_before
         own = mock.Mock(_manifest={"measure": {"seed": 3}}, _generations=replica // 2)
         own._training.data_parallel_rank, own._world.device = replica % 2, torch.device("cpu")
         numpy.random.seed(replica)
+        state = torch.random.get_rng_state()
         with VllmGenerator._own_random_numbers(own):
-            found = numpy.random.randint(1 << 62)
+            found = numpy.random.randint(1 << 62) + int(torch.randint(1 << 31, ()))
         assert numpy.random.rand() == numpy.random.RandomState(replica).rand()
+        assert torch.equal(torch.random.get_rng_state(), state)
         return int(found)
 
     assert drawn(0) == drawn(0) and len({drawn(each) for each in range(4)}) == 4

@@ -20,7 +20,7 @@ from suite.worker.progress import Progress
 from suite.worker.rank import RankIdentity
 from suite.worker.split import generation as generation_module
 from suite.worker.split import link as link_module
-from suite.worker.split.generation import RolloutProducer, generate_ahead, generation_manifest
+from suite.worker.split.generation import RolloutProducer, generation_manifest
 from suite.worker.split.link import Link
 from suite.worker.split.sides import find_side
 from suite.worker.split.weights import Publisher
@@ -149,18 +149,19 @@ def test_a_store_that_is_gone_is_a_connection_that_was_closed(store: ScriptedSto
 
 
 def test_prompts_are_drawn_in_no_phase(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[int] = []
-    monkeypatch.setattr(generation_module, "prompts_of", lambda _manifest, batch, *_: drawn.append(batch))
-    world, calls = World(0, 1, 0, 1, torch.device("cpu")), mock.MagicMock()
+    world, calls, link = World(0, 1, 0, 1, torch.device("cpu")), mock.MagicMock(), mock.Mock()
+    link.wait.return_value = {"updates": 0}
+    calls.generator.logprobs = calls.generator.finish_seconds = None
+    calls.generator.generate.return_value = mock.Mock(tokens=torch.zeros(1, 1))
+    monkeypatch.setattr(generation_module, "prompts_of", lambda _manifest, batch, *_: calls.draw(batch))
+    monkeypatch.setattr(RolloutProducer, "_counts", lambda _: {})
     manifest = generation_manifest(tiny_body(2, layout={**SPLIT, "data": 1}))
-    producer = RolloutProducer(calls.generator, mock.Mock(), manifest, world, mock.Mock(), Progress())
-    producer.draw_prompts()
-    producer.generate()
-    assert drawn == [0]
-    generate_ahead(calls.producer, manifest, calls.recorder)
+    RolloutProducer(calls.generator, mock.Mock(), manifest, world, link, Progress()).run(calls.recorder)
     names = [name.split(".")[-1] for name, _, _ in calls.mock_calls]
-    drawn_at = [place for place, name in enumerate(names) if name == "draw_prompts"]
-    assert [names[place + 1] for place in drawn_at] == ["generate", *["begin"] * asked_iterations(manifest)]
+    iterations = asked_iterations(manifest)
+    assert calls.draw.call_args_list == [mock.call(batch) for batch in range(iterations + 1)]
+    drawn_at = [place for place, name in enumerate(names) if name == "draw"]
+    assert [names[place + 1] for place in drawn_at] == ["generate", *["begin"] * iterations]
 
 
 def test_a_publication_adds_up_one_tensor_in_sixteen_and_sixteen_publications_all() -> None:

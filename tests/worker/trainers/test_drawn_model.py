@@ -27,7 +27,7 @@ def shape(architecture: str = "qwen2", **changes: Any) -> dict[str, Any]:
 )
 def test_a_model_has_the_shapes_parameters_and_equal_seeds_give_equal_models(size: dict[str, Any]) -> None:
     first, second, other = (drawn_model.draw_model(size, seed, torch.device("cpu")) for seed in (1, 1, 2))
-    total, trainable = drawn_model.count_parameters(first)
+    total, trainable = drawn_model.count_parameters(first.parameters())
     assert total == trainable == parameter_count(Shape.model_validate(size)).total
     assert drawn_model.count_on_paper(size) == (total, trainable)
     pairs = list(zip(first.parameters(), second.parameters(), other.parameters(), strict=True))
@@ -50,5 +50,5 @@ def test_a_word_is_the_number_of_its_id(tmp_path: Path) -> None:
 def test_special_tokens_may_lie_behind_the_vocabulary() -> None:
     model = drawn_model.draw_model(shape(), 1, torch.device("cpu"), has_special=False)
     assert (model.config.eos_token_id, model.generation_config.eos_token_id) == (None, None)
-    assert drawn_model.count_parameters(model) == drawn_model.count_on_paper(shape())
+    assert drawn_model.count_parameters(model.parameters()) == drawn_model.count_on_paper(shape())
     assert drawn_model.build_tokenizer(1003 + 3)(["1002"])["input_ids"] == [[1002]]

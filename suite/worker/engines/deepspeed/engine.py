@@ -4,7 +4,7 @@ import importlib
 import logging
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import deepspeed
 import torch
@@ -69,18 +69,14 @@ class DeepSpeedEngine(Engine):
         gathers_layers = self._stage == 3 and not self._gathers_once
         temperature = self._manifest["workload"]["ppo"]["temperature"]
         synced = gathers_layers and self.data_parallel_size > 1
-        with torch.no_grad(), self._whole_weights():
+        # ZeRO-3's weights on every rank, without its hooks; they are partitioned again behind
+        whole = unwrap_model_for_generation(self._engine) if self._gathers_once else nullcontext()
+        with torch.no_grad(), whole:
             samples, self.finish_seconds = generate(self._policy, prompts, temperature, synced)
         return samples
 
     def weights(self) -> Iterator[Tuple[str, torch.Tensor]]:
         return plain_weights(self._policy)
-
-    def _whole_weights(self) -> ContextManager[Any]:
-        """Where the layout asks for it: ZeRO-3's weights on every rank, without its hooks, partitioned again behind."""
-        if not self._gathers_once:
-            return nullcontext()
-        return unwrap_model_for_generation(self._engine)
 
     def score(self, samples: Samples) -> Tuple[torch.Tensor, Optional[torch.Tensor]]:
         self._policy.eval()

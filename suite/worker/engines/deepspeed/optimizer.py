@@ -11,6 +11,8 @@ from deepspeed.accelerator import get_accelerator
 from deepspeed.git_version_info import accelerator_name, installed_ops
 from deepspeed.ops.adam import DeepSpeedCPUAdam, FusedAdam
 
+from suite.worker.manifest import adamw
+
 
 def is_native(manifest: Dict[str, Any]) -> bool:
     """Whether the layout asks for kernels of the stack's own."""
@@ -62,15 +64,8 @@ def _missing(needs_nvcc: bool) -> Optional[str]:
 
 def build_optimizer(manifest: Dict[str, Any], parameters: List[torch.nn.Parameter]) -> Any:
     """AdamW with the workload's coefficients on the layout's kernels, for which ``load_kernels`` was called."""
-    wanted = manifest["workload"]["optimizer"]
-    coefficients = {
-        "lr": wanted["learning_rate"],
-        "betas": (wanted["beta1"], wanted["beta2"]),
-        "eps": wanted["epsilon"],
-        "weight_decay": wanted["weight_decay"],
-    }
     if not is_native(manifest):
-        return torch.optim.AdamW(parameters, fused=True, **coefficients)
+        return torch.optim.AdamW(parameters, fused=True, **adamw(manifest))
     if manifest["layout"]["offload_optimizer"]:
-        return DeepSpeedCPUAdam(parameters, adamw_mode=True, **coefficients)
-    return FusedAdam(parameters, adam_w_mode=True, **coefficients)
+        return DeepSpeedCPUAdam(parameters, adamw_mode=True, **adamw(manifest))
+    return FusedAdam(parameters, adam_w_mode=True, **adamw(manifest))

@@ -33,9 +33,6 @@ CPU_PATCHES = (
 class _TorchWithoutCuda(types.ModuleType):
     """``torch`` as a Megatron module sees it, with factories that read the device "cuda" as "cpu"."""
 
-    def __init__(self) -> None:
-        super().__init__("torch")
-
     def __getattr__(self, name: str) -> Any:
         return getattr(torch, name)
 
@@ -52,14 +49,6 @@ def _on_cpu(options: Any) -> Any:
     return dict(options, device="cpu") if options.get("device") == "cuda" else options
 
 
-def _current_device() -> torch.device:
-    return torch.device("cpu")
-
-
-def _stay(tensor: torch.Tensor, *_args: Any, **_options: Any) -> torch.Tensor:
-    return tensor
-
-
 _tensor_type = torch.Tensor.type
 
 
@@ -67,14 +56,6 @@ def _type_as_on_cuda(tensor: torch.Tensor, *args: Any, **options: Any) -> Any:
     """As ``Tensor.type``, but the name of a CPU tensor's type is the one its CUDA twin would have."""
     named = _tensor_type(tensor, *args, **options)
     return named.replace("torch.", "torch.cuda.", 1) if isinstance(named, str) else named
-
-
-def _no_state(*_args: Any, **_options: Any) -> torch.Tensor:
-    return torch.empty(0, dtype=torch.uint8)
-
-
-def _forget_state(*_args: Any, **_options: Any) -> None:
-    return None
 
 
 def _read_counts(dispatcher: Any, point: str, tokens_per_expert: Any = None) -> Any:
@@ -89,13 +70,13 @@ def _read_counts(dispatcher: Any, point: str, tokens_per_expert: Any = None) -> 
 
 def apply_cpu_patches() -> Tuple[str, ...]:
     """Patch torch and Megatron for this process (again does no harm); the notes that tell a reader."""
-    torch.cuda.current_device = _current_device
+    torch.cuda.current_device = lambda: torch.device("cpu")
     for module in _MODULES_WITH_CUDA_LITERALS:
-        module.torch = _TorchWithoutCuda()
-    torch.Tensor.cuda = _stay
+        module.torch = _TorchWithoutCuda("torch")
+    torch.Tensor.cuda = lambda tensor, *_, **__: tensor
     torch.Tensor.type = _type_as_on_cuda
-    stack.parallel_random._get_cuda_rng_state = _no_state
-    stack.parallel_random._set_cuda_rng_state = _forget_state
+    stack.parallel_random._get_cuda_rng_state = lambda *_, **__: torch.empty(0, dtype=torch.uint8)
+    stack.parallel_random._set_cuda_rng_state = lambda *_, **__: None
     stack.MoEAlltoAllTokenDispatcher.cuda_dtoh_stream = "none on a CPU"
     stack.MoEAlltoAllTokenDispatcher._maybe_dtoh_and_synchronize = _read_counts
     return CPU_PATCHES

@@ -119,7 +119,7 @@ class PolicyModel(GPTModel):
         if cache is not None:
             positions = torch.arange(tokens.size(1), device=tokens.device) + cache.sequence_len_offset
             states = self._states(tokens, positions, self._angles(None, cache.max_sequence_length), cache, None)
-            return self._next_token_logits(states) if self.post_process else states
+            return self._logits(states[-1:], gather=True)[0, :, : self.unpadded_vocab] if self.post_process else states
         angles = self._angles(batch.positions, batch.longest)
         segments = None if batch.segments is None else Segments(batch.segments)
         states = self._states(tokens, batch.positions, angles, None, segments)
@@ -158,9 +158,6 @@ class PolicyModel(GPTModel):
         weight = self.shared_embedding_or_output_weight() if self.share_embeddings_and_output_weights else None
         logits, _ = self.output_layer(states, weight=weight, runtime_gather_output=gather)
         return logits
-
-    def _next_token_logits(self, states: torch.Tensor) -> torch.Tensor:
-        return self._logits(states[-1:], gather=True)[0, :, : self.unpadded_vocab]
 
     def _logprobs_and_values(
         self, states: torch.Tensor, batch: MicroBatch

@@ -5,7 +5,7 @@ Imports nothing of NeMo-RL: it is written by rank 0 and read by the example in t
 
 from typing import Any, Dict
 
-from suite.worker.manifest import asked_iterations
+from suite.worker.manifest import adamw, asked_iterations
 
 #: what the suite registers with NeMo-RL: an environment, and a processor of prompts
 REGISTERED = "suite_numbers"
@@ -77,7 +77,7 @@ def configuration(manifest: Dict[str, Any], folder: str, base: str) -> Dict[str,
 
 def _policy(manifest: Dict[str, Any], folder: str, length: int) -> Dict[str, Any]:
     workload, work, layout = manifest["workload"], manifest["work"], manifest["layout"]
-    optimizer, model = workload["optimizer"], folder + "/model"
+    model = folder + "/model"
     return {
         "model_name": model,
         "tokenizer": {"name": model},
@@ -96,16 +96,8 @@ def _policy(manifest: Dict[str, Any], folder: str, length: int) -> Dict[str, Any
         "megatron_cfg": {"enabled": False},
         "dynamic_batching": {"enabled": False},
         "sequence_packing": {"enabled": False},
-        "max_grad_norm": optimizer["gradient_clip"],
-        "optimizer": {
-            "name": "torch.optim.AdamW",
-            "kwargs": {
-                "lr": optimizer["learning_rate"],
-                "weight_decay": optimizer["weight_decay"],
-                "betas": [optimizer["beta1"], optimizer["beta2"]],
-                "eps": optimizer["epsilon"],
-            },
-        },
+        "max_grad_norm": workload["optimizer"]["gradient_clip"],
+        "optimizer": {"name": "torch.optim.AdamW", "kwargs": adamw(manifest)},
         "scheduler": [
             {"name": "torch.optim.lr_scheduler.ConstantLR", "kwargs": {"factor": 1.0, "total_iters": 1}},
             {"milestones": []},

@@ -8,6 +8,7 @@ import os
 import queue
 import time
 from bisect import bisect_right
+from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, Tuple
 
 from suite.worker.rank import ConfigError
@@ -57,21 +58,6 @@ def busy_seconds(intervals: List[Interval], began: float, ended: float) -> float
     return total
 
 
-class _Lock:
-    """The lock that keeps generation and publication apart, as the trainer holds it; notes when it gives it back."""
-
-    def __init__(self, lock: Any, on_release: Callable[[], None]) -> None:
-        self.acquire, self._release, self._on_release = lock.acquire, lock.release, on_release
-
-    @property
-    def release(self) -> "_Lock":
-        return self
-
-    def remote(self) -> Any:
-        self._on_release()
-        return self._release.remote()
-
-
 class Periods:
     """The trainer's side: hooks on a ``TrainingActor``, its queue and its lock."""
 
@@ -97,7 +83,7 @@ class Periods:
     def _hook(self) -> None:
         trainer, state = self._trainer, self._state
         step, publish, queue_get = trainer.train_step, trainer.broadcast_to_vllm, trainer.rollout_queue.get
-        ask = trainer.actor_model_group.async_run_method
+        ask, lock = trainer.actor_model_group.async_run_method, trainer.vllm_lock
 
         def taken(block: bool = True) -> Any:
             with state.clock.phase("generate"):
@@ -122,15 +108,16 @@ class Periods:
                 self._had_lock = time.monotonic()
             return ask(method_name, *arguments, **options)
 
+        def released() -> Any:
+            """The weights are all there, and generation gets the lock (:265)."""
+            self._publications.append(time.monotonic())
+            self._received.append((self._had_lock, self._publications[-1]))
+            return lock.release.remote()
+
         trainer.rollout_queue.get = taken
         trainer.train_step, trainer.broadcast_to_vllm = stepped, published
         trainer.actor_model_group.async_run_method = asked
-        trainer.vllm_lock = _Lock(trainer.vllm_lock, self._publish)
-
-    def _publish(self) -> None:
-        """The weights are all there and the lock is about to be given back (:265)."""
-        self._publications.append(time.monotonic())
-        self._received.append((self._had_lock, self._publications[-1]))
+        trainer.vllm_lock = SimpleNamespace(acquire=lock.acquire, release=SimpleNamespace(remote=released))
 
     def _wait(self, get: Callable[..., Any]) -> Any:
         """The next batch, as long as there is somebody who generates one. Raises what the generator raised."""

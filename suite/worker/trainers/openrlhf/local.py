@@ -1,5 +1,6 @@
 """OpenRLHF's trainers are Ray actors; here they live in the process that leads, which calls the clock itself."""
 
+from types import SimpleNamespace
 from typing import Any, Tuple
 
 import ray
@@ -29,15 +30,10 @@ class _Handle:
     def __init__(self, made: Any, held: Tuple[str, ...]) -> None:
         self._made, self._held = made, held
 
-    def __getattr__(self, name: str) -> "_Method":
-        return _Method(self._made, name, name in self._held)
+    def __getattr__(self, name: str) -> Any:
+        def remote(*arguments: Any, **options: Any) -> Any:
+            if name in self._held:
+                raise Ready
+            return ray.put(getattr(self._made, name)(*arguments, **options))
 
-
-class _Method:
-    def __init__(self, made: Any, name: str, is_held: bool) -> None:
-        self._made, self._name, self._is_held = made, name, is_held
-
-    def remote(self, *arguments: Any, **options: Any) -> Any:
-        if self._is_held:
-            raise Ready
-        return ray.put(getattr(self._made, self._name)(*arguments, **options))
+        return SimpleNamespace(remote=remote)

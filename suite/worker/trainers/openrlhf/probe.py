@@ -15,9 +15,9 @@ _TIMED = (("forward", "forward"), ("backward", "backward"), ("step", "optimizer"
 
 def install(actor: Any) -> Facts:
     """Count and time from now on in the actor or critic; what its engine is, for a check."""
-    probe = Probe(actor)
-    setattr(actor, _NAME, probe)
-    return probe.facts()
+    model = getattr(actor, "actor", None) or actor.critic
+    setattr(actor, _NAME, Probe(_engine_of(model), actor.trainer))
+    return engine_facts(model)
 
 
 def read(actor: Any) -> Facts:
@@ -35,7 +35,7 @@ def engine_facts(model: Any) -> Facts:
     """Of a DeepSpeed engine, or of OpenRLHF's ``Actor`` around one: kind, stage, ranks, device, parameters whole."""
     engine = _engine_of(model)
     module = getattr(engine, "module", engine)
-    total, trains = count_parameters(module)
+    total, trains = count_parameters(module.parameters())
     stage = getattr(engine, "zero_optimization_stage", None)
     return {
         "engine": type(engine).__name__,
@@ -65,20 +65,16 @@ def _optimizer(engine: Any) -> str:
 class Probe:
     """Around the training of one actor: its batches as they are collated, and its engine's forward, backward, step."""
 
-    def __init__(self, actor: Any) -> None:
-        """``actor``: OpenRLHF's policy or critic actor, whose models stand."""
-        self._model = getattr(actor, "actor", None) or actor.critic
-        self._engine = _engine_of(self._model)
+    def __init__(self, engine: Any, trainer: Any) -> None:
+        """``trainer``: of OpenRLHF's policy or critic actor, which trains the ``engine``'s model."""
+        self._engine = engine
         self._steps = self._engine.global_steps
         self._tokens = self._padding = 0
         self._marks: List[Tuple[str, Any, Any]] = []
         self._training = False
         self._mark = marker("cuda" if torch.cuda.is_available() else "cpu")
-        self._count(actor.trainer.replay_buffer)
-        self._time(actor.trainer)
-
-    def facts(self) -> Facts:
-        return engine_facts(self._model)
+        self._count(trainer.replay_buffer)
+        self._time(trainer)
 
     def read(self) -> Facts:
         """Real tokens and padding that went into training, optimizer steps, and seconds by part of training."""

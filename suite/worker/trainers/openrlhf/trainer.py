@@ -6,12 +6,12 @@ import sys
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Tuple
 from unittest import mock
 
 from suite.worker.asked import check_found
 from suite.worker.manifest import asked_iterations
-from suite.worker.precision import dtype_name
+from suite.worker.precision import DTYPES, dtype_name
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.led import LedTrainer
@@ -42,9 +42,8 @@ class OpenRlhfTrainer(LedTrainer):
         manifest = self.manifest
         ray = self.cluster.connect()
         from suite.worker.trainers.openrlhf.hooks import Rounds
-        from suite.worker.trainers.openrlhf.models import write_models
 
-        line = options.command_line(manifest, *write_models(manifest, self.cluster.folder))
+        line = options.command_line(manifest, *self._write_models(self.cluster.folder))
         self.configuration = _shown(line, self.cluster.folder)
         self._is_asynchronous = options.staleness(manifest) > 0
         self.waiting_for("OpenRLHF's imports, models and vLLM engines: every process imports torch and more by itself")
@@ -73,6 +72,19 @@ class OpenRlhfTrainer(LedTrainer):
             except Done:
                 pass
         state.check_all_ran("OpenRLHF", iterations)
+
+    def _write_models(self, folder: str) -> Tuple[str, str]:
+        """Folders of the policy and of the critic: the policy's own, unless the workload has a critic's shape."""
+        from suite.worker.trainers.drawn_model import critic_size, write_model
+
+        manifest, measure = self.manifest, self.manifest["measure"]
+        precision = DTYPES[measure["precision"]]
+        policy, critic = os.path.join(folder, "policy"), os.path.join(folder, "critic")
+        write_model(policy, manifest["size"], measure["seed"], precision)
+        if manifest["workload"].get("critic") is None:
+            return policy, policy
+        write_model(critic, critic_size(manifest), measure["seed"] + 1, precision)
+        return policy, critic
 
     @contextmanager
     def _replaced(self) -> Iterator[None]:

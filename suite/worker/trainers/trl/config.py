@@ -2,6 +2,7 @@
 
 from typing import Any, Dict
 
+from suite.worker import hugging_face
 from suite.worker.deepspeed_json import engine_of, micro_batches, training_json
 
 ALGORITHMS = {"trl-grpo": "grpo", "trl-rloo": "rloo"}
@@ -37,40 +38,24 @@ def training_arguments(manifest: Dict[str, Any], iterations: int, folder: str, p
     because the model knows no special token.
     """
     workload, work, measure = manifest["workload"], manifest["work"], manifest["measure"]
-    optimizer, layout = workload["optimizer"], manifest["layout"]
     steps = workload["optimizer_steps"] * workload["ppo_epochs"]
-    arguments: Dict[str, Any] = {
-        "output_dir": folder,
-        "seed": measure["seed"],
+    return {
+        **hugging_face.training_arguments(manifest, folder),
         "use_cpu": measure["device"] == "cpu",
-        "per_device_train_batch_size": work["micro_batch"],
         "gradient_accumulation_steps": micro_batches(manifest),
         "steps_per_generation": work["replica_rollouts"] // work["micro_batch"],
         "num_iterations": workload["ppo_epochs"],
         "max_steps": iterations * steps,
         "num_generations": workload.get("group", 1),
         "max_completion_length": workload["new_tokens"],
-        "temperature": workload["ppo"]["temperature"],
         "shuffle_dataset": False,
-        "learning_rate": optimizer["learning_rate"],
-        "adam_beta1": optimizer["beta1"],
-        "adam_beta2": optimizer["beta2"],
-        "adam_epsilon": optimizer["epsilon"],
-        "weight_decay": optimizer["weight_decay"],
-        "max_grad_norm": optimizer["gradient_clip"],
-        "lr_scheduler_type": "constant",
         "bf16": measure["precision"] == "bf16",
-        "gradient_checkpointing": layout["recompute"] == "full",
-        "ds3_gather_for_generation": bool(layout.get("gather_for_generation")),
+        "gradient_checkpointing": manifest["layout"]["recompute"] == "full",
         "logging_steps": steps,  # once an iteration
-        "report_to": "none",
-        "save_strategy": "no",
-        "disable_tqdm": True,
         **_algorithm(manifest),
         **_generation(manifest),
         **_engine(manifest, parameters),
     }
-    return arguments
 
 
 def _algorithm(manifest: Dict[str, Any]) -> Dict[str, Any]:

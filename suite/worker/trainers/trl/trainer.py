@@ -77,7 +77,11 @@ class TrlTrainer(Trainer):
         trainer_name, config_name = _CLASSES[trl_config.ALGORITHMS[manifest["backend"]["name"]]]
         module.create_model_from_path = self._draw
         if trl_config.uses_vllm(manifest):
-            self._prepare_vllm(folder)
+            from suite.worker.trainers.trl.vllm import build_with_drawn_weights
+
+            write_configuration(folder, manifest["size"], dtype_name(manifest["measure"]["precision"]))
+            generation: Any = importlib.import_module("trl.generation.vllm_generation")
+            generation.LLM = build_with_drawn_weights(manifest, self._world)
         self.total_parameters, self.trainable_parameters = count_on_paper(manifest["size"])
         arguments = trl_config.training_arguments(
             manifest, asked_iterations(manifest), folder, self.trainable_parameters
@@ -104,13 +108,6 @@ class TrlTrainer(Trainer):
 
         return int(self._manifest["size"]["vocab"]) + len(SPECIAL_TOKENS)
 
-    def _prepare_vllm(self, folder: str) -> None:
-        from suite.worker.trainers.trl.vllm import build_with_drawn_weights
-
-        write_configuration(folder, self._manifest["size"], dtype_name(self._manifest["measure"]["precision"]))
-        module = importlib.import_module("trl.generation.vllm_generation")
-        module.LLM = build_with_drawn_weights(self._manifest, self._world)  # type: ignore[attr-defined]
-
     def _draw(self, folder: str, **options: Any) -> Any:
         """In the place of ``create_model_from_path``: the policy, and the reference once more, from equal weights."""
         from suite.worker.trainers.drawn_model import count_parameters, draw_model
@@ -118,7 +115,7 @@ class TrlTrainer(Trainer):
         seed = self._manifest["measure"]["seed"]
         model = draw_model(self._manifest["size"], seed, self._world.device, has_special=False)
         model.name_or_path = model.config.name_or_path = folder
-        found, wanted = count_parameters(model), (self.total_parameters, self.trainable_parameters)
+        found, wanted = count_parameters(model.parameters()), (self.total_parameters, self.trainable_parameters)
         if found != wanted:
             raise ConfigError("the model has {} parameters of which {} train, not {} and {}".format(*found, *wanted))
         return model

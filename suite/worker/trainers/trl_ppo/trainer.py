@@ -70,15 +70,15 @@ class TrlPpo(Trainer):
         iterations, folder = asked_iterations(manifest), tempfile.mkdtemp()
         with torch.device("meta"):
             bare = build_model(manifest["size"]), self._bare_value_model()
-        trained = sum(count_parameters(model)[1] for model in bare)
+        trained = sum(count_parameters(model.parameters())[1] for model in bare)
         set_variables(manifest, folder, trained)
         arguments = PPOConfig(**ppo_config(manifest, iterations, folder))
         set_seed(seed)  # NumPy's too, which shuffles; TRL itself sets torch's alone
         policy, reference = (draw_model(manifest["size"], seed, self._world.device) for _ in range(2))
         value = self._bare_value_model()
         draw_weights(value, seed, self._world.device)
-        total, trainable = zip(count_parameters(policy), count_parameters(value))
-        self.total_parameters, self.trainable_parameters = sum(total), sum(trainable)
+        both = (*policy.parameters(), *value.parameters())
+        self.total_parameters, self.trainable_parameters = count_parameters(both)
         trainer = PPOTrainer(
             args=arguments,
             processing_class=self._tokenizer,

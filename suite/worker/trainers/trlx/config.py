@@ -2,6 +2,8 @@
 
 from typing import Any, Dict, List, Optional
 
+from suite.worker.manifest import adamw
+
 #: trlx's own way to a constant learning rate: a cosine without end between two equal rates
 _ENDLESS = 1e12
 
@@ -16,7 +18,7 @@ def trlx_config(
     """
     workload, work, ppo = manifest["workload"], manifest["work"], manifest["workload"]["ppo"]
     layers: Optional[int] = workload["trainable_layers"]
-    optimizer = workload["optimizer"]
+    optimizer = adamw(manifest)
     return {
         "train": {
             "seq_length": workload["prompt_tokens"] + workload["new_tokens"],
@@ -39,19 +41,8 @@ def trlx_config(
             "num_layers_unfrozen": -1 if layers is None else layers,
         },
         "tokenizer": {"tokenizer_path": tokenizer_path, "padding_side": "left", "truncation_side": "right"},
-        "optimizer": {
-            "name": "adamw",
-            "kwargs": {
-                "lr": optimizer["learning_rate"],
-                "betas": [optimizer["beta1"], optimizer["beta2"]],
-                "eps": optimizer["epsilon"],
-                "weight_decay": optimizer["weight_decay"],
-            },
-        },
-        "scheduler": {
-            "name": "cosine_annealing",
-            "kwargs": {"T_max": _ENDLESS, "eta_min": optimizer["learning_rate"]},
-        },
+        "optimizer": {"name": "adamw", "kwargs": optimizer},
+        "scheduler": {"name": "cosine_annealing", "kwargs": {"T_max": _ENDLESS, "eta_min": optimizer["lr"]}},
         "method": {
             "name": "PPOConfig",
             "num_rollouts": work["replica_rollouts"],

@@ -8,7 +8,6 @@ needed; the record's notes list those that were active.
 import importlib
 import shutil
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Iterator
 
 from suite.worker.deepspeed_json import micro_batches, uses_deepspeed
@@ -36,14 +35,14 @@ def _step_at_boundaries_only() -> None:
     AccelerateRLTrainer._accumulate = accumulate_to_boundary
 
 
-def _ask_no_git(module: str) -> None:
-    """Answer as trlx does itself where git fails, for ``get_git_tag`` as ``module`` imported it."""
-    setattr(importlib.import_module(module), "get_git_tag", lambda: ("unknown", "unknown"))  # noqa: B010
-
-
 def _no_git(module: str) -> Shim:
+    """For ``get_git_tag`` as ``module`` imported it: answers as trlx does itself where git fails."""
+
+    def ask_no_git() -> None:
+        importlib.import_module(module).get_git_tag = lambda: ("unknown", "unknown")
+
     reason = "trlx's get_git_tag asks git for the name of the current branch, and there is no git: replaced"
-    return Shim("no-git", reason, lambda manifest, world: shutil.which("git") is None, partial(_ask_no_git, module))
+    return Shim("no-git", reason, lambda manifest, world: shutil.which("git") is None, ask_no_git)
 
 
 TRLX_ACCELERATE = (

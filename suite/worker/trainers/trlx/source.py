@@ -7,7 +7,7 @@ import importlib.util
 import json
 import os
 import sys
-from typing import Dict, Optional, Tuple
+from typing import Dict, Optional
 
 from suite.worker.identity import package_digest
 from suite.worker.manifest import installed_version
@@ -66,18 +66,13 @@ def transformers_problem() -> Optional[str]:
     version = installed_version("transformers")
     if version is None:
         return "transformers is missing; install transformers {}".format(TESTED_TRANSFORMERS)
-    numbers = _numbers(version)
+    numbers = tuple(int(number) for number in version.split(".")[:2])
     if _OLDEST_TRANSFORMERS <= numbers <= _NEWEST_TRANSFORMERS:
         return None
     age = "new" if numbers > _NEWEST_TRANSFORMERS else "old"
     return "transformers {} is too {} for trlx's own code; install transformers {}".format(
         version, age, TESTED_TRANSFORMERS
     )
-
-
-def _numbers(version: str) -> Tuple[int, ...]:
-    """The first two numbers of a version."""
-    return tuple(int(number) for number in version.split(".")[:2])
 
 
 def _package_folder() -> Optional[str]:

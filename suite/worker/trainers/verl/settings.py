@@ -15,12 +15,6 @@ _PROMPT_COLUMNS = ("data_source", "prompt", "ability", "reward_model", "extra_in
 Settings = Dict[str, Any]
 
 
-def prompts_of_a_step(manifest: Dict[str, Any]) -> int:
-    """Prompts, each with its group of samples, of one optimizer step over all ranks."""
-    workload = manifest["workload"]
-    return manifest["work"]["global_rollouts"] // workload.get("group", 1) // workload["optimizer_steps"]
-
-
 def prompt_rows(manifest: Dict[str, Any], texts: List[str]) -> Dict[str, List[Any]]:
     """Columns of verl's data file: all prompts of all iterations in their order, with the scores of their samples.
 
@@ -140,8 +134,9 @@ def _critic(manifest: Dict[str, Any], folders: Dict[str, str]) -> Settings:
 def _trained(manifest: Dict[str, Any], model: str, engine: str) -> Settings:
     """What the policy and the critic have alike, under the prefixes of a model and of its engine."""
     workload, optimizer = manifest["workload"], manifest["workload"]["optimizer"]
+    prompts = manifest["work"]["global_rollouts"] // workload.get("group", 1)  # each with its group of samples
     return {
-        model + "ppo_mini_batch_size": prompts_of_a_step(manifest),
+        model + "ppo_mini_batch_size": prompts // workload["optimizer_steps"],
         model + "ppo_micro_batch_size_per_gpu": manifest["work"]["micro_batch"],
         model + "ppo_epochs": workload["ppo_epochs"],
         model + "grad_clip": optimizer["gradient_clip"],

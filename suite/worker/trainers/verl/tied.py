@@ -6,14 +6,12 @@ embedding (0.32, ``model_executor/models/utils.py``, ``_check_skipped_aliases``)
 fail with its first weights, on every device.
 """
 
-from typing import Any, Iterable, Iterator, Tuple
+from typing import Any, Iterable, Tuple
 
 from suite.worker.trainers.verl.inspection import engines_of
 
 HEAD = "lm_head.weight"
 NAME = "verl-tied-head"
-
-Named = Tuple[str, Any]
 
 
 def leave_out_head(worker: Any) -> bool:
@@ -23,14 +21,10 @@ def leave_out_head(worker: Any) -> bool:
         return False
     own = engine.get_per_tensor_param
 
-    def get_per_tensor_param(*arguments: Any, **options: Any) -> Tuple[Iterable[Named], Any]:
+    def get_per_tensor_param(*arguments: Any, **options: Any) -> Tuple[Iterable[Tuple[str, Any]], Any]:
         weights, adapter = own(*arguments, **options)
-        return without_head(weights), adapter
+        # The head is gathered too, on every rank: that is a collective.
+        return (each for each in weights if each[0] != HEAD), adapter
 
     engine.get_per_tensor_param = get_per_tensor_param
     return True
-
-
-def without_head(weights: Iterable[Named]) -> Iterator[Named]:
-    """All but the head, in their order. The head is gathered too, on every rank: that is a collective."""
-    return (each for each in weights if each[0] != HEAD)

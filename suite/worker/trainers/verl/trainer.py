@@ -23,10 +23,6 @@ _CONFIGURATION = "ppo_trainer"
 _ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4))
 
 
-def _answer(_actor: Any) -> None:
-    """What an actor does once it stands."""
-
-
 class VerlTrainer(LedTrainer):
     """See ``LedTrainer``. verl's files are unchanged; what is wrapped is in ``hooks``."""
 
@@ -71,7 +67,7 @@ class VerlTrainer(LedTrainer):
         self._runner.init_agent_loop_manager()
         # verl's first step would wait for them
         actors = [*self._runner.agent_loop_manager.agent_loop_workers, *(trainer.get_reward_handles() or ())]
-        self._ray.get([actor.__ray_call__.remote(_answer) for actor in actors])
+        self._ray.get([actor.__ray_call__.remote(lambda _actor: None) for actor in actors])
         found = self._inspect(trainer)
         trained = sum(self._space.parameters.values())
         self._state = Steps(manifest, Tally(manifest, self.world), trained)

@@ -75,12 +75,12 @@ class Workspace:
         size, seed, cpu = manifest["size"], manifest["measure"]["seed"], torch.device("cpu")
         policy = draw_model(size, seed, cpu)
         policy.save_pretrained(self.folders["model"])
-        self.parameters["actor"] = count_parameters(policy)[0]
+        self.parameters["actor"] = count_parameters(policy.parameters())[0]
         write_tokenizer(self.folders["tokenizer"], size["vocab"], chat_template=_TEMPLATE)
         if learns_values(manifest):
             critic = draw_critic(manifest)
             critic.save_pretrained(self.folders["critic"])
-            self.parameters["critic"] = count_parameters(critic)[0]
+            self.parameters["critic"] = count_parameters(critic.parameters())[0]
 
     def _write_prompts(self, manifest: Dict[str, Any]) -> None:
         import pandas
@@ -100,16 +100,11 @@ def draw_critic(manifest: Dict[str, Any]) -> Any:
     configuration = model_config(critic_size(manifest))
     configuration.num_labels = 1
     configuration.classifier_dropout = 0.0
-    name_kv_heads(configuration)
+    if not hasattr(configuration, "num_key_value_heads"):  # verl reads it of every model, and GPT-2 has no such field
+        configuration.num_key_value_heads = configuration.num_attention_heads
     model = AutoModelForTokenClassification.from_config(configuration, attn_implementation="sdpa")
     draw_weights(model, manifest["measure"]["seed"], torch.device("cpu"))
     return model
-
-
-def name_kv_heads(configuration: Any) -> None:
-    """verl reads the number of key-value heads of every model; GPT-2's configuration has no such field."""
-    if not hasattr(configuration, "num_key_value_heads"):
-        configuration.num_key_value_heads = configuration.num_attention_heads
 
 
 def write_plugins(folder: str) -> str:

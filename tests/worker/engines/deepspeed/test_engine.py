@@ -162,22 +162,6 @@ def test_ranks_do_the_manifests_work_and_train_the_parameters_that_the_theory_co
         assert statistics(run) == pytest.approx([policy + value for policy, value in parts], abs=1e-6)
 
 
-@pytest.mark.thorough  # test_agreement compares padded and packed policies in every round
-def test_padded_under_zero_2_and_packed_under_zero_3_are_the_same_iterations(tmp_path: Path) -> None:
-    told = []
-    for name, layout in {"padded": {"zero_stage": 2}, "packed": PACKED}.items():
-        manifest = tiny_manifest(
-            2, shape=WIDE, workload={**LEARNING, **UNEVEN, **CHAT, "optimizer_steps": 2}, layout=layout
-        )
-        run = run_tiny(tmp_path / name, manifest)
-        assert_done(run, manifest)
-        told.append([event["stats"] for event in run.events(kind="iteration")])
-    for padded, packed in zip(*told, strict=True):
-        for each, number in padded.items():
-            assert packed[each] == pytest.approx(number, rel=1e-3, abs=1e-5), each
-    assert told[0][0]["value_loss"] != pytest.approx(told[0][-1]["value_loss"], rel=1e-2)
-
-
 @pytest.mark.parametrize(
     ("number", "failure"),
     [(signal.SIGKILL, "rank_lost"), pytest.param(signal.SIGSTOP, "nccl_timeout", marks=pytest.mark.thorough)],

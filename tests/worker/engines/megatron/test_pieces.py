@@ -18,11 +18,7 @@ from suite.worker.engines.megatron.engine import MegatronEngine
 from suite.worker.engines.megatron.model import PolicyModel
 from suite.worker.engines.megatron.optimizer import INITIAL_LOSS_SCALE
 from suite.worker.engines.megatron.stack import AttnMaskType
-from suite.worker.world import World
 from tests.worker.tiny import tiny_body
-
-CPU = World(0, 1, 0, 1, torch.device("cpu"))
-CUDA = World(0, 1, 0, 1, torch.device("cuda", 0))
 
 
 @given(st.integers(1, 40), st.integers(1, 4), st.integers(1, 16))

@@ -15,7 +15,9 @@ from suite.theory.parameters import parameter_count
 from tests.needs import require_trl, require_vllm
 from tests.worker.trainers.runs import WORK, Run, tiny_shape, trainer_manifest, whole_run_of
 
-pytestmark = [pytest.mark.ranks, pytest.mark.trainers, pytest.mark.packages, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.ranks, pytest.mark.packages, pytest.mark.timeout(1200)]
+#: all but one, which is run in every round of tests (`make test-trainers`)
+whole_trainers = pytest.mark.trainers
 SHAPES = {
     **{architecture: tiny_shape(architecture) for architecture in ("gpt2", "qwen2", "qwen3")},
     "llama": tiny_shape("llama", tied_embeddings=False),
@@ -77,6 +79,14 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     }
 
 
+def test_a_rank_of_it_is_measured_and_verified(tmp_path: Path) -> None:
+    require_trl()
+    run = whole_run_of(trl_manifest("trl-grpo", ranks=1, layout={"zero_stage": 2}), tmp_path, sys.executable)
+    assert [event["phase"] for event in run.events("phase")] == PHASES * 2
+    assert all(set(event["details"]) == PARTS for event in run.events("iteration"))
+
+
+@whole_trainers
 def test_every_rank_tells_every_phase_once_and_every_parameter(told: dict[str, Run]) -> None:
     for name, run in told.items():
         manifest = run.bundle.manifest()
@@ -94,6 +104,7 @@ def test_every_rank_tells_every_phase_once_and_every_parameter(told: dict[str, R
             assert all(norm > 0 for norm in norms), "rewards differ within a group"
 
 
+@whole_trainers
 def test_every_engine_does_the_same_training(told: dict[str, Run]) -> None:
     first = told["ddp"].stats
     assert first[0]["kl"] == pytest.approx(0, abs=1e-2)
@@ -103,6 +114,7 @@ def test_every_engine_does_the_same_training(told: dict[str, Run]) -> None:
             assert found == pytest.approx(wanted, rel=1e-3, abs=1e-6), name
 
 
+@whole_trainers
 def test_what_a_trainer_leaves_out_or_patches_is_told(told: dict[str, Run]) -> None:
     differences = {name: "\n".join(run.facts["work_differences"]) for name, run in told.items()}
     assert [name for name, text in differences.items() if "no scoring pass" in text] == ["alone"]
@@ -114,10 +126,12 @@ def test_what_a_trainer_leaves_out_or_patches_is_told(told: dict[str, Run]) -> N
     assert told["alone"].stats[0]["kl"] is None
 
 
+@whole_trainers
 def test_rewards_are_read_from_the_tokens(told: dict[str, Run]) -> None:
     assert all(0.2 < stats["reward"] < 0.8 for stats in told["bf16"].stats), "about half of the ids are below 64"
 
 
+@whole_trainers
 def test_vllm_generates_on_the_policys_weights_and_the_record_is_whole(tmp_path: Path) -> None:
     require_trl()
     require_vllm()

@@ -74,7 +74,7 @@ def test_every_size_of_the_script_is_configured_as_the_script_does_to_the_parame
 def test_omegaconf_reads_the_file_as_it_was_meant(tmp_path: Path) -> None:
     manifest = nemo_manifest(POINTS["66B-trlx"])
     body = as_read(manifest)
-    meant = megatron_config(body, str(tmp_path), str(tmp_path / "logs"))
+    meant = json.loads(json.dumps(megatron_config(body, str(tmp_path), str(tmp_path / "logs"))))
     (tmp_path / "megatron.yaml").write_text(json.dumps(meant))
     loaded = OmegaConf.load(tmp_path / "megatron.yaml")
     assert OmegaConf.to_container(loaded, resolve=True) == meant

@@ -19,7 +19,14 @@ from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
-from suite.worker.trainers.drawn_model import as_text, as_tokens, count, draw_weights, special_ids, write_tokenizer
+from suite.worker.trainers.drawn_model import (
+    as_text,
+    as_tokens,
+    count_parameters,
+    draw_weights,
+    special_ids,
+    write_tokenizer,
+)
 from suite.worker.trainers.iteration import IterationState, finite
 from suite.worker.trainers.on_accelerate import check_engine, check_ranks, set_variables
 from suite.worker.trainers.shims import apply_shims
@@ -134,7 +141,7 @@ class TrlxTrainer(Trainer):
     def note_policy(self, model: nn.Module, plugin: Any) -> None:
         """Count the policy's parameters once trlx froze what does not train, and bound ZeRO's buckets by them."""
         own = [parameter for name, parameter in model.named_parameters() if not name.startswith("frozen_head.")]
-        self.total_parameters, self.trainable_parameters = count(own)
+        self.total_parameters, self.trainable_parameters = count_parameters(own)
         if plugin is not None:
             zero = plugin.deepspeed_config["zero_optimization"]
             zero["reduce_bucket_size"] = bucket_elements(self.trainable_parameters)

@@ -8,6 +8,7 @@ Every file and line is of CarperAI/trlx at 3340c2f3: TP is ``trlx/trainer/nemo_p
 import json
 from typing import Any, Dict, Tuple
 
+from suite.worker.manifest import adamw
 from suite.worker.trainers.trlx.config import trlx_config
 
 OPTIMIZER = "distributed_fused_adam"
@@ -108,20 +109,13 @@ def _model(manifest: Dict[str, Any], tokenizer_folder: str) -> Dict[str, Any]:
 
 def _optimizer(manifest: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any]]:
     """NeMo's optimizer with its schedule inside, and the schedule's own arguments."""
-    settings = manifest["workload"]["optimizer"]
+    optimizer = adamw(manifest)
     schedule = {
         "warmup_steps": 0,
         "constant_steps": _CONSTANT_STEPS,
-        "min_lr": settings["learning_rate"] * _LOWEST_RATE_SHARE,
+        "min_lr": optimizer["lr"] * _LOWEST_RATE_SHARE,
     }
-    optimizer = {
-        "name": OPTIMIZER,
-        "lr": settings["learning_rate"],
-        "weight_decay": settings["weight_decay"],
-        "eps": settings["epsilon"],
-        "betas": [settings["beta1"], settings["beta2"]],
-    }
-    return dict(optimizer, sched=dict(schedule, name="CosineAnnealing")), schedule
+    return {"name": OPTIMIZER, **optimizer, "sched": {**schedule, "name": "CosineAnnealing"}}, schedule
 
 
 def nemo_trlx_config(
@@ -130,14 +124,11 @@ def nemo_trlx_config(
     """What ``TRLConfig.from_dict`` takes. The file's absolute path stands alone where TP:61 joins it to trlx's own."""
     config = trlx_config(manifest, iterations, tokenizer_folder, [], trainer)
     workload = manifest["workload"]
-    optimizer, schedule = _optimizer(manifest)
     config["train"]["trainer_kwargs"] = {"pretrained_model": None, "megatron_cfg": megatron_file}
-    config["model"]["num_layers_unfrozen"] = layers_unfrozen(workload["trainable_layers"])
-    config["optimizer"] = {
-        "name": OPTIMIZER,
-        "kwargs": {name: optimizer[name] for name in ("lr", "weight_decay", "eps", "betas")},
-    }
-    config["scheduler"] = {"name": "CosineAnnealing", "kwargs": schedule}
+    if workload["trainable_layers"] is not None:
+        config["model"]["num_layers_unfrozen"] -= 1  # MP:516 counts blocks from 1 and trains one more
+    config["optimizer"]["name"] = OPTIMIZER
+    config["scheduler"] = {"name": "CosineAnnealing", "kwargs": _optimizer(manifest)[1]}
     config["method"]["gen_kwargs"] = {
         "temperature": workload["ppo"]["temperature"],
         "top_k": 0,
@@ -145,11 +136,6 @@ def nemo_trlx_config(
         "min_new_tokens": workload["new_tokens"],
     }
     return config
-
-
-def layers_unfrozen(trainable_layers: Any) -> int:
-    """trlx's setting under which exactly so many blocks train: MP:516 counts blocks from 1 and trains one more."""
-    return -1 if trainable_layers is None else trainable_layers - 1
 
 
 def padded_vocabulary(size: Dict[str, Any], layout: Dict[str, Any]) -> int:

@@ -29,7 +29,8 @@ class TimedNeMoPPO:
         self._on_setup = on_setup
         self._schedule: Optional[Iterator[str]] = None
         super().__init__(**options)
-        self.reward_fn = self._timed_reward(self.reward_fn)
+        # TP:196; the evaluation at the end (TP:440) asks for scores too and belongs to no iteration
+        self.reward_fn = self._timed_inside(self.reward_fn, "reward")
         self._time_model()
 
     def make_experience(self, *arguments: Any, **options: Any) -> Tuple[List[Any], Dict[str, Any]]:
@@ -60,11 +61,6 @@ class TimedNeMoPPO:
         prompts = torch.stack([element.query_tensor for element in rollouts])
         responses = torch.stack([element.response_tensor[:-1] for element in rollouts])
         self.iteration_state.tally.add_samples(prompts, responses, self.tokenizer.pad_token_id)
-
-    def _timed_reward(self, function: Callable[..., List[float]]) -> Callable[..., List[float]]:
-        """TP:196; the evaluation at the end (TP:440) asks for scores too and belongs to no iteration."""
-
-        return self._timed_inside(function, "reward")
 
     def _timed_inside(self, function: Callable[..., Any], phase: str) -> Callable[..., Any]:
         """A call within an iteration is a piece of the phase."""

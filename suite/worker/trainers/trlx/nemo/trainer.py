@@ -34,6 +34,7 @@ class TrlxNemoTrainer(Trainer):
         self.work_differences = tuple(work_differences(manifest))
         leader = world.rank % manifest["layout"]["tensor"] == 0
         self._state = IterationState(Tally(manifest, world, leader), self._end_iteration)
+        self._padded_vocab = trlx_nemo_config.padded_vocabulary(manifest["size"], manifest["layout"])
         self._counted = (0, 0)
         self._trainer = self._build(tempfile.mkdtemp())  # NeMo keeps log files open in it as long as the run
 
@@ -43,7 +44,10 @@ class TrlxNemoTrainer(Trainer):
 
         trainer, prompt_tokens = self._trainer, self._manifest["workload"]["prompt_tokens"]
         self._state.clock = clock
-        texts = self._prompts(iterations)
+        # words of all replicas' prompts; the end token, which would end the attention, becomes an ordinary one
+        ordinary = trlx_nemo_config.end_id(self._manifest["size"]["vocab"])
+        rows = prompts_of_groups(self._manifest, iterations) % ordinary
+        texts = [" ".join(map(str, row)) for row in rows.tolist()]
         pipeline = get_pipeline(trainer.config.train.pipeline)
         trainer.add_prompt_pipeline(pipeline(texts, prompt_tokens, trainer.tokenizer))
         trainer.add_eval_pipeline(pipeline(texts[:1], prompt_tokens, trainer.tokenizer))
@@ -82,12 +86,6 @@ class TrlxNemoTrainer(Trainer):
             **config.train.trainer_kwargs,
         )
 
-    def _prompts(self, iterations: int) -> List[str]:
-        """Words of all replicas' prompts; the end token, which would end the attention, becomes an ordinary one."""
-        ordinary = trlx_nemo_config.end_id(self._manifest["size"]["vocab"])
-        rows = prompts_of_groups(self._manifest, iterations) % ordinary
-        return [" ".join(map(str, row)) for row in rows.tolist()]
-
     def _reward(self, samples: List[str], **others: Any) -> List[float]:
         return [float(self._manifest["workload"]["reward"]["value"])] * len(samples)
 
@@ -103,14 +101,11 @@ class TrlxNemoTrainer(Trainer):
             ("tensor rank", self._world.rank % layout["tensor"], parallel_state.get_tensor_model_parallel_rank()),
             ("global batch", work["replica_batch"] * layout["data"], trainer.batch_size),
             ("micro batch", work["micro_batch"], trainer.model.cfg.micro_batch_size),
-            ("padded vocabulary", self._padded_vocab(), trainer.model.padded_vocab_size),
+            ("padded vocabulary", self._padded_vocab, trainer.model.padded_vocab_size),
         )
         check_found("NeMo is laid out", facts)
         self._counted = self._count_parameters(trainer.model)
         self._state.clock.watch(getattr(trainer.model.model, "module", trainer.model.model))
-
-    def _padded_vocab(self) -> int:
-        return trlx_nemo_config.padded_vocabulary(self._manifest["size"], self._manifest["layout"])
 
     def _count_parameters(self, model: Any) -> Tuple[int, int]:
         """Trained and all parameters over tensor parallel ranks, without the padding of the vocabulary.
@@ -119,7 +114,7 @@ class TrlxNemoTrainer(Trainer):
         """
         size, tensor = self._manifest["size"], self._manifest["layout"]["tensor"]
         heads = getattr(model.model, "module", model.model)
-        padding = (self._padded_vocab() - size["vocab"]) * size["hidden"]
+        padding = (self._padded_vocab - size["vocab"]) * size["hidden"]
         embedding = heads.word_embeddings_weight()
         trained = _whole_size(model.parameters(), tensor) - (padding if embedding.requires_grad else 0)
         total = _whole_size(heads.language_model.parameters(), tensor) - padding
