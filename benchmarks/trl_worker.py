@@ -71,8 +71,8 @@ class Turns:
             elif name in vars(owner):
                 delattr(owner, name)
         self._watched.set(self._name == "clock")
-        trainer.sheet.clock = self._clocks.get(self._name, trainer.sheet.clock)
-        trainer.sheet.iteration = self._begun if is_timed else self._begun + 1  # the subclass counts on
+        trainer.iteration_state.clock = self._clocks.get(self._name, trainer.iteration_state.clock)
+        trainer.iteration_state.iteration = self._begun - is_timed  # the subclass counts on
         self._begun += 1
         meet(self._world)
         self._began = time.perf_counter()
@@ -90,7 +90,7 @@ def turning(turns: Turns, base: type) -> type:
                 self._is_timed = True
                 turns.prepare(self)
                 self._on_start()
-            if self._step % self.sheet.passes == 0:
+            if self._step % self._passes == 0:
                 turns.change(self)
             return type(self).fetch(self, *arguments, **options)
 

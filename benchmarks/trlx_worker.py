@@ -76,8 +76,8 @@ class Turns:
         self._name = list(self.seconds)[:: 1 if turn % 2 == 0 else -1][identity]
         self.begun += 1
         trainer.put_hooks(self._name != ALONE)
-        trainer.sheet.clock = self._clocks.get(self._name, trainer.sheet.clock)
-        trainer.sheet.iteration = 0  # the subclass would end an iteration that this has ended
+        trainer.iteration_state.clock = self._clocks.get(self._name, trainer.iteration_state.clock)
+        trainer.iteration_state.iteration = -1  # the subclass would end an iteration that this has ended
         meet(self._world)
         self._began = time.perf_counter()
 
@@ -105,7 +105,7 @@ class TurnPPO(TimedPPO):
     def end_iteration(self) -> None:
         """The last one's end, which the suite asks for."""
         self.turns.end(self)
-        self.sheet.iteration = self.turns.begun
+        self.iteration_state.iteration = self.turns.begun - 1
 
     def put_hooks(self, is_timed: bool) -> None:
         """Everything that the suite sets on objects of trlx, or what was there before."""

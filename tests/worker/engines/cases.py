@@ -9,7 +9,7 @@ import pytest
 
 
 def cases_of(cases: Iterable[str], in_every_round: Collection[str]) -> list[Any]:
-    """The parameters of a test; ``make test-thorough`` runs those that not every round does."""
+    """The parameters of a test; ``make test-nightly`` runs those that not every round does."""
     return [pytest.param(case, marks=() if case in in_every_round else pytest.mark.thorough) for case in cases]
 
 

@@ -57,7 +57,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "megatron tp2 sp": ("megatron", {"tensor": 2, "data": 1, "sequence_parallel": True, **SHARDED}, {}),
     "megatron pp2": ("megatron", {"pipeline": 2, "data": 1, **SHARDED}, {}),
 }
-#: One of each kind of sharding and offload; the others are tried by `make test-thorough`.
+#: One of each kind of sharding and offload; the others are tried by `make test-nightly`.
 IN_EVERY_ROUND = ("zero0", "zero2 lora critic", "zero3 all offload", "megatron dp2 dist-opt frozen", "megatron tp2 sp")
 #: Bytes of a parameter that two ranks send in two micro batches beyond what the planner counts: where it has gradients
 #: reduced to the rank that keeps them, DeepSpeed 0.19 gives all of them to all ranks.
