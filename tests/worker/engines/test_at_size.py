@@ -56,7 +56,7 @@ DEGREES = [
     *(("grpo-30b-moe", "Qwen3-30B-A3B", {"expert": expert}) for expert in (3, 48)),
 ]
 
-pytestmark = [pytest.mark.ranks, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ranks, pytest.mark.ci, pytest.mark.timeout(600)]
 every_row = pytest.mark.parametrize(("backend", "preset", "size"), ROWS)
 
 
