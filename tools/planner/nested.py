@@ -15,7 +15,7 @@ import numpy as np
 
 from suite.planner.jobs import Column
 from suite.planner.parameters import Band, Bands, load_priors
-from tools.planner.bands import band_of
+from tools.planner.bands import bands_of
 from tools.planner.entries import Entry
 from tools.planner.iteration_fit import Table, fit_iterations
 from tools.planner.memory_fit import fit_memory, peaks, work_of
@@ -103,51 +103,31 @@ def score(published: Published) -> Scores:
     """Leave every source out in turn, and every part of the configurations."""
     values = values_of(published)
     sources = [value.source for value in values]
-    parts = [_part(value) for value in values]
+    parts = [_part(value.source, value.config) for value in values]
     steps = _StepFits(published)
     new, apart = _left_out(published, values, sources, lambda names: published.without(*names), steps.of_sources)
     known, within = _left_out(published, values, parts, lambda names: _without_parts(published, names), steps.of_parts)
-    bands = {}
     # Rows of one stack on one device err together; what a band holds is judged by whole sources.
     together = [f"{value.source}|{value.device}" for value in values]
-    measured = np.array([value.measured for value in values])
-    for kind in sorted({value.kind for value in values}):
-        rows = np.array([value.kind == kind for value in values])
-        bands[kind] = Bands(
-            new=_band(rows, measured, new, apart, together, sources),
-            known=_band(rows, measured, known, within, [f"{value.source} {value.config}" for value in values], parts),
-        )
+    configs = [f"{value.source} {value.config}" for value in values]
+    kinds, measured = [value.kind for value in values], np.array([value.measured for value in values])
+
+    def made(predicted: Column, groups: list[str], keys: list[str], rest: dict[str, Column]) -> dict[str, Band]:
+        without = {name: measured / column for name, column in rest.items()}
+        return bands_of(kinds, measured / predicted, groups, keys, without)
+
+    wide, narrow = made(new, together, sources, apart), made(known, configs, parts, within)
+    bands = {kind: Bands(new=wide[kind], known=narrow[kind]) for kind in wide}
     return Scores(values, new, known, bands)
 
 
-def _band(
-    rows: Column,
-    measured: Column,
-    predicted: Column,
-    without: Mapping[str, Column],
-    groups: Sequence[str],
-    keys: Sequence[str],
-) -> Band:
-    picked = [int(place) for place in np.flatnonzero(rows & np.isfinite(predicted))]
-    chosen = {name: measured[picked] / column[picked] for name, column in without.items()}
-    return band_of(
-        measured[picked] / predicted[picked],
-        [groups[place] for place in picked],
-        [keys[place] for place in picked],
-        chosen,
-    )
-
-
-def _part(value: Value) -> str:
-    return str(hashlib.sha256(f"{value.source} {value.config}".encode()).digest()[0] % _PARTS)
+def _part(source: str, config: str) -> str:
+    return str(hashlib.sha256(f"{source} {config}".encode()).digest()[0] % _PARTS)
 
 
 def _without_parts(published: Published, names: Sequence[str]) -> Published:
-    def kept(source: str, config: str) -> bool:
-        return str(hashlib.sha256(f"{source} {config}".encode()).digest()[0] % _PARTS) not in names
-
-    entries = tuple(entry for entry in published.entries if kept(entry.source, entry.config))
-    rows = tuple(row for row in published.rows if kept(row.source, configuration(row)))
+    entries = tuple(entry for entry in published.entries if _part(entry.source, entry.config) not in names)
+    rows = tuple(row for row in published.rows if _part(row.source, configuration(row)) not in names)
     return Published(entries, rows, (), "")
 
 
