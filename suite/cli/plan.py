@@ -79,6 +79,7 @@ class Manner:
     ] = False
     packing: Annotated[bool, typer.Option("--packing", help="uneven samples end to end, without padding")] = False
     balance: Annotated[bool, typer.Option("--balance", help="equal tokens on every replica")] = False
+    fp8: Annotated[bool, typer.Option("--fp8", help="train, and generate with vLLM, in fp8")] = False
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,14 @@ class Place:
         typer.Option(
             help="number of devices, 1 to 16384; repeat to compare; the most under --target "
             "[default: 8, or the preset's]"
+        ),
+    ] = None
+    generation_device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="another kind that generates, with --placement split [default: the one that trains]",
+            autocompletion=completion.accelerators,
         ),
     ] = None
     gpus_per_node: Annotated[
@@ -155,6 +164,13 @@ class Searched:
     price: Annotated[
         list[str] | None,
         typer.Option(metavar="[NAME=]MONEY", help="money per device and hour; repeat for several kinds"),
+    ] = None
+    checkpoint: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="a checkpoint halts everything so long: with --restart, a week's goodput"),
+    ] = None
+    restart: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="from a failure, or the start, to the next iteration")
     ] = None
     min_devices: Annotated[bool, typer.Option("--min-devices", help="find the fewest devices that fit")] = False
     max_batch: Annotated[bool, typer.Option("--max-batch", help="find the largest micro batch that fits")] = False
@@ -221,6 +237,7 @@ def plan(
     from suite.planner.ask import cluster_of
     from suite.planner.parameters import load_parameters
     from suite.planner.search.request import Wishes, manner_of, preset_of
+    from suite.planner.search.week import pauses_of
     from suite.planner.search.wishes import read_prices
 
     parameters = load_parameters()
@@ -245,6 +262,8 @@ def plan(
         objective=wanted.objective,  # type: ignore[arg-type]
         prices=read_prices(wanted.price or []),
         top=wanted.top,
+        pauses=pauses_of(wanted.checkpoint, wanted.restart),
+        generation_device=place.generation_device,
     )
     simulates = wanted.simulate or wanted.trace is not None or wanted.sensitivity or bool(wanted.stragglers)
     searches = wishes.any or named is not None or simulates
@@ -297,7 +316,7 @@ def _question(
     if work.samples_per_iteration is not None:
         given |= {"rollouts": work.samples_per_iteration, "scaling": "strong"}
     done = checked(lambda: own.changed(given))
-    asked = question(model, done, device, backend, parameters, manner, cluster)
+    asked = question(model, done, device, backend, parameters, manner, cluster, work.fp8)
     return asked if calibrate is None else calibrated(asked, calibrate)
 
 
