@@ -110,12 +110,7 @@ class Place:
         ),
     ] = None
     generation_device: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="another kind that generates, with --placement split [default: the one that trains]",
-            autocompletion=completion.accelerators,
-        ),
+        str | None, typer.Option(help="another kind that generates", autocompletion=completion.accelerators)
     ] = None
     gpus_per_node: Annotated[
         int | None, typer.Option(help="devices of one node of your cluster [default: the maker's]")
@@ -165,27 +160,17 @@ class Searched:
         list[str] | None,
         typer.Option(metavar="[NAME=]MONEY", help="money per device and hour; repeat for several kinds"),
     ] = None
-    checkpoint: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", help="a checkpoint halts everything so long: with --restart, a week's goodput"),
-    ] = None
-    restart: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="from a failure, or the start, to the next iteration")
-    ] = None
+    checkpoint: Annotated[float | None, typer.Option(metavar="SECONDS", help="of one checkpoint, for goodput")] = None
+    restart: Annotated[float | None, typer.Option(metavar="SECONDS", help="from a failure to the next step")] = None
     min_devices: Annotated[bool, typer.Option("--min-devices", help="find the fewest devices that fit")] = False
     max_batch: Annotated[bool, typer.Option("--max-batch", help="find the largest micro batch that fits")] = False
     scale: Annotated[
         str | None, typer.Option(help="show a scaling curve over this range of devices, e.g. 8..16384")
     ] = None
     top: Annotated[int, typer.Option(help="number of layouts to show")] = 8
-    simulate: Annotated[bool, typer.Option("--simulate", help="simulate the best arrangement: seconds by cause")] = (
-        False
-    )
+    simulate: Annotated[bool, typer.Option("--simulate", help="simulate the best one: seconds by cause")] = False
     trace: Annotated[Path | None, typer.Option(help="write the simulation as a trace for Perfetto or Chrome")] = None
-    sensitivity: Annotated[
-        bool,
-        typer.Option("--sensitivity", help="what would change the answer: longer responses, slower links, prices"),
-    ] = False
+    sensitivity: Annotated[bool, typer.Option("--sensitivity", help="say what would change the answer")] = False
     stragglers: Annotated[
         Paths, typer.Option(help="draw slow ranks as finished runs in this folder show them; repeat")
     ] = None
@@ -200,9 +185,7 @@ class Measured:
     check: Annotated[
         Paths, typer.Option(help="compare predictions with the published rows in this file or folder; repeat")
     ] = None
-    calibrate: Annotated[Path | None, typer.Option(help="correct predictions by the runs in this results folder")] = (
-        None
-    )
+    calibrate: Annotated[Path | None, typer.Option(help="correct predictions by the runs in this folder")] = None
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.planner.formulas import activations, decode
-from suite.planner.formulas.communication import all_reduce_bytes, gather_bytes, group_bandwidth, overlapped
+from suite.planner.formulas.communication import group_bandwidth, overlapped
 from suite.planner.formulas.pipeline import in_flight, micro_batches, usual_chunks
 from suite.planner.formulas.recipes import fsdp_bytes, megatron_bytes, zero_bytes
 
-DEGREES = st.sampled_from([1.0, 2.0, 4.0, 8.0])
 POSITIVE = st.floats(1e-3, 1e6)
 
 
@@ -52,18 +51,6 @@ def test_activations_are_table_2_of_korthikanti(tensor, sequence_parallel, mode,
 )
 def test_bytes_of_a_parameter_are_those_published(held, expected):
     assert sum(held) == pytest.approx(expected, rel=0.01)
-
-
-@given(st.floats(1, 1e12), DEGREES)
-def test_an_all_reduce_moves_twice_a_gather_and_one_rank_moves_nothing(whole, ranks):
-    assert all_reduce_bytes(whole, ranks) == pytest.approx(2 * gather_bytes(whole, ranks))
-    assert gather_bytes(whole, 1.0) == 0
-
-
-@given(st.sampled_from([1, 2, 8, 64, 512]), DEGREES, st.sampled_from([8, 64]))
-def test_a_group_is_never_faster_than_its_link_nor_slower_than_one_card(members, stride, node):
-    rate = float(group_bandwidth(members, stride, node, 450e9, 50e9))
-    assert 50e9 <= rate <= 450e9
 
 
 def test_cards_of_a_node_add_up_for_a_group_that_spans_nodes():

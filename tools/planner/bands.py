@@ -7,9 +7,9 @@ a chance of i / (k + 1) (split conformal: Vovk, Gammerman and Shafer, "Algorithm
 
 Of few they are those of Student's t for a row of a new group (Searle, Casella and McCulloch, "Variance Components",
 1992, chapter 3). How far groups scatter is pooled in part over kinds: a kind's own scatter counts by its groups, and
-like ``PRIOR_GROUPS`` more the spread stated among the priors, times what the other kinds come to of theirs (a scaled
-inverse chi-squared prior: Gelman et al., "Bayesian Data Analysis", 2013, sections 2.6 and 5.4). The model is thought to
-be right in the mean, which counts like one group more without error.
+like ``PRIOR_GROUPS`` more the spread stated among the priors, times what the other kinds come to of theirs (moderated
+variances, whose logarithms are averaged without bias: Smyth, Statistical Applications in Genetics and Molecular Biology
+3, 2004). The model is thought to be right in the mean, which counts like one group more without error.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import digamma
 from scipy.stats import t as student
 
 from suite.planner.jobs import Column
@@ -76,9 +77,8 @@ def ends(kinds: Column, ratios: Column, groups: Column) -> dict[str, tuple[float
     """Both ends of the band of measured over predicted of every kind; from the prior alone where there is no row."""
     logs, spreads = np.log(ratios), load_priors().spreads
     scatter = {kind: _scatter(logs[kinds == kind], groups[kinds == kind]) for kind in spreads}
-    off = {
-        kind: np.log(one.squares / one.groups / spreads[kind] ** 2) for kind, one in scatter.items() if one.squares > 0
-    }
+    seen = {kind: one for kind, one in scatter.items() if one.squares > 0}
+    off = {kind: np.log(one.squares / spreads[kind] ** 2 / 2) - digamma(one.groups / 2) for kind, one in seen.items()}
     found = {}
     for kind, one in scatter.items():
         others = [each for name, each in off.items() if name != kind]

@@ -104,9 +104,9 @@ def score(published: Published) -> Scores:
     values = values_of(published)
     sources = [value.source for value in values]
     parts = [_part(value.source, value.config) for value in values]
-    steps = _StepFits(published)
-    new, apart = _left_out(published, values, sources, lambda names: published.without(*names), steps.of_sources)
-    known, within = _left_out(published, values, parts, lambda names: _without_parts(published, names), steps.of_parts)
+    steps = _StepFits()
+    new, apart = _left_out(published, values, sources, lambda names: published.without(*names), steps)
+    known, within = _left_out(published, values, parts, lambda names: _without_parts(published, names), steps)
     # Rows of one stack on one device err together; what a band holds is judged by whole sources.
     together = [f"{value.source}|{value.device}" for value in values]
     configs = [f"{value.source} {value.config}" for value in values]
@@ -134,18 +134,11 @@ def _without_parts(published: Published, names: Sequence[str]) -> Published:
 class _StepFits:
     """Fits of training steps, each made once: most sources of iterations have no training steps."""
 
-    def __init__(self, published: Published) -> None:
-        self.published = published
-        self.made: dict[tuple[str, ...], Fitted] = {}
+    def __init__(self) -> None:
+        self.made: dict[tuple[tuple[str, str], ...], Fitted] = {}
 
-    def of_sources(self, names: Sequence[str]) -> Fitted:
-        own = tuple(sorted(set(names) & {entry.source for entry in self.published.timed}))
-        return self._fitted(own, self.published.without(*own))
-
-    def of_parts(self, names: Sequence[str]) -> Fitted:
-        return self._fitted(("part", *sorted(names)), _without_parts(self.published, names))
-
-    def _fitted(self, key: tuple[str, ...], rest: Published) -> Fitted:
+    def of(self, rest: Published) -> Fitted:
+        key = tuple((entry.source, entry.config) for entry in rest.timed)
         if key not in self.made:
             self.made[key] = fit(Rows.of(rest.timed))
         return self.made[key]
@@ -156,7 +149,7 @@ def _left_out(
     values: Sequence[Value],
     keys: Sequence[str],
     rest: Callable[[Sequence[str]], Published],
-    steps: Callable[[Sequence[str]], Fitted],
+    steps: _StepFits,
 ) -> tuple[Column, dict[str, Column]]:
     """Predictions of every value by a fit without its key, and, by key, by fits that have seen neither their own key
     nor that one (NaN where a value is of that key, or the pair has no kind of value in common)."""
@@ -167,9 +160,9 @@ def _left_out(
         """Where only training steps were taken away, nothing else of the model is asked."""
         if set.union(*(kinds[name] for name in gone)) == {"step"}:
             found = np.full(len(values), np.nan)
-            found[: len(published.timed)] = steps(gone).predict(Rows.of(published.timed))
+            found[: len(published.timed)] = steps.of(rest(gone)).predict(Rows.of(published.timed))
             return found
-        return predictions(published, fit_all(rest(gone), steps(gone)))
+        return predictions(published, fit_all(rest(gone), steps.of(rest(gone))))
 
     held = np.full(len(values), np.nan)
     without = {name: np.full(len(values), np.nan) for name in names}

@@ -101,8 +101,8 @@ def lengths_of(
     if only_sync or trainer:
         if not (only_sync or (sequence and samples)):
             raise Unusable("seq_len and global_batch_seqs are not given")
-        whole = {"response": (sequence or 2.0) - 1, "longest": sequence or 2.0, "samples": samples or 1.0}
-        return {"prompt": 1.0, "spread": 0.0, "trainer": 1.0, **whole}
+        alike = {"response": (sequence or 2.0) - 1, "longest": sequence or 2.0, "samples": samples or 1.0}
+        return {"prompt": 1.0, "spread": 0.0, "trainer": 1.0, **alike}
     samples = samples or group
     response = number(cells.get("resp_len_mean"))
     rate, seconds = metrics.get("gen_tokens_per_sec_per_gpu"), metrics.get("generation_time")

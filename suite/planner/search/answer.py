@@ -254,7 +254,7 @@ def assumed(search: Search, best: Sequence[Option]) -> list[str]:
         if search.placing != "colocated":
             lines.append(
                 f"split: samples are at most {search.staleness} publication{'s' if search.staleness != 1 else ''} of "
-                "weights old; each rank of an engine is sent its part of them, while both sides wait"
+                "weights old; they are broadcast whole to every engine, while both sides wait"
             )
     left_out = "evaluation is" if search.pauses else "start-up, checkpoints, evaluation and failures are"
     lines.append(f"rewards take no time; {left_out} left out of rates")

@@ -45,9 +45,9 @@ class Wishes:
     @property
     def any(self) -> bool:
         """Whether anything is asked that the plain list of layouts does not answer."""
-        given = (self.placement, self.staleness, self.target, self.deadline, self.iterations, self.pauses)
-        given = (*given, self.generation_device)
-        return any(one is not None for one in given) or len(self.kinds) > 1 or "any" in self.kinds
+        given = (self.placement, self.staleness, self.target, self.deadline, self.iterations)
+        more = (self.pauses, self.generation_device)
+        return any(one is not None for one in (*given, *more)) or len(self.kinds) > 1 or "any" in self.kinds
 
 
 def preset_of(name: str, size: str | None) -> tuple[Preset, PresetPoint]:

@@ -173,8 +173,6 @@ def test_every_published_row_is_used_or_has_a_reason():
     [
         ("NeMo 24.07 Megatron", "megatron", "nemo megatron", True),
         ("Megatron-LM PTD-P (interleaved 1F1B + scatter/gather)", "megatron", "megatron lm", False),
-        ("MosaicML Composer+FSDP", "fsdp", "mosaicml composer", True),
-        ("DeepSpeed ZeRO-3 (no model parallelism)", "zero", "deepspeed zero", False),
         ("Megatron-DeepSpeed 3D", "zero", "megatron deepspeed", False),
         ("MaxText", "xla", "maxtext", True),
         ("NeMo AutoModel (PyTorch FSDP2)", "fsdp", "nemo automodel", True),
