@@ -201,14 +201,14 @@ def _in_words(best: Option, kinds: Sequence[Kind]) -> str:
     kind = next((kind for kind in kinds if kind.device == best.device), None)
     sure = kind.sure if kind else None
     told = "" if kind is None else f" ({sure.devices:,} to be sure)" if sure else " (no number looked at is sure)"
+    named = " and ".join(dict.fromkeys((best.device, best.generation_device)))
     if best.placement == "split":
         split = f"{best.training_devices:,} train + {best.generation_devices:,} generate"
-        split += f" ({best.generation_device})" if best.generation_device != best.device else ""
         split += ", samples one publication of weights behind" if best.staleness else ", one side waits for the other"
     else:
         split = "all train and generate in turns"
     return (
-        f"{best.devices:,} {best.device}{told}, {split}: between {best.low:.3g} and {best.high:.3g} samples/s "
+        f"{best.devices:,} {named}{told}, {split}: between {best.low:.3g} and {best.high:.3g} samples/s "
         f"(predicted {best.samples_per_second:.3g})"
     )
 
