@@ -79,6 +79,7 @@ class Manner:
     ] = False
     packing: Annotated[bool, typer.Option("--packing", help="uneven samples end to end, without padding")] = False
     balance: Annotated[bool, typer.Option("--balance", help="equal tokens on every replica")] = False
+    fp8: Annotated[bool, typer.Option("--fp8", help="train, and generate with vLLM, in fp8")] = False
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,9 @@ class Place:
             help="number of devices, 1 to 16384; repeat to compare; the most under --target "
             "[default: 8, or the preset's]"
         ),
+    ] = None
+    generation_device: Annotated[
+        str | None, typer.Option(help="another kind that generates", autocompletion=completion.accelerators)
     ] = None
     gpus_per_node: Annotated[
         int | None, typer.Option(help="devices of one node of your cluster [default: the maker's]")
@@ -156,20 +160,17 @@ class Searched:
         list[str] | None,
         typer.Option(metavar="[NAME=]MONEY", help="money per device and hour; repeat for several kinds"),
     ] = None
+    checkpoint: Annotated[float | None, typer.Option(metavar="SECONDS", help="of one checkpoint, for goodput")] = None
+    restart: Annotated[float | None, typer.Option(metavar="SECONDS", help="from a failure to the next step")] = None
     min_devices: Annotated[bool, typer.Option("--min-devices", help="find the fewest devices that fit")] = False
     max_batch: Annotated[bool, typer.Option("--max-batch", help="find the largest micro batch that fits")] = False
     scale: Annotated[
         str | None, typer.Option(help="show a scaling curve over this range of devices, e.g. 8..16384")
     ] = None
     top: Annotated[int, typer.Option(help="number of layouts to show")] = 8
-    simulate: Annotated[bool, typer.Option("--simulate", help="simulate the best arrangement: seconds by cause")] = (
-        False
-    )
+    simulate: Annotated[bool, typer.Option("--simulate", help="simulate the best one: seconds by cause")] = False
     trace: Annotated[Path | None, typer.Option(help="write the simulation as a trace for Perfetto or Chrome")] = None
-    sensitivity: Annotated[
-        bool,
-        typer.Option("--sensitivity", help="what would change the answer: longer responses, slower links, prices"),
-    ] = False
+    sensitivity: Annotated[bool, typer.Option("--sensitivity", help="say what would change the answer")] = False
     stragglers: Annotated[
         Paths, typer.Option(help="draw slow ranks as finished runs in this folder show them; repeat")
     ] = None
@@ -184,9 +185,7 @@ class Measured:
     check: Annotated[
         Paths, typer.Option(help="compare predictions with the published rows in this file or folder; repeat")
     ] = None
-    calibrate: Annotated[Path | None, typer.Option(help="correct predictions by the runs in this results folder")] = (
-        None
-    )
+    calibrate: Annotated[Path | None, typer.Option(help="correct predictions by the runs in this folder")] = None
 
 
 USUAL_WORK, USUAL_PLACE, ALL_THAT_FIT, ALONE = Work(), Place(), Searched(), Measured()
@@ -211,6 +210,7 @@ def plan(
     from suite.planner.ask import cluster_of
     from suite.planner.parameters import load_parameters
     from suite.planner.search.request import Wishes, manner_of, preset_of
+    from suite.planner.search.week import pauses_of
     from suite.planner.search.wishes import read_prices
 
     parameters = load_parameters()
@@ -236,6 +236,8 @@ def plan(
         objective=wanted.objective,  # type: ignore[arg-type]
         prices=read_prices(wanted.price or []),
         top=wanted.top,
+        pauses=pauses_of(wanted.checkpoint, wanted.restart),
+        generation_device=place.generation_device,
     )
     simulates = wanted.simulate or wanted.trace is not None or wanted.sensitivity or bool(wanted.stragglers)
     searches = wishes.any or named is not None or simulates
@@ -288,7 +290,7 @@ def _question(
     if work.samples_per_iteration is not None:
         given |= {"rollouts": work.samples_per_iteration, "scaling": "strong"}
     done = checked(lambda: own.changed(given))
-    asked = question(model, done, device, backend, parameters, manner, cluster)
+    asked = question(model, done, device, backend, parameters, manner, cluster, work.fp8)
     return asked if calibrate is None else calibrated(asked, calibrate)
 
 

@@ -12,6 +12,7 @@ from suite.backends.base import unknown_work
 from suite.backends.registry import find_backend
 from suite.planner.found import Objective, layouts
 from suite.planner.hardware import Hardware, hardware_of, in_cluster
+from suite.planner.option import Option
 from suite.planner.parameters import Parameters, load_parameters
 from suite.planner.plan import Plan, make_plan
 from suite.planner.profiles import Profile, find_profile
@@ -69,6 +70,9 @@ class Question:
     notes: tuple[str, ...] = ()
     manner: Manner = USUAL
     cluster: Cluster = ANY_CLUSTER
+    #: The kind of device that generates, where it is another one, and its price over that of one that trains.
+    other: Hardware | None = None
+    other_price: float = 1.0
 
     def plan(
         self, devices: Sequence[int], objective: Objective = "throughput", price: float | None = None, most: int = 8
@@ -78,7 +82,7 @@ class Question:
             if not 1 <= count <= MOST_DEVICES:
                 raise UsageError(f"--devices is 1 to {MOST_DEVICES}, not {count}")
         plan = make_plan(self, devices, objective=objective, price=price, most=most)
-        best = plan.options[0].layout if plan.options else None
+        best = plan.options[0] if plan.options else None
         return plan.model_copy(update={"notes": [*self.notes, *plan.notes, *not_to_be_run(self, best)]})
 
 
@@ -90,12 +94,16 @@ def question(
     parameters: Parameters | None = None,
     manner: Manner = USUAL,
     cluster: Cluster = ANY_CLUSTER,
+    fp8: bool = False,
 ) -> Question:
-    """Names resolved. Raises UsageError for a device or backend that is not known, or one without a 16-bit peak."""
+    """Names resolved. Raises UsageError for a device or backend that is not known, or one without a 16-bit peak, or
+    without the asked one of fp8."""
     known, note = named_device(device)
     hardware = hardware_of(known)
     if hardware is None:
         raise UsageError(f"the catalogue has no 16-bit peak of {known.name}: its speed cannot be predicted")
+    if fp8 and "fp8" not in hardware.peak_by_precision:
+        raise UsageError(f"{known.name} has no fp8 peak in the catalogue: leave --fp8 out, or name another --device")
     hardware = in_cluster(hardware, cluster.node_devices, cluster.network, cluster.link)
     if workload.sequence_tokens > shape.positions:
         raise UsageError(
@@ -104,15 +112,16 @@ def question(
         )
     if workload.trainable_layers is not None and workload.trainable_layers > shape.layers:
         raise UsageError(f"{workload.trainable_layers} trainable layers, but {shape.name} has {shape.layers}")
+    profile = replace(find_profile(backend), fp8=fp8)
     return Question(
         shape,
         workload,
         hardware,
-        find_profile(backend),
+        profile,
         parameters or load_parameters(),
         known.power_watts,
         (note,) if note else (),
-        engine_manner(find_profile(backend), manner),
+        engine_manner(profile, manner),
         cluster,
     )
 
@@ -122,17 +131,23 @@ def engine_manner(profile: Profile, manner: Manner) -> Manner:
     return replace(manner, generation="vllm", engine_sleep=True) if profile.engine_only else manner
 
 
-def not_to_be_run(asked: Question, layout: Layout | None) -> list[str]:
-    """A note on what the backend lacks of what was planned, or of the best layout."""
+def not_to_be_run(asked: Question, best: Option | None) -> list[str]:
+    """A note on what the backend lacks of what was planned, or of the best option."""
     driver = find_backend(asked.profile.name)
     reasons = unknown_work(driver, asked.workload)
     own = {"generation", "engine_sleep"} if asked.profile.engine_only else set()  # a trainer brings its engine along
     wanted = [name for name in vars(USUAL) if getattr(asked.manner, name) != getattr(USUAL, name) and name not in own]
     options = dict(declared(Layout))
     reasons += [f"{driver.name} has no {options[name].option}" for name in wanted if name not in driver.settings]
-    if layout is not None and not reasons:
+    if best is not None and (best.context, best.chunks) != (1, 1):
+        reasons.append(f"a run of {driver.name} by the suite has no option for context parallel or interleaved layouts")
+    if asked.other is not None:
+        reasons.append(f"a run of {driver.name} by the suite has one kind of device")
+    if asked.profile.fp8:
+        reasons.append(f"a run of {driver.name} by the suite has no option for fp8")
+    if best is not None and not reasons:
         measure = Measure(device="cuda", precision="bf16")
-        reasons = driver.errors(asked.shape, asked.workload, layout, measure)
+        reasons = driver.errors(asked.shape, asked.workload, best.layout, measure)
     return [f"this can be planned but not run: {'; '.join(reasons)}"] if reasons else []
 
 
@@ -186,18 +201,13 @@ def largest_micro_batch(asked: Question, devices: int) -> dict[str, int]:
         steps = asked.workload.optimizer_steps
         rollouts = max(asked.workload.rollouts, micro * steps, asked.workload.group)
         work = asked.workload.model_copy(update={"rollouts": rollouts, "micro_batch": micro})
-        tried = layouts(with_workload(asked, work), [devices])
+        tried = layouts(replace(asked, workload=work), [devices])
         if not len(tried):
             break
         for index in np.flatnonzero(tried.told.fits & (tried.space.choices["micro_batch"] == micro)):
-            found[tried.space.layout(int(index), 8).label()] = micro
+            found[tried.space.label(int(index))] = micro
         micro *= 2
     return found
-
-
-def with_workload(asked: Question, workload: Workload) -> Question:
-    """The same question about other work."""
-    return replace(asked, workload=workload)
 
 
 def device_range(text: str) -> list[int]:

@@ -55,10 +55,16 @@ class Found:
     def rate(self) -> Column:
         return self.samples / self.told.seconds
 
+    @cached_property
+    def priced(self) -> Column:
+        """Devices, those that generate by their price over that of one that trains."""
+        trains = self.space.choices["devices"][self.pairs.t]
+        return trains + self.asked.other_price * (self.devices - trains)
+
     def measure(self, objective: Objective) -> Column:
         """What is minimised: seconds per sample, device-seconds per sample, or seconds per iteration."""
         seconds = self.told.seconds
-        return {"throughput": 1 / self.rate, "cost": self.devices / self.rate, "latency": seconds}[objective]
+        return {"throughput": 1 / self.rate, "cost": self.priced / self.rate, "latency": seconds}[objective]
 
     def order(self, objective: Objective) -> Column:
         """All candidates from the best on; of equals the one with less memory, then fewer stale samples."""
@@ -79,13 +85,7 @@ class Found:
     def only(self, indices: Sequence[int]) -> tuple[Training, Generation, Pairs]:
         """The work of a few candidates."""
         t, g = self.pairs.t[indices], self.pairs.g[indices]
-        how = {
-            name: np.asarray(getattr(self.pairs, name))[indices]
-            if np.ndim(getattr(self.pairs, name))
-            else getattr(self.pairs, name)
-            for name in ("colocated", "staleness", "one_by_one")
-        }
-        return self.space.work.take(t), self.gen.take(g), Pairs.each(len(indices), **how)
+        return self.space.work.take(t), self.gen.take(g), self.pairs.take(indices)
 
     def bands(self, indices: Sequence[int]) -> tuple[Column, Column]:
         """Factors on the rates of some candidates between which four of five measured ones lie.
@@ -95,7 +95,8 @@ class Found:
         """
         parameters, asked = self.asked.parameters, self.asked
         if parameters.learnt is None:
-            band = parameters.band("iteration", asked.profile.stack, asked.hardware.architecture)
+            known = parameters.band("iteration", asked.profile.stack, asked.hardware.architecture)
+            band = known if asked.other is None else parameters.bands["iteration"].new
             return np.full(len(indices), 1 / band.high), np.full(len(indices), 1 / band.low)
         work, gen, pairs = self.only(indices)
 
@@ -178,7 +179,7 @@ def _pairs(space: Space, gen: Generation, shares: Sequence[tuple[int, int]]) -> 
 
 def _engines(asked: Question, space: Space, counts: Sequence[int]) -> Generation:
     """Every tensor parallel degree of an engine on each number of devices, inside a node."""
-    shape, hardware, samples = asked.shape, asked.hardware, asked.workload.rollouts
+    shape, hardware, samples = asked.shape, asked.other or asked.hardware, asked.workload.rollouts
     rows = [
         (float(count), float(tensor))
         for count in counts
@@ -190,14 +191,16 @@ def _engines(asked: Question, space: Space, counts: Sequence[int]) -> Generation
     ]
     rows = rows if len(space) else []
     devices, tensors = (np.array([row[place] for row in rows]) for place in (0, 1))
-    # Model and device are those of any layout that trains; the rest of its columns an engine does not have.
+    # The model is that of any layout that trains; the rest of its columns an engine does not have.
     jobs = space.work.jobs.take(np.zeros(len(rows), int))
     one = np.ones(len(rows))
+    jobs = replace(jobs, **{name: value * one for name, value in hardware.columns().items()})
     jobs = replace(jobs, devices=devices, tensor=tensors, pipeline=one, context=one, expert_parallel=one)
     return Generation(
         jobs=jobs,
         devices=devices,
         tensor=tensors,
+        weight_bytes=np.where(jobs.precision > 0, 1.0, 2.0),
         samples=float(samples),
         group=float(asked.workload.group),
         places=float(MOST_AT_ONCE),
@@ -208,13 +211,10 @@ def _engines(asked: Question, space: Space, counts: Sequence[int]) -> Generation
 
 def _lengths(workload: Workload) -> dict[str, Any]:
     """Tokens of a mean sample, of the longest response, and the spread of the responses' logarithms."""
-    uneven = drawn(workload, workload.rollouts)
-    if uneven is None:
-        prompt, new = float(workload.prompt_tokens), float(workload.new_tokens)
-        return {"prompt": prompt, "response": new, "longest": new, "spread": 0.0}
+    lengths = drawn(workload, workload.rollouts)
     return {
-        "prompt": float(uneven.prompts.mean()),
-        "response": float(uneven.responses.mean()),
-        "longest": float(uneven.responses.max()),
-        "spread": float(np.log(np.maximum(uneven.responses, 1)).std()),
+        "prompt": float(lengths.prompts.mean()),
+        "response": float(lengths.responses.mean()),
+        "longest": float(lengths.responses.max()),
+        "spread": float(np.log(np.maximum(lengths.responses, 1)).std()),
     }

@@ -67,18 +67,19 @@ def engine_parts(gen: Generation, staleness: Any, pool: Column, p: Values) -> di
     head = blocks.head_flops(1, jobs.hidden, jobs.vocab, tensor)
     prefill = (prompts * gen.prompt * (flops - head) + prompts * head) / dense
     volume = 2 * jobs.layers * all_reduce_bytes(2 * tokens * jobs.hidden, tensor)
-    waits = volume / group_bandwidth(tensor, 1, jobs.node_devices, jobs.link, jobs.network)
-    waits = waits + tokens * p["engine_sequence"]
-    each = _step_latency(gen, p) + p["engine_step"]
+    reduced = volume / group_bandwidth(tensor, 1, jobs.node_devices, jobs.link, jobs.network)
+    launched = _step_latency(gen, p)
 
     def decoded(count: Column) -> tuple[Column, Column, Column]:
         read = jobs.layers * jobs.read_elements(tokens / np.maximum(count, 1)) + jobs.vocab * jobs.hidden
         weights = count * gen.weight_bytes * read / tensor / bandwidth
-        latency = count * each + waits
+        kernels = count * launched + reduced
+        # What a host does between two steps hides behind nothing.
+        host = count * p["engine_step"] + tokens * p["engine_sequence"]
         busy = blocks.roofline(products, weights + cache, p["roofline_exposed"])
         # A graph's kernels wait for each other; uncaptured ones are launched while the device works on those before.
-        whole = np.where(np.asarray(gen.eager) > 0, np.maximum(busy, latency), busy + latency)
-        return prefill + whole, weights, latency
+        whole = np.where(np.asarray(gen.eager) > 0, np.maximum(busy, kernels), busy + kernels)
+        return prefill + whole + host, weights, kernels + host
 
     whole, weights, latency = decoded(engine.steps_to_the_last(samples, response, longest, together))
     bulk = decoded(engine.refilled_steps(samples, response, ahead))[0]
@@ -153,8 +154,8 @@ def sync_seconds(work: Training, gen: Generation, pairs: Pairs, p: Values) -> Co
     """Seconds to give an engine new weights, from links, tensors and what is converted.
 
     On the same devices it wakes, its weights come back over the host link, and each rank gathers its part from those
-    that train it (ZeRO-3's are gathered before they are handed over). Between devices each rank of an engine receives
-    its part over the network, or over the link where both sides stand in one node.
+    that train it (ZeRO-3's are gathered before they are handed over). Between devices whole tensors are broadcast, and
+    every rank of every engine cuts its part out of them (vLLM, examples/offline_inference/rlhf_utils.py).
     """
     jobs, tensor = work.jobs, np.asarray(gen.tensor, dtype=float)
     part = 2 * np.asarray(work.weights, dtype=float) / tensor
@@ -165,7 +166,10 @@ def sync_seconds(work: Training, gen: Generation, pairs: Pairs, p: Values) -> Co
     divided = jobs.tensor * jobs.pipeline * np.where(jobs.zero_stage >= 3, jobs.data * jobs.context, 1)
     gathered = gather_bytes(part, np.maximum(1, divided / tensor)) / (shard_bandwidth(jobs) * p["gather_bandwidth"])
     shared = p["wake_fixed"] + part / (jobs.host_link * p["wake_share"]) + gathered + single * p["hand_tensor"]
-    near = jobs.devices + np.asarray(gen.devices) <= jobs.node_devices
-    received = part / (np.where(near, jobs.link, jobs.network) * p["send_share"])
+    # Devices of two kinds never stand in one node, and the slower ones set the pace.
+    apart = np.where(jobs.peak == gen.jobs.peak, 0, jobs.node_devices)
+    members = jobs.devices + np.asarray(gen.devices) + apart
+    ring = np.minimum(ring_bandwidth(jobs, members, 1), ring_bandwidth(gen.jobs, members, 1))
+    received = 2 * np.asarray(work.weights, dtype=float) / (ring * p["send_share"])
     sent = p["send_fixed"] + received + np.where(np.asarray(pairs.one_by_one) > 0, p["send_tensor"] * single, 0)
     return np.where(np.asarray(pairs.colocated) > 0, shared, sent) + converted

@@ -37,6 +37,8 @@ _PREFIXES = {
 _FLAGSHIP = {"volta": "V100-SXM2-32GB", "ampere": "A100-SXM-80GB", "hopper": "H100-SXM-80GB", "blackwell": "B200"}
 #: Of PCIe's rate what copies from and to pinned memory reach: about three quarters.
 _PINNED_SHARE = 0.75
+#: NVLink-C2C of a superchip, 900 GB/s in both directions together, which its two devices share (NVIDIA GB200 NVL72).
+_CHIP_TO_CHIP = 225e9
 _HBM2E_SHARE = 0.8
 
 
@@ -92,7 +94,7 @@ def hardware_of(device: Device) -> Hardware | None:
         link=link / 2 if link else _PCIE[architecture],
         network=_OWN_NETWORK.get(family, _NETWORK[architecture]),
         node_devices=_NODE_DEVICES.get(family, _USUAL_NODE),
-        host_link=_PINNED_SHARE * _PCIE[architecture],
+        host_link=_PINNED_SHARE * (_CHIP_TO_CHIP if family in _NODE_DEVICES else _PCIE[architecture]),
         power_share=_power_share(device, architecture, peak),
     )
 

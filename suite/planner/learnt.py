@@ -16,6 +16,7 @@ import numpy as np
 from suite.planner.hardware import Hardware
 from suite.planner.jobs import Column
 from suite.planner.parameters import Band, Learnt, Parameters, load_priors
+from suite.planner.space import PHASE_OF
 
 #: Of a normal distribution four fifths lie within so many deviations, and nine tenths within the next.
 FOUR_FIFTHS, NINE_TENTHS = 1.2816, 1.6449
@@ -30,12 +31,7 @@ DRIFT = 0.5
 #: What constants do not explain of one configuration, relative: of a training step, and of a phase.
 STEP_MISFIT, PHASE_MISFIT = 0.05, 0.12
 #: Phases of a run, and the kind of published phase whose errors tell how sure one is of them.
-KINDS: Mapping[str, str] = {
-    "sync": "sync",
-    "generate": "generation",
-    "score": "scoring",
-    "train": "training",
-}
+KINDS = {phase: kind for kind, phase in PHASE_OF.items()}
 _STEP, _LEAST_SPREAD = 1e-3, 0.05
 
 

@@ -20,6 +20,8 @@ from suite.spec.workload import Workload
 
 #: Samples of which a plan looks at most at the lengths: more replicas than they fill have the same mean and tail.
 MOST_DRAWN = 32768
+#: And of samples that are all alike.
+_ALIKE = 256
 SEED = 1234  # that of a measurement nobody chose another for
 
 
@@ -54,8 +56,7 @@ class Decoding:
     """Generation by the replica whose longest response is longest: ``prompt`` and ``new`` of its longest samples.
 
     The rest is what an engine meets that drops a sample once it is complete: tokens of all ``prompts``, ``steps`` of
-    all samples after the first token, ``read`` positions of the cache in them, the most positions ``held`` at once, and
-    those of all samples ``whole``.
+    all samples after the first token, and ``read`` positions of the cache in them.
     """
 
     prompt: Column
@@ -63,14 +64,13 @@ class Decoding:
     prompts: Column
     steps: Column
     read: Column
-    held: Column
-    whole: Column
 
 
-def drawn(workload: Workload, samples: int, seed: int = SEED) -> Drawn | None:
-    """The lengths of an iteration's samples, or of as many as are looked at; ``None`` where all are even."""
+def drawn(workload: Workload, samples: int, seed: int = SEED) -> Drawn:
+    """The lengths of an iteration's samples, or of as many as are looked at."""
     if not workload.uneven:
-        return None
+        alike = np.ones(min(samples, max(_ALIKE, workload.micro_batch)))
+        return Drawn(workload.prompt_tokens * alike, workload.new_tokens * alike)
     responses = workload.lengths or Lengths(kind="fixed", tokens=workload.new_tokens)
     prompts = workload.prompt_lengths or Lengths(kind="fixed", tokens=workload.prompt_tokens)
     looked_at = samples
@@ -101,10 +101,8 @@ def of_samples(lengths: SampleLengths) -> Drawn:
     return Drawn(np.asarray(lengths.prompt, dtype=float), np.asarray(lengths.response, dtype=float))
 
 
-def as_samples(lengths: Drawn | None) -> SampleLengths | None:
+def as_samples(lengths: Drawn) -> SampleLengths:
     """The same as a manifest has them."""
-    if lengths is None:
-        return None
     return SampleLengths(
         prompt=tuple(map(int, lengths.prompts.tolist())), response=tuple(map(int, lengths.responses.tolist()))
     )
@@ -164,7 +162,7 @@ def decoding(by_devices: Mapping[int, Drawn], columns: Mapping[str, Column]) -> 
     keys = np.stack([columns["devices"], columns["rollouts"]], axis=1)
     unique, back = np.unique(keys, axis=0, return_inverse=True)
     found = [_decoding(by_devices[int(devices)], int(replica)) for devices, replica in unique]
-    return Decoding(*np.array(found).reshape(-1, 7)[back.reshape(-1)].T)
+    return Decoding(*np.array(found).reshape(-1, 5)[back.reshape(-1)].T)
 
 
 def _decoding(lengths: Drawn, replica: int) -> tuple[float, ...]:
@@ -177,29 +175,10 @@ def _decoding(lengths: Drawn, replica: int) -> tuple[float, ...]:
     own, new = prompts[slowest], responses[slowest]
     more = replica / samples  # of a replica with more samples than are looked at
     steps = new - 1
-    order = np.argsort(new)
-    behind = samples - np.arange(samples)  # samples that are still generated when each one in order ends
-    held = np.cumsum(own[order][::-1])[::-1] + behind * new[order]
     return (
         float(own.max()),
         float(new.max()),
         float(more * own.sum()),
         float(more * steps.sum()),
         float(more * (steps * own + steps * (steps - 1) / 2).sum()),
-        float(more * held.max()),
-        float(more * (own + new).sum()),
-    )
-
-
-def even_decoding(prompt: int, new: int, rollouts: Column) -> Decoding:
-    """Generation of samples that all have one length."""
-    steps, like = new - 1, np.ones_like(rollouts)
-    return Decoding(
-        prompt=prompt * like,
-        new=new * like,
-        prompts=prompt * rollouts,
-        steps=steps * rollouts,
-        read=(steps * prompt + steps * (steps - 1) / 2) * rollouts,
-        held=(prompt + new) * rollouts,
-        whole=(prompt + new) * rollouts,
     )

@@ -105,7 +105,7 @@ def memory_of(work: Training, gen: Generation, pairs: Pairs, p: Values) -> Memor
     total = np.asarray(sum(parts.values()))
     apart = np.where(engine, weights + ENGINE_WORKSPACE + np.maximum(pool, 0) + OUTSIDE_ALLOCATOR, 0)
     generated = np.where(together, of_generating, apart)
-    fits = (total <= capacity) & (generated <= capacity) & (~engine | (pool >= longest))
+    fits = (total <= capacity) & (generated <= who.jobs.capacity) & (~engine | (pool >= longest))
     return Memory(parts, total, totals.max(axis=0)[pairs.t], generated, pool, fits)
 
 

@@ -8,25 +8,29 @@ from typing import TYPE_CHECKING
 from suite.planner.formulas.offload import SWAP_HOST_BYTES
 from suite.planner.lengths import SEED
 from suite.planner.parameters import Parameters
-from suite.planner.space import Space
+from suite.planner.space import Manner, Space
 from suite.spec.workload import Workload
 
 if TYPE_CHECKING:
     from suite.planner.ask import Question
 
 
+def passes_text(manner: Manner) -> str:
+    """How samples of uneven lengths go through scoring and training."""
+    passes = "laid end to end" if manner.packing else "padded to the longest of each micro batch (--packing: not)"
+    dealt = "replicas have equal tokens" if manner.balance else "the replica with most tokens is waited for"
+    return f"passes are {passes}; {dealt}"
+
+
 def _work_notes(space: Space, workload: Workload) -> list[str]:
     """What is assumed of uneven lengths and of the algorithm."""
     notes = []
     if workload.uneven and len(space):
-        mean, manner = float(space.sample_tokens[0]), space.manner
-        engine = manner.generation == "vllm"
-        passes = "laid end to end" if manner.packing else "padded to the longest sample of each micro batch"
-        dealt = "replicas have equal tokens" if manner.balance else "the replica with most tokens is waited for"
+        mean, engine = float(space.sample_tokens[0]), space.manner.generation == "vllm"
         rows = "drops samples as they end" if engine else "keeps every row until then"
         notes.append(
             f"lengths as drawn for seed {SEED}: {mean:,.0f} tokens in a mean sample, the longest response "
-            f"{space.gen.longest.max():,.0f}, until which a replica decodes ({rows}); passes are {passes}; {dealt}"
+            f"{space.gen.longest.max():,.0f}, until which a replica decodes ({rows}); {passes_text(space.manner)}"
         )
     if not workload.uses_values:
         reference = "" if workload.uses_reference else " and no reference policy"

@@ -33,12 +33,15 @@ class Option(Frozen):
     devices: int
     placement: Literal["colocated", "split"]
     training_devices: int
+    generation_device: str = Field(description="kind of device that generates")
     generation_devices: int = Field(description="devices that generate: all of them where colocated")
     generation: Literal["hf", "vllm"]
     generation_tensor: int | None = Field(description="tensor parallel degree of an engine; null: the stack's own loop")
     staleness: int
     label: str
     layout: Layout
+    context: int = Field(description="context parallel degree; its ranks are among the layout's data parallel ones")
+    chunks: int = Field(description="parts of the model that a stage of the pipeline holds, interleaved")
     micro_batch: int
     fits: bool
     tight: bool = Field(description="too large for the device at the high end of the memory model's band")
@@ -64,6 +67,12 @@ class Option(Frozen):
     cost_per_1000_samples: float | None
     limit: str
     twins: list[str] = Field(default=[], description="labels of candidates that are predicted to do the same")
+
+    @property
+    def fullest_bytes(self) -> int:
+        """Of the fullest device of the kind that trains."""
+        apart = self.generation_device != self.device
+        return self.memory_bytes if apart else max(self.memory_bytes, self.generation_memory_bytes)
 
     @property
     def largest_part(self) -> str:
@@ -118,7 +127,7 @@ def _option(
 ) -> Option:
     index = group[0]
     asked, told, space = found.asked, found.told, found.space
-    hardware, t = asked.hardware, int(found.pairs.t[index])
+    hardware, other, t = asked.hardware, asked.other or asked.hardware, int(found.pairs.t[index])
     devices, split = int(found.devices[index]), bool(found.split[index])
     engine = float((np.asarray(found.gen.engine) + np.zeros(len(found.gen)))[found.pairs.g[index]]) > 0
     layout, rate, seconds = layout_of(found, index), float(found.rate[index]), float(told.seconds[index])
@@ -126,6 +135,8 @@ def _option(
     samples, tensor = int(found.samples[index]), int(np.asarray(found.gen.tensor)[found.pairs.g[index]])
     train_on = int(space.choices["devices"][t])
     factor = float(space.work.factor("training"))
+    watts = None if asked.other else asked.power_watts
+    hourly = None if price is None else price * float(found.priced[index])
     memory_band = asked.parameters.band("memory", asked.profile.stack, hardware.architecture)
     return Option(
         backend=asked.profile.name,
@@ -133,12 +144,15 @@ def _option(
         devices=devices,
         placement="split" if split else "colocated",
         training_devices=train_on,
+        generation_device=other.name,
         generation_devices=devices - train_on if split else devices,
         generation="vllm" if engine else "hf",
         generation_tensor=tensor if engine else None,
         staleness=int((np.asarray(found.pairs.staleness) + np.zeros(len(found)))[index]),
         label=label_of(found, index),
         layout=layout,
+        context=int(space.choices["context"][t]),
+        chunks=int(space.choices["chunks"][t]),
         micro_batch=int(space.choices["micro_batch"][t]),
         fits=bool(told.fits[index]),
         tight=bool(told.memory.total[index] * memory_band.high > hardware.memory_bytes),
@@ -155,11 +169,11 @@ def _option(
         low=rate * band[0],
         high=rate * band[1],
         tokens_per_second=rate * float(space.sample_tokens[t]),
-        mfu=flops[samples] / seconds / (devices * hardware.peak),
-        kilowatt_hours=asked.power_watts * devices * seconds / 3.6e6 if asked.power_watts else None,
+        mfu=flops[samples] / seconds / (train_on * hardware.peak + (devices - train_on) * other.peak),
+        kilowatt_hours=None if watts is None else watts * devices * seconds / 3.6e6,
         price=price,
-        cost_per_hour=None if price is None else price * devices,
-        cost_per_1000_samples=None if price is None else price * devices / 3600 / rate * 1000,
+        cost_per_hour=hourly,
+        cost_per_1000_samples=None if hourly is None else hourly / 3600 / rate * 1000,
         limit=LIMITS[int(told.limit[index])],
         twins=[label_of(found, twin) for twin in group[1:]],
     )
@@ -192,7 +206,7 @@ def _floor(found: Found, t: int, layout: Layout) -> int:
         replica_rollouts=replica,
         replica_batch=replica // workload.optimizer_steps,
         micro_batch=int(choices["micro_batch"][t]),
-        lengths=as_samples(drawn(workload, looked_at)),
+        lengths=as_samples(drawn(workload, looked_at)) if workload.uneven else None,
     )
     return memory_floor(found.asked.shape, workload, work, layout, "bf16").bytes
 
@@ -218,11 +232,11 @@ def layout_of(found: Found, index: int) -> Layout:
 def label_of(found: Found, index: int) -> str:
     """``split 8+8 async1, tp2 dp4, vllm 8 x tp1``: numbers of devices that train and that generate."""
     t, g = int(found.pairs.t[index]), int(found.pairs.g[index])
-    own = found.space.layout(t, 8).label()
+    own = found.space.label(t)
     if found.gen is found.space.gen:
         return own
     tensor, rest = int(np.asarray(found.gen.tensor)[g]), int(np.asarray(found.gen.devices)[g])
-    engine = f"vllm {rest // tensor} x tp{tensor}"
+    engine = f"vllm {rest // tensor} x tp{tensor}" + (f" on {found.asked.other.name}" if found.asked.other else "")
     if not found.split[index]:
         return f"colocated, {own}, {engine}"
     staleness = int(np.asarray(found.pairs.staleness)[index])

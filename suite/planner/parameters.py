@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field
@@ -39,7 +38,8 @@ class Priors(Frozen):
     iterations: dict[str, Prior] = Field(description="of what an RL iteration adds, learnt from published ones")
     levels: dict[str, float] = Field(description="levels at which stacks differ in a training step")
     stacks: dict[str, float] = Field(description="a stack's own effect on a phase of an iteration")
-    source: str = Field(description="of levels and stacks")
+    spreads: dict[str, float] = Field(description="how far sources lie apart by kind, in relation to each other")
+    source: str = Field(description="of levels, stacks and spreads")
 
     @property
     def every(self) -> dict[str, Prior]:
@@ -139,22 +139,3 @@ def _read(name: str) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"the planner's parameters in {path} cannot be read: {error}; `make planner-fit`") from error
-
-
-def write_parameters(parameters: Parameters, path: Path) -> None:
-    """Sorted and rounded to six digits, so that the same rows give the same bytes."""
-    body = _rounded(parameters.model_dump(mode="json", by_alias=True))
-    path.write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-
-
-def rounded(parameters: Parameters) -> Parameters:
-    """The parameters as they are read again from their file."""
-    return Parameters.model_validate(_rounded(parameters.model_dump(mode="json", by_alias=True)))
-
-
-def _rounded(value: object) -> object:
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    return value

@@ -125,6 +125,8 @@ def one_layout(
         "recompute": 3 if layout.recompute == "full" else 0,
         "rollouts": work.replica_rollouts,
         "micro_batch": work.micro_batch,
+        "context": 1,
+        "chunks": 1,
         **{name: getattr(layout, name) for name in PLANNED - {"recompute"}},
     }
     arrays = {name: np.array([float(value)]) for name, value in columns.items()}

@@ -4,9 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from suite.planner.stacks import Traits
 from suite.spec.base import UsageError
 from suite.spec.names import nearest
+
+
+@dataclass(frozen=True)
+class Traits:
+    """Ways of running that a new stack can share with a known one."""
+
+    family: str
+    framework: str
+    fused_attention: bool
+    engine: bool
+    interleaves: bool
+    zero_engine: bool
+    eager: bool = False
+    asynchronous_tensor: bool = False
+    row_scaling: bool = False
+    trainer: bool = False
+    plain_model: bool = False
+
+    def columns(self) -> dict[str, float]:
+        """The properties of a job that its stack gives."""
+        others = ("family", "framework", "interleaves")
+        return {name: float(value) for name, value in vars(self).items() if name not in others}
 
 
 @dataclass(frozen=True)
@@ -39,8 +60,14 @@ class Profile:
     experts: bool = False
     #: tensor parallelism divides experts too
     expert_tensor: bool = False
+    #: a sample can be spread over ranks, each with a part of its tokens
+    context: bool = False
+    #: a stage of a pipeline can hold several parts of the model, which divides the bubble
+    interleaves: bool = False
     #: generates with an engine alone
     engine_only: bool = False
+    #: matrix products of training, and an engine's weights, are asked for in fp8
+    fp8: bool = False
 
     @property
     def trains_as_megatron(self) -> bool:
@@ -120,6 +147,7 @@ PROFILES = {
             "verl",
             _traits("fsdp", "verl"),
             zero_stages=(3,),
+            context=True,
             offload_optimizer=True,
             engine_only=True,
         ),
@@ -130,6 +158,8 @@ PROFILES = {
             pipeline=True,
             experts=True,
             expert_tensor=True,
+            context=True,
+            interleaves=True,
             vocabulary_multiple=128,
             engine_only=True,
         ),

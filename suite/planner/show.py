@@ -18,7 +18,7 @@ from suite.spec.algorithms import PPO_NAME
 from suite.spec.workload import Workload
 
 _BARS = 4
-#: Rows of the table of those that nothing beats.
+#: Rows of the table of those that nothing beats: the fastest, and what is next to it.
 _FRONT = 3
 
 
@@ -186,17 +186,14 @@ def _answer_lines(answer: Answer, columns: int | None) -> Iterator[str]:
     if others and len(shown) < 2:
         yield ""
         yield "nothing beats these in rate, devices and cost at once:"
-        yield from grid_lines(option_columns(_few(answer.front)), columns)
+        yield from grid_lines(option_columns(answer.front[-_FRONT:]), columns)
     yield ""
+    if answer.week:
+        yield answer.week.text
     yield from (f"assumed: {line}" for line in answer.assumed)
     yield f"prices: {answer.prices}"
     yield "range: where four of five measured rates lie, by the errors on published iterations that no fit had seen"
     yield from (f"note: {note}" for note in answer.notes)
-
-
-def _few(every: Sequence[Option]) -> list[Option]:
-    """The last rows of the front: the fastest, and what is next to it."""
-    return list(every[-_FRONT:])
 
 
 def _in_words(best: Option, kinds: Sequence[Kind]) -> str:
@@ -204,13 +201,14 @@ def _in_words(best: Option, kinds: Sequence[Kind]) -> str:
     kind = next((kind for kind in kinds if kind.device == best.device), None)
     sure = kind.sure if kind else None
     told = "" if kind is None else f" ({sure.devices:,} to be sure)" if sure else " (no number looked at is sure)"
+    named = " and ".join(dict.fromkeys((best.device, best.generation_device)))
     if best.placement == "split":
         split = f"{best.training_devices:,} train + {best.generation_devices:,} generate"
         split += ", samples one publication of weights behind" if best.staleness else ", one side waits for the other"
     else:
         split = "all train and generate in turns"
     return (
-        f"{best.devices:,} {best.device}{told}, {split}: between {best.low:.3g} and {best.high:.3g} samples/s "
+        f"{best.devices:,} {named}{told}, {split}: between {best.low:.3g} and {best.high:.3g} samples/s "
         f"(predicted {best.samples_per_second:.3g})"
     )
 
@@ -226,7 +224,7 @@ def _target_lines(answer: Answer) -> Iterator[str]:
     word = "cheapest" if answer.objective == "cost" else "fewest"
     yield _in_words(best, answer.kinds)
     yield f"{said}; {word}: {best.devices:,} x {best.device}, {best.label} ({best.backend})"
-    room = best.capacity_bytes - max(best.memory_bytes, best.generation_memory_bytes)
+    room = best.capacity_bytes - best.fullest_bytes
     yield (
         f"  {best.seconds:.1f} s an iteration, {room / GIB:.1f} GiB of {best.capacity_bytes / GIB:.0f} left"
         f"{' (tight)' if best.tight else ''}{_money(best)}; limit: {best.limit}"
@@ -270,10 +268,9 @@ def _nothing(answer: Answer) -> Iterator[str]:
     if near is None:
         yield "nothing divides the model and the work on so many devices: other numbers of --devices or --rollouts do"
         return
-    used = max(near.memory_bytes, near.generation_memory_bytes)
     yield (
         f"nothing fits; nearest is {near.label} ({near.backend}) on {near.devices:,} x {near.device}: "
-        f"{used / GIB:.1f} GiB of {near.capacity_bytes / GIB:.1f}"
+        f"{near.fullest_bytes / GIB:.1f} GiB of {near.capacity_bytes / GIB:.1f}"
     )
 
 

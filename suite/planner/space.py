@@ -6,14 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 
 from suite.planner.hardware import Hardware
 from suite.planner.held import KINDS, critic_share, held_parts, trained_weights
 from suite.planner.jobs import Column, Jobs
-from suite.planner.lengths import Decoding, Drawn, Pass, decoding, drawn, even_decoding, passes
+from suite.planner.lengths import Decoding, Drawn, decoding, drawn, passes
 from suite.planner.memory import MOST_AT_ONCE
 from suite.planner.parameters import Parameters
 from suite.planner.profiles import Profile
@@ -27,6 +26,9 @@ from suite.theory.parameters import parameter_count
 _TENSOR = (1, 2, 4, 8, 16)
 _WIDER = (32, 64, 128)  # expert parallel degrees beyond tensor parallel ones
 _PIPELINE = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+_CHUNKS = (1, 2, 4)
+#: A context parallel rank has at least so many tokens of the longest sample: fewer are not worth dividing.
+_LEAST_CONTEXT = 4096
 
 
 @dataclass(frozen=True)
@@ -68,12 +70,13 @@ class Space:
         pick = {name: int(column[index]) for name, column in self.choices.items()}
         devices = pick["devices"]
         per_node = max(size for size in range(1, min(devices, node_devices) + 1) if devices % size == 0)
+        # A layout of the suite has no context parallel ranks: they hold what data parallel ones do.
         return Layout(
             nodes=devices // per_node,
             devices_per_node=per_node,
             tensor=pick["tensor"],
             pipeline=pick["pipeline"],
-            data=pick["data"],
+            data=pick["data"] * pick["context"],
             sequence_parallel=bool(pick["sequence_parallel"]),
             zero_stage=pick["zero_stage"],
             distributed_optimizer=bool(pick["distributed_optimizer"]),
@@ -84,6 +87,12 @@ class Space:
             expert=pick["expert"],
             **vars(self.manner),
         )
+
+    def label(self, index: int) -> str:
+        """``tp2 pp4 dp8 cp2 vp2``: the layout, with its context parallel degree and the parts of a stage."""
+        data, context, chunks = (int(self.choices[name][index]) for name in ("data", "context", "chunks"))
+        own = self.layout(index, 8).model_copy(update={"data": data}).label()
+        return own + (f" cp{context}" if context > 1 else "") + (f" vp{chunks}" if chunks > 1 else "")
 
 
 def candidates(
@@ -105,7 +114,7 @@ def candidates(
 _COLUMNS = (
     *("devices", "tensor", "pipeline", "data", "zero_stage", "distributed_optimizer", "recompute"),
     *("offload_optimizer", "offload_parameters", "gather_for_generation"),
-    *("sequence_parallel", "rollouts", "micro_batch", "expert"),
+    *("sequence_parallel", "rollouts", "micro_batch", "expert", "context", "chunks"),
 )
 
 
@@ -118,40 +127,33 @@ def _degrees(
         return rows
     pipelines = _PIPELINE if profile.pipeline and not whole_layers else (1,)
     tensors = _TENSOR if profile.tensor and (shape.experts is None or profile.expert_tensor) else (1,)
-    for tensor, pipeline in product(tensors, pipelines):
+    contexts = [each for each in _TENSOR if each == 1 or workload.sequence_tokens >= each * _LEAST_CONTEXT]
+    contexts = contexts if profile.context else [1]
+    for tensor, pipeline, context in product(tensors, pipelines, contexts):
         if shape.heads % tensor or shape.kv_heads % tensor or shape.ffn % tensor or shape.layers % pipeline:
             continue
-        if devices % (tensor * pipeline):
+        if devices % (tensor * pipeline * context):
             continue
-        data = devices // (tensor * pipeline)
+        data = devices // (tensor * pipeline * context)
         if rollouts % (data * workload.optimizer_steps):
             continue
         replica = rollouts // data
         batch = replica // workload.optimizer_steps
         sequence = int(tensor > 1 and workload.sequence_tokens % tensor == 0)
-        for micro, sharding, recompute, expert in product(
+        for micro, sharding, recompute, expert, chunks in product(
             _micro_batches(batch, workload.micro_batch),
-            _shardings(profile, data),
+            _shardings(profile, data * context),
             (0, 3) if profile.recompute else (0,),
             _experts(shape, profile, data),
+            _CHUNKS if profile.interleaves and pipeline > 1 else (1,),
         ):
+            if chunks > 1 and (shape.layers % (pipeline * chunks) or batch // micro % pipeline):
+                continue
             stage, distributed, optimizer, parameters, once = sharding
             rows.append(
                 (
-                    devices,
-                    tensor,
-                    pipeline,
-                    data,
-                    stage,
-                    distributed,
-                    recompute,
-                    optimizer,
-                    parameters,
-                    once,
-                    sequence,
-                    replica,
-                    micro,
-                    expert,
+                    *(devices, tensor, pipeline, data, stage, distributed, recompute, optimizer, parameters, once),
+                    *(sequence, replica, micro, expert, context, chunks),
                 )
             )
     return rows
@@ -197,10 +199,11 @@ def space_of(
 ) -> Space:
     """The iterations of layouts given as columns (``_COLUMNS``).
 
-    ``lengths`` of samples by number of devices; left out, uneven ones are drawn.
+    ``lengths`` of samples by number of devices; left out, they are drawn.
     """
-    uneven = _uneven(workload, columns, lengths)
-    jobs, largest = _jobs(shape, workload, hardware, profile, columns, manner, uneven)
+    counts = [int(count) for count in columns["devices"]]
+    known = lengths or {count: drawn(workload, workload.global_rollouts(count)) for count in set(counts)}
+    jobs, largest = _jobs(shape, workload, hardware, profile, columns, manner, known)
     expert = columns["expert"]
     degrees = [(int(t), int(p), int(e)) for t, p, e in zip(columns["tensor"], columns["pipeline"], expert, strict=True)]
     held = {each: held_parts(shape, workload, each[0], each[1], profile, each[2]) for each in sorted(set(degrees))}
@@ -229,9 +232,9 @@ def space_of(
     )
     return Space(
         work=work,
-        gen=_generating(workload, jobs, columns, manner, _decoding(workload, columns, uneven), effects),
+        gen=_generating(workload, jobs, columns, manner, decoding(known, columns), effects),
         pairs=Pairs.each(len(jobs)),
-        sample_tokens=_sample_tokens(workload, columns, uneven),
+        sample_tokens=np.array([known[count].mean for count in counts]),
         choices=columns,
         manner=manner,
     )
@@ -263,33 +266,28 @@ def _jobs(
     profile: Profile,
     columns: dict[str, Column],
     manner: Manner,
-    uneven: Mapping[int, Drawn] | None,
+    lengths: Mapping[int, Drawn],
 ) -> tuple[Jobs, Jobs]:
     """Optimizer steps with mean passes of the fullest replica, and with the largest pass of all."""
-    mean, most = _passes(workload, columns, manner, uneven)
+    mean, most = passes(lengths, columns, manner.packing, manner.balance)
     trained = shape.layers if workload.trainable_layers is None else workload.trainable_layers
     common = {
         **hardware.columns(),
         **profile.traits.columns(),
-        "layers": shape.layers,
-        "hidden": shape.hidden,
-        "ffn": shape.ffn,
-        "heads": shape.heads,
-        "kv_heads": shape.kv_heads,
-        "vocab": shape.vocab,
+        **{name: getattr(shape, name) for name in ("layers", "hidden", "ffn", "heads", "kv_heads", "vocab")},
         "gated": shape.gated_mlp,
         "trained_share": trained / shape.layers,
-        **dict.fromkeys(("chunks", "context"), 1.0),
-        **dict.fromkeys(("precision", "packed"), 0.0),
+        "precision": profile.fp8,
+        "packed": 0.0,
         "low_rank": workload.lora_rank is not None,
         "width": shape.heads * shape.head_dim,
         "experts": shape.experts.count if shape.experts else 1,
         "experts_per_token": shape.experts.per_token if shape.experts else 1,
         "tables": 1 if shape.tied_embeddings else 2,
     }
-    own = ("devices", "tensor", "pipeline", "micro_batch", "sequence_parallel", "recompute", "offload_optimizer")
+    own = ("devices", "tensor", "pipeline", "context", "chunks", "micro_batch", "sequence_parallel", "recompute")
     varied = {
-        **{name: columns[name] for name in own},
+        **{name: columns[name] for name in (*own, "offload_optimizer")},
         "global_batch": columns["rollouts"] * columns["data"] / workload.optimizer_steps,
         "zero_stage": np.maximum(columns["zero_stage"], columns["distributed_optimizer"]),
         "expert_parallel": columns["expert"],
@@ -310,64 +308,23 @@ def _generating(
     effects: Mapping[str, float],
 ) -> Generating:
     """Each replica's own generation: in the stack's own loop, or by an engine beside it, by the samples that it has."""
-    rollouts, group = columns["rollouts"], float(workload.group)
-    same: dict[str, Any] = {"jobs": jobs, "devices": jobs.tensor * jobs.pipeline, "tensor": jobs.tensor * jobs.pipeline}
-    if manner.generation != "vllm":
-        return Generating(
-            **same,
-            samples=rollouts,
-            prompt=decoding.prompt,
-            response=decoding.steps / rollouts + 1,
-            longest=decoding.new,
-            engine=0.0,
-            group=group,
-            effects=effects,
-        )
+    rollouts, engine = columns["rollouts"], manner.generation == "vllm"
     response, prompt = decoding.steps / rollouts + 1, decoding.prompts / rollouts
     # Of the lognormal lengths that read as many positions as these samples do.
     squared = 2 * np.maximum(decoding.read / rollouts - response * prompt, 0) / response**2
     return Generating(
-        **same,
+        jobs=jobs,
+        devices=jobs.tensor * jobs.pipeline,
+        tensor=jobs.tensor * jobs.pipeline,
+        engine=float(engine),
+        weight_bytes=np.where(jobs.precision > 0, 1.0, 2.0),
         samples=rollouts,
-        prompt=prompt,
+        prompt=prompt if engine else decoding.prompt,
         response=response,
         longest=decoding.new,
         spread=np.sqrt(np.log(np.maximum(1.0, squared))),
-        group=group,
+        group=float(workload.group),
         places=float(MOST_AT_ONCE),
         sleeps=float(manner.engine_sleep),
         effects=effects,
     )
-
-
-def _uneven(
-    workload: Workload, columns: Mapping[str, Column], given: Mapping[int, Drawn] | None
-) -> Mapping[int, Drawn] | None:
-    """Lengths of the samples by number of devices; ``None`` where all are even."""
-    if given is not None or not workload.uneven:
-        return given
-    counts = sorted({int(count) for count in columns["devices"]})
-    every = {count: drawn(workload, workload.global_rollouts(count)) for count in counts}
-    return {count: found for count, found in every.items() if found is not None}
-
-
-def _passes(
-    workload: Workload, columns: Mapping[str, Column], manner: Manner, uneven: Mapping[int, Drawn] | None
-) -> tuple[Pass, Pass]:
-    if uneven:
-        return passes(uneven, columns, manner.packing, manner.balance)
-    like = np.ones_like(columns["devices"])
-    even = Pass(workload.sequence_tokens * like, workload.sequence_tokens * like, workload.new_tokens * like)
-    return even, even
-
-
-def _decoding(workload: Workload, columns: Mapping[str, Column], uneven: Mapping[int, Drawn] | None) -> Decoding:
-    if uneven:
-        return decoding(uneven, columns)
-    return even_decoding(workload.prompt_tokens, workload.new_tokens, columns["rollouts"])
-
-
-def _sample_tokens(workload: Workload, columns: Mapping[str, Column], uneven: Mapping[int, Drawn] | None) -> Column:
-    if uneven:
-        return np.array([uneven[int(count)].mean for count in columns["devices"]])
-    return np.full(len(columns["devices"]), float(workload.sequence_tokens))

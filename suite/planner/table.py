@@ -17,14 +17,14 @@ TIGHT = "!"
 _PHASES = (("generate", "gen s", 5), ("score", "score s", 8), ("reference", "ref s", 7), ("train", "train s", 6))
 
 
-def option_columns(options: Sequence[Option], phases: bool = True) -> list[Column]:
+def option_columns(options: Sequence[Option]) -> list[Column]:
     """One row for each; phases go first where the terminal is narrow, then what follows from the rate."""
     money = any(option.cost_per_1000_samples is not None for option in options)
     host = any(option.host_memory_bytes for option in options)
     several = len({option.backend for option in options}) > 1
     kinds = len({option.device for option in options}) > 1
     counts = len({option.devices for option in options}) > 1
-    shown = [each for each in _PHASES if phases and any(each[0] in option.phases for option in options)]
+    shown = [each for each in _PHASES if any(each[0] in option.phases for option in options)]
     columns = [
         Column("layout", [f"{n} {option.label}" for n, option in enumerate(options, start=1)], left=True),
         Column("device", [option.device for option in options], left=True) if kinds else None,
@@ -49,7 +49,7 @@ def option_columns(options: Sequence[Option], phases: bool = True) -> list[Colum
 
 
 def _gib(option: Option) -> str:
-    return f"{max(option.memory_bytes, option.generation_memory_bytes) / GIB:.1f}{TIGHT if option.tight else ' '}"
+    return f"{option.fullest_bytes / GIB:.1f}{TIGHT if option.tight else ' '}"
 
 
 def host_gib(option: Option) -> str:

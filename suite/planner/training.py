@@ -221,6 +221,8 @@ def step_parts(work: Training, p: Values) -> dict[str, Column]:
     parts["gradient reduction"] = _reduction(jobs, p, BEHIND_LAST * depth * per_layer, count, body)
     parts["offload"] = count * GATHER_PASSES * _fetches(work)
     parts["optimizer"] = _optimizer(jobs, rate) + p["step_seconds"]
+    slow = np.where((jobs.trainer > 0) & (jobs.plain_model == 0), p["training_slow"], 1)
+    parts = {name: seconds if name == "attention" else slow * seconds for name, seconds in parts.items()}
     whole = sum(parts.values())
     passes = 3 + full - low_rank
     host = (count + bubble(jobs.pipeline, jobs.chunks)) * passes * depth * _layer_host(jobs, p)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -16,8 +16,26 @@ from suite.planner.formulas.generation import USUAL_SPREAD
 from suite.planner.jobs import Column, Jobs
 
 
+class _Side:
+    """What layouts and engines have in common."""
+
+    jobs: Jobs
+    effects: Mapping[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def factor(self, phase: str) -> Any:
+        """The stack's own factor on the seconds of a phase."""
+        return np.exp(self.effects.get(phase, 0.0))
+
+    def take(self, index: Any) -> Self:
+        """Those at these places."""
+        return _taken(self, index)
+
+
 @dataclass(frozen=True)
-class Training:
+class Training(_Side):
     """Layouts that score and train, a number or a column for each property.
 
     ``jobs`` is one optimizer step: ``devices`` of the training side, ``global_batch`` samples of a step. Its passes are
@@ -56,20 +74,9 @@ class Training:
     activations_offloaded: Any = 0.0
     effects: Mapping[str, Any] = field(default_factory=dict)
 
-    def __len__(self) -> int:
-        return len(self.jobs)
-
-    def factor(self, phase: str) -> Any:
-        """The stack's own factor on the seconds of a phase."""
-        return np.exp(self.effects.get(phase, 0.0))
-
-    def take(self, index: Any) -> Training:
-        """The layouts at these places."""
-        return _taken(self, index)
-
 
 @dataclass(frozen=True)
-class Generation:
+class Generation(_Side):
     """Who generates, by replica: ``engine`` 1 for an engine of its own, 0 for the training stack's own loop.
 
     ``jobs`` are the model on these devices, ``devices`` of all replicas together, each of ``tensor`` ranks, ``samples``
@@ -100,20 +107,9 @@ class Generation:
     eager: Any = 0.0
     effects: Mapping[str, Any] = field(default_factory=dict)
 
-    def __len__(self) -> int:
-        return len(self.jobs)
-
     @property
     def replicas(self) -> Any:
         return np.maximum(1, np.asarray(self.devices, dtype=float) / self.tensor)
-
-    def factor(self, phase: str) -> Any:
-        """The stack's own factor on the seconds of a phase."""
-        return np.exp(self.effects.get(phase, 0.0))
-
-    def take(self, index: Any) -> Generation:
-        """The engines at these places."""
-        return _taken(self, index)
 
 
 @dataclass(frozen=True)
@@ -134,6 +130,11 @@ class Pairs:
     def each(cls, count: int, **how: Any) -> Pairs:
         """Every layout with the generation at the same place."""
         return cls(np.arange(count), np.arange(count), **how)
+
+    def take(self, index: Any) -> Pairs:
+        """The pairs at these places, each of a layout and an engine of its own."""
+        own = np.arange(len(index))
+        return replace(_taken(self, index), t=own, g=own)
 
 
 def _taken(whole: Any, index: Any) -> Any:

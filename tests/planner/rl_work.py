@@ -11,8 +11,8 @@ from suite.planner.iteration import Predicted, predict
 from suite.planner.jobs import Jobs
 from suite.planner.memory import held_of
 from suite.planner.parameters import load_parameters
-from suite.planner.stacks import traits
 from suite.planner.work import Generation, Pairs, Training
+from tools.planner.stacks import traits
 
 LLAMA = {"layers": 32, "hidden": 4096, "ffn": 14336, "heads": 32, "kv_heads": 8, "vocab": 128256, "gated": 1}
 LAYOUT = {"devices": 16, "tensor": 1, "pipeline": 2, "chunks": 1, "context": 1, "zero_stage": 1, "sequence_parallel": 0}

@@ -7,7 +7,7 @@ from suite.bundle.derive import derive
 from suite.bundle.store import Bundle
 from suite.planner.ask import question
 from suite.planner.calibrate import calibrated
-from suite.planner.learnt import before, moved
+from suite.planner.learnt import before
 from suite.planner.predict_manifest import predict_manifest
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size
@@ -104,13 +104,6 @@ def test_measured_ceilings_move_shares_of_the_peak_most_of_the_way(tmp_path):
 def test_a_measured_product_is_compared_with_the_peak_of_its_own_dtype(tmp_path, dtype, counts):
     without, measured = with_and_without(tmp_path, {"matmul_flops": 920e12, "matmul_dtype": dtype})
     assert (measured["matrix_hopper"] > 1.01 * without["matrix_hopper"]) == counts
-
-
-def test_moving_a_constant_moves_what_depends_on_it_alone():
-    after = moved(ASKED.parameters, {"phase train": np.log(2.0), "value attention": np.log(0.5)})
-    assert after.phases == {"train": pytest.approx(2.0)}
-    assert after.values["attention"] == pytest.approx(0.5 * ASKED.parameters.values["attention"])
-    assert after.values["matrix_hopper"] == ASKED.parameters.values["matrix_hopper"]
 
 
 def test_a_folder_without_a_fitting_run_is_told(tmp_path):

@@ -11,14 +11,16 @@ from suite.conduct.planning.preflight import preflight
 from suite.planner.ask import question
 from suite.planner.found import layouts
 from suite.planner.held import held_parts
+from suite.planner.iteration import predict
 from suite.planner.lengths import Drawn, decoding, drawn, of_samples, passes
 from suite.planner.memory import ENGINE_WORKSPACE
 from suite.planner.parameters import load_parameters
 from suite.planner.predict_manifest import predict_layout
 from suite.planner.profiles import PROFILES
 from suite.planner.show import plan_lines, work_text
-from suite.planner.space import USUAL, Manner
+from suite.planner.space import USUAL, Manner, candidates
 from suite.spec.algorithms import Algorithm
+from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import Layout
 from suite.spec.lengths import Lengths
@@ -124,14 +126,12 @@ def test_passes_hold_the_tokens_of_their_samples_and_the_padding_of_their_micro_
 
 @settings(max_examples=30)
 @given(DRAWN)
-def test_an_engine_steps_as_often_as_the_samples_need_and_never_holds_more_than_they_come_to(each):
+def test_an_engine_steps_as_often_as_the_samples_need(each):
     lengths = Drawn(*(np.array(column, dtype=float) for column in zip(*each, strict=True)))
     found = decoding({8: lengths}, {"devices": np.array([8.0]), "rollouts": np.array([16.0])})
-    held = [sum(p + step for p, r in each if r >= step) for step in range(1, 301)]
     assert found.new[0] == max(r for _, r in each) and found.prompt[0] == max(p for p, _ in each)
     assert found.steps[0] == sum(r - 1 for _, r in each)
     assert found.read[0] == sum(p + i for p, r in each for i in range(r - 1))
-    assert found.held[0] == max(held) and found.whole[0] == sum(p + r for p, r in each)
 
 
 @pytest.mark.parametrize("manner", [Manner(), Manner(packing=True), Manner(balance=True), VLLM])
@@ -235,3 +235,27 @@ def test_a_plan_says_what_it_assumes_of_algorithm_and_lengths():
     uneven = ask(algorithm=Algorithm(name="grpo"), group=7).plan([8])
     assert not uneven.options and any("do not divide into groups of 7" in note for note in uneven.notes)
     assert work_text(ask().workload, [8]).startswith("64 samples per device (512 on 8), 256 prompt and 256 new tokens")
+
+
+def test_long_samples_are_divided_and_stages_interleaved_where_a_trainer_does_so():
+    asked = ask("Llama-3.1-8B", "nemo-rl", new_tokens=16128)
+    space = candidates(asked.shape, asked.workload, asked.hardware, asked.profile, [32], asked.parameters)
+    told = predict(space.work, space.gen, space.pairs, asked.parameters.values)
+    context, chunks = space.choices["context"], space.choices["chunks"]
+    assert set(context) == {1, 2, 4} and set(chunks) == {1, 2, 4}
+    assert ((told.training["context parallel"] > 0) == (context > 1)).all()
+    row = int(np.flatnonzero((context == 2) & (chunks == 2))[0])
+    assert space.label(row).endswith("cp2 vp2") and space.layout(row, 8).ranks == 32
+    assert set(table(ask("Llama-3.1-8B", new_tokens=16128))[0].choices["context"]) == {1}
+
+
+def test_fp8_is_faster_where_the_device_has_it_and_refused_where_not():
+    def asked(device, fp8):
+        return question(find_size("Qwen3-4B"), find_workload("grpo"), device, "nemo-rl", fp8=fp8)
+
+    usual, fp8 = (table(asked("H100", flag))[1] for flag in (False, True))
+    assert (fp8.phases["generate"] < usual.phases["generate"]).all()
+    assert (fp8.phases["train"] < 1.000001 * usual.phases["train"]).all() and fp8.seconds.sum() < usual.seconds.sum()
+    assert any("no option for fp8" in note for note in asked("H100", True).plan([8]).notes)
+    with pytest.raises(UsageError, match="no fp8 peak"):
+        asked("A100-80GB", True)

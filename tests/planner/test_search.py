@@ -10,6 +10,7 @@ from suite.planner.iteration import predict
 from suite.planner.option import front
 from suite.planner.search.answer import best_on, fewest_for, found_again
 from suite.planner.search.request import Wishes, answer, make_search
+from suite.planner.search.week import Pauses, pauses_of, week_of
 from suite.planner.search.wishes import Target, device_kinds, read_prices, target_of
 from suite.planner.show import answer_lines
 from suite.planner.simulate.explain import setting_of
@@ -59,12 +60,6 @@ def test_what_is_called_fitting_is_within_the_device(found):
     capacity, memory, fits = asked().hardware.memory_bytes, columns.told.memory, columns.told.fits
     assert (memory.total[fits] <= capacity).all() and (memory.engine[fits] <= capacity).all()
     assert not fits[memory.total > capacity].any() and 0 < fits.sum() < len(columns)
-
-
-def test_offloaded_parameters_cost_their_way_over_the_host_link():
-    columns = search(backend="deepspeed").found(asked(backend="deepspeed"), [8])
-    away = columns.space.choices["offload_parameters"][columns.pairs.t] > 0
-    assert (columns.told.training["offload"][away] > 0).all() and not columns.told.training["offload"][~away].any()
 
 
 def test_nothing_on_the_front_is_beaten(found):
@@ -137,6 +132,45 @@ def test_the_stacks_own_loop_has_no_devices_of_its_own():
 )
 def test_targets_are_rates_of_samples(given, rate):
     assert target_of(*given, samples=2048, sample_tokens=1200.0).samples_per_second == pytest.approx(rate)
+
+
+def test_of_all_times_between_checkpoints_the_best_is_taken_and_the_answer_says_what_a_week_comes_to():
+    pauses = Pauses(checkpoint=60, restart=600)
+    wishes = Wishes(kinds=(H100,), devices=(16,), pauses=pauses)
+    result = answer(search(wishes), wishes)
+    assert result.week.samples == pytest.approx(result.week.goodput * result.options[0].samples_per_second * 7 * 86400)
+    assert "% of a week is work" in "\n".join(answer_lines(result))
+    week = week_of(result.options[0].model_copy(update={"devices": 16_384}), pauses)
+    assert week.failure_seconds == pytest.approx(54 * 86400 / 419), "Llama 3's own devices and interruptions"
+
+    def lost(interval):
+        return 60 / interval + (interval / 2 + 600) / week.failure_seconds
+
+    assert week.goodput == pytest.approx(1 - lost(week.checkpoint_seconds) - 600 / (7 * 86400))
+    assert lost(week.checkpoint_seconds) < min(lost(week.checkpoint_seconds * factor) for factor in (0.9, 1.1))
+
+
+@pytest.mark.parametrize("given", [(60, None), (None, 60), (0, 60), (60, 1e9)])
+def test_a_checkpoint_without_a_restart_or_none_at_all_is_refused(given):
+    with pytest.raises(UsageError, match="needs --checkpoint and --restart"):
+        pauses_of(*given)
+
+
+def test_another_kind_of_device_may_generate_and_has_its_own_price_memory_and_speed():
+    def of(prices, **wished):
+        wishes = Wishes(kinds=(H100,), devices=(16,), generation_device="L40S", prices=read_prices(prices), **wished)
+        return answer(search(wishes), wishes)
+
+    result = of(["H100=3", "L40S=1"])
+    best = result.options[0]
+    assert (best.placement, best.device, best.generation_device) == ("split", H100, "L40S")
+    assert best.cost_per_hour == pytest.approx(3 * best.training_devices + best.generation_devices)
+    assert best.cost_per_1000_samples == pytest.approx(1000 * best.cost_per_hour / 3600 / best.samples_per_second)
+    assert best.generation_memory_bytes < 48 * 2**30 and best.label.endswith("on L40S")
+    assert any("one kind of device" in note for note in result.notes)
+    for words, prices, wished in (("of both kinds", ["H100=3"], {}), ("of their own", [], {"placement": "colocated"})):
+        with pytest.raises(UsageError, match=words):
+            of(prices, **wished)
 
 
 def test_any_is_every_device_that_has_a_peak():

@@ -1,6 +1,5 @@
 """Step times move as physics says they must."""
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +8,6 @@ from suite.planner.formulas import blocks
 from suite.planner.jobs import Jobs
 from suite.planner.memory import held_of, training_phases
 from suite.planner.parameters import load_parameters
-from suite.planner.stacks import plain_framework, traits
 from suite.planner.training import forward_seconds, step_parts, step_seconds
 from suite.planner.work import Training
 from tests.planner.rl_work import job as usual_job
@@ -107,30 +105,3 @@ def test_sharding_divides_states_and_leaves_activations():
     whole, shared = (training_phases(work(zero_stage=stage), P.values)["train"] for stage in (0, 1))
     assert shared["optimizer states"][0] == pytest.approx(whole["optimizer states"][0] / 8)
     assert shared["activations"][0] == whole["activations"][0]
-
-
-@pytest.mark.parametrize(
-    ("name", "family", "framework", "fused"),
-    [
-        ("NeMo 24.07 Megatron", "megatron", "nemo megatron", True),
-        ("Megatron-LM PTD-P (interleaved 1F1B + scatter/gather)", "megatron", "megatron lm", False),
-        ("MosaicML Composer+FSDP", "fsdp", "mosaicml composer", True),
-        ("DeepSpeed ZeRO-3 (no model parallelism)", "zero", "deepspeed zero", False),
-        ("Megatron-DeepSpeed 3D", "zero", "megatron deepspeed", False),
-        ("MaxText", "xla", "maxtext", True),
-        ("NeMo AutoModel (PyTorch FSDP2)", "fsdp", "nemo automodel", True),
-        ("", "fsdp", "unknown", True),
-    ],
-)
-def test_traits_come_from_words_that_a_new_stack_shares(name, family, framework, fused):
-    known = traits(name)
-    assert (known.family, plain_framework(name), known.fused_attention) == (family, framework, fused)
-
-
-def test_notes_tell_what_a_name_does_not_and_only_known_stacks_have_effects():
-    assert traits("torchtitan", "FSDP eager").eager
-    assert traits("torchtitan", "+AsyncTP").asynchronous_tensor
-    assert traits("torchtitan", "", "float8 rowwise").row_scaling
-    known, unknown = {"framework": "nemo megatron"}, {"family": "no such", "framework": "no such"}
-    assert P.effect(known) != 0 == P.effect(unknown)
-    assert np.isfinite(list(P.values.values())).all()

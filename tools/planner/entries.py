@@ -12,7 +12,8 @@ import numpy as np
 from suite.planner.formulas.blocks import matrix_elements
 from suite.planner.formulas.pipeline import usual_chunks
 from suite.planner.hardware import published_hardware
-from suite.planner.stacks import Traits, traits
+from suite.planner.profiles import Traits
+from tools.planner.stacks import traits
 
 GIB = 2**30
 _TRAINING = re.compile(r"pre-?train|\bsft\b|lora|fine-?tun|^train|^$")
@@ -38,7 +39,6 @@ class Entry:
     config: str
     model: str
     framework: str
-    task: str
     cells: Mapping[str, str]
     groups: Mapping[str, str]
     job: Mapping[str, float] | None
@@ -69,7 +69,6 @@ def entry_of(source: str, config: str, cells: Mapping[str, str], metrics: Mappin
         config=config,
         model=cells.get("model", ""),
         framework=known.framework,
-        task=cells.get("task", ""),
         cells=cells,
         groups=groups,
         job=job,

@@ -207,8 +207,7 @@ class _Copies:
         self.table, self.names, self.known, self.count = table, names, known, count
         rows = np.tile(np.arange(len(table.rows)), count)
         self.work, self.gen = table.work.take(rows), table.gen.take(rows)
-        how = {name: np.asarray(getattr(table.pairs, name))[rows] for name in ("colocated", "staleness", "one_by_one")}
-        self.pairs = Pairs.each(len(rows), **how)
+        self.pairs = table.pairs.take(rows)
         self.members = {
             phase: np.array(
                 [

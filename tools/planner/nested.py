@@ -15,7 +15,7 @@ import numpy as np
 
 from suite.planner.jobs import Column
 from suite.planner.parameters import Band, Bands, load_priors
-from tools.planner.bands import band_of
+from tools.planner.bands import bands_of
 from tools.planner.entries import Entry
 from tools.planner.iteration_fit import Table, fit_iterations
 from tools.planner.memory_fit import fit_memory, peaks, work_of
@@ -103,69 +103,42 @@ def score(published: Published) -> Scores:
     """Leave every source out in turn, and every part of the configurations."""
     values = values_of(published)
     sources = [value.source for value in values]
-    parts = [_part(value) for value in values]
-    steps = _StepFits(published)
-    new, apart = _left_out(published, values, sources, lambda names: published.without(*names), steps.of_sources)
-    known, within = _left_out(published, values, parts, lambda names: _without_parts(published, names), steps.of_parts)
-    bands = {}
+    parts = [_part(value.source, value.config) for value in values]
+    steps = _StepFits()
+    new, apart = _left_out(published, values, sources, lambda names: published.without(*names), steps)
+    known, within = _left_out(published, values, parts, lambda names: _without_parts(published, names), steps)
     # Rows of one stack on one device err together; what a band holds is judged by whole sources.
     together = [f"{value.source}|{value.device}" for value in values]
-    measured = np.array([value.measured for value in values])
-    for kind in sorted({value.kind for value in values}):
-        rows = np.array([value.kind == kind for value in values])
-        bands[kind] = Bands(
-            new=_band(rows, measured, new, apart, together, sources),
-            known=_band(rows, measured, known, within, [f"{value.source} {value.config}" for value in values], parts),
-        )
+    configs = [f"{value.source} {value.config}" for value in values]
+    kinds, measured = [value.kind for value in values], np.array([value.measured for value in values])
+
+    def made(predicted: Column, groups: list[str], keys: list[str], rest: dict[str, Column]) -> dict[str, Band]:
+        without = {name: measured / column for name, column in rest.items()}
+        return bands_of(kinds, measured / predicted, groups, keys, without)
+
+    wide, narrow = made(new, together, sources, apart), made(known, configs, parts, within)
+    bands = {kind: Bands(new=wide[kind], known=narrow[kind]) for kind in wide}
     return Scores(values, new, known, bands)
 
 
-def _band(
-    rows: Column,
-    measured: Column,
-    predicted: Column,
-    without: Mapping[str, Column],
-    groups: Sequence[str],
-    keys: Sequence[str],
-) -> Band:
-    picked = [int(place) for place in np.flatnonzero(rows & np.isfinite(predicted))]
-    chosen = {name: measured[picked] / column[picked] for name, column in without.items()}
-    return band_of(
-        measured[picked] / predicted[picked],
-        [groups[place] for place in picked],
-        [keys[place] for place in picked],
-        chosen,
-    )
-
-
-def _part(value: Value) -> str:
-    return str(hashlib.sha256(f"{value.source} {value.config}".encode()).digest()[0] % _PARTS)
+def _part(source: str, config: str) -> str:
+    return str(hashlib.sha256(f"{source} {config}".encode()).digest()[0] % _PARTS)
 
 
 def _without_parts(published: Published, names: Sequence[str]) -> Published:
-    def kept(source: str, config: str) -> bool:
-        return str(hashlib.sha256(f"{source} {config}".encode()).digest()[0] % _PARTS) not in names
-
-    entries = tuple(entry for entry in published.entries if kept(entry.source, entry.config))
-    rows = tuple(row for row in published.rows if kept(row.source, configuration(row)))
+    entries = tuple(entry for entry in published.entries if _part(entry.source, entry.config) not in names)
+    rows = tuple(row for row in published.rows if _part(row.source, configuration(row)) not in names)
     return Published(entries, rows, (), "")
 
 
 class _StepFits:
     """Fits of training steps, each made once: most sources of iterations have no training steps."""
 
-    def __init__(self, published: Published) -> None:
-        self.published = published
-        self.made: dict[tuple[str, ...], Fitted] = {}
+    def __init__(self) -> None:
+        self.made: dict[tuple[tuple[str, str], ...], Fitted] = {}
 
-    def of_sources(self, names: Sequence[str]) -> Fitted:
-        own = tuple(sorted(set(names) & {entry.source for entry in self.published.timed}))
-        return self._fitted(own, self.published.without(*own))
-
-    def of_parts(self, names: Sequence[str]) -> Fitted:
-        return self._fitted(("part", *sorted(names)), _without_parts(self.published, names))
-
-    def _fitted(self, key: tuple[str, ...], rest: Published) -> Fitted:
+    def of(self, rest: Published) -> Fitted:
+        key = tuple((entry.source, entry.config) for entry in rest.timed)
         if key not in self.made:
             self.made[key] = fit(Rows.of(rest.timed))
         return self.made[key]
@@ -176,7 +149,7 @@ def _left_out(
     values: Sequence[Value],
     keys: Sequence[str],
     rest: Callable[[Sequence[str]], Published],
-    steps: Callable[[Sequence[str]], Fitted],
+    steps: _StepFits,
 ) -> tuple[Column, dict[str, Column]]:
     """Predictions of every value by a fit without its key, and, by key, by fits that have seen neither their own key
     nor that one (NaN where a value is of that key, or the pair has no kind of value in common)."""
@@ -187,9 +160,9 @@ def _left_out(
         """Where only training steps were taken away, nothing else of the model is asked."""
         if set.union(*(kinds[name] for name in gone)) == {"step"}:
             found = np.full(len(values), np.nan)
-            found[: len(published.timed)] = steps(gone).predict(Rows.of(published.timed))
+            found[: len(published.timed)] = steps.of(rest(gone)).predict(Rows.of(published.timed))
             return found
-        return predictions(published, fit_all(rest(gone), steps(gone)))
+        return predictions(published, fit_all(rest(gone), steps.of(rest(gone))))
 
     held = np.full(len(values), np.nan)
     without = {name: np.full(len(values), np.nan) for name in names}

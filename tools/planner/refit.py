@@ -1,11 +1,12 @@
 """`make planner-fit`: constants and bands from published rows, and the generated page of their scores.
 
-``--check`` makes the page again from the rows and says whether it differs, and whether the fit gives what is shipped.
+Without ``--out`` it makes the page again from the rows and says whether it differs.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections import Counter
 from pathlib import Path
@@ -19,8 +20,6 @@ from suite.planner.parameters import (
     load_parameters,
     load_priors,
     priors_digest,
-    rounded,
-    write_parameters,
 )
 from tools.planner.iteration_fit import Table
 from tools.planner.nested import Scores, fit_all, score
@@ -88,6 +87,25 @@ def _stacks(published: Published) -> set[str]:
         for place, row in enumerate(table.rows)
         if (place, "iteration") in kinds
     }
+
+
+def write_parameters(parameters: Parameters, path: Path) -> None:
+    """Sorted and rounded to six digits, so that the same rows give the same bytes."""
+    body = _rounded(parameters.model_dump(mode="json", by_alias=True))
+    path.write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def rounded(parameters: Parameters) -> Parameters:
+    """The parameters as they are read again from their file."""
+    return Parameters.model_validate(_rounded(parameters.model_dump(mode="json", by_alias=True)))
+
+
+def _rounded(value: object) -> object:
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    return value
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from suite.planner.formulas.generation import USUAL_SPREAD, expected_longest
 from suite.planner.hardware import Hardware, published_hardware
-from suite.planner.stacks import Traits
+from suite.planner.profiles import Traits
 from tools.planner.entries import Unusable, number
 
 _ENGINE_TENSOR = re.compile(r"->\s*TP(\d+)|->\s*DP\d+\b")
@@ -97,20 +97,12 @@ def lengths_of(
     group = (number(cells.get("prompts_per_step")) or 0) * (number(cells.get("gens_per_prompt")) or 1)
     samples = number(cells.get("global_batch_seqs")) or group
     trainer = "train_step_time" in metrics or ("fits" in metrics and "step_time" not in metrics)
-    if only_sync:
-        return {"prompt": 1.0, "response": 1.0, "longest": 1.0, "spread": 0.0, "samples": 1.0, "trainer": 1.0}
     sequence = number(cells.get("seq_len"))
-    if trainer:
-        if not (sequence and samples):
+    if only_sync or trainer:
+        if not (only_sync or (sequence and samples)):
             raise Unusable("seq_len and global_batch_seqs are not given")
-        return {
-            "prompt": 1.0,
-            "response": sequence - 1,
-            "longest": sequence,
-            "spread": 0.0,
-            "samples": samples,
-            "trainer": 1.0,
-        }
+        alike = {"response": (sequence or 2.0) - 1, "longest": sequence or 2.0, "samples": samples or 1.0}
+        return {"prompt": 1.0, "spread": 0.0, "trainer": 1.0, **alike}
     samples = samples or group
     response = number(cells.get("resp_len_mean"))
     rate, seconds = metrics.get("gen_tokens_per_sec_per_gpu"), metrics.get("generation_time")

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from suite.planner.stacks import traits
 from tools.planner.entries import GIB, Unusable, number
 from tools.planner.published import LeftOut, is_nemo_row, is_rl, measured, table_text
 from tools.planner.rl_cells import (
@@ -25,6 +24,7 @@ from tools.planner.rl_cells import (
 )
 from tools.planner.rl_nemo import read_recipes, with_recipe
 from tools.planner.rl_shapes import latent_cache, rl_shape
+from tools.planner.stacks import traits
 
 #: Metrics by what predicts them: the kind, and which part of the candidate's phases.
 METRICS: Mapping[str, tuple[str, str]] = {

@@ -48,11 +48,6 @@ class Rows:
             weights=_weights(timed),
         )
 
-    def take(self, index: np.ndarray) -> "Rows":
-        """The rows of a mask."""
-        kept = tuple(group for group, keep in zip(self.groups, index, strict=True) if keep)
-        return Rows(self.work.take(index), self.seconds[index], kept, self.weights[index])
-
 
 def _work(jobs: Jobs) -> Training:
     return Training(jobs=jobs, largest=jobs, held=held_of(jobs))

@@ -10,14 +10,12 @@ from pydantic import Field
 
 from suite.planner.ask import Question, device_counts, engine_manner, not_to_be_run, question
 from suite.planner.found import Found, Objective, Placing, arrangements
-from suite.planner.notes import calibration_notes, stack_notes
+from suite.planner.notes import calibration_notes, passes_text, stack_notes
 from suite.planner.option import Option, chosen, front, label_of, options
+from suite.planner.search.week import DEVICE_HOURS_OF_A_FAILURE, Pauses, Week, week_of
 from suite.planner.search.wishes import Prices, Target
 from suite.spec.base import Frozen, UsageError
 from suite.spec.workload import Workload
-
-#: 419 unexpected interruptions of 16,384 GPUs in 54 days (The Llama 3 Herd of Models, arXiv 2407.21783, section 3.3.4).
-DEVICE_HOURS_OF_A_FAILURE = 16_384 * 54 * 24 / 419
 
 
 class Kind(Frozen):
@@ -46,6 +44,7 @@ class Answer(Frozen):
     front: list[Option]
     kinds: list[Kind]
     nearest: Option | None = Field(description="where nothing fits, what lacks least memory")
+    week: Week | None = Field(description="of the best; null where its checkpoints and restarts are not known")
     prices: str
     assumed: list[str]
     notes: list[str]
@@ -67,6 +66,7 @@ class Search:
     objective: Objective
     prices: Prices
     notes: Sequence[str] = ()
+    pauses: Pauses | None = None
 
     def found(self, asked: Question, devices: Sequence[int]) -> Found:
         """Everything on each number of devices."""
@@ -84,6 +84,7 @@ def questions_for(questions: Sequence[Question], devices: Sequence[str]) -> list
                 *(asked.shape, asked.workload, device, asked.profile.name, asked.parameters),
                 engine_manner(asked.profile, asked.manner),
                 asked.cluster,
+                asked.profile.fp8,
             ),
             notes=(),
         )
@@ -232,6 +233,7 @@ def _answer(
         front=on_front,
         kinds=kinds,
         nearest=nearest,
+        week=week_of(best[0], search.pauses) if best and search.pauses else None,
         prices=search.prices.text,
         assumed=assumed(search, best),
         notes=[*search.notes, *_notes(search, best)],
@@ -243,9 +245,7 @@ def assumed(search: Search, best: Sequence[Option]) -> list[str]:
     first, lines = search.questions[0], []
     manner = first.manner
     if search.work.uneven:
-        passes = "laid end to end" if manner.packing else "padded to the longest of each micro batch (--packing: not)"
-        dealt = "every replica has equal tokens" if manner.balance else "the replica with most tokens is waited for"
-        lines.append(f"samples of a pass are {passes}; {dealt}")
+        lines.append(passes_text(manner))
     if manner.generation == "vllm":
         if search.work.group > 1:
             lines.append(f"an engine computes the prompt of a group of {search.work.group} samples once")
@@ -254,12 +254,16 @@ def assumed(search: Search, best: Sequence[Option]) -> list[str]:
         if search.placing != "colocated":
             lines.append(
                 f"split: samples are at most {search.staleness} publication{'s' if search.staleness != 1 else ''} of "
-                "weights old; each rank of an engine is sent its part of them, while both sides wait"
+                "weights old; they are broadcast whole to every engine, while both sides wait"
             )
-    lines.append("rewards take no time; start-up, checkpoints, evaluation and failures are left out")
-    if best:
+    left_out = "evaluation is" if search.pauses else "start-up, checkpoints, evaluation and failures are"
+    lines.append(f"rewards take no time; {left_out} left out of rates")
+    if best and not search.pauses:
         days = DEVICE_HOURS_OF_A_FAILURE / best[0].devices / 24
-        lines.append(f"failures of so many devices are {days:.3g} days apart, where they are as rare as Llama 3's")
+        lines.append(
+            f"failures of so many devices are {days:.3g} days apart, where they are as rare as Llama 3's: --checkpoint "
+            "and --restart say what is left of a week"
+        )
     return lines
 
 
@@ -270,7 +274,7 @@ def _notes(search: Search, best: Sequence[Option]) -> list[str]:
         asked = by_name[best[0].backend]
         notes += stack_notes(asked)
         notes += calibration_notes(asked.parameters)
-        notes += not_to_be_run(asked, best[0].layout)
+        notes += not_to_be_run(asked, best[0])
     return notes
 
 

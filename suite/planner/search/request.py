@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from suite.planner.ask import MOST_DEVICES, Question, device_range, engine_manner
+from suite.planner.ask import MOST_DEVICES, Question, device_range, engine_manner, named_device
 from suite.planner.curves import CurvePoint, curves
 from suite.planner.found import Found, Objective, Placing
+from suite.planner.hardware import hardware_of, in_cluster
 from suite.planner.search.answer import Answer, Search, best_on, fewest_for, fixed, questions_for
+from suite.planner.search.week import Pauses
 from suite.planner.search.wishes import Prices, device_kinds, target_of
 from suite.planner.space import Manner
 from suite.spec.base import UsageError
@@ -37,36 +39,29 @@ class Wishes:
     objective: Objective = "throughput"
     prices: Prices = field(default_factory=lambda: Prices(None, {}))
     top: int = 8
+    pauses: Pauses | None = None
+    generation_device: str | None = None
 
     @property
     def any(self) -> bool:
         """Whether anything is asked that the plain list of layouts does not answer."""
         given = (self.placement, self.staleness, self.target, self.deadline, self.iterations)
-        return any(one is not None for one in given) or len(self.kinds) > 1 or "any" in self.kinds
+        more = (self.pauses, self.generation_device)
+        return any(one is not None for one in (*given, *more)) or len(self.kinds) > 1 or "any" in self.kinds
 
 
-def preset_point(preset: Preset, size: str | None) -> PresetPoint:
-    """The point of a preset of this size, or its only one. UsageError where there is none or several."""
+def preset_of(name: str, size: str | None) -> tuple[Preset, PresetPoint]:
+    """A preset and its point of this size, or its only one. UsageError where there is none or several."""
+    preset = find_preset(name)
     points = {point.size.lower(): point for point in preset.points}
     if size is None and len(points) == 1:
-        return preset.points[0]
+        return preset, preset.points[0]
     found = points.get((size or "").lower())
     if found is None:
         known = ", ".join(point.size for point in preset.points)
         what = "has several sizes" if size is None else f"has no size {shown(size)}"
         raise UsageError(f"preset {preset.name} {what}: --size is one of {known}")
-    return found
-
-
-def preset_of(name: str, size: str | None) -> tuple[Preset, PresetPoint]:
-    preset = find_preset(name)
-    return preset, preset_point(preset, size)
-
-
-def preset_manner(point: PresetPoint) -> Manner:
-    """What a preset's layout says of how it generates and passes samples."""
-    known = {name: point.layout[name] for name in vars(Manner()) if name in point.layout}
-    return Manner(**known)
+    return preset, found
 
 
 def manner_of(
@@ -82,7 +77,7 @@ def manner_of(
     given = Manner("vllm" if chosen == "vllm" else "hf", engine_sleep, packing, balance)
     if point is None:
         return given
-    own = preset_manner(point)
+    own = Manner(**{name: point.layout[name] for name in vars(given) if name in point.layout})
     if generation is not None:
         own = replace(own, generation=given.generation, engine_sleep=engine_sleep)
     return replace(own, packing=packing or own.packing, balance=balance or own.balance)
@@ -90,7 +85,10 @@ def manner_of(
 
 def checked_manner(manner: Manner, wishes: Wishes, generation: str | None) -> tuple[Manner, Placing, int]:
     """The manner, placement and staleness that are searched. UsageError for wishes that contradict each other."""
-    placing, staleness = wishes.placement or "auto", wishes.staleness
+    usual = "split" if wishes.generation_device else "auto"
+    placing, staleness = wishes.placement or usual, wishes.staleness
+    if placing != "split" and wishes.generation_device:
+        raise UsageError("--generation-device names devices of their own that generate: --placement split")
     if placing not in ("auto", "colocated", "split"):
         raise UsageError(f"--placement is auto, colocated or split, not {shown(placing)}")
     if staleness is not None and not 0 <= staleness <= MOST_STALENESS:
@@ -128,15 +126,34 @@ def make_search(questions: Sequence[Question], samples_on: int, wishes: Wishes, 
         raise UsageError(f"{work.rollouts:,} samples are no whole groups of {work.group}: change --rollouts or --group")
     kinds, notes = device_kinds(wishes.kinds)
     base = [replace(each, manner=engine_manner(each.profile, manner), workload=work) for each in questions]
+    asked_ones = questions_for(base, kinds)
+    if wishes.generation_device:
+        asked_ones = [_with_other(each, wishes.generation_device, wishes.prices) for each in asked_ones]
     return Search(
-        questions=questions_for(base, kinds),
+        questions=asked_ones,
         work=work,
         placing=placing,
         staleness=staleness,
         objective=wishes.objective,
         prices=wishes.prices,
         notes=tuple(notes),
+        pauses=wishes.pauses,
     )
+
+
+def _with_other(asked: Question, name: str, prices: Prices) -> Question:
+    """The same question where devices of this name generate. UsageError where one price is known and one is not."""
+    device, _ = named_device(name)
+    other = hardware_of(device)
+    if other is None:
+        raise UsageError(f"the catalogue has no 16-bit peak of {device.name}: its speed cannot be predicted")
+    other = in_cluster(other, asked.cluster.node_devices, asked.cluster.network, asked.cluster.link)
+    if asked.profile.fp8 and "fp8" not in other.peak_by_precision:
+        raise UsageError(f"{device.name} has no fp8 peak in the catalogue: leave --fp8 out")
+    own, its = prices.of(asked.hardware.name), prices.of(other.name)
+    if (own is None) != (its is None):
+        raise UsageError(f"--price is needed of both kinds, {asked.hardware.name} and {other.name}, or of none")
+    return replace(asked, other=other, other_price=1.0 if own is None or its is None else its / own)
 
 
 def answer(search: Search, wishes: Wishes) -> Answer:
@@ -164,8 +181,7 @@ def search_curves(search: Search, text: str, workload: Workload) -> tuple[list[C
 def _mean_tokens(search: Search) -> float:
     from suite.planner.lengths import drawn
 
-    lengths = drawn(search.work, search.work.rollouts)
-    return float(search.work.sequence_tokens) if lengths is None else lengths.mean
+    return drawn(search.work, search.work.rollouts).mean
 
 
 def model_of(size: str | None, shape: Path | None, preset: PresetPoint | None) -> Shape:

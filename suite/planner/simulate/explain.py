@@ -11,7 +11,7 @@ from suite.planner.ask import Question
 from suite.planner.formulas.generation import at_once, steps_to_the_last
 from suite.planner.found import Found
 from suite.planner.jobs import Column
-from suite.planner.lengths import Drawn, drawn
+from suite.planner.lengths import drawn
 from suite.planner.search.answer import Answer, Search, found_again
 from suite.planner.simulate.generating import Pace
 from suite.planner.simulate.iteration import Setting, Simulated, TooLarge, simulate
@@ -46,7 +46,9 @@ def setting_of(found: Found, index: int, drawn_slow: bool) -> Setting:
     steps, stages = int(space.work.steps), int(jobs.pipeline[0])
     replica, micro = (int(space.choices[name][t]) for name in ("rollouts", "micro_batch"))
     epochs = workload.ppo_epochs
-    weights = np.tile(micro_weights(asked, workload, replica, micro, float(jobs.tokens[0])), (1, epochs))
+    weights = np.tile(
+        micro_weights(asked, workload, replica, micro, float((jobs.tokens * jobs.context)[0])), (1, epochs)
+    )
     count = weights.shape[1]
     body = sum(seconds for name, seconds in parts.items() if name not in _ONCE)
     each = factor * (body + parts["critic"]) / count
@@ -85,11 +87,8 @@ def micro_weights(asked: Question, workload: Workload, replica: int, micro: int,
 
     Samples are dealt in their order, or, balanced, so that replicas have nearly equal tokens.
     """
-    uneven = drawn(workload, workload.rollouts)
-    replicas = max(1, workload.rollouts // replica)
-    if uneven is None:
-        return np.ones((replicas, replica // micro))
-    whole = _repeated(uneven, replicas * replica)
+    lengths, replicas = drawn(workload, workload.rollouts), max(1, workload.rollouts // replica)
+    whole = np.resize(lengths.prompts + lengths.responses, replicas * replica)
     if asked.manner.balance:
         order = np.sort(whole)[::-1].reshape(replica, replicas)
         order[1::2] = order[1::2, ::-1]
@@ -99,12 +98,6 @@ def micro_weights(asked: Question, workload: Workload, replica: int, micro: int,
     batches = dealt.reshape(replicas, replica // micro, micro)
     sizes = batches.sum(-1) if asked.manner.packing else micro * batches.max(-1)
     return np.asarray(sizes / tokens)
-
-
-def _repeated(uneven: Drawn, samples: int) -> Column:
-    """Tokens of so many samples, those that were looked at over and over."""
-    whole = uneven.prompts + uneven.responses
-    return np.asarray(np.resize(whole, samples))
 
 
 def _engines(
@@ -118,10 +111,8 @@ def _engines(
     replicas = float((gen.replicas + np.zeros(1))[0])
     samples = float((np.asarray(gen.samples) + np.zeros(1))[0]) / replicas
     count = max(1, round(workload.rollouts / samples))
-    uneven = drawn(workload, workload.rollouts)
     each = -(-workload.rollouts // count)
-    responses = np.full(workload.rollouts, float(workload.new_tokens)) if uneven is None else uneven.responses
-    dealt = np.resize(responses, workload.rollouts)
+    dealt = np.resize(drawn(workload, workload.rollouts).responses, workload.rollouts)
     lengths = tuple(tuple(dealt[first : first + each].tolist()) for first in range(0, len(dealt), each))
     response, longest = (float((np.asarray(each_) + np.zeros(1))[0]) for each_ in (gen.response, gen.longest))
     together = parts["together"]

@@ -14,6 +14,7 @@ from tools.planner import published
 from tools.planner.check import run_check
 from tools.planner.entries import number
 from tools.planner.published import csv_files, measured, read_published
+from tools.planner.stacks import plain_framework, traits
 
 
 def only(path):
@@ -165,3 +166,25 @@ def test_every_published_row_is_used_or_has_a_reason():
     left = {(entry.source, entry.config) for entry in collection.left_out}
     assert used | left == configs
     assert not used & left
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "framework", "fused"),
+    [
+        ("NeMo 24.07 Megatron", "megatron", "nemo megatron", True),
+        ("Megatron-LM PTD-P (interleaved 1F1B + scatter/gather)", "megatron", "megatron lm", False),
+        ("Megatron-DeepSpeed 3D", "zero", "megatron deepspeed", False),
+        ("MaxText", "xla", "maxtext", True),
+        ("NeMo AutoModel (PyTorch FSDP2)", "fsdp", "nemo automodel", True),
+        ("", "fsdp", "unknown", True),
+    ],
+)
+def test_traits_come_from_words_that_a_new_stack_shares(name, family, framework, fused):
+    known = traits(name)
+    assert (known.family, plain_framework(name), known.fused_attention) == (family, framework, fused)
+
+
+def test_notes_tell_what_a_name_does_not():
+    assert traits("torchtitan", "FSDP eager").eager
+    assert traits("torchtitan", "+AsyncTP").asynchronous_tensor
+    assert traits("torchtitan", "", "float8 rowwise").row_scaling

@@ -1,42 +1,13 @@
-"""How a stack runs, from its name and a row's notes: the traits that its speed depends on."""
+"""How a published stack ran, from its name and a row's notes: the traits that its speed depends on."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from suite.planner.profiles import Traits
 
 _PAREN = re.compile(r"\([^)]{0,500}\)")
 _WORD = re.compile(r"[a-z]+")
-
-
-@dataclass(frozen=True)
-class Traits:
-    """Ways of running that a new stack can share with a known one."""
-
-    family: str
-    framework: str
-    fused_attention: bool
-    engine: bool
-    interleaves: bool
-    zero_engine: bool
-    eager: bool = False
-    asynchronous_tensor: bool = False
-    row_scaling: bool = False
-    trainer: bool = False
-    plain_model: bool = False
-
-    def columns(self) -> dict[str, float]:
-        """The properties of a job that its stack gives."""
-        return {
-            "fused_attention": self.fused_attention,
-            "engine": self.engine,
-            "zero_engine": self.zero_engine,
-            "eager": self.eager,
-            "asynchronous_tensor": self.asynchronous_tensor,
-            "row_scaling": self.row_scaling,
-            "trainer": self.trainer,
-            "plain_model": self.plain_model,
-        }
 
 
 def traits(framework: str, notes: str = "", precision: str = "") -> Traits:
