@@ -256,4 +256,5 @@ def looks_well(tab: Tab, width: int, theme: str) -> None:
     tab.until(f"document.documentElement.scrollWidth <= {width}")
     is_dark = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).every(one => one < 60)"
     tab.has(is_dark, theme == "dark")
-    assert violations(tab, theme) == []
+    found = violations(tab, theme)
+    assert found == [], found

@@ -147,11 +147,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_the_site_loads_nothing_from_elsewhere(built: Path) -> None:
+def test_the_site_loads_nothing_from_elsewhere_and_numbered_steps_are_one_list(built: Path) -> None:
     loads = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=\"(https?:)?//[^\"]*\"")
     for page in built.rglob("*.html"):
         found = [match[0] for match in loads.finditer(page.read_text()) if 'rel="canonical"' not in match[0]]
         assert found == [], page
+    assert (built / "how-to" / "gpu-node.html").read_text().count("<ol>") == 1, "its ten steps are one list"
 
 
 @pytest.mark.browser
@@ -159,6 +160,6 @@ def test_the_site_loads_nothing_from_elsewhere(built: Path) -> None:
 @pytest.mark.parametrize("page", ["index", "how-to/gpu-node", "reference/commands", "results/cpu/report"])
 def test_a_page_of_the_site_is_whole_and_has_no_violation(tab: Tab, built: Path, page: str, width: int) -> None:
     tab.look(width, 900, "light")
-    tab.open(built / f"{page}.html", "document.querySelector('article')")
+    tab.open(built / f"{page}.html", "!document.querySelector('pre > code:not([tabindex])')")
     for theme in ("light", "dark"):
         looks_well(tab, width, theme)
