@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -21,7 +20,6 @@ def columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
             monkeypatch.delenv("COLUMNS", raising=False)
         else:
             monkeypatch.setenv("COLUMNS", str(count))
-        monkeypatch.setattr(sys.stdout, "isatty", lambda: count is not None)
         show()
         plain = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)
         return [line.rstrip() for line in plain.splitlines() if line.strip()]
