@@ -144,9 +144,7 @@ class OneVersion(Trainer):
         (package, known), errors = self.hooked, []
         # a build may add its commit to the version
         found, transformers = versions.get(package), versions.get("transformers")
-        if found is not None and not f"{found.partition('+')[0]}.".startswith(
-            f"{known}."
-        ):  # a build may add its commit
+        if found is not None and not f"{found.partition('+')[0]}.".startswith(f"{known}."):
             errors.append(
                 f"the {self.name} backend was made for {package} {known}, and finds {found}: {self.installation}"
             )

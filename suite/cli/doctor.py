@@ -23,13 +23,11 @@ def doctor(
 ) -> int:
     """Look at interpreter, stacks, devices, memory, disk and container runtime. Exit 3 when no backend can run here."""
     from suite.backends.registry import read_interpreters
-    from suite.conduct.doctor.examine import examine, print_diagnosis
-    from suite.conduct.doctor.installing import commands_for
+    from suite.conduct.doctor.examine import commands_to_install, examine, print_diagnosis
     from suite.report.formatting.width import terminal_columns
 
     if install is not None:
-        commands = commands_for(install)
-        print_json({"commands": commands}) if as_json else say("\n".join(commands))
+        say("\n".join(commands_to_install(install)))
         return DONE
     diagnosis = examine(read_interpreters(python or ()), runs)
     if as_json:

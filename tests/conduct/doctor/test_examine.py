@@ -126,5 +126,5 @@ def test_a_runtime_is_shown_with_its_version_its_gpus_and_the_images_it_holds(
 def test_what_installs_a_stack_is_printed_in_the_versions_that_are_pinned_and_not_run() -> None:
     lines = suite("doctor", "--install", "megatron").stdout.splitlines()
     assert lines[1] == "megatron-stack/bin/pip install torch==2.13.0 megatron-core==0.16.1"
-    assert "make verl" in suite("doctor", "--install", "verl", "--json").stdout
+    assert "make verl" in suite("doctor", "--install", "verl").stdout
     assert "there is no backend 'megaton'" in refused("doctor", "--install", "megaton")
