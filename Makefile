@@ -18,8 +18,6 @@ GRPO_BUDGET ?= 150s
 GPU_BUDGET ?= 25m
 WHEELS ?= wheels
 PYTHON_VERSION ?= 3.12
-LOCK_TOOL ?= pip-compile
-UV ?= uv
 INPUTS ?= 100000
 SEED ?= 1
 FUZZ_SECONDS ?= 3600
@@ -45,7 +43,6 @@ INSTALL := $(BIN)/python $(PIP)
 # minutes on two cores.
 BENCH_MEASURE = $(BACKENDS) $(RANKS:%=--ranks %) --start fork --repeats $(REPEATS) --until $(PRECISION) \
 	--difference 5% --warmup 2 --with-suspect
-BENCH_SIZES = --size 1M --size 3M
 GPU_MEASURE = --workload gpu-one --ranks 1 --device cuda --dtype bf16 --budget $(GPU_BUDGET)
 BACKENDS := --backend deepspeed --backend megatron
 
@@ -56,7 +53,7 @@ WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker e
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64
 
-.PHONY: help check size turns-check data data-lock bench tune tune-lock vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-all test-nightly test-trlx fuzz bench-gpu test-gpu bench-self stats-check planner-fit planner-check tune-check wheels wheelhouse lock image-locks clean docs docs-lock page-vendor faults soak audit audit-lock
+.PHONY: help check size turns-check data data-lock bench tune tune-lock vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-all test-nightly test-trlx fuzz bench-gpu test-gpu bench-self stats-check planner-fit planner-check tune-check wheels wheelhouse lock image-locks clean docs docs-lock page-vendor tasks faults soak audit audit-lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / {count = split($$1, names, " "); \
@@ -71,7 +68,7 @@ define measure
 endef
 
 bench: $(STAMP) ## measure both backends on this machine's CPU and write results/report.md
-	$(call measure,$(BIN)/suite,$(BENCH_SIZES) --workload cpu --iterations 20 $(BENCH_MEASURE) --budget $(BUDGET),$(RUNS),$(RESULTS),--size 1M-llama --workload cpu-grpo --iterations 9 $(BENCH_MEASURE) --budget $(GRPO_BUDGET),--with-suspect)
+	$(call measure,$(BIN)/suite,--size 1M --size 3M --workload cpu --iterations 20 $(BENCH_MEASURE) --budget $(BUDGET),$(RUNS),$(RESULTS),--size 1M-llama --workload cpu-grpo --iterations 9 $(BENCH_MEASURE) --budget $(GRPO_BUDGET),--with-suspect)
 
 vllm: $(VENV)/.vllm ## install vLLM for a CPU beside the engines, for --generation vllm (Linux on x86-64)
 data: $(VENV)-data/.installed ## install what results are handed to (polars, TensorBoard, MLflow, W&B) into an environment beside the engines'
@@ -91,7 +88,7 @@ check: $(STAMP) ## lint, types, and the tests of what changed since main: three 
 test: $(STAMP) ## lint, types and all tests that need no engine, browser or further package: ten minutes on two cores
 	$(LANE) test $(PYTEST_ARGS)
 
-test-all: $(STAMP) $(VLLM_WHERE_IT_IS) $(VENV)/.trl $(VENV)-data/.installed ## what CI runs: everything, with container runtime, Slurm and Kubernetes of the tests' own
+test-all: $(STAMP) $(VLLM_WHERE_IT_IS) $(VENV)/.trl $(VENV)-data/.installed build/axe/axe.min.js ## what CI runs: everything, with container runtime, Slurm and Kubernetes of the tests' own
 	$(LANE) all $(PYTEST_ARGS)
 
 test-nightly: $(STAMP) $(VLLM_WHERE_IT_IS) $(VENV)/.trl $(OVERLAY_STAMPS) ## new examples, all cases, whole trainers, then fuzz and faults: hours
@@ -167,6 +164,9 @@ tune-check: $(VENV)/.tune ## replay the search of suite tune on published sweeps
 docs: $(VENV)/.docs ## build the documentation site into build/docs; open build/docs/index.html
 	@$(BIN)/python -m mkdocs build --quiet --strict
 
+tasks: ## compare, gate and buy by the commands of their pages alone, each in a fresh clone: two hours on two busy cores
+	@$(PYTHON) -m tests.tools.tasks
+
 # Locks that pip reads; the source of trlx is a commit. Exit code 3 of the script: nobody could be asked.
 AUDITED = $(sort $(filter-out %/trlx-source.lock,$(wildcard requirements/*.lock requirements/images/*.lock)))
 audit: $(VENV)-audit/.installed ## look all pinned packages up among known vulnerabilities; needs the network's advisory service
@@ -184,9 +184,12 @@ wheels: $(STAMP) ## fetch into wheels/ what bench-gpu and test-gpu need on a mac
 page-vendor: ## fetch what pages draw with again (npm), at the versions and digests of suite/report/page/vendor/vendor.json
 	@suite/report/page/vendor/fetch
 
+build/axe/axe.min.js: suite/report/page/vendor/vendor.json
+	@suite/report/page/vendor/fetch axe-core
+
 # What is compiled from what, and why: requirements/compile.sh.
 lock image-locks docs-lock audit-lock vllm-lock trl-lock tune-lock data-lock trl-ppo-lock trlx-lock openrlhf-lock verl-lock: ## compile locks again (`lock` those of driver and engines, by pip-tools where pip finds a CPU build of torch; the others by uv)
-	@PYTHON="$(PYTHON)" UV="$(UV)" LOCK_TOOL="$(LOCK_TOOL)" requirements/compile.sh $@
+	@PYTHON="$(PYTHON)" requirements/compile.sh $@
 
 wheelhouse: $(STAMP) ## fill build/image with what a CPU image is built from, so that the build fetches nothing
 	@$(BIN)/suite images wheelhouse

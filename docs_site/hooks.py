@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,5 +41,18 @@ def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
 
 
 def on_page_markdown(markdown: str, page: "Page", config: "MkDocsConfig", files: "Files") -> str:
-    """Links to what is in the repository and not on the site become plain words."""
-    return within_the_site(markdown, Path(page.file.src_uri), Path(config.docs_dir))
+    """Links to what is in the repository and not on the site become plain words, and numbered lists stay whole."""
+    return in_fours(within_the_site(markdown, Path(page.file.src_uri), Path(config.docs_dir)))
+
+
+def in_fours(markdown: str) -> str:
+    """What belongs to a numbered item, indented by four spaces: by fewer Python-Markdown ends the list there."""
+    lines, width = [], 0
+    for line in markdown.split("\n"):
+        item = re.match(r"\d+\. ", line)
+        if item or line[:1].strip():
+            width = len(item[0]) if item else 0
+        elif width and line.startswith(" " * width):
+            line = "    " + line[width:]
+        lines.append(line)
+    return "\n".join(lines)

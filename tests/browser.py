@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.needs import skip_outside_ci
 from tests.waiting import wait_until
 
@@ -37,6 +39,12 @@ _FLAGS = (
 _PATIENCE = 90.0
 _KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "End": 35, "Home": 36}
 _KEYS |= {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+AXE = Path(__file__).resolve().parent.parent / "build" / "axe" / "axe.min.js"
+#: Of axe: all of WCAG 2.2 A and AA and more; in the dark what colours can change alone.
+_RULES = {
+    "light": "['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']",
+    "dark": "['color-contrast', 'link-in-text-block']",
+}
 
 
 def chromium() -> str:
@@ -220,3 +228,33 @@ def browser(folder: Path) -> Iterator[Tab]:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # its zygotes and, of the headless shell, the browser itself
         process.wait()
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    """A page of a browser of this module's own."""
+    with browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+def violations(tab: Tab, theme: str, within: str = "document") -> list[str]:
+    """Of axe's rules: each with the first places, and what to do about it. All that can be opened is open."""
+    if not AXE.is_file():
+        skip_outside_ci("no axe-core to judge the page by: make build/axe/axe.min.js")
+    if tab.value("typeof axe") == "undefined":
+        tab.value(AXE.read_text())
+    tab.value("document.querySelectorAll('details').forEach(one => (one.open = true))")
+    place = "node => `${node.html} ${node.failureSummary}`"
+    told = f"one => `${{one.id}}: ${{one.nodes.slice(0, 3).map({place}).join('; ')}}`"
+    run = f"axe.run({within}, {{runOnly: {_RULES[theme]}}}).then(done => done.violations.map({told}))"
+    return tab.value(run)
+
+
+def looks_well(tab: Tab, width: int, theme: str) -> None:
+    """The page fits this width, is light or dark as asked for, and has no violation."""
+    tab.look(width, 900, theme)
+    tab.until(f"document.documentElement.scrollWidth <= {width}")
+    is_dark = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).every(one => one < 60)"
+    tab.has(is_dark, theme == "dark")
+    found = violations(tab, theme)
+    assert found == [], found

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
+from tests.browser import tab  # noqa: F401 - fixture
 from tests.built import build_project, docker_api, engines_image, wheelhouse  # noqa: F401 - fixtures
 from tests.container_runtime import base_image, runtime  # noqa: F401 - fixtures
 from tests.containers import connected, scripted_image  # noqa: F401 - fixtures

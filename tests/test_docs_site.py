@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -18,6 +17,7 @@ from docs_site import reference
 from docs_site.links import LEFT_OUT, anchors, github_anchor, links, within_the_site
 from docs_site.reference import PAGES
 from suite.spec.catalogue import presets, workloads
+from tests.browser import Tab, looks_well
 from tests.command import suite
 from tests.test_docs_commands import words_of
 
@@ -135,13 +135,31 @@ def test_the_commands_of_the_tutorial_do_what_it_says(tmp_path: Path, monkeypatc
     assert set(done) == {"sizes", "run", "report", "verify", "plan", "site"}
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="pip install '.[docs]' has MkDocs")
-def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "out")]
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, which MkDocs makes without a warning."""
+    pytest.importorskip("mkdocs", reason="pip install '.[docs]' has MkDocs")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr[-4000:]
+    return folder
+
+
+@pytest.mark.slow
+def test_the_site_loads_nothing_from_elsewhere_and_numbered_steps_are_one_list(built: Path) -> None:
     loads = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=\"(https?:)?//[^\"]*\"")
-    for page in (tmp_path / "out").rglob("*.html"):
+    for page in built.rglob("*.html"):
         found = [match[0] for match in loads.finditer(page.read_text()) if 'rel="canonical"' not in match[0]]
         assert found == [], page
+    assert (built / "how-to" / "gpu-node.html").read_text().count("<ol>") == 1, "its ten steps are one list"
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("page", ["index", "how-to/gpu-node", "reference/commands", "results/cpu/report"])
+def test_a_page_of_the_site_is_whole_and_has_no_violation(tab: Tab, built: Path, page: str, width: int) -> None:
+    tab.look(width, 900, "light")
+    tab.open(built / f"{page}.html", "!document.querySelector('pre > code:not([tabindex])')")
+    for theme in ("light", "dark"):
+        looks_well(tab, width, theme)

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from docs_site.prose import GENERATED, avoided_words, long_sentences, of_a_person, prose, sentences
+from tests.tools.tasks import MOST_WORDS, TASKS, Task
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 WRITTEN = sorted(page for page in DOCS.rglob("*.md") if not GENERATED.fullmatch(page.relative_to(DOCS).as_posix()))
-TEXTS = {page: page.read_text(encoding="utf-8") for page in (ROOT / "README.md", *WRITTEN)}
+OF_THE_ROOT = [ROOT / name for name in ("README.md", "SECURITY.md", "CHANGELOG.md")]
+TEXTS = {page: page.read_text(encoding="utf-8") for page in (*OF_THE_ROOT, *WRITTEN)}
 MOST_README_WORDS = 900
 #: without results, which come with what was measured
 MOST_DOCS_BYTES = 250_000
@@ -33,17 +35,15 @@ def test_the_readme_takes_five_minutes_and_pages_no_more_than_their_budget() -> 
     assert sum(sizes.values()) <= MOST_DOCS_BYTES, sorted(sizes.items(), key=lambda each: -each[1])[:10]
 
 
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_a_task_of_a_newcomer_takes_1200_words(task: Task) -> None:
+    """Its commands run for real in `make tasks`."""
+    assert task.words() <= MOST_WORDS and len(task.commands()) > 3
+
+
 def test_sentences_are_found_in_paragraphs_lists_and_cells_and_not_in_code() -> None:
     markdown = (
         "# A b\n\nOne two. Three\nfour `a b`.\n\n- five\n- six\n\n| h |\n|---|\n| seven; eight. |\n```\nno\n```\n"
     )
-    assert list(sentences(markdown)) == [
-        "# A b",
-        "One two.",
-        "Three four code.",
-        "- five",
-        "- six",
-        "h",
-        "seven",
-        "eight.",
-    ]
+    found = ["# A b", "One two.", "Three four code.", "- five", "- six", "h", "seven", "eight."]
+    assert list(sentences(markdown)) == found

@@ -21,6 +21,7 @@ def backends(
     from suite.backends.registry import backends as known
     from suite.backends.registry import read_interpreters
     from suite.launch.probe import stack_versions
+    from suite.report.formatting.width import terminal_columns, wrapped
 
     asked = read_interpreters(python or ())
     rows = []
@@ -40,8 +41,11 @@ def backends(
     if as_json:
         print_json(rows)
         return
+    columns, indent = terminal_columns(), " " * 15
     for row in rows:
         warning = f" (experimental: {row['experimental']})" if row["experimental"] else ""
         packages = ", ".join(f"{package} {version or 'missing'}" for package, version in row["packages"].items())
-        lines = [f"{row['name']:<12} {row['kind']:<8} {row['summary']}{warning}", packages, f"in {row['python']}"]
-        say(f"\n{'':13}".join([*lines, *(f"cannot run there: {error}" for error in row["errors"])]))
+        lines = wrapped(f"{row['summary']}{warning}", columns, f"{row['name']:<14} {row['kind']:<8} ", indent)
+        for text in (packages, f"in {row['python']}", *(f"cannot run there: {error}" for error in row["errors"])):
+            lines += wrapped(text, columns, indent)
+        say("\n".join(lines))

@@ -9,19 +9,26 @@ import typer
 
 from suite.cli.exits import DONE, GATE_NOT_MET, command
 from suite.cli.options.reading import Python, print_json
+from suite.spec.terminal import say
 
 
 @command
 def doctor(
     python: Python = None,
     runs: Annotated[Path, typer.Option(help="results folder to look at")] = Path("runs"),
+    install: Annotated[
+        str | None, typer.Option(metavar="BACKEND", help="only print the commands that install this backend's stack")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> int:
     """Look at interpreter, stacks, devices, memory, disk and container runtime. Exit 3 when no backend can run here."""
     from suite.backends.registry import read_interpreters
-    from suite.conduct.doctor.examine import examine, print_diagnosis
+    from suite.conduct.doctor.examine import commands_to_install, examine, print_diagnosis
     from suite.report.formatting.width import terminal_columns
 
+    if install is not None:
+        say("\n".join(commands_to_install(install)))
+        return DONE
     diagnosis = examine(read_interpreters(python or ()), runs)
     if as_json:
         print_json({**diagnosis.model_dump(mode="json"), "able": diagnosis.able})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -59,6 +60,7 @@ def verify(
     from suite.bundle.evidence import checked_digest
     from suite.bundle.imported.store import find_all, verify_import
     from suite.bundle.verify import verify_all
+    from suite.report.formatting.width import terminal_columns, wrapped
     from suite.tune.check import verify_studies
 
     wanted = None if digest is None else checked_digest(digest)
@@ -87,7 +89,7 @@ def verify(
                 say(shown if not line.startswith(" ") else f"    {shown}")
     statuses = {result.status for _, result in (*checked, *studies)}
     if not as_json and "equal" in statuses and wanted is None and not signatures:
-        say(_WHO_WROTE, err=True)
+        say("\n".join(wrapped(_WHO_WROTE, terminal_columns(sys.stderr), rest="  ")), err=True)
     say(_digest_line(whole, wanted), err=as_json)
     if "damaged" in statuses:
         return BAD_USAGE

@@ -13,10 +13,9 @@ from suite.report.facts.model import build
 from suite.report.page.output import write_page
 from suite.report.reading import read_entries
 from suite.spec.layout import Layout
-from tests.browser import Tab
+from tests.browser import Tab, looks_well, violations
 from tests.report import entries as made
 from tests.report import reports
-from tests.report.conftest import is_whole, violations
 from tests.report.test_page import HOSTILE
 from tests.synthetic import make_bundle, synthetic_manifest
 from tests.waiting import wait_until
@@ -79,7 +78,8 @@ def test_it_is_whole_and_has_no_violation(tab: Tab, page: Path, width: int) -> N
     for pictures in (".plot-box", ".plot-box svg"):
         tab.has(f"document.querySelectorAll('{pictures}').length", 7)
     for theme in ("light", "dark"):
-        is_whole(tab, width, theme)
+        looks_well(tab, width, theme)
+    assert tab.troubles() == []
 
 
 def test_everything_is_done_with_the_keyboard(tab: Tab, page: Path) -> None:

@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +15,7 @@ import psutil
 from pydantic import Field
 
 from suite.backends.base import VLLM_PACKAGES, BackendDriver, experimental, vllm_error
-from suite.backends.registry import Interpreters, backends, own_backends
+from suite.backends.registry import Interpreters, backends, find_backend, own_backends
 from suite.conduct.planning.machine import smallest_memory
 from suite.launch.docker.connection import Runtime, connect
 from suite.launch.docker.gpus import access_of
@@ -132,6 +133,24 @@ def _vllm_check(python: str, device: str) -> Check:
     versions = stack_versions(python, VLLM_PACKAGES)
     found = ", ".join(f"{package} {version}" for package, version in versions.items() if version)
     return _check("generation vllm", found or "no vLLM", vllm_error(device, versions, python))
+
+
+def commands_to_install(backend: str) -> list[str]:
+    """Of a shell, for the stack in the versions that the suite pins. Raises UsageError for an unknown backend."""
+    driver = find_backend(backend)
+    installation: str | None = getattr(driver, "installation", None)
+    if installation:
+        return [f"# {installation}"]
+    try:
+        required = metadata.requires("rlhf-suite") or ()
+    except metadata.PackageNotFoundError:  # it runs from a folder that nobody installed
+        required = ()
+    pins = {line.partition("==")[0]: line.partition(";")[0] for line in required}
+    return [
+        f"python3 -m venv {backend}-stack",
+        f"{backend}-stack/bin/pip install {' '.join(pins.get(name, name) for name in driver.packages)}",
+        f"suite run --backend {backend} --python {backend}={backend}-stack/bin/python",
+    ]
 
 
 def _stack_advice(python: str, missing: list[str], errors: list[str], installation: str | None) -> str:

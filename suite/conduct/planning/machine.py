@@ -153,7 +153,7 @@ class Machine(Frozen):
         """That packages are missing from a backend's stack, and what to do."""
         return (
             f"{backend} needs {', '.join(missing)}, which {self.where(backend)} does not have; install it there or "
-            f"name another {self.holder} (`suite doctor` shows the rest)"
+            f"name another {self.holder} (`suite doctor --install {seat_of(backend)[0].name}` prints how)"
         )
 
     def python_of(self, backend: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ from rich import box
 from rich.table import Table
 
 from suite.report.formatting.console import cell, console
+from suite.report.formatting.width import terminal_columns
 from suite.spec.base import printable
 
 #: One row of a table, title -> plain text; all rows of a table have the same titles in the same order.
@@ -51,10 +51,10 @@ def explained(rows: Sequence[Cells], legend: dict[str, str]) -> str:
 
 
 def print_widest(forms: Sequence[Form]) -> None:
-    """The first form that fits the terminal, with what it abbreviates and leaves out; in a pipe the first."""
+    """The first form that fits the terminal, with what it abbreviates and leaves out; in a plain pipe the first."""
     screen = console()
     chosen = forms[0]
-    if sys.stdout.isatty():
+    if terminal_columns() is not None:
         unlimited = screen.options.update(width=10_000)
         fitting = (form for form in forms if screen.measure(_drawn(form), options=unlimited).maximum <= screen.width)
         chosen = next(fitting, forms[-1])
@@ -67,7 +67,7 @@ def print_widest(forms: Sequence[Form]) -> None:
 
 def print_line(text: str) -> None:
     """A line that a terminal does not break within a word."""
-    if sys.stdout.isatty():
+    if terminal_columns() is not None:
         console().print(printable(text), markup=False, highlight=False)
     else:
         print(printable(text))

@@ -13,6 +13,7 @@ from suite.conduct.doctor.examine import Diagnosis, examine, print_diagnosis, ru
 from suite.launch.docker.connection import Runtime as Connected
 from suite.launch.probe import LocalDevice
 from suite.spec.images import images
+from tests.command import refused, suite
 from tests.container_runtime import Runtime
 
 ENGINES_STACK = {"torch": "2.13.0", "deepspeed": "0.19.8", "transformers": "5.19.0", "megatron-core": "0.16.1"}
@@ -118,3 +119,10 @@ def test_a_runtime_is_shown_with_its_version_its_gpus_and_the_images_it_holds(
     monkeypatch.setattr(examined, "images", lambda: {"scripted": Built()})
     look = runtime_check()
     assert look.state == "ok" and look.advice is None and look.found.endswith(f"images: {scripted_image}")
+
+
+def test_what_installs_a_stack_is_printed_in_the_versions_that_are_pinned_and_not_run() -> None:
+    lines = suite("doctor", "--install", "megatron").stdout.splitlines()
+    assert lines[1] == "megatron-stack/bin/pip install torch==2.13.0 megatron-core==0.16.1"
+    assert "make verl" in suite("doctor", "--install", "verl").stdout
+    assert "there is no backend 'megaton'" in refused("doctor", "--install", "megaton")

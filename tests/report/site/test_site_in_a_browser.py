@@ -12,8 +12,7 @@ from suite.report.site.gathering import gather
 from suite.report.site.history import Point, histories
 from suite.report.site.output import write_site
 from suite.stats.compare import compare
-from tests.browser import Tab
-from tests.report.conftest import is_whole
+from tests.browser import Tab, looks_well
 from tests.report.site.nights import night, nights
 
 pytestmark = pytest.mark.browser
@@ -61,7 +60,8 @@ def test_every_page_is_whole_and_has_no_violation(tab: Tab, site: Path, width: i
         tab.look(width, 900, "light")
         tab.open(page, COMPLETE)
         for theme in ("light", "dark"):
-            is_whole(tab, width, theme)
+            looks_well(tab, width, theme)
+        assert tab.troubles() == []
 
 
 def test_any_two_points_are_compared_as_python_compares_them(tab: Tab, site: Path) -> None:
