@@ -105,7 +105,6 @@ turns-check: $(STAMP) ## what turns by iteration promise, measured: A/A and a lo
 size: $(STAMP) ## lines and files of each room, beside its budget, and the change since the last release
 	@$(BIN)/python -m tests.lanes.size
 
-# Each input follows from its parser's name, SEED and its number; what is found lies in build/fuzz and belongs into tests/fuzz/corpus.
 fuzz: $(STAMP) ## INPUTS (100000) changed inputs for every parser, or for those in TARGETS, within FUZZ_SECONDS each; fails on a finding
 	@$(BIN)/python -m tests.fuzz.run --inputs $(INPUTS) --seed $(SEED) --seconds $(FUZZ_SECONDS) $(TARGETS)
 
@@ -179,11 +178,9 @@ wheels: $(STAMP) ## fetch into wheels/ what bench-gpu and test-gpu need on a mac
 		--implementation cp --python-version $(PYTHON_VERSION) $(WHEEL_PLATFORMS) -d $(WHEELS) -r build/wheels.txt
 	@DS_BUILD_OPS=0 $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 		-w $(WHEELS) "$$(grep -oE '^deepspeed==[^ ]+' requirements/cpu.lock)"
-	@du -sh $(WHEELS)
 
 page-vendor: ## fetch what pages draw with again (npm), at the versions and digests of suite/report/page/vendor/vendor.json
 	@suite/report/page/vendor/fetch
-
 build/axe/axe.min.js: suite/report/page/vendor/vendor.json
 	@suite/report/page/vendor/fetch axe-core
 
