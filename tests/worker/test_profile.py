@@ -61,6 +61,7 @@ def test_what_cannot_be_written_ends_no_run(tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.ranks
+@pytest.mark.ci
 @pytest.mark.timeout(400)
 def test_a_run_is_traced_on_every_rank_after_all_that_counts(tmp_path: Path) -> None:
     done = run_tiny(tmp_path, tiny_manifest(2, measure={"profile": True}))

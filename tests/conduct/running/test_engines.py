@@ -96,6 +96,7 @@ def test_every_layout_of_both_engines_does_the_same_work_on_two_ranks(
     assert "zero3 dp2" in text
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("backend", ["deepspeed", "megatron"])
 def test_it_learns_what_can_be_learned(backend: str, tmp_path: Path, launcher: LocalLauncher) -> None:
     work = workload(

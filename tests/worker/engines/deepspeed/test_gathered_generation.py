@@ -64,6 +64,7 @@ def rank_program(world: Any) -> None:
 
 
 @pytest.mark.ranks
+@pytest.mark.ci
 @pytest.mark.timeout(400)
 def test_weights_gathered_once_give_the_same_tokens_and_losses_and_are_partitioned_again(tmp_path: Path) -> None:
     for layers, once in told_by_ranks(["tests.worker.engines.deepspeed.test_gathered_generation"], RANKS, tmp_path):
