@@ -125,7 +125,7 @@ def _work(entry: Entry) -> tuple[object, ...]:
     steps = job["global_batch"] * job["tensor"] * job["pipeline"] * job["context"] / job["devices"] / job["micro_batch"]
     rest = sorted((name, float(value)) for name, value in job.items() if name not in (*LAYOUT, "global_batch"))
     batch = None if steps == 1 else job["global_batch"]
-    return entry.source, entry.model, entry.task, *sorted(entry.groups.items()), batch, *rest
+    return entry.source, entry.model, entry.cells.get("task", ""), *sorted(entry.groups.items()), batch, *rest
 
 
 def study_sweeps(path: Path) -> Iterator[Sweep]:
