@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
@@ -45,10 +46,12 @@ def set_aside(root: Path, manifest: Manifest, is_to_do: Callable[[RunState], boo
             return SetAside(state, _to_attic(root, bundle) if is_to_do(state) else None)
     except HeldByAnother:
         return SetAside("running" if os.path.lexists(path) else "to run", None)
-    except UsageError:
-        if os.path.lexists(path):
-            raise
-        return SetAside("to run", None)
+    except UsageError as error:
+        if not os.path.lexists(path):
+            return SetAside("to run", None)
+        if isinstance(error.__cause__, FileNotFoundError):  # it was moved away, and begun again since
+            return SetAside("running", None)
+        raise
 
 
 def write_missing_record(root: Path, manifest: Manifest) -> None:
@@ -72,8 +75,13 @@ def put_back(root: Path, run_id: str, kept: Path) -> None:
 
 
 def _held(bundle: Bundle) -> AbstractContextManager[None]:
-    """A file in the place of a bundle has no lock, and nobody runs it."""
-    return bundle.hold(_PATIENCE_SECONDS) if bundle.path.is_dir() else nullcontext()
+    """A file in the place of a bundle has no lock, and nobody runs it. One that is gone is held in vain, and not left
+    unlocked: another driver may begin it at any moment."""
+    try:
+        is_file = not stat.S_ISDIR(bundle.path.stat().st_mode)
+    except OSError:
+        is_file = bundle.path.is_symlink()
+    return nullcontext() if is_file else bundle.hold(_PATIENCE_SECONDS)
 
 
 def _to_attic(root: Path, bundle: Bundle) -> Path:

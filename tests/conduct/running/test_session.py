@@ -25,7 +25,7 @@ from suite.conduct.planning.plan import Plan, make_plan
 from suite.conduct.running.attic import set_aside
 from suite.conduct.running.ledger import Ledger, Settings
 from suite.conduct.running.rerun import require_same_stack
-from suite.conduct.running.state import state_of, states
+from suite.conduct.running.state import judged, state_of, states
 from suite.spec.base import UsageError
 from suite.spec.manifest import Limits, Manifest
 from tests.command import suite
@@ -281,6 +281,21 @@ def test_a_lock_of_a_moved_run_holds_nothing(tmp_path: Path, plan: Plan, monkeyp
         with pytest.raises(HeldByAnother, match="was moved by another process"), bundle.hold():
             pass
     assert set_aside(tmp_path, manifest, lambda state: state == "interrupted").state == "interrupted"
+
+
+def test_a_run_that_is_begun_between_two_looks_is_not_moved(
+    tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight drivers did: one had moved the run away, another saw nothing there and locked nothing."""
+    manifest = plan.manifests[0]
+    with ExitStack() as running:
+
+        def begun_meanwhile(bundle: Bundle, *arguments: Any, **options: Any) -> str:
+            running.enter_context(Bundle.begin(tmp_path, manifest))
+            return judged(bundle, *arguments, **options)
+
+        monkeypatch.setattr("suite.conduct.running.attic.judged", begun_meanwhile)
+        assert set_aside(tmp_path, manifest, lambda state: True) == ("to run", None)
 
 
 def test_a_run_that_another_driver_began_and_left_is_done_in_its_place(tmp_path: Path, plan: Plan) -> None:
