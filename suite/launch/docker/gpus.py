@@ -17,6 +17,7 @@ from suite.launch.docker.settings import DockerSettings, GpuAccess
 from suite.launch.job import PYTHON
 from suite.launch.probe import ASK_VERSIONS, LocalDevice, local_devices, mig_slice, named_gpus
 from suite.spec.base import UsageError
+from suite.spec.foreign import read_bytes
 
 CDI_KIND = "nvidia.com/gpu"
 LISTER = "nvidia-smi"
@@ -25,6 +26,7 @@ UNNAMED = "NVIDIA GPU"
 _NO_LISTER = re.compile(rf"exec.*{LISTER}.*(not found|No such file|no such file)")
 _DEVICE_FILE = re.compile(r"nvidia(\d+)")
 _LISTED = re.compile(r"GPU (\d+): (.+) \(UUID: (\S+)\)")
+_KIND_LINE = re.compile(rf"[\"']?kind[\"']?\s*:\s*[\"']?{re.escape(CDI_KIND)}")
 
 
 def access_of(runtime: Runtime, asked: GpuAccess) -> Literal["nvidia", "cdi"]:
@@ -35,9 +37,8 @@ def access_of(runtime: Runtime, asked: GpuAccess) -> Literal["nvidia", "cdi"]:
         return "cdi"
     if runtime.facts.remote:
         return "nvidia"
-    # as NVIDIA's toolkit names its files; nvidia-ctk cdi generate
-    files = (file for folder in runtime.cdi_folders for file in Path(folder).glob("nvidia*"))
-    return "cdi" if any(files) else "nvidia"
+    files = (file for folder in runtime.cdi_folders for file in Path(folder).glob("*.[jy]*"))  # JSON or YAML
+    return "cdi" if any(map(_describes_gpus, files)) else "nvidia"
 
 
 def may_have_gpus(runtime: Runtime) -> bool:
@@ -113,6 +114,14 @@ def _requests(settings: DockerSettings, access: Literal["nvidia", "cdi"]) -> Seq
 
 def _asked(settings: DockerSettings) -> str:
     return f"GPU {','.join(settings.gpu_ids)}" if settings.gpu_ids else "any GPU"
+
+
+def _describes_gpus(file: Path) -> bool:
+    try:
+        text = read_bytes(file, str(file), by_user=True).decode(errors="replace")
+    except (OSError, UsageError):
+        return False
+    return _KIND_LINE.search(text) is not None
 
 
 def ask(runtime: Runtime, image: str, command: Sequence[str], **host: Any) -> str:

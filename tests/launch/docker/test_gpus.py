@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -97,3 +98,19 @@ def test_what_a_runtime_does_not_give_is_named(
     answer(monkeypatch, nvidia_smi=refused)
     with pytest.raises(UsageError, match=words):
         usable(runtime, **settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "access"),
+    [
+        ("gpus.yaml", "kind: nvidia.com/gpu", "cdi"),
+        ("nvidia.json", '{"kind": "nvidia.com/gpu"}', "cdi"),
+        ("nvidia.com-imex-channel.yaml", "kind: nvidia.com/imex-channel", "nvidia"),
+    ],
+)
+def test_cdi_is_asked_where_a_file_describes_gpus_whatever_its_name(
+    runtime: Any, name: str, kind: str, access: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(kind)
+    runtime.cdi_folders = (str(tmp_path),)
+    assert gpus.access_of(runtime, "auto") == access
