@@ -11,6 +11,7 @@ Linux alone. This process is to be started in the environment of the ranks but f
 """
 
 import array
+import gc
 import json
 import os
 import resource
@@ -70,6 +71,8 @@ def _import_stack(stack: List[str]) -> Set[str]:
             session.load_engine(*stack)
     finally:
         os.environ.__class__ = plain
+    # what was imported stays: no collection in a rank need walk it again, which takes 0.3 s
+    gc.freeze()
     return asked.intersection(LAUNCH_VARIABLES)
 
 

@@ -24,13 +24,14 @@ from tests.launch.ranks import IMPORT_VARIABLE, QUICK, make_job, no_process_is_l
 from tests.waiting import wait_until
 
 TELL = """
-import ctypes, random, resource, socket, threading
+import ctypes, gc, random, resource, socket, threading
 from suite.worker.process import how_started
 get = ctypes.CDLL(None).getenv
 get.restype = ctypes.c_char_p
 names = ["RANK", "WORLD_SIZE", "MASTER_ADDR", "EVENTS", "SET_BY_IMPORT", "GONE_BY_IMPORT", "PYTHONUNBUFFERED"]
 print(json.dumps({
     "how": how_started(),
+    "frozen": gc.get_freeze_count() > 0,
     "environ": sorted(name for name in os.environ if name not in ("TOY_IMPORT",)),
     "c": {name: (get(name.encode()) or b"").decode() for name in names},
     "python": {name: os.environ.get(name, "") for name in names},
@@ -101,6 +102,7 @@ def test_a_forked_rank_finds_what_one_finds_that_was_started_by_itself(runs: Run
     env = {IMPORT_VARIABLE: on_import, "GONE_BY_IMPORT": "no"}
     forked, spawned = runs.told(env=env), runs.told(env=env, stack=())
     assert (forked.pop("how"), spawned.pop("how")) == ("forked", "spawned")
+    assert (forked.pop("frozen"), spawned.pop("frozen")) == (True, False), "its collector leaves the import alone"
     assert forked["python"]["RANK"] == "0"
     assert [forked["python"][name] for name in own] == ["yes", ""]
     for told in (forked, spawned):
