@@ -14,7 +14,7 @@ import pytest
 from tests.faults import local, page
 from tests.faults.launchers import Launcher
 from tests.faults.run import make, rounds
-from tests.faults.scene import MARK, Scene
+from tests.faults.scene import APART, MARK, Scene
 from tests.faults.soak import flatness
 from tests.faults.tries import Fault, Missed, Try, Verdict, Wrong, append, following, read
 from tests.waiting import wait_until
@@ -65,7 +65,10 @@ class TestWhatIsLeft:
         assert [name.partition(" ")[0] for name in made.left["processes"]] == [str(pids[0].pid)]
         assert pids[0].wait(100) == -9, "what a fault leaves goes with its try"
 
-    def test_files_drafts_and_shared_memory_are_seen_and_what_belongs_there_is_not(self) -> None:
+    def test_files_drafts_and_shared_memory_are_seen_and_what_belongs_there_is_not(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv(APART, "1")
         segment = Path("/dev/shm/suite-faults-test")
 
         def leave(scene: Scene, random: Random) -> Verdict:
