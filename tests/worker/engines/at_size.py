@@ -12,8 +12,9 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -191,18 +192,23 @@ def deepspeed() -> Any:
     masking_utils.find_packed_sequence_indices = lambda _positions: None  # it reads numbers
 
     def build(body: Body) -> list[Body]:
-        layout = body["layout"]
+        partitioned, ranks = body["layout"]["zero_stage"] == 3, body["layout"]["data"]
         optimizers.clear()
         with META:
             cache = cache_bytes(policy_builder(body["size"])().to(torch.bfloat16))
-        if layout["zero_stage"] == 3 and body["size"]["layers"] <= MOST_LAYERS:
+        if partitioned and body["size"]["layers"] <= MOST_LAYERS:
             groups._release_process_group_references()  # of the world before
             stack.initialize, stack.zero.Init = own
-            with world_of(0, layout["data"], torch.device("cpu")) as world, FakeTensorMode():
-                return [held_in_parts(kind(body, world)) | {"cache": cache}]
+            with world_of(0, ranks, torch.device("cpu")) as world, FakeTensorMode():
+                engine = kind(body, world)
+                trained = [each for one in optimizers_of(engine) for each in one.fp32_partitioned_groups_flat]
+                return [held(engine, sum(each.numel() for each in trained), resting_bytes) | {"cache": cache}]
         stack.initialize, stack.zero.Init = initialize, lambda **_options: META
-        with world_of(0, layout["data"]) as world:
-            return [held(kind(body, world), optimizers, layout) | {"cache": cache}]
+        with world_of(0, ranks) as world:
+            engine = kind(body, world)
+            trained = [each for one in optimizers if one for group in one.param_groups for each in group["params"]]
+            weigh = partial(whole_bytes, ranks=ranks if partitioned else 1)
+            return [held(engine, sum(-(-each.numel() // ranks) for each in trained), weigh) | {"cache": cache}]
 
     return build
 
@@ -214,52 +220,33 @@ def cache_bytes(policy: Any) -> int:
     return sum(tensor.nbytes for layer in cache.layers for tensor in (layer.keys, layer.values))
 
 
-def held(engine: Any, optimizers: list[Any], layout: Body) -> Body:
-    """Bytes of one rank: ZeRO-3 divides each tensor, from stage 1 on optimizer states are divided as one."""
-    ranks, partitioned = layout["data"], layout["zero_stage"] == 3
+def held(engine: Any, trained: int, weigh: Callable[[Any], int]) -> Body:
+    """Bytes of one rank, with so many elements in its optimizers."""
 
-    def share(models: list[Any]) -> int:
-        """Elements of weights on each rank."""
-        sizes = [parameter.numel() for model in models for parameter in model.parameters()]
-        if not partitioned:
-            return sum(sizes)
-        return sum(-(-size // ranks) + (size if size <= STAYS_WHOLE else 0) for size in sizes)
+    def bytes_of(*models: Any) -> int:
+        return sum(weigh(parameter) for model in models if model is not None for parameter in model.parameters())
 
-    groups = [group for one in optimizers if one is not None for group in one.param_groups]
-    trained = sum(-(-each.numel() // ranks) for group in groups for each in group["params"])
-    policy, reference = models_of(engine)
     return {
         "total": engine.total_parameters,
-        "weights": WEIGHT_BYTES * share(policy),
-        "reference": WEIGHT_BYTES * share(reference),
+        "weights": bytes_of(engine._policy, engine._critic),
+        "reference": bytes_of(engine._reference),
         "optimizer states": STATE_BYTES * trained,
     }
 
 
-def held_in_parts(engine: Any) -> Body:
-    """Bytes of one rank under ZeRO-3 between two passes."""
-    policy, reference = ([each for model in models for each in model.parameters()] for models in models_of(engine))
-    optimizers = [one.optimizer for one in (engine._engine, engine._critic) if one is not None]
-    return {
-        "total": engine.total_parameters,
-        "weights": sum(map(resting_bytes, policy)),
-        "reference": sum(map(resting_bytes, reference)),
-        "optimizer states": STATE_BYTES
-        * sum(each.numel() for one in optimizers for each in one.fp32_partitioned_groups_flat),
-    }
+def optimizers_of(engine: Any) -> list[Any]:
+    return [one.optimizer for one in (engine._engine, engine._critic) if one is not None]
 
 
-def models_of(engine: Any) -> list[list[Any]]:
-    """Those that train, and the reference."""
-    return [
-        [one for one in some if one is not None] for some in ((engine._policy, engine._critic), (engine._reference,))
-    ]
+def whole_bytes(parameter: Any, ranks: int) -> int:
+    """By the rule that ``resting_bytes`` follows, of a tensor that nobody divided."""
+    size = parameter.numel()
+    return WEIGHT_BYTES * (-(-size // ranks) + (size if ranks > 1 and size <= STAYS_WHOLE else 0))
 
 
 def resting_bytes(parameter: Any) -> int:
-    """This rank's part, and the whole of a parameter that stays so (DeepSpeed's ``param_persistence_threshold``)."""
-    whole = parameter.ds_numel * parameter.ds_tensor.element_size() if parameter.ds_persist else 0
-    return parameter.ds_tensor.nbytes + whole
+    """This rank's part, and the whole of a parameter that stays so."""
+    return parameter.ds_tensor.nbytes + parameter.ds_persist * parameter.ds_numel * parameter.ds_tensor.element_size()
 
 
 if __name__ == "__main__":
