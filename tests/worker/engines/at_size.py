@@ -201,7 +201,8 @@ def deepspeed() -> Any:
             stack.initialize, stack.zero.Init = own
             with world_of(0, ranks, torch.device("cpu")) as world, FakeTensorMode():
                 engine = kind(body, world)
-                trained = [each for one in optimizers_of(engine) for each in one.fp32_partitioned_groups_flat]
+                made = [one.optimizer for one in (engine._engine, engine._critic) if one]
+                trained = [each for one in made for each in one.fp32_partitioned_groups_flat]
                 return [held(engine, sum(each.numel() for each in trained), resting_bytes) | {"cache": cache}]
         stack.initialize, stack.zero.Init = initialize, lambda **_options: META
         with world_of(0, ranks) as world:
@@ -232,10 +233,6 @@ def held(engine: Any, trained: int, weigh: Callable[[Any], int]) -> Body:
         "reference": bytes_of(engine._reference),
         "optimizer states": STATE_BYTES * trained,
     }
-
-
-def optimizers_of(engine: Any) -> list[Any]:
-    return [one.optimizer for one in (engine._engine, engine._critic) if one is not None]
 
 
 def whole_bytes(parameter: Any, ranks: int) -> int:
