@@ -92,18 +92,10 @@ class TestKernel:
                 "proc/modules": "nvidia_peermem 16384 0 - Live 0x0\nib_core 1 2 - Live 0x0\n",
             },
         )
+        adapter = {"name": "mlx5_0", "port": "1", "link_layer": "InfiniBand", "state": "ACTIVE"}
         assert collect_topology(CPU, str(root)) == {
             "gpus": None,
-            "adapters": [
-                {
-                    "name": "mlx5_0",
-                    "port": "1",
-                    "link_layer": "InfiniBand",
-                    "state": "ACTIVE",
-                    "bits_per_second": 400e9,
-                    "numa_node": None,
-                }
-            ],
+            "adapters": [{**adapter, "bits_per_second": 400e9, "numa_node": None}],
             "interfaces": [
                 {"name": "eth0", "state": "up", "bits_per_second": 25e9},
                 {"name": "veth1", "state": None, "bits_per_second": None},
