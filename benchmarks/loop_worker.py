@@ -36,6 +36,11 @@ from suite.worker.resident import resident_bytes
 from suite.worker.world import World, barrier, join, synchronise
 
 
+def meet(world: World) -> None:
+    synchronise(world)
+    barrier(world)
+
+
 class EdgeRecorder(NullRecorder):
     """Barriers and device synchronisation where the clock has them, and nothing else."""
 
@@ -43,19 +48,15 @@ class EdgeRecorder(NullRecorder):
         self._world = world
 
     def begin(self, iteration: int) -> None:
-        self._meet()
+        meet(self._world)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         yield
-        self._meet()
+        meet(self._world)
 
     def stop(self) -> None:
-        self._meet()
-
-    def _meet(self) -> None:
-        synchronise(self._world)
-        barrier(self._world)
+        meet(self._world)
 
 
 class Meter(NullRecorder):
@@ -150,22 +151,18 @@ class Bench:
     def seconds(self, recorder: NullRecorder, iterations: int = 1) -> float:
         """Elapsed time of some iterations, all ranks together."""
         self._hooks.set(recorder is self.probed)
-        self._together()
+        meet(self.world)
         start = time.perf_counter()
         for _ in range(iterations):
             self.loop.run_iteration(self.iteration, recorder)
             self.iteration += 1
-        self._together()
+        meet(self.world)
         return time.perf_counter() - start
 
     def recorded_seconds(self) -> list[float]:
         """Of every iteration that was recorded, by its own event."""
         events = map(json.loads, Path(self.log.path).read_text(encoding="utf-8").splitlines())
         return [event["seconds"] for event in events if event["kind"] == "iteration"]
-
-    def _together(self) -> None:
-        synchronise(self.world)
-        barrier(self.world)
 
 
 def take_turns(bench: Bench, turns: int) -> dict:

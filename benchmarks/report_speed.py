@@ -55,7 +55,8 @@ COMMANDS = (
 
 
 class Measured(NamedTuple):
-    """Of one process: seconds of processor time, of the system's too, seconds that went by, and peak megabytes."""
+    """Of one process and those that it started: seconds of processor time, of the system's too, seconds that went by,
+    and peak megabytes of itself."""
 
     processor: float
     elapsed: float
@@ -99,10 +100,10 @@ def _made(folder: Path, manifest: Manifest, index: int) -> Path:
     return make_bundle(folder, manifest, measured, memory_bytes=floor.bytes, facts=facts)
 
 
-def measure(arguments: Sequence[str], cache: Path) -> Measured:
-    """`suite` with these arguments, in a process of its own, on one core."""
+def measure(arguments: Sequence[str], cache: Path, most_cores: int | None = 1) -> Measured:
+    """`suite` with these arguments, in a process of its own, which may start others."""
     command, cores = [sys.executable, "-m", "suite", *arguments], os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})  # which what is started here inherits
+    os.sched_setaffinity(0, sorted(cores)[:most_cores])  # which what is started here inherits
     start = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, VARIABLE: str(cache)})
     os.sched_setaffinity(0, cores)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
 from unittest.mock import patch
 
 import tests.synthetic
-from suite.bundle.cache.place import VARIABLE
+from benchmarks.report_speed import measure
 from suite.bundle.cache.signature import SETTLED_SECONDS
 from suite.bundle.derive import derive
 from suite.bundle.facts import NEWEST_DERIVATION
@@ -28,14 +26,6 @@ NIGHTS, ROWS, REPEATS = 100, 20, 5
 COLD_SECONDS, WARM_SECONDS = 30.0, 3.0
 #: From this night on every fourth row is slower, by the commit of that night.
 _LOSS_NIGHT, _LOSS = 60, 1.06
-
-
-class Measured(NamedTuple):
-    """Of one process and those that it starts: seconds of processor time, seconds that went by, megabytes of itself."""
-
-    processor: float
-    elapsed: float
-    megabytes: float
 
 
 def make_night(root: Path, night: int) -> None:
@@ -65,18 +55,6 @@ def make_night(root: Path, night: int) -> None:
             (path / "record.json").write_text(written(derive(bundle)))
 
 
-def measure(arguments: list[str], cache: Path) -> Measured:
-    """`suite` with these arguments, on all cores."""
-    start = time.perf_counter()
-    command = [sys.executable, "-m", "suite", *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, VARIABLE: str(cache)})
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(f"suite {arguments[0]} ended with exit code {process.returncode}")
-    return Measured(usage.ru_utime + usage.ru_stime, time.perf_counter() - start, usage.ru_maxrss / 1000)
-
-
 def main() -> None:
     """In a folder that is named, where runs that were made before are used again, or in one of its own."""
     write = sys.stdout.write
@@ -90,10 +68,10 @@ def main() -> None:
         shutil.rmtree(runs / f"night-{NIGHTS:03}", ignore_errors=True)
         time.sleep(SETTLED_SECONDS + 1)
         words = ["site", str(root / "site"), "--from", str(runs)]
-        cases = {"nothing kept": measure(words, root / "cache"), "all kept": measure(words, root / "cache")}
+        cases = {"nothing kept": measure(words, root / "cache", None), "all kept": measure(words, root / "cache", None)}
         make_night(runs, NIGHTS)
         time.sleep(SETTLED_SECONDS + 1)
-        cases["one night more"] = measure(words, root / "cache")
+        cases["one night more"] = measure(words, root / "cache", None)
         pages = [path for path in (root / "site").rglob("*") if path.is_file()]
         size = sum(path.stat().st_size for path in pages) / 1e6
         write("| runs | state | seconds that went by | processor time | memory |\n|---:|---|---:|---:|---:|\n")

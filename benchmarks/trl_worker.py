@@ -19,16 +19,13 @@ from typing import Any
 
 import torch
 
-from benchmarks.loop_worker import WatchedTurns
+from benchmarks.loop_worker import WatchedTurns, meet
 from benchmarks.rank_end import end_with
-from benchmarks.trlx_worker import ABSENT, ALONE, EdgeClock, meet
+from benchmarks.trlx_worker import ABSENT, ALONE, clocks_of
 from suite.worker.events import EventLog
-from suite.worker.memory import MemoryProbe
-from suite.worker.progress import Progress
 from suite.worker.rank import read_rank
-from suite.worker.resident import resident_bytes
 from suite.worker.session import own_build
-from suite.worker.trainers.clock import NullClock, PhaseClock
+from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.trl import trainer as trl_trainer
 from suite.worker.trainers.trl.hooks import TimedTrainer
 from suite.worker.world import World, join
@@ -116,13 +113,7 @@ def main() -> EventLog:
     build = own_build(manifest)
     build.load(manifest)
     world = join(identity, measure["device"], 600)
-    baseline = resident_bytes()
-    log = EventLog(folder, world.rank, world.rank == 0)
-    clocks: dict[str, NullClock] = {
-        "clock": PhaseClock(world, log, MemoryProbe(world.device, baseline), None, Progress())
-    }
-    if world.world_size > 1:  # a rank alone meets nobody at the edges
-        clocks["edges"] = EdgeClock(world)
+    log, clocks = clocks_of(world, folder)
     turns = Turns(world, clocks, measure["warmup"])
     trl_trainer._timed = lambda base: turning(turns, base)
     build(manifest, world).run(NullClock(), measure["warmup"] + measure["iterations"])

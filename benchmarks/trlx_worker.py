@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any, ClassVar
 
+from benchmarks.loop_worker import meet
 from benchmarks.rank_end import end_with
 from suite.worker.events import EventLog
 from suite.worker.memory import MemoryProbe
@@ -27,15 +28,10 @@ from suite.worker.session import own_build
 from suite.worker.trainers.clock import NullClock, PhaseClock
 from suite.worker.trainers.trlx.accelerate import trainer as trlx_accelerate
 from suite.worker.trainers.trlx.accelerate.hooks import TimedPPO
-from suite.worker.world import World, barrier, join, synchronise
+from suite.worker.world import World, join
 
 ALONE = "alone"
 ABSENT = object()
-
-
-def meet(world: World) -> None:
-    synchronise(world)
-    barrier(world)
 
 
 class EdgeClock(NullClock):
@@ -57,6 +53,14 @@ class EdgeClock(NullClock):
 
     def stop(self) -> None:
         meet(self._world)
+
+
+def clocks_of(world: World, folder: str) -> tuple[EventLog, dict[str, NullClock]]:
+    """The suite's clock with its log, and its barriers alone where a rank meets others."""
+    log = EventLog(folder, world.rank, world.rank == 0)
+    probe = MemoryProbe(world.device, resident_bytes())
+    clocks: dict[str, NullClock] = {"clock": PhaseClock(world, log, probe, None, Progress())}
+    return log, clocks if world.world_size == 1 else {**clocks, "edges": EdgeClock(world)}
 
 
 class Turns:
@@ -161,11 +165,7 @@ def main() -> EventLog:
     trlx_accelerate.TimedPPO = TurnPPO
     build = own_build(manifest)
     world = join(identity, measure["device"], 600)
-    baseline = resident_bytes()
-    log = EventLog(folder, world.rank, world.rank == 0)
-    clocks = {"clock": PhaseClock(world, log, MemoryProbe(world.device, baseline), None, Progress())}
-    if world.world_size > 1:  # a rank alone meets nobody at the edges
-        clocks["edges"] = EdgeClock(world)
+    log, clocks = clocks_of(world, folder)
     TurnPPO.turns = Turns(world, clocks, measure["warmup"])
     build(manifest, world).run(NullClock(), measure["warmup"] + measure["iterations"])
     if world.rank == 0:

@@ -51,7 +51,6 @@ def _facts(cpus: Cpus, ranks: int, numa_node: Optional[int], how: str) -> Dict[s
 
 
 def near(gpu: Any, sys: str = _SYS) -> Near:
-    """The CPUs near a GPU: as the kernel says, else as its driver says, else nothing."""
     address = gpu.pci_address()
     if address is not None:
         folder = os.path.join(sys, "bus", "pci", "devices", address)

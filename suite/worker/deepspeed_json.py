@@ -14,7 +14,6 @@ def engine_of(manifest: Dict[str, Any]) -> str:
 
 
 def uses_deepspeed(manifest: Dict[str, Any]) -> bool:
-    """Whether the model runs in DeepSpeed's engine."""
     return engine_of(manifest) == "deepspeed"
 
 
@@ -55,7 +54,6 @@ def common_json(manifest: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def zero_json(manifest: Dict[str, Any]) -> Dict[str, Any]:
-    """Its stage, and where parameters rest."""
     zero: Dict[str, Any] = {"stage": manifest["layout"]["zero_stage"]}
     if manifest["layout"]["offload_parameters"]:
         zero["offload_param"] = _host_memory(manifest)

@@ -68,7 +68,6 @@ class EventLog:
         self._requested.set()
 
     def close(self) -> None:
-        """Put everything on disk and close the file."""
         self._closing.set()
         self._requested.set()
         self._syncer.join()

@@ -223,7 +223,6 @@ class Loop:
     def _rollout(
         self, rollouts: Rollouts, sampled: Optional[torch.Tensor], finish_seconds: Optional[Sequence[float]]
     ) -> Dict[str, Figures]:
-        """What is known of generation beyond its time; nothing where nothing is."""
         figures: Figures = {}
         if finish_seconds is not None:
             figures["idle_slot_seconds"] = idle_slot_seconds(finish_seconds)

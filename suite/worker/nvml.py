@@ -49,8 +49,6 @@ class Occupation(NamedTuple):
 
 
 class NvmlGpu:
-    """One GPU by its NVML handle."""
-
     def __init__(self, nvml: Any, handle: Any) -> None:
         self._nvml = nvml
         self.handle = handle
@@ -80,12 +78,17 @@ class NvmlGpu:
 
     def used_bytes(self) -> Optional[int]:
         """Of the whole GPU's memory, by one query, so that it can be asked often."""
-        memory = self.ask("MemoryInfo")
+        memory = self._memory()
         return None if memory is None else memory.used
+
+    def _memory(self) -> Any:
+        """In use is what CUDA counts too: the library's first version adds what the driver keeps for itself."""
+        second = getattr(self._nvml, "nvmlMemory_v2", None)
+        return (second and self.ask("MemoryInfo", second)) or self.ask("MemoryInfo")
 
     def occupation(self) -> "Occupation":
         """What the GPU does at this moment, before this process has made a context on it."""
-        rates, memory = self.ask("UtilizationRates"), self.ask("MemoryInfo")
+        rates, memory = self.ask("UtilizationRates"), self._memory()
         running = self.ask("ComputeRunningProcesses") or ()
         return Occupation(
             processes=tuple((each.pid, each.usedGpuMemory) for each in running if each.pid != os.getpid()),
@@ -113,7 +116,6 @@ class NvmlGpu:
         return {"other_processes": len(strangers), "other_utilisation": max(shares, default=None)}
 
     def pci_address(self) -> Optional[str]:
-        """As ``pci_address`` of a device's own."""
         return pci_address(self.ask("PciInfo"))
 
     def near_cpus(self) -> List[int]:
@@ -200,7 +202,6 @@ def summarise(samples: List[Sample], energy_joules: Optional[float]) -> Summary:
 
 
 def throttle_reasons(mask: int) -> List[str]:
-    """The names of NVML's bits."""
     return [name for bit, name in sorted(_THROTTLE_REASONS.items()) if mask & bit]
 
 

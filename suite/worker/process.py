@@ -18,7 +18,6 @@ def how_started() -> str:
 
 
 def note_fork() -> None:
-    """This process was forked from one that had its stack imported."""
     global _started
     _started = "forked"
 

@@ -21,8 +21,6 @@ MOST_CALLS = 8
 #: a longer trace, packed, is left out of the bundle; its table stays
 MOST_BYTES = 16 << 20
 _ROWS, _NAME_COLUMNS = 30, 60
-#: what a table is sorted by: the device's own time, or the host's; torch changed the first one's name
-_BY_DEVICE, _BY_HOST = ("self_device_time_total", "self_cuda_time_total"), ("self_cpu_time_total",)
 
 
 class ProfilingRecorder(NullRecorder):
@@ -92,10 +90,8 @@ class ProfilingRecorder(NullRecorder):
             print("profile: {} of rank {} is not kept: {}".format(name, self._world.rank, error), flush=True)
 
     def _table(self, name: str, profiler: Any, is_cut: bool) -> str:
-        averages = profiler.key_averages()
-        wanted = _BY_DEVICE if self._world.device.type == "cuda" else _BY_HOST
-        by = next((one for one in wanted if averages and hasattr(averages[0], one)), _BY_HOST[0])
+        by = "self_device_time_total" if self._world.device.type == "cuda" else "self_cpu_time_total"
         how = "until the model had run {} times".format(MOST_CALLS) if is_cut else "whole"
         head = "{} of rank {}, {}, in an iteration that counts nowhere; times are those under the profiler\n\n"
-        rows = averages.table(sort_by=by, row_limit=_ROWS, max_name_column_width=_NAME_COLUMNS)
+        rows = profiler.key_averages().table(sort_by=by, row_limit=_ROWS, max_name_column_width=_NAME_COLUMNS)
         return head.format(name, self._world.rank, how) + str(rows)

@@ -5,9 +5,8 @@ process for each device of the run, held by an actor of its own, which takes nei
 the trainer's. What the ranks print is printed here, line by line. Exit code 0 when all ranks end so, else 1; then a
 table says which rank ended how, in the words of torchrun.
 
-``SUITE_RANKS`` holds what to start, as JSON: ``argv``, the command of one rank, ``nodes``, ``ranks_per_node``,
-``limit_seconds`` for all of it, and ``variables`` in which ranks differ from their nodes. The ranks find Ray by
-``RAY_ADDRESS`` and each other as torchrun would have it.
+``SUITE_RANKS`` holds what to start, as JSON (``Wanted``). The ranks find Ray by ``RAY_ADDRESS`` and each other as
+torchrun would have it.
 """
 
 import json
@@ -32,7 +31,7 @@ _FIRST, _OTHERS = "Root Cause (first observed failure):", "Failures:"
 
 
 class Wanted(NamedTuple):
-    """What to start."""
+    """What to start: the command of one rank, on how many nodes, for how long, and variables beyond their nodes'."""
 
     argv: List[str]
     nodes: int
@@ -130,7 +129,6 @@ def main(environment: Mapping[str, str]) -> int:
 
 
 def read_wanted(environment: Mapping[str, str]) -> Wanted:
-    """What the variable says."""
     return Wanted(**json.loads(environment[RANKS_VARIABLE]))
 
 
@@ -187,7 +185,6 @@ def _nodes(ray: Any, wanted: Wanted) -> List[Dict[str, Any]]:
 
 
 def _actors(ray: Any, nodes: List[Dict[str, Any]], wanted: Wanted) -> List[Any]:
-    """One for each rank, on its node."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     remote = ray.remote(num_cpus=0, num_gpus=0, max_restarts=0)(RankProcess)

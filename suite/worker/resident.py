@@ -21,7 +21,6 @@ def peak_resident_bytes() -> int:
 
 
 def reset_peak_resident() -> None:
-    """Let the peak start again from the current resident set."""
     os.pwrite(_descriptor("/proc/self/clear_refs", os.O_WRONLY), _RESET_PEAK, 0)
 
 

@@ -72,12 +72,7 @@ class Samples:
         )
 
     def micro_batches(self, rows: int, tensors: Optional[Tensors] = None) -> Iterator[Tuple["Samples", Tensors]]:
-        """``rows`` samples at a time with their rows of ``tensors`` ([b] or [b, R]), cut to their own longest response.
-
-        Raises ValueError when the samples do not divide.
-        """
-        if len(self) % rows:
-            raise ValueError("{} samples do not divide into micro batches of {}".format(len(self), rows))
+        """``rows`` samples at a time with their rows of ``tensors`` ([b] or [b, R]), cut to their longest response."""
         for first in range(0, len(self), rows):
             rows_of = slice(first, first + rows)
             part = Samples(self.tokens[rows_of], self.prompt_lengths[rows_of], self.response_lengths[rows_of])

@@ -31,7 +31,6 @@ class Turns:
         return self.are_given and self._left < 1
 
     def begin_iteration(self) -> None:
-        """It is one of this turn's."""
         self._left -= 1
 
     def ask(self) -> None:

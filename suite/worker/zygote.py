@@ -183,7 +183,6 @@ def _fork() -> bool:
 
 
 def _write_to(streams: List[int]) -> None:
-    """Have these as standard output and error."""
     for number, stream in enumerate(streams, 1):
         os.dup2(stream, number)
         os.close(stream)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from suite.worker.affinity import as_list, bind, choose, near
 from tests.worker.tiny import ROOT
+from tests.worker.written import write
 
 ADDRESSES = ("0000:17:00.0", "0000:65:00.0", "0000:ca:00.0", "0000:e3:00.0")
 #: two sockets of eight cores: CPU n and n + 16 are threads of one core
@@ -37,14 +38,11 @@ class PretendedGpu:
 def node(tmp_path: Path) -> str:
     """Two GPUs at each socket, the threads of each core as the kernel tells them."""
     for index, address in enumerate(ADDRESSES):
-        folder = tmp_path / "bus/pci/devices" / address
-        folder.mkdir(parents=True)
-        (folder / "local_cpulist").write_text(("0-7,16-23", "8-15,24-31")[index // 2] + "\n")
-        (folder / "numa_node").write_text(f"{index // 2}\n")
+        place = {"local_cpulist": ("0-7,16-23\n", "8-15,24-31\n")[index // 2], "numa_node": f"{index // 2}\n"}
+        write(tmp_path / "bus/pci/devices" / address, place)
     for cpu in range(32):
-        folder = tmp_path / f"devices/system/cpu/cpu{cpu}/topology"
-        folder.mkdir(parents=True)
-        (folder / "thread_siblings_list").write_text(f"{cpu % 16},{cpu % 16 + 16}\n")
+        siblings = {"thread_siblings_list": f"{cpu % 16},{cpu % 16 + 16}\n"}
+        write(tmp_path / f"devices/system/cpu/cpu{cpu}/topology", siblings)
     return str(tmp_path)
 
 
@@ -93,10 +91,8 @@ def test_a_container_whose_cpus_are_elsewhere_is_left_alone_and_too_few_cores_ar
 
 def test_a_process_is_really_bound_with_the_threads_it_has(tmp_path: Path) -> None:
     first = min(os.sched_getaffinity(0))
-    folder = tmp_path / "bus/pci/devices" / ADDRESSES[0]
-    folder.mkdir(parents=True)
-    (folder / "local_cpulist").write_text(f"{first}\n")
-    (folder / "numa_node").write_text("-1\n")
+    place = {"local_cpulist": f"{first}\n", "numa_node": "-1\n"}
+    write(tmp_path / "bus/pci/devices" / ADDRESSES[0], place)
     program = (
         "import os, threading, time\n"
         "from suite.worker.affinity import bind\n"

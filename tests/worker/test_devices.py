@@ -21,9 +21,13 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     seen_gpus.cache_clear()
 
 
-def list_gpus(node: Path, *indices: int) -> None:
-    lines = "".join(f"echo 'GPU {index}: H200 (UUID: GPU-{index})'\n" for index in indices)
-    (node / "nvidia-smi").write_text(f"#!/bin/sh\n{lines}")
+def list_gpus(node: Path, *uuids: int) -> None:
+    says(node, *(f"echo 'GPU {index}: H200 (UUID: GPU-{uuid})'" for index, uuid in enumerate(uuids)))
+
+
+def says(node: Path, *lines: str) -> None:
+    """Of the lister of GPUs."""
+    (node / "nvidia-smi").write_text("\n".join(["#!/bin/sh", *lines]))
     (node / "nvidia-smi").chmod(0o755)
 
 
@@ -66,8 +70,7 @@ def test_device_files_count_where_there_is_no_lister(node: Path) -> None:
 
 
 def test_a_lister_that_fails_shows_no_gpu_and_its_words(node: Path) -> None:
-    (node / "nvidia-smi").write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n")
-    (node / "nvidia-smi").chmod(0o755)
+    says(node, "echo 'NVIDIA-SMI has failed'", "exit 9")
     with pytest.raises(DeviceError, match="asked for 1 GPUs, sees 0: NVIDIA-SMI has failed"):
         check_devices({"SUITE_DEVICES": "count:1"})
 
@@ -85,11 +88,8 @@ def test_torch_must_see_as_many() -> None:
 )
 def test_whole_gpus_are_shown_by_the_drivers_numbers(node: Path, shown: str, numbers: str) -> None:
     """DeepSpeed 0.19.8 ends with a ValueError where the variable holds a UUID."""
-    (node / "nvidia-smi").write_text(
-        "#!/bin/sh\necho 'GPU 0: H200 (UUID: GPU-3)'\necho 'GPU 1: H200 (UUID: GPU-7)'\n"
-        "echo '  MIG 1g.10gb Device 0: (UUID: MIG-7)'\n"
-    )
-    (node / "nvidia-smi").chmod(0o755)
+    gpus = ("GPU 0: H200 (UUID: GPU-3)", "GPU 1: H200 (UUID: GPU-7)", "  MIG 1g.10gb Device 0: (UUID: MIG-7)")
+    says(node, *(f"echo '{line}'" for line in gpus))
     environment = {"CUDA_VISIBLE_DEVICES": shown}
     show_devices_by_number(environment)
     assert environment["CUDA_VISIBLE_DEVICES"] == numbers

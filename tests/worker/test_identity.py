@@ -13,6 +13,7 @@ from suite.launch.probe import stack_code
 from suite.worker.identity import identity, package_digest
 from suite.worker.manifest import check_code
 from suite.worker.rank import ConfigError
+from tests.worker.written import write
 
 COMMIT = "3340c2f3" * 5
 
@@ -27,8 +28,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("forked_stack-1.2.dist-info/RECORD", "forked_stack/__init__.py,sha256=0,0\n"),
         ("forked_stack-1.2.dist-info/direct_url.json", f'{{"vcs_info": {{"commit_id": "{COMMIT}"}}}}'),
     ):
-        (tmp_path / "site" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "site" / name).write_text(text)
+        write(tmp_path / "site", {name: text})
     monkeypatch.syspath_prepend(tmp_path / "site")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
     return tmp_path / "site"
@@ -55,9 +55,7 @@ def test_a_patched_package_of_the_same_version_is_another_and_is_refused_at_the_
 def test_a_checkout_in_front_of_the_installed_package_is_what_is_told(
     site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = tmp_path / "source" / "forked_stack" / "__init__.py"
-    source.parent.mkdir(parents=True)
-    source.write_text("STEP = 1\n")
+    source = write(tmp_path / "source", {"forked_stack/__init__.py": "STEP = 1\n"}) / "forked_stack" / "__init__.py"
     for words in (["init"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a", "commit", "-m", "one"]):
         subprocess.run(["git", "-C", str(tmp_path / "source"), *words], check=True, capture_output=True)
     monkeypatch.syspath_prepend(tmp_path / "source")

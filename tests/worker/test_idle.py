@@ -95,6 +95,14 @@ def test_what_a_node_holds_at_most_takes_one_query_each_time(monkeypatch: pytest
     assert NodeMemory(None, 1, False, only).peaks()["peak_device_bytes"] == GIB
 
 
+def test_memory_in_use_is_without_the_drivers_own_where_the_library_tells_them_apart() -> None:
+    nvml = PretendedNvml(MemoryInfo=lambda handle, version=None: SimpleNamespace(used=GIB if version else 2 * GIB))
+    only = NvmlGpu(nvml, object())
+    assert only.used_bytes() == 2 * GIB
+    nvml.nvmlMemory_v2 = 0x02000028
+    assert only.used_bytes() == GIB
+
+
 def test_the_place_of_a_gpu_is_its_pci_address_and_the_cpus_near_it() -> None:
     assert gpu().pci_address() == "0000:ca:00.0"
     assert gpu(PciInfo=SimpleNamespace(busId="00010000:17:00.0")).pci_address() == "10000:17:00.0"

@@ -12,6 +12,7 @@ import pytest
 from suite.bundle.event_fields import Iteration, wrong_field
 from suite.worker.noise import NoiseProbe, cpu_seconds, limiting_cgroups
 from tests.synthetic import rank_events, synthetic_manifest
+from tests.worker.written import write
 
 STAT = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 {} 5 10 900 7 1 2 {} 0 0\ncpu1 100 0 0 900 0 0 0 0 0 0\nintr 1 2 3\n"
 TICK = 1 / os.sysconf("SC_CLK_TCK")
@@ -29,9 +30,7 @@ class Machine:
         self.write("pressure/cpu", "some avg10=84.74 avg60=87.34 avg300=67.18 total=2000000\nfull avg10=0 total=9\n")
 
     def write(self, name: str, text: str, below: str = "proc") -> None:
-        path = getattr(self, below) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        write(getattr(self, below), {name: text})
 
     def probe(self, tells_host: bool = True) -> NoiseProbe:
         return NoiseProbe(tells_host, str(self.proc), str(self.sys))

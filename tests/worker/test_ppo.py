@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.worker import ppo
+from tests.worker.algorithms.plain import clipped
 
 NUMBERS = st.floats(-3, 3, width=32)
 SHARES = st.floats(0, 1)
@@ -82,30 +84,21 @@ def test_whitening_two_ranks_with_added_moments_is_whitening_them_together(
         assert torch.allclose(ppo.whiten(part, added), torch.tensor(expected, dtype=torch.float64), atol=1e-4)
 
 
-@given(tables(3), st.floats(0.01, 0.9))
-def test_policy_loss_takes_the_worse_of_plain_and_clipped(three: list[list[list[float]]], clip: float) -> None:
-    new, old, advantages = three
-
-    def term(logprob: float, before: float, advantage: float) -> float:
-        ratio = math.exp(logprob - before)
-        return min(ratio * advantage, max(1 - clip, min(1 + clip, ratio)) * advantage)
-
-    terms = [term(*numbers) for rows in zip(new, old, advantages, strict=True) for numbers in zip(*rows, strict=True)]
-    loss = ppo.policy_loss(doubles(new), doubles(old), doubles(advantages), clip, even_weights(new))
-    assert float(loss) == pytest.approx(-math.fsum(terms) / len(terms), rel=1e-9, abs=1e-9)
+def policy_term(logprob: float, before: float, advantage: float, clip: float) -> float:
+    return -clipped(math.exp(logprob - before), advantage, clip, clip)
 
 
-@given(tables(3), st.floats(0.01, 0.9))
-def test_value_loss_takes_the_worse_of_plain_and_clipped(three: list[list[list[float]]], clip: float) -> None:
-    new, old, returns = three
+def value_term(value: float, before: float, goal: float, clip: float) -> float:
+    near_before = before + max(-clip, min(clip, value - before))
+    return max((value - goal) ** 2, (near_before - goal) ** 2) / 2
 
-    def term(value: float, before: float, goal: float) -> float:
-        near_before = before + max(-clip, min(clip, value - before))
-        return max((value - goal) ** 2, (near_before - goal) ** 2) / 2
 
-    terms = [term(*numbers) for rows in zip(new, old, returns, strict=True) for numbers in zip(*rows, strict=True)]
-    loss = ppo.value_loss(doubles(new), doubles(old), doubles(returns), clip, even_weights(new))
-    assert float(loss) == pytest.approx(math.fsum(terms) / len(terms), rel=1e-9, abs=1e-9)
+@pytest.mark.parametrize(("loss", "term"), [(ppo.policy_loss, policy_term), (ppo.value_loss, value_term)])
+@given(three=tables(3), clip=st.floats(0.01, 0.9))
+def test_a_loss_takes_the_worse_of_plain_and_clipped(loss: Any, term: Any, three: Any, clip: float) -> None:
+    terms = [term(*numbers, clip) for rows in zip(*three, strict=True) for numbers in zip(*rows, strict=True)]
+    found = loss(*map(doubles, three), clip, even_weights(three[0]))
+    assert float(found) == pytest.approx(math.fsum(terms) / len(terms), rel=1e-9, abs=1e-9)
 
 
 def test_no_gradient_pulls_a_ratio_further_beyond_its_clip() -> None:

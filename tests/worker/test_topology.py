@@ -13,16 +13,9 @@ from suite.worker.nvml import NvmlGpu
 from suite.worker.topology import collect_topology, describe_gpus
 from suite.worker.world import World
 from tests.worker.pretended_nvml import UNSUPPORTED, PretendedNvml
+from tests.worker.written import write
 
 CPU = World(0, 2, 0, 2, torch.device("cpu"))
-
-
-def write(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
 
 
 PLACES = {"a": b"00000000:3B:00.0", "b": "00000000:5E:00.0", "other": "00000000:AF:00.0"}
@@ -99,18 +92,10 @@ class TestKernel:
                 "proc/modules": "nvidia_peermem 16384 0 - Live 0x0\nib_core 1 2 - Live 0x0\n",
             },
         )
+        adapter = {"name": "mlx5_0", "port": "1", "link_layer": "InfiniBand", "state": "ACTIVE"}
         assert collect_topology(CPU, str(root)) == {
             "gpus": None,
-            "adapters": [
-                {
-                    "name": "mlx5_0",
-                    "port": "1",
-                    "link_layer": "InfiniBand",
-                    "state": "ACTIVE",
-                    "bits_per_second": 400e9,
-                    "numa_node": None,
-                }
-            ],
+            "adapters": [{**adapter, "bits_per_second": 400e9, "numa_node": None}],
             "interfaces": [
                 {"name": "eth0", "state": "up", "bits_per_second": 25e9},
                 {"name": "veth1", "state": None, "bits_per_second": None},
@@ -119,10 +104,6 @@ class TestKernel:
         }
 
     def test_what_is_not_there_is_null_or_empty_and_one_rank_of_a_node_tells(self, tmp_path: Path) -> None:
-        assert collect_topology(CPU, str(tmp_path)) == {
-            "gpus": None,
-            "adapters": [],
-            "interfaces": [],
-            "nvidia_peermem": None,
-        }
+        nothing = {"gpus": None, "adapters": [], "interfaces": [], "nvidia_peermem": None}
+        assert collect_topology(CPU, str(tmp_path)) == nothing
         assert collect_topology(World(1, 2, 1, 2, CPU.device), str(tmp_path)) is None

@@ -128,6 +128,5 @@ class RolloutProducer:
         return counts
 
     def _rollout(self) -> Dict[str, Any]:
-        """What is known of the last generation beyond its time; nothing where nothing is."""
         finish = self._generator.finish_seconds
         return {} if finish is None else {"rollout": {"idle_slot_seconds": idle_slot_seconds(finish)}}

@@ -52,7 +52,6 @@ class Trainer(ABC):
             importlib.import_module(name)
 
     def make_clock(self, *arguments: Any) -> PhaseClock:
-        """The clock that this trainer reports to, from ``PhaseClock``'s arguments."""
         return PhaseClock(*arguments)
 
     def make_memory(self) -> Any:

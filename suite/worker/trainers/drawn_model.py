@@ -28,7 +28,6 @@ _TOKENIZER_SETTINGS = {
 
 
 def special_ids(vocab: int) -> Dict[str, int]:
-    """Ids of the special tokens."""
     return {token: vocab - len(SPECIAL_TOKENS) + index for index, token in enumerate(SPECIAL_TOKENS)}
 
 
@@ -137,7 +136,6 @@ def ordinary(prompts: torch.Tensor, vocab: int) -> torch.Tensor:
 
 
 def as_text(prompts: torch.Tensor, vocab: int) -> List[str]:
-    """``ordinary`` prompts as words."""
     return [" ".join(map(str, row)) for row in ordinary(prompts, vocab).tolist()]
 
 

@@ -59,8 +59,6 @@ class IterationState:
         return timed
 
     def detailed(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
-        """The function, of which each call is a piece of the detail ``name``."""
-
         @functools.wraps(function)
         def timed(*arguments: Any, **options: Any) -> Any:
             with self.clock.detail(name):

@@ -41,7 +41,6 @@ class Processes:
         self.refresh()
 
     def refresh(self) -> None:
-        """Look again which processes there are."""
         self._pids = below(self._guardian)
 
     def cpu_seconds(self) -> float:
@@ -86,12 +85,10 @@ class NodeMemory:
         self._used = self._used_now()
 
     def refresh(self) -> None:
-        """Look again which processes there are."""
         if self._processes is not None:
             self._processes.refresh()
 
     def forget_setup(self) -> None:
-        """Between set-up and iteration 0."""
         self.refresh()
         self.reset()
 

@@ -179,7 +179,6 @@ class RayCluster:
 
 
 def store_bytes(device_type: str) -> int:
-    """Shared memory for Ray's objects on a node."""
     room = int(shutil.disk_usage("/dev/shm").free * _SHARE_OF_SHARED_MEMORY) if os.path.isdir("/dev/shm") else 0
     return max(_LEAST_STORE_BYTES, min(_STORE_BYTES[device_type], room))
 

@@ -21,7 +21,6 @@ class Tally:
         self.clear()
 
     def clear(self) -> None:
-        """Another iteration begins."""
         self.samples = self.prompt_tokens = self.response_tokens = self.padded_tokens = 0
         self.trained_tokens = self.optimizer_steps = 0
 

@@ -3,21 +3,24 @@
 ``python -m tests.worker.engines.at_size BACKEND MANIFESTS``: what the ranks of one replica hold of each manifest, one
 of each pipeline stage, as JSON, or why the stack refuses to build it. Everything of models, sharding and optimizers is
 the engine's and its stack's own. Replaced are random draws, what gives numbers back to the host, and how ZeRO-3
-divides.
+divides the larger models: DeepSpeed's own partitioner, on fake tensors, takes a fifth of a second for each layer.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from tests.worker.engines.messages import Messages
@@ -27,8 +30,10 @@ META = torch.device("meta")
 WEIGHT_BYTES = 2
 #: Adam's two moments and the weights in fp32
 STATE_BYTES = 3 * 4
-#: DeepSpeed's ZeRO-3 leaves parameters of at most so many elements whole (its ``param_persistence_threshold``)
+#: ZeRO-3 keeps parameters of at most so many elements whole as well (DeepSpeed's ``param_persistence_threshold``)
 STAYS_WHOLE = 1e5
+#: Models with at most so many layers are divided by DeepSpeed itself.
+MOST_LAYERS = 32
 REFUSALS = (ValueError, AssertionError, RuntimeError, ZeroDivisionError)
 
 
@@ -54,13 +59,13 @@ def built(build: Any, body: Body) -> list[Body] | str:
 
 
 @contextmanager
-def world_of(rank: int, ranks: int) -> Iterator[Any]:
+def world_of(rank: int, ranks: int, device: torch.device = META) -> Iterator[Any]:
     """This process as one of so many ranks, the others of which are not there."""
     from suite.worker.world import World
 
     dist.init_process_group("fake", rank=rank, world_size=ranks, store=FakeStore())
     try:
-        yield World(rank, ranks, 0, 1, META)
+        yield World(rank, ranks, 0, 1, device)
     finally:
         dist.destroy_process_group()
 
@@ -159,33 +164,52 @@ def sent_in_a_step(engine: Any, optimizers: list[Any], body: Body) -> dict[str, 
 
 
 def deepspeed() -> Any:
-    """As ``megatron``. What ZeRO divides is counted on the whole models that the engine hands to it."""
+    """As ``megatron``, of rank 0. Where DeepSpeed does not divide itself, it is counted on the whole models that the
+    engine hands to it."""
     import deepspeed as stack
+    from deepspeed.accelerator import get_accelerator
     from deepspeed.runtime.config import DeepSpeedConfig
+    from deepspeed.utils import groups
     from transformers import masking_utils
 
     from suite.worker.engines import engine_class
+    from suite.worker.engines.deepspeed import engine as engine_module
+    from suite.worker.engines.deepspeed.policy import policy_builder
 
-    kind = engine_class("deepspeed", "cpu")
+    kind, own = engine_class("deepspeed", "cpu"), (stack.initialize, stack.zero.Init)
     optimizers: list[Any] = []
+    os.environ["LOCAL_RANK"] = "0"
 
     def initialize(model: Any, config: Body, optimizer: Any = None) -> list[Any]:
         DeepSpeedConfig(config)  # refuses what does not belong together
         optimizers.append(optimizer)
         return [model.to(torch.bfloat16)]
 
+    get_accelerator().is_fp16_supported = lambda: True
     # it compiles, which the engine leaves out on a CPU alone
     importlib.import_module("deepspeed.comm.torch").build_shm_op = lambda: None
-    stack.initialize = initialize
-    stack.zero.Init = lambda **_options: META
+    engine_module.draw_weights = lambda *_: None
     masking_utils.find_packed_sequence_indices = lambda _positions: None  # it reads numbers
 
     def build(body: Body) -> list[Body]:
+        partitioned, ranks = body["layout"]["zero_stage"] == 3, body["layout"]["data"]
         optimizers.clear()
-        with world_of(0, body["layout"]["data"]) as world:
+        with META:
+            cache = cache_bytes(policy_builder(body["size"])().to(torch.bfloat16))
+        if partitioned and body["size"]["layers"] <= MOST_LAYERS:
+            groups._release_process_group_references()  # of the world before
+            stack.initialize, stack.zero.Init = own
+            with world_of(0, ranks, torch.device("cpu")) as world, FakeTensorMode():
+                engine = kind(body, world)
+                made = [one.optimizer for one in (engine._engine, engine._critic) if one]
+                trained = [each for one in made for each in one.fp32_partitioned_groups_flat]
+                return [held(engine, sum(each.numel() for each in trained), resting_bytes) | {"cache": cache}]
+        stack.initialize, stack.zero.Init = initialize, lambda **_options: META
+        with world_of(0, ranks) as world:
             engine = kind(body, world)
-            cache = cache_bytes(engine._policy)
-        return [held(engine, optimizers, body["layout"]) | {"cache": cache}]
+            trained = [each for one in optimizers if one for group in one.param_groups for each in group["params"]]
+            weigh = partial(whole_bytes, ranks=ranks if partitioned else 1)
+            return [held(engine, sum(-(-each.numel() // ranks) for each in trained), weigh) | {"cache": cache}]
 
     return build
 
@@ -197,25 +221,29 @@ def cache_bytes(policy: Any) -> int:
     return sum(tensor.nbytes for layer in cache.layers for tensor in (layer.keys, layer.values))
 
 
-def held(engine: Any, optimizers: list[Any], layout: Body) -> Body:
-    """Bytes of one rank: ZeRO-3 divides each tensor, from stage 1 on optimizer states are divided as one."""
-    ranks, partitioned = layout["data"], layout["zero_stage"] == 3
+def held(engine: Any, trained: int, weigh: Callable[[Any], int]) -> Body:
+    """Bytes of one rank, with so many elements in its optimizers."""
 
-    def share(parameters: Any) -> int:
-        """Elements of weights on each rank."""
-        sizes = [parameter.numel() for parameter in parameters]
-        return sum(-(-size // ranks) if partitioned and size > STAYS_WHOLE else size for size in sizes)
+    def bytes_of(*models: Any) -> int:
+        return sum(weigh(parameter) for model in models if model is not None for parameter in model.parameters())
 
-    groups = [group for one in optimizers if one is not None for group in one.param_groups]
-    trained = sum(-(-each.numel() // ranks) for group in groups for each in group["params"])
-    policy, *others = (model for model in (engine._policy, engine._critic) if model is not None)
-    reference = [] if engine._reference is None else engine._reference.parameters()
     return {
         "total": engine.total_parameters,
-        "weights": WEIGHT_BYTES * (share(policy.parameters()) + sum(share(other.parameters()) for other in others)),
-        "reference": WEIGHT_BYTES * share(reference),
+        "weights": bytes_of(engine._policy, engine._critic),
+        "reference": bytes_of(engine._reference),
         "optimizer states": STATE_BYTES * trained,
     }
+
+
+def whole_bytes(parameter: Any, ranks: int) -> int:
+    """By the rule that ``resting_bytes`` follows, of a tensor that nobody divided."""
+    size = parameter.numel()
+    return WEIGHT_BYTES * (-(-size // ranks) + (size if ranks > 1 and size <= STAYS_WHOLE else 0))
+
+
+def resting_bytes(parameter: Any) -> int:
+    """This rank's part, and the whole of a parameter that stays so."""
+    return parameter.ds_tensor.nbytes + parameter.ds_persist * parameter.ds_numel * parameter.ds_tensor.element_size()
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ class Critic(nn.Module):
     family = FAMILIES["gpt2"]
 
     def __init__(self, config: Any) -> None:
-        """``config``: ``critic_config``'s."""
         super().__init__()
         self.config = config
         self.transformer = class_of("gpt2", "GPT2Model")(config)

@@ -13,7 +13,6 @@ from suite.worker.world import World
 
 
 def notes_of(manifest: Dict[str, Any], world: World) -> Iterator[str]:
-    """One line each."""
     layout, stage = manifest["layout"], manifest["layout"]["zero_stage"]
     yield "torch.compile is off (TORCHDYNAMO_DISABLE): torch compiles nothing in this engine"
     precision = manifest["measure"]["precision"]

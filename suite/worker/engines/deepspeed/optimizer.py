@@ -15,7 +15,6 @@ from suite.worker.manifest import adamw
 
 
 def is_native(manifest: Dict[str, Any]) -> bool:
-    """Whether the layout asks for kernels of the stack's own."""
     return manifest["layout"].get("kernels", "torch") == "native"
 
 

@@ -33,7 +33,6 @@ def draw_weights(model: Any, seed: int) -> None:
 
 
 def _norm_weights(model: nn.Module) -> List[str]:
-    """Names of the weights of LayerNorms and RMSNorms."""
     kinds = [(path, type(module).__name__) for path, module in model.named_modules()]
     return ["{}.weight".format(path) for path, kind in kinds if kind.endswith(("LayerNorm", "RMSNorm"))]
 

@@ -4,6 +4,7 @@ All of them are process-wide, so they belong in a worker process of their own an
 """
 
 import types
+from functools import partial
 from typing import Any, Tuple
 
 import torch
@@ -34,19 +35,12 @@ class _TorchWithoutCuda(types.ModuleType):
     """``torch`` as a Megatron module sees it, with factories that read the device "cuda" as "cpu"."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(torch, name)
-
-    @staticmethod
-    def tensor(*args: Any, **options: Any) -> torch.Tensor:
-        return torch.tensor(*args, **_on_cpu(options))
-
-    @staticmethod
-    def zeros(*args: Any, **options: Any) -> torch.Tensor:
-        return torch.zeros(*args, **_on_cpu(options))
+        found = getattr(torch, name)
+        return partial(_made_on_cpu, found) if name in ("tensor", "zeros") else found
 
 
-def _on_cpu(options: Any) -> Any:
-    return dict(options, device="cpu") if options.get("device") == "cuda" else options
+def _made_on_cpu(make: Any, *args: Any, **options: Any) -> torch.Tensor:
+    return make(*args, **{**options, "device": "cpu"} if options.get("device") == "cuda" else options)
 
 
 _tensor_type = torch.Tensor.type

@@ -55,7 +55,6 @@ def _expert_options(size: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def gelu_tanh(states: torch.Tensor) -> torch.Tensor:
-    """GELU by its tanh approximation, GPT-2's ``gelu_new``."""
     return F.gelu(states, approximate="tanh")
 
 

@@ -34,7 +34,6 @@ class KnownShapes(P2PCommunicator):
 
 
 def schedule_options(config: Any, micros: Sequence[MicroBatch]) -> Dict[str, Any]:
-    """How a schedule is told the shapes of its micro batches."""
     first = micros[0].tokens
     options: Dict[str, Any] = {"seq_length": first.size(1), "micro_batch_size": first.size(0)}
     if config.pipeline_model_parallel_size > 1 and len({micro.tokens.shape for micro in micros}) > 1:

@@ -78,35 +78,3 @@ with _lean_import():
 if not hasattr(moe_utils, "te_general_gemm"):
     # A router asks whether it has this, and megatron-core forgets to say so where Transformer Engine is absent.
     moe_utils.te_general_gemm = None
-
-__all__ = [
-    "COMPILED",
-    "AttnBackend",
-    "AttnMaskType",
-    "DistributedDataParallel",
-    "DistributedDataParallelConfig",
-    "DotProductAttention",
-    "Float16Module",
-    "GPTModel",
-    "MoEAlltoAllTokenDispatcher",
-    "OptimizerConfig",
-    "P2PCommunicator",
-    "PackedSeqParams",
-    "ProcessGroupCollection",
-    "StaticInferenceContext",
-    "TransformerBlockSubmodules",
-    "TransformerConfig",
-    "clip_grads",
-    "finalize_model_grads",
-    "get_forward_backward_func",
-    "get_gpt_layer_local_spec",
-    "get_gpt_layer_with_transformer_engine_spec",
-    "get_megatron_optimizer",
-    "grad_scaler",
-    "mixed_precision_optimizer",
-    "parallel_random",
-    "parallel_state",
-    "schedules",
-    "tensor_parallel",
-    "utils",
-]

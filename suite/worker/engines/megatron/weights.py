@@ -25,7 +25,6 @@ _EXPERT = re.compile(r"\.local_experts\.(\d+)\.")
 
 
 def global_parameters(model: PolicyModel) -> Iterator[Tuple[str, torch.nn.Parameter]]:
-    """This rank's parameters under their global names."""
     config = model.config
     offset = parallel_state.get_pipeline_model_parallel_rank() * (
         config.num_layers // config.pipeline_model_parallel_size

@@ -173,7 +173,6 @@ class Child:
         return 0 if self._ended_well else self._process.poll()
 
     def last_line(self) -> str:
-        """What it printed last; empty where it printed nothing."""
         self.copy_output()
         lines = [line.strip() for line in self._last.decode("utf-8", "replace").splitlines() if line.strip()]
         return lines[-1] if lines else ""

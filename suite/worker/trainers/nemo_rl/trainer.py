@@ -5,7 +5,6 @@ import os
 import sys
 import tempfile
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
@@ -45,12 +44,6 @@ class NemoRlTrainer(LedTrainer):
     timed_by = "the trainer's own log"
     experimental = "never run"
     clocks = (LeadingToldClock, ToldClock)
-
-    def check(self) -> None:
-        if find_spec("nemo_rl") is None:
-            raise ConfigError(
-                "there is no nemo_rl here: this backend runs in NeMo-RL's image (docs/trainers/nemo-rl.md)"
-            )
 
     def start(self) -> "Program":
         self.notes += (

@@ -219,7 +219,6 @@ def _plain_linear(module: Any) -> None:
 
 
 def notes() -> Tuple[str, ...]:
-    """One line for each patch."""
     return tuple("CPU patch {}: {}".format(patch.name, patch.reason) for patch in PATCHES)
 
 

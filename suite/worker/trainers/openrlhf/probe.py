@@ -21,13 +21,11 @@ def install(actor: Any) -> Facts:
 
 
 def read(actor: Any) -> Facts:
-    """What was counted and timed since the last reading."""
     found: Facts = getattr(actor, _NAME).read()
     return found
 
 
 def look(actor: Any) -> Facts:
-    """What the reference's engine is."""
     return engine_facts(actor.model)
 
 

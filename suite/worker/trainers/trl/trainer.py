@@ -110,14 +110,11 @@ class TrlTrainer(Trainer):
 
     def _draw(self, folder: str, **options: Any) -> Any:
         """In the place of ``create_model_from_path``: the policy, and the reference once more, from equal weights."""
-        from suite.worker.trainers.drawn_model import count_parameters, draw_model
+        from suite.worker.trainers.drawn_model import draw_model
 
         seed = self._manifest["measure"]["seed"]
         model = draw_model(self._manifest["size"], seed, self._world.device, has_special=False)
         model.name_or_path = model.config.name_or_path = folder
-        found, wanted = count_parameters(model.parameters()), (self.total_parameters, self.trainable_parameters)
-        if found != wanted:
-            raise ConfigError("the model has {} parameters of which {} train, not {} and {}".format(*found, *wanted))
         return model
 
     def _dataset(self) -> Any:
@@ -185,5 +182,4 @@ def _largest(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _timed(base: type) -> type:
-    """TRL's class with the hooks before it."""
     return type("Timed" + base.__name__, (TimedTrainer, base), {"_name": base._name})  # type: ignore[attr-defined]

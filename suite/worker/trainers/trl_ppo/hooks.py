@@ -28,7 +28,6 @@ class Updates(IterationState):
     """Those of TRL's PPO, which ends an iteration by beginning another."""
 
     def __init__(self, tally: Tally, padding: int, on_end: Callable[[], None]) -> None:
-        """``padding``: the tokenizer's id of it."""
         super().__init__(tally, on_end)
         self.padding = padding
         self.training = False
@@ -46,20 +45,15 @@ class Updates(IterationState):
             super().end()
 
 
-class Batches:
+def batches(loader: Any, state: Updates) -> Iterator[Any]:
     """The trainer's own batches of prompts; it takes one as the first thing of an iteration (line 671)."""
-
-    def __init__(self, loader: Any, state: Updates) -> None:
-        self._loader, self._state = loader, state
-
-    def __iter__(self) -> Iterator[Any]:
-        batches = iter(self._loader)
-        while True:
-            self._state.begin()
-            batch = next(batches, None)
-            if batch is None:
-                raise ConfigError("TRL asked for more prompts than its iterations have")
-            yield batch
+    found = iter(loader)
+    while True:
+        state.begin()
+        batch = next(found, None)
+        if batch is None:
+            raise ConfigError("TRL asked for more prompts than its iterations have")
+        yield batch
 
 
 def time_functions(module: Any, trainer: Any, state: Updates) -> None:
@@ -146,4 +140,4 @@ def time_methods(trainer: Any, state: Updates) -> None:
 
     accelerator.accumulate, accelerator.backward = timed_accumulate, ended_by_backward
     accelerator.gather_for_metrics = ended_by_gather
-    trainer.dataloader = Batches(trainer.dataloader, state)
+    trainer.dataloader = batches(trainer.dataloader, state)

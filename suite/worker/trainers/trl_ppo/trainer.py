@@ -134,7 +134,6 @@ def _tokenizer(vocab: int) -> Any:
 
 
 def _callback(updates: Updates) -> Any:
-    """What TRL logs at the end of an iteration."""
     from transformers import TrainerCallback
 
     class Logged(TrainerCallback):

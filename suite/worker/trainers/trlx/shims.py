@@ -1,9 +1,4 @@
-"""What is replaced in trlx and in the packages under it so that trlx runs: all of it is in this module.
-
-trlx's files are unchanged (a digest is checked); two of its functions are replaced in the process where they must be,
-as are functions of torch, Accelerate and DeepSpeed. Each shim says why it is there and applies itself only where it is
-needed; the record's notes list those that were active.
-"""
+"""What is replaced in the process so that trlx runs, in it and in the packages under it; its files are unchanged."""
 
 import importlib
 import shutil

@@ -15,5 +15,4 @@ class SampleRewardManager(NaiveRewardManager):
 
 
 def score(data_source: str, solution_str: str, ground_truth: str, extra_info: Dict[str, Any], **_: Any) -> float:
-    """The score of this sample among those of its prompt."""
     return float(extra_info["scores"][extra_info["session"]])

@@ -76,10 +76,7 @@ def recorded_steps(folder: Path) -> list[LoggedStep]:
 
 
 class StandIn(NemoRlTrainer):
-    """NeMo-RL's reader over a program that logs."""
-
-    def check(self) -> None:
-        """The program needs no NeMo-RL, and no device."""
+    """NeMo-RL's reader over a program that logs, which needs no NeMo-RL, and no device."""
 
     def write(self, folder: str) -> None:
         """Nothing is read."""

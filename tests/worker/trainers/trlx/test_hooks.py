@@ -102,10 +102,8 @@ class StandIn:
         self.evaluate()
         for iteration in range(iterations):
             for _ in range(SAMPLES // MICRO):
-                batch = SimpleNamespace(
-                    query_tensors=torch.zeros(MICRO, PROMPT), response_tensors=torch.zeros(MICRO, NEW)
-                )
-                loss, _ = self.loss(batch)
+                queries, responses = torch.zeros(MICRO, PROMPT), torch.zeros(MICRO, NEW)
+                loss, _ = self.loss(SimpleNamespace(query_tensors=queries, response_tensors=responses))
                 self.accelerator.backward(loss)
             self.opt.step()
             self.save_pretrained("checkpoint")
@@ -171,12 +169,7 @@ def run(iterations: int = 1, **stand_in: Any) -> tuple[list[str], IterationState
     counts = (lambda: None) if stand_in.get("steps_by_itself") else lambda: counted.append(tally.counts(60, 100))
     state = IterationState(tally, counts)
     state.clock = journal = Journal()
-    trainer = Timed(
-        config=None,
-        state=state,
-        reward_fn=lambda outputs, **others: [0.5] * len(outputs),
-        **stand_in,
-    )
+    trainer = Timed(config=None, state=state, reward_fn=lambda outputs, **_: [0.5] * len(outputs), **stand_in)
     trainer.logprobs = trainer.timed_logprobs(trainer.logprobs)
     trainer.learn(iterations)
     trainer.end_iteration()

@@ -240,10 +240,10 @@ def test_lightning_finds_torchruns_ranks_with_and_without_slurm(monkeypatch: pyt
 def test_the_tokenizers_words_are_its_ids_and_come_back_as_text(tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
-    from suite.worker.trainers.trlx.nemo.config import end_id, tokenizer_files
+    from suite.worker.trainers.trlx.nemo.config import end_id
+    from suite.worker.trainers.trlx.nemo.trainer import write_tokenizer
 
-    for name, text in tokenizer_files(100).items():
-        (tmp_path / name).write_text(text)
+    write_tokenizer(str(tmp_path), 100)
     tokenizer = AutoTokenizer.from_pretrained(str(tmp_path), use_fast=False)
     assert len(tokenizer) == 100 and tokenizer.eos_token_id == tokenizer.pad_token_id == end_id(100) == 99
     assert tokenizer("7 0 98", add_special_tokens=False)["input_ids"] == [7, 0, 98]

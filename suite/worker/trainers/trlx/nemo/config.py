@@ -5,7 +5,6 @@ Every file and line is of CarperAI/trlx at 3340c2f3: TP is ``trlx/trainer/nemo_p
 ``examples/nemo_vs_ds_chat.py``, which starts every size from it.
 """
 
-import json
 from typing import Any, Dict, Tuple
 
 from suite.worker.manifest import adamw
@@ -16,7 +15,6 @@ VOCABULARY_MULTIPLE = 128
 #: NeMo asserts that its cosine falls; over this it falls as little as in trlx's script (6.001e-5 to 6e-5)
 _LOWEST_RATE_SHARE = 6.0 / 6.001
 _CONSTANT_STEPS = 10**12
-_END = "<eos>"
 
 
 def megatron_config(manifest: Dict[str, Any], tokenizer_folder: str, log_folder: str) -> Dict[str, Any]:
@@ -147,33 +145,3 @@ def padded_vocabulary(size: Dict[str, Any], layout: Dict[str, Any]) -> int:
 def end_id(vocab: int) -> int:
     """Id of the only special token: end, padding and unknown in one, so that nothing else can end a response."""
     return vocab - 1
-
-
-def tokenizer_files(vocab: int) -> Dict[str, str]:
-    """Files of a folder that ``AutoTokenizer`` reads: each word is the number of its id.
-
-    The decoder is named because NeMo asks for text, which transformers up to 4.32 cannot give without one.
-    """
-    words = dict({str(number): number for number in range(end_id(vocab))}, **{_END: end_id(vocab)})
-    end = {"id": end_id(vocab), "content": _END, "single_word": False, "lstrip": False, "rstrip": False}
-    tokenizer = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [dict(end, normalized=False, special=True)],
-        "normalizer": None,
-        "pre_tokenizer": {"type": "WhitespaceSplit"},
-        "post_processor": None,
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": False},
-        "model": {"type": "WordLevel", "vocab": words, "unk_token": _END},
-    }
-    settings = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "eos_token": _END,
-        "bos_token": _END,
-        "unk_token": _END,
-        "pad_token": _END,
-        "clean_up_tokenization_spaces": False,
-        "model_max_length": 10**9,
-    }
-    return {"tokenizer.json": json.dumps(tokenizer), "tokenizer_config.json": json.dumps(settings)}

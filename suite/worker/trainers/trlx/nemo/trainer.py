@@ -20,6 +20,7 @@ from suite.worker.trainers.trlx.source import COMMIT
 from suite.worker.world import World
 
 REGISTERED_NAME = "SuiteNeMoPPOTrainer"
+_END = "<eos>"
 
 
 class TrlxNemoTrainer(Trainer):
@@ -63,12 +64,10 @@ class TrlxNemoTrainer(Trainer):
 
         manifest = self._manifest
         self.configuration = trlx_nemo_config.megatron_config(manifest, folder, os.path.join(folder, "logs"))
-        files = trlx_nemo_config.tokenizer_files(manifest["size"]["vocab"])
-        files["megatron.yaml"] = json.dumps(self.configuration)  # YAML is more than JSON
-        for name, text in files.items():
-            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
-                file.write(text)
+        write_tokenizer(folder, manifest["size"]["vocab"])
         megatron_file = os.path.join(folder, "megatron.yaml")
+        with open(megatron_file, "w", encoding="utf-8") as file:
+            json.dump(self.configuration, file)  # YAML is more than JSON
         iterations = asked_iterations(manifest)
         config = TRLConfig.from_dict(
             trlx_nemo_config.nemo_trlx_config(manifest, iterations, megatron_file, folder, REGISTERED_NAME)
@@ -128,6 +127,24 @@ class TrlxNemoTrainer(Trainer):
         stats["kl"] = float(state.logged["train/kl"].mean())
         stats["reward"] = float(state.logged["train/unnorm_scores"].mean())
         state.clock.finish(counts, stats)
+
+
+def write_tokenizer(folder: str, vocab: int) -> None:
+    """As ``AutoTokenizer`` reads it from a folder: each word is the number of its id.
+
+    The decoder is named because NeMo asks for text, which transformers up to 4.32 cannot give without one.
+    """
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    end = trlx_nemo_config.end_id(vocab)
+    tokenizer = Tokenizer(models.WordLevel({**{str(word): word for word in range(end)}, _END: end}, unk_token=_END))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=False)
+    special = dict.fromkeys(("bos_token", "eos_token", "pad_token", "unk_token"), _END)
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, clean_up_tokenization_spaces=False, model_max_length=10**9, **special
+    ).save_pretrained(folder)
 
 
 def _whole_size(parameters: Any, tensor: int) -> int:
