@@ -152,11 +152,10 @@ def _verdict(group: Group, words: Sequence[Callable[[Setting], str]], several_ki
 
 
 def _confidence(group: Group) -> str:
-    best, *others = group.places
+    best = group.places[0]
     if best.verdict == "faster":
         return "provisional" if best.provisional else "clear"
-    is_equal = best.verdict != "too few runs" and all(one.equivalent for one in others)
-    return "equal within 5 %" if is_equal else best.verdict
+    return "equal within 5 %" if group.is_equal else best.verdict
 
 
 def _faster(group: Group) -> str:
