@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from suite.bundle.folder import Trace, folder_findings
 from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify, verify_all
 from tests.bundle.recorded import put
-from tests.bundle.tampering import change, copied, derive_again, events_of, renamed, shipped, write_events
+from tests.bundle.tampering import RUNS, change, copied, derive_again, events_of, renamed, shipped, write_events
 from tests.synthetic import facts_of, make_bundle, synthetic_manifest
 
 ONE, TWO, SMALL = (shipped(row) for row in ("deepspeed-3M-n1", "megatron-3M-n2", "deepspeed-1M-n2"))
@@ -101,6 +102,12 @@ TAMPERED = {
     "ceilings of another precision": (ONE, of_facts("bfloat16", "ceilings", "matmul_dtype"), None, {"ceilings"}),
     "another reward than the constant": (ONE, better_reward, None, {"reward"}),
     "no noise": (ONE, lambda event: event.pop("noise", None), None, {"noise"}),
+    "a late iteration that skipped a step": (
+        ONE,
+        lambda event: (event["kind"], event.get("iteration")) == ("iteration", 5) and event.update(skipped_steps=1),
+        None,
+        {"voided"},
+    ),
     "no noise of a late iteration": (
         TWO,
         lambda event: event.get("iteration") == 7 and event.pop("noise", None),
@@ -116,6 +123,30 @@ def test_a_change_of_a_real_bundle_is_found_though_its_record_follows(tmp_path: 
     path = copied(name, tmp_path)
     change(path, edit, ranks=ranks)
     assert names(path) >= expected
+
+
+def test_turns_of_a_run_that_was_alone_are_found(tmp_path: Path) -> None:
+    path = copied(ONE, tmp_path)
+    driver = events_of(path, "driver")
+    del driver[0]["turns"]
+    write_events(path, "driver", driver)
+    derive_again(path)
+    assert names(path) == {"voided"}
+
+
+@pytest.mark.parametrize("also", [(), ("energy_joules",)], ids=["counter", "counter and window"])
+def test_energy_that_counter_and_power_do_not_give_is_found(tmp_path: Path, also: tuple[str, ...]) -> None:
+    def third(event: Event) -> None:
+        window = event.get("device")
+        if window:
+            used = window["energy_counter_end_joules"] - window["energy_counter_begin_joules"]
+            window["energy_counter_end_joules"] -= 2 / 3 * used
+            window.update({name: window[name] / 3 for name in also})
+
+    run = min((RUNS.parents[1] / "h200/runs").glob("deepspeed-1.3B-*-r1"))
+    path = Path(shutil.copytree(run, tmp_path / run.name))
+    change(path, third)
+    assert names(path) == {"energy"}
 
 
 @pytest.mark.parametrize("digits", [None, 6], ids=["as they are", "rounded to microseconds"])
