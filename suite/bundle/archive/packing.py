@@ -15,7 +15,6 @@ from pathlib import Path
 
 import suite
 from suite.bundle.archive.identity import Identities
-from suite.bundle.archive.imports import learn_import, scrub_import
 from suite.bundle.archive.index import (
     INDEX,
     LICENCES,
@@ -30,7 +29,14 @@ from suite.bundle.archive.index import (
     require_names,
     written_index,
 )
-from suite.bundle.archive.scrubbing import learn_bundle, learn_json, scrub_bundle, scrub_json
+from suite.bundle.archive.scrubbing import (
+    learn_bundle,
+    learn_import,
+    learn_json,
+    scrub_bundle,
+    scrub_import,
+    scrub_json,
+)
 from suite.bundle.archive.signature import sign
 from suite.bundle.archive.zip_file import MOST_BYTES, MOST_FILES, Writer
 from suite.bundle.drafts import at_work, clear_drafts, draft_of
@@ -229,10 +235,9 @@ def _submissions(folder: Path) -> Iterator[tuple[str, dict]]:
 
 def _studies(folder: Path) -> Iterator[tuple[str, dict]]:
     """The studies of the folder and those below it, by their paths."""
-    for place in places(folder, STUDY):
-        if not place.is_bundle:
-            name = Path(place.below, STUDY).as_posix()
-            yield name, _document(folder / name, name, "study")
+    for place in places(folder, STUDY, only_marked=True):
+        name = Path(place.below, STUDY).as_posix()
+        yield name, _document(folder / name, name, "study")
 
 
 def _document(file: Path, name: str, kind: str) -> dict:
