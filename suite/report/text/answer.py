@@ -122,7 +122,8 @@ def verdicts_of(model: ReportModel) -> list[Verdict]:
     groups = sorted(model.ranking.groups, key=lambda group: min(one.row.number for one in group.places))
     settings = {row.setting for row in model.rows if row.measured}
     words = [say for say in _SETTING_WORDS.values() if len({say(setting) for setting in settings}) > 1]
-    return [_verdict(group, words, model.several_kinds) for group in groups]
+    several_kinds = model.several_kinds
+    return [_verdict(group, words, several_kinds) for group in groups]
 
 
 def _verdict(group: Group, words: Sequence[Callable[[Setting], str]], several_kinds: bool) -> Verdict:
