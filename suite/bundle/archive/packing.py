@@ -41,7 +41,7 @@ from suite.bundle.archive.signature import sign
 from suite.bundle.archive.zip_file import MOST_BYTES, MOST_FILES, Writer
 from suite.bundle.drafts import at_work, clear_drafts, draft_of
 from suite.bundle.evidence import digest_of, digest_of_all, evidence_files
-from suite.bundle.files import DamagedBundle, parse_object, sync_folder, writing
+from suite.bundle.files import DamagedBundle, check_tree, parse_object, sync_folder, writing
 from suite.bundle.imported.store import RECORD, ImportFolder, find_all, verify_import
 from suite.bundle.store import Bundle
 from suite.bundle.verify import Verification, verify_all
@@ -242,9 +242,11 @@ def _studies(folder: Path) -> Iterator[tuple[str, dict]]:
 
 def _document(file: Path, name: str, kind: str) -> dict:
     try:
-        return parse_object(read_bytes(file, name, DOCUMENT_BYTES).decode(), name)
+        body = parse_object(read_bytes(file, name, DOCUMENT_BYTES).decode(), name)
+        check_tree(body, name)
     except (DamagedBundle, Unreadable, UnicodeDecodeError) as error:
         raise UsageError(f"{file} is no {kind}: {error}") from error
+    return body
 
 
 def _licences(more: Sequence[Path]) -> dict[str, bytes]:

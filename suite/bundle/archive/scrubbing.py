@@ -54,11 +54,12 @@ def learn_bundle(bundle: Bundle, names: Identities) -> None:
 
 def learn_file(path: Path, name: str, names: Identities) -> None:
     """The same of one file, which messages call ``name``. Raises DamagedBundle."""
-    for value, line in _contents(path, name):
-        if line is None:
-            learn_json(value, names)
-        else:
-            names.learn(_plain(line))
+    with _scrubbable(name):
+        for value, line in _contents(path, name):
+            if line is None:
+                learn_json(value, names)
+            else:
+                names.learn(_plain(line))
 
 
 def learn_json(value: Any, names: Identities, key: str = "") -> None:
@@ -180,7 +181,7 @@ def _derive_again(bundle: Bundle, target: Path) -> None:
 def scrub_file(source: Path, name: str, target: Path, names: Identities) -> bool:
     """Write a file without identity; whether it is another than it was. Raises DamagedBundle."""
     changed = _is_packed(name)  # its bytes are others already without its time
-    with target.open("xb") as plain, _packing(plain, name) as file:
+    with target.open("xb") as plain, _packing(plain, name) as file, _scrubbable(name):
         for value, line in _contents(source, name):
             if line is not None:
                 after = _scrubbed_line(line, names)
@@ -191,6 +192,17 @@ def scrub_file(source: Path, name: str, target: Path, names: Identities) -> bool
             changed |= after is not None and after != line
             file.write(line if after is None else after)
     return changed
+
+
+@contextmanager
+def _scrubbable(name: str) -> Iterator[None]:
+    """JSON may be read and still not be written again."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except (RecursionError, ValueError) as error:
+        raise DamagedBundle(f"{name} cannot be scrubbed: it is nested too deeply, or has too large a number") from error
 
 
 class _Parsed(dict):
