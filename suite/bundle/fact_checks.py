@@ -41,7 +41,7 @@ def fact_findings(events: Events, manifest: Manifest, record: Record) -> Iterato
     yield from one_of("machine", list(_processors(events, record)))
     yield from one_of("ceilings", list(_ceilings(events, manifest)))
     yield from one_of("reward", list(_rewards(events, manifest)))
-    yield from one_of("noise", list(_without_noise(events)))
+    yield from one_of("noise", list(_without_noise(events, manifest)))
     yield from one_of("voided", list(_voided(events, manifest)))
     yield from one_of("energy", list(_energies(events)))
     yield from one_of("lengths", _lengths(manifest))
@@ -90,9 +90,12 @@ def _rewards(events: Events, manifest: Manifest) -> Iterator[str]:
             yield f"the mean reward was {found:.6g} {where}, the manifest has a constant one of {reward.value:.6g}"
 
 
-def _without_noise(events: Events) -> Iterator[str]:
-    """Iterations whose noise somebody took away."""
-    for event in events.of_all(Iteration) if derivation(events) >= _WITH_NOISE else ():
+def _without_noise(events: Events, manifest: Manifest) -> Iterator[str]:
+    """Iterations whose noise somebody took away, or whom older rules would keep from being judged by it."""
+    rules = derivation(events)
+    if rules < _WITH_NOISE and manifest.stack_code and facts_of(events, 0):
+        yield f"ranks ask for the rules of derivation {rules}, which are older than the version that made the manifest"
+    for event in events.of_all(Iteration) if rules >= _WITH_NOISE else ():
         if event.noise is None:
             yield f"rank {event.rank} tells nothing of the noise around iteration {event.iteration}, as its worker does"
 

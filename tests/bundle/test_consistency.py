@@ -102,6 +102,7 @@ TAMPERED = {
     "ceilings of another precision": (ONE, of_facts("bfloat16", "ceilings", "matmul_dtype"), None, {"ceilings"}),
     "another reward than the constant": (ONE, better_reward, None, {"reward"}),
     "no noise": (ONE, lambda event: event.pop("noise", None), None, {"noise"}),
+    "rules of before there was noise": (ONE, of_facts(2, "derivation"), None, {"noise"}),
     "a late iteration that skipped a step": (
         ONE,
         lambda event: (event["kind"], event.get("iteration")) == ("iteration", 5) and event.update(skipped_steps=1),
