@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -279,6 +280,14 @@ class HeldBundle(Bundle):
     """A bundle of which some files were read already: ``held`` by their names, as others read them from the disk."""
 
     held: Mapping[str, bytes]
+
+    def record_text(self) -> str | None:
+        """Of the disk once."""
+        return self._record_text
+
+    @cached_property
+    def _record_text(self) -> str | None:
+        return super().record_text()
 
     def _bytes(self, name: str, limit_bytes: int) -> bytes:
         content = self.held.get(name)

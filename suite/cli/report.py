@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -58,18 +58,17 @@ def report(
     places = until_end(opened(runs))  # so that whoever writes a view of them still finds their events
     with without_collector():
         found = read_entries(runs, with_imported=True)
-        studies, left_out, first, lines = [], [], [], []
+        studies, left_out, first, lines = list[Any](), list[str](), list[Any](), list[str]()
         if find_studies(places.folders):
-            from suite.tune.check import answers_below
-            from suite.tune.show import sections, verdict_lines
+            from suite.tune import check, show
 
-            studies, left_out = answers_below(places.folders)
-            first, lines = sections(studies), [line for study in studies for line in verdict_lines(study)]
-        caveats = [*found.warnings(), *map(places.shown, left_out)]
-        given = (title, caveats, found.read_from, with_suspect, found.imported)
+            studies, left_out = check.answers_below(places.folders)
+            first, lines = show.sections(studies), [line for one in studies for line in show.verdict_lines(one)]
+        told = [*found.warnings(), *map(places.shown, left_out)]
+        given = (title, told, found.read_from, with_suspect, found.imported)
         if as_json:
-            told = [study.model_dump(mode="json", by_alias=True) for study in studies]
-            print_json({**figures(build(found.entries, *given)), "damaged": found.damaged, "studies": told})
+            answers = [study.model_dump(mode="json", by_alias=True) for study in studies]
+            print_json({**figures(build(found.entries, *given)), "damaged": found.damaged, "studies": answers})
             return
         if output == STANDARD_OUTPUT:
             with written_to(output, ".md") as path:
