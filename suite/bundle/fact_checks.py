@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from suite.backends.registry import find_backend
 from suite.bundle.event_fields import Iteration, Launch, Memory, Turn
 from suite.bundle.events import SETUP, Events
 from suite.bundle.facts import derivation, facts_of, inner, positive
 from suite.bundle.findings import Finding, one_of
 from suite.bundle.per_manifest import once_per_manifest
 from suite.bundle.record import Record
+from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 from suite.spec.resolve import sample_lengths
 
@@ -26,6 +28,8 @@ _REWARD_SHARE, _REWARD_LEAST = 0.01, 0.001
 _ENERGY_JOULES, _ENERGY_SHARE, _ENERGY_SECONDS, _POWER_FACTOR = 0.1, 0.001, 3.0, 2.0
 #: Of the tokens of all samples; more samples than any run has take long to draw.
 _LENGTHS_SHARE, _MOST_DRAWN = 0.1, 50_000
+#: Of an iteration on a CPU, that any engine has it, however many others want it.
+_CPU_SHARE = 0.02
 _SHOWN = 40
 #: A process gives back little of what it had before there was a model.
 _RESIDENT_SHARE = 0.8
@@ -37,7 +41,7 @@ _FLOOR_RATIO = 1.25
 
 def fact_findings(events: Events, manifest: Manifest, record: Record) -> Iterator[Finding]:
     """One for each kind of contradiction."""
-    yield from one_of("stack", list(not_as_asked(events, manifest)))
+    yield from one_of("stack", [*not_as_asked(events, manifest), *_threads(events, manifest), *_kind(manifest)])
     yield from one_of("machine", list(_processors(events, record)))
     yield from one_of("ceilings", list(_ceilings(events, manifest)))
     yield from one_of("reward", list(_rewards(events, manifest)))
@@ -58,6 +62,25 @@ def not_as_asked(events: Events, manifest: Manifest) -> Iterator[str]:
         found = {str(each.get(package))[:_SHOWN] for each in packages}
         if found - {version}:
             yield f"the manifest asks for {package} {version}, ranks tell {' and '.join(sorted(found))}"
+
+
+def _threads(events: Events, manifest: Manifest) -> Iterator[str]:
+    asked = manifest.measure.threads_per_rank
+    for rank in events.ranks:
+        found = inner(facts_of(events, rank), "threads", "torch")
+        if found not in (None, asked):
+            yield f"the manifest asks for {asked} threads a rank, rank {rank} had {ascii(found)[:_SHOWN]}"
+
+
+@once_per_manifest
+def _kind(manifest: Manifest) -> tuple[str, ...]:
+    """An engine is held to more than a trainer. Of a package that is not installed nothing is known."""
+    name, kind = manifest.backend.name, manifest.backend.kind
+    try:
+        known = find_backend(name).kind
+    except UsageError:
+        return ()
+    return () if kind == known else (f"the manifest calls {name} of kind {kind}, it is of kind {known}",)
 
 
 def _processors(events: Events, record: Record) -> Iterator[str]:
@@ -93,11 +116,16 @@ def _rewards(events: Events, manifest: Manifest) -> Iterator[str]:
 def _without_noise(events: Events, manifest: Manifest) -> Iterator[str]:
     """Iterations whose noise somebody took away, or whom older rules would keep from being judged by it."""
     rules = derivation(events)
+    is_cpu_engine = manifest.measure.device == "cpu" and manifest.backend.kind == "engine"
     if rules < _WITH_NOISE and manifest.stack_code and facts_of(events, 0):
         yield f"ranks ask for the rules of derivation {rules}, which are older than the version that made the manifest"
     for event in events.of_all(Iteration) if rules >= _WITH_NOISE else ():
         if event.noise is None:
             yield f"rank {event.rank} tells nothing of the noise around iteration {event.iteration}, as its worker does"
+        elif (
+            is_cpu_engine and (used := event.noise.get("cpu_seconds")) is not None and used < _CPU_SHARE * event.seconds
+        ):
+            yield f"rank {event.rank} computed iteration {event.iteration} in {used:.3g} s of a CPU"
 
 
 def _voided(events: Events, manifest: Manifest) -> Iterator[str]:

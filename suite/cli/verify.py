@@ -125,8 +125,7 @@ def _facts(bundle: Run, result: Verification, places: Opened, signatures: dict[s
     for finding in facts["findings"]:
         finding["text"] = places.shown(finding["text"])
     about = archive_facts(archive.name, archive.index, archive.index_sha256, signatures[archive.name])
-    runs = {archive.runs / run.path: run for run in archive.index.runs}
-    own = runs.get(bundle.path)
+    own = next((run for run in archive.index.runs if archive.runs / run.path == bundle.path), None)
     return {**facts, "digest_before": own.digest_before if own else None, "archive": about}
 
 

@@ -102,6 +102,13 @@ TAMPERED = {
     "ceilings of another precision": (ONE, of_facts("bfloat16", "ceilings", "matmul_dtype"), None, {"ceilings"}),
     "another reward than the constant": (ONE, better_reward, None, {"reward"}),
     "no noise": (ONE, lambda event: event.pop("noise", None), None, {"noise"}),
+    "other threads": (ONE, of_facts(4, "threads", "torch"), None, {"stack"}),
+    "no time on a CPU": (
+        ONE,
+        lambda event: event.get("noise") and event["noise"].update(cpu_seconds=0.0),
+        None,
+        {"noise"},
+    ),
     "rules of before there was noise": (ONE, of_facts(2, "derivation"), None, {"noise"}),
     "a late iteration that skipped a step": (
         ONE,
