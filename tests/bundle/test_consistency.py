@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from suite.bundle.events import Event
+from suite.bundle.fact_checks import _lengths
 from suite.bundle.folder import Trace, folder_findings
 from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify, verify_all
 from tests.bundle.recorded import put
 from tests.bundle.tampering import RUNS, change, copied, derive_again, events_of, renamed, shipped, write_events
-from tests.synthetic import facts_of, make_bundle, synthetic_manifest
+from tests.synthetic import LLAMA, facts_of, grpo_workload, make_bundle, synthetic_manifest
 
 ONE, TWO, SMALL = (shipped(row) for row in ("deepspeed-3M-n1", "megatron-3M-n2", "deepspeed-1M-n2"))
 
@@ -140,6 +141,14 @@ def test_turns_of_a_run_that_was_alone_are_found(tmp_path: Path) -> None:
     write_events(path, "driver", driver)
     derive_again(path)
     assert names(path) == {"voided"}
+
+
+def test_shorter_samples_than_the_workload_asks_for_are_found() -> None:
+    manifest = synthetic_manifest(size=LLAMA, workload=grpo_workload())
+    halved = tuple(max(1, length // 2) for length in manifest.work.lengths.response)
+    lengths = manifest.work.lengths.model_copy(update={"response": halved})
+    shorter = manifest.model_copy(update={"hash": "-", "work": manifest.work.model_copy(update={"lengths": lengths})})
+    assert _lengths(manifest) == () and "the responses of the manifest have" in _lengths(shorter)[0]
 
 
 @pytest.mark.parametrize("also", [(), ("energy_joules",)], ids=["counter", "counter and window"])
