@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from benchmarks.verdict import Interval, Row, at_most, median
 from suite.bundle.cache.place import VARIABLE
-from suite.bundle.cache.signature import SETTLED_SECONDS
+from suite.bundle.cache.survey import SETTLED_SECONDS
 from suite.bundle.derive import derive
 from suite.bundle.facts import NEWEST_DERIVATION
 from suite.bundle.store import Bundle, written

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import tests.synthetic
 from benchmarks.report_speed import measure
-from suite.bundle.cache.signature import SETTLED_SECONDS
+from suite.bundle.cache.survey import SETTLED_SECONDS
 from suite.bundle.derive import derive
 from suite.bundle.facts import NEWEST_DERIVATION
 from suite.bundle.store import Bundle, written

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from operator import sub
 
-from suite.bundle.asynchronous import with_periods_checked
-from suite.bundle.device_limits import impossible_figures
 from suite.bundle.ending import ending
 from suite.bundle.energy import energy, throttle_notes
 from suite.bundle.event_fields import DriverEnd, Event, Iteration, Launch, Start
@@ -20,10 +18,10 @@ from suite.bundle.per_manifest import once_per_manifest
 from suite.bundle.rates import details, phase_intervals, phases, steadiness, throughput, waits
 from suite.bundle.record import Environment, Evidence, Iterations, Record, RunFacts, Turns
 from suite.bundle.rollout import padding, realised_lengths, rollout, staleness, staleness_notes
-from suite.bundle.sides import overlap, training_side, with_sides_compared
+from suite.bundle.sides import overlap, training_side, with_periods_checked, with_sides_compared
 from suite.bundle.store import Bundle, OtherSchema, StillRunning
 from suite.bundle.timeline import Timeline, make_timeline
-from suite.bundle.utilisation import compute
+from suite.bundle.utilisation import compute, impossible_figures
 from suite.bundle.validity import noise_and_validity
 from suite.spec.algorithms import PPO_NAME
 from suite.spec.manifest import Manifest

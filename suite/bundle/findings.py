@@ -26,6 +26,9 @@ Within = Literal[
     "ceilings",
     "reward",
     "noise",
+    "voided",
+    "energy",
+    "lengths",
 ]
 #: Among the bundles of a folder.
 OfRuns = Literal["copied-run", "copied-seconds", "run-id", "folder-name", "missing-repeat", "overlapping-runs"]

@@ -21,7 +21,7 @@ _PHASE_DIGITS, _COPY_PHASES = 9, 3
 #: The end of a run and the beginning of the next one are written by one clock, one after the other.
 _OVERLAP_SECONDS = 0.05
 #: Names in one finding, and missing repeats that are counted.
-_NAMED, _MOST_REPEATS = 5, 100_000
+_NAMED, _MOST_REPEATS = 5, 10_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -352,7 +352,7 @@ class Record(Frozen):
         """Numbers of the iterations that count: those after the warm-up that are not void."""
         void = frozenset(self.void_iterations or ())
         window = range(self.steady_state.warmup, len(self.iterations.seconds))
-        return tuple(index for index in window if index not in void)
+        return tuple(index for index in window if index not in void) if void else tuple(window)
 
     @model_validator(mode="after")
     def _counts_what_it_has(self) -> "Record":

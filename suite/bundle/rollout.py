@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from suite.bundle.asynchronous import greatest_staleness
 from suite.bundle.event_fields import Iteration
 from suite.bundle.events import Events
 from suite.bundle.facts import derivation
 from suite.bundle.files import DamagedBundle
 from suite.bundle.record import Counts, LengthSummary, Padding, RealisedLengths, Rollout
+from suite.bundle.sides import greatest_staleness
 from suite.bundle.timeline import Timeline
 from suite.spec.lengths import Lengths
 from suite.spec.manifest import Manifest

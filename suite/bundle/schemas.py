@@ -6,16 +6,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import msgspec
 from pydantic import BaseModel
 
 from suite.bundle.archive.index import ARCHIVE_SCHEMA, Index
-from suite.bundle.event_schema import events_schema
+from suite.bundle.event_fields import FIELDS, TRAINER, Event, Work, fields_of
 from suite.bundle.events import EVENTS_SCHEMA
 from suite.bundle.imported.record import IMPORT_SCHEMA, IMPORTED_SCHEMA, Import, ImportedRecord
 from suite.bundle.record import RECORD_SCHEMA, Record
 from suite.launch.cluster.submission import SUBMISSION_SCHEMA, Submission
 from suite.spec.manifest import MANIFEST_SCHEMA, Manifest
 
+Schema = dict[str, Any]
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _MODELS: dict[str, tuple[type[BaseModel], str, str]] = {
     "manifest": (Manifest, MANIFEST_SCHEMA, "manifest.json: everything that is resolved before a run, hashed"),
@@ -27,7 +29,7 @@ _MODELS: dict[str, tuple[type[BaseModel], str, str]] = {
 }
 
 
-def of_model(model: type[BaseModel], name: str, title: str) -> dict[str, Any]:
+def of_model(model: type[BaseModel], name: str, title: str) -> Schema:
     """The schema of a file that a model reads; ``name``: the text of its field ``schema``."""
     schema = model.model_json_schema(by_alias=True, mode="validation")
     if model is not Manifest:  # a manifest's hash covers its fields, and no reader takes more of them
@@ -36,7 +38,7 @@ def of_model(model: type[BaseModel], name: str, title: str) -> dict[str, Any]:
     return _headed(name, title, schema)
 
 
-def _headed(name: str, title: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _headed(name: str, title: str, schema: Schema) -> Schema:
     return {**schema, "$schema": _DIALECT, "$id": f"urn:{name.replace('/', ':')}", "title": title}
 
 
@@ -49,12 +51,54 @@ def _open(value: Any) -> Any:
     return [_open(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _events() -> dict[str, Any]:
-    return _headed(EVENTS_SCHEMA, "a line of events/*.jsonl: what driver and ranks tell", events_schema())
+def _events_schema() -> Schema:
+    """Of one line of ``events/*.jsonl``: what all events have, and each kind, without what figures must be
+    of each other."""
+    kinds = [(writer, name, kind) for writer, found in FIELDS.items() for name, kind in found.items()]
+    own = [(name, kind, field, type_) for _, name, kind in kinds for field, (type_, _) in fields_of(kind).items()]
+    schemas, parts = msgspec.json.schema_components([type_ for *_, type_ in own], ref_template="#/$defs/{name}")
+    by_field = {(kind, field): schema for (_, kind, field, _), schema in zip(own, schemas, strict=True)}
+    return {
+        "type": "object",
+        "properties": {
+            "kind": {"enum": sorted({name for _, name, _ in kinds})},
+            "rank": {"type": ["integer", "null"], "minimum": 0, "description": "null: the driver"},
+            "time": {"type": "number", "minimum": 0, "exclusiveMaximum": 1e11, "description": "Unix seconds"},
+            "seq": {"type": "integer", "minimum": 0, "description": "0, 1, 2 ... in each file"},
+        },
+        "required": ["kind", "rank", "time", "seq"],
+        "allOf": [_when(writer, name, kind, by_field) for writer, name, kind in kinds],
+        "$defs": parts,
+    }
+
+
+def _when(writer: str, name: str, kind: type[Event], by_field: dict[tuple[type[Event], str], Schema]) -> Schema:
+    rank = {"type": "null" if writer == "driver" else "integer"}
+    fields = fields_of(kind)
+    wanted: Schema = {
+        "properties": {
+            field: by_field[kind, field] if is_required else _or_null(by_field[kind, field])
+            for field, (_, is_required) in fields.items()
+        },
+        "required": [field for field, (_, is_required) in fields.items() if is_required],
+    }
+    if "counts" in fields:  # only a trainer's own log may leave some untold
+        wanted["if"] = {"properties": {"source": {"const": TRAINER}}, "required": ["source"]}
+        counts = {count: {"type": "integer"} for count in Work.__struct_fields__}
+        wanted["else"] = {"properties": {"counts": {"properties": counts}}}
+    return {"if": {"properties": {"kind": {"const": name}, "rank": rank}, "required": ["kind", "rank"]}, "then": wanted}
+
+
+def _or_null(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _events() -> Schema:
+    return _headed(EVENTS_SCHEMA, "a line of events/*.jsonl: what driver and ranks tell", _events_schema())
 
 
 #: By their names. What is not known is null; fields may be added.
-SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
+SCHEMAS: dict[str, Callable[[], Schema]] = {
     **{name: partial(of_model, *entry) for name, entry in _MODELS.items()},
     "events": _events,
 }

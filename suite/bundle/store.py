@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from suite.bundle.drafts import draft_folder
 from suite.bundle.events import Events, read_events
@@ -157,7 +158,7 @@ class Bundle:
                 with draft_folder(path) as draft:
                     (draft / "events").mkdir()
                     (draft / "logs").mkdir()
-                    write_synced(draft / MANIFEST, manifest.model_dump_json(by_alias=True, indent=2) + "\n")
+                    write_synced(draft / MANIFEST, written(manifest))
                     sync_folder(draft)
                     before_shown(draft)
                     draft.rename(path)
@@ -280,6 +281,14 @@ class HeldBundle(Bundle):
 
     held: Mapping[str, bytes]
 
+    def record_text(self) -> str | None:
+        """Of the disk once."""
+        return self._record_text
+
+    @cached_property
+    def _record_text(self) -> str | None:
+        return super().record_text()
+
     def _bytes(self, name: str, limit_bytes: int) -> bytes:
         content = self.held.get(name)
         if content is None or len(content) > limit_bytes:
@@ -309,9 +318,9 @@ def _is_at(descriptor: int, path: Path) -> bool:
         return False
 
 
-def written(record: Record) -> str:
-    """The text of record.json."""
-    return record.model_dump_json(by_alias=True, indent=2) + "\n"
+def written(model: BaseModel) -> str:
+    """The text of record.json, as of every file that is a model."""
+    return model.model_dump_json(by_alias=True, indent=2) + "\n"
 
 
 def parse_record(text: str) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def pack(
 
 
 def _told(done: Packed, output: Path) -> Iterator[str]:
-    from suite.bundle.archive.summary import scrubbed_line
+    from suite.bundle.archive.index import scrubbed_line
 
     index = done.index
     yield f"wrote {output}: {len(index.runs)} run{'s' * (len(index.runs) != 1)}, {done.bytes:,} bytes"

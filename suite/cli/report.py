@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -36,6 +36,7 @@ def report(
 ) -> None:
     """Print who is faster, how sure that is, and each row; write a Markdown report (--output) or a page (--html)."""
     from suite.bundle.archive.opening import opened
+    from suite.bundle.walk import find_studies
     from suite.cli.options.check import warn
     from suite.report.facts.model import build
     from suite.report.formatting.width import terminal_columns, wrapped
@@ -44,9 +45,6 @@ def report(
     from suite.report.text.markdown import brief, render
     from suite.report.text.output import as_json as figures
     from suite.report.text.output import write
-    from suite.report.text.sections import SECTIONS
-    from suite.tune.check import answers_below
-    from suite.tune.show import sections, verdict_lines
 
     if output and output == html:
         raise UsageError(f"--output and --html are both {output}: the page and the Markdown are two files")
@@ -60,32 +58,36 @@ def report(
     places = until_end(opened(runs))  # so that whoever writes a view of them still finds their events
     with without_collector():
         found = read_entries(runs, with_imported=True)
-        studies, left_out = answers_below(places.folders)
-        caveats = [*found.warnings(), *map(places.shown, left_out)]
-        given = (title, caveats, found.read_from, with_suspect, found.imported)
+        studies, left_out, first, lines = list[Any](), list[str](), list[Any](), list[str]()
+        if find_studies(places.folders):
+            from suite.tune import check, show
+
+            studies, left_out = check.answers_below(places.folders)
+            first, lines = show.sections(studies), [line for one in studies for line in show.verdict_lines(one)]
+        told = [*found.warnings(), *map(places.shown, left_out)]
+        given = (title, told, found.read_from, with_suspect, found.imported)
         if as_json:
-            told = [study.model_dump(mode="json", by_alias=True) for study in studies]
-            print_json({**figures(build(found.entries, *given)), "damaged": found.damaged, "studies": told})
+            answers = [study.model_dump(mode="json", by_alias=True) for study in studies]
+            print_json({**figures(build(found.entries, *given)), "damaged": found.damaged, "studies": answers})
             return
         if output == STANDARD_OUTPUT:
             with written_to(output, ".md") as path:
-                path.write_text(render(build(found.entries, *given), {}, (*sections(studies), *SECTIONS)))
+                path.write_text(render(build(found.entries, *given), {}, first=first))
             return
         if is_brief:
             say(brief(build(found.entries, *given)).rstrip())
             return
-        written = write(found.entries, output, *given, sections(studies)) if output else None
+        written = write(found.entries, output, *given, first) if output else None
         model = written.model if written else build(found.entries, *given)
         page = None
         if html:
             from suite.report.page.output import write_page
 
-            page = write_page(model, found.entries, html, sections(studies))
+            page = write_page(model, found.entries, html, first)
     print_answer(model)
     print_headline(model)
-    for study in studies:
-        for line in verdict_lines(study):
-            say(printable(line))
+    for line in lines:
+        say(printable(line))
     print_imported(model)
     for line in model.caveats:
         warn("note: ", line)

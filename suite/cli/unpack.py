@@ -34,9 +34,9 @@ def unpack(
 
     With --allowed-signers nothing is unpacked that is not signed by one of them: exit 3.
     """
+    from suite.bundle.archive.index import archive_facts, archive_lines
     from suite.bundle.archive.opening import read_archive, unpack_archive, unpacked_name
     from suite.bundle.archive.signature import check
-    from suite.bundle.archive.summary import archive_facts, archive_lines
 
     target = output or unpacked_name(archive)
     with read_archive(archive) as reader:

@@ -55,8 +55,8 @@ def verify(
     Exit 3 when a record differs, a bundle is inconsistent or an archive is not signed as it should be, 2 when a bundle
     or an archive is damaged.
     """
+    from suite.bundle.archive.index import archive_lines
     from suite.bundle.archive.opening import opened
-    from suite.bundle.archive.summary import archive_lines
     from suite.bundle.evidence import checked_digest
     from suite.bundle.imported.store import find_all, verify_import
     from suite.bundle.verify import verify_all
@@ -114,7 +114,7 @@ def _is_as_asked(signature: Signature, allowed: Path | None) -> bool:
 
 def _facts(bundle: Run, result: Verification, places: Opened, signatures: dict[str, Signature]) -> dict[str, Any]:
     """Of a bundle of an archive with what is known of that."""
-    from suite.bundle.archive.summary import archive_facts
+    from suite.bundle.archive.index import archive_facts
 
     facts = {"bundle": places.shown(str(bundle.path)), **result.model_dump(mode="json")}
     if mark := _mark(bundle):
@@ -125,8 +125,7 @@ def _facts(bundle: Run, result: Verification, places: Opened, signatures: dict[s
     for finding in facts["findings"]:
         finding["text"] = places.shown(finding["text"])
     about = archive_facts(archive.name, archive.index, archive.index_sha256, signatures[archive.name])
-    runs = {archive.runs / run.path: run for run in archive.index.runs}
-    own = runs.get(bundle.path)
+    own = next((run for run in archive.index.runs if archive.runs / run.path == bundle.path), None)
     return {**facts, "digest_before": own.digest_before if own else None, "archive": about}
 
 

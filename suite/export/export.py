@@ -11,8 +11,8 @@ from typing import Any
 
 from suite.bundle.imported.record import MARK
 from suite.bundle.tags import tags_by_path
+from suite.export.columns import EXPORT_SCHEMA
 from suite.export.kept import read_runs, rows_of_runs
-from suite.export.keys import EXPORT_SCHEMA
 from suite.export.tables import IMPORTED, RUNS, find_table, rows_of
 from suite.export.tools.given import given
 from suite.export.writing import check_output, write

@@ -8,6 +8,7 @@ from typing import get_args
 from suite.bundle.noise_model import Noise, Spread
 from suite.bundle.record import Counts, LengthSummary, Verdict
 from suite.export.columns import (
+    KEYS,
     Column,
     Kind,
     Source,
@@ -20,7 +21,6 @@ from suite.export.columns import (
     predicted,
     worker,
 )
-from suite.export.keys import KEYS
 from suite.launch.outcome import FailureKind
 from suite.report.facts.pool import counted_seconds
 from suite.spec.base import Track

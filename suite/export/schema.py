@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from suite.bundle.schemas import SCHEMAS
-from suite.export.columns import LONGEST_TEXT, MOST_TEXTS, Column
-from suite.export.keys import EXPORT_SCHEMA
+from suite.export.columns import EXPORT_SCHEMA, LONGEST_TEXT, MOST_TEXTS, Column
 from suite.export.tables import TABLES, Table
 from suite.spec.base import UsageError
 from suite.spec.names import nearest

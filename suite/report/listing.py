@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from suite.bundle.archive.opening import Opened, opened
 from suite.bundle.cache.survey import Surveyed, survey
-from suite.bundle.cache.table import select
+from suite.bundle.cache.table import Derived, json_view, select
 from suite.bundle.imported.record import MARK, ImportedRecord
 from suite.bundle.imported.store import IMPORT, ImportFolder
+from suite.bundle.record import Status
 from suite.bundle.store import DamagedBundle, StillRunning
 from suite.bundle.tags import tags_by_path
-from suite.report.run_line import LINES, RunLine
 from suite.spec.base import UsageError
 from suite.spec.names import nearest
 
@@ -25,6 +25,78 @@ _FIRST_SECONDS, _NEXT_SECONDS = 5.0, 10.0
 #: What a run can be in, besides how it ended.
 RUNNING, DAMAGED, IMPORTED = "running", "damaged", "imported"
 STATUSES = ("ok", "failed", "interrupted", RUNNING, DAMAGED, IMPORTED)
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """One run. Times are Unix seconds, rates samples per second with the run's own interval.
+
+    ``findings``: names of what does not fit together within the bundle, for which reports leave it out.
+    ``device_name``: of rank 0's accelerator or processor; null where it did not tell. ``validity`` is null where
+    nothing is known of it.
+    """
+
+    run: str
+    backend: str
+    size: str
+    ranks: int
+    layout: str
+    algorithm: str
+    workload: str
+    device: Literal["cpu", "cuda"]
+    device_name: str | None
+    precision: str
+    repeat: int
+    status: Status
+    failure: str | None
+    validity: str | None
+    findings: tuple[str, ...]
+    started: float | None
+    ended: float | None
+    samples_per_second: float | None
+    low: float | None
+    high: float | None
+    digest: str | None
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether its figures stand: it ended well, and nothing speaks against them."""
+        return self.status == "ok" and self.validity not in ("suspect", "invalid") and not self.findings
+
+
+def _made(derived: Derived) -> RunLine:
+    record = derived.record
+    run, failure, rates = record.run, record.failure, record.throughput
+    rate = None if rates is None else rates.samples_per_second
+    worker = record.environment.worker or {}
+    device = worker.get("cpu" if run.device == "cpu" else "device")
+    name = device.get("model" if run.device == "cpu" else "name") if isinstance(device, Mapping) else None
+    return RunLine(
+        run=run.id,
+        backend=run.backend,
+        size=run.size,
+        ranks=run.ranks,
+        layout=run.layout.label(),
+        algorithm=derived.manifest.workload.algorithm.text(),
+        workload=run.workload,
+        device=run.device,
+        device_name=name if isinstance(name, str) else None,
+        precision=run.precision,
+        repeat=run.repeat,
+        status=record.status,
+        failure=None if failure is None else failure.kind,
+        validity=None if record.validity is None else record.validity.status,
+        findings=tuple(sorted({finding.name for finding in derived.findings if finding.leaves_out})),
+        started=run.started,
+        ended=run.ended,
+        samples_per_second=None if rate is None else rate.value,
+        low=None if rate is None else rate.low,
+        high=None if rate is None else rate.high,
+        digest=derived.digest,
+    )
+
+
+LINES = json_view("line", ("report",), _made, RunLine)
 
 
 @dataclass(frozen=True, slots=True)

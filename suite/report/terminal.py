@@ -61,9 +61,10 @@ def _short(one: Verdict) -> Cells:
 
 def headline_rows(model: ReportModel) -> list[Cells]:
     """The headline table, one row per row of the report; cells hold no control characters."""
-    places = [ranked for group in model.ranking.groups for ranked in group.places]
     verdicts = {row.number: UNKNOWN if row.is_ranked else "suspect" for row in model.rows}
-    verdicts |= {one.row.number: _SHORT_VERDICTS.get(one.verdict, one.verdict) for one in places}
+    for group in model.ranking.groups:
+        short = {**_SHORT_VERDICTS, "not distinguishable": "equal"} if group.is_equal else _SHORT_VERDICTS
+        verdicts |= {one.row.number: short.get(one.verdict, one.verdict) for one in group.places}
     etas = {point.row.number: point.eta for curve in model.scaling.curves for point in curve.points}
     apart = _set_apart(model.rows)
     return [_headline(row, interval(etas.get(row.number), 1), verdicts[row.number], apart) for row in model.rows]

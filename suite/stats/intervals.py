@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 from suite.stats.moderated import LEAST_SPREAD, Prior, mean_of, spread
@@ -30,7 +31,7 @@ class RunSeconds:
         if not self.seconds or not self.work > 0 or not all(0 < second < math.inf for second in self.seconds):
             raise ValueError("a rate needs positive work and at least one iteration of positive seconds")
 
-    @property
+    @cached_property
     def rate(self) -> float:
         """Total work over total time, per second."""
         return self.work * len(self.seconds) / math.fsum(self.seconds)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 
 from suite.stats.quantiles import student_quantile, variance_ratio_quantile
 
@@ -101,20 +102,17 @@ def slow_runs(values: Sequence[float], prior: Prior | None = None) -> tuple[int,
     if count < 3:
         return ()
     order = sorted(range(count), key=lambda index: values[index])
+    ordered = [values[index] - values[order[-1]] for index in order]
+    sums, squares = ([0.0, *accumulate(each)] for each in (ordered, [value * value for value in ordered]))
     found = 0
     for slow in range(1, (count - 1) // 2 + 1):
-        below, above = [values[index] for index in order[:slow]], [values[index] for index in order[slow:]]
+        rest = squares[-1] - sums[slow] ** 2 / slow - (sums[-1] - sums[slow]) ** 2 / (count - slow)
         degrees = count - 2 + (prior.degrees if prior else 0.0)
-        squares = _squares(below) + _squares(above) + (prior.degrees * prior.variance if prior else 0.0)
-        deviation = math.sqrt(max(squares / degrees, LEAST_SPREAD**2))
-        if above[0] - below[-1] > student_quantile(degrees, 1 - _SLOW_LEVEL / count) * deviation:
+        rest += prior.degrees * prior.variance if prior else 0.0
+        deviation = math.sqrt(max(rest / degrees, LEAST_SPREAD**2))
+        if ordered[slow] - ordered[slow - 1] > student_quantile(degrees, 1 - _SLOW_LEVEL / count) * deviation:
             found = slow
     return tuple(sorted(order[:found]))
-
-
-def _squares(values: Sequence[float]) -> float:
-    mean = mean_of(values)
-    return math.fsum((value - mean) ** 2 for value in values)
 
 
 def _without_slowest(rows: Sequence[Sequence[float]]) -> Prior | None:

@@ -12,7 +12,7 @@ stand out for sure (``LEVEL``): who took the narrower interval of the two would 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -197,7 +197,7 @@ def partners(a: InTurns, b: InTurns) -> list[tuple[int, int]]:
 
     Runs that took turns by iteration are no such runs."""
     by_turn = {(turn.plan, turn.round): index for index, turn in enumerate(b.turns) if turn and turn.start is None}
-    starts = [turn.started for turn in (*a.turns, *b.turns) if turn and turn.started is not None]
+    starts = sorted(turn.started for turn in (*a.turns, *b.turns) if turn and turn.started is not None)
     found = []
     for index, turn in enumerate(a.turns):
         other = by_turn.get((turn.plan, turn.round)) if turn and turn.start is None else None
@@ -207,10 +207,11 @@ def partners(a: InTurns, b: InTurns) -> list[tuple[int, int]]:
 
 
 def _are_near(one: Turn, other: Turn | None, starts: Sequence[float]) -> bool:
+    """``starts``: in order."""
     if other is None or one.started is None or other.started is None:
         return False
     first, last = sorted((one.started, other.started))
-    return last - first <= APART_SECONDS and not any(first < start < last for start in starts)
+    return last - first <= APART_SECONDS and bisect_left(starts, last) <= bisect_right(starts, first)
 
 
 #: Log rates by row, each in the order of the rounds that all rows of a group have.

@@ -10,7 +10,7 @@ from suite.bundle.files import DamagedBundle
 from suite.bundle.findings import Among, Finding
 from suite.bundle.store import find_bundles
 from suite.bundle.verify import Verification
-from suite.bundle.walk import STUDY, TRIALS, places
+from suite.bundle.walk import STUDY, TRIALS, find_studies
 from suite.tune.answer import answered
 from suite.tune.bundles import Reference, made
 from suite.tune.knobs import choice_of
@@ -26,12 +26,6 @@ class StudyFile:
     """Where a study was found."""
 
     path: Path
-
-
-def find_studies(folders: Sequence[Path]) -> list[Path]:
-    """The results folders at and below these that hold a study. Raises UsageError."""
-    found = {Path(place.path) for folder in folders for place in places(folder, STUDY) if not place.is_bundle}
-    return sorted(found)
 
 
 def answers_below(folders: Sequence[Path]) -> tuple[list[Study], list[str]]:

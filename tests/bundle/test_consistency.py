@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from suite.bundle.events import Event
+from suite.bundle.fact_checks import _lengths
 from suite.bundle.folder import Trace, folder_findings
 from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify, verify_all
 from tests.bundle.recorded import put
-from tests.bundle.tampering import change, copied, derive_again, events_of, renamed, shipped, write_events
-from tests.synthetic import facts_of, make_bundle, synthetic_manifest
+from tests.bundle.tampering import RUNS, change, copied, derive_again, events_of, renamed, shipped, write_events
+from tests.synthetic import LLAMA, facts_of, grpo_workload, make_bundle, synthetic_manifest
 
 ONE, TWO, SMALL = (shipped(row) for row in ("deepspeed-3M-n1", "megatron-3M-n2", "deepspeed-1M-n2"))
 
@@ -101,6 +103,20 @@ TAMPERED = {
     "ceilings of another precision": (ONE, of_facts("bfloat16", "ceilings", "matmul_dtype"), None, {"ceilings"}),
     "another reward than the constant": (ONE, better_reward, None, {"reward"}),
     "no noise": (ONE, lambda event: event.pop("noise", None), None, {"noise"}),
+    "other threads": (ONE, of_facts(4, "threads", "torch"), None, {"stack"}),
+    "no time on a CPU": (
+        ONE,
+        lambda event: event.get("noise") and event["noise"].update(cpu_seconds=0.0),
+        None,
+        {"noise"},
+    ),
+    "rules of before there was noise": (ONE, of_facts(2, "derivation"), None, {"noise"}),
+    "a late iteration that skipped a step": (
+        ONE,
+        lambda event: (event["kind"], event.get("iteration")) == ("iteration", 5) and event.update(skipped_steps=1),
+        None,
+        {"voided"},
+    ),
     "no noise of a late iteration": (
         TWO,
         lambda event: event.get("iteration") == 7 and event.pop("noise", None),
@@ -116,6 +132,38 @@ def test_a_change_of_a_real_bundle_is_found_though_its_record_follows(tmp_path: 
     path = copied(name, tmp_path)
     change(path, edit, ranks=ranks)
     assert names(path) >= expected
+
+
+def test_turns_of_a_run_that_was_alone_are_found(tmp_path: Path) -> None:
+    path = copied(ONE, tmp_path)
+    driver = events_of(path, "driver")
+    del driver[0]["turns"]
+    write_events(path, "driver", driver)
+    derive_again(path)
+    assert names(path) == {"voided"}
+
+
+def test_shorter_samples_than_the_workload_asks_for_are_found() -> None:
+    manifest = synthetic_manifest(size=LLAMA, workload=grpo_workload())
+    halved = tuple(max(1, length // 2) for length in manifest.work.lengths.response)
+    lengths = manifest.work.lengths.model_copy(update={"response": halved})
+    shorter = manifest.model_copy(update={"hash": "-", "work": manifest.work.model_copy(update={"lengths": lengths})})
+    assert _lengths(manifest) == () and "the responses of the manifest have" in _lengths(shorter)[0]
+
+
+@pytest.mark.parametrize("also", [(), ("energy_joules",)], ids=["counter", "counter and window"])
+def test_energy_that_counter_and_power_do_not_give_is_found(tmp_path: Path, also: tuple[str, ...]) -> None:
+    def third(event: Event) -> None:
+        window = event.get("device")
+        if window:
+            used = window["energy_counter_end_joules"] - window["energy_counter_begin_joules"]
+            window["energy_counter_end_joules"] -= 2 / 3 * used
+            window.update({name: window[name] / 3 for name in also})
+
+    run = min((RUNS.parents[1] / "h200/runs").glob("deepspeed-1.3B-*-r1"))
+    path = Path(shutil.copytree(run, tmp_path / run.name))
+    change(path, third)
+    assert names(path) == {"energy"}
 
 
 @pytest.mark.parametrize("digits", [None, 6], ids=["as they are", "rounded to microseconds"])

@@ -233,7 +233,7 @@ def test_what_no_machine_can_do_is_invalid(tmp_path: Path, change: Change, reaso
 def test_utilisation_above_the_peak_is_a_doubt_and_invalid_where_attention_is_masked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manifest, device = synthetic_manifest(device="cuda", kind="trainer"), find_device(GPU)
+    manifest, device = synthetic_manifest(device="cuda", kind="trainer", backend="trl-grpo"), find_device(GPU)
     ranks = noisy_ranks(manifest, rules=4)
     facts = of_kind(ranks[0], "environment")[0]["facts"]
     for rules, allowed, peak in ((4, False, "fp32"), (3, True, "fp32"), (4, True, "tf32")):

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from suite.bundle.cache import signature
 from suite.bundle.store import Bundle
 from suite.bundle.tags import tags_of
 from suite.spec.base import UsageError
@@ -148,7 +147,7 @@ def test_a_list_fits_and_says_what_it_leaves_out(columns: int, results: Path, mo
 
 
 def test_a_list_from_what_is_kept_is_the_list_of_what_is_there(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signature, "SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr("suite.bundle.cache.survey.SETTLED_SECONDS", 0.0)
     first, second, third, *_ = (results / name for name in sorted(ids(results)))
 
     def same() -> list[dict]:

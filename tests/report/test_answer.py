@@ -10,7 +10,7 @@ import pytest
 
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import build
-from suite.report.terminal import print_answer
+from suite.report.terminal import headline_rows, print_answer
 from suite.report.text.answer import MOST_SHOWN, Verdict, as_lines, verdicts_of
 from suite.report.text.markdown import brief, render
 from suite.spec.layout import Layout
@@ -56,6 +56,13 @@ def only(entries: list[Entry]) -> Verdict:
 def test_a_verdict_is_as_sure_as_its_runs(entries: list[Entry], faster: str, sure: str, phase: str) -> None:
     verdict = only(entries)
     assert (verdict.faster, verdict.sure, verdict.phase) == (faster, sure, phase)
+
+
+@pytest.mark.parametrize(("spread", "word"), [(0.001, "equal"), (0.1, "unclear")])
+def test_the_table_of_rows_calls_equal_what_the_answer_does(spread: float, word: str) -> None:
+    entries = [*made.repeats(5, spread=spread), *made.repeats(5, backend="megatron", rate=20.01, spread=spread)]
+    assert {row["verdict"] for row in headline_rows(build(entries))} == {word}
+    assert only(entries).confidence.startswith("equal") is (word == "equal")
 
 
 def test_of_three_rows_those_that_cannot_be_told_from_the_best_stand_with_it() -> None:

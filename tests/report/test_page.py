@@ -190,6 +190,20 @@ class TestOneFile:
         said = " ".join(page.text)
         assert "RuntimeError: out of memory" in said and "second line" in said
 
+    def test_runs_of_one_id_in_two_folders_keep_their_rows_and_machines(self) -> None:
+        """As of one plan that two machines measured."""
+        other = {**made.CPU_FACTS, "cpu": {"model": "Other CPU", "cores": 2, "threads": 2}}
+        here, there = made.repeats(2), [replace(one, path=f"there/{one.path}") for one in made.repeats(2, facts=other)]
+        _, page = parsed([*here, *there])
+        table, data = page.data("tables")[-1], page.data("report")
+        hrefs = [href.split("/")[1] for href in table["links"]["hrefs"]]
+        assert list(zip([row[0] for row in table["rows"]], hrefs, strict=True)) == [
+            *[("R1", "runs")] * 2,
+            *[("R2", "there")] * 2,
+        ]
+        found = [data["environments"][row["environment"]]["CPU"] for row in data["rows"]]
+        assert found == ["Example CPU 3000", "Other CPU"]
+
 
 def _uneven(seconds: Sequence[float], repeat: int) -> Callable[[int, int], float]:
     """No two ranks and no two runs alike, as if they were copies."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from suite.bundle.cache import signature, table
+from suite.bundle.cache import table
 from suite.bundle.derive import derive
 from suite.bundle.facts import NEWEST_DERIVATION
 from suite.bundle.store import Bundle
@@ -143,7 +143,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache of its own, and bundles that count as old enough to be kept."""
     monkeypatch.setenv("SUITE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(signature, "SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr("suite.bundle.cache.survey.SETTLED_SECONDS", 0.0)
     monkeypatch.setattr(table, "code_key", lambda *rooms: b"code")
 
 

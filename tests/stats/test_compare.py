@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from suite.report.comparing.verdicts import judge_together
+from suite.report.comparing.judging import judge_together
 from suite.stats.compare import compare, welch
 from suite.stats.intervals import Interval, RunSeconds
 from suite.stats.moderated import Prior

@@ -1,14 +1,15 @@
-"""The index of an archive: what is in it, the digest of each file, and what was taken out of it before."""
+"""The index of an archive: what is in it, the digest of each file, what was taken out of it, and what is said of it."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
+from suite.bundle.archive.signature import Signature
 from suite.bundle.files import DamagedBundle, first_line, parse_object
 from suite.bundle.walk import STUDY
 from suite.spec.base import Frozen, UsageError
@@ -174,3 +175,50 @@ def shown_name(name: str) -> str:
     """A path of somebody else in a message."""
     text = ascii(name)
     return text if len(text) <= 120 else f"{text[:117]}..."
+
+
+def scrubbed_line(index: Index) -> str:
+    """What was taken out before it was packed, by whoever packed it."""
+    if index.identity == "kept":
+        return "identity: kept, as it was asked for"
+    if not index.scrubbed:
+        return "identity: nothing was found that had to be scrubbed"
+    kinds = ", ".join(_counted(kind, found.distinct, found.places) for kind, found in index.scrubbed.items())
+    return f"identity: scrubbed {kinds}"
+
+
+def _counted(kind: str, distinct: int, places: int) -> str:
+    where = f"{places} place{'s' * (places != 1)}"
+    return f"{kind} in {where}" if distinct == 0 else f"{distinct} {kind} in {where}"
+
+
+def archive_lines(name: str, index: Index, index_sha256: str, signature: Signature) -> list[str]:
+    """For `suite verify` and `suite unpack`: what it is, what its packer says was scrubbed, who signed it."""
+    changed = sum(run.digest_before is not None for run in index.runs)
+    lines = [
+        f"{name}: {len(index.files)} files as its index says (sha256 {index_sha256}), packed by suite "
+        f"{index.suite_version}",
+        f" {scrubbed_line(index)}",
+        f" signature: {signature.line()}",
+    ]
+    if changed:
+        lines.insert(
+            2,
+            f" {changed} of {len(index.runs)} bundles were other bytes before that; their digests of then, which only "
+            "the packer could check, are in the index",
+        )
+    lines += [f" left out by the packer: {left.path}: {left.reason}" for left in index.left_out]
+    return lines
+
+
+def archive_facts(name: str, index: Index, index_sha256: str, signature: Signature) -> dict[str, Any]:
+    """The same for programs."""
+    known = index.model_dump(mode="json", by_alias=True, exclude={"files", "runs"})
+    return {
+        "file": name,
+        "index_sha256": index_sha256,
+        "files": len(index.files),
+        "runs": len(index.runs),
+        **known,
+        "signature": signature.model_dump(mode="json"),
+    }

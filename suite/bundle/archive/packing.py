@@ -15,7 +15,6 @@ from pathlib import Path
 
 import suite
 from suite.bundle.archive.identity import Identities
-from suite.bundle.archive.imports import learn_import, scrub_import
 from suite.bundle.archive.index import (
     INDEX,
     LICENCES,
@@ -30,12 +29,19 @@ from suite.bundle.archive.index import (
     require_names,
     written_index,
 )
-from suite.bundle.archive.scrubbing import learn_bundle, learn_json, scrub_bundle, scrub_json
+from suite.bundle.archive.scrubbing import (
+    learn_bundle,
+    learn_import,
+    learn_json,
+    scrub_bundle,
+    scrub_import,
+    scrub_json,
+)
 from suite.bundle.archive.signature import sign
 from suite.bundle.archive.zip_file import MOST_BYTES, MOST_FILES, Writer
 from suite.bundle.drafts import at_work, clear_drafts, draft_of
 from suite.bundle.evidence import digest_of, digest_of_all, evidence_files
-from suite.bundle.files import DamagedBundle, parse_object, sync_folder, writing
+from suite.bundle.files import DamagedBundle, check_tree, parse_object, sync_folder, writing
 from suite.bundle.imported.store import RECORD, ImportFolder, find_all, verify_import
 from suite.bundle.store import Bundle
 from suite.bundle.verify import Verification, verify_all
@@ -229,17 +235,18 @@ def _submissions(folder: Path) -> Iterator[tuple[str, dict]]:
 
 def _studies(folder: Path) -> Iterator[tuple[str, dict]]:
     """The studies of the folder and those below it, by their paths."""
-    for place in places(folder, STUDY):
-        if not place.is_bundle:
-            name = Path(place.below, STUDY).as_posix()
-            yield name, _document(folder / name, name, "study")
+    for place in places(folder, STUDY, only_marked=True):
+        name = Path(place.below, STUDY).as_posix()
+        yield name, _document(folder / name, name, "study")
 
 
 def _document(file: Path, name: str, kind: str) -> dict:
     try:
-        return parse_object(read_bytes(file, name, DOCUMENT_BYTES).decode(), name)
+        body = parse_object(read_bytes(file, name, DOCUMENT_BYTES).decode(), name)
+        check_tree(body, name)
     except (DamagedBundle, Unreadable, UnicodeDecodeError) as error:
         raise UsageError(f"{file} is no {kind}: {error}") from error
+    return body
 
 
 def _licences(more: Sequence[Path]) -> dict[str, bytes]:

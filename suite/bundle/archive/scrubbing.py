@@ -1,4 +1,4 @@
-"""A bundle without identity: its evidence scrubbed, and its record derived again from what is left."""
+"""A bundle, or an imported log, without identity: scrubbed, and its record derived again from what is left."""
 
 from __future__ import annotations
 
@@ -11,9 +11,15 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any
 
+from pydantic import ValidationError
+
 from suite.bundle.archive.identity import CONTAINER, HOST, SERIAL, USER, Identities
 from suite.bundle.evidence import evidence_files
-from suite.bundle.files import DamagedBundle, open_plain, parse_object, read_bytes, write_synced
+from suite.bundle.files import DamagedBundle, first_line, open_plain, parse_object, read_bytes, write_synced
+from suite.bundle.imported.derive import derive
+from suite.bundle.imported.record import Import
+from suite.bundle.imported.steps import MOST_LOG_BYTES, UnusableLog
+from suite.bundle.imported.store import IMPORT, LOG, ImportFolder, identity, log_facts, write_import
 from suite.bundle.store import Bundle, written
 from suite.bundle.verify import examined
 from suite.spec.base import UsageError
@@ -48,11 +54,12 @@ def learn_bundle(bundle: Bundle, names: Identities) -> None:
 
 def learn_file(path: Path, name: str, names: Identities) -> None:
     """The same of one file, which messages call ``name``. Raises DamagedBundle."""
-    for value, line in _contents(path, name):
-        if line is None:
-            learn_json(value, names)
-        else:
-            names.learn(_plain(line))
+    with _scrubbable(name):
+        for value, line in _contents(path, name):
+            if line is None:
+                learn_json(value, names)
+            else:
+                names.learn(_plain(line))
 
 
 def learn_json(value: Any, names: Identities, key: str = "") -> None:
@@ -166,10 +173,7 @@ def _derive_again(bundle: Bundle, target: Path) -> None:
     found = examined(Bundle(target))
     other = [line for line in found.differences or () if not line.startswith("evidence.")]
     if other:
-        raise UsageError(
-            f"{bundle.path}: scrubbing would change what its events give ({other[0][:200]}): a name of a host or user "
-            "there is also another word; let it stay with --keep, or pack with --keep-identity"
-        )
+        raise _changed(bundle.path, f"what its events give ({other[0][:200]})")
     (target / RECORD).unlink()
     write_synced(target / RECORD, written(found.record))
 
@@ -177,7 +181,7 @@ def _derive_again(bundle: Bundle, target: Path) -> None:
 def scrub_file(source: Path, name: str, target: Path, names: Identities) -> bool:
     """Write a file without identity; whether it is another than it was. Raises DamagedBundle."""
     changed = _is_packed(name)  # its bytes are others already without its time
-    with target.open("xb") as plain, _packing(plain, name) as file:
+    with target.open("xb") as plain, _packing(plain, name) as file, _scrubbable(name):
         for value, line in _contents(source, name):
             if line is not None:
                 after = _scrubbed_line(line, names)
@@ -188,6 +192,17 @@ def scrub_file(source: Path, name: str, target: Path, names: Identities) -> bool
             changed |= after is not None and after != line
             file.write(line if after is None else after)
     return changed
+
+
+@contextmanager
+def _scrubbable(name: str) -> Iterator[None]:
+    """JSON may be read and still not be written again."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except (RecursionError, ValueError) as error:
+        raise DamagedBundle(f"{name} cannot be scrubbed: it is nested too deeply, or has too large a number") from error
 
 
 class _Parsed(dict):
@@ -265,3 +280,46 @@ def _scrubbed_line(line: bytes, names: Identities) -> bytes | None:
 
 def _plain(line: bytes) -> str:
     return _COLOUR.sub(b"", line.replace(b"\0", b"")).decode(errors="surrogateescape")
+
+
+def learn_import(folder: ImportFolder, names: Identities) -> None:
+    """Gather the names that its files tell. Raises DamagedBundle."""
+    for name in (IMPORT, LOG):
+        learn_file(folder.path / name, name, names)
+    names.leave(folder.id)
+
+
+def scrub_import(folder: ImportFolder, target: Path, names: Identities) -> bool:
+    """Make ``target`` the import without identity; whether anything in it is another.
+
+    Raises DamagedBundle, and UsageError where its figures would change.
+    """
+    asked, before = folder.asked(), folder.derived()
+    target.mkdir(parents=True)
+    scratch = target.with_name(f"{target.name}.{LOG}")
+    scrub_file(folder.path / LOG, LOG, scratch, names)
+    data = read_bytes(scratch, LOG, MOST_LOG_BYTES)
+    known = scrub_json(asked.told.model_dump(mode="json"), names)
+    if log_facts(data).sha256 == asked.log.sha256 and known == asked.told.model_dump(mode="json"):
+        write_import(target, asked, data, before)
+        return False
+    facts = log_facts(data, asked.log.sha256_before or asked.log.sha256)
+    try:
+        clean = Import.model_validate({**asked.model_dump(by_alias=True), "told": known, "log": facts})
+        after = derive(identity(clean), clean, data)
+    except ValidationError as error:
+        raise _changed(folder.path, f"what is told of its log ({first_line(error)})") from error
+    except UnusableLog as error:
+        raise _changed(folder.path, f"what its log gives ({str(error)[:200]})") from error
+    same = {"id": before.id, "told": before.told, "log": before.log, "notes": before.notes}
+    if after.model_copy(update=same) != before:
+        raise _changed(folder.path, "the figures of its log")
+    write_import(target, clean, data, after)
+    return True
+
+
+def _changed(path: Path, what: str) -> UsageError:
+    return UsageError(
+        f"{path}: scrubbing would change {what}: a name of a host or user there is also another word; let it stay with "
+        "--keep, or pack with --keep-identity"
+    )

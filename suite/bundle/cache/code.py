@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -25,24 +24,24 @@ def code_key(rooms: tuple[str, ...] = ROOMS, packages: tuple[str, ...] = _PACKAG
     ``rooms`` and ``packages``: those of something else that is made of records.
     """
     key = hashlib.sha256(f"{platform.python_version()} {[_version(name) for name in packages]}".encode())
-    for name, path in sorted(_files(rooms)):
-        data = path.read_bytes()
-        key.update(f"{name} {len(data)}\n".encode())
-        key.update(data)
+    data = ((_PACKAGE / "worker", "*.json"), (data_root(), "*.yaml"))
+    for folder, pattern in (*((_PACKAGE / room, "*.py") for room in rooms), *data):
+        key.update(_digest(folder, pattern))
     return key.digest()
 
 
-def _files(rooms: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
-    """By the name within the suite, so that the place where it is installed does not matter."""
-    for room in rooms:
-        for path in (_PACKAGE / room).rglob("*.py"):
-            yield path.relative_to(_PACKAGE).as_posix(), path
-    for path in (_PACKAGE / "worker").glob("*.json"):
-        yield path.relative_to(_PACKAGE).as_posix(), path
-    for path in data_root().glob("*.yaml"):
-        yield f"manifests/{path.name}", path
+@cache
+def _digest(folder: Path, pattern: str) -> bytes:
+    """Over files by their names in it, so that the place where the suite is installed does not matter."""
+    found = hashlib.sha256(folder.name.encode())
+    for name, path in sorted((path.relative_to(folder).as_posix(), path) for path in folder.rglob(pattern)):
+        data = path.read_bytes()
+        found.update(f"{name} {len(data)}\n".encode())
+        found.update(data)
+    return found.digest()
 
 
+@cache
 def _version(package: str) -> str:
     try:
         return version(package)

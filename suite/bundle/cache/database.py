@@ -201,15 +201,21 @@ def _number(name: bytes) -> int:
 
 def checked(name: bytes, value: bytes) -> bytes:
     """The value behind a check of it, and of the name that it is kept under."""
-    check = hashlib.blake2b(b"%d " % len(name) + name, digest_size=_CHECK_BYTES)
-    check.update(value)
-    return check.digest() + value
+    return _check(name, value) + value
 
 
 def unchecked(name: bytes, body: object) -> bytes | None:
     """The value of what ``checked`` gave; null for anything else."""
-    value = body[_CHECK_BYTES:] if type(body) is bytes else b""
-    return value if type(body) is bytes and checked(name, value) == body else None
+    if type(body) is not bytes:
+        return None
+    value = body[_CHECK_BYTES:]
+    return value if body[:_CHECK_BYTES] == _check(name, value) else None
+
+
+def _check(name: bytes, value: bytes) -> bytes:
+    check = hashlib.blake2b(b"%d " % len(name) + name, digest_size=_CHECK_BYTES)
+    check.update(value)
+    return check.digest()
 
 
 def _is_damage(error: sqlite3.Error) -> bool:

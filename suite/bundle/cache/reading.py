@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suite.bundle.cache.packing import Derived, packed
-from suite.bundle.cache.signature import signature_of
-from suite.bundle.cache.survey import Surveyed
+from suite.bundle.cache.survey import Surveyed, signature_of
 from suite.bundle.evidence import read_once
 from suite.bundle.files import DamagedBundle
 from suite.bundle.record import Evidence

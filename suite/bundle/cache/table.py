@@ -1,6 +1,6 @@
 """The table of runs: what each bundle gives, always derived from its evidence, now or before by the same code.
 
-A bundle whose files are untouched, by what the file system says of them (``signature.py``), is not read again. Of any
+A bundle whose files are untouched, by what the file system says of them (``survey.py``), is not read again. Of any
 other the evidence is hashed, and what was derived from evidence of that digest before is taken; else it is derived.
 """
 

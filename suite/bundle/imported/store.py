@@ -37,7 +37,7 @@ from suite.bundle.imported.record import (
 )
 from suite.bundle.imported.steps import MOST_LOG_BYTES, UnusableLog
 from suite.bundle.imported.timers import Tool
-from suite.bundle.store import AlreadyThere, Bundle, find_marked
+from suite.bundle.store import AlreadyThere, Bundle, find_marked, written
 from suite.spec import foreign
 from suite.spec.base import UsageError, digest
 from suite.spec.schema_files import not_read
@@ -134,15 +134,10 @@ def import_log(log: Path, tool: Tool, told: Told, warmup: int, root: Path) -> Im
 
 def write_import(folder: Path, asked: Import, data: bytes, record: ImportedRecord) -> None:
     """Its three files. Raises OSError."""
-    write_synced(folder / IMPORT, asked.model_dump_json(by_alias=True, indent=2) + "\n")
+    write_synced(folder / IMPORT, written(asked))
     write_synced(folder / LOG, data)
     write_synced(folder / RECORD, written(record))
     sync_folder(folder)
-
-
-def written(record: ImportedRecord) -> str:
-    """The text of record.json."""
-    return record.model_dump_json(by_alias=True, indent=2) + "\n"
 
 
 def find_all(paths: Iterable[Path]) -> tuple[list[Bundle], list[ImportFolder]]:

@@ -163,7 +163,7 @@ def write_files(work: Work, nodes: Nodes, launcher: ClusterLauncher, output: Pat
 
 def tell_network(record: Record, show: Callable[[str], None]) -> list[dict[str, Any]]:
     """The network that a smoke run measured, to the user; what is slow of it is a warning. Also for the JSON."""
-    from suite.report.facts.network_check import CONVENTION, network_checks
+    from suite.report.facts.slow_network import CONVENTION, network_checks
 
     checks = network_checks(record)
     if checks:

@@ -11,7 +11,7 @@ from rich.table import Table
 from suite.conduct.planning.plan import Plan
 from suite.conduct.planning.preflight import Preflight
 from suite.conduct.planning.request import RunState
-from suite.report.formatting.console import cell, console
+from suite.report.formatting.forms import cell, console
 from suite.report.formatting.numbers import GIB, counted, gib, number, span
 from suite.report.formatting.width import terminal_columns, wrapped
 from suite.spec.manifest import Manifest

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from suite.export.columns import Kind
-from suite.export.keys import EXPORT_SCHEMA
+from suite.export.columns import EXPORT_SCHEMA, Kind
 from suite.export.tables import Row, Table
 from suite.spec.optional import required
 

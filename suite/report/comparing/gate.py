@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from suite.report.comparing.judging import run_spread
 from suite.report.comparing.model import (
     ComparedPhase,
     ComparedRow,
@@ -14,7 +15,6 @@ from suite.report.comparing.model import (
     Lack,
     RowGate,
 )
-from suite.report.comparing.verdicts import run_spread
 from suite.report.facts.environment import FactKind
 from suite.spec.base import UsageError
 from suite.spec.phases import ALL_NAMES

@@ -1,10 +1,12 @@
-"""What the runs of one row cost together: time by phase, utilisation, memory, energy."""
+"""What the runs of one row cost together (time by phase, utilisation, memory, energy), and what a planner expected."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from suite.bundle.facts import positive
 from suite.bundle.record import Memory, Phase, Record
 from suite.spec.phases import ALL, ALL_NAMES
 from suite.stats.intervals import Interval, pooled_mean
@@ -152,13 +154,12 @@ def phase_seconds_of(records: Sequence[Record]) -> tuple[dict[str, tuple[float, 
     )
 
 
-def parts_of(records: Sequence[Record]) -> tuple[PhaseCost, ...]:
-    """As ``phases_of``, for what all runs time within phases, named ``phase/name``; shares are of the iteration."""
+def parts_of(records: Sequence[Record], whole: float) -> tuple[PhaseCost, ...]:
+    """As ``phases_of``, for what all runs time within phases, named ``phase/name``; ``whole``: seconds an iteration."""
     details = [record.details or {} for record in records]
     shared = [name for name in (details[0] if details else ()) if all(name in seconds for seconds in details)]
     if not shared:
         return ()
-    whole = sum(phase.seconds for phase in phases_of(records))
     return _costs(records, {name: [seconds[name] for seconds in details] for name in shared}, whole)
 
 
@@ -179,13 +180,13 @@ def _costs(
     return tuple(costs)
 
 
-def idle_of(records: Sequence[Record]) -> Idle | None:
-    """Over the runs, weighted by their iterations; null where one does not tell, as with one rank."""
+def idle_of(records: Sequence[Record], whole: float) -> Idle | None:
+    """Over the runs, weighted by their iterations; null where one does not tell, as with one rank.
+
+    ``whole``: seconds of an iteration.
+    """
     known = [record.waits for record in records if record.waits]
-    if not known or len(known) < len(records):
-        return None
-    whole = sum(phase.seconds for phase in phases_of(records))
-    if not whole:
+    if not known or len(known) < len(records) or not whole:
         return None
     weights = [record.steady_state.iterations for record in records]
     by_phase = tuple(
@@ -289,4 +290,31 @@ def energy_of(records: Sequence[Record]) -> EnergyUse | None:
         joules_per_sample=sum(joule for joule in joules if joule is not None) / samples if whole else None,
         valid=whole and all(energy.valid for energy in measured),
         reasons=tuple(sorted({reason for energy in measured for reason in energy.reasons})),
+    )
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Samples per second, with the band in which four of five measured rates lay where there is one, and seconds of the
+    phases."""
+
+    rate: Interval
+    phases: tuple[tuple[str, float], ...]
+
+
+def expected_of(records: Sequence[Record]) -> Expected | None:
+    """The stored prediction, the same for all repeats."""
+    return next((found for found in (_expected(record.predicted or {}) for record in records) if found), None)
+
+
+def _expected(body: Mapping[str, Any]) -> Expected | None:
+    value, low, high = (positive(body.get(name)) for name in ("samples_per_second", "low", "high"))
+    if value is None:
+        return None
+    bounded = low is not None and high is not None and low <= value <= high
+    phases = body.get("phases")
+    known = {name: positive(seconds) for name, seconds in phases.items()} if isinstance(phases, Mapping) else {}
+    return Expected(
+        Interval(value, low, high) if bounded else Interval(value, None, None),
+        tuple((name, seconds) for name, seconds in known.items() if seconds is not None),
     )

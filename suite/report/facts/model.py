@@ -6,8 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from suite.bundle.imported.record import ImportedRow
-from suite.report.facts.clock import clock_lines, experimental_lines
-from suite.report.facts.conventions import conventions, recorded_conventions
+from suite.report.facts.conventions import clock_lines, conventions, experimental_lines, recorded_conventions
 from suite.report.facts.entry import Entry, ReadFrom, ReportEvidence, report_evidence
 from suite.report.facts.failures import FailureRow, failure_rows
 from suite.report.facts.machines import Machine, assign_machines

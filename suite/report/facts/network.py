@@ -6,13 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from statistics import median
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from suite.bundle.facts import inner, listed_objects, positive
 from suite.bundle.record import Record
-from suite.planner.hardware import Hardware, hardware_of
 from suite.report.facts.pool import Row, RowRuns
 from suite.spec.catalogue import find_device
+
+if TYPE_CHECKING:
+    from suite.planner.hardware import Hardware
 
 #: Scope of the worker's figures -> what a reader calls it, in the order of the report.
 SCOPES = {"within_node": "within a node", "across_nodes": "across nodes", "all_ranks": "all ranks"}
@@ -104,7 +106,11 @@ def hardware_here(record: Record) -> Hardware | None:
     """What the catalogue has for the run's accelerator."""
     name = inner(record.environment.worker, "device", "name")
     device = find_device(name) if record.run.device == "cuda" and isinstance(name, str) else None
-    return hardware_of(device) if device else None
+    if device is None:
+        return None
+    from suite.planner.hardware import hardware_of  # which a CPU does without
+
+    return hardware_of(device)
 
 
 class Exchange(NamedTuple):

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 
 from suite.bundle.record import Counts, Record
 from suite.report.facts import costs, rollout
-from suite.report.facts.clock import clock_of
+from suite.report.facts.conventions import clock_of
 from suite.report.facts.entry import SUITE_CLOCK, Entry, Setting
-from suite.report.facts.expected import Expected, expected_of
 from suite.report.facts.kind import WorkKind, kind_of
-from suite.report.facts.rerun_options import rerun_options
 from suite.report.facts.suspect import doubts_of, is_invalid, is_suspect, pooled, takes_suspect
-from suite.report.facts.variants import LaunchSetting, assign_launch_settings, variants
+from suite.report.facts.variants import LaunchSetting, assign_launch_settings, rerun_options, variants
 from suite.spec.base import digest
 from suite.spec.manifest import Manifest
 from suite.stats.intervals import Interval, RunSeconds, pooled_rate
@@ -104,8 +102,9 @@ class Row:
     memory: costs.MemoryUse | None
     occupied_bytes: int | None
     energy: costs.EnergyUse | None
-    expected: Expected | None
+    expected: costs.Expected | None
     run_ids: tuple[str, ...]
+    paths: tuple[str, ...]
     path: str
     rerun_options: tuple[str, ...] = ()
     prior: Prior | None = None
@@ -206,6 +205,8 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
     rate = rate_of(runs) if runs else None
     tokens = (counts.prompt_tokens + counts.response_tokens) / counts.samples if counts else 0.0
     iterations = sum(len(run.seconds) for run in runs)
+    phases = costs.phases_of(measured)
+    whole = sum(phase.seconds for phase in phases)
     shown = next((entry for entry in entries if entry.record.status == "ok"), entries[0])
     return Row(
         number=number,
@@ -255,10 +256,10 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
             sorted(Counter(record.steady_state.verdict or "too short to tell" for record in measured).items())
         ),
         unsteady_reasons=tuple(sorted({reason for record in measured for reason in record.steady_state.reasons})),
-        phases=costs.phases_of(measured),
+        phases=phases,
         phase_seconds=costs.phase_seconds_of(measured),
-        parts=costs.parts_of(measured),
-        idle=None if manifest.layout.asynchronous else costs.idle_of(measured),
+        parts=costs.parts_of(measured, whole),
+        idle=None if manifest.layout.asynchronous else costs.idle_of(measured, whole),
         unevenness=rollout.unevenness_of(manifest, measured),
         generation=rollout.generation_of(manifest, measured),
         asynchronous=rollout.asynchronous_of(manifest, measured),
@@ -268,8 +269,9 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
         memory=costs.memory_of(pooled(records, with_suspect)),
         occupied_bytes=costs.occupied_of(measured),
         energy=costs.energy_of(measured),
-        expected=expected_of(records),
+        expected=costs.expected_of(records),
         run_ids=tuple(entry.record.run.id for entry in entries),
+        paths=tuple(entry.path for entry in entries),
         path=shown.path,
         rerun_options=rerun_options(manifest, group.launch, shown.record),
     )

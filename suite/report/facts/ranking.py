@@ -69,6 +69,12 @@ class Group:
     def verdict(self) -> Verdict:
         return self.places[0].verdict
 
+    @property
+    def is_equal(self) -> bool:
+        """Whether nothing tells its rows apart and all are within the margin of the best."""
+        best, *others = self.places
+        return best.verdict == "not distinguishable" and all(one.equivalent for one in others)
+
 
 @dataclass(frozen=True)
 class Ranking:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,10 @@ from suite.spec.manifest import Manifest
 
 if TYPE_CHECKING:
     from suite.report.facts.pool import Row
+
+
+#: Of two reasons they are left aside.
+_FIGURES = str.maketrans("", "", "0123456789.")
 
 
 def is_suspect(record: Record) -> bool:
@@ -35,20 +39,12 @@ def pooled(records: Sequence[Record], with_suspect: bool) -> list[Record]:
 
 
 def doubts_of(records: Sequence[Record]) -> tuple[str, ...]:
-    """What speaks against the runs of a row, each reason once, with the number of runs where there are several.
-
-    Figures are left to the runs' own records: reasons that differ in them alone are one.
-    """
+    """What speaks against the runs of a row, each reason once: those that differ in their figures alone are one."""
     first: dict[str, str] = {}
-    runs: Counter[str] = Counter()
     for record in records:
-        reasons = record.validity.reasons if record.validity else ()
-        for kind, reason in {_without_figures(reason): reason for reason in reasons}.items():
-            first.setdefault(kind, reason)
-            runs[kind] += 1
-    return tuple(
-        text if runs[kind] == 1 else f"{text} (like this in {runs[kind]} runs)" for kind, text in first.items()
-    )
+        for reason in record.validity.reasons if record.validity else ():
+            first.setdefault(reason.translate(_FIGURES), reason)
+    return tuple(first.values())
 
 
 def doubt_lines(rows: Sequence[Row]) -> list[str]:
@@ -59,9 +55,8 @@ def doubt_lines(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         if row.doubts:
             became[_became(row)].append(row)
-        for text in row.doubts:
-            reason = text.partition(" (like this in ")[0]
-            reasons[first.setdefault(_without_figures(reason), reason)].append(row)
+        for reason in row.doubts:
+            reasons[first.setdefault(reason.translate(_FIGURES), reason)].append(row)
     lines = []
     for word, members in became.items():
         counts = ", ".join(f"{row.name} {row.runs_suspect + row.runs_invalid} of {row.runs}" for row in members)
@@ -74,7 +69,3 @@ def _became(row: Row) -> str:
     if not row.is_ranked:
         return "of rows that are therefore not ranked"
     return "counted, as asked for" if row.holds_suspect else "left out"
-
-
-def _without_figures(reason: str) -> str:
-    return "".join(letter for letter in reason if not (letter.isdigit() or letter == "."))

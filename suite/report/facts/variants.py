@@ -1,4 +1,5 @@
-"""How rows differ beyond the columns of a table: launcher and image of their runs, and other settings."""
+"""How rows differ beyond the columns of a table: launcher and image of their runs, and other settings; what it takes to
+run one again where it was run."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from suite.bundle.record import Record
+from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
 from suite.report.facts.entry import Entry
 from suite.report.facts.kind import kind_of
 from suite.report.facts.rollout import lengths_hash_of
@@ -16,6 +18,8 @@ _SHOWN_ANYWAY = ("schema", "run", "hash", "work_hash", "note", "source", "global
 _MOST_DIFFERENCES = 3
 _VARIABLES = "measure.variables."
 _SHORT_DIGEST = len("sha256:") + 12
+#: starters that `suite submit slurm` knows by these words, with what it binds their ranks by
+_STARTERS = ("srun", "torchrun")
 
 
 class LaunchSetting(NamedTuple):
@@ -164,3 +168,32 @@ def image_ids(records: Iterable[Record]) -> dict[str, str]:
     stated = ((record.environment.driver or {}).get("image") for record in records)
     pairs = ((one.get("digest"), one.get("id")) for one in stated if isinstance(one, Mapping))
     return {digest: name for digest, name in pairs if isinstance(digest, str) and isinstance(name, str)}
+
+
+def rerun_options(manifest: Manifest, launch: LaunchSetting, record: Record) -> tuple[str, ...]:
+    """Words of a command line, unquoted: launcher and image, the variables that a manifest only tells of, and behind a
+    ``--`` what the cluster's own command is to be told."""
+    words: list[str] = []
+    if launch.launcher == "docker" or launch.launcher in CLUSTER_LAUNCHERS:
+        words += ["--launcher", launch.launcher]
+    for name, value in manifest.measure.variables.items():
+        words += ["--env", f"{name}={value}"]
+    if launch.launcher in CLUSTER_LAUNCHERS:
+        image = _image(record)
+        words += ["--image", image] if image else []
+        words += _of_the_start(launch.started or "")
+    return tuple(words)
+
+
+def _of_the_start(started: str) -> list[str]:
+    first, *bound = started.split() or [""]
+    if first not in _STARTERS:
+        return []
+    return ["--", "--starter", first, *(f"--{option}" for option in bound)]
+
+
+def _image(record: Record) -> str | None:
+    stated = (record.environment.driver or {}).get("image")
+    named = stated.get("reference") if isinstance(stated, Mapping) else stated
+    image = named or (record.environment.worker or {}).get("image")
+    return image if isinstance(image, str) else None

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich import box
+from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from suite.report.formatting.console import cell, console
-from suite.report.formatting.width import terminal_columns
+from suite.report.formatting.width import PIPE_COLUMNS, terminal_columns
 from suite.spec.base import printable
+from suite.spec.terminal import plain
 
 #: One row of a table, title -> plain text; all rows of a table have the same titles in the same order.
 Cells = dict[str, str]
@@ -31,6 +33,16 @@ _LEFT = (
 )
 
 
+def console() -> Console:
+    """As wide as the terminal, or as COLUMNS says; in a pipe or a log wide enough that no cell is cut."""
+    return Console() if terminal_columns() else Console(width=PIPE_COLUMNS)
+
+
+def cell(text: object) -> str:
+    """A cell of a table as it is: no markup of its own, and nothing that does more on a terminal than show."""
+    return escape(plain(str(text)))
+
+
 @dataclass(frozen=True)
 class Form:
     """A way to show a table, with the line that explains its abbreviations, and the columns it has no room for."""
@@ -42,7 +54,7 @@ class Form:
 
 
 def without(row: Cells, *titles: str) -> Cells:
-    return {title: cell for title, cell in row.items() if title not in titles}
+    return {title: text for title, text in row.items() if title not in titles}
 
 
 def explained(rows: Sequence[Cells], legend: dict[str, str]) -> str:

@@ -26,16 +26,22 @@ def href(path: str, page: Path) -> str:
     return f"{quote(os.fsencode(near if near.startswith('.') else f'./{near}'))}/"
 
 
+def runs_of(rows: Sequence[Row], entries: Sequence[Entry]) -> dict[int, list[Entry]]:
+    """Of each row, by its number. Runs of two folders may have one id, and be of two machines."""
+    known = {(entry.record.run.id, entry.path): entry for entry in entries}
+    return {row.number: [known[run] for run in zip(row.run_ids, row.paths, strict=True)] for row in rows}
+
+
 def runs_table(model: ReportModel, entries: Sequence[Entry], page: Path, most: int | None = None) -> dict[str, Any]:
     """Every run, or the first ``most``, with its row, whether its figures are its own, and its evidence."""
-    row_of = {run: row for row in model.rows for run in row.run_ids}
-    ordered = sorted(entries, key=lambda entry: (row_of[entry.record.run.id].number, entry.record.run.id))[:most]
+    runs = runs_of(model.rows, entries)
+    ordered = [(row, entry) for row in model.rows for entry in runs[row.number]][:most]
     rows = []
-    for entry in ordered:
+    for row, entry in ordered:
         record, validity = entry.record, entry.record.validity
         rows.append(
             (
-                row_of[record.run.id].name,
+                row.name,
                 visible(record.run.id),
                 moment(record.run.started),
                 record.status,
@@ -49,7 +55,7 @@ def runs_table(model: ReportModel, entries: Sequence[Entry], page: Path, most: i
         "titles": titles,
         "rights": [False] * len(titles),
         "rows": rows,
-        "links": {"column": 1, "hrefs": [href(entry.path, page) for entry in ordered]},
+        "links": {"column": 1, "hrefs": [href(entry.path, page) for _, entry in ordered]},
     }
 
 
@@ -58,12 +64,12 @@ def environments(rows: Sequence[Row], entries: Sequence[Entry]) -> tuple[list[di
 
     What several runs of a row tell otherwise is joined by commas.
     """
-    by_id = {entry.record.run.id: entry.record for entry in entries}
+    runs = runs_of(rows, entries)
     ids = image_ids([entry.record for entry in entries])
     places: dict[tuple[tuple[str, str], ...], int] = {}
     of_row = {}
     for row in rows:
-        facts = facts_of([by_id[run] for run in row.run_ids if run in by_id], ids)
+        facts = facts_of([entry.record for entry in runs[row.number]], ids)
         shown = tuple((visible(name), visible(", ".join(values), 400)) for name, (_, values) in facts.items())
         of_row[row.number] = places.setdefault(shown, len(places))
     return [dict(shown) for shown in places], of_row
@@ -71,8 +77,9 @@ def environments(rows: Sequence[Row], entries: Sequence[Entry]) -> tuple[list[di
 
 def evidence_of(model: ReportModel, entries: Sequence[Entry], page: Path) -> list[dict[str, Any]]:
     """Of each line of the failures' table, as far as somebody reads them."""
-    by_id = {entry.record.run.id: entry for entry in entries}
-    return [_evidence(failure, by_id[failure.run_ids[0]], page) for failure in model.failures[:_MOST_FAILURES]]
+    known = {(entry.record.run.id, entry.path): entry for entry in entries}
+    shown = model.failures[:_MOST_FAILURES]
+    return [_evidence(failure, known[failure.run_ids[0], failure.paths[0]], page) for failure in shown]
 
 
 def _evidence(failure: FailureRow, first: Entry, page: Path) -> dict[str, Any]:

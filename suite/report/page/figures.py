@@ -1,7 +1,10 @@
-"""The model's figures as the page's script draws them: numbers to place, with the text that the Markdown has."""
+"""What the page shows, as data: the report's blocks, and the figures that its script draws, with the text that the
+Markdown has.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from suite.report.charts import Chart
@@ -10,8 +13,11 @@ from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.facts.ranking import Group, RankedRow
 from suite.report.facts.scaling import Curve
-from suite.report.formatting.escape import visible
+from suite.report.formatting.escape import plain, spans, visible
+from suite.report.formatting.grid import Table
 from suite.report.formatting.numbers import counted, interval
+from suite.report.text.markdown import anchor
+from suite.report.text.section import Block, Bullets, Heading, Listing, Part, Pointers
 from suite.stats.intervals import Interval
 
 #: What a row is filtered by, with what it is called; those that all rows share are not shown.
@@ -126,4 +132,63 @@ def _curve(curve: Curve) -> dict[str, Any]:
             }
             for point in curve.points
         ],
+    }
+
+
+Shown = dict[str, Any]
+
+
+def of_part(part: Part, pictures: Sequence[str], tables: list[Shown]) -> Shown:
+    """A part with its tables moved to ``tables``; a table's caption is the last line before it."""
+    blocks: list[Shown] = []
+    caption = part.heading
+    for block in part.blocks:
+        if isinstance(block, Table):
+            blocks.append({"kind": "table", "place": len(tables)})
+            tables.append({**as_data(block), "caption": caption, "part": part.heading})
+            blocks += [of_block(Bullets(block.notes))] if block.notes else []
+            continue
+        if isinstance(block, (str, Heading)):
+            text = block if isinstance(block, str) else block.text
+            caption = f"{part.heading}: {plain(text).rstrip(':.')}"[:160]
+        blocks.append(of_block(block))
+    return {
+        "heading": part.heading,
+        "id": identity(part.heading),
+        "blocks": blocks,
+        "pictures": pictures,
+        "is_closed": part.is_folded,
+    }
+
+
+def identity(heading: str) -> str:
+    return f"part-{anchor(heading)}"
+
+
+def of_block(block: Block) -> Shown:
+    """For the page's template; a table as it is read at once, without the script."""
+    if isinstance(block, str):
+        return {"kind": "text", "spans": spans(block)}
+    if isinstance(block, Heading):
+        return {"kind": "heading", "spans": spans(block.text)}
+    if isinstance(block, Bullets):
+        return {"kind": "list", "items": [spans(line) for line in block.lines]}
+    if isinstance(block, Listing):
+        return {"kind": "listing", "text": "\n".join(block.lines)}
+    if isinstance(block, Pointers):
+        pieces = [(spans(text), identity(heading) if heading else "") for text, heading in block.pieces]
+        return {"kind": "pointers", "start": block.start, "pieces": pieces}
+    return {"kind": "grid", "columns": block.columns, "rows": [[spans(cell) for cell in row] for row in block.rows]}
+
+
+def as_data(table: Table) -> Shown:
+    """For the page's script. A cell that was left empty below a like one holds it again."""
+    rows: list[list[str]] = []
+    for cells in table.rows:
+        above = rows[-1] if rows else cells
+        rows.append([plain(cell) or before for cell, before in zip(cells, above, strict=True)])
+    return {
+        "titles": [plain(column.title) for column in table.columns],
+        "rights": [column.right for column in table.columns],
+        "rows": rows,
     }

@@ -12,7 +12,7 @@ from suite.report import charts
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel
 from suite.report.formatting.numbers import number
-from suite.report.page import bundles, content, figures, traces
+from suite.report.page import bundles, figures, traces
 from suite.report.page.shell import render
 from suite.report.text.answer import answer
 from suite.report.text.section import Section, parts_of
@@ -56,7 +56,7 @@ def page_text(
     own. ``is_cut``: without what makes it large and is in the bundles anyway."""
     tables: list[dict[str, Any]] = []
     parts = parts_of(model, (*first, *SECTIONS))
-    shown_parts = [content.of_part(part, PICTURES.get(part.heading, ()), tables) for part in parts]
+    shown_parts = [figures.of_part(part, PICTURES.get(part.heading, ()), tables) for part in parts]
     environments, environment_of = bundles.environments(model.rows, entries)
     by_path = {row.number: bundles.href(row.path, path) for row in model.rows}
     shown, left_out = ([], "") if is_cut else traces.traces_of(model.rows, entries)
@@ -73,7 +73,7 @@ def page_text(
         "environments": environments,
     }
     values = {
-        "answer": [content.of_block(block) for block in answer(model)],
+        "answer": [figures.of_block(block) for block in answer(model)],
         "parts": shown_parts,
         "ids": [part["id"] for part in shown_parts],
         "evidence": bundles.evidence_of(model, entries, path),

@@ -14,6 +14,7 @@ from suite.report.facts.entry import Entry
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import counted
+from suite.report.page.bundles import runs_of
 
 #: Runs whose events are read, ranks that are shown of each, and bars of all together: so that pages stay small.
 MOST_RUNS, MOST_RANKS, MOST_BARS = 240, 32, 40_000
@@ -54,9 +55,8 @@ def traces_of(rows: Sequence[Row], entries: Sequence[Entry]) -> tuple[list[Trace
 
     Runs that did not succeed, asynchronous ones and those whose events cannot be read have none.
     """
-    by_id = {entry.record.run.id: entry for entry in entries}
     found: list[Trace] = []
-    candidates = list(_in_turns(rows, by_id))
+    candidates = list(_in_turns(rows, runs_of(rows, entries)))
     bars = 0
     for row, entry in candidates[:MOST_RUNS]:
         trace = _trace(row, entry)
@@ -72,18 +72,17 @@ def traces_of(rows: Sequence[Row], entries: Sequence[Entry]) -> tuple[list[Trace
     return found, known if left > 0 else ""
 
 
-def _in_turns(rows: Sequence[Row], by_id: Mapping[str, Entry]) -> Iterator[tuple[Row, Entry]]:
+def _in_turns(rows: Sequence[Row], runs: Mapping[int, Sequence[Entry]]) -> Iterator[tuple[Row, Entry]]:
     """Runs that may have a trace: the first of every row, then the second."""
     queues = []
     for row in rows:
-        runs = [by_id[name] for name in row.run_ids if name in by_id]
-        usable = [entry for entry in runs if entry.record.status == "ok" and entry.record.iterations.seconds]
+        usable = [one for one in runs[row.number] if one.record.status == "ok" and one.record.iterations.seconds]
         if usable and not row.setting.asynchronous:
             queues.append((row, usable))
-    for turn in range(max((len(runs) for _, runs in queues), default=0)):
-        for row, runs in queues:
-            if turn < len(runs):
-                yield row, runs[turn]
+    for turn in range(max((len(usable) for _, usable in queues), default=0)):
+        for row, usable in queues:
+            if turn < len(usable):
+                yield row, usable[turn]
 
 
 def _trace(row: Row, entry: Entry) -> Trace | None:

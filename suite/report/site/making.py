@@ -10,10 +10,17 @@ from typing import Any
 from suite.bundle.archive.opening import Opened
 from suite.bundle.cache.survey import Surveyed
 from suite.bundle.evidence import digest_of_all
-from suite.report.site.feed import feed, regressions
 from suite.report.site.gathering import Gathered, gather
 from suite.report.site.history import Series, histories
-from suite.report.site.pages import Site, change_title, compare_page, index_page, series_page
+from suite.report.site.pages import (
+    Site,
+    change_title,
+    compare_page,
+    feed,
+    index_page,
+    regressions,
+    series_page,
+)
 from suite.report.site.written import Summary
 
 

@@ -11,12 +11,13 @@ from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
+from uuid import UUID, uuid5
 
 from markupsafe import Markup
 
 from suite.report.formatting.escape import visible
 from suite.report.formatting.html import in_script, policy, source
-from suite.report.formatting.numbers import counted, interval, listed, moment, number
+from suite.report.formatting.numbers import UNKNOWN, counted, interval, listed, moment, number
 from suite.report.site.chart import picture, spark
 from suite.report.site.history import LevelChange, Point, Series, changed_versions
 from suite.stats.changes import LEVEL
@@ -31,6 +32,10 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _LONGEST = 1000
 #: Of points that the page for comparing has intervals of: more take long to compute, and a page too long to load.
 _MOST_PAIRS = 10_000
+#: Ids are made of what they are of, so that the same change keeps its own on every machine.
+_NAMESPACE = UUID("4b0f3f5e-6c1b-4b7e-9d3a-2f1d8c5a7e90")
+_MOST_ENTRIES = 200
+_NO_TIME = "1970-01-01T00:00:00Z"
 _SHOWN_FACTS = {
     "backend": "backend",
     "kind": "kind of backend",
@@ -284,8 +289,8 @@ def _exact(value: float) -> str:
 
 
 def _rendered(template: str, scripts: Sequence[str] = (), data: Any = None, **values: Any) -> str:
-    style = _source("site.css")
-    script = "\n".join(_source(name) for name in scripts)
+    style = source(_TEMPLATES / "site.css")
+    script = "\n".join(source(_TEMPLATES / name) for name in scripts)
     return _environment().get_template(template).render(
         **values,
         policy=Markup(policy([script], [style])),
@@ -295,12 +300,42 @@ def _rendered(template: str, scripts: Sequence[str] = (), data: Any = None, **va
     )  # fmt: skip
 
 
-def rendered_feed(**values: Any) -> str:
-    return _environment().get_template("feed.xml.jinja").render(**values)
+def feed(site: Site, base: str | None) -> str:
+    """Atom (RFC 4287), the latest regression first. ``base``: where the site will be, for links that need it."""
+    found = [(one, change) for one in site.series for change in one.changes if change.direction == "slower"]
+    found.sort(key=lambda pair: (-(_began(*pair) or 0.0), pair[0].id))
+    template = _environment().get_template("feed.xml.jinja")
+    return template.render(
+        title=site.title,
+        base=base,
+        id=str(uuid5(_NAMESPACE, base or site.title)),
+        updated=_stamp(max((began for pair in found if (began := _began(*pair)) is not None), default=None)),
+        entries=[_entry(series, change) for series, change in found[:_MOST_ENTRIES]],
+    )
 
 
-def _source(name: str) -> str:
-    return source(_TEMPLATES / name)
+def regressions(series: Sequence[Series]) -> int:
+    return sum(change.direction == "slower" for one in series for change in one.changes)
+
+
+def _entry(series: Series, change: LevelChange) -> dict[str, str]:
+    anchor = change_anchor(series, change)
+    return {
+        "title": f"{series.name}: {change_title(series, change)}",
+        "id": str(uuid5(_NAMESPACE, f"{series.id} {anchor}")),
+        "updated": _stamp(_began(series, change)),
+        "link": f"series/{series.id}.html#{anchor}",
+        "text": f"{series.facts['machine']}. {change_text(series, change)}",
+    }
+
+
+def _began(series: Series, change: LevelChange) -> float | None:
+    return series.points[change.after].started
+
+
+def _stamp(unix_seconds: float | None) -> str:
+    stamp = moment(unix_seconds, "%Y-%m-%dT%H:%M:%SZ")
+    return _NO_TIME if stamp == UNKNOWN else stamp
 
 
 @cache

@@ -11,7 +11,7 @@ from suite.bundle.cache.table import Derived, json_view
 from suite.bundle.folder import Trace
 from suite.bundle.per_manifest import once_per_manifest
 from suite.bundle.record import Record
-from suite.report.facts.clock import clock_of
+from suite.report.facts.conventions import clock_of
 from suite.report.facts.entry import Entry
 from suite.report.facts.environment import facts_of
 from suite.report.facts.kind import kind_of

@@ -122,7 +122,8 @@ def verdicts_of(model: ReportModel) -> list[Verdict]:
     groups = sorted(model.ranking.groups, key=lambda group: min(one.row.number for one in group.places))
     settings = {row.setting for row in model.rows if row.measured}
     words = [say for say in _SETTING_WORDS.values() if len({say(setting) for setting in settings}) > 1]
-    return [_verdict(group, words, model.several_kinds) for group in groups]
+    several_kinds = model.several_kinds
+    return [_verdict(group, words, several_kinds) for group in groups]
 
 
 def _verdict(group: Group, words: Sequence[Callable[[Setting], str]], several_kinds: bool) -> Verdict:
@@ -152,11 +153,10 @@ def _verdict(group: Group, words: Sequence[Callable[[Setting], str]], several_ki
 
 
 def _confidence(group: Group) -> str:
-    best, *others = group.places
+    best = group.places[0]
     if best.verdict == "faster":
         return "provisional" if best.provisional else "clear"
-    is_equal = best.verdict != "too few runs" and all(one.equivalent for one in others)
-    return "equal within 5 %" if is_equal else best.verdict
+    return "equal within 5 %" if group.is_equal else best.verdict
 
 
 def _faster(group: Group) -> str:

@@ -16,9 +16,15 @@ from suite.report.text.sections import SECTIONS
 DETAILS = "details.md"
 
 
-def render(model: ReportModel, files: Mapping[str, str], sections: Sequence[Section] = SECTIONS) -> str:
-    """The text of the report. ``files``: name of a picture or a listing -> its path as the report links to it."""
-    parts = [part for part in parts_of(model, sections) if not (part.is_beside and DETAILS in files)]
+def render(
+    model: ReportModel, files: Mapping[str, str], parts: Sequence[Part] | None = None, first: Sequence[Section] = ()
+) -> str:
+    """The text of the report. ``files``: name of a picture or a listing -> its path as the report links to it.
+
+    ``parts``: where they were made already; ``first``: sections that come before its own.
+    """
+    every = parts_of(model, (*first, *SECTIONS)) if parts is None else parts
+    parts = [part for part in every if not (part.is_beside and DETAILS in files)]
     headings = {part.heading for part in parts}
     blocks = [
         f"# {inline(model.title)}",
@@ -27,7 +33,7 @@ def render(model: ReportModel, files: Mapping[str, str], sections: Sequence[Sect
     for part in parts:
         blocks += of_part(part, files)
     if DETAILS in files:
-        more = ", ".join(part.heading for part in parts_of(model, sections) if part.is_beside)
+        more = ", ".join(part.heading for part in every if part.is_beside)
         blocks.append(f"More in [{DETAILS}]({quote(files[DETAILS])}): {more}.")
     return "\n\n".join(blocks) + "\n"
 
@@ -67,13 +73,12 @@ def _markdown(block: Block, files: Mapping[str, str], headings: Collection[str] 
     return fenced(block.lines, block.language)
 
 
-def beside(model: ReportModel, files: Mapping[str, str], sections: Sequence[Section] = SECTIONS) -> dict[str, str]:
+def beside(title: str, files: Mapping[str, str], parts: Sequence[Part]) -> dict[str, str]:
     """Text by name of the files that stand beside the Markdown. ``files``: pictures as these files link to them."""
-    parts = parts_of(model, sections)
     listings = [block for part in parts for block in part.blocks if isinstance(block, Listing) and block.file]
     found = {block.file: "\n".join(block.lines) + "\n" for block in listings}
     blocks = [text for part in parts if part.is_beside for text in of_part(part, files)]
-    return {**found, DETAILS: "\n\n".join([f"# {inline(model.title)}: details", *blocks]) + "\n"} if blocks else found
+    return {**found, DETAILS: "\n\n".join([f"# {inline(title)}: details", *blocks]) + "\n"} if blocks else found
 
 
 def anchor(heading: str) -> str:

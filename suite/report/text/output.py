@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -17,7 +16,7 @@ from suite.report.plots import NAMES
 from suite.report.plots.kept import pictures
 from suite.report.text.answer import as_lines
 from suite.report.text.markdown import DETAILS, beside, render
-from suite.report.text.section import Section
+from suite.report.text.section import Section, parts_of
 from suite.report.text.sections import SECTIONS
 from suite.report.text.sections.reproduce import DIGESTS
 from suite.spec.base import Frozen, UsageError
@@ -77,18 +76,18 @@ def write(
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as draft:
             drawn = pictures(model, Path(draft))
-            sections = (*first, *SECTIONS)
-            for name, text in beside(model, {path.stem: path.name for path in drawn}, sections).items():
+            parts = parts_of(model, (*first, *SECTIONS))
+            for name, text in beside(model.title, {path.stem: path.name for path in drawn}, parts).items():
                 drawn.append(Path(draft) / name)
                 drawn[-1].write_text(text, encoding="utf-8", newline="\n")
             names = {path.stem if path.suffix == ".svg" else path.name: path.name for path in drawn}
-            text = render(model, {name: f"{folder.name}/{file}" for name, file in names.items()}, sections)
+            text = render(model, {name: f"{folder.name}/{file}" for name, file in names.items()}, parts)
             draft_text = Path(draft) / "report"
             draft_text.write_text(text, encoding="utf-8", newline="\n")
             if drawn:
                 folder.mkdir(exist_ok=True)
-            assets = tuple(_replace(path, folder / path.name) for path in drawn)
-            _replace(draft_text, output)
+            assets = tuple(path.replace(folder / path.name) for path in drawn)
+            draft_text.replace(output)
         for name in (*(f"{name}.svg" for name in NAMES), DIGESTS, DETAILS):
             if folder / name not in assets:
                 (folder / name).unlink(missing_ok=True)
@@ -97,8 +96,3 @@ def write(
             f"cannot write {error.filename2 or error.filename or output}: {error.strerror or error}"
         ) from error
     return WrittenReport(path=output, assets=assets, model=model)
-
-
-def _replace(draft: Path, final: Path) -> Path:
-    os.replace(draft, final)
-    return final

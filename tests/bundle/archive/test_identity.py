@@ -18,6 +18,7 @@ from suite.launch.cluster.submission import submissions
 from suite.spec.base import UsageError
 from suite.spec.manifest import manifest_hash
 from tests.bundle.archive.planted import FACTS, HOME, TRACES, plant
+from tests.bundle.imported.made import TOLD, imported
 from tests.bundle.tampering import change, copied, derive_again, shipped
 from tests.command import suite
 
@@ -223,6 +224,24 @@ def test_a_packed_file_that_is_none_cannot_be_scrubbed(tmp_path: Path) -> None:
     refused = suite("pack", tmp_path / "runs", "-o", tmp_path / "a.suite.zip")
     assert refused.exit_code == 2 and not (tmp_path / "a.suite.zip").exists()
     assert "cannot be unpacked" in refused.stderr and refused.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "text", [f'{{"a": {"[" * 600}{"]" * 600}}}', '{"a": 1e999, "host": "bench-77"}'], ids=["deep", "large"]
+)
+@pytest.mark.parametrize("place", ["logs/x.json", "../study.json", "../.submitted/x.json"])
+def test_json_that_cannot_be_written_again_is_refused_in_a_line(place: str, text: str, tmp_path: Path) -> None:
+    file = copied(shipped("deepspeed-3M-n1"), tmp_path / "runs") / place
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text)
+    refused = suite("pack", tmp_path / "runs", "-o", tmp_path / "a.suite.zip")
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+
+
+def test_words_of_an_import_that_grow_too_long_without_identity_are_refused_in_a_line(tmp_path: Path) -> None:
+    imported(tmp_path / "runs", told=TOLD.model_copy(update={"note": "host=bench-7 " + "bench-7 " * 22}))
+    refused = suite("pack", tmp_path / "runs", "-o", tmp_path / "a.suite.zip")
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1) and "told.note" in refused.stderr
 
 
 def test_a_figure_that_scrubbing_would_change_is_refused(folder: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tests.synthetic import make_bundle, synthetic_manifest
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Five runs, of which one is damaged."""
-    monkeypatch.setattr("suite.bundle.cache.signature.SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr("suite.bundle.cache.survey.SETTLED_SECONDS", 0.0)
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1})
     for repeat in range(1, 6):
         make_bundle(tmp_path / "runs", synthetic_manifest(repeat=repeat), float(repeat))

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from suite.bundle.cache import code, database, reading, signature, table
+from suite.bundle.cache import code, database, reading, table
 from suite.bundle.cache.packing import Unpacking, packed
 from suite.bundle.cache.survey import survey
 from suite.bundle.cache.table import Derived, records_of
@@ -36,7 +36,7 @@ DERIVATION_3 = {"derivation": 3, "packages": {"torch": "2"}, "ceilings": {"copy_
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, to which bundles that were made just now may go."""
     monkeypatch.setenv("SUITE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(signature, "SETTLED_SECONDS", -1.0)
+    monkeypatch.setattr("suite.bundle.cache.survey.SETTLED_SECONDS", -1.0)
     return tmp_path / "cache"
 
 
@@ -185,7 +185,11 @@ def test_the_key_of_the_code_follows_its_sources(tmp_path: Path, monkeypatch: py
     for room in (*code.ROOMS, "worker"):
         shutil.copytree(code._PACKAGE / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(code, "_PACKAGE", tmp_path)
-    key = code.code_key.__wrapped__
+
+    def key() -> bytes:
+        code._digest.cache_clear()
+        return code.code_key.__wrapped__()
+
     keys = [key()]
     sources = ("bundle/rates.py", "theory/memory.py", "spec/manifest.py", "stats/intervals.py", "worker/phases.json")
     for changed in (*sources, "bundle/new.py"):
@@ -338,7 +342,7 @@ def test_without_a_place_to_keep_them_or_just_after_they_were_written_records_ar
     tmp_path: Path, count: Count, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     if place == "too early":
-        monkeypatch.setattr(signature, "SETTLED_SECONDS", 3600.0)
+        monkeypatch.setattr("suite.bundle.cache.survey.SETTLED_SECONDS", 3600.0)
     else:
         monkeypatch.setenv("SUITE_CACHE", place)
     path = recorded(tmp_path)

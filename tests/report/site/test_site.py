@@ -32,7 +32,7 @@ ATOM = "{http://www.w3.org/2005/Atom}"
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SUITE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("suite.bundle.cache.signature.SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr("suite.bundle.cache.survey.SETTLED_SECONDS", 0.0)
 
 
 def told(*words: str) -> dict[str, Any]:

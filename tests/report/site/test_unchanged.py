@@ -23,7 +23,7 @@ RUNS = Path("runs")
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SUITE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("suite.bundle.cache.signature.SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr("suite.bundle.cache.survey.SETTLED_SECONDS", 0.0)
     nights(RUNS, [1.0] * 2, repeats=1)
     write_site(Path("out"), [RUNS])
 

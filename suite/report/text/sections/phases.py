@@ -13,6 +13,9 @@ from suite.report.text.columns import LABEL, seconds, table_of
 from suite.report.text.section import Block, Picture, Section
 from suite.spec.phases import ALL_NAMES
 
+#: Columns that a trainer's timers give at most.
+_MOST_PARTS = 40
+
 
 def _blocks(model: ReportModel) -> Iterator[Block]:
     rows = [row for row in model.rows if row.phases]
@@ -35,7 +38,7 @@ def _blocks(model: ReportModel) -> Iterator[Block]:
         yield table_of([LABEL, *columns], rows)
     rows = [row for row in model.rows if row.parts]
     if rows:
-        names = dict.fromkeys(cost.name for row in rows for cost in row.parts)
+        names = list(dict.fromkeys(cost.name for row in rows for cost in row.parts))[:_MOST_PARTS]
         columns = [(Column(inline(name)), seconds(name, lambda row: row.parts)) for name in names]
         yield (
             "What trainers time within phases, in seconds per iteration of the slowest rank, and share of the "
