@@ -89,6 +89,11 @@ class Jobs:
         return len(self.layers)
 
     @property
+    def megatron(self) -> Column:
+        """Whether a job runs in Megatron's recipe; PyTorch FSDP and DeepSpeed have their own."""
+        return (self.zero_engine == 0) & (self.zero_stage <= 1)
+
+    @property
     def kv_share(self) -> Column:
         return self.kv_heads / self.heads
 
