@@ -17,7 +17,7 @@ from suite.spec.terminal import UsageError, say
 
 if TYPE_CHECKING:
     from suite.cli.options.plan_search import Named
-    from suite.planner.ask import Cluster, Question
+    from suite.planner.ask import Question
     from suite.planner.parameters import Parameters
     from suite.planner.space import Manner as SampleManner
 
@@ -276,7 +276,7 @@ def _question(
     parameters: Parameters,
     calibrate: Path | None,
     manner: SampleManner,
-    cluster: Cluster,
+    cluster: dict[str, Any],
     searched: bool,
 ) -> Question:
     from suite.planner.ask import question

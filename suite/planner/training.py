@@ -233,7 +233,7 @@ def step_parts(work: Training, p: Values) -> dict[str, Column]:
     body = sum(parts[name] for name in layer) + parts["head and loss"]
     parts["parameter gathers"] = _gathers(jobs, p, count, body)
     parts["gradient reduction"] = _reduction(jobs, p, BEHIND_LAST * depth * per_layer, count, body)
-    parts["offload"] = count * GATHER_PASSES * _fetches(work)
+    parts["offload"] = count * GATHER_PASSES * fetch_once(work)
     parts["optimizer"] = _optimizer(jobs, rate) + p["step_seconds"]
     slow = np.where((jobs.trainer > 0) & (jobs.plain_model == 0), p["training_slow"], 1)
     parts = {name: seconds if name == "attention" else slow * seconds for name, seconds in parts.items()}
@@ -275,7 +275,7 @@ def scoring_seconds(work: Training, p: Values) -> Column:
     body = body * np.where(jobs.trainer > 0, p["scoring_slow"], 1)
     gathers = count * gather_seconds(jobs, p)
     waits = p["gather_exposed"] * gathers + overlapped(body, gathers, GATHER_SHARPNESS)
-    return body + waits + count * _fetches(work)
+    return body + waits + count * fetch_once(work)
 
 
 def swap_parts(work: Training, p: Values) -> tuple[Column, Column]:
@@ -289,10 +289,6 @@ def swap_parts(work: Training, p: Values) -> tuple[Column, Column]:
 
 def fetch_once(work: Training) -> Column:
     """Seconds of fetching offloaded weights once; 0 where they stay on the device."""
-    return _fetches(work)
-
-
-def _fetches(work: Training) -> Column:
     share = local_parameters(work.jobs) / np.maximum(1, work.jobs.data)
     return np.where(np.asarray(work.offload_parameters) > 0, fetch_seconds(share, work.jobs.host_link), 0)
 

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from suite.planner.ask import Question
 from suite.planner.hardware import hardware_of
 from suite.planner.host_memory import OPTIMIZER_BYTES, host_memory
 from suite.planner.memory import MEGATRON_LEAVES, standing_bytes, training_phases
@@ -197,18 +198,9 @@ def counted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def planned(case: str) -> Any:
     """The work of a case as the planner counts it."""
-    manifest, profile = manifest_of(case), PROFILES[CASES[case][0]]
-    hardware = next(filter(None, map(hardware_of, devices().values())))
-    asked = (
-        manifest.size,
-        manifest.workload,
-        manifest.work,
-        manifest.layout,
-        hardware,
-        profile.name,
-        load_parameters(),
-    )
-    return one_layout(*asked).work
+    manifest, hardware = manifest_of(case), next(filter(None, map(hardware_of, devices().values())))
+    asked = Question(manifest.size, manifest.workload, hardware, PROFILES[CASES[case][0]], load_parameters())
+    return one_layout(asked, manifest.work, manifest.layout).work
 
 
 def predicted(case: str) -> dict[str, float]:
