@@ -215,28 +215,6 @@ def whole_parameters(jobs: Jobs) -> Column:
     return jobs.layers * jobs.elements + jobs.tables * jobs.vocab * jobs.hidden
 
 
-def held_of(jobs: Jobs, reference: Any = 0.0) -> Bytes:
-    """What ``Training.held`` is where nothing but a job's sizes is known: no vectors, no critic, no padding.
-
-    Under adapters the model is frozen, and what trains beside it is not worth counting.
-    """
-    whole = jobs.layers * jobs.elements / (jobs.tensor * jobs.pipeline)
-    local = jobs.layers * jobs.local_elements / (jobs.tensor * jobs.pipeline)
-    table, alone = jobs.vocab * jobs.hidden / jobs.tensor, jobs.pipeline == 1
-    trains = np.where(jobs.low_rank > 0, 0, 1)
-    held: Bytes = {}
-    for end in ("first", "last"):
-        ends = table * np.where(alone, jobs.tables, 1)
-        held |= {
-            f"trainable_{end}": trains * (local + ends),
-            f"sharded_{end}": trains * (whole + ends),
-            f"frozen_{end}": (1 - trains) * (local + ends),
-            f"reference_{end}": np.asarray(reference) * (local + ends),
-            f"critic_{end}": 0 * local,
-        }
-    return held
-
-
 def _states(work: Training, end: str, phase: str) -> Bytes:
     """Bytes of weights, reference, optimizer states and gradients of one end of the pipeline in a phase, by recipe."""
     jobs, recipes = work.jobs, (_megatron, _zero, _fsdp)
