@@ -117,10 +117,8 @@ def sample_lengths(workload: Workload, samples: int, seed: int) -> SampleLengths
 def drawn_lengths(prompts: Lengths, responses: Lengths, group: int, samples: int, seed: int) -> SampleLengths:
     """Of samples whose lengths have these distributions, in groups that share a prompt."""
     each = prompts.draw(samples // group, 1, 2 * seed)
-    return SampleLengths(
-        prompt=tuple(length for length in each for _ in range(group)),
-        response=responses.draw(samples, group, 2 * seed + 1),
-    )
+    shared = tuple(length for length in each for _ in range(group))
+    return SampleLengths(prompt=shared, response=responses.draw(samples, group, 2 * seed + 1))
 
 
 def make_manifest(
