@@ -24,7 +24,7 @@ began = time.perf_counter()
 considered = sum(one.plan(counts).considered for one in asked)
 whole = time.perf_counter() - began
 one = asked[0]
-space = candidates(one.shape, one.workload, one.hardware, one.profile, counts, one.parameters)
+space = candidates(one, counts)
 began = time.perf_counter()
 of_space(one, space)
 each = (time.perf_counter() - began) / len(space)

@@ -17,7 +17,7 @@ from suite.spec.terminal import UsageError, say
 
 if TYPE_CHECKING:
     from suite.cli.options.plan_search import Named
-    from suite.planner.ask import Cluster, Question
+    from suite.planner.ask import Question
     from suite.planner.parameters import Parameters
     from suite.planner.space import Manner as SampleManner
 
@@ -251,11 +251,11 @@ def plan(
         _question(work, named, first, name, parameters, measured.calibrate, manner, cluster, searches)
         for name in backends
     ]
-    if searches and (wanted.min_devices or wanted.max_batch):
-        raise UsageError(
-            "--min-devices and --max-batch are of layouts alone: leave out --placement, --target and --preset"
-        )
     if searches:
+        if wanted.min_devices or wanted.max_batch:
+            raise UsageError(
+                "--min-devices and --max-batch are of layouts alone: leave out --placement, --target and --preset"
+            )
         return search(questions, wishes, work.generation, named, wanted, as_json)
     if wanted.scale is not None:
         return _scale(questions, wanted.scale, as_json)
@@ -276,7 +276,7 @@ def _question(
     parameters: Parameters,
     calibrate: Path | None,
     manner: SampleManner,
-    cluster: Cluster,
+    cluster: dict[str, Any],
     searched: bool,
 ) -> Question:
     from suite.planner.ask import question
@@ -312,8 +312,7 @@ def _answer(
     result = asked.plan(use, wanted.objective, price, wanted.top)  # type: ignore[arg-type]
     extra: dict[str, Any] = {}
     if wanted.min_devices:
-        extra["min_devices"] = fewest
-        extra["min_devices_without_offload"] = fewest_devices(without_offload(asked))
+        extra = {"min_devices": fewest, "min_devices_without_offload": fewest_devices(without_offload(asked))}
     if wanted.max_batch:
         extra["max_micro_batch"] = largest_micro_batch(asked, use[0])
     if as_json:

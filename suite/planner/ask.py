@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from suite.backends.base import unknown_work
 from suite.backends.registry import find_backend
 from suite.planner.found import Objective, layouts
-from suite.planner.hardware import Hardware, hardware_of, in_cluster
+from suite.planner.hardware import Hardware, hardware_of
 from suite.planner.option import Option
 from suite.planner.parameters import Parameters, load_parameters
 from suite.planner.plan import Plan, make_plan
@@ -36,25 +37,16 @@ _LONGEST_RANGE = 20
 _LARGEST_OF_CLUSTER = 100_000
 
 
-@dataclass(frozen=True)
-class Cluster:
-    """What the user says of their own machines: devices of a node, and bytes per second and direction of each device's
-    network card and link; ``None``: as the maker builds them."""
-
-    node_devices: int | None = None
-    network: float | None = None
-    link: float | None = None
-
-
-ANY_CLUSTER = Cluster()
-
-
-def cluster_of(node_devices: int | None, nic: float | None, link: float | None) -> Cluster:
-    """From devices of a node, gigabits per second of a card, gigabytes per second of a link. Raises UsageError."""
-    for option, value in (("--gpus-per-node", node_devices), ("--nic", nic), ("--link", link)):
-        if value is not None and not 0 < value < _LARGEST_OF_CLUSTER:
+def cluster_of(node_devices: int | None, nic: float | None, link: float | None) -> dict[str, Any]:
+    """What users say of their own machines, as fields of ``Hardware``: from devices of a node, gigabits per second of
+    each device's network card, gigabytes per second and direction of its link. Raises UsageError."""
+    told = (("--gpus-per-node", node_devices), ("--nic", nic), ("--link", link))
+    given = {option: value for option, value in told if value is not None}
+    for option, value in given.items():
+        if not 0 < value < _LARGEST_OF_CLUSTER:
             raise UsageError(f"{option} is a positive number, not {value:g}")
-    return Cluster(node_devices, None if nic is None else nic * 1e9 / 8, None if link is None else link * 1e9)
+    fields = {"--gpus-per-node": ("node_devices", 1), "--nic": ("network", 1e9 / 8), "--link": ("link", 1e9)}
+    return {name: scale * given[option] for option, (name, scale) in fields.items() if option in given}
 
 
 @dataclass(frozen=True)
@@ -66,10 +58,9 @@ class Question:
     hardware: Hardware
     profile: Profile
     parameters: Parameters
-    power_watts: float | None = None
     notes: tuple[str, ...] = ()
     manner: Manner = USUAL
-    cluster: Cluster = ANY_CLUSTER
+    cluster: Mapping[str, Any] = field(default_factory=dict)
     #: The kind of device that generates, where it is another one, and its price over that of one that trains.
     other: Hardware | None = None
     other_price: float = 1.0
@@ -78,9 +69,7 @@ class Question:
         self, devices: Sequence[int], objective: Objective = "throughput", price: float | None = None, most: int = 8
     ) -> Plan:
         """The plan for these numbers of devices."""
-        for count in devices:
-            if not 1 <= count <= MOST_DEVICES:
-                raise UsageError(f"--devices is 1 to {MOST_DEVICES}, not {count}")
+        checked_counts(devices)
         plan = make_plan(self, devices, objective=objective, price=price, most=most)
         best = plan.options[0] if plan.options else None
         return plan.model_copy(update={"notes": [*self.notes, *plan.notes, *not_to_be_run(self, best)]})
@@ -93,18 +82,11 @@ def question(
     backend: str,
     parameters: Parameters | None = None,
     manner: Manner = USUAL,
-    cluster: Cluster = ANY_CLUSTER,
+    cluster: Mapping[str, Any] | None = None,
     fp8: bool = False,
 ) -> Question:
-    """Names resolved. Raises UsageError for a device or backend that is not known, or one without a 16-bit peak, or
-    without the asked one of fp8."""
-    known, note = named_device(device)
-    hardware = hardware_of(known)
-    if hardware is None:
-        raise UsageError(f"the catalogue has no 16-bit peak of {known.name}: its speed cannot be predicted")
-    if fp8 and "fp8" not in hardware.peak_by_precision:
-        raise UsageError(f"{known.name} has no fp8 peak in the catalogue: leave --fp8 out, or name another --device")
-    hardware = in_cluster(hardware, cluster.node_devices, cluster.network, cluster.link)
+    """Names resolved. Raises UsageError for a device, backend or work that cannot be planned."""
+    hardware, note = standing(device, cluster or {}, fp8)
     if workload.sequence_tokens > shape.positions:
         raise UsageError(
             f"{workload.name} has {workload.sequence_tokens} tokens per sample, "
@@ -119,11 +101,22 @@ def question(
         hardware,
         profile,
         parameters or load_parameters(),
-        known.power_watts,
         (note,) if note else (),
         engine_manner(profile, manner),
-        cluster,
+        cluster or {},
     )
+
+
+def standing(name: str, cluster: Mapping[str, Any], fp8: bool) -> tuple[Hardware, str | None]:
+    """The device of this name in a cluster, and a note of ``named_device``. Raises UsageError for one without a 16-bit
+    peak, or without the asked one of fp8."""
+    known, note = named_device(name)
+    hardware = hardware_of(known)
+    if hardware is None:
+        raise UsageError(f"the catalogue has no 16-bit peak of {known.name}: its speed cannot be predicted")
+    if fp8 and "fp8" not in hardware.peak_by_precision:
+        raise UsageError(f"{known.name} has no fp8 peak in the catalogue: leave --fp8 out, or name another device")
+    return replace(hardware, **cluster), note
 
 
 def engine_manner(profile: Profile, manner: Manner) -> Manner:
@@ -172,6 +165,13 @@ def named_device(name: str) -> tuple[Device, str | None]:
     others = [device.name for device in matches if device != chosen[0]]
     note = f"{name} is taken for {chosen[0].name}; others are {', '.join(others)}" if others else None
     return chosen[0], note
+
+
+def checked_counts(devices: Sequence[int]) -> None:
+    """Raises UsageError for numbers of devices that are not looked at."""
+    for count in devices:
+        if not 1 <= count <= MOST_DEVICES:
+            raise UsageError(f"--devices is 1 to {MOST_DEVICES}, not {count}")
 
 
 def device_counts(limit: int = MOST_DEVICES) -> list[int]:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import exp, log, sqrt
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -151,8 +150,9 @@ def _configuration(asked: Question, repeats: Sequence[tuple[Manifest, Record]]) 
     peaks = [float(record.memory.peak_reserved_bytes or 0) for _, record in repeats if record.memory]
     return Configuration(
         space=one_layout(
-            *(manifest.size, manifest.workload, manifest.work, manifest.layout),
-            *(asked.hardware, manifest.backend.name, asked.parameters),
+            replace(asked, shape=manifest.size, workload=manifest.workload, profile=replace(asked.profile, fp8=False)),
+            manifest.work,
+            manifest.layout,
         ),
         seconds={phase: _pooled(phase, seconds, least) for phase, seconds in each.items()},
         peaks=tuple(peak for peak in peaks if peak > 0),
@@ -209,28 +209,18 @@ def _runs(asked: Question, folder: Path) -> list[tuple[Manifest, Record]]:
 
 def _ceilings_of(hardware: Hardware, records: Sequence[Record]) -> dict[str, float]:
     """Shares of the device's peaks that were measured, by the constant that they tell of: the matrix product's of the
-    peak in its own dtype, the copy's of the bandwidth."""
-    shares = {
-        f"matrix_{hardware.architecture}": [_matrix_share(hardware, record) for record in records],
-        "memory_bandwidth": [_share(record, "copy_bytes_per_second", hardware.memory_bandwidth) for record in records],
-    }
-    known = {name: [share for share in found if share is not None] for name, found in shares.items()}
-    return {name: float(np.median(found)) for name, found in known.items() if found}
-
-
-def _matrix_share(hardware: Hardware, record: Record) -> float | None:
-    """Of a product in 16 bits, which is what the planner predicts; older runs told no dtype and measured bf16."""
-    ceilings = _ceilings(record)
-    precision = _HALF.get(str(ceilings.get("matmul_dtype", "bfloat16")))
-    peak = hardware.peak_by_precision.get(precision) if precision else None
-    return _share(record, "matmul_flops", peak) if peak else None
-
-
-def _share(record: Record, name: str, peak: float) -> float | None:
-    value = _ceilings(record).get(name)
-    return float(value) / peak if isinstance(value, (int, float)) and value > 0 else None
-
-
-def _ceilings(record: Record) -> dict[str, Any]:
-    found = (record.environment.worker or {}).get("ceilings")
-    return found if isinstance(found, dict) else {}
+    peak in its own dtype, where that has 16 bits, the copy's of the bandwidth."""
+    shares: dict[str, list[float]] = defaultdict(list)
+    for record in records:
+        found = (record.environment.worker or {}).get("ceilings")
+        if not isinstance(found, dict):
+            continue
+        precision = _HALF.get(str(found.get("matmul_dtype", "bfloat16")), "")  # older runs told none and measured bf16
+        for name, measured, peak in (
+            (f"matrix_{hardware.architecture}", "matmul_flops", hardware.peak_by_precision.get(precision)),
+            ("memory_bandwidth", "copy_bytes_per_second", hardware.memory_bandwidth),
+        ):
+            value = found.get(measured)
+            if peak and isinstance(value, (int, float)) and value > 0:
+                shares[name].append(value / peak)
+    return {name: float(np.median(each)) for name, each in shares.items()}

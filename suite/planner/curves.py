@@ -38,12 +38,13 @@ def look_at(asked: Question) -> Look:
 def curves(look: Look, counts: Sequence[int], workload: Workload, device: str) -> list[CurvePoint]:
     """Weak and strong curves. Strong scaling keeps the samples that the smallest number has in all."""
     weak = workload.model_copy(update={"scaling": "weak"})
-    each = {count: _best(look, _fixed(weak, count), [count])[0] for count in counts}
-    strong = dict(zip(counts, _best(look, _fixed(weak, counts[0]), counts), strict=True))
+    each = {count: _best(look, fixed(weak, count), [count])[0] for count in counts}
+    strong = dict(zip(counts, _best(look, fixed(weak, counts[0]), counts), strict=True))
     return [*_points(each, device, "weak"), *_points(strong, device, "strong")]
 
 
-def _fixed(workload: Workload, devices: int) -> Workload:
+def fixed(workload: Workload, devices: int) -> Workload:
+    """The work with its samples in all, as ``devices`` devices have it."""
     return workload.model_copy(update={"rollouts": workload.global_rollouts(devices), "scaling": "strong"})
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -16,9 +16,8 @@ from suite.planner.learnt import FOUR_FIFTHS, deviation
 from suite.planner.lengths import drawn
 from suite.planner.memory import MOST_AT_ONCE
 from suite.planner.parameters import Parameters
-from suite.planner.space import Manner, Space, candidates, effects_of
+from suite.planner.space import Space, candidates, effects_of
 from suite.planner.work import Generation, Pairs, Training
-from suite.spec.workload import Workload
 
 if TYPE_CHECKING:
     from suite.planner.ask import Question
@@ -51,6 +50,10 @@ class Found:
     def split(self) -> Column:
         return np.asarray(self.pairs.colocated) + np.zeros(len(self)) == 0
 
+    @property
+    def staleness(self) -> Column:
+        return np.asarray(self.pairs.staleness) + np.zeros(len(self))
+
     @cached_property
     def rate(self) -> Column:
         return self.samples / self.told.seconds
@@ -68,8 +71,7 @@ class Found:
 
     def order(self, objective: Objective) -> Column:
         """All candidates from the best on; of equals the one with less memory, then fewer stale samples."""
-        staleness = np.asarray(self.pairs.staleness) + np.zeros(len(self))
-        return np.lexsort((staleness, self.told.memory.total, self.measure(objective)))
+        return np.lexsort((self.staleness, self.told.memory.total, self.measure(objective)))
 
     def ranked(self, objective: Objective) -> Column:
         """Those of them that fit."""
@@ -110,10 +112,7 @@ class Found:
 
 def layouts(asked: Question, counts: Sequence[int]) -> Found:
     """Every layout of the backend on each number of devices, as a run of it generates."""
-    return of_space(
-        asked,
-        candidates(asked.shape, asked.workload, asked.hardware, asked.profile, counts, asked.parameters, asked.manner),
-    )
+    return of_space(asked, candidates(asked, counts))
 
 
 def of_space(asked: Question, space: Space) -> Found:
@@ -143,9 +142,8 @@ def arrangements(asked: Question, counts: Sequence[int], placing: Placing = "aut
     shares = [pair for count in counts for pair in _splits(count, asked)] if placing != "colocated" else []
     together = [(count, count) for count in counts] if placing != "split" else []
     train_on = sorted({train for train, _ in (*together, *shares)})
-    own = Manner(packing=asked.manner.packing, balance=asked.manner.balance)
-    profile = replace(asked.profile, gathers_once=False)
-    space = candidates(asked.shape, asked.workload, asked.hardware, profile, train_on, asked.parameters, own)
+    own = replace(asked.manner, generation="hf", engine_sleep=False)
+    space = candidates(replace(asked, manner=own, profile=replace(asked.profile, gathers_once=False)), train_on)
     gen = _engines(asked, space, sorted({rest for _, rest in (*together, *shares)}))
     kinds = [(together, 1.0, 0.0), *((shares, 0.0, float(age)) for age in STALENESS[: staleness + 1])]
     made = [(*_pairs(space, gen, each), colocated, age) for each, colocated, age in kinds if each]
@@ -193,7 +191,7 @@ def _engines(asked: Question, space: Space, counts: Sequence[int]) -> Generation
     devices, tensors = (np.array([row[place] for row in rows]) for place in (0, 1))
     # The model is that of any layout that trains; the rest of its columns an engine does not have.
     jobs = space.work.jobs.take(np.zeros(len(rows), int))
-    one = np.ones(len(rows))
+    one, lengths = np.ones(len(rows)), drawn(asked.workload, int(samples))
     jobs = replace(jobs, **{name: value * one for name, value in hardware.columns().items()})
     jobs = replace(jobs, devices=devices, tensor=tensors, pipeline=one, context=one, expert_parallel=one)
     return Generation(
@@ -205,16 +203,8 @@ def _engines(asked: Question, space: Space, counts: Sequence[int]) -> Generation
         group=float(asked.workload.group),
         places=float(MOST_AT_ONCE),
         effects=effects_of(hardware, asked.profile, asked.parameters),
-        **_lengths(asked.workload),
+        prompt=float(lengths.prompts.mean()),
+        response=float(lengths.responses.mean()),
+        longest=float(lengths.responses.max()),
+        spread=float(np.log(np.maximum(lengths.responses, 1)).std()),
     )
-
-
-def _lengths(workload: Workload) -> dict[str, Any]:
-    """Tokens of a mean sample, of the longest response, and the spread of the responses' logarithms."""
-    lengths = drawn(workload, workload.rollouts)
-    return {
-        "prompt": float(lengths.prompts.mean()),
-        "response": float(lengths.responses.mean()),
-        "longest": float(lengths.responses.max()),
-        "spread": float(np.log(np.maximum(lengths.responses, 1)).std()),
-    }

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from suite.planner.formulas import blocks, decode
+from suite.planner.formulas import blocks
 from suite.planner.formulas import generation as engine
 from suite.planner.formulas.communication import all_reduce_bytes, gather_bytes, group_bandwidth
 from suite.planner.jobs import Column
@@ -60,7 +60,7 @@ def engine_parts(gen: Generation, staleness: Any, pool: Column, p: Values) -> di
     positions = engine.cache_read(samples, gen.prompt, response, np.asarray(gen.spread))
     cache = cache_of_position(gen) * positions / bandwidth
     dense = rate.dense * np.where(np.asarray(gen.weight_bytes) < 2, 2 * p["fp8"], 1)
-    flops = decode.step_flops(1, jobs.layers, jobs.active_elements, jobs.hidden, jobs.vocab, tensor)
+    flops = engine.step_flops(1, jobs.layers, jobs.active_elements, jobs.hidden, jobs.vocab, tensor)
     products = tokens * flops / (p["decode_products"] * dense)
     # Prompts of a group are computed once (prefix caching), and logits of one position each.
     prompts = samples / np.minimum(np.asarray(gen.group, dtype=float), samples)
@@ -100,7 +100,7 @@ def cache_of_position(gen: Generation) -> Column:
     """Bytes of keys and values of one position on each rank of a replica, whose ranks are those of all its stages."""
     jobs, given = gen.jobs, np.asarray(gen.cache_bytes, dtype=float)
     whole = np.where(
-        given > 0, given * jobs.layers, decode.position_bytes(1, jobs.layers, jobs.width * jobs.kv_share, 1)
+        given > 0, given * jobs.layers, engine.position_bytes(1, jobs.layers, jobs.width * jobs.kv_share, 1)
     )
     of_stage = np.asarray(gen.tensor) / jobs.pipeline
     return whole / engine.cache_ranks(of_stage, jobs.kv_heads, np.asarray(gen.latent)) / jobs.pipeline
@@ -130,10 +130,10 @@ def own_loop(work: Training, gen: Generation, p: Values) -> dict[str, Column]:
     columns = {name: value + np.zeros(len(jobs)) for name, value in alike.items()}
     prefill = jobs.pipeline * forward_seconds(replace(work, jobs=replace(jobs, **columns)), p) + gather_seconds(jobs, p)
     steps = np.asarray(gen.longest, dtype=float) - 1
-    cache = decode.cache_read_bytes(rows, prompt, steps + 1, jobs.layers, jobs.width * jobs.kv_share, jobs.tensor)
+    cache = engine.cache_read_bytes(rows, prompt, steps + 1, jobs.layers, jobs.width * jobs.kv_share, jobs.tensor)
     elements = jobs.read_elements(rows), jobs.active_elements
-    weights = decode.weight_read_bytes(jobs.layers, elements[0], jobs.hidden, jobs.vocab, jobs.tensor)
-    flops = decode.step_flops(rows, jobs.layers, elements[1], jobs.hidden, jobs.vocab, jobs.tensor)
+    weights = engine.weight_read_bytes(jobs.layers, elements[0], jobs.hidden, jobs.vocab, jobs.tensor)
+    flops = engine.step_flops(rows, jobs.layers, elements[1], jobs.hidden, jobs.vocab, jobs.tensor)
     products = steps * flops / (p["decode_products"] * rate.dense)
     device = blocks.roofline(products, (steps * weights + cache) / rate.memory, p["roofline_exposed"])
     volume = all_reduce_bytes(2 * rows * jobs.hidden, jobs.tensor) / ring_bandwidth(jobs, jobs.tensor, 1)

@@ -57,6 +57,7 @@ class Hardware:
     node_devices: int
     host_link: float
     power_share: float = 1.0
+    power_watts: float | None = None
 
     def columns(self) -> dict[str, float]:
         """The properties of a job that its device gives."""
@@ -96,17 +97,7 @@ def hardware_of(device: Device) -> Hardware | None:
         node_devices=_NODE_DEVICES.get(family, _USUAL_NODE),
         host_link=_PINNED_SHARE * (_CHIP_TO_CHIP if family in _NODE_DEVICES else _PCIE[architecture]),
         power_share=_power_share(device, architecture, peak),
-    )
-
-
-def in_cluster(hardware: Hardware, node_devices: int | None, network: float | None, link: float | None) -> Hardware:
-    """The device in the user's own cluster: devices of a node, bytes per second of each one's network card and of its
-    link, each one direction; what is ``None`` stays the maker's."""
-    return replace(
-        hardware,
-        node_devices=node_devices or hardware.node_devices,
-        network=network or hardware.network,
-        link=link or hardware.link,
+        power_watts=device.power_watts,
     )
 
 

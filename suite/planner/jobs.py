@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -13,14 +13,6 @@ from suite.planner.formulas.blocks import matrix_elements, touched_share
 Column = np.ndarray
 
 ARCHITECTURES = ("volta", "ampere", "hopper", "blackwell", "other")
-
-#: What a property is where a row does not say: heads as wide as they are usually, even lengths, one MLP in a block.
-_USUAL: Mapping[str, Callable[[Mapping[str, float]], float]] = {
-    "width": lambda row: row["hidden"],
-    "attended": lambda row: row["sequence"],
-    **dict.fromkeys(("experts", "experts_per_token", "expert_parallel", "tables"), lambda row: 1.0),
-    **dict.fromkeys(("trainer", "plain_model"), lambda row: 0.0),
-}
 
 
 @dataclass(frozen=True)
@@ -89,6 +81,11 @@ class Jobs:
         return len(self.layers)
 
     @property
+    def megatron(self) -> Column:
+        """Whether a job runs in Megatron's recipe; PyTorch FSDP and DeepSpeed have their own."""
+        return (self.zero_engine == 0) & (self.zero_stage <= 1)
+
+    @property
     def kv_share(self) -> Column:
         return self.kv_heads / self.heads
 
@@ -137,20 +134,8 @@ class Jobs:
         return Jobs(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
     @classmethod
-    def of(cls, rows: Sequence[Mapping[str, float]]) -> "Jobs":
-        """Columns of rows that hold a number for every property, but for those of ``_USUAL``."""
-        whole = [{name: usual(row) for name, usual in _USUAL.items()} | dict(row) for row in rows]
-        return cls(**{field.name: np.array([row[field.name] for row in whole], dtype=float) for field in fields(cls)})
-
-    @classmethod
     def alike(cls, common: Mapping[str, float], columns: Mapping[str, Column]) -> "Jobs":
         """Jobs that differ in ``columns`` and agree in ``common``."""
-        length = len(next(iter(columns.values())))
-        return cls(
-            **{
-                field.name: np.asarray(columns[field.name], dtype=float)
-                if field.name in columns
-                else np.full(length, float(common[field.name]))
-                for field in fields(cls)
-            }
-        )
+        zero = np.zeros(len(next(iter(columns.values()))))
+        every: Mapping[str, Any] = {**common, **columns}
+        return cls(**{field.name: zero + every[field.name] for field in fields(cls)})

@@ -15,7 +15,7 @@ import numpy as np
 from suite.planner.jobs import Column
 from suite.spec.lengths import Lengths
 from suite.spec.manifest import SampleLengths
-from suite.spec.resolve import sample_lengths
+from suite.spec.resolve import drawn_lengths
 from suite.spec.workload import Workload
 
 #: Samples of which a plan looks at most at the lengths: more replicas than they fill have the same mean and tail.
@@ -66,46 +66,29 @@ class Decoding:
     read: Column
 
 
-def drawn(workload: Workload, samples: int, seed: int = SEED) -> Drawn:
+def drawn(workload: Workload, samples: int) -> Drawn:
     """The lengths of an iteration's samples, or of as many as are looked at."""
     if not workload.uneven:
         alike = np.ones(min(samples, max(_ALIKE, workload.micro_batch)))
         return Drawn(workload.prompt_tokens * alike, workload.new_tokens * alike)
     responses = workload.lengths or Lengths(kind="fixed", tokens=workload.new_tokens)
     prompts = workload.prompt_lengths or Lengths(kind="fixed", tokens=workload.prompt_tokens)
-    looked_at = samples
-    if samples > MOST_DRAWN:
-        looked_at = MOST_DRAWN // workload.group * workload.group or workload.group
-    return _drawn(prompts, responses, workload.group, looked_at, seed)
+    return _drawn(prompts, responses, workload.group, looked_at(workload, samples))
+
+
+def looked_at(workload: Workload, samples: int) -> int:
+    """Of how many samples of uneven lengths these are drawn: all, or as many groups as ``MOST_DRAWN`` has room for."""
+    return samples if samples <= MOST_DRAWN else max(1, MOST_DRAWN // workload.group) * workload.group
 
 
 @lru_cache(maxsize=64)
-def _drawn(prompts: Lengths, responses: Lengths, group: int, samples: int, seed: int) -> Drawn:
-    like = Workload(
-        name="lengths",
-        prompt_tokens=prompts.longest,
-        new_tokens=responses.longest,
-        prompt_lengths=prompts,
-        lengths=responses,
-        group=group,
-        rollouts=samples,
-        micro_batch=1,
-    )
-    found = sample_lengths(like, samples, seed)
-    assert found is not None, "both lengths were given"
-    return of_samples(found)
+def _drawn(prompts: Lengths, responses: Lengths, group: int, samples: int) -> Drawn:
+    return of_samples(drawn_lengths(prompts, responses, group, samples, SEED))
 
 
 def of_samples(lengths: SampleLengths) -> Drawn:
     """The lengths that a manifest has."""
     return Drawn(np.asarray(lengths.prompt, dtype=float), np.asarray(lengths.response, dtype=float))
-
-
-def as_samples(lengths: Drawn) -> SampleLengths:
-    """The same as a manifest has them."""
-    return SampleLengths(
-        prompt=tuple(map(int, lengths.prompts.tolist())), response=tuple(map(int, lengths.responses.tolist()))
-    )
 
 
 def passes(

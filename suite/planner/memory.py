@@ -185,14 +185,9 @@ def _passes(work: Training, p: Values, end: str, phase: str) -> Bytes:
     kept = layer["kept"] * depth * jobs.trained_share * held
     kept = np.where(np.asarray(work.activations_offloaded) > 0, 0, kept)
     whole = np.where(jobs.trainer > 0, p["whole_logits"], 1)
-    each = np.where(is_megatron(jobs), LOGIT_BYTES, p["logit_bytes"])
+    each = np.where(jobs.megatron, LOGIT_BYTES, p["logit_bytes"])
     each = each * np.where(in_portions, portion, whole)
     return {"activations": kept + layer["again"], "logits": shown * each}
-
-
-def is_megatron(jobs: Jobs) -> Column:
-    """Whether a job runs in Megatron's recipe; PyTorch FSDP and DeepSpeed have their own."""
-    return (jobs.zero_engine == 0) & (jobs.zero_stage <= 1)
 
 
 def layer_bytes(jobs: Jobs, p: Values) -> Bytes:
@@ -211,7 +206,7 @@ def layer_bytes(jobs: Jobs, p: Values) -> Bytes:
     again = np.where(jobs.recompute > 0, outside + inside + scores - np.minimum(kept, outside), 0)
     again = again * np.where(jobs.recompute == 3, p["again"] * np.where(jobs.experts > 1, p["again_experts"], 1), 1)
     # PyTorch's tensor parallelism keeps gathered inputs and unreduced outputs, which Megatron gathers anew.
-    whole = np.where((jobs.tensor > 1) & ~is_megatron(jobs), p["whole_inputs"] * 2 * tokens * jobs.hidden, 0)
+    whole = np.where((jobs.tensor > 1) & ~jobs.megatron, p["whole_inputs"] * 2 * tokens * jobs.hidden, 0)
     return {"kept": kept, "again": again + whole, "once": outside + inside + scores + whole}
 
 
@@ -220,32 +215,10 @@ def whole_parameters(jobs: Jobs) -> Column:
     return jobs.layers * jobs.elements + jobs.tables * jobs.vocab * jobs.hidden
 
 
-def held_of(jobs: Jobs, reference: Any = 0.0) -> Bytes:
-    """What ``Training.held`` is where nothing but a job's sizes is known: no vectors, no critic, no padding.
-
-    Under adapters the model is frozen, and what trains beside it is not worth counting.
-    """
-    whole = jobs.layers * jobs.elements / (jobs.tensor * jobs.pipeline)
-    local = jobs.layers * jobs.local_elements / (jobs.tensor * jobs.pipeline)
-    table, alone = jobs.vocab * jobs.hidden / jobs.tensor, jobs.pipeline == 1
-    trains = np.where(jobs.low_rank > 0, 0, 1)
-    held: Bytes = {}
-    for end in ("first", "last"):
-        ends = table * np.where(alone, jobs.tables, 1)
-        held |= {
-            f"trainable_{end}": trains * (local + ends),
-            f"sharded_{end}": trains * (whole + ends),
-            f"frozen_{end}": (1 - trains) * (local + ends),
-            f"reference_{end}": np.asarray(reference) * (local + ends),
-            f"critic_{end}": 0 * local,
-        }
-    return held
-
-
 def _states(work: Training, end: str, phase: str) -> Bytes:
     """Bytes of weights, reference, optimizer states and gradients of one end of the pipeline in a phase, by recipe."""
     jobs, recipes = work.jobs, (_megatron, _zero, _fsdp)
-    own = np.where(jobs.zero_engine > 0, 1, np.where(is_megatron(jobs), 0, 2))
+    own = np.where(jobs.zero_engine > 0, 1, np.where(jobs.megatron, 0, 2))
     used = np.unique(own)
     if len(used) == 1:
         return recipes[used[0]](work, end, phase)

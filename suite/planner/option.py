@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -12,14 +11,11 @@ from pydantic import Field
 from suite.planner.found import Found
 from suite.planner.host_memory import host_memory
 from suite.planner.iteration import LIMITS
-from suite.planner.lengths import MOST_DRAWN, as_samples, drawn
+from suite.planner.lengths import looked_at
 from suite.planner.memory import PARTS
 from suite.spec.base import Frozen
 from suite.spec.layout import Layout
-from suite.spec.manifest import Work
-from suite.spec.workload import Workload
 from suite.theory.flops import iteration_flops
-from suite.theory.memory import memory_floor
 
 #: The same prediction to so many digits is one.
 _ALIKE = 6
@@ -48,9 +44,6 @@ class Option(Frozen):
     memory_bytes: int = Field(description="of the fullest device that trains, context and buffers in")
     generation_memory_bytes: int = Field(description="of the fullest device that generates")
     capacity_bytes: int
-    floor_bytes: int | None = Field(
-        description="the strict lower bound of docs/measuring.md; null where it was not asked"
-    )
     memory: dict[str, int] = Field(description="bytes by part in the most demanding phase")
     host_memory_bytes: int = Field(description="of one node that trains: what is offloaded to it")
     seconds: float
@@ -101,7 +94,7 @@ def distinct(found: Found, order: Iterable[int], most: int = 64) -> list[int]:
     kept = []
     for index in map(int, order):
         t, g = found.pairs.t[index], found.pairs.g[index]
-        engine = (float(g), float(found.split[index])) if len(found.gen) != len(found.space) else ()
+        engine = (float(g), float(found.split[index])) if found.gen is not found.space.gen else ()
         key = (*(float(column[t]) for column in choices.values()), *engine)
         if key not in seen:
             seen.add(key)
@@ -135,7 +128,7 @@ def _option(
     samples, tensor = int(found.samples[index]), int(np.asarray(found.gen.tensor)[found.pairs.g[index]])
     train_on = int(space.choices["devices"][t])
     factor = float(space.work.factor("training"))
-    watts = None if asked.other else asked.power_watts
+    watts = None if asked.other else hardware.power_watts
     hourly = None if price is None else price * float(found.priced[index])
     memory_band = asked.parameters.band("memory", asked.profile.stack, hardware.architecture)
     return Option(
@@ -148,7 +141,7 @@ def _option(
         generation_devices=devices - train_on if split else devices,
         generation="vllm" if engine else "hf",
         generation_tensor=tensor if engine else None,
-        staleness=int((np.asarray(found.pairs.staleness) + np.zeros(len(found)))[index]),
+        staleness=int(found.staleness[index]),
         label=label_of(found, index),
         layout=layout,
         context=int(space.choices["context"][t]),
@@ -159,7 +152,6 @@ def _option(
         memory_bytes=int(told.memory.total[index]),
         generation_memory_bytes=int(told.memory.engine[index]),
         capacity_bytes=int(hardware.memory_bytes),
-        floor_bytes=None if split or engine else _floor(found, t, layout),
         memory=memory,
         host_memory_bytes=int(host_memory(space.work)[t] / max(1, train_on // layout.devices_per_node)),
         seconds=seconds,
@@ -184,31 +176,9 @@ def _flops(found: Found, chosen_ones: Sequence[int]) -> dict[int, float]:
     told: dict[int, float] = {}
     shape, workload = found.asked.shape, found.asked.workload
     for samples in {int(found.samples[index]) for index in chosen_ones}:
-        looked_at = _looked_at(workload, samples, 1)
-        told[samples] = samples / looked_at * iteration_flops(shape, workload, looked_at).model
+        some = looked_at(workload, samples) if workload.uneven else samples
+        told[samples] = samples / some * iteration_flops(shape, workload, some).model
     return told
-
-
-def _looked_at(workload: Workload, samples: int, replica: int) -> int:
-    """Of how many samples lengths are drawn: all, or as many replicas as ``MOST_DRAWN`` has room for."""
-    if not workload.uneven or samples <= MOST_DRAWN:
-        return samples
-    step = math.lcm(replica, workload.group)
-    return step * max(1, MOST_DRAWN // step)
-
-
-def _floor(found: Found, t: int, layout: Layout) -> int:
-    workload, choices = found.asked.workload, found.space.choices
-    replica = int(choices["rollouts"][t])
-    looked_at = _looked_at(workload, replica * layout.data, replica)
-    work = Work(
-        global_rollouts=looked_at,
-        replica_rollouts=replica,
-        replica_batch=replica // workload.optimizer_steps,
-        micro_batch=int(choices["micro_batch"][t]),
-        lengths=as_samples(drawn(workload, looked_at)) if workload.uneven else None,
-    )
-    return memory_floor(found.asked.shape, workload, work, layout, "bf16").bytes
 
 
 def layout_of(found: Found, index: int) -> Layout:
@@ -216,14 +186,13 @@ def layout_of(found: Found, index: int) -> Layout:
     t, node = int(found.pairs.t[index]), found.asked.hardware.node_devices
     node = node if node < 16 else 8
     own, devices = found.space.layout(t, node), int(found.devices[index])
-    if len(found.gen) == len(found.space) and found.gen is found.space.gen:
+    if found.gen is found.space.gen:
         return own
     per_node = max(size for size in range(1, min(devices, node) + 1) if devices % size == 0)
     body = own.model_dump() | {"nodes": devices // per_node, "devices_per_node": per_node, "generation": "vllm"}
     if found.split[index]:
-        staleness = int(np.asarray(found.pairs.staleness)[index])
         rest = devices - int(found.space.choices["devices"][t])
-        body |= {"placement": "split", "generation_ranks": rest, "staleness": staleness}
+        body |= {"placement": "split", "generation_ranks": rest, "staleness": int(found.staleness[index])}
     else:
         body["engine_sleep"] = True
     return Layout.model_validate(body)
@@ -239,7 +208,7 @@ def label_of(found: Found, index: int) -> str:
     engine = f"vllm {rest // tensor} x tp{tensor}" + (f" on {found.asked.other.name}" if found.asked.other else "")
     if not found.split[index]:
         return f"colocated, {own}, {engine}"
-    staleness = int(np.asarray(found.pairs.staleness)[index])
+    staleness = int(found.staleness[index])
     age = f" async{staleness}" if staleness else ""
     return f"split {int(found.space.choices['devices'][t])}+{rest}{age}, {own}, {engine}"
 

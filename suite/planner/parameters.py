@@ -6,7 +6,6 @@ that it comes from and the date from which it has stood. A fit moves values, nev
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from functools import lru_cache
@@ -126,11 +125,6 @@ def load_priors() -> Priors:
 def load_parameters() -> Parameters:
     """The fitted parameters that come with the suite. UsageError where the file is missing or damaged."""
     return Parameters.model_validate(_read(FILE))
-
-
-def priors_digest() -> str:
-    """SHA-256 of the priors' file."""
-    return hashlib.sha256((data_root() / PRIORS_FILE).read_bytes()).hexdigest()
 
 
 def _read(name: str) -> Any:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from suite.bundle.record import Record
 from suite.planner.ask import Question
-from suite.planner.found import Found, of_space
-from suite.planner.hardware import Hardware, hardware_of
+from suite.planner.found import of_space
+from suite.planner.hardware import hardware_of
 from suite.planner.host_memory import host_memory
 from suite.planner.lengths import of_samples
 from suite.planner.memory import PARTS
@@ -66,7 +65,8 @@ def predict_layout(
     if hardware is None or profile is None:
         return None
     known = parameters or load_parameters()
-    one = _predicted(size, workload, work, layout, hardware, profile, known)
+    asked = Question(size, workload, hardware, profile, known, manner=Manner.of(layout))
+    one = of_space(asked, one_layout(asked, work, layout))
     told, rate = one.told, float(one.rate[0])
     low, high = one.bands([0])
     return {
@@ -103,22 +103,7 @@ def is_tight(memory_bytes: float, capacity_bytes: float) -> bool:
     return memory_bytes * load_parameters().bands["memory"].new.high > capacity_bytes
 
 
-@lru_cache(maxsize=1)
-def _any_hardware() -> Hardware:
-    hardware = next(filter(None, map(hardware_of, devices().values())), None)
-    assert hardware is not None, "the catalogue holds devices with a 16-bit peak"
-    return hardware
-
-
-def one_layout(
-    shape: Shape,
-    workload: Workload,
-    work: Work,
-    layout: Layout,
-    hardware: Hardware,
-    backend: str,
-    parameters: Parameters,
-) -> Space:
+def one_layout(asked: Question, work: Work, layout: Layout) -> Space:
     """A space of one candidate: the layout and micro batch given."""
     columns = {
         "devices": layout.ranks,
@@ -131,20 +116,7 @@ def one_layout(
     }
     arrays = {name: np.array([float(value)]) for name, value in columns.items()}
     lengths = None if work.lengths is None else {layout.ranks: of_samples(work.lengths)}
-    return space_of(shape, workload, hardware, PROFILES[backend], arrays, parameters, Manner.of(layout), lengths)
-
-
-def _predicted(
-    shape: Shape,
-    workload: Workload,
-    work: Work,
-    layout: Layout,
-    hardware: Hardware,
-    profile: Profile,
-    parameters: Parameters,
-) -> Found:
-    space = one_layout(shape, workload, work, layout, hardware, profile.name, parameters)
-    return of_space(Question(shape, workload, hardware, profile, parameters, manner=Manner.of(layout)), space)
+    return space_of(replace(asked, manner=Manner.of(layout)), arrays, lengths)
 
 
 def device_of(record: Record) -> str | None:
@@ -167,7 +139,7 @@ def fitting_layouts(
     if asked is None:
         return []
     work = resolve_work(size, workload, layout)
-    own = _predicted(size, workload, work, layout, asked.hardware, asked.profile, asked.parameters).told
+    own = of_space(asked, one_layout(asked, work, layout)).told
     fits, tight = bool(own.fits[0]), is_tight(float(own.memory.total[0]), device_memory_bytes)
     if fits and not (spare and tight):
         return []
@@ -204,5 +176,5 @@ def _with_memory(size: Shape, workload: Workload, layout: Layout, backend: str, 
     profile = _profile(backend, layout)
     if profile is None:
         return None
-    hardware = replace(_any_hardware(), memory_bytes=float(memory))
+    hardware = replace(next(filter(None, map(hardware_of, devices().values()))), memory_bytes=float(memory))
     return Question(size, workload, hardware, profile, load_parameters(), manner=Manner.of(layout))

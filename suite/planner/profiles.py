@@ -14,11 +14,9 @@ class Traits:
 
     family: str
     framework: str
-    fused_attention: bool
-    engine: bool
-    interleaves: bool
-    zero_engine: bool
-    eager: bool = False
+    fused_attention: bool = True
+    engine: bool = False
+    eager: bool = True
     asynchronous_tensor: bool = False
     row_scaling: bool = False
     trainer: bool = False
@@ -26,8 +24,8 @@ class Traits:
 
     def columns(self) -> dict[str, float]:
         """The properties of a job that its stack gives."""
-        others = ("family", "framework", "interleaves")
-        return {name: float(value) for name, value in vars(self).items() if name not in others}
+        own = {name: float(value) for name, value in vars(self).items() if name not in ("family", "framework")}
+        return {**own, "zero_engine": float(self.family == "zero")}
 
 
 @dataclass(frozen=True)
@@ -80,20 +78,6 @@ class Profile:
         return f"{self.traits.framework} {'megatron' if self.trains_as_megatron else 'fsdp'}"
 
 
-def _traits(family: str, framework: str, fused: bool = True, trainer: bool = True, plain: bool = False) -> Traits:
-    return Traits(
-        family=family,
-        framework=framework,
-        fused_attention=fused,
-        engine=False,
-        interleaves=False,
-        zero_engine=family == "zero",
-        eager=True,
-        trainer=trainer,
-        plain_model=plain,
-    )
-
-
 #: The engine backends compute attention as docs/measuring.md says; the trainers as their pinned versions do. Whole
 #: trainers take host work that the suite's own loop does not (``Traits.trainer``).
 PROFILES = {
@@ -101,7 +85,7 @@ PROFILES = {
     for profile in (
         Profile(
             "deepspeed",
-            _traits("zero", "deepspeed", trainer=False, plain=True),
+            Traits("zero", "deepspeed", plain_model=True),
             zero_stages=(0, 1, 2, 3),
             offload_optimizer=True,
             offload_parameters=True,
@@ -111,7 +95,7 @@ PROFILES = {
         ),
         Profile(
             "megatron",
-            _traits("megatron", "megatron core", trainer=False),
+            Traits("megatron", "megatron core"),
             tensor=True,
             pipeline=True,
             experts=True,
@@ -120,7 +104,7 @@ PROFILES = {
         ),
         Profile(
             "trlx-deepspeed",
-            _traits("zero", "trlx deepspeed", fused=False, trainer=False, plain=True),
+            Traits("zero", "trlx deepspeed", fused_attention=False, plain_model=True),
             zero_stages=(0, 1, 2, 3),
             recompute=False,
             offload_optimizer=True,
@@ -129,13 +113,13 @@ PROFILES = {
         ),
         Profile(
             "trlx-ddp",
-            _traits("zero", "trlx ddp", fused=False, trainer=False, plain=True),
+            Traits("zero", "trlx ddp", fused_attention=False, plain_model=True),
             zero_stages=(0,),
             recompute=False,
         ),
         Profile(
             "trlx-nemo",
-            _traits("megatron", "trlx nemo", fused=False, trainer=False),
+            Traits("megatron", "trlx nemo", fused_attention=False),
             tensor=True,
             always_sharded=True,
             vocabulary_multiple=128,
@@ -145,7 +129,7 @@ PROFILES = {
         ),
         Profile(
             "verl",
-            _traits("fsdp", "verl"),
+            Traits("fsdp", "verl", trainer=True),
             zero_stages=(3,),
             context=True,
             offload_optimizer=True,
@@ -153,7 +137,7 @@ PROFILES = {
         ),
         Profile(
             "nemo-rl",
-            _traits("megatron", "nemo-rl"),
+            Traits("megatron", "nemo-rl", trainer=True),
             tensor=True,
             pipeline=True,
             experts=True,
@@ -165,12 +149,18 @@ PROFILES = {
         ),
         Profile(
             "openrlhf",
-            _traits("zero", "openrlhf"),
+            Traits("zero", "openrlhf", trainer=True),
             zero_stages=(2, 3),
             offload_optimizer=True,
             engine_only=True,
         ),
-        Profile("trl-grpo", _traits("zero", "trl"), zero_stages=(2, 3), offload_optimizer=True, engine_only=True),
+        Profile(
+            "trl-grpo",
+            Traits("zero", "trl", trainer=True),
+            zero_stages=(2, 3),
+            offload_optimizer=True,
+            engine_only=True,
+        ),
     )
 }
 

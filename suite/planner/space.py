@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,8 +21,10 @@ from suite.planner.work import Generation as Generating
 from suite.planner.work import Pairs, Training
 from suite.spec.layout import Generation, Layout
 from suite.spec.shape import Shape
-from suite.spec.workload import Workload
 from suite.theory.parameters import parameter_count
+
+if TYPE_CHECKING:
+    from suite.planner.ask import Question
 
 _TENSOR = (1, 2, 4, 8, 16)
 _WIDER = (32, 64, 128)  # expert parallel degrees beyond tensor parallel ones
@@ -60,7 +63,7 @@ class Space:
     pairs: Pairs
     sample_tokens: Column
     choices: dict[str, Column]
-    manner: Manner = USUAL
+    manner: Manner
 
     def __len__(self) -> int:
         return len(self.work)
@@ -95,20 +98,11 @@ class Space:
         return own + (f" cp{context}" if context > 1 else "") + (f" vp{chunks}" if chunks > 1 else "")
 
 
-def candidates(
-    shape: Shape,
-    workload: Workload,
-    hardware: Hardware,
-    profile: Profile,
-    devices: Sequence[int],
-    parameters: Parameters,
-    manner: Manner = USUAL,
-) -> Space:
-    """Every layout of ``profile`` that divides shape and work on ``devices``; micro batches up to the workload's."""
-    whole_layers = manner.generation == "vllm"  # it holds whole layers on every rank
-    rows = [row for count in devices for row in _degrees(shape, workload, profile, count, whole_layers)]
+def candidates(asked: Question, devices: Sequence[int]) -> Space:
+    """Every layout of the backend that divides shape and work on ``devices``; micro batches up to the workload's."""
+    rows = [row for count in devices for row in _degrees(asked, count)]
     columns = {name: np.array([row[index] for row in rows], dtype=float) for index, name in enumerate(_COLUMNS)}
-    return space_of(shape, workload, hardware, profile, columns, parameters, manner)
+    return space_of(asked, columns)
 
 
 _COLUMNS = (
@@ -118,14 +112,14 @@ _COLUMNS = (
 )
 
 
-def _degrees(
-    shape: Shape, workload: Workload, profile: Profile, devices: int, whole_layers: bool
-) -> list[tuple[int, ...]]:
+def _degrees(asked: Question, devices: int) -> list[tuple[int, ...]]:
+    shape, workload, profile = asked.shape, asked.workload, asked.profile
     rollouts = workload.global_rollouts(devices)
     rows: list[tuple[int, ...]] = []
     if rollouts % workload.group:
         return rows
-    pipelines = _PIPELINE if profile.pipeline and not whole_layers else (1,)
+    # an engine holds whole layers on every rank
+    pipelines = _PIPELINE if profile.pipeline and asked.manner.generation == "hf" else (1,)
     tensors = _TENSOR if profile.tensor and (shape.experts is None or profile.expert_tensor) else (1,)
     contexts = [each for each in _TENSOR if each == 1 or workload.sequence_tokens >= each * _LEAST_CONTEXT]
     contexts = contexts if profile.context else [1]
@@ -187,30 +181,22 @@ def _shardings(profile: Profile, data: int) -> list[tuple[int, int, int, int, in
     return plain + host + ([(3, 0, 1, 1, 0)] if profile.offload_parameters else [])
 
 
-def space_of(
-    shape: Shape,
-    workload: Workload,
-    hardware: Hardware,
-    profile: Profile,
-    columns: dict[str, Column],
-    parameters: Parameters,
-    manner: Manner = USUAL,
-    lengths: Mapping[int, Drawn] | None = None,
-) -> Space:
+def space_of(asked: Question, columns: dict[str, Column], lengths: Mapping[int, Drawn] | None = None) -> Space:
     """The iterations of layouts given as columns (``_COLUMNS``).
 
     ``lengths`` of samples by number of devices; left out, they are drawn.
     """
+    shape, workload, profile = asked.shape, asked.workload, asked.profile
     counts = [int(count) for count in columns["devices"]]
     known = lengths or {count: drawn(workload, workload.global_rollouts(count)) for count in set(counts)}
-    jobs, largest = _jobs(shape, workload, hardware, profile, columns, manner, known)
+    jobs, largest = _jobs(asked, columns, known)
     expert = columns["expert"]
     degrees = [(int(t), int(p), int(e)) for t, p, e in zip(columns["tensor"], columns["pipeline"], expert, strict=True)]
     held = {each: held_parts(shape, workload, each[0], each[1], profile, each[2]) for each in sorted(set(degrees))}
     whole = held_parts(shape, workload, 1, 1, profile)
     trained = shape.layers if workload.trainable_layers is None else workload.trainable_layers
     reference = trained / shape.layers if workload.reference == "hydra" else 1.0
-    effects = effects_of(hardware, profile, parameters)
+    effects = effects_of(asked.hardware, profile, asked.parameters)
     work = Training(
         jobs=jobs,
         largest=largest,
@@ -232,11 +218,11 @@ def space_of(
     )
     return Space(
         work=work,
-        gen=_generating(workload, jobs, columns, manner, decoding(known, columns), effects),
+        gen=_generating(asked, jobs, columns, decoding(known, columns), effects),
         pairs=Pairs.each(len(jobs)),
         sample_tokens=np.array([known[count].mean for count in counts]),
         choices=columns,
-        manner=manner,
+        manner=asked.manner,
     )
 
 
@@ -259,20 +245,13 @@ def effects_of(hardware: Hardware, profile: Profile, parameters: Parameters) -> 
 PHASE_OF = {"training": "train", "scoring": "score", "generation": "generate", "sync": "sync"}
 
 
-def _jobs(
-    shape: Shape,
-    workload: Workload,
-    hardware: Hardware,
-    profile: Profile,
-    columns: dict[str, Column],
-    manner: Manner,
-    lengths: Mapping[int, Drawn],
-) -> tuple[Jobs, Jobs]:
+def _jobs(asked: Question, columns: dict[str, Column], lengths: Mapping[int, Drawn]) -> tuple[Jobs, Jobs]:
     """Optimizer steps with mean passes of the fullest replica, and with the largest pass of all."""
-    mean, most = passes(lengths, columns, manner.packing, manner.balance)
+    shape, workload, profile = asked.shape, asked.workload, asked.profile
+    mean, most = passes(lengths, columns, asked.manner.packing, asked.manner.balance)
     trained = shape.layers if workload.trainable_layers is None else workload.trainable_layers
     common = {
-        **hardware.columns(),
+        **asked.hardware.columns(),
         **profile.traits.columns(),
         **{name: getattr(shape, name) for name in ("layers", "hidden", "ffn", "heads", "kv_heads", "vocab")},
         "gated": shape.gated_mlp,
@@ -300,15 +279,10 @@ def _jobs(
 
 
 def _generating(
-    workload: Workload,
-    jobs: Jobs,
-    columns: dict[str, Column],
-    manner: Manner,
-    decoding: Decoding,
-    effects: Mapping[str, float],
+    asked: Question, jobs: Jobs, columns: dict[str, Column], decoding: Decoding, effects: Mapping[str, float]
 ) -> Generating:
     """Each replica's own generation: in the stack's own loop, or by an engine beside it, by the samples that it has."""
-    rollouts, engine = columns["rollouts"], manner.generation == "vllm"
+    rollouts, engine = columns["rollouts"], asked.manner.generation == "vllm"
     response, prompt = decoding.steps / rollouts + 1, decoding.prompts / rollouts
     # Of the lognormal lengths that read as many positions as these samples do.
     squared = 2 * np.maximum(decoding.read / rollouts - response * prompt, 0) / response**2
@@ -323,8 +297,8 @@ def _generating(
         response=response,
         longest=decoding.new,
         spread=np.sqrt(np.log(np.maximum(1.0, squared))),
-        group=float(workload.group),
+        group=float(asked.workload.group),
         places=float(MOST_AT_ONCE),
-        sleeps=float(manner.engine_sleep),
+        sleeps=float(asked.manner.engine_sleep),
         effects=effects,
     )

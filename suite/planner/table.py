@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from suite.planner.curves import CurvePoint
@@ -13,6 +14,8 @@ _WIDEST_BAR, _NARROWEST_BAR, _WIDEST_LABEL = 44, 16, 34
 #: one mark for each part of the memory, the same wherever it is drawn
 _MARKS = dict(zip(PARTS, "█▓▒░▚▞▤▨▦◫·", strict=True))
 TIGHT = "!"
+#: a space at which no line is broken
+_UNBROKEN = "\N{NO-BREAK SPACE}"
 #: Phases that a table has a column of, with its title and how early it is left out of a narrow terminal.
 _PHASES = (("generate", "gen s", 5), ("score", "score s", 8), ("reference", "ref s", 7), ("train", "train s", 6))
 
@@ -106,13 +109,9 @@ def _cut(text: str, width: int) -> str:
 
 def _packed(entries: Sequence[str], columns: int | None) -> Iterator[str]:
     """Entries side by side, none of them broken."""
-    line = ""
-    for entry in entries:
-        if line and columns is not None and len(line) + 2 + len(entry) > columns:
-            yield line
-            line = ""
-        line += f"  {entry}" if line else entry
-    yield line
+    whole = "  ".join(entry.replace(" ", _UNBROKEN) for entry in entries)
+    for line in [whole] if columns is None else textwrap.wrap(whole, columns, break_long_words=False):
+        yield line.replace(_UNBROKEN, " ")
 
 
 def curve_lines(points: Sequence[CurvePoint], columns: int | None) -> Iterator[str]:

@@ -34,6 +34,9 @@ Values = Mapping[str, Any]
 ATTENTION_BACKWARD = 2.5
 #: Packed fine-tuning sequences hold short documents; little of the full attention is left.
 PACKED_ATTENTION = 0.1
+#: All-reduces of the embedding and the head in a micro batch: one forward and one backward (megatron-core 0.16.1,
+#: tensor_parallel/layers.py).
+END_REDUCES = 2
 #: Share of the forward pass's matrix products that per-operator recomputation does again.
 OPERATORS_AGAIN = 0.25
 #: Bytes moved per parameter by an Adam step: gradient, fp32 weight and both moments, read and written.
@@ -43,7 +46,13 @@ LOW_RANK_SHARE = 0.01
 #: Bytes per parameter of gradient reduction, in Megatron and FSDP fp32, in DeepSpeed 16 bit
 #: (``communication_data_type``), and of gathering the updated weights.
 REDUCED_BYTES, REDUCED_BYTES_ZERO, UPDATED_BYTES = 4, 2, 2
+#: DeepSpeed's ZeRO-1 and 2 give all gradients to all ranks, each of which keeps its part: twice the bytes of a scatter
+#: (0.19.8, ``stage_1_and_2.py``: ``average_tensor`` under ``use_multi_rank_bucket_allreduce``, its default).
+ALL_REDUCED = 2
 GATHER_PASSES = 3
+#: Of the five passes of a loss over its logits those that a forward pass takes: fp32 logits written and read, and their
+#: log-softmax written.
+SCORED = 3 / 5
 #: Share of the last micro batch's time that its backward pass takes, behind which gradients are reduced.
 BEHIND_LAST = 0.6
 GATHER_SHARPNESS, DATA_SHARPNESS = 6.0, 4.0
@@ -194,13 +203,16 @@ def step_parts(work: Training, p: Values) -> dict[str, Column]:
     selective = jobs.recompute == 1
     low_rank, fused, trained = jobs.low_rank > 0, jobs.fused_attention > 0, jobs.trained_share
     linear = block.linear * (1 + trained * (2.0 - low_rank + full + np.where(operators, OPERATORS_AGAIN, 0)))
+    # Under sequence parallelism Megatron gathers the inputs of two projections again for their weights' gradients, the
+    # head's too (arXiv 2205.05198, 4.2.2; megatron-core 0.16.1, LinearWithGradAccumulationAndAsyncCommunication).
+    gathers = trained * np.where((jobs.sequence_parallel > 0) & jobs.megatron & ~low_rank, 1, 0)
     again = full + np.where(selective & ~fused, 1, 0)
     attention = (block.attention + block.scores) * (1 + trained * (ATTENTION_BACKWARD + again))
     layer = {
         "matrix products": linear,
         "attention": attention,
         "elementwise": block.elementwise * (1 + trained * (2 + full)),
-        "tensor parallel": block.collective * (2 + trained * (2 + 2 * full)),
+        "tensor parallel": block.collective * (2 + trained * (2 + 2 * full) + gathers),
         "context parallel": block.exchange * (1 + trained * (2 + full)),
         "expert parallel": block.routing * (1 + trained * (1 + full)),
         "launches": np.full(len(jobs), p["layer_seconds"]),
@@ -213,13 +225,15 @@ def step_parts(work: Training, p: Values) -> dict[str, Column]:
     stage = depth * per_layer + np.where(split, 0, head)
     sends = jobs.chunks * 2 * 2 * jobs.tokens * jobs.hidden / jobs.tensor / jobs.network
     parts = {name: count * depth * seconds for name, seconds in layer.items()}
-    parts["head and loss"] = count * np.where(split, p["head_imbalance"], 1) * head
+    ends = count * np.where(split, p["head_imbalance"], 1)
+    parts["head and loss"] = ends * head
+    parts["tensor parallel"] = parts["tensor parallel"] + ends * block.collective * (END_REDUCES + gathers / 2)
     parts["bubble"] = p["bubble"] * bubble(jobs.pipeline, jobs.chunks) * stage
     parts["pipeline sends"] = np.where(split, p["stage_exposed"] * count * sends, 0)
     body = sum(parts[name] for name in layer) + parts["head and loss"]
     parts["parameter gathers"] = _gathers(jobs, p, count, body)
     parts["gradient reduction"] = _reduction(jobs, p, BEHIND_LAST * depth * per_layer, count, body)
-    parts["offload"] = count * GATHER_PASSES * _fetches(work)
+    parts["offload"] = count * GATHER_PASSES * fetch_once(work)
     parts["optimizer"] = _optimizer(jobs, rate) + p["step_seconds"]
     slow = np.where((jobs.trainer > 0) & (jobs.plain_model == 0), p["training_slow"], 1)
     parts = {name: seconds if name == "attention" else slow * seconds for name, seconds in parts.items()}
@@ -244,9 +258,12 @@ def forward_seconds(work: Training, p: Values) -> Column:
     block = block_seconds(work, p, rate)
     layer = block.linear + block.attention + block.scores + block.elementwise
     layer = layer + 2 * block.collective + block.exchange + block.routing
-    head = blocks.head_flops(jobs.tokens * jobs.head_share, jobs.hidden, jobs.vocab, jobs.tensor) / rate.dense
+    shown = jobs.tokens * jobs.head_share
+    head = blocks.head_flops(shown, jobs.hidden, jobs.vocab, jobs.tensor) / rate.dense
+    head = head + p["loss_traffic"] * SCORED * blocks.loss_bytes(shown, jobs.vocab, jobs.tensor) / rate.memory
     depth = jobs.layers / jobs.pipeline
-    device = depth * layer + head * np.where(jobs.plain_model > 0, p["plain_model"], 1)
+    device = depth * layer + END_REDUCES / 2 * block.collective
+    device = device + head * np.where(jobs.plain_model > 0, p["plain_model"], 1)
     return np.maximum(device, depth * _layer_host(jobs, p))
 
 
@@ -258,7 +275,7 @@ def scoring_seconds(work: Training, p: Values) -> Column:
     body = body * np.where(jobs.trainer > 0, p["scoring_slow"], 1)
     gathers = count * gather_seconds(jobs, p)
     waits = p["gather_exposed"] * gathers + overlapped(body, gathers, GATHER_SHARPNESS)
-    return body + waits + count * _fetches(work)
+    return body + waits + count * fetch_once(work)
 
 
 def swap_parts(work: Training, p: Values) -> tuple[Column, Column]:
@@ -272,10 +289,6 @@ def swap_parts(work: Training, p: Values) -> tuple[Column, Column]:
 
 def fetch_once(work: Training) -> Column:
     """Seconds of fetching offloaded weights once; 0 where they stay on the device."""
-    return _fetches(work)
-
-
-def _fetches(work: Training) -> Column:
     share = local_parameters(work.jobs) / np.maximum(1, work.jobs.data)
     return np.where(np.asarray(work.offload_parameters) > 0, fetch_seconds(share, work.jobs.host_link), 0)
 
@@ -318,6 +331,8 @@ def _reduction(jobs: Jobs, p: Values, behind: Column, count: Column, body: Colum
     whole = whole + gather_bytes(share * experts, ranks / jobs.expert_parallel)
     seconds = whole / shard_bandwidth(jobs)
     reduced = seconds * np.where(jobs.zero_engine > 0, REDUCED_BYTES_ZERO, REDUCED_BYTES)
+    kept_apart = (jobs.zero_engine > 0) & (jobs.zero_stage >= 1)
+    reduced = reduced * np.where(kept_apart, ALL_REDUCED, 1)
     once = np.where(jobs.zero_stage >= 3, 0, reduced + UPDATED_BYTES * seconds)
     before = np.where((jobs.zero_stage == 2) & (jobs.pipeline == 1), (count - 1) * reduced, 0)
     hidden = overlapped(body, before, DATA_SHARPNESS)

@@ -111,11 +111,14 @@ def sample_lengths(workload: Workload, samples: int, seed: int) -> SampleLengths
         raise UsageError(f"{samples} samples of uneven lengths are more than the {MOST_LENGTHS} that a manifest lists")
     prompts = workload.prompt_lengths or Lengths(kind="fixed", tokens=workload.prompt_tokens)
     responses = workload.lengths or Lengths(kind="fixed", tokens=workload.new_tokens)
-    drawn = prompts.draw(samples // workload.group, 1, 2 * seed)
-    return SampleLengths(
-        prompt=tuple(length for length in drawn for _ in range(workload.group)),
-        response=responses.draw(samples, workload.group, 2 * seed + 1),
-    )
+    return drawn_lengths(prompts, responses, workload.group, samples, seed)
+
+
+def drawn_lengths(prompts: Lengths, responses: Lengths, group: int, samples: int, seed: int) -> SampleLengths:
+    """Of samples whose lengths have these distributions, in groups that share a prompt."""
+    each = prompts.draw(samples // group, 1, 2 * seed)
+    shared = tuple(length for length in each for _ in range(group))
+    return SampleLengths(prompt=shared, response=responses.draw(samples, group, 2 * seed + 1))
 
 
 def make_manifest(

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from suite.planner.hardware import published_hardware
 from suite.planner.iteration import Predicted, predict
-from suite.planner.jobs import Jobs
-from suite.planner.memory import held_of
 from suite.planner.parameters import load_parameters
 from suite.planner.work import Generation, Pairs, Training
+from tools.planner.columns import alone, jobs_of
 from tools.planner.stacks import traits
 
 LLAMA = {"layers": 32, "hidden": 4096, "ffn": 14336, "heads": 32, "kv_heads": 8, "vocab": 128256, "gated": 1}
@@ -28,10 +25,8 @@ def job(**changes: Any) -> dict[str, Any]:
 
 
 def training(row: dict[str, Any] | None = None, **changes: Any) -> Training:
-    jobs = Jobs.of([row or job()])
     usual = {"samples": 2048.0, "steps": 4, "weights": 8.03e9, "old": 1.0, "reference": 1.0}
-    largest = np.maximum(jobs.hidden * jobs.ffn, jobs.vocab * jobs.hidden)
-    return Training(jobs=jobs, largest=jobs, held=held_of(jobs), largest_tensor=largest, **{**usual, **changes})
+    return alone(jobs_of([row or job()]), **{**usual, **changes})
 
 
 def rl_seconds(
@@ -43,6 +38,6 @@ def rl_seconds(
     """The prediction with these changes of the job, of generation, of where both stand, and of the rest."""
     row, generation = job(**(changed or {})), {"pool_share": 0.6, **GENERATION, **(gen or {})}
     one = {"pipeline": 1, "context": 1, "expert_parallel": 1, "tensor": generation["tensor"]}
-    engine = Generation(jobs=Jobs.of([{**row, **one}]), **generation)
+    engine = Generation(jobs=jobs_of([{**row, **one}]), **generation)
     made = training(row, samples=float(generation["samples"]), **work)
     return predict(made, engine, Pairs.each(1, **(how or {})), load_parameters().values)

@@ -9,6 +9,7 @@ from suite.planner.iteration import LIMITS, PHASES
 from suite.planner.parameters import load_parameters
 from suite.planner.training import step_seconds
 from tests.planner.rl_work import rl_seconds, training
+from tools.planner.rl_cells import expected_longest
 
 P = load_parameters().values
 
@@ -62,12 +63,12 @@ def test_the_largest_of_some_normals_is_that_of_order_statistics():
 
 
 def test_the_longest_of_more_samples_is_longer_and_stops_at_the_cap():
-    few, many = (float(engine.expected_longest(100, 0.5, 1e9, count)) for count in (4, 4096))
+    few, many = (expected_longest(100, 0.5, 1e9, count) for count in (4, 4096))
     random = np.random.default_rng(0)
     for count, found in ((4, few), (4096, many)):
         draws = random.lognormal(np.log(100) - 0.125, 0.5, (400, count)).max(1).mean()
         assert found == pytest.approx(draws, rel=0.06)
-    assert few < many and engine.expected_longest(100, 0.5, 120, 4096) == 120
+    assert few < many and expected_longest(100, 0.5, 120, 4096) == 120
 
 
 def test_an_engine_computes_a_groups_prompt_once_and_one_positions_logits_for_each():

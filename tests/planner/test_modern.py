@@ -1,5 +1,6 @@
 """Shapes, algorithms, lengths and engines of what is trained now: what is predicted moves as their physics says."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -239,7 +240,7 @@ def test_a_plan_says_what_it_assumes_of_algorithm_and_lengths():
 
 def test_long_samples_are_divided_and_stages_interleaved_where_a_trainer_does_so():
     asked = ask("Llama-3.1-8B", "nemo-rl", new_tokens=16128)
-    space = candidates(asked.shape, asked.workload, asked.hardware, asked.profile, [32], asked.parameters)
+    space = candidates(replace(asked, manner=USUAL), [32])
     told = predict(space.work, space.gen, space.pairs, asked.parameters.values)
     context, chunks = space.choices["context"], space.choices["chunks"]
     assert set(context) == {1, 2, 4} and set(chunks) == {1, 2, 4}

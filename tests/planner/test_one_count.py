@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suite.planner.formulas import blocks, decode
+from suite.planner.formulas import blocks, generation
 from suite.spec.catalogue import find_size
 from suite.spec.layout import Layout
 from suite.spec.manifest import Work
@@ -57,7 +57,7 @@ def test_keys_and_values(shape: Shape, tensor: int, pipeline: int, prompt: int, 
     layers = shape.layers // pipeline
     exact = ROLLOUTS * (prompt + new) * kv_bytes_per_position(shape, layers, layout, "bf16")
     numbers = columns(ROLLOUTS * (prompt + new), layers, shape.kv_heads * shape.head_dim, tensor)
-    assert decode.position_bytes(*numbers)[0] == exact
+    assert generation.position_bytes(*numbers)[0] == exact
 
 
 @layouts
@@ -68,8 +68,10 @@ def test_bytes_read_to_decode(shape: Shape, tensor: int, pipeline: int, prompt: 
     work = Work(global_rollouts=ROLLOUTS, replica_rollouts=ROLLOUTS, replica_batch=ROLLOUTS, micro_batch=4)
     exact = decode_bytes(shape, workload(prompt, new), work, layout, "bf16")
     layers, width = shape.layers // pipeline, shape.kv_heads * shape.head_dim
-    each_step = decode.weight_read_bytes(*columns(layers), elements(shape), *columns(shape.hidden, shape.vocab, tensor))
-    cache = decode.cache_read_bytes(*columns(ROLLOUTS, prompt, new, layers, width, tensor))
+    each_step = generation.weight_read_bytes(
+        *columns(layers), elements(shape), *columns(shape.hidden, shape.vocab, tensor)
+    )
+    cache = generation.cache_read_bytes(*columns(ROLLOUTS, prompt, new, layers, width, tensor))
     count = parameter_count(shape)
     vectors = layers * (count.per_layer - layer_matrix_elements(shape)) + count.final_norm
     arrays = (new - 1) * each_step[0] + cache[0]
@@ -103,4 +105,4 @@ def test_flops_of_decoding(shape: Shape, prompt: int, new: int) -> None:
     steps = new - 1
     pairs = steps * prompt + steps * (steps + 1) // 2
     attention = ROLLOUTS * shape.layers * 4 * shape.hidden * pairs
-    assert steps * decode.step_flops(*numbers)[0] + attention == exact
+    assert steps * generation.step_flops(*numbers)[0] + attention == exact

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suite.planner.simulate.events import Program, Task, account, run
+from suite.planner.simulate.events import Task, Timeline, account
 from suite.planner.simulate.generating import Pace, generate
 from suite.planner.simulate.iteration import GENERATION, MOST_TASKS, SLOW, UNEVEN, Setting, TooLarge, simulate
-from suite.planner.simulate.schedules import before, interleaved, one_f_one_b
+from suite.planner.simulate.schedules import before, schedule
 from suite.planner.simulate.stragglers import Stragglers, measured
 from suite.planner.simulate.trace import trace_of
 from suite.spec.base import UsageError
@@ -54,7 +54,7 @@ def test_scoring_is_a_pipeline_of_forward_passes(stages, micros):
 def test_every_stage_runs_each_pass_once_and_never_before_what_it_needs(stages, chunks):
     micros = 8
     for stage in range(stages):
-        order = interleaved(stage, stages, chunks, micros) if chunks > 1 else one_f_one_b(stage, stages, micros)
+        order = schedule(stage, stages, chunks, micros)
         assert len(order) == len(set(order)) == 2 * micros * chunks
         places = {one: place for place, one in enumerate(order)}
         for one in order:
@@ -65,23 +65,22 @@ def test_every_stage_runs_each_pass_once_and_never_before_what_it_needs(stages, 
 @given(st.lists(st.floats(1, 200), min_size=1, max_size=40), st.integers(1, 64))
 @settings(max_examples=30)
 def test_an_engine_takes_at_least_its_longest_sample_and_at_most_them_one_by_one(lengths, places):
-    pace = Pace(0.01, 0.001, 0.0)
+    pace = Pace(0.01, 0.001)
     found = generate(lengths, places, pace)
     together = min(places, len(lengths))
     tokens = sum(lengths)
     assert found.seconds >= max(lengths) * pace.step + tokens * pace.sample - 1e-9
     assert found.seconds >= tokens / together * pace.step + tokens * pace.sample - 1e-9
     assert found.seconds <= tokens * (pace.step + pace.sample) + 1e-9
-    assert max(found.done) == pytest.approx(found.seconds)
 
 
 def test_samples_of_one_length_end_together_as_the_closed_form_says():
-    found = generate([100.0] * 8, 8, Pace(0.01, 0.001, 0.0))
+    found = generate([100.0] * 8, 8, Pace(0.01, 0.001))
     assert found.seconds == pytest.approx(100 * 0.01 + 800 * 0.001)
     assert found.full == pytest.approx(found.seconds)
 
 
-ENGINES = {"lengths": ((100.0,) * 4, (100.0,) * 4), "places": 4, "pace": Pace(0.05, 0.0, 0.0)}
+ENGINES = {"lengths": ((100.0,) * 4, (100.0,) * 4), "places": 4, "pace": Pace(0.05, 0.0)}
 
 
 @pytest.mark.parametrize(("split", "staleness"), [(False, 0), (True, 0)])
@@ -93,7 +92,7 @@ def test_phases_one_after_the_other_add_up(split, staleness):
 
 @pytest.mark.parametrize("pace", [0.05, 1.0])
 def test_of_two_sides_that_work_at_once_the_slower_one_sets_the_period(pace):
-    engines = {**ENGINES, "pace": Pace(pace, 0.0, 0.0)}
+    engines = {**ENGINES, "pace": Pace(pace, 0.0)}
     found = simulate(setting(sync=0.5, split=True, staleness=1, **engines))
     assert found.seconds == pytest.approx(max(100 * pace, 8 + 24) + 0.5)
     assert sum(found.causes.values()) == pytest.approx(found.seconds)
@@ -120,12 +119,11 @@ def test_the_trace_has_a_lane_for_each_stage_and_engine_and_never_two_tasks_at_o
 
 
 def test_idle_time_is_what_a_lane_waited_for():
-    program = Program()
-    first = program.add(Task((0,), 2.0, name="a", cause=GENERATION))
-    program.add(Task((1,), 1.0, (first,), cause="computing", waits="waiting for a"))
-    spans = run(program)
-    assert [(span.began, span.ended) for span in spans] == [(0.0, 2.0), (2.0, 3.0)]
-    assert account(program, spans, [1], 3.0) == {"waiting for a": 2.0, "computing": 1.0}
+    timeline = Timeline()
+    first = timeline.add(Task((0,), 2.0, name="a", cause=GENERATION))
+    timeline.add(Task((1,), 1.0, (first,), cause="computing", waits="waiting for a"))
+    assert [(span.began, span.ended) for span in timeline.spans] == [(0.0, 2.0), (2.0, 3.0)]
+    assert account(timeline.spans, [1], 3.0) == {"waiting for a": 2.0, "computing": 1.0}
 
 
 RUNS = Path(__file__).resolve().parents[2] / "docs/results/cpu/runs"
@@ -135,18 +133,15 @@ def test_slow_ranks_are_drawn_from_what_real_runs_measured():
     pairs = sorted(path for path in RUNS.iterdir() if "-n2-" in path.name)[:8]
     found = measured(pairs)
     assert found.runs == len(pairs) and set(found.factors) == {"generate", "score", "train"}
-    for phase, factors in found.factors.items():
-        middle, high, most = found.quantiles(phase)
+    for factors in found.factors.values():
         assert len(factors) > 8 * 2 * 3, "several iterations of both ranks of every run"
-        assert middle == pytest.approx(1.0, abs=0.05) and 1.0 < high <= most
+        assert np.median(factors) == pytest.approx(1.0, abs=0.05) and np.quantile(factors, 0.9) > 1.0
     plain = setting(stages=1, replicas=4, micros=4, passes=2.0)
     quiet, slow = simulate(plain), simulate(plain, found, seed=1)
     assert slow.seconds > quiet.seconds and slow.causes[SLOW] == pytest.approx(slow.seconds - quiet.seconds)
 
 
-def test_what_does_not_divide_or_is_too_much_is_told():
-    with pytest.raises(ValueError, match="no multiple of 4 stages"):
-        interleaved(0, 4, 2, 6)
+def test_what_is_too_much_is_told():
     with pytest.raises(TooLarge, match="are more than"):
         simulate(setting(replicas=1, micros=MOST_TASKS))
 

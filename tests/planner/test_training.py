@@ -5,20 +5,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suite.planner.formulas import blocks
-from suite.planner.jobs import Jobs
-from suite.planner.memory import held_of, training_phases
+from suite.planner.memory import training_phases
 from suite.planner.parameters import load_parameters
 from suite.planner.training import forward_seconds, step_parts, step_seconds
-from suite.planner.work import Training
 from tests.planner.rl_work import job as usual_job
+from tools.planner.columns import alone, jobs_of
 
 P = load_parameters()
 PRETRAINING = {"sequence": 8192, "attended": 8192, "global_batch": 128, "micro_batch": 1, "devices": 8, "pipeline": 1}
 
 
 def work(**changes):
-    jobs = Jobs.of([usual_job(**{**PRETRAINING, "recompute": 0, **changes})])
-    return Training(jobs=jobs, largest=jobs, held=held_of(jobs), largest_tensor=jobs.hidden * jobs.ffn)
+    return alone(jobs_of([usual_job(**{**PRETRAINING, "recompute": 0, **changes})]))
 
 
 def parts(**changes):

@@ -7,10 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from suite.planner.formulas.blocks import matrix_elements
-from suite.planner.formulas.pipeline import usual_chunks
 from suite.planner.hardware import published_hardware
 from suite.planner.profiles import Traits
 from tools.planner.stacks import traits
@@ -23,6 +20,8 @@ _OFFLOAD = re.compile(r"(?<!no )offload(?!\s*=\s*(?:false|none|no\b))")
 _RELEASE = re.compile(r"/(?:blob|tree|raw)/([^/]+)/")
 _USUAL_VOCABULARY = 50304
 _GPT_WIDTH = 3.9
+#: Layers per model chunk where interleaving is known but its depth is not: what Megatron's recipes come to.
+LAYERS_PER_CHUNK = 2
 #: No count, size or rate of a published row comes near it; what is larger is a slip.
 _LARGEST = 1e12
 
@@ -213,7 +212,9 @@ def _layout(cells: Mapping[str, str], known: Traits, layers: float) -> dict[str,
         )
     chunks = number(cells.get("vp"))
     if chunks is None:
-        chunks = float(usual_chunks(np.float64(layers), np.float64(pipeline))) if known.interleaves else 1.0
+        told = f"{cells.get('framework', '')} {cells.get('notes', '')}".lower()
+        interleaves = known.family == "megatron" or "interleav" in told
+        chunks = max(1.0, round(layers / pipeline / LAYERS_PER_CHUNK)) if interleaves else 1.0
     micro, batch = number(cells.get("micro_batch")) or 1.0, number(cells.get("global_batch_seqs"))
     if batch is None:
         if cells.get("task") != "fit" or not number(cells.get("micro_batch")):

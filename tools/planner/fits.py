@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 
 from suite.planner.hardware import published_hardware
-from suite.planner.jobs import Jobs
-from suite.planner.memory import OUTSIDE_ALLOCATOR, held_of, memory_of
-from suite.planner.work import Generation, Pairs, Training
+from suite.planner.memory import OUTSIDE_ALLOCATOR, memory_of
+from suite.planner.work import Generation, Pairs
 from tools.planner.chat import CRITIC_PARAMETERS
+from tools.planner.columns import alone, jobs_of
 from tools.planner.entries import Entry, Unusable, number
 from tools.planner.memory_fit import peaks, work_of
 
@@ -76,7 +76,7 @@ def _best(base: Values, cells: Mapping[str, str], text: str, p: Values) -> float
         return _bytes({**common, "offload_optimizer": offload}, p, parameters=offload * (stage >= 3))
     if re.search(r"\bddp\b", text):
         row = {**common, "recompute": 0.0, "zero_engine": 0.0}
-        jobs = Jobs.of([row])
+        jobs = jobs_of([row])
         buckets = _BUCKET_BYTES * float((jobs.layers * jobs.elements + jobs.vocab * jobs.hidden)[0])
         return _bytes(row, p, half=1.0) + buckets
     newer = {**common, "fused_attention": 1.0, "engine": 1.0, "zero_engine": 0.0, "zero_stage": 1.0, "recompute": 3.0}
@@ -88,21 +88,9 @@ def _best(base: Values, cells: Mapping[str, str], text: str, p: Values) -> float
     )
 
 
-def _training(row: Values, half: float = 0.0, parameters: float = 0.0, reference: float = 0.0) -> Training:
-    jobs = Jobs.of([row])
-    largest = np.maximum(jobs.hidden * jobs.ffn, jobs.vocab * jobs.hidden)
-    return Training(
-        jobs=jobs,
-        largest=jobs,
-        held=held_of(jobs, reference),
-        half=half,
-        largest_tensor=largest,
-        offload_parameters=parameters,
-    )
-
-
 def _bytes(row: Values, p: Values, half: float = 0.0, parameters: float = 0.0) -> float:
-    return float(peaks(_training(row, half, parameters), p)[0]) + OUTSIDE_ALLOCATOR
+    work = alone(jobs_of([row]), half=half, offload_parameters=parameters)
+    return float(peaks(work, p)[0]) + OUTSIDE_ALLOCATOR
 
 
 def _rlhf_bytes(base: Values, cells: Mapping[str, str], text: str, p: Values) -> float:
@@ -120,7 +108,7 @@ def _rlhf_bytes(base: Values, cells: Mapping[str, str], text: str, p: Values) ->
         "zero_stage": 3.0 if chat else 0.0 if "ddp" in text else 2.0,
         "low_rank": float(chat),
     }
-    work = _training(row, reference=1.0)
+    work = alone(jobs_of([row]), held_reference=1.0)
     critic = {f"critic_{end}": np.full(1, CRITIC_PARAMETERS) for end in ("first", "last")}
     work = replace(
         work, held={**work.held, **critic}, old=1.0, reference=1.0, regathers=0.0, samples=row["global_batch"]

@@ -15,10 +15,11 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from suite.planner.iteration import Predicted, predict
-from suite.planner.jobs import Column, Jobs
-from suite.planner.memory import OUTSIDE_ALLOCATOR, held_of
+from suite.planner.jobs import Column
+from suite.planner.memory import OUTSIDE_ALLOCATOR
 from suite.planner.parameters import load_priors
 from suite.planner.work import Generation, Pairs, Training
+from tools.planner.columns import held_of, jobs_of
 from tools.planner.rl_rows import RLRow
 from tools.planner.step_fit import soft
 
@@ -90,7 +91,7 @@ def _column(rows: Sequence[RLRow], name: str) -> Column:
 
 def training_of(rows: Sequence[RLRow]) -> Training:
     """The side of rows that trains."""
-    jobs = Jobs.of([row.job for row in rows])
+    jobs = jobs_of([row.job for row in rows])
     scores = _column(rows, "scores")
     held = held_of(jobs, _column(rows, "reference_held"))
     critic = _column(rows, "critic_parameters")
@@ -113,7 +114,7 @@ def training_of(rows: Sequence[RLRow]) -> Training:
 
 
 def _generation(rows: Sequence[RLRow]) -> Generation:
-    jobs, tensor = Jobs.of([row.job for row in rows]), _column(rows, "gen_tensor")
+    jobs, tensor = jobs_of([row.job for row in rows]), _column(rows, "gen_tensor")
     engine = _column(rows, "engine")
     one = np.ones(len(rows))
     own = replace(jobs, tensor=tensor, pipeline=one, context=one, expert_parallel=one)

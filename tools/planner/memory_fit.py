@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy.optimize import least_squares
 
-from suite.planner.jobs import Column, Jobs
-from suite.planner.memory import OUTSIDE_ALLOCATOR, held_of, training_phases
+from suite.planner.jobs import Column
+from suite.planner.memory import OUTSIDE_ALLOCATOR, training_phases
 from suite.planner.parameters import load_priors
 from suite.planner.work import Training
+from tools.planner.columns import alone, jobs_of
 from tools.planner.entries import Entry
 from tools.planner.rl_rows import RLRow
 
@@ -22,9 +23,8 @@ Values = Mapping[str, float]
 def work_of(entries: Sequence[Entry]) -> Training:
     """Plain training as ``suite.planner.memory`` takes it. fp16 in Megatron's recipe keeps other states."""
     half = np.array([float("fp16" in entry.cells.get("precision", "").lower()) for entry in entries])
-    jobs = Jobs.of([entry.job for entry in entries if entry.job])
-    largest = np.maximum(jobs.hidden * jobs.ffn, jobs.vocab * jobs.hidden)
-    return Training(jobs=jobs, largest=jobs, held=held_of(jobs), half=half, largest_tensor=largest)
+    jobs = jobs_of([entry.job for entry in entries if entry.job])
+    return alone(jobs, half=half)
 
 
 def peaks(work: Training, p: Values) -> Column:

@@ -6,6 +6,7 @@ Without ``--out`` it makes the page again from the rows and says whether it diff
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import sys
 from collections import Counter
@@ -15,12 +16,13 @@ import numpy as np
 
 from suite.planner.jobs import ARCHITECTURES
 from suite.planner.parameters import (
+    PRIORS_FILE,
     Parameters,
     Provenance,
     load_parameters,
     load_priors,
-    priors_digest,
 )
+from suite.spec.catalogue import data_root
 from tools.planner.iteration_fit import Table
 from tools.planner.nested import Scores, fit_all, score
 from tools.planner.page import excerpt_of, page_of, with_excerpt
@@ -75,6 +77,11 @@ def refit(published: Published, scores: Scores, date: str) -> Parameters:
         bands=scores.bands,
         stacks=tuple(sorted(_stacks(published))),
     )
+
+
+def priors_digest() -> str:
+    """SHA-256 of the priors' file."""
+    return hashlib.sha256((data_root() / PRIORS_FILE).read_bytes()).hexdigest()
 
 
 def _stacks(published: Published) -> set[str]:

@@ -8,7 +8,10 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from suite.planner.formulas.generation import USUAL_SPREAD, expected_longest
+import numpy as np
+from scipy.special import ndtri
+
+from suite.planner.formulas.generation import USUAL_SPREAD
 from suite.planner.hardware import Hardware, published_hardware
 from suite.planner.profiles import Traits
 from tools.planner.entries import Unusable, number
@@ -22,6 +25,16 @@ _LONGEST = re.compile(r"longest response in the batch (\d{1,7})")
 _USUAL_MICRO, _USUAL_STEPS, _USUAL_PROMPT = 4.0, 4.0, 120.0
 #: What stacks do by their own documents, where a row does not say: by stack and release, a fact, its source.
 _FACTS = list(csv.DictReader((Path(__file__).parent / "stacks.csv").open(encoding="utf-8")))
+#: Chances and weights of Gauss-Legendre quadrature from 0 to 1
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
+
+
+def expected_longest(mean: float, spread: float, cap: float, count: float) -> float:
+    """Tokens of the longest of ``count`` responses of lognormal length, at most ``cap``, which lies below the quantile
+    p^(1 / count) with chance p (David and Nagaraja, "Order Statistics", 2003, section 2.1)."""
+    quantiles = ndtri(((_NODES + 1) / 2) ** (1 / max(count, 1)))
+    lengths = np.minimum(mean * np.exp(spread * quantiles - spread**2 / 2), cap)
+    return min(cap, max(mean, float(lengths @ _WEIGHTS / 2)))
 
 
 def hardware_of(cells: Mapping[str, str], only_sync: bool) -> Hardware:
@@ -117,7 +130,7 @@ def lengths_of(
     spread = min(USUAL_SPREAD, max(0.05, math.log(cap / response)))
     told = _LONGEST.search(cells.get("notes", ""))
     longest = metrics.get("resp_len_max_in_batch") or (number(told.group(1)) if told else None)
-    longest = longest or float(expected_longest(response, spread, cap, samples))
+    longest = longest or expected_longest(response, spread, cap, samples)
     return {
         "prompt": prompt,
         "response": response,

@@ -27,8 +27,6 @@ def traits(framework: str, notes: str = "", precision: str = "") -> Traits:
         framework=plain_framework(framework),
         fused_attention=not ("megatron-lm" in name or deepspeed),
         engine=engine,
-        interleaves=megatron or "interleav" in text,
-        zero_engine=deepspeed,
         eager="eager" in text,
         asynchronous_tensor=bool(re.search(r"async[a-z]{0,40} ?tp", text)),
         row_scaling="rowwise" in precision.lower() or "row-wise" in precision.lower(),

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import least_squares
 
-from suite.planner.jobs import Column, Jobs
-from suite.planner.memory import held_of
+from suite.planner.jobs import Column
 from suite.planner.parameters import load_priors
 from suite.planner.training import step_seconds
 from suite.planner.work import Training
+from tools.planner.columns import alone, jobs_of
 from tools.planner.entries import Entry
 
 #: Scale of what the model need not explain, relative: vendor repeats (1-7 %) and the physics that is left out.
@@ -42,15 +42,11 @@ class Rows:
         """The entries that have a job and a step time."""
         timed = [entry for entry in entries if entry.job and entry.step_seconds]
         return cls(
-            work=_work(Jobs.of([entry.job for entry in timed if entry.job])),
+            work=alone(jobs_of([entry.job for entry in timed if entry.job])),
             seconds=np.array([entry.step_seconds for entry in timed], dtype=float),
             groups=tuple(entry.groups for entry in timed),
             weights=_weights(timed),
         )
-
-
-def _work(jobs: Jobs) -> Training:
-    return Training(jobs=jobs, largest=jobs, held=held_of(jobs))
 
 
 @dataclass(frozen=True)

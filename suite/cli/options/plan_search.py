@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,8 +70,6 @@ def search(
 
 
 def _write_trace(simulated: Simulated, path: Path) -> None:
-    import json
-
     from suite.planner.simulate.trace import trace_of
 
     try:

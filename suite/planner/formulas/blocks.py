@@ -40,21 +40,14 @@ def linear_flops(tokens: Numbers, elements: Numbers, tensor: Numbers) -> Numbers
 
 
 def inverse_inner_width(
-    hidden: Numbers,
-    ffn: Numbers,
-    kv_share: Numbers,
-    gated: Numbers,
-    tensor: Numbers,
-    width: Numbers = None,
-    mlps: Numbers = 1,
+    hidden: Numbers, ffn: Numbers, kv_share: Numbers, gated: Numbers, tensor: Numbers, width: Numbers, mlps: Numbers
 ) -> Numbers:
     """Mean of 1 / k over a block's FLOPs, k being the width that a product sums over.
 
     That is h in the column-parallel products, w / t and ffn / t in the row-parallel ones (arXiv 1909.08053, figure 3).
     ``width`` and ``mlps``, the experts that a token meets, as in ``matrix_elements``.
     """
-    queries = 1 if width is None else width / hidden
-    per_width = queries * (1 + 2 * kv_share) + (1 + mlps) * tensor + mlps * ((1 + gated) * ffn / hidden)
+    per_width = width / hidden * (1 + 2 * kv_share) + (1 + mlps) * tensor + mlps * ((1 + gated) * ffn / hidden)
     return per_width * hidden / matrix_elements(hidden, ffn, kv_share, gated, width, mlps)
 
 
@@ -74,15 +67,15 @@ def operand_bytes(
     kv_share: Numbers,
     gated: Numbers,
     tensor: Numbers,
-    width: Numbers = None,
-    mlps: Numbers = 1,
+    width: Numbers,
+    mlps: Numbers,
 ) -> Numbers:
     """Bytes of activations that a block's matrix products read and write in one forward pass, each once, in 16 bit.
 
     Column-parallel products read the whole input, row-parallel ones write the whole output (arXiv 1909.08053, fig. 3).
     Each expert that a token meets reads its input and writes its output. ``width`` as in ``matrix_elements``.
     """
-    inside = tokens * ((hidden if width is None else width) * (2 + 2 * kv_share) + mlps * ((2 + gated) * ffn)) / tensor
+    inside = tokens * (width * (2 + 2 * kv_share) + mlps * ((2 + gated) * ffn)) / tensor
     return ELEMENT_BYTES * (inside + (2 + 2 * mlps) * tokens * hidden)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from suite.planner.formulas.blocks import Numbers
+from suite.planner.formulas.blocks import ELEMENT_BYTES, Numbers
 
 #: Standard deviation of the logarithm of response lengths where only their mean is known: runs that print the longest
 #: of a batch, or how many reach the limit, have 0.3 (school mathematics) to 0.6 (reasoning).
@@ -21,20 +21,12 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
 _QUANTILES = ((_NODES + 1) / 2, _WEIGHTS / 2)
 
 
-def expected_longest(mean: Numbers, spread: Numbers, cap: Numbers, count: Numbers) -> Numbers:
-    """Tokens of the longest of ``count`` responses of lognormal length, at most ``cap``: the mean of the cap, over the
-    chances 1 - p^count of the quantiles that it may be (David and Nagaraja, "Order Statistics", 2003, section 2.1)."""
-    mean, spread, cap, count = np.broadcast_arrays(*(np.asarray(each, float) for each in (mean, spread, cap, count)))
-    quantiles = _QUANTILES[0] ** (1 / np.maximum(count, 1)[..., None])
-    lengths = mean[..., None] * np.exp(spread[..., None] * _normal_quantile(quantiles) - spread[..., None] ** 2 / 2)
-    longest = (np.minimum(lengths, cap[..., None]) * _QUANTILES[1]).sum(-1)
-    return np.minimum(cap, np.maximum(mean, longest))
-
-
 def expected_maximum(count: Numbers) -> Numbers:
     """Of ``count`` standard normals: 0 of one, 0.56 of two, exact to a thousandth."""
+    from scipy.special import ndtri
+
     unique, back = np.unique(np.maximum(np.asarray(count, float), 1), return_inverse=True)
-    found = (_normal_quantile(_QUANTILES[0] ** (1 / unique[:, None])) * _QUANTILES[1]).sum(-1)
+    found = (ndtri(_QUANTILES[0] ** (1 / unique[:, None])) * _QUANTILES[1]).sum(-1)
     return np.where(unique > 1, found, 0.0)[back].reshape(np.shape(count))
 
 
@@ -42,12 +34,6 @@ def fullest_share(spread: Numbers, samples: Numbers, replicas: Numbers) -> Numbe
     """Tokens of the fullest of ``replicas`` with ``samples`` samples each, over the mean: one and a normal's tail."""
     deviation = np.sqrt(np.expm1(spread**2) / np.maximum(samples, 1))
     return 1 + deviation * expected_maximum(replicas)
-
-
-def _normal_quantile(chance: Numbers) -> Numbers:
-    from scipy.special import ndtri
-
-    return ndtri(chance)
 
 
 def at_once(samples: Numbers, places: Numbers, pool: Numbers, of_sample: Numbers) -> Numbers:
@@ -81,3 +67,40 @@ def cache_ranks(tensor: Numbers, kv_heads: Numbers, latent: Numbers) -> Numbers:
     """Over how many ranks keys and values are divided: at most one key-value head each, and a latent of all heads not
     at all (DeepSeek-V2, arXiv 2405.04434, section 2.1)."""
     return np.where(latent > 0, 1, np.minimum(tensor, kv_heads))
+
+
+def weight_read_bytes(layers: Numbers, elements: Numbers, hidden: Numbers, vocab: Numbers, tensor: Numbers) -> Numbers:
+    """Bytes of weights that each decoding step reads, output head in: all of them, once for the whole batch.
+
+    (Pope et al., "Efficiently Scaling Transformer Inference", arXiv 2211.05102, section 2.) Of experts only those that
+    the batch meets are among ``elements``.
+    """
+    return ELEMENT_BYTES * (layers * elements + vocab * hidden) / tensor
+
+
+def cache_positions(prompt: Numbers, new: Numbers) -> Numbers:
+    """Positions of the cache that one sequence reads in the ``new`` - 1 steps after the prefill: step i prompt + i."""
+    steps = new - 1
+    return steps * prompt + steps * (steps - 1) / 2
+
+
+def cache_read_bytes(
+    sequences: Numbers, prompt: Numbers, new: Numbers, layers: Numbers, width: Numbers, tensor: Numbers
+) -> Numbers:
+    """Bytes of keys and values read over the steps of ``sequences`` sequences of one length.
+
+    ``width`` is key-value heads x head dimension (arXiv 2211.05102, section 2: the KV cache grows with the context).
+    """
+    return position_bytes(sequences * cache_positions(prompt, new), layers, width, tensor)
+
+
+def position_bytes(positions: Numbers, layers: Numbers, width: Numbers, tensor: Numbers) -> Numbers:
+    """Bytes of keys and values of ``positions`` positions in 16 bit."""
+    return 2 * ELEMENT_BYTES * positions * layers * width / tensor
+
+
+def step_flops(
+    sequences: Numbers, layers: Numbers, elements: Numbers, hidden: Numbers, vocab: Numbers, tensor: Numbers
+) -> Numbers:
+    """Matrix FLOPs of one decoding step of ``sequences`` sequences."""
+    return 2 * sequences * (layers * elements + vocab * hidden) / tensor

@@ -6,9 +6,6 @@ import numpy as np
 
 from suite.planner.formulas.blocks import Numbers
 
-#: Layers per model chunk where interleaving is known but its depth is not: what Megatron's recipes come to.
-LAYERS_PER_CHUNK = 2
-
 
 def micro_batches(global_batch: Numbers, data: Numbers, micro_batch: Numbers) -> Numbers:
     """Micro batches of one replica in one optimizer step."""
@@ -28,8 +25,3 @@ def in_flight(pipeline: Numbers, chunks: Numbers, micro_batches: Numbers, behind
     """
     interleaved = (2 * behind + (chunks - 1) * pipeline + 1) / chunks
     return np.minimum(np.where(chunks > 1, interleaved, behind + 1), np.maximum(micro_batches, 1))
-
-
-def usual_chunks(layers: Numbers, pipeline: Numbers) -> Numbers:
-    """The interleaving a Megatron recipe would choose."""
-    return np.where(pipeline > 1, np.maximum(1, np.round(layers / pipeline / LAYERS_PER_CHUNK)), 1)

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from pydantic import Field
 
-from suite.planner.ask import Question, device_counts, engine_manner, not_to_be_run, question
+from suite.planner.ask import Question, device_counts, not_to_be_run
 from suite.planner.found import Found, Objective, Placing, arrangements
 from suite.planner.notes import calibration_notes, passes_text, stack_notes
 from suite.planner.option import Option, chosen, front, label_of, options
@@ -74,28 +74,6 @@ class Search:
 
     def price(self, asked: Question) -> float | None:
         return self.prices.of(asked.hardware.name)
-
-
-def questions_for(questions: Sequence[Question], devices: Sequence[str]) -> list[Question]:
-    """The same questions on each of the devices."""
-    return [
-        replace(
-            question(
-                *(asked.shape, asked.workload, device, asked.profile.name, asked.parameters),
-                engine_manner(asked.profile, asked.manner),
-                asked.cluster,
-                asked.profile.fp8,
-            ),
-            notes=(),
-        )
-        for device in devices
-        for asked in questions
-    ]
-
-
-def fixed(workload: Workload, devices: int) -> Workload:
-    """The work with its samples in all, as ``devices`` devices have it. UsageError where they are no whole groups."""
-    return workload.model_copy(update={"rollouts": workload.global_rollouts(devices), "scaling": "strong"})
 
 
 def best_on(search: Search, devices: Sequence[int], most: int) -> Answer:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from suite.planner.ask import MOST_DEVICES, Question, device_range, engine_manner, named_device
-from suite.planner.curves import CurvePoint, curves
+from suite.planner.ask import MOST_DEVICES, Question, checked_counts, device_range, engine_manner, standing
+from suite.planner.curves import CurvePoint, curves, fixed
 from suite.planner.found import Found, Objective, Placing
-from suite.planner.hardware import hardware_of, in_cluster
-from suite.planner.search.answer import Answer, Search, best_on, fewest_for, fixed, questions_for
+from suite.planner.lengths import drawn
+from suite.planner.search.answer import Answer, Search, best_on, fewest_for
 from suite.planner.search.week import Pauses
 from suite.planner.search.wishes import Prices, device_kinds, target_of
 from suite.planner.space import Manner
@@ -116,9 +116,7 @@ def checked_manner(manner: Manner, wishes: Wishes, generation: str | None) -> tu
 
 def make_search(questions: Sequence[Question], samples_on: int, wishes: Wishes, generation: str | None) -> Search:
     """The search, from one question for each backend. ``samples_on``: of how many devices its samples are."""
-    for count in wishes.devices:
-        if not 1 <= count <= MOST_DEVICES:
-            raise UsageError(f"--devices is 1 to {MOST_DEVICES}, not {count}")
+    checked_counts(wishes.devices)
     asked = questions[0]
     manner, placing, staleness = checked_manner(asked.manner, wishes, generation)
     work = fixed(asked.workload, samples_on)
@@ -126,7 +124,11 @@ def make_search(questions: Sequence[Question], samples_on: int, wishes: Wishes, 
         raise UsageError(f"{work.rollouts:,} samples are no whole groups of {work.group}: change --rollouts or --group")
     kinds, notes = device_kinds(wishes.kinds)
     base = [replace(each, manner=engine_manner(each.profile, manner), workload=work) for each in questions]
-    asked_ones = questions_for(base, kinds)
+    asked_ones = [
+        replace(each, hardware=standing(kind, each.cluster, each.profile.fp8)[0], notes=())
+        for kind in kinds
+        for each in base
+    ]
     if wishes.generation_device:
         asked_ones = [_with_other(each, wishes.generation_device, wishes.prices) for each in asked_ones]
     return Search(
@@ -143,13 +145,7 @@ def make_search(questions: Sequence[Question], samples_on: int, wishes: Wishes, 
 
 def _with_other(asked: Question, name: str, prices: Prices) -> Question:
     """The same question where devices of this name generate. UsageError where one price is known and one is not."""
-    device, _ = named_device(name)
-    other = hardware_of(device)
-    if other is None:
-        raise UsageError(f"the catalogue has no 16-bit peak of {device.name}: its speed cannot be predicted")
-    other = in_cluster(other, asked.cluster.node_devices, asked.cluster.network, asked.cluster.link)
-    if asked.profile.fp8 and "fp8" not in other.peak_by_precision:
-        raise UsageError(f"{device.name} has no fp8 peak in the catalogue: leave --fp8 out")
+    other, _ = standing(name, asked.cluster, asked.profile.fp8)
     own, its = prices.of(asked.hardware.name), prices.of(other.name)
     if (own is None) != (its is None):
         raise UsageError(f"--price is needed of both kinds, {asked.hardware.name} and {other.name}, or of none")
@@ -158,7 +154,7 @@ def _with_other(asked: Question, name: str, prices: Prices) -> Question:
 
 def answer(search: Search, wishes: Wishes) -> Answer:
     """What was wished for."""
-    tokens = _mean_tokens(search)
+    tokens = drawn(search.work, search.work.rollouts).mean
     goal = target_of(wishes.target, wishes.deadline, wishes.iterations, search.work.rollouts, tokens)
     if goal is None:
         return best_on(search, list(wishes.devices) or [USUAL_DEVICES], wishes.top)
@@ -176,12 +172,6 @@ def search_curves(search: Search, text: str, workload: Workload) -> tuple[list[C
         return [replace(search, work=work).found(each, some) for each in asked]
 
     return curves(look, counts, workload, device), counts
-
-
-def _mean_tokens(search: Search) -> float:
-    from suite.planner.lengths import drawn
-
-    return drawn(search.work, search.work.rollouts).mean
 
 
 def model_of(size: str | None, shape: Path | None, preset: PresetPoint | None) -> Shape:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from suite.planner.hardware import in_cluster
+from suite.planner.hardware import Hardware
 from suite.planner.option import Option
 from suite.planner.search.answer import Answer, Search
 from suite.planner.search.request import Wishes, answer
@@ -34,12 +34,16 @@ def sensitivity(search: Search, wishes: Wishes, found: Answer) -> list[Change]:
     else:
         changes = [_change(what, answer(replace(search, work=longer), wishes), now)]
     slower = [
-        replace(asked, hardware=in_cluster(asked.hardware, None, asked.hardware.network / 2, asked.hardware.link / 2))
+        replace(asked, hardware=_slower(asked.hardware), other=asked.other and _slower(asked.other))
         for asked in search.questions
     ]
     links = answer(replace(search, questions=slower), wishes)
     changes.append(_change("links and network at half their rate", links, now))
     return [*changes, *_prices(found)]
+
+
+def _slower(hardware: Hardware) -> Hardware:
+    return replace(hardware, network=hardware.network / 2, link=hardware.link / 2)
 
 
 def _with_longer_responses(work: Workload) -> Workload:

@@ -77,7 +77,7 @@ def setting_of(found: Found, index: int, drawn_slow: bool) -> Setting:
         places=places,
         pace=pace,
         split=bool(found.split[index]),
-        staleness=int((np.asarray(found.pairs.staleness) + np.zeros(len(found)))[index]),
+        staleness=int(found.staleness[index]),
         devices=(int(space.choices["devices"][t]), int(found.devices[index] - space.choices["devices"][t])),
     )
 
@@ -106,7 +106,7 @@ def _engines(
     """Lengths of each engine's samples, its places, and its pace: what is predicted of a step, and of a token."""
     _, gen, _ = found.only([index])
     if not np.all(np.asarray(gen.engine) > 0):  # the stack's own loop: one length of time for all
-        return (((1.0,),), 1, Pace(seconds, 0.0, 0.0))
+        return (((1.0,),), 1, Pace(seconds, 0.0))
     parts = {name: float(column[index]) for name, column in found.told.generation.items()}
     replicas = float((gen.replicas + np.zeros(1))[0])
     samples = float((np.asarray(gen.samples) + np.zeros(1))[0]) / replicas
@@ -122,7 +122,7 @@ def _engines(
     scale = seconds / whole
     step = scale * per_step / steps
     sample = scale * (whole - per_step) / (samples * response)
-    return lengths, max(1, round(together)), Pace(step, sample, 0.0)
+    return lengths, max(1, round(together)), Pace(step, sample)
 
 
 def lines(simulated: Simulated, predicted: float, stragglers: Stragglers | None, columns: int | None) -> Iterator[str]:
@@ -131,7 +131,8 @@ def lines(simulated: Simulated, predicted: float, stragglers: Stragglers | None,
     yield f"simulated: {simulated.seconds:.2f} s an iteration, {differs:+.1f} % of the predicted {predicted:.2f} s"
     if stragglers is not None:
         said = [
-            f"{phase} {high:.2f} (90th percentile), {most:.2f} at most" for phase, high, most in _slowness(stragglers)
+            f"{phase} {np.quantile(found, 0.9):.2f} (90th percentile), {found.max():.2f} at most"
+            for phase, found in sorted(stragglers.factors.items())
         ]
         text = f"stragglers as measured in {stragglers.runs} runs, times the usual: {'; '.join(said)}"
         yield from [text] if columns is None else textwrap.wrap(text, columns)
@@ -142,9 +143,3 @@ def lines(simulated: Simulated, predicted: float, stragglers: Stragglers | None,
     for name, seconds in causes:
         drawn_bar = "█" * max(1 if seconds > 0 else 0, round(bar * max(seconds, 0) / most))
         yield f"{name:<{label}}  {drawn_bar:<{bar}}{seconds:>8.2f} s {100 * seconds / simulated.seconds:5.1f} %"
-
-
-def _slowness(stragglers: Stragglers) -> Iterator[tuple[str, float, float]]:
-    for phase in sorted(stragglers.factors):
-        _, high, most = stragglers.quantiles(phase)
-        yield phase, high, most

@@ -1,4 +1,4 @@
-"""One engine's continuous batching, sample by sample: who runs, who waits, when each is complete."""
+"""One engine's continuous batching, sample by sample: who runs, and who waits."""
 
 from __future__ import annotations
 
@@ -9,20 +9,18 @@ from heapq import heappop, heappush
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds of an engine: of a step, of each sample in a step, of each prompt."""
+    """Seconds of an engine: of a step, and of each sample in a step."""
 
     step: float
     sample: float
-    prompt: float
 
 
 @dataclass(frozen=True)
 class Generated:
-    """``seconds`` until the last sample, ``full`` of them while all places were taken; ``done`` of each sample."""
+    """``seconds`` until the last sample, ``full`` of them while all places were taken."""
 
     seconds: float
     full: float
-    done: tuple[float, ...]
 
 
 def generate(lengths: Sequence[float], places: int, pace: Pace, slow: float = 1.0) -> Generated:
@@ -30,20 +28,17 @@ def generate(lengths: Sequence[float], places: int, pace: Pace, slow: float = 1.
 
     Between two completions the number that run is constant, and so is the time of a step. ``slow``: a factor on it.
     """
-    running: list[tuple[float, int]] = []
-    done = [0.0] * len(lengths)
+    running: list[float] = []
     steps = now = full = 0.0
     waiting = 0
     while running or waiting < len(lengths):
         while waiting < len(lengths) and len(running) < places:
-            heappush(running, (steps + lengths[waiting], waiting))
-            now += slow * pace.prompt
+            heappush(running, steps + lengths[waiting])
             waiting += 1
-        ends, sample = heappop(running)
+        ends = heappop(running)
         rows = len(running) + 1
         seconds = slow * (ends - steps) * (pace.step + rows * pace.sample)
         if rows == places or waiting < len(lengths):
             full += seconds
         now, steps = now + seconds, ends
-        done[sample] = now
-    return Generated(now, full, tuple(done))
+    return Generated(now, full)

@@ -14,7 +14,7 @@ from math import ceil
 import numpy as np
 
 from suite.planner.jobs import Column
-from suite.planner.simulate.events import Program, Span, Task, account, run
+from suite.planner.simulate.events import Span, Task, Timeline, account
 from suite.planner.simulate.generating import Pace, generate
 from suite.planner.simulate.schedules import Pass, before, schedule
 from suite.planner.simulate.stragglers import Draws, Stragglers
@@ -61,7 +61,7 @@ class Setting:
     sync: float = 0.0
     lengths: tuple[tuple[float, ...], ...] = ()
     places: int = 1
-    pace: Pace = field(default_factory=lambda: Pace(0.0, 0.0, 0.0))
+    pace: Pace = field(default_factory=lambda: Pace(0.0, 0.0))
     split: bool = False
     staleness: int = 0
     devices: tuple[int, int] = (1, 1)
@@ -88,7 +88,6 @@ class Simulated:
 
     seconds: float
     causes: dict[str, float]
-    program: Program
     spans: Sequence[Span]
     lanes: tuple[str, ...]
     sides: tuple[int, ...]
@@ -126,28 +125,24 @@ def _even(setting: Setting) -> Setting:
 def once(setting: Setting, draws: Draws) -> Simulated:
     """One run of the simulation."""
     maker = _Maker(setting, draws)
-    program = maker.made()
-    spans = run(program)
-    ends = [spans[number].ended for number in maker.published]
-    seconds = ends[-1] - ends[-2] if len(ends) > 1 else ends[-1]
-    causes = _causes(maker, spans, ends)
+    spans = maker.made()
+    *_, began, ended = 0.0, *(spans[number].ended for number in maker.published)
+    causes = _causes(maker, spans, began, ended - began)
     computing = causes.pop(COMPUTE, 0.0)
     own = {COMPUTE: (1 - setting.talk) * computing, TALK: setting.talk * computing}
     causes = {name: spent for name, spent in (own | causes).items() if spent > 0}
-    return Simulated(seconds, causes, program, spans, tuple(maker.names), tuple(maker.sides))
+    return Simulated(ended - began, causes, spans, tuple(maker.names), tuple(maker.sides))
 
 
-def _causes(maker: "_Maker", spans: Sequence[Span], ends: Sequence[float]) -> dict[str, float]:
-    """Mean seconds of a device in the last iteration, by cause."""
-    setting, program = maker.setting, maker.program
-    began = ends[-2] if len(ends) > 1 else 0.0
-    shifted = [Span(span.task, max(0.0, span.began - began), max(0.0, span.ended - began)) for span in spans]
-    length = ends[-1] - began
+def _causes(maker: "_Maker", spans: Sequence[Span], began: float, length: float) -> dict[str, float]:
+    """Mean seconds of a device in the last iteration, which takes ``length``, by cause."""
+    setting = maker.setting
+    shifted = [Span(task, max(0.0, first - began), max(0.0, last - began)) for task, first, last in spans]
     trains, engines = maker.training_lanes, maker.engine_lanes
-    known = account(program, shifted, trains, length) if trains else {}
+    known = account(shifted, trains, length) if trains else {}
     if not engines:
         return known
-    made = account(program, shifted, engines, length)
+    made = account(shifted, engines, length)
     if setting.split:
         first, second = (count / sum(setting.devices) for count in setting.devices)
         return {name: first * known.get(name, 0) + second * made.get(name, 0) for name in known | made}
@@ -161,10 +156,10 @@ def _causes(maker: "_Maker", spans: Sequence[Span], ends: Sequence[float]) -> di
 
 
 class _Maker:
-    """Makes the program of one or more iterations."""
+    """Makes one or more iterations."""
 
     def __init__(self, setting: Setting, draws: Draws) -> None:
-        self.setting, self.draws, self.program = setting, draws, Program()
+        self.setting, self.draws, self.timeline = setting, draws, Timeline()
         self.training_lanes = list(range(setting.replicas * setting.stages))
         self.engine_lanes = [len(self.training_lanes) + engine for engine in range(len(setting.lengths))]
         self.names = [
@@ -175,58 +170,48 @@ class _Maker:
         self.sides = [0] * len(self.training_lanes) + [1] * len(self.engine_lanes)
         self.published: list[int] = []
 
-    def made(self) -> Program:
+    def made(self) -> Sequence[Span]:
         setting = self.setting
         overlapped = setting.split and setting.staleness > 0 and self.engine_lanes
-        batches = self.generation()
-        made = batches()
-        for number in range(_OVERLAPPED if overlapped else 1):
-            after = batches() if overlapped else []
-            self.learn(made, number)
-            everyone = [*self.training_lanes, *self.engine_lanes]
+        made = self._generate()
+        for _ in range(_OVERLAPPED if overlapped else 1):
+            after = self._generate() if overlapped else []
+            self.learn(made)
+            everyone = (*self.training_lanes, *self.engine_lanes)
             waits = OTHER_SIDE if setting.split else REPLICAS
-            moment = self.program.barrier(everyone, after, waits)
-            self.published.append(
-                self.program.add(Task(tuple(everyone), setting.sync, (moment,), "weight sync", SYNC, waits))
-            )
+            publish = Task(everyone, setting.sync, tuple(after), "weight sync", SYNC, waits)
+            self.published.append(self.timeline.add(publish))
             made = after
-        return self.program
+        return self.timeline.spans
 
-    def generation(self):  # type: ignore[no-untyped-def]
-        """Generation of one batch after another: a function that adds the next one and returns its tasks."""
+    def _generate(self) -> list[int]:
+        """Adds the generation of the next batch; its tasks."""
         setting = self.setting
+        tasks = []
+        for lane, lengths in zip(self.engine_lanes, setting.lengths, strict=True):
+            slow = self.draws.factor("generate")
+            made = generate(lengths, setting.places, setting.pace, slow)
+            whole, full = made.seconds, made.full
+            if setting.split and setting.staleness > 0:  # samples of the next batch take the places that come free
+                whole = full = _refilled(lengths, setting.places, setting.pace, slow)
+            tasks.append(self.timeline.add(Task((lane,), full, (), "generate", GENERATION, OTHER_SIDE)))
+            if whole > full:
+                tasks.append(self.timeline.add(Task((lane,), whole - full, (), "the last samples", TAIL, OTHER_SIDE)))
+        return tasks
 
-        def batch() -> list[int]:
-            tasks = []
-            for lane, lengths in zip(self.engine_lanes, setting.lengths, strict=True):
-                slow = self.draws.factor("generate")
-                made = generate(lengths, setting.places, setting.pace, slow)
-                whole, full = made.seconds, made.full
-                if setting.split and setting.staleness > 0:  # samples of the next batch take the places that come free
-                    whole = full = _refilled(lengths, setting.places, setting.pace, slow)
-                tasks.append(self.program.add(Task((lane,), full, (), "generate", GENERATION, OTHER_SIDE)))
-                if whole > full:
-                    tasks.append(
-                        self.program.add(Task((lane,), whole - full, (), "the last samples", TAIL, OTHER_SIDE))
-                    )
-            return tasks
-
-        return batch
-
-    def learn(self, generated: list[int], number: int) -> None:
+    def learn(self, generated: list[int]) -> None:
         """Scoring, rewards and training of one batch, which needs all of its samples."""
-        setting, program = self.setting, self.program
+        setting, timeline = self.setting, self.timeline
         waits = (OTHER_SIDE if setting.split else GENERATION) if self.engine_lanes else REPLICAS
-        program.barrier(self.training_lanes, generated, waits)
+        timeline.barrier(self.training_lanes, generated, waits)
         self._score()
-        host = program.barrier(self.training_lanes, (), REPLICAS)
-        program.add(Task(tuple(self.training_lanes), setting.host, (host,), "host", HOST, REPLICAS))
+        timeline.add(Task(tuple(self.training_lanes), setting.host, (), "host", HOST, REPLICAS))
         for step in range(setting.steps):
             self._step(step)
 
     def _score(self) -> None:
         """All micro batches through the stages, forward alone, as often as models are asked."""
-        setting, program = self.setting, self.program
+        setting, timeline = self.setting, self.timeline
         slow = [self.draws.factor("score") for _ in self.training_lanes]
         rounds = ceil(setting.passes)
         share = setting.passes / max(1, rounds)
@@ -237,10 +222,10 @@ class _Maker:
                     for stage in range(setting.stages):
                         lane = replica * setting.stages + stage
                         seconds = share * setting.score * float(setting.weights[replica, micro]) * slow[lane]
-                        last = (program.add(Task((lane,), seconds, last, f"score {micro}", COMPUTE, BUBBLE)),)
+                        last = (timeline.add(Task((lane,), seconds, last, f"score {micro}", COMPUTE, BUBBLE)),)
 
     def _step(self, step: int) -> None:
-        setting, program = self.setting, self.program
+        setting, timeline = self.setting, self.timeline
         micros = setting.micros
         slow = [self.draws.factor("train") for _ in self.training_lanes]
         first = step * micros
@@ -249,16 +234,16 @@ class _Maker:
                 for replica in range(setting.replicas):
                     for forward in (True, False):
                         self._pass(replica, 0, Pass(forward, micro, 0), first, slow, {})
-                program.barrier(self.training_lanes, (), REPLICAS)
+                timeline.barrier(self.training_lanes, (), REPLICAS)
         else:
             for replica in range(setting.replicas):
                 self._pipeline(replica, first, micros, slow)
         lanes = tuple(self.training_lanes)
-        program.barrier(lanes, (), REPLICAS if setting.stages == 1 else BUBBLE)
-        program.add(Task(lanes, setting.reduction, (), "gradients", REDUCTION, REPLICAS))
-        program.add(Task(lanes, setting.optimizer, (), "optimizer", OPTIMIZER, REPLICAS))
+        waits = REPLICAS if setting.stages == 1 else BUBBLE
+        timeline.add(Task(lanes, setting.reduction, (), "gradients", REDUCTION, waits))
+        timeline.add(Task(lanes, setting.optimizer, (), "optimizer", OPTIMIZER, REPLICAS))
         if setting.slow:
-            program.add(Task(lanes, setting.slow, (), "stragglers", SLOW, REPLICAS))
+            timeline.add(Task(lanes, setting.slow, (), "stragglers", SLOW, REPLICAS))
 
     def _pipeline(self, replica: int, first: int, micros: int, slow: Sequence[float]) -> None:
         """Passes of one replica, added once what they need has been: stages take turns until all are in."""
@@ -289,11 +274,11 @@ class _Maker:
         wanted = before(one, stage, setting.stages, setting.chunks)
         after = (known[wanted],) if wanted in known and wanted is not None else ()
         name = f"{'forward' if one.forward else 'backward'} {one.micro}"
-        return self.program.add(Task((lane,), seconds, after, name, COMPUTE, BUBBLE))
+        return self.timeline.add(Task((lane,), seconds, after, name, COMPUTE, BUBBLE))
 
 
 def _refilled(lengths: Sequence[float], places: int, pace: Pace, slow: float) -> float:
     """Seconds of a batch of an engine whose places are always taken."""
     together = min(places, len(lengths))
     steps = sum(lengths) / together
-    return slow * (len(lengths) * pace.prompt + steps * (pace.step + together * pace.sample))
+    return slow * steps * (pace.step + together * pace.sample)

@@ -18,44 +18,21 @@ class Pass(NamedTuple):
     chunk: int
 
 
-def one_f_one_b(stage: int, stages: int, micros: int) -> list[Pass]:
-    """The order of a stage's passes; every stage holds one chunk."""
-    return _alternating(
-        [Pass(True, micro, 0) for micro in range(micros)],
-        [Pass(False, micro, 0) for micro in range(micros)],
-        stages - stage - 1,
-    )
-
-
-def interleaved(stage: int, stages: int, chunks: int, micros: int) -> list[Pass]:
-    """The same where each stage holds ``chunks`` of the layers. Raises ValueError where the stages do not divide the
-    micro batches, which this schedule needs."""
-    if micros % stages:
-        raise ValueError(f"{micros} micro batches are no multiple of {stages} stages, which interleaving needs")
+def schedule(stage: int, stages: int, chunks: int, micros: int) -> list[Pass]:
+    """The order of a stage's passes: 1F1B where every stage holds one chunk, else interleaved, whose groups are whole;
+    one stage alone goes micro batch by micro batch."""
+    if stages == 1:
+        return [Pass(forward, micro, 0) for micro in range(micros) for forward in (True, False)]
+    assert chunks == 1 or micros % stages == 0, "the planner interleaves whole groups"
+    group, behind = (micros, 1) if chunks == 1 else (stages, 2)
     order = [
-        (group * stages + micro, chunk)
-        for group in range(micros // stages)
-        for chunk in range(chunks)
-        for micro in range(stages)
+        (first + micro, chunk) for first in range(0, micros, group) for chunk in range(chunks) for micro in range(group)
     ]
     forward = [Pass(True, micro, chunk) for micro, chunk in order]
     backward = [Pass(False, micro, chunks - 1 - chunk) for micro, chunk in order]
-    return _alternating(forward, backward, 2 * (stages - stage - 1) + (chunks - 1) * stages)
-
-
-def schedule(stage: int, stages: int, chunks: int, micros: int) -> list[Pass]:
-    """1F1B where every stage holds one chunk, else interleaved; one stage alone goes micro batch by micro batch."""
-    if stages == 1:
-        return [Pass(forward, micro, 0) for micro in range(micros) for forward in (True, False)]
-    return one_f_one_b(stage, stages, micros) if chunks == 1 else interleaved(stage, stages, chunks, micros)
-
-
-def _alternating(forward: list[Pass], backward: list[Pass], warm_up: int) -> list[Pass]:
-    first = min(warm_up, len(forward))
-    order = forward[:first]
-    for ahead, behind in zip(forward[first:], backward, strict=False):
-        order += [ahead, behind]
-    return order + backward[len(forward) - first :]
+    warm_up = min(len(forward), behind * (stages - stage - 1) + (chunks - 1) * stages)
+    taking_turns = [one for pair in zip(forward[warm_up:], backward, strict=False) for one in pair]
+    return forward[:warm_up] + taking_turns + backward[len(forward) - warm_up :]
 
 
 def before(one: Pass, stage: int, stages: int, chunks: int) -> tuple[int, Pass] | None:

@@ -26,11 +26,6 @@ class Stragglers:
     factors: dict[str, Column]
     runs: int
 
-    def quantiles(self, phase: str) -> tuple[float, float, float]:
-        """The median, the 90th percentile and the largest factor of a phase."""
-        found = self.factors[phase]
-        return float(np.median(found)), float(np.quantile(found, 0.9)), float(found.max())
-
 
 class Draws:
     """Factors drawn from a measured distribution, always 1 without one; the same seed draws the same ones."""

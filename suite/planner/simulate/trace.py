@@ -23,9 +23,8 @@ def trace_of(simulated: Simulated) -> dict[str, Any]:
         {"name": "thread_name", "ph": "M", "pid": side, "tid": lane, "args": {"name": name}}
         for lane, (name, side) in enumerate(zip(simulated.lanes, simulated.sides, strict=True))
     ]
-    for span in simulated.spans:
-        task = simulated.program.tasks[span.task]
-        if span.ended <= span.began:
+    for task, began, ended in simulated.spans:
+        if ended <= began:
             continue
         for lane in task.lanes:
             events.append(
@@ -33,8 +32,8 @@ def trace_of(simulated: Simulated) -> dict[str, Any]:
                     "name": task.name,
                     "cat": task.cause,
                     "ph": "X",
-                    "ts": round(1e6 * span.began, 3),
-                    "dur": round(1e6 * (span.ended - span.began), 3),
+                    "ts": round(1e6 * began, 3),
+                    "dur": round(1e6 * (ended - began), 3),
                     "pid": simulated.sides[lane],
                     "tid": lane,
                 }

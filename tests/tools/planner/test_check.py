@@ -7,11 +7,12 @@ import csv
 import numpy as np
 import pytest
 
-from suite.planner.parameters import load_parameters, load_priors, priors_digest
+from suite.planner.parameters import load_parameters, load_priors
 from tests.tools.planner.rows import PUBLISHED, write_rows
 from tools.planner.check import check_lines, check_of, run_check
 from tools.planner.nested import fit_all
 from tools.planner.page import TITLES
+from tools.planner.refit import priors_digest
 from tools.planner.rows import read
 from tools.planner.step_fit import Rows, fit
 

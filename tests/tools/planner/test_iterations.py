@@ -29,7 +29,7 @@ def test_rows_get_the_layout_of_their_recipe_and_engines_that_their_heads_allow(
     assert (nemo.job["devices"], nemo.work["gen_devices"], nemo.work["staleness"]) == (128, 64, 8)
     assert nemo.job["experts_per_token"] == 8 and 3300 < nemo.job["sequence"] < 3330
     degrees = [rows[f"verllog-lora-qwen{size}"].work["gen_tensor"] for size in ("7b", "14b")]
-    assert degrees == [4, 8], "eight are noted for both, and one has 28 heads"
+    assert degrees == [2, 8], "as their command lines say"
 
 
 def test_what_a_stack_does_by_its_documents_goes_for_its_releases_alone(published):

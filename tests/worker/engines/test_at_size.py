@@ -17,11 +17,14 @@ import pytest
 from suite.backends.registry import find_backend
 from suite.conduct.planning.plan import make_joint_plan
 from suite.conduct.planning.request import GivenOptions, preset_requests
+from suite.planner.ask import Question
 from suite.planner.generation import cache_of_position
 from suite.planner.hardware import hardware_of
 from suite.planner.memory import standing_bytes
 from suite.planner.parameters import load_parameters
 from suite.planner.predict_manifest import one_layout
+from suite.planner.profiles import PROFILES
+from suite.planner.space import Space
 from suite.planner.training import step_parts
 from suite.spec.catalogue import find_device, find_preset, find_size, presets
 from suite.spec.manifest import Manifest
@@ -38,9 +41,6 @@ STACKS = {"deepspeed": {"torch": "2", "transformers": "5"}, "megatron": {"torch"
 HARDWARE: Any = hardware_of(find_device("H100-SXM-80GB"))
 SMALLEST = 1e9
 WITHIN = 0.03
-#: All-reduces of a micro batch that the planner leaves out: one beside its four of each layer, as sequence parallelism
-#: gathers the inputs of two projections again for their gradients, and so many of the embedding and the head.
-AROUND_LAYERS = 2.5
 STATES = ("weights", "reference", "optimizer states", "gradients")
 ROWS = [
     (backend, preset.name, point.size)
@@ -112,15 +112,18 @@ def test_a_rank_holds_what_theory_says_of_it(backend: str, preset: str, size: st
     assert held <= (1 + WITHIN) * sum(map(sum, parts))
 
 
+def planned(manifest: Manifest, backend: str) -> Space:
+    asked = Question(manifest.size, manifest.workload, HARDWARE, PROFILES[backend], load_parameters())
+    return one_layout(asked, manifest.work, manifest.layout)
+
+
 @every_row
 def test_the_planner_predicts_what_the_fullest_rank_holds(
     backend: str, preset: str, size: str, counted: dict[str, Stages]
 ) -> None:
     manifest, each = manifest_of(backend, preset, size), counted[f"{backend} {preset} {size}"]
-    known = load_parameters()
-    asked = (manifest.size, manifest.workload, manifest.work, manifest.layout, HARDWARE, backend, known)
-    space = one_layout(*asked)
-    predicted = standing_bytes(space.work, known.values)
+    space = planned(manifest, backend)
+    predicted = standing_bytes(space.work, load_parameters().values)
     parts = [part for part in STATES if part in each[0]]
     fullest = max(each, key=lambda stage: sum(stage[part] for part in parts))
     for part in parts:
@@ -133,15 +136,12 @@ def test_the_planner_predicts_what_the_fullest_rank_holds(
 def test_the_planner_counts_the_bytes_that_a_training_step_sends(size: str, counted: dict[str, Stages]) -> None:
     """Its seconds over links of a byte per second of which nothing is hidden, against what Megatron hands to groups."""
     manifest, ((own,)) = manifest_of("megatron", "ladder", size), counted[f"megatron ladder {size}"]
-    asked = (manifest.size, manifest.workload, manifest.work, manifest.layout, HARDWARE, "megatron", load_parameters())
-    work = one_layout(*asked).work
+    work = planned(manifest, "megatron").work
     one = np.ones(len(work))
     slow = replace(work, jobs=replace(work.jobs, link=one, network=one))
     exposed = {"tensor_exposed": 1.0, "tensor_asynchronous": 1.0, "data_exposed": 1.0, "data_last": 0.0}
     parts = step_parts(slow, {**load_parameters().values, **exposed})
-    layers = manifest.size.layers
-    uncounted = (layers + AROUND_LAYERS) / (4 * layers)
-    assert (1 + uncounted) * float(parts["tensor parallel"][0]) == pytest.approx(own["sent"]["tensor"], rel=WITHIN)
+    assert float(parts["tensor parallel"][0]) == pytest.approx(own["sent"]["tensor"], rel=WITHIN)
     assert float(parts["gradient reduction"][0]) == pytest.approx(own["sent"]["data"], rel=WITHIN)
 
 
