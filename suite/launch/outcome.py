@@ -87,6 +87,7 @@ class Launcher(Protocol):
         """
 
 
+#: What to do after a failure of each kind, in one sentence.
 NEXT_STEPS: dict[FailureKind, str] = {
     "oom_device": "The model did not fit: take more devices, a higher ZeRO stage or tensor parallel degree, recompute, "
     "offload, or a smaller micro batch.",
@@ -115,8 +116,3 @@ NEXT_STEPS: dict[FailureKind, str] = {
     "interrupted": "The run was stopped on request: the same command again redoes it and keeps what is done.",
     "unknown": "Nothing known fits: read the evidence and the whole log of the rank it names.",
 }
-
-
-def next_step(kind: FailureKind) -> str:
-    """One sentence that tells a user what to do after a failure of this kind."""
-    return NEXT_STEPS[kind]
