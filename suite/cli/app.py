@@ -149,7 +149,8 @@ class GroupedCommand(TyperCommand):
         if len(named) < 3:
             options = [param for param in found if param != ARGUMENTS]
             found = {ARGUMENTS: found.get(ARGUMENTS, []), OTHER: [row for name in options for row in found[name]]}
-        for name in sorted(found, key=_place):
+        order = (ARGUMENTS, *PANELS)
+        for name in sorted(found, key=lambda name: order.index(name) if name in order else len(order)):
             if found[name]:
                 with formatter.section(name):
                     formatter.write_dl(found[name])
@@ -172,11 +173,6 @@ def heading(param: Any) -> str:
     if param.param_type_name == "argument":
         return ARGUMENTS
     return getattr(param, "rich_help_panel", None) or ("Output" if param.name in _OUTPUT else OTHER)
-
-
-def _place(name: str) -> int:
-    order = (ARGUMENTS, *PANELS)
-    return order.index(name) if name in order else len(order)
 
 
 def argument_name(param: Any) -> str:
