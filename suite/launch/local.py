@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, Literal, cast, get_args
 
 import suite
-from suite.launch.job import Job, Site
+from suite.launch.job import Job, Site, torchrun_variables
 from suite.launch.outcome import OnEvent, Outcome, RunFolder
 from suite.launch.processes import RankProcess, child_subreaper, descendants, end_with_this_process, sweep
 from suite.launch.requests import Stops, stop_requests
@@ -185,17 +185,9 @@ def start_ranks(job: Job, folder: RunFolder, started: list[Rank], start: StartRa
 
 
 def rank_variables(job: Job, rank: int, port: int) -> dict[str, str]:
-    """torchrun's environment contract for one rank of a single node, and the devices it may see."""
-    variables = {
-        "RANK": str(rank),
-        "WORLD_SIZE": str(job.ranks),
-        "LOCAL_RANK": str(rank),
-        "LOCAL_WORLD_SIZE": str(job.ranks),
-        "GROUP_RANK": "0",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        **{name: value for name, value in job.env.items() if name == TURNS},
-    }
+    """Of one rank of a single node: how it meets the others, and the devices it may see."""
+    variables = torchrun_variables(job, str(rank), str(rank), "0", "127.0.0.1", str(port))
+    variables |= {name: value for name, value in job.env.items() if name == TURNS}
     if job.devices is not None:
         variables["CUDA_VISIBLE_DEVICES"] = ",".join(job.devices)
         variables["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as the driver numbers them, for whoever counts them himself
