@@ -118,13 +118,11 @@ def gpu_option(count: int, settings: SlurmSettings) -> str:
 
 
 def _cpus_per_task(settings: SlurmSettings, tasks: int) -> int | None:
-    """CPUs that each task asks for; ``None``: whatever Slurm gives. Raises UsageError."""
+    """The node's CPUs divided among its tasks; ``None``: whatever Slurm gives. Raises UsageError."""
     cpus = settings.cpus_per_node
-    if settings.cpus_per_task is not None or cpus is None:
-        return settings.cpus_per_task
-    if cpus < tasks:
+    if cpus is not None and cpus < tasks:
         raise UsageError(f"{cpus} CPUs of a node are fewer than its {tasks} tasks")
-    return cpus // tasks
+    return None if cpus is None else cpus // tasks
 
 
 def srun_argv(job: Job, settings: SlurmSettings) -> list[Raw]:
