@@ -100,6 +100,10 @@ class TestWhichRuntimeIsMeant:
         monkeypatch.setenv("DOCKER_CONTEXT", "labb")
         with pytest.raises(UsageError, match="no Docker context 'labb'"):
             chosen_host()
+        monkeypatch.setenv("DOCKER_CONTEXT", "lab")
+        next(self.config.parent.glob("contexts/meta/*/meta.json")).write_text("{")
+        with pytest.raises(UsageError, match="the Docker context 'lab' cannot be read: "):
+            chosen_host()
 
     @pytest.mark.parametrize(
         ("error", "words"),
