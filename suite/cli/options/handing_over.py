@@ -83,8 +83,8 @@ class HandingOver:
         if not self._launcher.waits:
             self._launcher.start_after(first)
             self.show(
-                f"    the others start when it has ended well; suite collect --runs {root} makes its bundle, and tells "
-                "the network that it measured"
+                "    the others start when it has ended well; "
+                f"suite collect --runs {quote(str(root))} makes its bundle, and tells the network that it measured"
             )
         return True
 
