@@ -125,7 +125,7 @@ def run(
     elsewhere = list(machine.lacks(*needs) if dry_run else ())
     if not elsewhere or machine.device == "cpu":
         machine.require_room(max(largest.ranks), work.force, largest.nodes, largest.measure.threads_per_rank)
-    budget_seconds = seconds("--budget", session.budget) if session.budget else None
+    budget_seconds = None if session.budget is None else seconds("--budget", session.budget)
     stacks = machine.found_stacks if elsewhere else machine.stacks
     found_stacks, images = stacks(largest.backends), machine.images(largest.backends)
     code = machine.code(largest.backends)
