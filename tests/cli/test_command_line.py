@@ -19,6 +19,7 @@ import pytest
 
 from suite.cli.commands import COMMANDS, HEADINGS
 from suite.cli.main import main
+from suite.cli.options.reading import confirmed
 from tests.command import refused, suite, told
 from tests.synthetic import make_bundle
 
@@ -103,6 +104,8 @@ class TestFile:
             ("[1M]", "holds names with values, not list"),
             ("size: {", "is not valid YAML"),
             ("repeats: many", "repeats is a whole number, not 'many'"),
+            (r'runs: "a\0b"', r"runs holds a character that no command line can carry: 'a\x00b'"),
+            (r'runs: "\ud800"', r"runs holds a character that no command line can carry: '\ud800'"),
         ],
     )
     def test_what_is_wrong_in_it_is_told(self, text: str, words: str, tmp_path: Path) -> None:
@@ -117,7 +120,7 @@ class TestDefaults:
         monkeypatch.chdir(tmp_path)
 
     def test_a_folders_own_file_says_what_neither_the_command_line_nor_a_plan_does(self) -> None:
-        Path("suite.toml").write_text('[run]\nranks = [1, 2]\nbackend = "megatron"\nrecompute = true\nseed = 3\n')
+        Path("suite.toml").write_text('\ufeff[run]\nranks = [1, 2]\nbackend = "megatron"\nrecompute = true\nseed = 3\n')
         Path("plan.yaml").write_text("ranks: [2]\n")
         assert len(layouts(*PLAN)) == 2
         assert len(layouts(*PLAN, "--ranks", "1")) == 1
@@ -139,6 +142,10 @@ class TestDefaults:
         Path("suite.toml").write_text(text)
         assert words in refused(*PLAN)
 
+    def test_what_is_no_command_of_a_group_is_told_too(self) -> None:
+        Path("suite.toml").write_text("[submit.slrum]\nqos = 'large'\n")
+        assert "suite.toml is of no command 'slrum', did you mean 'slurm'" in refused("submit", "slurm", "--size", "1M")
+
     def test_consent_is_typed(self) -> None:
         Path("suite.toml").write_text("[rerun]\nyes = true")
         assert "rerun has no option 'yes'" in refused("rerun", "bundle")
@@ -157,6 +164,30 @@ class TestErrors:
             words = [sys.executable, "-c", "from suite.cli.main import main; main()", "report", "nowhere"]
             done = subprocess.run(words, cwd=ROOT, stderr=full, stdout=subprocess.PIPE)
         assert (done.returncode, done.stdout) == (2, b"")
+
+    def test_an_empty_value_is_not_one_that_was_left_out(self) -> None:
+        assert "--budget '' is no duration" in refused(*MEGATRON, "--budget", "")
+        assert "--ranks is a number or all, not ''" in refused("tune", "--size", "1M", "--device", "cpu", "--ranks", "")
+
+    def test_a_home_that_nobody_has_is_told_in_a_line(self) -> None:
+        home = "~nobody-has-this-name/site.yaml"
+        assert f"there is no file {home}" in refused("submit", "slurm", "--size", "1M", "--site", home)
+
+    def test_a_question_is_asked_on_a_terminal_and_ctrl_c_interrupts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Terminal(io.StringIO):
+            isatty = lambda self: True  # noqa: E731
+
+        class Interrupted(Terminal):
+            def readline(self, size: int = -1, /) -> str:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(sys, "stderr", Terminal())
+        for typed, is_yes in ((Terminal("y\n"), True), (Terminal("\n"), False), (io.StringIO("y\n"), False)):
+            monkeypatch.setattr(sys, "stdin", typed)
+            assert confirmed("remove 1 run?") is is_yes
+        monkeypatch.setattr(sys, "stdin", Interrupted())
+        with pytest.raises(KeyboardInterrupt):
+            confirmed("remove 1 run?")
 
     def test_with_v_it_is_told_what_was_behind_an_error(self, tmp_path: Path) -> None:
         (tmp_path / "s.yaml").write_text("{")
