@@ -210,7 +210,10 @@ def runtime_check() -> Check:
         runtime = connect()
     except UsageError as error:
         return _check("container runtime", "none", f"{error}; only --launcher docker needs one")
-    held, facts = _images(runtime), runtime.facts
+    facts = runtime.facts
+    wanted = {image.tag(suite_version()) for image in images().values()}
+    # those of this version of the suite's catalogue
+    held = sorted(wanted & {tag for image in runtime.api.images() for tag in image.get("RepoTags") or ()})
     where = " on another machine" if facts.remote else ""
     found = f"{facts.name} {facts.version}{where}, {_gpus(runtime)}, images: {', '.join(held) or 'none'}"
     return _check("container runtime", found, None if held else "build an image: suite images build engines")
@@ -251,13 +254,6 @@ def _gpus(runtime: Runtime) -> str:
     if has_hook or "nvidia" in runtime.runtimes:
         return "GPUs by NVIDIA's container toolkit"
     return "no sign of GPUs"
-
-
-def _images(runtime: Runtime) -> list[str]:
-    """Images of this version of the suite's catalogue."""
-    wanted = {image.tag(suite_version()) for image in images().values()}
-    tags = {tag for image in runtime.api.images() for tag in image.get("RepoTags") or ()}
-    return sorted(wanted & tags)
 
 
 _STATE_WIDTH = len("missing  ")
