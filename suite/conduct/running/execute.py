@@ -21,7 +21,7 @@ from suite.bundle.store import Bundle, DamagedBundle
 from suite.conduct.planning.prediction import with_prediction
 from suite.conduct.running.provenance import driver_facts, origin_of
 from suite.launch.job import Job, JobLimits, Site
-from suite.launch.outcome import Failure, Launcher, LauncherUnavailable, Outcome, RunFolder
+from suite.launch.outcome import Failure, Launcher, LauncherUnavailable, Outcome
 from suite.launch.requests import StopRequests, stop_requests
 from suite.launch.turns import Start
 from suite.spec.base import UsageError
@@ -141,10 +141,9 @@ def execute(
                 if start is not None:
                     told["turns"], job = {"start": start.id, "rows": [*start.rows]}, start.admit(job)
                 log.write("launch", schema="suite/events/1", **told)
-                folder = RunFolder(events_dir=bundle.path / "events", logs_dir=bundle.path / "logs")
                 began = time.monotonic()
                 try:
-                    outcome = launcher.run(job, folder, lambda event: on_event(event) if is_shown(event) else None)
+                    outcome = launcher.run(job, bundle.path, lambda event: on_event(event) if is_shown(event) else None)
                 except LauncherUnavailable as error:
                     away, outcome = error, _without_launcher(job, error, time.monotonic() - began)
                 outcome = _by_full_disk(outcome, spare)
