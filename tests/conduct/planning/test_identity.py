@@ -57,6 +57,8 @@ def test_secrets_and_guards_are_no_part_of_a_measurement_and_other_options_value
     for name, option in (("OMP_NUM_THREADS", "--threads"), ("CUDA_VISIBLE_DEVICES", "--gpu-ids")):
         with pytest.raises(UsageError, match=f"{name}: give it by {option}"):
             measured_with({name: "4"})
+    with pytest.raises(UsageError, match="holds bytes that are no UTF-8"):
+        measured_with({"A": "\udcff"})
 
 
 def test_a_manifest_does_not_give_variables_to_programs_by_itself() -> None:
