@@ -82,6 +82,9 @@ def test_a_folder_from_which_nothing_was_submitted_says_so(tmp_path: Path) -> No
         assert done.exit_code == 0
         assert words in done.stdout
     assert told("status", "--runs", tmp_path) == []
+    (tmp_path / "file").touch()
+    for command in ("status", "collect", "clean"):
+        assert "file is not a folder" in refused(command, "--runs", tmp_path / "file")
 
 
 LARGEST = ("--preset", "ladder", "--size", "66B", "--repeats", "2")
