@@ -108,7 +108,7 @@ def run(
     from suite.conduct.planning.turns import start_of
     from suite.conduct.running.state import states
 
-    wanted = device or ("cuda" if work.is_for_gpus else "auto")
+    wanted = ("cuda" if work.is_for_gpus else "auto") if device is None else device
     machine, launcher = where.open(wanted, work.backends, planning=dry_run)
     if parallel > 1:
         from suite.conduct.running.side_by_side import require_containers, run_side_by_side

@@ -167,6 +167,8 @@ class TestErrors:
 
     def test_an_empty_value_is_not_one_that_was_left_out(self) -> None:
         assert "--budget '' is no duration" in refused(*MEGATRON, "--budget", "")
+        assert "--device is auto, cpu or cuda, not ''" in refused("run", "--size", "1M", "--device", "")
+        assert "--python '' names no interpreter" in refused(*MEGATRON, "--python", "")
         assert "--ranks is a number or all, not ''" in refused("tune", "--size", "1M", "--device", "cpu", "--ranks", "")
 
     def test_a_home_that_nobody_has_is_told_in_a_line(self) -> None:
