@@ -82,7 +82,7 @@ def test_an_image_file_is_known_by_what_it_holds_and_read_once(tmp_path: Path, m
     name = content_name(str(image))
     assert name == content_name(str(copy)) == f"sha256:{hashlib.sha256(b'first').hexdigest()}", "wherever it lies"
     with monkeypatch.context() as patched:
-        patched.setattr(image_file.hashlib, "sha256", lambda: pytest.fail("it is many gigabytes"))
+        patched.setattr(image_file.hashlib, "file_digest", lambda *given: pytest.fail("it is many gigabytes"))
         assert content_name(str(image)) == name
         (image_file._place() or image).write_text("no JSON")
     assert content_name(str(image)) == name, "what was kept is no more than a short cut"
@@ -90,6 +90,8 @@ def test_an_image_file_is_known_by_what_it_holds_and_read_once(tmp_path: Path, m
     assert content_name(str(image)) != name
     with pytest.raises(UsageError, match="no such file or directory; a run is identified by what its image holds"):
         content_name(str(tmp_path / "none.sqsh"))
+    with pytest.raises(UsageError, match="is not a regular file"):
+        image_file.file_digest(tmp_path)
     for other in ("registry.example/suite:1", str(tmp_path)):  # in a registry, or unpacked
         assert content_name(other) == other
 
