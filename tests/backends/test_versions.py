@@ -116,13 +116,6 @@ class TestTrlx:
             machine.stacks(["trlx-deepspeed"])
 
     @pytest.mark.parametrize(
-        ("python", "words"), [("/nowhere/python", "no interpreter"), ("/bin/false", "is no Python 3.8")]
-    )
-    def test_what_is_no_interpreter_is_said(self, python: str, words: str) -> None:
-        with pytest.raises(UsageError, match=words):
-            trlx_errors(python)
-
-    @pytest.mark.parametrize(
         ("found", "words"),
         [
             ({}, None),

@@ -21,6 +21,7 @@ from suite.cli.commands import COMMANDS, HEADINGS
 from suite.cli.main import main
 from suite.cli.options.reading import confirmed
 from tests.command import refused, suite, told
+from tests.conduct.running.test_progress import Terminal
 from tests.synthetic import make_bundle
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -171,25 +172,11 @@ class TestErrors:
         assert "--python '' names no interpreter" in refused(*MEGATRON, "--python", "")
         assert "--ranks is a number or all, not ''" in refused("tune", "--size", "1M", "--device", "cpu", "--ranks", "")
 
-    def test_a_home_that_nobody_has_is_told_in_a_line(self) -> None:
-        home = "~nobody-has-this-name/site.yaml"
-        assert f"there is no file {home}" in refused("submit", "slurm", "--size", "1M", "--site", home)
-
-    def test_a_question_is_asked_on_a_terminal_and_ctrl_c_interrupts(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        class Terminal(io.StringIO):
-            isatty = lambda self: True  # noqa: E731
-
-        class Interrupted(Terminal):
-            def readline(self, size: int = -1, /) -> str:
-                raise KeyboardInterrupt
-
+    def test_a_question_is_asked_on_a_terminal_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "stderr", Terminal())
         for typed, is_yes in ((Terminal("y\n"), True), (Terminal("\n"), False), (io.StringIO("y\n"), False)):
             monkeypatch.setattr(sys, "stdin", typed)
             assert confirmed("remove 1 run?") is is_yes
-        monkeypatch.setattr(sys, "stdin", Interrupted())
-        with pytest.raises(KeyboardInterrupt):
-            confirmed("remove 1 run?")
 
     def test_with_v_it_is_told_what_was_behind_an_error(self, tmp_path: Path) -> None:
         (tmp_path / "s.yaml").write_text("{")

@@ -56,11 +56,9 @@ ONE = (*RUN, "--backend", "deepspeed")
         ((*RUN, "--reference", "half"), "--reference 'half': must be 'full' or 'hydra'"),
         ((*RUN, "--device", "tpu"), "auto, cpu or cuda"),
         ((*RUN, "--price", "inf"), "--price is a number up to"),
-        (("report", "nowhere"), "nowhere"),
         (("verify", "nowhere"), "nowhere"),
         (("rerun", "nowhere"), "does not exist"),
         (("compare", "nowhere", "nowhere"), "nowhere"),
-        (("compare", "somewhere"), "somewhere"),
         (("compare", ".", ".", "--strict"), "give --gate too"),
         (("compare", ".", ".", "--allow-missing"), "give --gate too"),
         (("compare", ".", ".", "--gate", "0"), "above 0"),
@@ -105,12 +103,6 @@ def test_a_missing_stack_names_the_package_and_the_way_out_and_can_be_planned(mo
         done = suite(*words, "--backend", "megatron")
         assert (done.exit_code, "megatron needs torch, megatron-core" in done.stderr) == (code, True), done.stderr
         assert "--python" in done.stderr
-
-
-def test_an_interpreter_that_does_not_exist_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    done = suite(*RUN, "--python", "/nowhere/python")
-    assert done.exit_code == 2 and "/nowhere/python" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_dry_run_shows_the_plan_and_leaves_nothing(tmp_path: Path) -> None:
