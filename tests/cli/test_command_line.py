@@ -164,7 +164,10 @@ class TestErrors:
         with open("/dev/full", "w") as full:
             words = [sys.executable, "-c", "from suite.cli.main import main; main()", "report", "nowhere"]
             done = subprocess.run(words, cwd=ROOT, stderr=full, stdout=subprocess.PIPE)
-        assert (done.returncode, done.stdout) == (2, b"")
+            assert (done.returncode, done.stdout) == (2, b"")
+            for more in (["--version"], ["sizes", "--json"]):
+                done = subprocess.run([*words[:3], *more], cwd=ROOT, stdout=full, stderr=subprocess.PIPE)
+                assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
 
     def test_an_empty_value_is_not_one_that_was_left_out(self) -> None:
         assert "--budget '' is no duration" in refused(*MEGATRON, "--budget", "")

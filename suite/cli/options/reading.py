@@ -111,6 +111,7 @@ def print_json(value: Any) -> None:
 
     json.dump(value, sys.stdout, indent=2, sort_keys=True, allow_nan=False)
     sys.stdout.write("\n")
+    sys.stdout.flush()
 
 
 STANDARD_OUTPUT = Path("-")
