@@ -25,7 +25,6 @@ from benchmarks.verdict import Interval, Row, median, trimmed_mean, within
 from suite.conduct.running.execute import execute, make_job
 from suite.launch.job import Job
 from suite.launch.local import LocalLauncher, Start, local_site, spawn, start_ranks
-from suite.launch.outcome import RunFolder
 from suite.launch.processes import child_subreaper
 from suite.launch.requests import stop_requests
 from suite.launch.supervise import Rank
@@ -122,7 +121,7 @@ def started(manifest: Manifest, folder: Path) -> Iterator[list[Process]]:
                 ranks: list[Rank] = []
                 processes.append(Process(way, folder / str(index), ranks))
                 start = partial(zygote.fork, job.argv) if way == "forked" else partial(spawn, job)
-                start_ranks(job, _run_folder(folder / str(index)), ranks, start)
+                start_ranks(job, folder / str(index), ranks, start)
             yield processes
         finally:
             zygote.close()
@@ -144,10 +143,6 @@ def _job(manifest: Manifest, folder: Path) -> Job:
     argv = (sys.executable, "-m", "benchmarks.turn_worker", str(folder / "manifest.json"), str(folder))
     stack = (manifest.backend.name, manifest.measure.device, manifest.layout.kernels)
     return job.model_copy(update={"argv": argv, "stack": stack})
-
-
-def _run_folder(folder: Path) -> RunFolder:
-    return RunFolder(events_dir=folder / "events", logs_dir=folder / "logs")
 
 
 def _peak(folder: Path) -> int:

@@ -9,12 +9,12 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 
-def suite(*arguments: object, answer: str | None = None) -> Result:
-    """Run ``suite *arguments``; ``answer`` is its standard input. What it raises but SystemExit is the test's."""
+def suite(*arguments: object) -> Result:
+    """Run ``suite *arguments``. What it raises but SystemExit is the test's."""
     from suite.cli.app import app  # anew at each call: a test may have put another in its place
 
     words = [str(each) for each in arguments]
-    return CliRunner().invoke(app, words, catch_exceptions=False, input=answer, prog_name="suite")
+    return CliRunner().invoke(app, words, catch_exceptions=False, prog_name="suite")
 
 
 def told(*arguments: object) -> Any:

@@ -183,7 +183,6 @@ OWN_FILES = {
     "suite/launch/cluster/submission.py": "writes a draft that is not there yet",
     "suite/cli/options/reading.py": "a file that the same command has just written",
     "suite/conduct/cluster/hand_over.py": "a lock, through no link",
-    "suite/conduct/cluster/image_file.py": "a regular file of any length that the user named",
     "suite/conduct/cluster/collect.py": "writes a bundle that it has just made",
     "suite/launch/docker/copying.py": "writes files that are not there yet",
     "suite/launch/docker/session.py": "the kernel's /proc",

@@ -142,6 +142,8 @@ def read_interpreters(texts: Sequence[str], compares: bool = False) -> Interpret
     for text in texts:
         name, sign, path = text.partition("=")
         if not sign or os.sep in name:
+            if not text:
+                raise UsageError("--python '' names no interpreter")
             if usual is not None:
                 raise UsageError(f"--python names one interpreter for all backends, not {usual} and {text}")
             usual = text

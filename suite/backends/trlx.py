@@ -21,13 +21,7 @@ def branch_error(transformers: str | None) -> str | None:
 
 
 def trlx_errors(python: str) -> list[str]:
-    """One line for each problem, with what to do. Raises UsageError when the interpreter cannot be asked."""
-    return [text for text in trlx_problems(python).values() if text]
-
-
-def trlx_problems(python: str) -> dict[str, str | None]:
-    """What is wrong with the interpreter's ``trlx`` and ``transformers``, of which it imports neither; None: nothing.
-
-    Raises UsageError when the interpreter cannot be asked.
-    """
-    return ask_worker(python, "suite.worker.trainers.trlx.source")
+    """What is wrong with the interpreter's ``trlx`` and ``transformers``, of which it imports neither: a line each,
+    with what to do. Raises UsageError when the interpreter cannot be asked."""
+    found: dict[str, str | None] = ask_worker(python, "suite.worker.trainers.trlx.source")
+    return [text for text in found.values() if text]

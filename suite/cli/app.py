@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -78,7 +79,8 @@ class GroupedCommand(TyperCommand):
         which replace them."""
         words = todays_options(args)
         rest = super().parse_args(ctx, [*words])
-        if ctx.resilient_parsing or not (ctx.params.get(OPTIONS_FILE) or "site" in ctx.params or DEFAULTS.is_file()):
+        has_files = ctx.params.get(OPTIONS_FILE) or "site" in ctx.params or os.path.isfile(DEFAULTS)
+        if ctx.resilient_parsing or not has_files:
             return rest
         from suite.cli.exits import complain
 
@@ -102,7 +104,7 @@ class GroupedCommand(TyperCommand):
         plan = words_of(str(path), read_options(path, "a file of options"), self.params, given) if path else []
         site = site_words(ctx, self.name or "", given) if "site" in ctx.params else []
         usual: list[str] = []
-        if DEFAULTS.is_file():
+        if os.path.isfile(DEFAULTS):
             named = {word.partition("=")[0] for word in (*plan, *site)}
             given |= {param.name for param in self.params if named.intersection((*param.opts, *param.secondary_opts))}
             allowed = [param for param in self.params if param.name != "yes"]  # consent is typed
@@ -149,7 +151,8 @@ class GroupedCommand(TyperCommand):
         if len(named) < 3:
             options = [param for param in found if param != ARGUMENTS]
             found = {ARGUMENTS: found.get(ARGUMENTS, []), OTHER: [row for name in options for row in found[name]]}
-        for name in sorted(found, key=_place):
+        order = (ARGUMENTS, *PANELS)
+        for name in sorted(found, key=lambda name: order.index(name) if name in order else len(order)):
             if found[name]:
                 with formatter.section(name):
                     formatter.write_dl(found[name])
@@ -172,11 +175,6 @@ def heading(param: Any) -> str:
     if param.param_type_name == "argument":
         return ARGUMENTS
     return getattr(param, "rich_help_panel", None) or ("Output" if param.name in _OUTPUT else OTHER)
-
-
-def _place(name: str) -> int:
-    order = (ARGUMENTS, *PANELS)
-    return order.index(name) if name in order else len(order)
 
 
 def argument_name(param: Any) -> str:

@@ -82,9 +82,11 @@ def complain(text: str, code: int = BAD_USAGE, as_json: bool = False) -> int:
     """Print one line on standard error and give back the exit code; a program that asked for JSON gets the same as
     JSON on standard output."""
     line = printable(text[:_LONGEST_LINE])
-    if as_json:
-        print_error(line, code)
-    with suppress(OSError):  # a full disk, or a pipe that is closed: the exit code alone tells
+    # into a full disk, or a pipe that is closed: the exit code alone tells
+    with suppress(OSError):
+        if as_json:
+            print_error(line, code)
+    with suppress(OSError):
         print(f"error: {line}", file=sys.stderr, flush=True)
     return code
 

@@ -19,6 +19,9 @@ def main() -> None:
     except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
+    except OSError as error:  # what is printed before a command begins, such as help, into a full disk
+        print(f"error: {error.strerror or error}", file=sys.stderr)
+        sys.exit(2)
 
 
 def _main() -> None:

@@ -12,7 +12,7 @@ import typer
 from suite.cli.exits import DONE, GATE_NOT_MET, INTERRUPTED, RUN_FAILED, command
 from suite.cli.options.fields import takes_groups
 from suite.cli.options.launchers import HERE, Where
-from suite.cli.options.reading import print_json, unpacked_path
+from suite.cli.options.reading import confirmed, print_json, unpacked_path
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
 from suite.spec.terminal import UsageError, note, say
 from suite.spec.typed import share
@@ -227,8 +227,7 @@ def require_consent(manifest: Manifest, path: Path, runs: str, yes: bool, named:
     say(f"{path} is not a bundle that you recorded on this machine. It asks for:", err=True)
     for line in what_it_asks(manifest, runs):
         say(f"  {line}", err=True)
-    say("run it? [y/N]", err=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if not confirmed("run it?"):
         raise UsageError("not run: the answer was not yes")
 
 

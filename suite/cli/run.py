@@ -108,7 +108,7 @@ def run(
     from suite.conduct.planning.turns import start_of
     from suite.conduct.running.state import states
 
-    wanted = device or ("cuda" if work.is_for_gpus else "auto")
+    wanted = ("cuda" if work.is_for_gpus else "auto") if device is None else device
     machine, launcher = where.open(wanted, work.backends, planning=dry_run)
     if parallel > 1:
         from suite.conduct.running.side_by_side import require_containers, run_side_by_side
@@ -125,7 +125,7 @@ def run(
     elsewhere = list(machine.lacks(*needs) if dry_run else ())
     if not elsewhere or machine.device == "cpu":
         machine.require_room(max(largest.ranks), work.force, largest.nodes, largest.measure.threads_per_rank)
-    budget_seconds = seconds("--budget", session.budget) if session.budget else None
+    budget_seconds = None if session.budget is None else seconds("--budget", session.budget)
     stacks = machine.found_stacks if elsewhere else machine.stacks
     found_stacks, images = stacks(largest.backends), machine.images(largest.backends)
     code = machine.code(largest.backends)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -60,7 +61,7 @@ def tune(
             raise UsageError(f"{option} means nothing to suite tune; leave it out")
     machine, launcher = where.open(device or ("cuda" if work.is_for_gpus else "auto"), work.backends)
     work = work.installed(machine).in_environments(machine)
-    requests = work.requests(machine, rank_counts([ranks] if ranks else [], machine.max_ranks))
+    requests = work.requests(machine, rank_counts([] if ranks is None else [ranks], machine.max_ranks))
     request = requests[0]
     if len(requests) > 1 or max(map(len, (request.sizes, request.ranks, request.scalings))) > 1:
         raise UsageError("suite tune searches one size on one number of ranks: name one --size, --ranks and --scaling")
@@ -79,5 +80,5 @@ def tune(
         return DONE
     for line in (*course.notes, *verdict_lines(course.study)):
         say(line)
-    say(f"suite report {runs} -o report.md writes what each knob gave and how the searches went")
+    say(f"suite report {quote(str(runs))} -o report.md writes what each knob gave and how the searches went")
     return DONE

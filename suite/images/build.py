@@ -160,7 +160,8 @@ def build_image(
 
     image = find_image(name)
     _require_inputs(image, project, choices)
-    tag = choices.tag or _usual_tag(image, choices.target)
+    stage = f"-{choices.target}" if choices.target else ""  # one on the way never takes the image's own name
+    tag = choices.tag or image.tag(suite_version()).replace(image.repository, f"{image.repository}{stage}", 1)
     labels, created = _labels(image, project, choices), project.committed() or USUAL_TIME
     log = project.root / "build" / "images" / f"{image.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -206,12 +207,6 @@ def _follow(stream: Iterator[dict[str, Any]], log: Path, on_step: OnStep) -> End
             return read_output(stream, file, on_step, log)
     finally:
         stream.close()  # type: ignore[attr-defined]
-
-
-def _usual_tag(image: Image, target: str | None) -> str:
-    """A stage on the way to an image never takes the image's own name."""
-    tag = image.tag(suite_version())
-    return tag if target is None else tag.replace(image.repository, f"{image.repository}-{target}", 1)
 
 
 def _require_inputs(image: Image, project: Project, choices: BuildChoices) -> None:

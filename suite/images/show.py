@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from pydantic import Field
 from rich.console import Console
@@ -52,19 +52,17 @@ def rows(images: dict[str, Image], version: str, api: APIClient | None) -> list[
 
 def _present(api: APIClient, image: Image) -> tuple[Present, ...]:
     found = api.images(filters={"label": f"{IMAGE_LABEL}={image.name}"})
-    tagged = [entry for entry in found if entry.get("RepoTags")]
-    return tuple(_as_present(entry) for entry in sorted(tagged, key=lambda entry: -int(entry["Created"])))
-
-
-def _as_present(entry: dict[str, Any]) -> Present:
-    labels = entry.get("Labels") or {}
-    return Present(
-        id=entry["Id"],
-        tags=tuple(entry["RepoTags"]),
-        size_bytes=entry["Size"],
-        version=labels.get(VERSION_LABEL),
-        revision=labels.get(REVISION_LABEL),
-        variant=labels.get(VARIANT_LABEL),
+    tagged = sorted((entry for entry in found if entry.get("RepoTags")), key=lambda entry: -int(entry["Created"]))
+    return tuple(
+        Present(
+            id=entry["Id"],
+            tags=tuple(entry["RepoTags"]),
+            size_bytes=entry["Size"],
+            version=entry["Labels"].get(VERSION_LABEL),
+            revision=entry["Labels"].get(REVISION_LABEL),
+            variant=entry["Labels"].get(VARIANT_LABEL),
+        )
+        for entry in tagged
     )
 
 

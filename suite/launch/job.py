@@ -73,6 +73,20 @@ class Job(Frozen):
         return self.nodes * self.ranks_per_node
 
 
+def torchrun_variables(job: Job, rank: str, local_rank: str, node_rank: str, address: str, port: str) -> dict[str, str]:
+    """torchrun's environment contract for one rank of the job. Values may be what a scheduler or a shell replaces where
+    the rank starts."""
+    return {
+        "RANK": rank,
+        "WORLD_SIZE": str(job.ranks),
+        "LOCAL_RANK": local_rank,
+        "LOCAL_WORLD_SIZE": str(job.ranks_per_node),
+        "GROUP_RANK": node_rank,
+        "MASTER_ADDR": address,
+        "MASTER_PORT": port,
+    }
+
+
 #: the stack's interpreter
 PYTHON = "/opt/stack/bin/python"
 #: the folder that makes suite.worker importable

@@ -18,8 +18,8 @@ from types import MappingProxyType
 from typing import Any, Literal, cast, get_args
 
 import suite
-from suite.launch.job import Job, Site
-from suite.launch.outcome import OnEvent, Outcome, RunFolder
+from suite.launch.job import Job, Site, torchrun_variables
+from suite.launch.outcome import OnEvent, Outcome
 from suite.launch.processes import RankProcess, child_subreaper, descendants, end_with_this_process, sweep
 from suite.launch.requests import Stops, stop_requests
 from suite.launch.supervise import USUAL_PATIENCE, Patience, Rank, Supervision
@@ -95,13 +95,13 @@ class LocalLauncher:
         """The GPUs, where they were chosen; the host's other facts are everybody's."""
         return {"devices": {"ids": job.devices}} if job.devices else {}
 
-    def run(self, job: Job, folder: RunFolder, on_event: OnEvent) -> Outcome:
+    def run(self, job: Job, folder: Path, on_event: OnEvent) -> Outcome:
         """See ``Launcher.run``. Raises UsageError for several nodes, and for a program that cannot be started."""
         is_alone = self._stops is stop_requests
         assert not is_alone or threading.current_thread() is threading.main_thread(), "signals come to the main thread"
         if job.nodes > 1:
             raise UsageError(f"the local launcher runs one node, not {job.nodes}")
-        folder.logs_dir.mkdir(parents=True, exist_ok=True)
+        (folder / "logs").mkdir(parents=True, exist_ok=True)
         with self._stops() as requests, child_subreaper():
             zygote = self._zygotes.find(job, rank_variables(job, 0, 0), requests) if can_fork(job) else None
             foreign = descendants() if is_alone else None
@@ -158,7 +158,7 @@ def _called(call: Callable[[], Any]) -> Any:
 
 
 def start_all(
-    job: Job, folder: RunFolder, supervision: Supervision, zygote: Zygote | None, in_main_thread: InMainThread
+    job: Job, folder: Path, supervision: Supervision, zygote: Zygote | None, in_main_thread: InMainThread
 ) -> None:
     """Start every rank of the job, forked where there is a zygote and it does not fail, else by itself."""
     if zygote is not None:
@@ -171,13 +171,13 @@ def start_all(
     start_ranks(job, folder, supervision.ranks, lambda *given: in_main_thread(partial(spawn, job, *given)))
 
 
-def start_ranks(job: Job, folder: RunFolder, started: list[Rank], start: StartRank) -> None:
+def start_ranks(job: Job, folder: Path, started: list[Rank], start: StartRank) -> None:
     """Start every rank of the job, appending each to ``started`` at once: a failing start leaves none unknown."""
     port = free_port()
     for index in range(job.ranks):
         variables = rank_variables(job, index, port)
         name = f"rank-{index}.log"
-        log = open_log(folder.logs_dir / name, f"logs/{name}")
+        log = open_log(folder / "logs" / name, f"logs/{name}")
         try:
             started.append(Rank(index, start(variables, log, index == 0)))
         finally:
@@ -185,17 +185,9 @@ def start_ranks(job: Job, folder: RunFolder, started: list[Rank], start: StartRa
 
 
 def rank_variables(job: Job, rank: int, port: int) -> dict[str, str]:
-    """torchrun's environment contract for one rank of a single node, and the devices it may see."""
-    variables = {
-        "RANK": str(rank),
-        "WORLD_SIZE": str(job.ranks),
-        "LOCAL_RANK": str(rank),
-        "LOCAL_WORLD_SIZE": str(job.ranks),
-        "GROUP_RANK": "0",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        **{name: value for name, value in job.env.items() if name == TURNS},
-    }
+    """Of one rank of a single node: how it meets the others, and the devices it may see."""
+    variables = torchrun_variables(job, str(rank), str(rank), "0", "127.0.0.1", str(port))
+    variables |= {name: value for name, value in job.env.items() if name == TURNS}
     if job.devices is not None:
         variables["CUDA_VISIBLE_DEVICES"] = ",".join(job.devices)
         variables["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as the driver numbers them, for whoever counts them himself

@@ -18,7 +18,7 @@ from typing import Any
 
 from suite.launch.job import Job, JobLimits
 from suite.launch.local import LocalLauncher
-from suite.launch.outcome import Failure, Outcome, RunFolder
+from suite.launch.outcome import Failure, Outcome
 from suite.launch.processes import limit_number
 from suite.launch.stream import EVENT_PREFIX
 from suite.launch.watching import TURNS
@@ -94,9 +94,8 @@ def _run(options: argparse.Namespace) -> Outcome:
         env={name: value for name, value in os.environ.items() if name == TURNS},
         limits=JobLimits(run_seconds=options.run_seconds, silence_seconds=options.silence_seconds),
     )
-    folder = RunFolder(events_dir=options.folder / "events", logs_dir=options.folder / "logs")
     try:
-        return LocalLauncher().run(job, folder, say)
+        return LocalLauncher().run(job, options.folder, say)
     except (UsageError, OSError) as error:
         return _refused(options.ranks, str(error))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -56,14 +55,6 @@ class LauncherUnavailable(UsageError):
     """What starts the runs does not answer any more: this one is not over, and no other can be started."""
 
 
-@dataclass(frozen=True)
-class RunFolder:
-    """Where a run's files go: all that a launcher needs to know of a bundle."""
-
-    events_dir: Path  # rank-N.jsonl, written by the ranks
-    logs_dir: Path  # rank-N.log, written by the launcher
-
-
 OnEvent = Callable[[dict[str, Any]], None]
 
 
@@ -78,8 +69,9 @@ class Launcher(Protocol):
     def facts(self, job: Job) -> dict[str, Any]:
         """What environment.json tells of where the job runs beyond this host; no paths, a bundle is published."""
 
-    def run(self, job: Job, folder: RunFolder, on_event: OnEvent) -> Outcome:
-        """Run the job to its end, calling ``on_event`` with each event of rank 0 as it arrives.
+    def run(self, job: Job, folder: Path, on_event: OnEvent) -> Outcome:
+        """Run the job to its end, calling ``on_event`` with each event of rank 0 as it arrives. ``folder``: the bundle,
+        into which ranks write ``events/rank-N.jsonl`` and the launcher what they print, ``logs/rank-N.log``.
 
         When it returns or raises, nothing of the job is running any more, as far as that can be told. Raises UsageError
         when the job cannot be started as the job asks, and LauncherUnavailable; what goes wrong afterwards is an
@@ -87,6 +79,7 @@ class Launcher(Protocol):
         """
 
 
+#: What to do after a failure of each kind, in one sentence.
 NEXT_STEPS: dict[FailureKind, str] = {
     "oom_device": "The model did not fit: take more devices, a higher ZeRO stage or tensor parallel degree, recompute, "
     "offload, or a smaller micro batch.",
@@ -115,8 +108,3 @@ NEXT_STEPS: dict[FailureKind, str] = {
     "interrupted": "The run was stopped on request: the same command again redoes it and keeps what is done.",
     "unknown": "Nothing known fits: read the evidence and the whole log of the rank it names.",
 }
-
-
-def next_step(kind: FailureKind) -> str:
-    """One sentence that tells a user what to do after a failure of this kind."""
-    return NEXT_STEPS[kind]

@@ -75,8 +75,7 @@ def physical_cores(cpus: Iterable[int]) -> int:
 
 def usable_cpus() -> tuple[int, ...]:
     """Numbers of the CPUs that this process may run on."""
-    here = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-    return tuple(sorted(here))
+    return tuple(sorted(os.sched_getaffinity(0)))
 
 
 def stack_versions(python: str, packages: tuple[str, ...]) -> dict[str, str | None]:

@@ -12,7 +12,6 @@ import ctypes
 import os
 import resource
 import signal
-import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -97,10 +96,7 @@ def c_library() -> ctypes.CDLL:
 
 @contextmanager
 def child_subreaper() -> Iterator[None]:
-    """Orphans of the ranks become children of this process while the block runs, so that they can be found (Linux)."""
-    if sys.platform != "linux":
-        yield
-        return
+    """Orphans of the ranks become children of this process while the block runs, so that they can be found."""
     libc, before = c_library(), ctypes.c_int()
     libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -110,14 +106,12 @@ def child_subreaper() -> Iterator[None]:
         libc.prctl(_PR_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)
 
 
-def end_with_this_process(memory_bytes: int | None) -> Callable[[], None] | None:
+def end_with_this_process(memory_bytes: int | None) -> Callable[[], None]:
     """For ``preexec_fn``: have the kernel kill a child when the thread that starts it ends, whatever the child runs,
-    and limit its address space (Linux); null elsewhere. A program that is run as another user loses the first.
+    and limit its address space. A program that is run as another user loses the first.
 
     What is called between fork and exec is looked up here, and there takes no lock that another thread may hold.
     """
-    if sys.platform != "linux":
-        return None
     prctl, driver = c_library().prctl, os.getpid()
 
     def set_up() -> None:

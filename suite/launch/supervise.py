@@ -17,7 +17,7 @@ from typing import Any, Literal
 from suite.launch.classify import RankEnd, RunEnd, classify
 from suite.launch.job import Job
 from suite.launch.logs import LOOK_SECONDS, at_size_limit
-from suite.launch.outcome import Failure, OnEvent, Outcome, RunFolder
+from suite.launch.outcome import Failure, OnEvent, Outcome
 from suite.launch.processes import RankProcess, catches, exit_descriptor, oom_kills, signal_group, sweep
 from suite.launch.requests import StopRequests
 from suite.launch.traces import log_size, log_tail, read_reports, stack_lines
@@ -56,14 +56,14 @@ class Supervision(Watch):
     def __init__(
         self,
         job: Job,
-        folder: RunFolder,
+        folder: Path,
         on_event: OnEvent,
         patience: Patience,
         requests: StopRequests,
         foreign: Collection[int] | None,
     ) -> None:
         """``foreign``: as ``sweep`` takes it."""
-        super().__init__(job, folder.logs_dir / "rank-0.log", on_event, requests)
+        super().__init__(job, folder / "logs" / "rank-0.log", on_event, requests)
         self.ranks: list[Rank] = []
         self._folder, self._patience, self._foreign = folder, patience, foreign
         self._is_stopped = False  # while it waits for its turn
@@ -239,10 +239,10 @@ class Supervision(Watch):
         self._alarms[self._look_at_logs] = time.monotonic() + LOOK_SECONDS
 
     def _log_file(self, rank: Rank) -> Path:
-        return self._folder.logs_dir / f"rank-{rank.index}.log"
+        return self._folder / "logs" / f"rank-{rank.index}.log"
 
     def _events_file(self, rank: Rank) -> Path:
-        return self._folder.events_dir / f"rank-{rank.index}.jsonl"
+        return self._folder / "events" / f"rank-{rank.index}.jsonl"
 
     def _stack(self, rank: Rank, since: int) -> tuple[str, ...]:
         lines = stack_lines(log_tail(self._log_file(rank), since), max(STACK_LINES // len(self.ranks), 4))

@@ -18,7 +18,6 @@ import selectors
 import shutil
 import socket
 import struct
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,7 +61,7 @@ class Listener:
     own where ``shared`` with containers."""
 
     def __init__(self, shared: bool) -> None:
-        self.folder = tempfile.mkdtemp(prefix="suite-") if shared or sys.platform != "linux" else None
+        self.folder = tempfile.mkdtemp(prefix="suite-") if shared else None
         self.address = f"@suite-{token_hex(8)}" if self.folder is None else f"{self.folder}/turns"
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.bind(connected(self.address))

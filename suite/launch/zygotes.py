@@ -1,4 +1,4 @@
-"""Ranks that are forked from a process that has their stack imported, instead of importing it each (Linux).
+"""Ranks that are forked from a process that has their stack imported, instead of importing it each.
 
 Such a process, a zygote, is ``python -m suite.worker.zygote`` under the stack's interpreter, in the environment of the
 ranks. It forks twice, so that a rank becomes a child of this process, which adopts orphans (``child_subreaper``): it is
@@ -16,7 +16,6 @@ import selectors
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import weakref
 from collections.abc import Mapping
@@ -240,10 +239,9 @@ class Zygotes:
 
 
 def can_fork(job: Job) -> bool:
-    """Whether a zygote may be tried for this job: the suite's own worker on a stack that somebody named, on Linux."""
+    """Whether a zygote may be tried for this job: the suite's own worker on a stack that somebody named."""
     return (
-        sys.platform == "linux"
-        and hasattr(os, "pidfd_open")
+        hasattr(os, "pidfd_open")
         and signal.getsignal(signal.SIGCHLD) is not signal.SIG_IGN  # ends of children would be nobody's to ask for
         and bool(job.stack)
         and job.argv[1:3] == _WORKER

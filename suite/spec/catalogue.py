@@ -66,11 +66,6 @@ def find_ladder(name: str) -> tuple[str, ...]:
     return ladders()[look_up(name, "ladder", ladders(), "`suite sizes` lists them")]
 
 
-def ladder_note(name: str) -> str:
-    """What a ladder is for; UsageError for an unknown ladder."""
-    return data_file("ladders.yaml")[look_up(name, "ladder", ladders(), "`suite sizes` lists them")]["note"]
-
-
 @lru_cache(maxsize=1)
 def workloads() -> Mapping[str, Workload]:
     """Every workload by name."""

@@ -253,17 +253,16 @@ class Layout(Declaring):
         return self._labels(leave_out=DATA_LABEL)
 
     def _labels(self, leave_out: str | None) -> str:
+        is_off = {
+            "data": self.data == 1,
+            "zero_stage": self.engine != "deepspeed" or self.zero_stage == 0,
+        }
         shown = [
             label.format(getattr(self, name))
             for name, label in _labelled()
-            if label != leave_out and not self._is_off(name)
+            if label != leave_out and not is_off.get(name, is_default(self, name))
         ]
         return " ".join(shown) or "plain"
-
-    def _is_off(self, name: str) -> bool:
-        if name == "zero_stage" and self.engine != "deepspeed":
-            return True
-        return self.data == 1 if name == "data" else is_default(self, name)
 
 
 @cache

@@ -10,7 +10,7 @@ import pytest
 
 from suite.backends.base import optional_packages, stack_of, versions_errors
 from suite.backends.registry import backends, find_backend
-from suite.backends.trlx import TESTED_TRANSFORMERS, trlx_problems
+from suite.backends.trlx import TESTED_TRANSFORMERS, trlx_errors
 from suite.backends.trlx_nemo import TrlxNemo
 from suite.conduct.planning.machine import Machine
 from suite.spec.base import UsageError
@@ -100,7 +100,7 @@ class TestTrlx:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("SUITE_TRLX_SOURCE", str(tmp_path))
-        assert str(trlx_problems(sys.executable)["trlx"]).startswith(f"there is no trlx in {tmp_path}")
+        assert trlx_errors(sys.executable)[0].startswith(f"there is no trlx in {tmp_path}")
 
     def test_another_commit_is_refused_in_one_line_before_anything_runs(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -114,13 +114,6 @@ class TestTrlx:
         machine = Machine(python=sys.executable, device="cpu", max_ranks=2, device_memory_bytes=None)
         with pytest.raises(UsageError, match=r"trlx-deepspeed cannot run on the stack of .*is not commit 3340c2f3"):
             machine.stacks(["trlx-deepspeed"])
-
-    @pytest.mark.parametrize(
-        ("python", "words"), [("/nowhere/python", "no interpreter"), ("/bin/false", "is no Python 3.8")]
-    )
-    def test_what_is_no_interpreter_is_said(self, python: str, words: str) -> None:
-        with pytest.raises(UsageError, match=words):
-            trlx_problems(python)
 
     @pytest.mark.parametrize(
         ("found", "words"),

@@ -54,7 +54,6 @@ def _without_slurm(script: Callable[..., None], monkeypatch: pytest.MonkeyPatch,
         ((*KUBERNETES, *SMALL), "name one with --image"),
         *(((*SLURM, *SMALL, "--nodes", text), "--nodes is a number from 1 on") for text in ("0", "two", "1,")),
         ((*SLURM, *SMALL, "--cpu-bind", "cores"), "torchrun starts the ranks of a node"),
-        ((*SLURM, *SMALL, "--cpus-per-task", "4", "--cpus-per-node", "8"), "say the same"),
         ((*PODS, "--toleration", "a:Sometimes"), "--toleration effect 'Sometimes'"),
         ((*PODS, "--node-selector", "a"), "--node-selector is NAME=VALUE"),
         ((*PODS, "--rdma", "rdma/hca=many"), "--rdma 'many'"),
@@ -83,6 +82,8 @@ def test_a_folder_from_which_nothing_was_submitted_says_so(tmp_path: Path) -> No
         assert done.exit_code == 0
         assert words in done.stdout
     assert told("status", "--runs", tmp_path) == []
+    for command in ("status", "collect", "clean"):
+        assert f"{__file__} is not a folder" in refused(command, "--runs", __file__)
 
 
 LARGEST = ("--preset", "ladder", "--size", "66B", "--repeats", "2")
@@ -170,8 +171,8 @@ def test_a_dry_run_for_pods_names_their_objects(tmp_path: Path) -> None:
 
 
 def test_ranks_are_bound_as_asked_for() -> None:
-    bound = suite(*SLURM, *SMALL, "--starter", "srun", "--cpu-bind", "cores", "--cpus-per-task", "4").stdout
-    assert "    --cpu-bind=cores\n" in bound and bound.count("--cpus-per-task=4\n") == 2
+    bound = suite(*SLURM, *SMALL, "--starter", "srun", "--cpu-bind", "cores", "--cpus-per-node", "32").stdout
+    assert "    --cpu-bind=cores\n" in bound and bound.count("--cpus-per-task=16\n") == 2
     hinted = suite(*SLURM, *SMALL, "--hint", "nomultithread", "--env", "NCCL_IB_PKEY=1").stdout
     assert hinted.count("--hint=nomultithread\n") == 2 and "--cpu-bind" not in hinted
     assert "    --cpu-bind=none\n" in suite(*SLURM, *SMALL).stdout

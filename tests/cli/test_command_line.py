@@ -19,7 +19,9 @@ import pytest
 
 from suite.cli.commands import COMMANDS, HEADINGS
 from suite.cli.main import main
+from suite.cli.options.reading import confirmed
 from tests.command import refused, suite, told
+from tests.conduct.running.test_progress import Terminal
 from tests.synthetic import make_bundle
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,6 +105,8 @@ class TestFile:
             ("[1M]", "holds names with values, not list"),
             ("size: {", "is not valid YAML"),
             ("repeats: many", "repeats is a whole number, not 'many'"),
+            (r'runs: "a\0b"', r"runs holds a character that no command line can carry: 'a\x00b'"),
+            (r'runs: "\ud800"', r"runs holds a character that no command line can carry: '\ud800'"),
         ],
     )
     def test_what_is_wrong_in_it_is_told(self, text: str, words: str, tmp_path: Path) -> None:
@@ -117,7 +121,7 @@ class TestDefaults:
         monkeypatch.chdir(tmp_path)
 
     def test_a_folders_own_file_says_what_neither_the_command_line_nor_a_plan_does(self) -> None:
-        Path("suite.toml").write_text('[run]\nranks = [1, 2]\nbackend = "megatron"\nrecompute = true\nseed = 3\n')
+        Path("suite.toml").write_text('\ufeff[run]\nranks = [1, 2]\nbackend = "megatron"\nrecompute = true\nseed = 3\n')
         Path("plan.yaml").write_text("ranks: [2]\n")
         assert len(layouts(*PLAN)) == 2
         assert len(layouts(*PLAN, "--ranks", "1")) == 1
@@ -139,6 +143,10 @@ class TestDefaults:
         Path("suite.toml").write_text(text)
         assert words in refused(*PLAN)
 
+    def test_what_is_no_command_of_a_group_is_told_too(self) -> None:
+        Path("suite.toml").write_text("[submit.slrum]\nqos = 'large'\n")
+        assert "suite.toml is of no command 'slrum', did you mean 'slurm'" in refused("submit", "slurm", "--size", "1M")
+
     def test_consent_is_typed(self) -> None:
         Path("suite.toml").write_text("[rerun]\nyes = true")
         assert "rerun has no option 'yes'" in refused("rerun", "bundle")
@@ -156,7 +164,22 @@ class TestErrors:
         with open("/dev/full", "w") as full:
             words = [sys.executable, "-c", "from suite.cli.main import main; main()", "report", "nowhere"]
             done = subprocess.run(words, cwd=ROOT, stderr=full, stdout=subprocess.PIPE)
-        assert (done.returncode, done.stdout) == (2, b"")
+            assert (done.returncode, done.stdout) == (2, b"")
+            for more in (["--version"], ["sizes", "--json"]):
+                done = subprocess.run([*words[:3], *more], cwd=ROOT, stdout=full, stderr=subprocess.PIPE)
+                assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+
+    def test_an_empty_value_is_not_one_that_was_left_out(self) -> None:
+        assert "--budget '' is no duration" in refused(*MEGATRON, "--budget", "")
+        assert "--device is auto, cpu or cuda, not ''" in refused("run", "--size", "1M", "--device", "")
+        assert "--python '' names no interpreter" in refused(*MEGATRON, "--python", "")
+        assert "--ranks is a number or all, not ''" in refused("tune", "--size", "1M", "--device", "cpu", "--ranks", "")
+
+    def test_a_question_is_asked_on_a_terminal_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "stderr", Terminal())
+        for typed, is_yes in ((Terminal("y\n"), True), (Terminal("\n"), False), (io.StringIO("y\n"), False)):
+            monkeypatch.setattr(sys, "stdin", typed)
+            assert confirmed("remove 1 run?") is is_yes
 
     def test_with_v_it_is_told_what_was_behind_an_error(self, tmp_path: Path) -> None:
         (tmp_path / "s.yaml").write_text("{")

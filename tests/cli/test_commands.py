@@ -52,20 +52,14 @@ ONE = (*RUN, "--backend", "deepspeed")
             "--most-repeats 3 is fewer than --repeats 5",
         ),
         (("submit", "slurm", "--size", "1M", "--until", "3%", "--dry-run"), "which a submitted plan cannot"),
-        ((*RUN, "--track", "mine"), "track"),
         ((*RUN, "--reference", "half"), "--reference 'half': must be 'full' or 'hydra'"),
         ((*RUN, "--device", "tpu"), "auto, cpu or cuda"),
         ((*RUN, "--price", "inf"), "--price is a number up to"),
-        (("report", "nowhere"), "nowhere"),
-        (("verify", "nowhere"), "nowhere"),
         (("rerun", "nowhere"), "does not exist"),
-        (("compare", "nowhere", "nowhere"), "nowhere"),
-        (("compare", "somewhere"), "somewhere"),
         (("compare", ".", ".", "--strict"), "give --gate too"),
         (("compare", ".", ".", "--allow-missing"), "give --gate too"),
         (("compare", ".", ".", "--gate", "0"), "above 0"),
         (("imges",), "Did you mean 'images'"),
-        (("run", "--frobnicate"), "frobnicate"),
         ((*RUN, "--launcher", "dokcer"), "did you mean 'docker'"),
         ((*RUN, "--image", "x"), "--image means nothing to the local launcher"),
         ((*RUN, "--gpu-ids", "0"), "--device cpu leaves no use for --gpu-ids"),
@@ -75,7 +69,6 @@ ONE = (*RUN, "--backend", "deepspeed")
         ((*RUN, *DOCKER, "--shm-size", "big"), "--shm-size 'big' is no size"),
         ((*RUN, *DOCKER, "--ulimit", "memlock=much"), "--ulimit memlock"),
         ((*RUN, *DOCKER, "--env", "NO_SUCH_VARIABLE"), "--env NO_SUCH_VARIABLE"),
-        ((*RUN, *DOCKER, "--gpu-ids", "0"), "--device cpu leaves no use for --gpu-ids"),
         ((*RUN, "--turns", "turns"), "--turns is iterations or rounds, not 'turns'"),
         ((*RUN, "--turns", "rounds", "--turn-length", "2"), "--turn-length is of turns by iteration"),
         ((*ONE, "--turns", "iterations"), "--turns iterations: 1M is one row, with nobody to take turns with"),
@@ -105,12 +98,6 @@ def test_a_missing_stack_names_the_package_and_the_way_out_and_can_be_planned(mo
         done = suite(*words, "--backend", "megatron")
         assert (done.exit_code, "megatron needs torch, megatron-core" in done.stderr) == (code, True), done.stderr
         assert "--python" in done.stderr
-
-
-def test_an_interpreter_that_does_not_exist_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    done = suite(*RUN, "--python", "/nowhere/python")
-    assert done.exit_code == 2 and "/nowhere/python" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_dry_run_shows_the_plan_and_leaves_nothing(tmp_path: Path) -> None:

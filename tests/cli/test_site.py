@@ -116,8 +116,9 @@ def test_what_is_wrong_in_any_section_is_one_line(home: Path, text: str, words: 
 
 
 def test_a_named_file_that_is_not_there_is_no_reason_to_go_without(home: Path) -> None:
-    line = refused("submit", "slurm", "-o", "-", *SMALL, *STACK, "--site", "nowhere.yaml")
-    assert "there is no file nowhere.yaml" in line
+    for path in ("nowhere.yaml", "~nobody-has-this-name/site.yaml"):
+        line = refused("submit", "slurm", "-o", "-", *SMALL, *STACK, "--site", path)
+        assert f"there is no file {path}" in line
 
 
 IMAGES = "slurm:\n  images: {engines: /images/engines.sqsh, nemo: /images/nemo.sqsh}\n"

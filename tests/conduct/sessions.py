@@ -13,7 +13,7 @@ from suite.conduct.running.ledger import Settings
 from suite.conduct.running.session import Summary, run_plan
 from suite.launch.job import Job, Site
 from suite.launch.local import LocalLauncher
-from suite.launch.outcome import Outcome, RunFolder
+from suite.launch.outcome import Outcome
 from suite.spec.manifest import Manifest
 from tests.synthetic import as_lines, rank_events
 
@@ -64,12 +64,12 @@ class Instantly:
     def facts(self, job: Job) -> dict[str, Any]:
         return {}
 
-    def run(self, job: Job, folder: RunFolder, on_event: object) -> Outcome:
+    def run(self, job: Job, folder: Path, on_event: object) -> Outcome:
         assert self._manifest is not None
         seconds = self._seconds(self._manifest)
         for rank in range(job.ranks):
             lines = as_lines(rank_events(self._manifest, rank, lambda iteration, rank: seconds))
-            (folder.events_dir / f"rank-{rank}.jsonl").write_text(lines)
+            (folder / "events" / f"rank-{rank}.jsonl").write_text(lines)
         return Outcome(status="ok", exit_codes=dict.fromkeys(range(job.ranks), 0), elapsed_seconds=1.0)
 
 

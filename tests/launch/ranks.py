@@ -18,7 +18,7 @@ import pytest
 from suite.launch import supervise, watching
 from suite.launch.job import Job, JobLimits
 from suite.launch.local import LocalLauncher
-from suite.launch.outcome import Outcome, RunFolder
+from suite.launch.outcome import Outcome
 from suite.launch.processes import descendants
 from suite.launch.supervise import Patience
 
@@ -89,12 +89,12 @@ class Clock:
 class Ran:
     """What a job left behind."""
 
-    folder: RunFolder
+    folder: Path
     events: list[dict[str, Any]] = field(default_factory=list)
     outcome: Outcome | None = None
 
     def log(self, rank: int = 0) -> bytes:
-        return (self.folder.logs_dir / f"rank-{rank}.log").read_bytes()
+        return (self.folder / "logs" / f"rank-{rank}.log").read_bytes()
 
 
 def is_gone(pid: int) -> bool:
@@ -111,11 +111,10 @@ def no_process_is_left() -> Iterator[None]:
     assert descendants() - before == set()
 
 
-def make_folder(root: Path) -> RunFolder:
-    folder = RunFolder(events_dir=root / "events", logs_dir=root / "logs")
-    folder.events_dir.mkdir()
-    folder.logs_dir.mkdir()
-    return folder
+def make_folder(root: Path) -> Path:
+    for name in ("events", "logs"):
+        (root / name).mkdir()
+    return root
 
 
 def toy_worker(root: Path) -> Path:
@@ -132,12 +131,12 @@ def toy_worker(root: Path) -> Path:
     return root / "toy"
 
 
-def make_job(folder: RunFolder, script: str, ranks: int = 1, forked: bool | None = None, **limits: Any) -> Job:
+def make_job(folder: Path, script: str, ranks: int = 1, forked: bool | None = None, **limits: Any) -> Job:
     """``forked``: its ranks may be forked."""
-    env = {"EVENTS": str(folder.events_dir)}
+    env = {"EVENTS": str(folder / "events")}
     how: dict[str, Any] = {"argv": (sys.executable, "-I", "-S", "-c", PREAMBLE + script), "env": env}
     if FORKED if forked is None else forked:
-        toy = str(toy_worker(folder.events_dir.parent))
+        toy = str(toy_worker(folder))
         how = {"argv": (sys.executable, "-m", "suite.worker", PREAMBLE + script), "env": env}
         how |= {"stack": ("toy", "cpu", "torch", "gpt2"), "working_directory": toy}
     return Job(

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from suite.launch.classify import PATTERNS, Pattern, RankEnd, Report, RunEnd, classify, how, strongest
-from suite.launch.outcome import NEXT_STEPS, Failure, FailureKind, next_step
+from suite.launch.outcome import NEXT_STEPS, Failure, FailureKind
 from suite.launch.processes import OomKills
 
 #: what each pattern of the table is for, line by line as CPython, torch, gloo, NCCL and the CUDA runtime word it
@@ -209,4 +209,4 @@ def test_a_rank_that_the_kernel_ended_over_the_size_of_a_file_is_told_which_limi
 def test_each_failure_kind_has_one_sentence_of_advice():
     assert set(NEXT_STEPS) == set(get_args(FailureKind))
     for kind in get_args(FailureKind):
-        assert next_step(kind).endswith(".") and "\n" not in next_step(kind)
+        assert NEXT_STEPS[kind].endswith(".") and "\n" not in NEXT_STEPS[kind]

@@ -176,7 +176,7 @@ event("end", status="ok")
 """
     outcome = LocalLauncher(QUICK).run(make_job(folder, script), folder, watch_memory)
     assert outcome.status == "ok"
-    log = (folder.logs_dir / "rank-0.log").read_bytes()
+    log = (folder / "logs" / "rank-0.log").read_bytes()
     assert FIRST_BYTES + LAST_BYTES <= len(log) + 64 <= MOST_BYTES
     assert log.startswith(b"x" * FIRST_BYTES + b"\n[suite: ") and log.endswith(b"y" * 63 + b"\n")
     assert log.count(b"bytes were cut here") == 1

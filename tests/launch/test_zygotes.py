@@ -17,7 +17,6 @@ import pytest
 from suite.launch import zygotes
 from suite.launch.job import Job
 from suite.launch.local import LocalLauncher
-from suite.launch.outcome import RunFolder
 from suite.launch.processes import child_subreaper, end_with_children
 from suite.launch.zygotes import Zygote, surroundings
 from tests.launch.ranks import IMPORT_VARIABLE, QUICK, make_job, no_process_is_left, toy_worker  # noqa: F401
@@ -62,18 +61,20 @@ class Runs:
         self.root, self.launcher, self.count = root, LocalLauncher(QUICK), 0
         self.toy = toy_worker(root)
 
-    def job(self, script: str, ranks: int = 1, **changes: Any) -> tuple[Job, RunFolder]:
+    def job(self, script: str, ranks: int = 1, **changes: Any) -> tuple[Job, Path]:
         self.count += 1
-        folder = RunFolder(events_dir=self.root / "events", logs_dir=self.root / f"logs-{self.count}")
-        folder.events_dir.mkdir(exist_ok=True)
-        job = make_job(folder, script, ranks, forked=True)
+        folder = self.root / f"run-{self.count}"
+        folder.mkdir()
+        (self.root / "events").mkdir(exist_ok=True)  # the environment of all
+        (folder / "events").symlink_to(self.root / "events")
+        job = make_job(self.root, script, ranks, forked=True)
         return job.model_copy(update={**changes, "env": {**job.env, **changes.get("env", {})}}), folder
 
     def __call__(self, script: str = TELL, ranks: int = 1, **changes: Any) -> list[str]:
         """The last line that each rank printed of a run that is to end well."""
         job, folder = self.job(script, ranks, **changes)
         outcome = self.launcher.run(job, folder, lambda event: None)
-        logs = [(folder.logs_dir / f"rank-{rank}.log").read_text() for rank in range(ranks)]
+        logs = [(folder / "logs" / f"rank-{rank}.log").read_text() for rank in range(ranks)]
         assert outcome.status == "ok", (outcome, logs)
         return [log.splitlines()[-1] for log in logs]
 
@@ -127,7 +128,7 @@ def test_what_the_stack_prints_while_it_is_imported_is_in_the_log_of_each_rank(r
     job, folder = runs.job(TELL, 2, env={IMPORT_VARIABLE: on_import})
     runs.launcher.run(job, folder, lambda event: None)
     for rank in range(2):
-        assert (folder.logs_dir / f"rank-{rank}.log").read_text().startswith("a warning of the stack\n")
+        assert (folder / "logs" / f"rank-{rank}.log").read_text().startswith("a warning of the stack\n")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from suite.spec.catalogue import (
     find_preset,
     find_size,
     find_workload,
-    ladder_note,
     ladders,
     presets,
     sizes,
@@ -47,7 +46,6 @@ def test_the_ladders_name_known_sizes_rise_and_every_size_is_on_one():
     assert {size for members in ladders().values() for size in members} == set(sizes())
     for ladder, members in ladders().items():
         assert tuple(sizes(ladder)) == members == find_ladder(ladder.upper())
-        assert ladder_note(ladder)
         held = [parameter_count(shape).total for shape in sizes(ladder).values()]
         assert held == sorted(held), ladder
 
@@ -68,7 +66,6 @@ def test_a_name_is_found_in_any_case():
         (find_preset, "laddr", "ladder"),
         (find_image, "nemoo", "nemo"),
         (sizes, "trxl", "trlx"),
-        (ladder_note, "cpus", "cpu"),
     ],
 )
 def test_an_unknown_name_is_refused_in_one_line_with_the_nearest(find, name, nearest):

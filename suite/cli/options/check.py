@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from suite.cli.exits import DONE
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from suite.conduct.planning.turns import Turning
     from suite.launch.outcome import Launcher
     from suite.spec.manifest import Manifest
-
-NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def still_to_do(states: Sequence[tuple[Manifest, RunState]], retry_failed: bool) -> set[str]:
@@ -57,7 +54,7 @@ def show_plan(
     work: Work,
     as_json: bool,
     elsewhere: Sequence[str] = (),
-    more: Mapping[str, Any] = NOTHING,
+    more: Mapping[str, Any] | None = None,
 ) -> int:
     """The dry run of every launcher; ``elsewhere``: what of the plan this machine cannot run; ``more``: of the JSON.
 
@@ -72,7 +69,7 @@ def show_plan(
     if as_json:
         skipped = [entry.model_dump() for entry in plan.skipped]
         body = {"plan": plan.id, "runs": rows, "skipped": skipped, "notes": plan.notes, "expected": left.totals()}
-        print_json({**body, "not_here": elsewhere, **more})
+        print_json({**body, "not_here": elsewhere, **(more or {})})
     else:
         print_plan(plan, rows, left)
     for line in elsewhere:

@@ -19,7 +19,7 @@ from suite.conduct.running.outcome_line import outcome_line
 from suite.conduct.running.state import states
 from suite.launch.cluster.launcher import ClusterLauncher, Document
 from suite.launch.cluster.submission import Submission
-from suite.launch.outcome import next_step
+from suite.launch.outcome import NEXT_STEPS
 from suite.spec.base import UsageError, printable
 from suite.spec.manifest import Manifest
 from suite.spec.terminal import note, say
@@ -83,8 +83,8 @@ class HandingOver:
         if not self._launcher.waits:
             self._launcher.start_after(first)
             self.show(
-                f"    the others start when it has ended well; suite collect --runs {root} makes its bundle, and tells "
-                "the network that it measured"
+                "    the others start when it has ended well; "
+                f"suite collect --runs {quote(str(root))} makes its bundle, and tells the network that it measured"
             )
         return True
 
@@ -101,7 +101,7 @@ class HandingOver:
         failure = record.failure
         for line in () if failure is None else failure.evidence[:3]:
             warn("smoke run: ", printable(line))
-        advice = "" if failure is None else f" {next_step(failure.kind)}"
+        advice = "" if failure is None else f" {NEXT_STEPS[failure.kind]}"
         warn("error: ", f"the smoke run {run_id} {record.status}, so nothing else was submitted.{advice}")
 
 

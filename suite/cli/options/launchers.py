@@ -134,10 +134,16 @@ def _open_local(where: Where, device: str, backends: Sequence[str], planning: bo
 
 
 def _open_docker(where: Where, device: str, backends: Sequence[str], planning: bool) -> tuple[Machine, Launcher]:
+    from suite.backends.registry import read_interpreters
     from suite.conduct.running.containers import open_containers
     from suite.launch.idle import REQUIRE_IDLE
 
-    python = _one_python(where.python or ())
+    python = None
+    if where.python:  # the variable names this machine's interpreter, not the images'
+        asked = read_interpreters(where.python)
+        if asked.named:
+            raise UsageError("each image has one interpreter: with --launcher docker --python is PATH, not NAME=PATH")
+        python = asked.usual
     settings = settings_of(where, DockerSettings)
     if where.require_idle:
         settings = settings.model_copy(update={"env": {**settings.env, **REQUIRE_IDLE}})
@@ -145,18 +151,6 @@ def _open_docker(where: Where, device: str, backends: Sequence[str], planning: b
     if where.require_idle and not opened[1].runtime.facts.remote:
         _require_idle(where, opened[0], planning)
     return opened
-
-
-def _one_python(texts: Sequence[str]) -> str | None:
-    """The interpreter in the images that was asked for; the variable names this machine's. Raises UsageError."""
-    from suite.backends.registry import read_interpreters
-
-    if not texts:
-        return None
-    asked = read_interpreters(texts)
-    if asked.named:
-        raise UsageError("each image has one interpreter: with --launcher docker --python is PATH, not NAME=PATH")
-    return asked.usual
 
 
 def _require_idle(where: Where, machine: Machine, planning: bool) -> None:

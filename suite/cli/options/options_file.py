@@ -56,22 +56,28 @@ def default_words(
     """The same of the table of a command in a file of defaults. Raises UsageError."""
     import tomllib
 
+    text = foreign.read_text(path, str(path), _MOST_BYTES, by_user=True).removeprefix("\ufeff")
     try:
-        tables = tomllib.loads(foreign.read_text(path, str(path), _MOST_BYTES, by_user=True))
+        tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is not valid TOML: {error}") from error
-    for name in tables:
-        if name not in commands:
-            raise UsageError(f"{path} is of no command {shown(name)}{nearest(name, commands)}")
+    known: Any = commands
     for word in command:
+        for name in tables:
+            if name not in known:
+                raise UsageError(f"{path} is of no command {shown(name)}{nearest(name, known)}")
         tables = mapping(tables.get(word, {}), f"{path}: {word}")
+        known = getattr(known[word], "commands", ())
     return words_of(f"{path}: {'.'.join(command)}", tables, params, given)
 
 
 def text_of(where: str, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise UsageError(f"{where[:_LONGEST_NAME]} is a text, not {shown(value)}; put it in quotes if it is meant so")
-    return str(value)
+    text = str(value)
+    if "\0" in text or text != text.encode(errors="replace").decode():
+        raise UsageError(f"{where[:_LONGEST_NAME]} holds a character that no command line can carry: {shown(value)}")
+    return text
 
 
 def mapping(value: Any, where: str) -> dict[Any, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from suite.spec.terminal import UsageError
+from suite.spec.terminal import UsageError, say
 from suite.spec.typed import MOST, MOST_RANKS, first_beyond, shown, whole
 from suite.spec.typed import seconds as seconds
 
@@ -98,8 +98,11 @@ def without_collector() -> Iterator[None]:
 
 
 def confirmed(question: str) -> bool:
-    """Asked on a terminal; without one the answer is no."""
-    return sys.stdin.isatty() and typer.confirm(question)
+    """Asked on a terminal; without one the answer is no. Ctrl-C is no answer, but an interrupt as any other."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    say(f"{question} [y/N]", err=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def print_json(value: Any) -> None:
@@ -108,6 +111,7 @@ def print_json(value: Any) -> None:
 
     json.dump(value, sys.stdout, indent=2, sort_keys=True, allow_nan=False)
     sys.stdout.write("\n")
+    sys.stdout.flush()
 
 
 STANDARD_OUTPUT = Path("-")

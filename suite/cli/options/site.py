@@ -110,13 +110,13 @@ def find_site(given: str | None) -> Path | None:
     if given == NO_FILE:
         return None
     if given is not None:
-        path = Path(given).expanduser()
+        path = Path(os.path.expanduser(given))
         if not path.exists():
             raise UsageError(f"--site: there is no file {path}; --site none goes without")
         return path
     folder = os.environ.get("XDG_CONFIG_HOME") or ""
     # the base directory specification has relative paths ignored
-    root = Path(folder) if folder.startswith("/") else Path("~/.config").expanduser()
+    root = Path(folder) if folder.startswith("/") else Path(os.path.expanduser("~/.config"))
     path = root / "suite" / "site.yaml"
     return path if path.exists() else None
 

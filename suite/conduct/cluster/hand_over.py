@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from suite.bundle.files import writing
@@ -28,6 +29,8 @@ from suite.spec.base import UsageError
 from suite.spec.foreign import read_text
 from suite.spec.manifest import Manifest
 from suite.spec.terminal import detail, say
+
+_WAITING = "waiting for the cluster's answer, so that the job is not forgotten; again to leave at once"
 
 
 def documents_to_do(
@@ -105,7 +108,7 @@ def _sent(launcher: ClusterLauncher, document: Document, root: Path) -> tuple[Su
     earlier = [read_submission(path) for path in paths.values() if path.exists()]
     texts = {run_id: read_text(path, str(path)) if path.exists() else None for run_id, path in paths.items()}
     kept: dict[str, Path] = {}
-    with held_back(_tell_to_wait):
+    with held_back(partial(say, _WAITING, err=True)):
         try:
             for each in drafts:
                 write_submission(root, each)
@@ -117,7 +120,10 @@ def _sent(launcher: ClusterLauncher, document: Document, root: Path) -> tuple[Su
             raise  # it stays written down as sent without an answer
         except UsageError:
             for run_id, text in texts.items():
-                _restore(root, run_id, text)
+                if text is None:
+                    forget_submission(root, run_id)
+                else:
+                    paths[run_id].write_text(text, encoding="utf-8")
             for run_id, path in kept.items():
                 put_back(root, run_id, path)
             raise
@@ -125,17 +131,6 @@ def _sent(launcher: ClusterLauncher, document: Document, root: Path) -> tuple[Su
         for each in answered:
             write_submission(root, each)
     return answered
-
-
-def _tell_to_wait() -> None:
-    say("waiting for the cluster's answer, so that the job is not forgotten; again to leave at once", err=True)
-
-
-def _restore(root: Path, run_id: str, text: str | None) -> None:
-    if text is None:
-        forget_submission(root, run_id)
-    else:
-        submission_path(root, run_id).write_text(text, encoding="utf-8")
 
 
 @contextmanager

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from suite.bundle.cache.place import cache_folder, is_own
 from suite.spec.base import UsageError
+from suite.spec.foreign import open_plain, read_text
 
 _KEPT = "image-digests.json"
 _MOST_KEPT, _MOST_BYTES = 200, 1 << 20
-_BLOCK_BYTES = 1 << 22
 
 
 def is_file(image: str) -> bool:
@@ -36,23 +36,19 @@ def file_digest(path: Path) -> str:
     Raises UsageError where it is not there, no plain file, or cannot be read.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
+        opened = open_plain(path, f"--image {path}", None, by_user=True)
+    except FileNotFoundError as error:
         raise UsageError(
-            f"--image {path}: {(error.strerror or str(error)).lower()}; a run is identified by what its image holds, "
-            "so the file must be readable here under the path that the nodes see"
+            f"--image {path}: no such file or directory; a run is identified by what its image holds, so the file must "
+            "be readable here under the path that the nodes see"
         ) from error
-    with os.fdopen(descriptor, "rb") as file:
+    with opened as file:
         status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise UsageError(f"--image {path} is no image file")
         key = f"{os.path.realpath(path)} {status.st_dev}.{status.st_ino} {status.st_size} {status.st_mtime_ns}"
         kept = _kept()
         if key in kept:
             return kept[key]
-        digest = hashlib.sha256()
-        while block := file.read(_BLOCK_BYTES):
-            digest.update(block)
+        digest = hashlib.file_digest(file, "sha256")  # type: ignore[arg-type] # the type of open files lacks readinto
     name = f"sha256:{digest.hexdigest()}"
     _keep({**kept, key: name})
     return name
@@ -68,10 +64,9 @@ def _kept() -> dict[str, str]:
     path = _place()
     if path is None or not is_own(path, stat.S_ISREG):
         return {}
-    with suppress(OSError, ValueError):
-        if path.stat().st_size <= _MOST_BYTES:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+    with suppress(OSError, ValueError, UsageError):
+        found = json.loads(read_text(path, str(path), _MOST_BYTES))
+        return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
     return {}
 
 

@@ -82,12 +82,15 @@ def examine(asked: Interpreters, runs: Path) -> Diagnosis:
         drivers = backends().values()
         checks += pool.map(lambda driver: _backend_check(driver, asked.of(driver.name), device), drivers)
     checks += [_vllm_check(python, device)]
-    checks += [_gpu_check(gpus), _cores_check(), _memory_check(), _disk_check(runs), runtime_check()]
-    room = smallest_memory(gpus) if gpus else psutil.virtual_memory().total
+    memory = psutil.virtual_memory()
+    free = f"{memory.available / 2**30:.1f} GiB free of {memory.total / 2**30:.1f} GiB"
+    checks += [_gpu_check(gpus), _cores_check(), _check("memory", free), _disk_check(runs), runtime_check()]
+    room = smallest_memory(gpus) if gpus else memory.total
+    known = [(gpu, find_device(gpu.name)) for gpu in gpus]
     return Diagnosis(
         python=python,
         checks=tuple(checks),
-        devices=tuple(_device_row(gpu) for gpu in gpus),
+        devices=tuple({**gpu.model_dump(mode="json"), "catalogue": one.name if one else None} for gpu, one in known),
         host=host_facts(),
         fits=tuple(_fits(room, "bf16" if gpus else "fp32")),
     )
@@ -180,11 +183,6 @@ def _gpu_check(gpus: tuple[LocalDevice, ...]) -> Check:
     )
 
 
-def _device_row(gpu: LocalDevice) -> dict:
-    known = find_device(gpu.name)
-    return {**gpu.model_dump(mode="json"), "catalogue": known.name if known else None}
-
-
 def _cores_check() -> Check:
     cores = len(psutil.Process().cpu_affinity())
     load = psutil.getloadavg()[0]
@@ -193,11 +191,6 @@ def _cores_check() -> Check:
     found = f"{cores}; {use.text}" if use is not None and disturbs else f"{cores}, load {load:.1f}"
     is_noisy = disturbs or load > 0.5 * cores
     return _check("cores", found, "something else is running; figures measured now will be noisy" if is_noisy else None)
-
-
-def _memory_check() -> Check:
-    memory = psutil.virtual_memory()
-    return _check("memory", f"{memory.available / 2**30:.1f} GiB free of {memory.total / 2**30:.1f} GiB")
 
 
 def _disk_check(runs: Path) -> Check:
@@ -217,7 +210,10 @@ def runtime_check() -> Check:
         runtime = connect()
     except UsageError as error:
         return _check("container runtime", "none", f"{error}; only --launcher docker needs one")
-    held, facts = _images(runtime), runtime.facts
+    facts = runtime.facts
+    wanted = {image.tag(suite_version()) for image in images().values()}
+    # those of this version of the suite's catalogue
+    held = sorted(wanted & {tag for image in runtime.api.images() for tag in image.get("RepoTags") or ()})
     where = " on another machine" if facts.remote else ""
     found = f"{facts.name} {facts.version}{where}, {_gpus(runtime)}, images: {', '.join(held) or 'none'}"
     return _check("container runtime", found, None if held else "build an image: suite images build engines")
@@ -258,13 +254,6 @@ def _gpus(runtime: Runtime) -> str:
     if has_hook or "nvidia" in runtime.runtimes:
         return "GPUs by NVIDIA's container toolkit"
     return "no sign of GPUs"
-
-
-def _images(runtime: Runtime) -> list[str]:
-    """Images of this version of the suite's catalogue."""
-    wanted = {image.tag(suite_version()) for image in images().values()}
-    tags = {tag for image in runtime.api.images() for tag in image.get("RepoTags") or ()}
-    return sorted(wanted & tags)
 
 
 _STATE_WIDTH = len("missing  ")

@@ -297,11 +297,14 @@ _OPTIONS = {"OMP_NUM_THREADS": "--threads", "CUDA_VISIBLE_DEVICES": "--gpu-ids",
 def measured_with(given: Mapping[str, str]) -> dict[str, str]:
     """Those that identify a run, by name. A secret changes no measurement, and a manifest is meant to be published.
 
-    Raises UsageError for one that an option sets: the manifest would say another thing.
+    Raises UsageError for one that an option sets, where the manifest would say another thing, and for one that is no
+    text, which a manifest cannot hold.
     """
-    for name in given:
+    for name, value in given.items():
         if name in _OPTIONS:
             raise UsageError(f"--env {name}: give it by {_OPTIONS[name]}, which the manifest and the plan know of")
+        if (text := f"{name}={value}") != text.encode(errors="replace").decode():
+            raise UsageError(f"--env {text!a} holds bytes that are no UTF-8, which a manifest cannot hold")
     public = public_variables(given)
     return {name: public[name] for name in sorted(public) if name not in REQUIRE_IDLE}
 

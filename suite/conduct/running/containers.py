@@ -81,6 +81,8 @@ def open_containers(
     images = {name: found[reference] for name, reference in references.items()}
     chosen, gpus = _devices(runtime, settings, device, next(iter(images.values())), planning)
     names = tuple(gpu.uuid for gpu in gpus) if chosen == "cuda" else _cpus(runtime, settings)
+    # of another machine only the number of CPUs is known
+    cores = None if runtime.facts.remote else physical_cores(map(int, _cpus(runtime, settings)))
     machine = ContainerMachine(
         python=python or PYTHON,
         device=chosen,
@@ -89,7 +91,7 @@ def open_containers(
         limited_by="--gpu-ids " + ",".join(settings.gpu_ids) if chosen == "cuda" and settings.gpu_ids else None,
         device_memory_bytes=smallest_memory(gpus) if gpus else None,
         device_name=name_of_all(gpus) if gpus else None,
-        threads_per_rank=threads_of_a_full_node(_cores(runtime, settings), len(gpus)) if chosen == "cuda" else 1,
+        threads_per_rank=threads_of_a_full_node(cores, len(gpus)) if chosen == "cuda" else 1,
         variables=measured_with(settings.env),
         references=references,
         image_ids={name: image.id for name, image in images.items()},
@@ -133,11 +135,6 @@ def _devices(
             f"a container on the container runtime at {runtime.host} sees no GPU; suite doctor says what is missing"
         )
     return ("cuda", gpus) if gpus or asked else ("cpu", ())
-
-
-def _cores(runtime: Runtime, settings: DockerSettings) -> int | None:
-    """Physical cores that a run may use; None on another machine, of which only the number of CPUs is known."""
-    return None if runtime.facts.remote else physical_cores(map(int, _cpus(runtime, settings)))
 
 
 def _cpus(runtime: Runtime, settings: DockerSettings) -> tuple[str, ...]:

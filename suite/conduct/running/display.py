@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from io import StringIO
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, TextIO
 
 from suite.conduct.planning.plan import Plan
@@ -90,7 +91,7 @@ def print_summary(summary: Summary, plan: Plan, root: Path, reached: Iterable[st
     if summary.interrupted:
         lines.append("interrupted; run the same command to continue")
     if summary.measured or summary.failed or summary.done_before or summary.failed_before:
-        lines.append(f"report: suite report {root} -o report.md")
+        lines.append(f"report: suite report {quote(str(root))} -o report.md")
     for line in lines:
         say("\n".join(wrapped(line, terminal_columns(), rest="  ")))
 

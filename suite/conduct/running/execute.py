@@ -17,11 +17,11 @@ from suite.backends.registry import find_backend
 from suite.bundle.event_fields import is_shown
 from suite.bundle.last_words import end_fields, failure_fields
 from suite.bundle.record import Record
-from suite.bundle.store import Bundle, DamagedBundle, DriverLog
+from suite.bundle.store import Bundle, DamagedBundle
 from suite.conduct.planning.prediction import with_prediction
 from suite.conduct.running.provenance import driver_facts, origin_of
 from suite.launch.job import Job, JobLimits, Site
-from suite.launch.outcome import Failure, Launcher, LauncherUnavailable, Outcome, RunFolder
+from suite.launch.outcome import Failure, Launcher, LauncherUnavailable, Outcome
 from suite.launch.requests import StopRequests, stop_requests
 from suite.launch.turns import Start
 from suite.spec.base import UsageError
@@ -141,15 +141,16 @@ def execute(
                 if start is not None:
                     told["turns"], job = {"start": start.id, "rows": [*start.rows]}, start.admit(job)
                 log.write("launch", schema="suite/events/1", **told)
-                folder = RunFolder(events_dir=bundle.path / "events", logs_dir=bundle.path / "logs")
                 began = time.monotonic()
                 try:
-                    outcome = launcher.run(job, folder, lambda event: on_event(event) if is_shown(event) else None)
+                    outcome = launcher.run(job, bundle.path, lambda event: on_event(event) if is_shown(event) else None)
                 except LauncherUnavailable as error:
                     away, outcome = error, _without_launcher(job, error, time.monotonic() - began)
                 outcome = _by_full_disk(outcome, spare)
                 spare.release()
-                _write_end(log, outcome, job.ranks)
+                if outcome.failure is not None:
+                    log.write("failure", **failure_fields(outcome.failure))
+                log.write("end", **end_fields(outcome, job.ranks))
         except (OSError, UsageError):
             spare.release()
             with suppress(OSError, UsageError, DamagedBundle):
@@ -169,12 +170,6 @@ def _derived(bundle: Bundle, is_over: bool = False) -> Record:
     from suite.bundle.derive import derive
 
     return derive(bundle, is_over=is_over)
-
-
-def _write_end(log: DriverLog, outcome: Outcome, ranks: int) -> None:
-    if outcome.failure is not None:
-        log.write("failure", **failure_fields(outcome.failure))
-    log.write("end", **end_fields(outcome, ranks))
 
 
 def _by_full_disk(outcome: Outcome, spare: SpareRoom) -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -169,7 +170,10 @@ class Ledger:
         if left is not None and not is_begun and (left <= 0 or expected > left):
             self._leave()
             return None
-        self._view.run_started(manifest, _at_most(self._expected(), left))
+        to_the_end = self._durations.expect_all(self.waiting)
+        if to_the_end is not None:  # no run is started after the budget
+            to_the_end = min(to_the_end + self._to_come, math.inf if left is None else left)
+        self._view.run_started(manifest, to_the_end)
         self.waiting.remove(manifest)
         self._together = 1 + (self._together if is_begun else 0)
         self._started[manifest.run.id] = self._clock()
@@ -220,10 +224,6 @@ class Ledger:
         self._note("busy", manifest)
         self._view.notice(f"{manifest.run.id} is being run by another process and was left to it")
 
-    def _expected(self) -> float | None:
-        expected = self._durations.expect_all(self.waiting)
-        return None if expected is None else expected + self._to_come
-
     def _leave(self) -> None:
         self.spent = True
         count = len(self.waiting)
@@ -235,8 +235,3 @@ class Ledger:
 
     def _note(self, what: str, manifest: Manifest) -> None:
         self.outcome.setdefault(what, []).append(manifest.run.id)
-
-
-def _at_most(expected: float | None, left: float | None) -> float | None:
-    """Seconds until the plan ends: never more than the budget has left, for no run is started after it."""
-    return expected if expected is None or left is None else min(expected, left)

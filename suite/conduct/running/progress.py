@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TextIO
 
 from rich.console import Console, Group
@@ -28,13 +29,9 @@ LOADING_REDRAW_SECONDS = 2.0
 _BAR_COLUMNS = 20
 
 
-def duration(seconds: float | None) -> str:
-    """``1:02:03``, ``2:03`` or ``?``."""
-    if seconds is None:
-        return "?"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+def duration(seconds: float) -> str:
+    """``1:02:03``."""
+    return str(timedelta(seconds=round(seconds)))
 
 
 def row_name(manifest: Manifest) -> str:

@@ -10,7 +10,6 @@ from suite.conduct.running.session import Summary
 from suite.report.formatting.numbers import counted, interval, percent, span
 from suite.spec.base import Frozen
 from suite.spec.manifest import Stopping
-from suite.stats.compare import Comparison
 from suite.stats.intervals import Interval
 
 
@@ -71,6 +70,11 @@ def _row(row: PursuedRow, name: str, names: Sequence[str], summary: Summary) -> 
     if state == "more":
         state = "interrupted" if summary.interrupted else "budget spent" if summary.left_by_budget else "not finished"
         reason = f"{reason}; {state}"
+    against = None
+    if (compared := outlook.comparison) is not None and outlook.against is not None:
+        ratio = {"ratio": compared.ratio.value, "low": compared.ratio.low, "high": compared.ratio.high}
+        verdict = {"verdict": compared.verdict, "equivalent": compared.equivalent}
+        against = Against.model_validate({"row": names[outlook.against], **ratio, **verdict})
     return ReachedRow(
         name=name,
         manifest_hash=row.first.hash,
@@ -83,21 +87,7 @@ def _row(row: PursuedRow, name: str, names: Sequence[str], summary: Summary) -> 
         more_runs=outlook.more_runs,
         more_seconds=row.seconds_more,
         seconds=row.seconds,
-        against=None
-        if outlook.comparison is None or outlook.against is None
-        else _against(outlook.comparison, names[outlook.against]),
-    )
-
-
-def _against(comparison: Comparison, best: str) -> Against:
-    ratio = comparison.ratio
-    return Against(
-        row=best,
-        ratio=ratio.value,
-        low=ratio.low,
-        high=ratio.high,
-        verdict=comparison.verdict,
-        equivalent=comparison.equivalent,
+        against=against,
     )
 
 

@@ -21,14 +21,14 @@ from suite.report.facts.variants import launch_setting_of
 from suite.report.formatting.numbers import counted
 from suite.spec.base import Frozen
 from suite.stats.compare import LogDifference, compare
+from suite.stats.deciding import MOST_RUNS, runs_to_decide
 from suite.stats.intervals import RunSeconds, log_rates
-from suite.stats.quantiles import student_quantile
 from suite.stats.rounds import InTurns, starts_of
 from suite.stats.turns import dispersion
 
 ReproductionVerdict = Literal["reproduced", "not reproduced", "cannot tell"]
-#: More runs than this are not worth a number.
-MOST_RUNS = 200
+#: Of one end of a 95 % interval, and the chance that as many runs as are named have it on one side of the margin.
+_LEVEL, _CHANCE = 0.025, 0.5
 
 
 class Reproduction(Frozen):
@@ -128,7 +128,7 @@ def _of_interval(low: float, high: float, margin: float) -> ReproductionVerdict:
 
 def _more(before: Sequence[RunSeconds], after: Sequence[RunSeconds], margin: float) -> tuple[int | None, int | None]:
     """How many more runs before and now would bring the interval to one side of the margin, with the spread and the
-    ratio of these: more runs now where they suffice, else as many on both sides."""
+    ratio of these: more runs now where they suffice, else both sides become as many."""
     counts = len(before), len(after)
     degrees = sum(counts) - 2
     if min(counts) == 0 or degrees < 1:
@@ -138,22 +138,12 @@ def _more(before: Sequence[RunSeconds], after: Sequence[RunSeconds], margin: flo
     squares = [(value - mean) ** 2 for each, mean in zip(logs, means, strict=True) for value in each]
     spread = math.sqrt(math.fsum(squares) / degrees)
     room = abs(math.log1p(margin) - abs(means[1] - means[0]))
-    found = _fewest(room, spread, counts, (0, 1)) if counts[0] > 1 else None
-    return found or _fewest(room, spread, counts, (1, 1)) or (None, None)
-
-
-def _fewest(room: float, spread: float, counts: tuple[int, int], add: tuple[int, int]) -> tuple[int, int] | None:
-    for number in range(1, MOST_RUNS + 1):
-        first, second = counts[0] + number * add[0], counts[1] + number * add[1]
-        if min(first, second) < 2:
-            continue
-        share = 1 / first + 1 / second
-        # Welch's degrees of freedom for equal variances
-        degrees = share**2 / (1 / (first**2 * (first - 1)) + 1 / (second**2 * (second - 1)))
-        half = student_quantile(degrees) * spread * math.sqrt(share)
-        if half <= room:
-            return number * add[0], number * add[1]
-    return None
+    needed = runs_to_decide(room, spread, _LEVEL, chance=_CHANCE) if spread else 0
+    if needed is None:
+        return None, None
+    # the error of the ratio is then that of so many on each side
+    alone = math.ceil(needed * counts[0] / (2 * counts[0] - needed)) if 2 * counts[0] > needed else MOST_RUNS
+    return (0, max(1, alone - counts[1])) if alone < MOST_RUNS else (needed - counts[0], max(0, needed - counts[1]))
 
 
 class RatioAgain(Frozen):

@@ -156,6 +156,8 @@ def _of_here(found: Submission, path: Path) -> Submission:
 
 
 def submissions(root: Path) -> Iterator[Submission]:
-    """All that were handed over from a results folder, oldest first."""
+    """All that were handed over from a results folder, oldest first. Raises UsageError for what is no folder."""
+    if root.exists() and not root.is_dir():
+        raise UsageError(f"{root} is not a folder")
     found = [read_submission(path) for path in (root / FOLDER).glob("*.json") if not path.name.startswith(".")]
     return iter(sorted(found, key=lambda each: (each.submitted or 0.0, each.run_id)))

@@ -48,20 +48,6 @@ def torchrun_argv(job: Job, meeting: Rendezvous, logs: str | None = None) -> tup
     )
 
 
-def rank_variables(job: Job, rank: str, local_rank: str, meeting: Rendezvous) -> dict[str, str]:
-    """What torchrun would set for a rank that the scheduler starts as a task of its own; values may be what it or a
-    shell replaces where the task starts."""
-    return {
-        "RANK": rank,
-        "WORLD_SIZE": str(job.ranks),
-        "LOCAL_RANK": local_rank,
-        "LOCAL_WORLD_SIZE": str(job.ranks_per_node),
-        "GROUP_RANK": meeting.node_rank,
-        "MASTER_ADDR": meeting.address,
-        "MASTER_PORT": meeting.port,
-    }
-
-
 class FailedRank(NamedTuple):
     """A row of the table that torchrun prints last, of a rank that ended badly."""
 

@@ -143,24 +143,18 @@ def conclude(end: ContainerEnd) -> Outcome:
         return _outcome(end, "interrupted", _failure(end, "interrupted", f"the driver was sent {end.interrupted_by}"))
     if end.verdict is not None:
         return _outcome(end, "failed", end.verdict)
-    if end.outcome is None and _succeeded_without_report(end):
+    # the node's report went with the connection, its exit code did not: 0 is what it ends with where all is well
+    is_well = end.exit_code == 0 and bool(end.trouble) and end.gone is None and not end.oom_killed
+    if end.outcome is None and is_well:
         return Outcome(status="ok", exit_codes=dict.fromkeys(range(end.ranks), 0), elapsed_seconds=end.elapsed_seconds)
     if end.outcome is None:
         return _outcome(end, "failed", _silent(end))
-    if end.oom_killed and _may_be_memory(end.outcome):
-        return _outcome(end, "failed", _out_of_memory(end, end.outcome.failure))
+    failure = end.outcome.failure
+    if end.oom_killed and (failure is None or failure.kind in _OVERRULED_BY_OOM):
+        return _outcome(end, "failed", _out_of_memory(end, failure))
     if end.outcome.status == "interrupted":
         return _outcome(end, "failed", _stopped_by_others(end, end.outcome))
     return end.outcome
-
-
-def _succeeded_without_report(end: ContainerEnd) -> bool:
-    """The node's report went with the connection, its exit code did not: 0 is what it ends with where all is well."""
-    return end.exit_code == 0 and bool(end.trouble) and end.gone is None and not end.oom_killed
-
-
-def _may_be_memory(outcome: Outcome) -> bool:
-    return outcome.status == "ok" or outcome.failure is None or outcome.failure.kind in _OVERRULED_BY_OOM
 
 
 def _out_of_memory(end: ContainerEnd, failure: Failure | None) -> Failure:

@@ -91,7 +91,10 @@ def chosen_host() -> str:
     name = os.environ.get("DOCKER_CONTEXT") or get_current_context_name()
     if name == "default":
         return DEFAULT_HOST
-    context = ContextAPI.get_context(name)
+    try:
+        context = ContextAPI.get_context(name)
+    except Exception as error:  # the SDK raises this very class for a file of a context that is none
+        raise UsageError(f"the Docker context {name!r} cannot be read: {' '.join(str(error).split())}") from error
     if context is None:
         raise UsageError(f"there is no Docker context {name!r}; `docker context ls` lists them")
     return context.Host or DEFAULT_HOST

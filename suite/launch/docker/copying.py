@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from suite.launch.job import RUNS
-from suite.launch.outcome import RunFolder
 from suite.spec.foreign import read_bytes
 
 if TYPE_CHECKING:
@@ -40,11 +39,11 @@ def put_bundle(api: APIClient, container: str, run: str, folder: Path, user: str
     api.put_archive(container, RUNS, archive.getvalue())
 
 
-def take_bundle(api: APIClient, container: str, run: str, folder: RunFolder) -> None:
+def take_bundle(api: APIClient, container: str, run: str, folder: Path) -> None:
     """Copy the ranks' events and logs out of a container. Raises UnsafeCopy, and what runtime and disk raise."""
-    for name, target in (("events", folder.events_dir), ("logs", folder.logs_dir)):
+    for name in ("events", "logs"):
         pieces, _ = api.get_archive(container, f"{RUNS}/{run}/{name}")
-        extract(pieces, target)
+        extract(pieces, folder / name)
 
 
 def extract(pieces: Iterable[bytes], target: Path) -> None:

@@ -29,7 +29,7 @@ from suite.launch.docker.session import (
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import RETRY_SECONDS, USUAL_PATIENCE, ContainerPatience, ContainerWatch
 from suite.launch.job import PYTHON_PATH, RUNS, Job, Mount, Site
-from suite.launch.outcome import Failure, FailureKind, LauncherUnavailable, OnEvent, Outcome, RunFolder
+from suite.launch.outcome import Failure, FailureKind, LauncherUnavailable, OnEvent, Outcome
 from suite.launch.requests import StopRequests, Stops, stop_requests
 from suite.spec.manifest import Manifest
 
@@ -114,7 +114,7 @@ class DockerLauncher:
             },
         }
 
-    def run(self, job: Job, folder: RunFolder, on_event: OnEvent) -> Outcome:
+    def run(self, job: Job, folder: Path, on_event: OnEvent) -> Outcome:
         """See ``Launcher.run``. Raises UsageError for several nodes, LauncherUnavailable where the runtime stays away;
         all that a runtime refuses is an Outcome."""
         from docker.errors import DockerException
@@ -129,7 +129,7 @@ class DockerLauncher:
                     self._patiently(lambda: self._api.create_volume(name, labels=job.labels))
                 container = self._patiently(lambda: self._created(document, name))
                 if self._copies:
-                    copying.put_bundle(self._api, container, job.name, folder.events_dir.parent, document["User"])
+                    copying.put_bundle(self._api, container, job.name, folder, document["User"])
                 return self._watch(container, job, folder, on_event, requests)
             except (DockerException, OSError) as error:
                 if _is_silence(error):
@@ -187,7 +187,7 @@ class DockerLauncher:
             return name
         return made
 
-    def _watch(self, container: str, job: Job, folder: RunFolder, on_event: OnEvent, requests: StopRequests) -> Outcome:
+    def _watch(self, container: str, job: Job, folder: Path, on_event: OnEvent, requests: StopRequests) -> Outcome:
         watch = ContainerWatch(self._api, container, job, folder, on_event, requests, self.patience)
         try:
             self._patiently(watch.attach)
@@ -219,7 +219,7 @@ class DockerLauncher:
             "again"
         )
 
-    def _take_back(self, container: str, job: Job, folder: RunFolder) -> str | None:
+    def _take_back(self, container: str, job: Job, folder: Path) -> str | None:
         """Copy the ranks' files here, also after a failure; a line when that cannot be done."""
         from docker.errors import DockerException
 

@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -17,7 +18,7 @@ from suite.launch.docker.conclude import ContainerEnd, reason_of
 from suite.launch.docker.output import Output, Stream
 from suite.launch.job import Job
 from suite.launch.node import OUTCOME_KIND
-from suite.launch.outcome import OnEvent, Outcome, RunFolder
+from suite.launch.outcome import OnEvent, Outcome
 from suite.launch.requests import Mailbox, StopRequests
 from suite.launch.traces import log_tail
 from suite.launch.watching import Watch
@@ -58,12 +59,12 @@ class ContainerWatch(Watch):
         api: APIClient,
         container: str,
         job: Job,
-        folder: RunFolder,
+        folder: Path,
         on_event: OnEvent,
         requests: StopRequests,
         patience: ContainerPatience,
     ) -> None:
-        super().__init__(job, folder.logs_dir / CONTAINER_LOG, on_event, requests)
+        super().__init__(job, folder / "logs" / CONTAINER_LOG, on_event, requests)
         self._api, self._container, self._patience = api, container, patience
         self._mailbox = Mailbox()
         self._output = Output(api, container, self._mailbox, self._take_data, self._take_output_end)

@@ -185,7 +185,8 @@ def connect(context: str | None = None, namespace: str | None = None) -> Cluster
             config.load_incluster_config(client_configuration=settings)
         except config.ConfigException:
             raise UsageError(f"no cluster is configured: {_line(error)}; set KUBECONFIG or name a --context") from error
-    except (yaml.YAMLError, OSError, TypeError, KeyError, AttributeError) as error:  # all that the client lets through
+    # all that the client lets through
+    except (yaml.YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UsageError(f"the kubeconfig {file or 'in ~/.kube'} cannot be read: {_line(error)}") from error
     return Cluster(client.ApiClient(settings), namespace or usual, context)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import glob
+import json
 import os
 import re
 import time
@@ -19,12 +20,12 @@ from datetime import datetime, timedelta
 from io import BytesIO
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 from suite.launch.cluster.scheduler import Unanswered
+from suite.launch.cluster.submission import replace_file
 from suite.launch.kubernetes.client import Cluster, Refused
 from suite.launch.kubernetes.pods import Pod, read_pods
-from suite.launch.kubernetes.snapshot import Snapshot
 from suite.launch.stream import without_events
 from suite.spec import foreign
 from suite.spec.base import UsageError
@@ -34,6 +35,38 @@ from suite.spec.base import UsageError
 STAMP = re.compile(rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
 #: most lines of a pod are events, which are not shown
 _EVENTS_A_LINE, _MOST_LINES = 20, 20_000
+#: Of all pods' logs; a kubelet keeps some 10 MiB of each.
+_MOST_SNAPSHOT_BYTES = 4 << 30
+
+
+class Snapshot(NamedTuple):
+    """A run as the API server last saw it."""
+
+    run: dict[str, Any] | None  # its Job, JobSet ...
+    pods: list[dict[str, Any]]
+    warnings: list[str]  # what the cluster reported of them, oldest first; it forgets this within hours
+    logs: dict[str, bytes]  # by pod
+    given_up: bool = False  # ended because it could never end well; else because somebody asked for it
+
+
+def write_snapshot(path: Path, snapshot: Snapshot) -> None:
+    """Keep it, replacing an older one. Raises UsageError when it cannot be written."""
+    logs = {pod: text.decode(errors="surrogateescape") for pod, text in snapshot.logs.items()}
+    replace_file(path, json.dumps(snapshot._asdict() | {"logs": logs}))
+
+
+def read_snapshot(path: Path) -> Snapshot | None:
+    """``None`` where nothing was kept. Raises UsageError when it cannot be used."""
+    try:
+        body = json.loads(foreign.read_bytes(path, str(path), _MOST_SNAPSHOT_BYTES).decode("ascii"))
+        logs = {pod: text.encode(errors="surrogateescape") for pod, text in body["logs"].items()}
+        return Snapshot(body["run"], body["pods"], body["warnings"], logs, body.get("given_up") is True)
+    except FileNotFoundError:
+        return None
+    except foreign.Unreadable as error:
+        raise UsageError(f"{error}; delete it") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UsageError(f"{path} cannot be used: {error}; delete it") from error
 
 
 def printed_since(cluster: Cluster, pod: Pod, place: dict[str, Any], lines: int) -> list[bytes]:

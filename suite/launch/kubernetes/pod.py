@@ -145,14 +145,19 @@ def pod_values(job: Job, folder: str, settings: KubernetesSettings, about: Mappi
     naming = NAMINGS[settings.variant]
     name = object_name(job.name, _LONGEST_RAYJOB) if settings.variant == "rayjob" else object_name(job.name)
     labels = run_labels(job.name)
+    # KubeRay finds the head of a cluster by the application's name that it gives its pods itself
+    role = {RUN_LABEL: labels[RUN_LABEL], ROLE_LABEL: "ray"} if is_ray(settings) else {**labels, ROLE_LABEL: "node"}
     return {
         "is_ray": is_ray(settings),
-        **(_ray_values(job, name, settings) if is_ray(settings) else {}),
+        "entry_point": shlex.join(entry_point(job)),
+        "start_parameters": start_parameters(job, settings),
+        "health_port": HEALTH_PORT,
+        "release_seconds": RELEASE_SECONDS,
         "name": name,
         "namespace": settings.namespace,
         "settings": settings,
         "labels": labels,
-        "pod_labels": _pod_labels(labels, settings),
+        "pod_labels": role,
         "launcher_labels": {**labels, ROLE_LABEL: "submitter"},
         "annotations": dict(sorted(about.items())),
         "pod_annotations": dict(sorted({**settings.pod_annotations, **about}.items())),
@@ -253,19 +258,3 @@ def _torchrun(job: Job, settings: KubernetesSettings) -> tuple[str, ...]:
     naming = NAMINGS[settings.variant]
     address = naming.first_node.format(name=object_name(job.name))
     return torchrun_argv(escaped, Rendezvous(address=address, port=str(PORT), node_rank=naming.node_rank))
-
-
-def _pod_labels(labels: Mapping[str, str], settings: KubernetesSettings) -> dict[str, str]:
-    """KubeRay finds the head of a cluster by the application's name that it gives its pods itself."""
-    if is_ray(settings):
-        return {RUN_LABEL: labels[RUN_LABEL], ROLE_LABEL: "ray"}
-    return {**labels, ROLE_LABEL: "node"}
-
-
-def _ray_values(job: Job, name: str, settings: KubernetesSettings) -> dict[str, Any]:
-    return {
-        "entry_point": shlex.join(entry_point(job)),
-        "start_parameters": start_parameters(job, settings),
-        "health_port": HEALTH_PORT,
-        "release_seconds": RELEASE_SECONDS,
-    }

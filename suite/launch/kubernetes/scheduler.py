@@ -15,19 +15,21 @@ from suite.launch.job import Job
 from suite.launch.kubernetes.client import KINDS, Cluster, Refused, connect
 from suite.launch.kubernetes.diagnose import hopeless, scheduler_end
 from suite.launch.kubernetes.kept import (
+    Snapshot,
     end_of_printed,
     keep_printed,
     kept_lines,
     kept_streams,
     printed_since,
     read_kept,
+    read_snapshot,
     whole_log,
+    write_snapshot,
 )
 from suite.launch.kubernetes.pod import ATTEMPT_LABEL, PATTERNS, RUN_LABEL, is_ray, run_labels
 from suite.launch.kubernetes.pods import Pod, part, read_pods, run_end, text
 from suite.launch.kubernetes.run import render_reader
 from suite.launch.kubernetes.settings import KubernetesSettings
-from suite.launch.kubernetes.snapshot import Snapshot, read_snapshot, write_snapshot
 from suite.launch.stream import EVENT_PREFIX, parse_event
 from suite.launch.traces import iteration_of, phase_of
 from suite.spec.base import UsageError
@@ -174,10 +176,11 @@ def _ranks(pod: Pod, job: Job) -> tuple[int, ...]:
     """Whose output a pod's log holds: a submitter's that of all, none where its number is of no node of the job."""
     if pod.role == "submitter":
         return tuple(range(job.ranks))
-    if pod.role != "node" or pod.number >= job.nodes:
-        return ()
-    first = pod.number * job.ranks_per_node
-    return tuple(range(first, first + job.ranks_per_node))
+    return _ranks_of_node(pod.number, job) if pod.role == "node" else ()
+
+
+def _ranks_of_node(number: int, job: Job) -> tuple[int, ...]:
+    return tuple(range(job.ranks))[number * job.ranks_per_node :][: job.ranks_per_node]
 
 
 def _of_deleted(spool: Path, told: set[str], job: Job) -> list[Stream]:
@@ -186,9 +189,8 @@ def _of_deleted(spool: Path, told: set[str], job: Job) -> list[Stream]:
     for name, _ in kept_streams(spool):
         node = _NODE.fullmatch(name)
         if node is not None and name not in told and int(node[1]) < job.nodes:
-            first = int(node[1]) * job.ranks_per_node
             lines = (read_kept(spool, name) or b"").splitlines(keepends=True)
-            found.append(Stream(name, lines, tuple(range(first, first + job.ranks_per_node))))
+            found.append(Stream(name, lines, _ranks_of_node(int(node[1]), job)))
     return found
 
 

@@ -90,11 +90,8 @@ def unfinished(folders: Collection[str]) -> list[str]:
         return []  # whoever submits is told
     lines = _call("squeue", "--me", "--noheader", "--format=%F|%Z").splitlines()
     jobs = [line.strip().split("|", 1) for line in lines if "|" in line]
-    return list(dict.fromkeys(sorted((job for job, where in jobs if where in folders), key=_number)))
-
-
-def _number(job: str) -> int:
-    return int(job) if job.isdecimal() else 0
+    own = sorted((job for job, where in jobs if where in folders), key=lambda job: int(job) if job.isdecimal() else 0)
+    return list(dict.fromkeys(own))
 
 
 def show(kind: str, name: str) -> str:

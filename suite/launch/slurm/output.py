@@ -186,15 +186,11 @@ def _exit_codes(own_lines: Iterable[str], tasks: int) -> dict[int, int]:
     for line in own_lines:
         ended = _ENDED.search(line)
         if ended:
-            code = _code(int(ended[2])) if ended[2] else _SIGNALS.get(ended[3])
+            code = int(ended[2]) if ended[2] else _SIGNALS.get(ended[3])
             if code is not None:
+                code = 128 - code if 128 < code < 160 else code  # so a task's shell reports what a signal ended
                 codes |= {task: code for task in _tasks(ended[1], tasks) if task not in codes}
     return codes
-
-
-def _code(code: int) -> int:
-    """A task's shell reports the signal that ended its command as 128 and the signal's number."""
-    return 128 - code if 128 < code < 160 else code
 
 
 def _tasks(text: str, tasks: int) -> list[int]:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from suite.launch.cluster.render import Raw, render_shell, shell_word
 from suite.launch.cluster.submission import FOLDER
-from suite.launch.cluster.torchrun import Rendezvous, rank_variables, torchrun_argv
-from suite.launch.job import Job, Mount
+from suite.launch.cluster.torchrun import Rendezvous, torchrun_argv
+from suite.launch.job import Job, Mount, torchrun_variables
 from suite.launch.slurm.settings import SlurmSettings
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
@@ -118,13 +118,11 @@ def gpu_option(count: int, settings: SlurmSettings) -> str:
 
 
 def _cpus_per_task(settings: SlurmSettings, tasks: int) -> int | None:
-    """CPUs that each task asks for; ``None``: whatever Slurm gives. Raises UsageError."""
+    """The node's CPUs divided among its tasks; ``None``: whatever Slurm gives. Raises UsageError."""
     cpus = settings.cpus_per_node
-    if settings.cpus_per_task is not None or cpus is None:
-        return settings.cpus_per_task
-    if cpus < tasks:
+    if cpus is not None and cpus < tasks:
         raise UsageError(f"{cpus} CPUs of a node are fewer than its {tasks} tasks")
-    return cpus // tasks
+    return None if cpus is None else cpus // tasks
 
 
 def srun_argv(job: Job, settings: SlurmSettings) -> list[Raw]:
@@ -161,7 +159,8 @@ def task_argv(job: Job, settings: SlurmSettings) -> tuple[str, ...]:
     if settings.starter == "torchrun":
         command = torchrun_argv(job, _MEETING, f"{_FOLDER}/torchrun")
     else:
-        env |= rank_variables(job, "\0SLURM_PROCID\0", "\0SLURM_LOCALID\0", _MEETING)
+        place = ("\0SLURM_PROCID\0", "\0SLURM_LOCALID\0", _MEETING.node_rank)
+        env |= torchrun_variables(job, *place, _MEETING.address, _MEETING.port)
         command = job.argv
     inside = ("env", *(f"{name}={value}" for name, value in sorted(env.items())), *command)
     return (*_apptainer(job), *inside) if settings.container == "apptainer" else inside

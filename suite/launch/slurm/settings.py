@@ -63,7 +63,7 @@ class SlurmSettings(Frozen):
         bool, Declared("--exclusive", "whole nodes: otherwise a neighbour's job is measured too", "switch")
     ] = True
     cpus_per_node: Annotated[
-        int | None, Declared("--cpus-per-node", "CPUs of each node [default: all, where exclusive]")
+        int | None, Declared("--cpus-per-node", "CPUs of a node, shared by its tasks [default: all, where exclusive]")
     ] = Field(default=None, gt=0)
     memory_per_rank: Annotated[
         int | None,
@@ -90,10 +90,6 @@ class SlurmSettings(Frozen):
         int,
         Declared("--at-once", "runs of this results folder at the same time; their timings may interfere", least=1),
     ] = Field(default=1, gt=0)
-    cpus_per_task: Annotated[
-        int | None,
-        Declared("--cpus-per-task", "CPUs of each task, a node under torchrun, a rank under srun", least=1),
-    ] = Field(default=None, gt=0, description="null: the node's CPUs divided among its tasks")
     cpu_bind: Annotated[
         str | None,
         Declared(
@@ -110,7 +106,7 @@ class SlurmSettings(Frozen):
     @property
     def manner(self) -> str | None:
         """How ranks are started and bound, in words, where that is not the usual way."""
-        named = {"cpus-per-task": self.cpus_per_task, "cpu-bind": self.cpu_bind, "hint": self.hint}
+        named = {"cpus-per-node": self.cpus_per_node, "cpu-bind": self.cpu_bind, "hint": self.hint}
         bound = [f"{name}={value}" for name, value in named.items() if value is not None]
         return None if self.starter == "torchrun" and not bound else " ".join((self.starter, *bound))
 
@@ -137,6 +133,4 @@ class SlurmSettings(Frozen):
             )
         if self.cpu_bind is not None and self.hint is not None:
             raise ValueError("--cpu-bind and --hint exclude each other: srun takes one of them")
-        if self.cpus_per_task is not None and self.cpus_per_node is not None:
-            raise ValueError("--cpus-per-task and --cpus-per-node say the same: leave one of them out")
         return self

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from suite.bundle.record import FailureKind
-from suite.launch.outcome import next_step
+from suite.launch.outcome import NEXT_STEPS
 from suite.report.facts.entry import Entry
 from suite.report.facts.pool import Row
 
@@ -54,7 +54,7 @@ def _row(row: Row, entries: Sequence[Entry]) -> FailureRow:
         phase=phase,
         evidence=evidence,
         evidence_lines=len(failure.evidence) if failure else 0,
-        next_step=next_step(kind),
+        next_step=NEXT_STEPS[kind],
         run_ids=tuple(entry.record.run.id for entry in entries),
         paths=tuple(entry.path for entry in entries),
     )

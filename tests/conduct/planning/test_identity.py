@@ -57,6 +57,8 @@ def test_secrets_and_guards_are_no_part_of_a_measurement_and_other_options_value
     for name, option in (("OMP_NUM_THREADS", "--threads"), ("CUDA_VISIBLE_DEVICES", "--gpu-ids")):
         with pytest.raises(UsageError, match=f"{name}: give it by {option}"):
             measured_with({name: "4"})
+    with pytest.raises(UsageError, match="holds bytes that are no UTF-8"):
+        measured_with({"A": "\udcff"})
 
 
 def test_a_manifest_does_not_give_variables_to_programs_by_itself() -> None:
@@ -80,7 +82,7 @@ def test_an_image_file_is_known_by_what_it_holds_and_read_once(tmp_path: Path, m
     name = content_name(str(image))
     assert name == content_name(str(copy)) == f"sha256:{hashlib.sha256(b'first').hexdigest()}", "wherever it lies"
     with monkeypatch.context() as patched:
-        patched.setattr(image_file.hashlib, "sha256", lambda: pytest.fail("it is many gigabytes"))
+        patched.setattr(image_file.hashlib, "file_digest", lambda *given: pytest.fail("it is many gigabytes"))
         assert content_name(str(image)) == name
         (image_file._place() or image).write_text("no JSON")
     assert content_name(str(image)) == name, "what was kept is no more than a short cut"
@@ -88,6 +90,8 @@ def test_an_image_file_is_known_by_what_it_holds_and_read_once(tmp_path: Path, m
     assert content_name(str(image)) != name
     with pytest.raises(UsageError, match="no such file or directory; a run is identified by what its image holds"):
         content_name(str(tmp_path / "none.sqsh"))
+    with pytest.raises(UsageError, match="is not a regular file"):
+        image_file.file_digest(tmp_path)
     for other in ("registry.example/suite:1", str(tmp_path)):  # in a registry, or unpacked
         assert content_name(other) == other
 

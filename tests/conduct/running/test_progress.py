@@ -106,9 +106,9 @@ def test_a_clock_ticks_only_while_a_stack_loads(view: LiveView, terminal: Termin
         assert clock.ticks, "while the model loads, whatever its ranks tell of it"
     Ticking.now = 35.0
     clock.tick()
-    assert any("loading the stack and the model  0:35" in line for line in terminal.lines())
+    assert any("loading the stack and the model  0:00:35" in line for line in terminal.lines())
     view.event({"kind": "heartbeat", "phase": "setup", "doing": "Ray's start"})
-    assert clock.ticks and any("waiting for Ray's start  0:35" in line for line in terminal.lines())
+    assert clock.ticks and any("waiting for Ray's start  0:00:35" in line for line in terminal.lines())
     view.event({"kind": "environment"})
     assert not clock.ticks, "a timer while iterations run disturbs what is measured"
     for kind in ("memory", "phase", "iteration"):

@@ -19,7 +19,7 @@ from suite.conduct.running.pursuit import FAILED_IN_A_ROW, Pursuit
 from suite.conduct.running.reached import Reached, follow, lines
 from suite.conduct.running.session import Summary
 from suite.launch.job import Job
-from suite.launch.outcome import Failure, Outcome, RunFolder
+from suite.launch.outcome import Failure, Outcome
 from suite.spec.manifest import Manifest, Run, Stopping
 from suite.spec.resolve import as_repeat
 from tests.conduct.requests import STACKS, request
@@ -49,7 +49,7 @@ def noisy(deepspeed: float, megatron: float | None = None, slower: float = 1.0) 
 
 
 class MegatronFails(Instantly):
-    def run(self, job: Job, folder: RunFolder, on_event: object) -> Outcome:
+    def run(self, job: Job, folder: Path, on_event: object) -> Outcome:
         if job.name.startswith("deepspeed"):
             return super().run(job, folder, on_event)
         return Outcome(status="failed", exit_codes={0: 1}, elapsed_seconds=1.0, failure=Failure(kind="oom_device"))

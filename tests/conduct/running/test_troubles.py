@@ -38,7 +38,7 @@ from suite.launch.docker.conclude import reason_of
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import ContainerPatience
 from suite.launch.job import Job
-from suite.launch.outcome import Failure, LauncherUnavailable, Outcome, RunFolder
+from suite.launch.outcome import Failure, LauncherUnavailable, Outcome
 from suite.launch.requests import MOST_WAITING, stop_requests
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
@@ -61,7 +61,7 @@ class Failing(Instantly):
         super().__init__()
         self._trouble, self._full, self._runs = trouble, full, 0
 
-    def run(self, job: Job, folder: RunFolder, on_event: object) -> Outcome:
+    def run(self, job: Job, folder: Path, on_event: object) -> Outcome:
         self._runs += 1
         if self._runs == 1 or (self._runs > 2 and self._full is None):
             return super().run(job, folder, on_event)

@@ -14,12 +14,13 @@ from unittest.mock import Mock
 
 import pytest
 from docker.context.config import get_context_id
-from docker.errors import APIError
+from docker.errors import APIError, ImageNotFound
 from requests.exceptions import ConnectionError as NoConnection
 
 from suite.launch.docker import connection
 from suite.launch.docker.conclude import conclude
 from suite.launch.docker.connection import chosen_host, unreachable
+from suite.launch.docker.images import digest_in, find_image
 from suite.launch.docker.launcher import DockerLauncher
 from suite.launch.docker.output import Output
 from suite.launch.docker.session import RUN_LABEL, SESSION_LABEL, Driver, is_dead, remove_orphans, this_driver
@@ -99,6 +100,10 @@ class TestWhichRuntimeIsMeant:
         monkeypatch.delenv("DOCKER_HOST")
         monkeypatch.setenv("DOCKER_CONTEXT", "labb")
         with pytest.raises(UsageError, match="no Docker context 'labb'"):
+            chosen_host()
+        monkeypatch.setenv("DOCKER_CONTEXT", "lab")
+        next(self.config.parent.glob("contexts/meta/*/meta.json")).write_text("{")
+        with pytest.raises(UsageError, match="the Docker context 'lab' cannot be read: "):
             chosen_host()
 
     @pytest.mark.parametrize(
@@ -309,3 +314,37 @@ class TestWhoStopsWhat:
         monkeypatch.setattr("os.write", full)
         outcome, _ = watched(tmp_path, ScriptedRuntime(says=(b"plain\n",)))
         assert outcome.failure.kind == "disk_full" and "container.log" in outcome.failure.evidence[0]
+
+
+HEX, OTHER = "sha256:" + "1" * 64, "sha256:" + "2" * 64
+
+
+@pytest.mark.parametrize(
+    ("reference", "digests", "found"),
+    [
+        ("lab:5000/suite-engines:0.1.0", (f"mirror/suite-engines@{OTHER}", f"lab:5000/suite-engines@{HEX}"), 1),
+        (f"lab:5000/suite-engines@{HEX}", (f"lab:5000/suite-engines@{HEX}",), 0),
+        ("team/suite-engines", (f"team/suite-engines@{HEX}",), 0),
+        ("docker.io/team/suite-engines:2", (f"team/suite-engines@{HEX}",), 0),
+        ("suite-engines:0.1.0", (f"lab:5000/suite-engines@{HEX}",), None),
+        ("suite-engines:0.1.0", (f"localhost/suite-engines@{HEX}",), None),
+        (HEX, (f"lab:5000/suite-engines@{OTHER}",), None),
+        ("lab:5000/suite-engines", (), None),
+    ],
+)
+def test_a_digest_is_that_of_the_repository_that_was_asked_for(
+    reference: str, digests: tuple[str, ...], found: int | None
+) -> None:
+    assert digest_in(reference, digests) == (None if found is None else digests[found])
+
+
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        ("suite-trl-ppo:9", "build it: suite images build trl-ppo$"),
+        ("mine:1", "there is no image mine:1 on this runtime; `suite images list` shows"),
+    ],
+)
+def test_only_what_the_catalogue_has_can_be_built(reference: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        find_image(Mock(**{"api.inspect_image.side_effect": ImageNotFound("none")}), reference, "missing", print)

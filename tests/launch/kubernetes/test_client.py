@@ -153,8 +153,8 @@ def test_a_kubeconfig_that_is_missing_or_broken_is_one_line(tmp_path: Path, monk
     monkeypatch.setenv("KUBECONFIG", str(config))
     with pytest.raises(UsageError, match="no cluster is configured"):
         connect()
-    for text in ("{", "[]", "a: b", "\0", "clusters: 3\ncurrent-context: x\ncontexts: 7"):
-        config.write_text(text)
+    for text in (b"{", b"[]", b"a: b", b"\0", b"\xff", b"clusters: 3\ncurrent-context: x\ncontexts: 7"):
+        config.write_bytes(text)
         with pytest.raises(UsageError):
             connect()
     monkeypatch.setitem(sys.modules, "kubernetes", None)

@@ -8,9 +8,17 @@ from pathlib import Path
 import pytest
 
 from suite.launch.kubernetes.client import Cluster
-from suite.launch.kubernetes.kept import end_of_printed, forget_kept, keep_printed, kept_streams, read_kept
+from suite.launch.kubernetes.kept import (
+    Snapshot,
+    end_of_printed,
+    forget_kept,
+    keep_printed,
+    kept_streams,
+    read_kept,
+    read_snapshot,
+    write_snapshot,
+)
 from suite.launch.kubernetes.pods import Pod
-from suite.launch.kubernetes.snapshot import Snapshot, read_snapshot, write_snapshot
 from suite.spec.base import UsageError
 from tests.launch.kubernetes.memory import MemoryCluster
 

@@ -34,8 +34,8 @@ def test_ranks_that_are_started_or_bound_otherwise_are_told_as_another_measureme
     assert SlurmSettings().manner is None
     assert SlurmSettings(starter="srun").manner == "srun"
     assert SlurmSettings(hint="nomultithread").manner == "torchrun hint=nomultithread"
-    bound = SlurmSettings(starter="srun", cpu_bind="cores", cpus_per_task=4)
-    assert bound.manner == "srun cpus-per-task=4 cpu-bind=cores"
+    bound = SlurmSettings(starter="srun", cpu_bind="cores", cpus_per_node=32)
+    assert bound.manner == "srun cpus-per-node=32 cpu-bind=cores"
 
 
 DIGEST = "sha256:" + "5" * 64
