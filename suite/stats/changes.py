@@ -19,6 +19,8 @@ from itertools import pairwise
 
 import numpy
 
+from suite.stats.quantiles import student_quantile
+
 #: Chance of showing any change in a history that has none.
 LEVEL = 0.01
 #: Values that a piece has at least: one alone is an outlier, not a level.
@@ -60,8 +62,6 @@ class Change:
 
     def interval(self) -> tuple[float, float]:
         """95 % bounds of the difference."""
-        from suite.stats.quantiles import student_quantile
-
         half = student_quantile(self.degrees) * self.error
         return self.difference - half, self.difference + half
 
