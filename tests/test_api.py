@@ -36,16 +36,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return results(tmp_path_factory.mktemp("results"))
 
 
-def test_importing_it_imports_nothing_heavy() -> None:
-    code = "import sys; from suite import api; print(*{name.split('.')[0] for name in sys.modules})"
-    loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert not {"pandas", "polars", "pyarrow", "numpy", "scipy", "matplotlib", "typer"} & set(loaded.split())
-
-
-def test_the_package_says_that_it_is_typed() -> None:
-    assert (ROOT / "suite" / "py.typed").is_file()
-
-
 def test_rows_are_those_of_the_export(cpu: api.Runs, tmp_path: Path) -> None:
     assert suite("export", CPU, "-o", tmp_path / "runs.jsonl").exit_code == 0
     exported = [json.loads(line) for line in (tmp_path / "runs.jsonl").read_text().splitlines()]

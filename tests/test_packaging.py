@@ -146,7 +146,7 @@ def test_the_wheel_holds_the_data_and_the_worker_and_is_enough_outside_of_a_chec
     package = {str(path.relative_to(ROOT)) for path in (ROOT / "suite").rglob("*") if path.suffix in DATA_SUFFIXES}
     assert data and "suite/worker/phases.json" in package
     assert {f"suite/{path}" for path in data} | package <= held
-    assert {"suite/worker/__main__.py", "suite/worker/engines/base.py"} <= held
+    assert {"suite/py.typed", "suite/worker/__main__.py", "suite/worker/engines/base.py"} <= held
     assert not [name for name in held if name.startswith("tests/")]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "SUITE_CACHE": "off"}
     for words in ("--help", "sizes", "plan --preset grpo-8b", "run --size 1M --ranks 1 --dry-run"):
