@@ -1,7 +1,5 @@
 """What a test needs of the machine: without it the test fails in CI, and is skipped elsewhere with the reason."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

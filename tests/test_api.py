@@ -1,7 +1,5 @@
 """The Python interface: frames of the right types, choices, and comparisons that are the commands' own."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """The house rules: who may import whom, how long a module may be, and what no file may hold."""
 
-from __future__ import annotations
-
 import ast
 import graphlib
 import re

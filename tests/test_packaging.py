@@ -1,7 +1,5 @@
 """What is installed and how it is started: locks and pyproject agree, make has what it promises, the wheel is whole."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -104,9 +102,7 @@ class TestMake:
         assert "--require-hashes" in installs[0]
         assert "--no-deps" in installs[2]
 
-    def test_torch_cpu_installs_the_cpu_build_of_the_lock_before_the_lock_and_from_the_index_that_is_named(
-        self,
-    ) -> None:
+    def test_torch_cpu_installs_the_cpu_build_of_the_lock_before_the_lock_and_from_the_index_that_is_named(self):
         index = "https://index.example/cpu"
         recipes = make("-B", "-n", "bench", "TORCH=cpu", f"TORCH_INDEX={index}").splitlines()
         first, *rest = [line for line in recipes if " pip install " in line]

@@ -1,7 +1,5 @@
 """Every change that makes a figure better without fitting the rest of the bundle has a finding of its name."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -209,9 +207,7 @@ GIB = 1 << 30
     ],
     ids=["can be", "less reserved than allocated", "more than there is", "more outside", "less than the layout needs"],
 )
-def test_peaks_of_a_gpu_that_cannot_be_are_found(
-    tmp_path: Path, memory_bytes: int, peaks: dict[str, int], found: set[str]
-) -> None:
+def test_peaks_of_a_gpu_that_cannot_be_are_found(tmp_path, memory_bytes, peaks, found):
     manifest = synthetic_manifest(device="cuda", precision="bf16")
     facts = facts_of(manifest, "NVIDIA A100-SXM4-80GB")
     facts["device"]["memory_bytes"] = 80 * GIB

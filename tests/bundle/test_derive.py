@@ -1,7 +1,5 @@
 """What a record says of its events: rates, phases, memory, utilisation, energy, failures and notes."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from pathlib import Path

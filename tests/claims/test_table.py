@@ -1,7 +1,5 @@
 """Files that tables are read from."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Changes of level: the partition is the best there is, alarms are as rare as promised, and real changes are found."""
 
-from __future__ import annotations
-
 from itertools import combinations, pairwise
 
 import numpy

@@ -1,7 +1,5 @@
 """How many runs tell two rates apart."""
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -1,7 +1,5 @@
 """Intervals of rates: what they are worth, what widens them, and that they hold as often as they say."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The rule that adds runs keeps the promise of its intervals, and tells early what cannot be reached."""
 
-from __future__ import annotations
-
 import math
 import random
 

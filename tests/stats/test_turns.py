@@ -1,7 +1,5 @@
 """Ratios of rows that took turns by iteration: which turns pair, how sure their mean is, and who it does not move."""
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -1,7 +1,5 @@
 """Adapters and a separate critic: counted by hand, and neutral where there are none."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
