@@ -180,7 +180,7 @@ class _Series:
 
     @property
     def most_changes(self) -> int:
-        return max(0, min(_MOST_CHANGES, self.count // LEAST_VALUES - 1, self.count // 2 - 2))
+        return max(0, min(_MOST_CHANGES, self.count // 2 - 2))
 
     def _solve(self, most: int) -> None:
         """By dynamic programming, all numbers of changes up to ``most`` at once: ``best[k][j]`` of the first j."""
@@ -217,8 +217,6 @@ def _is_more(series: _Series, bounds: Sequence[int], step: int, level: float) ->
 
     changes = len(bounds) - 2 + step
     degrees = series.count - changes - 1
-    if changes > series.most_changes or degrees < 1:
-        return False
     larger = series.partition(changes)
     left = series.left(larger)
     explained = series.left(bounds) - left
