@@ -338,3 +338,10 @@ def test_what_is_found_beside_a_bundle_makes_it_inconsistent(tmp_path: Path) -> 
     (tmp_path / "best" / "record.json").unlink()
     ((_, result),) = verify_all(find_bundles([tmp_path]))
     assert result.status == "missing record" and [finding.name for finding in result.findings] == ["folder-name"]
+
+
+@pytest.mark.parametrize(("late", "found"), [(0.7, set()), (0.8, {"event-times"})])
+def test_an_iteration_of_a_second_may_be_interrupted_for_three_quarters_of_one(tmp_path, late, found):
+    path = make_bundle(tmp_path, synthetic_manifest())
+    change(path, lambda event: event["seq"] > 60 and event.update(time=event["time"] + late))
+    assert names(path, "inconsistent" if found else "equal") == found
