@@ -340,8 +340,21 @@ def test_what_is_found_beside_a_bundle_makes_it_inconsistent(tmp_path: Path) -> 
     assert result.status == "missing record" and [finding.name for finding in result.findings] == ["folder-name"]
 
 
-@pytest.mark.parametrize(("late", "found"), [(0.7, set()), (0.8, {"event-times"})])
-def test_an_iteration_of_a_second_may_be_interrupted_for_three_quarters_of_one(tmp_path, late, found):
+def later(seconds: float) -> Callable[[Event], object]:
+    """All from the middle of the run on."""
+    return lambda event: event["seq"] > 60 and event.update(time=event["time"] + seconds)
+
+
+@pytest.mark.parametrize(
+    ("edit", "found"),
+    [
+        (later(0.7), set()),
+        (later(0.8), {"event-times"}),
+        (scaled(("phase",), 0.95, "train"), set()),
+        (scaled(("phase",), 0.93, "train"), {"phase-times"}),
+    ],
+)
+def test_what_a_machine_may_add_is_let_be_and_little_more_is_found(tmp_path, edit, found):
     path = make_bundle(tmp_path, synthetic_manifest())
-    change(path, lambda event: event["seq"] > 60 and event.update(time=event["time"] + late))
+    change(path, edit)
     assert names(path, "inconsistent" if found else "equal") == found
