@@ -358,3 +358,9 @@ def test_what_a_machine_may_add_is_let_be_and_little_more_is_found(tmp_path, edi
     path = make_bundle(tmp_path, synthetic_manifest())
     change(path, edit)
     assert names(path, "inconsistent" if found else "equal") == found
+
+
+def test_a_run_that_was_cut_off_in_its_second_iteration_has_nothing_found_in_it(tmp_path):
+    path = make_bundle(tmp_path, status=None, completed=1)
+    derive_again(path)
+    assert names(path, "equal") == set()
