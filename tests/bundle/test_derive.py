@@ -239,6 +239,11 @@ def test_a_clock_that_went_back_is_noted_and_changes_no_rate(tmp_path):
     record = record_of(write_bundle(tmp_path, manifest, ranks, driver))
     assert record.notes == ("the clock of the driver went back by 10 s", "the clock of rank 0 went back by 50 s")
     assert record.throughput.samples_per_second.value == pytest.approx(4.0)
+    ranks = ranks_of(manifest)
+    ranks[0][1]["time"] -= 5
+    ranks[0][-2]["time"] += 500
+    run = record_of(write_bundle(tmp_path / "no driver", manifest, ranks, [])).run
+    assert (run.started, run.ended) == (ranks[0][0]["time"], ranks[0][-1]["time"]), "of the first event and the last"
 
 
 def test_what_ranks_tell_against_the_manifest_and_each_other_is_noted(tmp_path):
