@@ -57,7 +57,7 @@ def _stage(size: Shape, workload: Workload, pipeline: int, index: int) -> Stage:
     count, layers = parameter_count(size), size.layers // pipeline
     first, last = index == 0, index == pipeline - 1
     everything = workload.trainable_layers is None
-    first_trained = 0 if everything else size.layers - workload.trainable_layers
+    first_trained = 0 if workload.trainable_layers is None else size.layers - workload.trainable_layers
     trained = min(layers, max(0, (index + 1) * layers - first_trained))
     ends = (count.embedding + count.positions) * first + count.output_head * last
     # The last stage of a pipeline needs its own copy of a tied embedding; its optimizer states can live with the first.
