@@ -65,7 +65,8 @@ def spread(values: Sequence[float], prior: Prior | None = None) -> Spread:
     that vary much more than the prior's rows do (above its 99 % quantile) are left to themselves.
     """
     degrees = len(values) - 1
-    own = max(_squares(values) / degrees, LEAST_SPREAD**2)
+    mean = mean_of(values)
+    own = max(math.fsum((value - mean) ** 2 for value in values) / degrees, LEAST_SPREAD**2)
     if prior is None or own > prior.variance * variance_ratio_quantile(degrees, prior.degrees, _UNLIKE):
         return Spread(own, float(degrees))
     together = degrees + prior.degrees
