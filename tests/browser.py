@@ -1,7 +1,5 @@
 """A real Chromium, driven over a pipe by its own protocol (Chrome DevTools): no driver, no port, no other package."""
 
-from __future__ import annotations
-
 import base64
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """The `suite` command inside of the tests' own process: what it prints and its exit code."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What every test stands on: no network, one thread per process, marks that are true, and Hypothesis's examples."""
 
-from __future__ import annotations
-
 import ipaddress
 import os
 import resource

@@ -4,8 +4,6 @@ Where none can be started such tests fail in CI and are skipped elsewhere, with 
 ``SUITE_TEST_DOCKER_HOST`` names a runtime that runs already; it must have the stub hook of tests/stub_gpu on its PATH.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """An image with the driver and the scripted worker, and runs in containers of it: no stack, no network, quick."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,8 +1,6 @@
 """Two hosts on this machine: network namespaces that see each other and nothing else, each with a /dev/shm and a folder
 for temporary files of its own. What needs two nodes of a cluster runs on them as root."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

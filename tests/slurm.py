@@ -5,8 +5,6 @@ own (``tests.hosts``), beyond those two; it ends with the test session. Where no
 and are skipped elsewhere, with the reason in pytest's summary.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

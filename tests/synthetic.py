@@ -1,7 +1,5 @@
 """Whole bundles without processes: what a run would have left, written straight to its folder."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path

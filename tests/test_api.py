@@ -1,7 +1,5 @@
 """The Python interface: frames of the right types, choices, and comparisons that are the commands' own."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os
@@ -34,16 +32,6 @@ def cpu() -> api.Runs:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return results(tmp_path_factory.mktemp("results"))
-
-
-def test_importing_it_imports_nothing_heavy() -> None:
-    code = "import sys; from suite import api; print(*{name.split('.')[0] for name in sys.modules})"
-    loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert not {"pandas", "polars", "pyarrow", "numpy", "scipy", "matplotlib", "typer"} & set(loaded.split())
-
-
-def test_the_package_says_that_it_is_typed() -> None:
-    assert (ROOT / "suite" / "py.typed").is_file()
 
 
 def test_rows_are_those_of_the_export(cpu: api.Runs, tmp_path: Path) -> None:

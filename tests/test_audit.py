@@ -1,7 +1,5 @@
 """`make audit`: what is known of the locks' packages is told apart from what nobody could be asked."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re
@@ -46,27 +44,21 @@ def test_no_known_vulnerability_is_0(audit: ModuleType, capsys: pytest.CaptureFi
     ]
 
 
-def test_a_known_vulnerability_is_1_and_named_with_what_mends_it(
-    audit: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_known_vulnerability_is_1_and_named_with_what_mends_it(audit, capsys):
     answers = {"a.lock": answer(BAD), "b.lock": answer(CLEAN)}
     assert audit.main([*answers], answers.__getitem__) == 1, "also where a later lock has none"
     assert "  pillow 9.0.0: PYSEC-1, CVE-1; mended in 9.0.1" in capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.parametrize("output", ["", "[]", "{}", "Traceback"])
-def test_a_service_that_nobody_reaches_is_neither(
-    audit: ModuleType, capsys: pytest.CaptureFixture[str], output: str
-) -> None:
+def test_a_service_that_nobody_reaches_is_neither(audit, capsys, output):
     failed = subprocess.CompletedProcess((), 1, output, "ERROR:pip_audit: unreachable\n")
     assert audit.main(["a.lock"], lambda lock: failed) == 3
     told = capsys.readouterr()
     assert told.out == "" and told.err.startswith("not audited: a.lock: ")
 
 
-def test_a_mirror_that_knows_no_package_is_no_clean_answer(
-    audit: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mirror_that_knows_no_package_is_no_clean_answer(audit, capsys):
     assert audit.main(["a.lock"], lambda lock: answer(OWN, {**CLEAN, "skip_reason": "no"}, CLEAN)) == 3
     assert capsys.readouterr().err == "not audited: a.lock: the service does not know 2 of 3 packages\n"
 

@@ -1,7 +1,5 @@
 """Every `suite ...` that README and the docs show: its options exist, and what it would start can be planned."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import shlex

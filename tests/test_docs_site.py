@@ -1,7 +1,5 @@
 """The documentation site: every page is in its navigation, every link and anchor resolves, and what is shown works."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

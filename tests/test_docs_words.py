@@ -1,7 +1,5 @@
 """README and the pages that a person wrote: plain words, short sentences, and no more than is needed."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Only the files that the table names are edited. Then the copy runs them on a real rank and tells of them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A test whose programs are missing is skipped with the reason, and fails in CI."""
 
-from __future__ import annotations
-
 import os
 import sys
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What is installed and how it is started: locks and pyproject agree, make has what it promises, the wheel is whole."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -104,9 +102,7 @@ class TestMake:
         assert "--require-hashes" in installs[0]
         assert "--no-deps" in installs[2]
 
-    def test_torch_cpu_installs_the_cpu_build_of_the_lock_before_the_lock_and_from_the_index_that_is_named(
-        self,
-    ) -> None:
+    def test_torch_cpu_installs_the_cpu_build_of_the_lock_before_the_lock_and_from_the_index_that_is_named(self):
         index = "https://index.example/cpu"
         recipes = make("-B", "-n", "bench", "TORCH=cpu", f"TORCH_INDEX={index}").splitlines()
         first, *rest = [line for line in recipes if " pip install " in line]
@@ -146,7 +142,7 @@ def test_the_wheel_holds_the_data_and_the_worker_and_is_enough_outside_of_a_chec
     package = {str(path.relative_to(ROOT)) for path in (ROOT / "suite").rglob("*") if path.suffix in DATA_SUFFIXES}
     assert data and "suite/worker/phases.json" in package
     assert {f"suite/{path}" for path in data} | package <= held
-    assert {"suite/worker/__main__.py", "suite/worker/engines/base.py"} <= held
+    assert {"suite/py.typed", "suite/worker/__main__.py", "suite/worker/engines/base.py"} <= held
     assert not [name for name in held if name.startswith("tests/")]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "SUITE_CACHE": "off"}
     for words in ("--help", "sizes", "plan --preset grpo-8b", "run --size 1M --ranks 1 --dry-run"):

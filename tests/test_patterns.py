@@ -1,7 +1,5 @@
 """No regular expression of the package takes time beyond all proportion to its text, whoever wrote that."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import json

@@ -1,7 +1,5 @@
 """docs/security.md names tests that are there, and what the examples run is named by commit."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

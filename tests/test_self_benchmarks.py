@@ -1,7 +1,5 @@
 """The suite's benchmarks of itself: verdicts, intervals, and what its rank program measures."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -84,9 +82,7 @@ class Slow(NullRecorder):
         self._clock.take(4)
 
 
-def test_the_meter_counts_every_call_of_the_recorder_but_neither_a_phases_work_nor_a_wait(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_meter_counts_every_call_of_the_recorder_but_neither_a_phases_work_nor_a_wait(monkeypatch):
     clock = Clock()
     for name in ("synchronise", "barrier"):
         monkeypatch.setattr(recorder_module, name, getattr(recorder_module, name))  # put back behind the test

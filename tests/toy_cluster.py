@@ -1,7 +1,5 @@
 """A cluster launcher in one module, whose cluster is a dictionary: what a new launcher has to bring, and no more."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar

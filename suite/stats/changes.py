@@ -19,6 +19,8 @@ from itertools import pairwise
 
 import numpy
 
+from suite.stats.quantiles import student_quantile
+
 #: Chance of showing any change in a history that has none.
 LEVEL = 0.01
 #: Values that a piece has at least: one alone is an outlier, not a level.
@@ -60,8 +62,6 @@ class Change:
 
     def interval(self) -> tuple[float, float]:
         """95 % bounds of the difference."""
-        from suite.stats.quantiles import student_quantile
-
         half = student_quantile(self.degrees) * self.error
         return self.difference - half, self.difference + half
 
@@ -180,7 +180,7 @@ class _Series:
 
     @property
     def most_changes(self) -> int:
-        return max(0, min(_MOST_CHANGES, self.count // LEAST_VALUES - 1, self.count // 2 - 2))
+        return max(0, min(_MOST_CHANGES, self.count // 2 - 2))
 
     def _solve(self, most: int) -> None:
         """By dynamic programming, all numbers of changes up to ``most`` at once: ``best[k][j]`` of the first j."""
@@ -217,8 +217,6 @@ def _is_more(series: _Series, bounds: Sequence[int], step: int, level: float) ->
 
     changes = len(bounds) - 2 + step
     degrees = series.count - changes - 1
-    if changes > series.most_changes or degrees < 1:
-        return False
     larger = series.partition(changes)
     left = series.left(larger)
     explained = series.left(bounds) - left

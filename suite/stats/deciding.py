@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from suite.stats.quantiles import student_quantile
+
 #: The chance that the runs that are named decide, if the ratio is what was measured.
 POWER = 0.8
 #: More runs than this nobody makes.
@@ -18,8 +20,6 @@ def power(runs: int, distance: float, spread: float, level: float, more_degrees:
     Noncentral t (Johnson, Kotz and Balakrishnan, Continuous Univariate Distributions 2, chapter 31).
     """
     from scipy.special import nctdtr
-
-    from suite.stats.quantiles import student_quantile
 
     degrees = 2 * (runs - 1) + more_degrees
     away = distance / (spread * math.sqrt(2 / runs))

@@ -123,7 +123,7 @@ def pooled_rate(runs: Sequence[RunSeconds], prior: Prior | None = None) -> Inter
     work = math.fsum(run.work * len(run.seconds) for run in runs)
     value = work / math.fsum(second for run in runs for second in run.seconds)
     logs = log_rates(runs)
-    return _around(value, mean_of(logs), _pooled_half_width(logs, prior))
+    return _around(value, mean_of(logs), pooled_half_width(logs, prior))
 
 
 def pooled_mean(means: Sequence[float], weights: Sequence[float]) -> Interval:
@@ -138,7 +138,7 @@ def pooled_mean(means: Sequence[float], weights: Sequence[float]) -> Interval:
     if len(means) < 2 or min(means) <= 0:
         return Interval(value, None, None)
     logs = [math.log(mean) for mean in means]
-    return _around(value, mean_of(logs), _pooled_half_width(logs, None))
+    return _around(value, mean_of(logs), pooled_half_width(logs, None))
 
 
 def log_rates(runs: Sequence[RunSeconds]) -> list[float]:
@@ -146,7 +146,7 @@ def log_rates(runs: Sequence[RunSeconds]) -> list[float]:
     return [math.log(run.rate) for run in runs]
 
 
-def _pooled_half_width(logs: Sequence[float], prior: Prior | None) -> float:
+def pooled_half_width(logs: Sequence[float], prior: Prior | None) -> float:
     """Of the 95 % interval of the mean of independent logarithms."""
     found = spread(logs, prior)
     return student_quantile(found.degrees) * math.sqrt(found.variance / len(logs))

@@ -23,8 +23,8 @@ from typing import Literal
 
 from suite.spec.manifest import Stopping
 from suite.stats.compare import DEFAULT_MARGIN, Comparison, LogDifference, welch
-from suite.stats.intervals import RunSeconds, log_rates
-from suite.stats.moderated import Prior, moderate, spread
+from suite.stats.intervals import RunSeconds, log_rates, pooled_half_width
+from suite.stats.moderated import Prior, moderate
 from suite.stats.quantiles import student_quantile
 from suite.stats.rounds import InTurns, Paired, Rounds, Turn, compare_in_turns, fastest, find_rounds, paired
 from suite.stats.split import RowSpread, spread_of
@@ -114,28 +114,22 @@ class Shared:
     rounds: Rounds | None
 
 
-def _width(runs: Sequence[RunSeconds], prior: Prior | None) -> float:
-    """Half the width of the 95 % interval of a rate, on its logarithm."""
-    found = spread(log_rates(runs), prior)
-    return student_quantile(found.degrees) * math.sqrt(found.variance / len(runs))
-
-
 def _by_width(row: Sampled, rule: Stopping, prior: Prior | None) -> Outlook:
     """As ``judge``, for the width of the row's own interval."""
-    runs = row.runs
-    shown = math.expm1(_width(runs, prior)) if len(runs) > 1 else None
-    if len(runs) < rule.least:
-        return Outlook("more", shown, rule.least - len(runs))
+    logs, count = log_rates(row.runs), len(row.runs)
+    shown = math.expm1(pooled_half_width(logs, prior)) if count > 1 else None
+    if count < rule.least:
+        return Outlook("more", shown, rule.least - count)
     if rule.precision is None or row.in_turns:
         return Outlook("reached", shown, 0)
-    target, now = math.log1p(rule.precision), spread_of(runs, prior)
+    target, now = math.log1p(rule.precision), spread_of(row.runs, prior)
 
     def predicted(more: int, scale: float) -> float:
         error = math.sqrt(now.after(more, row.iterations) / (now.count + more))
         return student_quantile(now.degrees + more) * scale * error
 
     confirming = CONFIRMING_ALONE if prior is None else CONFIRMING_RUNS
-    waiting = _confirming(lambda count: _width(runs[:count], prior), target, rule.least, len(runs), confirming)
+    waiting = _confirming(lambda first: pooled_half_width(logs[:first], prior), target, rule.least, count, confirming)
     state, more = waiting or _to_come(predicted, target, now.degrees, row.attempts, rule)
     return Outlook(state, shown, more if waiting else more + confirming)
 
@@ -339,4 +333,4 @@ def _both(one: Outlook, other: Outlook) -> Outlook:
 def _at_most(outlook: Outlook, row: Sampled, rule: Stopping) -> Outlook:
     if outlook.state != "more" or row.attempts < rule.most:
         return outlook
-    return Outlook("at the most", outlook.half_width, outlook.more_runs, outlook.comparison, outlook.against)
+    return replace(outlook, state="at the most")

@@ -82,6 +82,6 @@ def best_iterations(rows: Sequence[tuple[InTurns, Cost]], least: int, most: int)
             return None
         within, between = fmean(found.within or 0.0 for found in spreads), fmean(found.between for found in spreads)
     if between <= 0:
-        return most if within > 0 else least
+        return most
     start, each = fmean(cost.start_seconds for _, cost in rows), fmean(cost.iteration_seconds for _, cost in rows)
     return max(least, min(most, round(math.sqrt(start * within / (each * between)))))

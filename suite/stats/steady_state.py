@@ -116,7 +116,7 @@ def _trend_probability(points: Sequence[float]) -> float:
         return _exact_probability(count, abs(score))
     ties = [points.count(value) for value in set(points)]
     variance = (_ways(count) - sum(_ways(tie) for tie in ties)) / 18
-    if variance == 0 or score == 0:
+    if score == 0:
         return 1.0
     return math.erfc((abs(score) - 1) / math.sqrt(2 * variance))
 

@@ -7,45 +7,9 @@ none.
 
 from __future__ import annotations
 
-from suite.spec.base import Frozen
 from suite.spec.shape import Shape
 from suite.spec.workload import Critic, Workload
-from suite.theory.parameters import layer_matrix_elements, parameter_count, trainable_count, value_head_parameters
-
-
-class WorkParameters(Frozen):
-    """Parameters that a workload holds and trains, without the reference: ``policy`` with its adapters and value head.
-
-    ``critic`` is 0 where the policy has a value head instead.
-    """
-
-    policy: int
-    trained_policy: int
-    critic: int
-
-    @property
-    def total(self) -> int:
-        return self.policy + self.critic
-
-    @property
-    def trainable(self) -> int:
-        return self.trained_policy + self.critic
-
-
-def work_parameters(size: Shape, workload: Workload) -> WorkParameters:
-    """What the counts of an iteration call total and trainable parameters. Raises ValueError as ``trainable_count``.
-
-    An algorithm that learns no values has no value head.
-    """
-    head = value_head_parameters(size.hidden) if has_value_head(workload) else 0
-    adapters = size.layers * adapter_elements(size, workload)
-    frozen = size.layers * layer_matrix_elements(size) if workload.lora_rank is not None else 0
-    plain = trainable_count(size, workload.trainable_layers) - value_head_parameters(size.hidden)
-    return WorkParameters(
-        policy=parameter_count(size).total + adapters + head,
-        trained_policy=plain - frozen + adapters + head,
-        critic=0 if workload.critic is None else critic_parameters(size, workload.critic),
-    )
+from suite.theory.parameters import parameter_count
 
 
 def has_value_head(workload: Workload) -> bool:

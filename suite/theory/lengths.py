@@ -116,7 +116,7 @@ def positions_read(samples: Sequence[Alike]) -> int:
 def positions_held(samples: Sequence[Alike]) -> int:
     """The most cached positions at any one time, where a complete sample's are freed; its last token needs none."""
     prompts, running, most = 0, 0, 0
-    for prompt, response, times in sorted(samples, key=_response, reverse=True):
+    for prompt, response, times in sorted(samples, key=lambda alike: alike[1], reverse=True):
         prompts, running = prompts + times * prompt, running + times
         # these still run when the shortest of them is about to be complete
         most = max(most, prompts + running * (response - 1))
@@ -126,10 +126,6 @@ def positions_held(samples: Sequence[Alike]) -> int:
 def longest_sample(samples: Iterable[Alike]) -> int:
     """Cached positions of the longest of ``samples`` when it is about to be complete."""
     return max(prompt + response for prompt, response, _ in samples) - 1
-
-
-def _response(alike: Alike) -> int:
-    return alike[1]
 
 
 def fullest_micro_batch(each: Sequence[int], work: Work, balance: bool) -> int:

@@ -69,7 +69,7 @@ def value_head_parameters(hidden: int) -> int:
 
 
 def trainable_count(size: Shape, trainable_layers: int | None) -> int:
-    """Parameters that the optimizer updates, value head in (``work_parameters`` knows whether there is one).
+    """Parameters that the optimizer updates, value head in (``has_value_head`` of adapters knows whether there is one).
 
     ``None``: all. Otherwise the last ``trainable_layers`` blocks, the final norm and the value head; embeddings
     and output head are frozen. Raises ValueError for more layers than the shape has.

@@ -9,7 +9,7 @@ from suite.spec.layout import Layout
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from suite.theory.adapters import adapter_elements, critic_parameters, expert_adapter_elements, has_value_head
-from suite.theory.parameters import ParameterCount, layer_matrix_elements, parameter_count
+from suite.theory.parameters import layer_matrix_elements, parameter_count
 
 WEIGHT_BYTES: dict[Precision, int] = {"fp32": 4, "bf16": 2, "fp16": 2}
 #: Adam's two moments in fp32; in mixed precision also the fp32 copy of the weights (ZeRO, arXiv 1910.02054, 3.1).
@@ -50,29 +50,15 @@ class States:
 
 def stages(size: Shape, workload: Workload, layout: Layout) -> list[Stage]:
     """The pipeline stages of policy and reference; layers in equal parts, the embedding first, the heads last."""
-    count = parameter_count(size)
-    layers = size.layers // layout.pipeline
-    trained = size.layers if workload.trainable_layers is None else workload.trainable_layers
-    first_trained = size.layers - trained
-    return [
-        _stage(
-            size,
-            workload,
-            count,
-            layout.pipeline,
-            index,
-            layers,
-            min(layers, max(0, (index + 1) * layers - first_trained)),
-        )
-        for index in range(layout.pipeline)
-    ]
+    return [_stage(size, workload, layout.pipeline, index) for index in range(layout.pipeline)]
 
 
-def _stage(
-    size: Shape, workload: Workload, count: ParameterCount, pipeline: int, index: int, layers: int, trained: int
-) -> Stage:
+def _stage(size: Shape, workload: Workload, pipeline: int, index: int) -> Stage:
+    count, layers = parameter_count(size), size.layers // pipeline
     first, last = index == 0, index == pipeline - 1
     everything = workload.trainable_layers is None
+    first_trained = 0 if workload.trainable_layers is None else size.layers - workload.trainable_layers
+    trained = min(layers, max(0, (index + 1) * layers - first_trained))
     ends = (count.embedding + count.positions) * first + count.output_head * last
     # The last stage of a pipeline needs its own copy of a tied embedding; its optimizer states can live with the first.
     copy = count.embedding if last and not first and size.tied_embeddings else 0

@@ -1,7 +1,5 @@
 """Records of synthetic ranks, as they are derived, stored and verified."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

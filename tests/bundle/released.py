@@ -1,7 +1,5 @@
 """What the published schemas have and take; run as a program it keeps that of a release in ``released-1.json``."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

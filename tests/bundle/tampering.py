@@ -1,7 +1,5 @@
 """Changes to a bundle as somebody would make them who wants a better figure: consistent where that is easy."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

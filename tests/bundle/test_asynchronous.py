@@ -1,7 +1,5 @@
 """Records of asynchronous trainers: periods, how old samples were and who worked, and what such a bundle cannot be."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Every change that makes a figure better without fitting the rest of the bundle has a finding of its name."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -209,9 +207,7 @@ GIB = 1 << 30
     ],
     ids=["can be", "less reserved than allocated", "more than there is", "more outside", "less than the layout needs"],
 )
-def test_peaks_of_a_gpu_that_cannot_be_are_found(
-    tmp_path: Path, memory_bytes: int, peaks: dict[str, int], found: set[str]
-) -> None:
+def test_peaks_of_a_gpu_that_cannot_be_are_found(tmp_path, memory_bytes, peaks, found):
     manifest = synthetic_manifest(device="cuda", precision="bf16")
     facts = facts_of(manifest, "NVIDIA A100-SXM4-80GB")
     facts["device"]["memory_bytes"] = 80 * GIB
@@ -342,3 +338,29 @@ def test_what_is_found_beside_a_bundle_makes_it_inconsistent(tmp_path: Path) -> 
     (tmp_path / "best" / "record.json").unlink()
     ((_, result),) = verify_all(find_bundles([tmp_path]))
     assert result.status == "missing record" and [finding.name for finding in result.findings] == ["folder-name"]
+
+
+def later(seconds: float) -> Callable[[Event], object]:
+    """All from the middle of the run on."""
+    return lambda event: event["seq"] > 60 and event.update(time=event["time"] + seconds)
+
+
+@pytest.mark.parametrize(
+    ("edit", "found"),
+    [
+        (later(0.7), set()),
+        (later(0.8), {"event-times"}),
+        (scaled(("phase",), 0.95, "train"), set()),
+        (scaled(("phase",), 0.93, "train"), {"phase-times"}),
+    ],
+)
+def test_what_a_machine_may_add_is_let_be_and_little_more_is_found(tmp_path, edit, found):
+    path = make_bundle(tmp_path, synthetic_manifest())
+    change(path, edit)
+    assert names(path, "inconsistent" if found else "equal") == found
+
+
+def test_a_run_that_was_cut_off_in_its_second_iteration_has_nothing_found_in_it(tmp_path):
+    path = make_bundle(tmp_path, status=None, completed=1)
+    derive_again(path)
+    assert names(path, "equal") == set()

@@ -1,7 +1,5 @@
 """What a record says of its events: rates, phases, memory, utilisation, energy, failures and notes."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from pathlib import Path
@@ -241,6 +239,11 @@ def test_a_clock_that_went_back_is_noted_and_changes_no_rate(tmp_path):
     record = record_of(write_bundle(tmp_path, manifest, ranks, driver))
     assert record.notes == ("the clock of the driver went back by 10 s", "the clock of rank 0 went back by 50 s")
     assert record.throughput.samples_per_second.value == pytest.approx(4.0)
+    ranks = ranks_of(manifest)
+    ranks[0][1]["time"] -= 5
+    ranks[0][-2]["time"] += 500
+    run = record_of(write_bundle(tmp_path / "no driver", manifest, ranks, [])).run
+    assert (run.started, run.ended) == (ranks[0][0]["time"], ranks[0][-1]["time"]), "of the first event and the last"
 
 
 def test_what_ranks_tell_against_the_manifest_and_each_other_is_noted(tmp_path):
@@ -285,13 +288,14 @@ def test_a_bundle_keeps_the_floor_of_the_rules_that_its_ranks_wrote(tmp_path):
 def test_gpu_memory_is_reserved_memory_and_retries_are_those_of_counted_iterations(tmp_path):
     manifest = synthetic_manifest(device="cuda", precision="bf16", layout=TWO_RANKS, warmup=2)
     ranks = ranks_of(manifest, memory_bytes=1000 * MIB)
-    for event in of_kind([*ranks[0], *ranks[1]], "memory"):
-        event["allocation_retries"] = 5 + (event["iteration"] or 0)
+    for events in ranks.values():
+        for number, event in enumerate(of_kind(events, "memory")):
+            event["allocation_retries"] = 5 + number
     memory = recorded(tmp_path, manifest, ranks).memory
     floor = memory_floor(manifest.size, manifest.workload, manifest.work, manifest.layout, "bf16")
     assert memory.efficiency == floor.bytes / (1064 * MIB)
     assert memory.efficiency_allocated == floor.bytes / (1000 * MIB)
-    assert memory.allocation_retries == 2 * (9 - 1)
+    assert memory.allocation_retries == 2 * 8 * 5, "from the last before the first counted iteration to the last of all"
 
 
 def test_a_rank_that_knows_no_peak_leaves_it_unknown(tmp_path):

@@ -1,7 +1,5 @@
 """One digest over all that a bundle holds: any byte changes it, and a shell gives the same."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -55,9 +53,7 @@ def test_a_shell_gives_the_same_digest_of_a_folder(path: Path) -> None:
 
 
 @pytest.mark.parametrize("most", [evidence._HELD_BYTES, 0])
-def test_what_was_hashed_is_what_a_record_is_derived_from(
-    path: Path, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_hashed_is_what_a_record_is_derived_from(path, most, monkeypatch):
     """No file that is held is read again; of those that are beyond what is held, the digest is the same."""
     monkeypatch.setattr(evidence, "_HELD_BYTES", most)
     bundle = Bundle(path)

@@ -1,7 +1,5 @@
 """Reading all events of a file at once gives what reading them one by one with every check gives, damage too."""
 
-from __future__ import annotations
-
 import json
 from copy import deepcopy
 from typing import Any

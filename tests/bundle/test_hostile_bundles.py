@@ -1,7 +1,5 @@
 """Whatever a bundle holds: one line that says what is wrong, no traceback, no hang, nothing read outside of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A manifest whose numbers no formula can take: one line, and no other bundle suffers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -43,9 +41,7 @@ def changed(body: dict[str, Any], place: tuple[str, ...], value: Any) -> str:
         (("limits", "run_seconds"), 4e8, "run_seconds"),
     ],
 )
-def test_a_number_beyond_any_machine_and_a_limit_longer_than_any_timer_are_named(
-    place: tuple[str, ...], value: Any, says: str
-) -> None:
+def test_a_number_beyond_any_machine_and_a_limit_longer_than_any_timer_are_named(place, value, says):
     body = json.loads(synthetic_manifest().model_dump_json(by_alias=True))
     with pytest.raises(DamagedBundle, match=says) as caught:
         parse_manifest(changed(body, place, value), "manifest.json")

@@ -1,7 +1,5 @@
 """Removing runs and drafts: the whole of one and nothing else, and never one that somebody is at."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Uneven lengths, padding, generation and the sides of split runs in the record."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Utilisation, energy, and what only bundles have whose worker asks for the rules of derivation 2."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -163,9 +161,7 @@ def with_counters(
     ],
     ids=["one stretch", "two beside a void iteration", "readings within a stretch do not matter", "an older bundle"],
 )
-def test_energy_telescopes_over_each_stretch_of_counted_iterations(
-    tmp_path: Path, told: dict, iterations: int, joules: float
-) -> None:
+def test_energy_telescopes_over_each_stretch_of_counted_iterations(tmp_path, told, iterations, joules):
     manifest = gpu_manifest()
     energy = recorded(tmp_path, manifest, with_counters(manifest, **told)).energy
     assert energy and energy.joules == pytest.approx(joules)

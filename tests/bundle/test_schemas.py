@@ -1,7 +1,5 @@
 """The published JSON Schemas are those of what the suite reads and writes, and every bundle that it ships fits them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from functools import cache
@@ -148,9 +146,7 @@ def read_as(schema_name: str, newer: str, root: Path) -> None:
     ("name", "error"),
     [("manifest", DamagedBundle), ("events", DamagedBundle), ("record", OtherSchema), ("submission", UsageError)],
 )
-def test_a_newer_form_is_refused_with_its_schema_and_the_version_that_does_not_read_it(
-    name: str, error: type[Exception], tmp_path: Path
-) -> None:
+def test_a_newer_form_is_refused_with_its_schema_and_the_version_that_does_not_read_it(name, error, tmp_path):
     with pytest.raises(error) as refused:
         read_as(name, f"suite/{name}/2", tmp_path)
     assert f"suite/{name}/2" in str(refused.value)

@@ -1,11 +1,8 @@
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -158,9 +155,3 @@ def test_a_path_that_is_no_folder_is_bad_usage(tmp_path, name):
     (tmp_path / "file.txt").write_text("")
     with pytest.raises(UsageError, match=r"cannot read|not a folder"):
         find_bundles([tmp_path / name])
-
-
-def test_the_store_loads_no_statistics_and_no_torch():
-    code = "import sys, suite.bundle.store; print({'numpy', 'scipy', 'torch'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])
-    assert done.stdout == "set()\n"

@@ -1,7 +1,5 @@
 """Tags: beside the bundles, never in them, and never more than words."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading
@@ -40,9 +38,7 @@ def test_the_last_tags_and_those_of_a_run_that_is_gone_leave_nothing_behind(tmp_
     assert tags_of(path) == () and not (tmp_path / FOLDER).exists()
 
 
-def test_tags_of_many_bundles_are_found_by_the_paths_that_were_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tags_of_many_bundles_are_found_by_the_paths_that_were_given(tmp_path, monkeypatch):
     paths = [make_bundle(tmp_path / "runs", synthetic_manifest(repeat=repeat)) for repeat in (1, 2, 3)]
     change_tags(paths[1], ["x"], [])
     monkeypatch.chdir(tmp_path)

@@ -1,7 +1,5 @@
 """Events whose seconds and counts a trainer told: what they may leave open, and what they may not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,8 +68,6 @@ def count(name: str, value: object) -> Callable[[Event], object]:
     ],
     ids=["samples", "prompts", "responses", "a count of the suite's own", "a count that is left out", "the source"],
 )
-def test_what_a_rate_is_made_of_what_the_suite_counts_and_who_told_it_are_never_open(
-    tmp_path: Path, edits: tuple[Callable[[Event], object], ...], says: str
-) -> None:
+def test_what_a_rate_is_made_of_what_the_suite_counts_and_who_told_it_are_never_open(tmp_path, edits, says):
     with pytest.raises(DamagedBundle, match=says):
         change(bundle(tmp_path), lambda event: [edit(event) for edit in edits])

@@ -1,7 +1,5 @@
 """Records of runs that took turns by iteration with others that were started together with them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -96,9 +94,7 @@ def test_others_that_want_the_same_cpus_make_a_run_in_turns_suspect(tmp_path: Pa
         ((), (2, 3, 4, 5)),
     ],
 )
-def test_the_first_iteration_of_a_turn_of_several_does_not_count(
-    tmp_path: Path, begins: tuple[int, ...], counted: tuple[int, ...]
-) -> None:
+def test_the_first_iteration_of_a_turn_of_several_does_not_count(tmp_path, begins, counted):
     record = record_of(bundle_of(tmp_path, in_turns(), in_turns(backend="megatron"), begins=begins))
     assert record.counted == counted
     assert record.turns is not None and record.turns.begins == begins
@@ -113,9 +109,7 @@ def test_the_energy_of_a_row_is_that_of_its_own_turns(tmp_path: Path, begins: Se
 
 
 @pytest.mark.parametrize(("others", "status"), [(1, "valid"), (2, "suspect")])
-def test_a_gpu_that_more_than_the_rows_of_a_start_compute_on_is_a_doubt(
-    tmp_path: Path, others: int, status: str
-) -> None:
+def test_a_gpu_that_more_than_the_rows_of_a_start_compute_on_is_a_doubt(tmp_path, others, status):
     rows = [in_turns(device="cuda", precision="bf16", backend=name) for name in ("deepspeed", "megatron")]
     events = noisy_ranks(rows[0], device={"other_processes": others})
     turns = {"start": "s1", "rows": [row.run.id for row in rows]}

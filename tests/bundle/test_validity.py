@@ -1,7 +1,5 @@
 """Noise of a run, summed up and judged: each rule with what it must and must not say."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -115,7 +113,7 @@ def test_a_worst_rank_is_named(tmp_path: Path) -> None:
     ("change", "reason"),
     [
         (lambda noise: noise.update(cpu_wait_seconds=0.03, thread_cpu_seconds=0.9), "rank 0 waited for a CPU 3 % of"),
-        (lambda noise: noise.update(involuntary_switches=300), "rank 0 lost its CPU 303 times per CPU second"),
+        (lambda noise: noise.update(involuntary_switches=110), "rank 0 lost its CPU 111 times per CPU second"),
         (lambda noise: noise.update(major_faults=12), "rank 0 had 12 page faults a second that wait for a disk"),
         (lambda noise: noise.update(throttled_seconds=0.2), "a limit on CPU time held rank 0 back for 20 % of"),
         (on_host(steal_seconds=0.06), "the hypervisor of rank 0's host gave 5.17 % of the CPU time to other"),
@@ -137,17 +135,21 @@ def test_what_disturbs_a_run_makes_it_suspect(tmp_path: Path, change: Change, re
 def test_others_count_where_the_run_needs_their_cpus_and_on_free_ones_if_they_are_many(tmp_path: Path) -> None:
     one, two = synthetic_manifest(), synthetic_manifest(layout=TWO_RANKS)
     assert doubts(tmp_path / "a", one, noisy_ranks(one, on_host(busy_seconds=1.4)), "valid") == ""
-    told = "others used 1.00 of the 2 CPUs of rank 0, and shared caches and memory with the run"
-    assert doubts(tmp_path / "d", one, noisy_ranks(one, on_host(busy_seconds=1.99))) == told
+    told = "others used 0.56 of the 2 CPUs of rank 0, and shared caches and memory with the run"
+    assert doubts(tmp_path / "d", one, noisy_ranks(one, on_host(busy_seconds=1.55))) == told
 
     def starved(noise: dict[str, Any]) -> None:
-        noise.update(cpu_seconds=0.7, thread_cpu_seconds=0.7)
+        noise.update(cpu_seconds=0.88, thread_cpu_seconds=0.88)
         on_host(busy_seconds=2.0)(noise)
 
-    told = "others used 1.30 of the 2 CPUs of rank 0, of which the run needs 1"
+    told = "others used 1.12 of the 2 CPUs of rank 0, of which the run needs 1"
     assert told in doubts(tmp_path / "b", one, noisy_ranks(one, starved))
-    told = "others used 0.60 of the 2 CPUs of rank 0, of which the run needs 2"
+    told = "others used 0.24 of the 2 CPUs of rank 0, of which the run needs 2"
     assert told in doubts(tmp_path / "c", two, noisy_ranks(two, starved))
+    gpu = synthetic_manifest(device="cuda", precision="bf16")
+    assert doubts(tmp_path / "e", gpu, noisy_ranks(gpu, on_host(busy_seconds=1.85)), "valid") == ""
+    told = "others used 0.94 of the 2 CPUs of rank 0, which left 0.07 free"
+    assert told in doubts(tmp_path / "f", gpu, noisy_ranks(gpu, on_host(busy_seconds=1.93)))
 
 
 def test_where_nobody_else_worked_a_run_lost_its_cpus_to_its_own_threads(tmp_path: Path) -> None:
@@ -168,11 +170,11 @@ def test_clocks_that_step_and_heat_are_reasons_and_a_power_cap_is_none(tmp_path:
     capped = noisy_ranks(manifest, device=device)
     assert doubts(tmp_path / "a", manifest, capped, "valid") == ""
     hot = noisy_ranks(manifest, device={**device, "throttle_reasons": ["hw_thermal_slowdown", "sw_power_cap"]})
-    of_kind(hot[0], "iteration")[5]["device"]["sm_clock_mhz_mean"] = 1200.0
+    of_kind(hot[0], "iteration")[5]["device"]["sm_clock_mhz_mean"] = 1320.0
     of_kind(hot[0], "iteration")[6]["device"]["other_processes"] = 2
     found = doubts(tmp_path / "b", manifest, hot)
     assert "clocks were held down by hw_thermal_slowdown" in found and "sw_power_cap" not in found
-    assert "the clock of rank 0's GPU stepped between 1200 and 1410 MHz" in found
+    assert "the clock of rank 0's GPU stepped between 1320 and 1410 MHz" in found
     assert "others computed" not in found, "one of the iterations told it, which is not all"
     for event in of_kind(hot[0], "iteration"):
         event["device"]["other_processes"] = 2
@@ -210,9 +212,9 @@ def test_time_that_passes_between_iterations_once_is_a_reason(tmp_path: Path) ->
     for event in ranks[0]:
         event["time"] += 0.2 * event["seq"] / len(ranks[0])  # the usual, which every iteration has
         if event.get("iteration") is not None and event["iteration"] >= 6:
-            event["time"] += 0.7
-    ranks[0][-1]["time"] += 0.7
-    assert doubts(tmp_path, manifest, ranks).startswith("0.7 s passed between iterations beyond the usual")
+            event["time"] += 0.5
+    ranks[0][-1]["time"] += 0.5
+    assert doubts(tmp_path, manifest, ranks).startswith("0.5 s passed between iterations beyond the usual")
 
 
 @pytest.mark.parametrize(
@@ -230,9 +232,7 @@ def test_what_no_machine_can_do_is_invalid(tmp_path: Path, change: Change, reaso
     assert found.startswith("rank 0 " + reason)
 
 
-def test_utilisation_above_the_peak_is_a_doubt_and_invalid_where_attention_is_masked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_utilisation_above_the_peak_is_a_doubt_and_invalid_where_attention_is_masked(tmp_path, monkeypatch):
     manifest, device = synthetic_manifest(device="cuda", kind="trainer", backend="trl-grpo"), find_device(GPU)
     ranks = noisy_ranks(manifest, rules=4)
     facts = of_kind(ranks[0], "environment")[0]["facts"]
@@ -277,9 +277,7 @@ def judged(
     return "; ".join(validity.reasons) if validity.status == "invalid" else ""
 
 
-def test_a_phase_that_is_quicker_than_its_products_at_the_devices_peak_is_invalid(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_phase_that_is_quicker_than_its_products_at_the_devices_peak_is_invalid(tmp_path, monkeypatch):
     plain = synthetic_manifest()
     work = iteration_flops(plain.size, plain.workload, plain.work.global_rollouts, attention="causal")
     peak = work.train / (SHARES["train"] * 1.001)
@@ -288,9 +286,7 @@ def test_a_phase_that_is_quicker_than_its_products_at_the_devices_peak_is_invali
     assert judged(tmp_path / "just", monkeypatch, slow(peak_flops={"bf16": 1.01 * peak})) == ""
 
 
-def test_decoding_that_outruns_the_devices_memory_is_invalid_where_no_cache_can_hold_the_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_decoding_that_outruns_the_devices_memory_is_invalid_where_no_cache_can_hold_the_weights(tmp_path, monkeypatch):
     slow_memory = slow(memory_bytes_per_second=1e6)
     assert judged(tmp_path / "small", monkeypatch, slow_memory) == ""
     assert "decoding read" in judged(tmp_path, monkeypatch, slow_memory, memory_bytes=64 << 30, size=LARGE)
@@ -312,9 +308,7 @@ def test_a_peak_below_what_the_layout_holds_is_invalid(tmp_path: Path, monkeypat
         ({"measurements": 7}, False),
     ],
 )
-def test_messages_that_no_link_of_the_device_carries_are_invalid(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, network: dict[str, Any], is_wrong: bool
-) -> None:
+def test_messages_that_no_link_of_the_device_carries_are_invalid(tmp_path, monkeypatch, network, is_wrong):
     assert ("is the bus bandwidth of" in judged(tmp_path, monkeypatch, network=network)) is is_wrong
 
 
@@ -328,10 +322,8 @@ def test_work_that_is_no_one_number_is_invalid(tmp_path: Path) -> None:
     assert validity.reasons[0].startswith("the work is not one number: trained_tokens is 1")
 
 
-@pytest.mark.parametrize(("busy", "factor", "found"), [(1.02, 1.0, True), (1.9, 1.0, False), (1.9, 0.5, True)])
-def test_a_crowded_run_may_be_late_between_its_iterations_but_not_by_half(
-    tmp_path: Path, busy: float, factor: float, found: bool
-) -> None:
+@pytest.mark.parametrize(("busy", "factor", "found"), [(1.02, 1.0, True), (1.9, 1.0, False), (1.9, 0.65, True)])
+def test_a_crowded_run_may_be_late_between_its_iterations_but_not_by_half(tmp_path, busy, factor, found):
     manifest = synthetic_manifest()
     ranks = noisy_ranks(manifest, lambda noise: noise["host"].update(busy_seconds=busy))
     late = 0.0

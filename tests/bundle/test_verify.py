@@ -1,7 +1,5 @@
 """A record is what its bundle gives, also of every bundle that the repository ships, of whatever version."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

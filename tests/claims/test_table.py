@@ -1,26 +1,13 @@
 """Files that tables are read from."""
 
-from __future__ import annotations
-
-import os
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.claims.cells import Column, amount
 from suite.claims.check import check_claims
-from suite.claims.table import parse_table, read_table
+from suite.claims.table import parse_table
 from suite.spec.base import UsageError
-
-
-def test_a_pipe_or_a_device_keeps_nobody_waiting(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.csv")
-    (tmp_path / "endless.csv").symlink_to("/dev/zero")
-    for name in ("pipe.csv", "endless.csv"):
-        with pytest.raises(UsageError, match="is not a regular file"):
-            read_table(tmp_path / name)
 
 
 def test_a_line_that_is_almost_a_rule_is_none() -> None:

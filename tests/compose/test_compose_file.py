@@ -1,7 +1,5 @@
 """compose.yaml as Compose itself reads it: what every service gets, with GPUs and without."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

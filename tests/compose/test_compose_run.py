@@ -1,7 +1,5 @@
 """Compose on a real runtime: a service measures, its results are the caller's, and the report has them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -101,9 +99,7 @@ def test_a_mistake_is_one_line_and_its_exit_code_reaches_the_caller(project: Pro
     assert "did you mean '8M'" in output and "Traceback" not in output
 
 
-def test_ctrl_c_at_a_terminal_ends_the_run_keeps_its_record_and_leaves_nothing(
-    project: Project, runtime: Runtime
-) -> None:
+def test_ctrl_c_at_a_terminal_ends_the_run_keeps_its_record_and_leaves_nothing(project, runtime):
     terminal, far_end = pty.openpty()
     process = project.start(
         *("run", "--rm", "bench-megatron", *SHORT[:2], "--repeats", "1", "--iterations", "500"),

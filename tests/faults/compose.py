@@ -1,7 +1,5 @@
 """Faults of runs that Compose starts: the driver is in the container with its ranks, which are the worker by script."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

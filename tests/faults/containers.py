@@ -1,7 +1,5 @@
 """Faults of runs in containers of a real Docker, whose image has the worker by script."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

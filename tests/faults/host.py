@@ -1,7 +1,5 @@
 """Runs that the local launcher starts: the command of two real DeepSpeed ranks on the CPU."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import psutil

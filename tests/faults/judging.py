@@ -1,7 +1,5 @@
 """How a run is judged to which something was done."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """What is started for a launcher's faults, and what each is looked at for afterwards."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field

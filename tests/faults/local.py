@@ -1,7 +1,5 @@
 """The faults of runs that the local launcher starts: two real DeepSpeed ranks on the CPU, or a worker by script."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable
 from functools import partial

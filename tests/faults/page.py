@@ -1,7 +1,5 @@
 """docs/reliability.md: the table of all tries that there are."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Sequence

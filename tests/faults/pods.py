@@ -3,8 +3,6 @@
 What makes pods of Jobs is a stand-in (tests/kubernetes_server/controllers.py), and one node takes all pods.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 import uuid

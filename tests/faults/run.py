@@ -5,8 +5,6 @@ interrupted or time-boxed round is gone on with by the same command, and the pag
 on Linux the round has processes, mounts and shared memory of its own: what it leaves is all its own, and ends with it.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Where a try takes place: its results folder, its folder for temporary files, its processes, and what is left."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Faults of runs on a real Slurm of two nodes on this machine, with the worker by script."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

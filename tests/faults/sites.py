@@ -1,7 +1,5 @@
 """Runs of a launcher to which something is done in the middle of their work, and what has to come of them."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import time

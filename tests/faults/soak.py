@@ -6,8 +6,6 @@ on disk and in the folder for temporary files. Each must be flat over the plan, 
 means of blocks of runs and its 95 % interval: one run resembles the one before it, a block's mean hardly.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """What goes wrong around a local run: memory, disks, clock, network, output, and other drivers."""
 
-from __future__ import annotations
-
 import os
 import re
 import resource

@@ -1,7 +1,5 @@
 """A small round of ``make faults``, and that what the harness has to see is seen."""
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys
@@ -98,9 +96,7 @@ class TestVerdicts:
         made = one_try(do)
         assert (made.verdict, made.said) == (verdict, said)
 
-    def test_a_round_ends_with_1_for_a_wrong_try_a_lost_iteration_or_a_thing_that_was_left(
-        self, tmp_path: Path
-    ) -> None:
+    def test_a_round_ends_with_1_for_a_wrong_try_a_lost_iteration_or_a_thing_that_was_left(self, tmp_path):
         def left(scene: Scene, random: Random) -> Verdict:
             (scene.tmp / "file").touch()
             return Verdict("")

@@ -1,7 +1,5 @@
 """What a try is, the file in which tries add up, and the numbers that they follow from."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field

@@ -1,7 +1,5 @@
 """The faults of rows that take turns: a real rank of DeepSpeed and one of Megatron, started together on this host."""
 
-from __future__ import annotations
-
 import json
 import signal
 import time

@@ -1,7 +1,5 @@
 """Files of `suite pack`, texts from which identity is scrubbed, and the archive in which a container's files come."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

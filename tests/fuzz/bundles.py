@@ -1,7 +1,5 @@
 """The files of a bundle: events of ranks and of the driver, record, environment."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

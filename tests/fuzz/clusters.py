@@ -1,7 +1,5 @@
 """What clusters and ranks say: submissions, the answers of Slurm and of Kubernetes, standard output."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Iterator

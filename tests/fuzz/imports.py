@@ -1,7 +1,5 @@
 """Other tools' logs: what makes them, and what reads them as `suite import` does."""
 
-from __future__ import annotations
-
 from suite.bundle.imported.derive import derive
 from suite.bundle.imported.record import Import, Told
 from suite.bundle.imported.store import identity, log_facts

@@ -1,7 +1,5 @@
 """Manifests, shapes, `config.json` and workloads."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from random import Random

@@ -1,7 +1,5 @@
 """What inputs of every subject are made with: a folder for parsers that read a file, and texts as readers have them."""
 
-from __future__ import annotations
-
 import atexit
 import shutil
 import tempfile

@@ -1,8 +1,6 @@
 # ruff: noqa: E501 - inputs are as long as they are
 """Valid inputs made slightly or wildly wrong, each by a generator that a seed makes the same everywhere."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable

@@ -5,8 +5,6 @@ is wrong with a parser is a traceback (anything but its declared errors), an inp
 memory beyond the limit; each is written to ``--findings``, and belongs into ``tests/fuzz/corpus`` once it is mended.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import resource

@@ -1,7 +1,5 @@
 """Files beside a user's runs and images: a site file, the tags of a run, what an image's stack holds."""
 
-from __future__ import annotations
-
 from suite.bundle.tags import FOLDER, tags_of
 from suite.cli.options.site import read_site
 from suite.images.stack_file import read_stack

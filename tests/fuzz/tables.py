@@ -1,8 +1,6 @@
 # ruff: noqa: E501 - inputs are as long as they are
 """Published tables: those that claims are checked on, and those that the planner is fitted on."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Every parser of what somebody else may have written, with what makes its inputs and its declared errors."""
 
-from __future__ import annotations
-
 from pydantic import ValidationError
 
 from suite.bundle.files import DamagedBundle

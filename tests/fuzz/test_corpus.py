@@ -1,7 +1,5 @@
 """What was found once by ``make fuzz`` stays mended, and a few new inputs of every parser."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

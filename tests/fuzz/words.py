@@ -1,7 +1,5 @@
 """What users type: durations, sizes, and other words of options."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

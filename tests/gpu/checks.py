@@ -1,7 +1,5 @@
 """The manifests of the checks, and how their programs are started."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The device of these tests, or one line that says why there is none."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

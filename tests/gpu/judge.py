@@ -3,8 +3,6 @@
 An empty list is a pass. Every complaint holds the figures, because the machine that gave them may be gone by then.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Clock, probes, ceilings and failures on a real device."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -67,9 +65,7 @@ def test_energy_is_power_over_time(finished: tuple[Record, list[dict[str, Any]]]
     assert record.energy.valid or seconds < 10, record.energy.reasons
 
 
-def test_ceilings_reach_most_of_the_data_sheet(
-    finished: tuple[Record, list[dict[str, Any]]], device: dict[str, Any]
-) -> None:
+def test_ceilings_reach_most_of_the_data_sheet(finished, device):
     known, worker = find_device(device["name"]), finished[0].environment.worker
     if known is None:
         pytest.skip(f"the catalogue has no {device['name']}")

@@ -1,7 +1,5 @@
 """The engines on a real device: agreement, compiled kernels, offloading, overflow."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -57,9 +55,7 @@ def offloading(backend: str, offloaded: bool) -> Manifest:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_an_offloaded_optimizer_leaves_the_device_as_predicted(
-    backend: str, held: dict[tuple[str, bool], dict[str, Any]], device: dict[str, Any]
-) -> None:
+def test_an_offloaded_optimizer_leaves_the_device_as_predicted(backend, held, device):
     plain, offloaded = (predicted_states(offloading(backend, one), device["name"]) for one in (False, True))
     assert judge.offload(held[backend, False], held[backend, True], plain - offloaded) == []
 

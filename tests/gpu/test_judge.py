@@ -1,7 +1,5 @@
 """The judge of the GPU checks, on figures made up here: right ones pass, each wrong one is named. Needs no device."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The programs of the GPU checks on a CPU, where the host's readings stand for the device's, and what guards them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -102,9 +100,7 @@ def test_the_sampled_gpu_is_found_by_the_uuid_of_torchs_device(monkeypatch: pyte
     assert uuids["sampled"] == uuids["torch"] == asked[0] == f"GPU-{properties.uuid}"
 
 
-def test_a_machine_without_a_device_is_told_loudly_and_packages_that_are_missing_are_named(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_without_a_device_is_told_loudly_and_packages_that_are_missing_are_named(capsys, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert look.main() == look.NOTHING_TESTED
     assert capsys.readouterr().err.startswith("NOTHING WAS TESTED: no CUDA device: torch ")

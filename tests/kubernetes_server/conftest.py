@@ -1,8 +1,6 @@
 """An API server for the whole session, a namespace for each test, and a node. These tests come last: it may still be
 built."""
 
-from __future__ import annotations
-
 import os
 import uuid
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ Its rules are those that the suite's Jobs ask for: one pod for each completion, 
 the first pod that fails or is deleted ends the Job and takes the other pods with it; a deleted Job takes all it owns.
 """
 
-from __future__ import annotations
-
 import copy
 import threading
 import time

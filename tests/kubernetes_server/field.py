@@ -1,7 +1,5 @@
 """A namespace of the API server in which runs are submitted, and the results folder that they come home to."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The names that a headless Service gives to pods, served as a cluster's DNS does: a stand-in for CoreDNS."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import threading

@@ -5,8 +5,6 @@ Several nodes may live on the machine: none sees or touches what is another's (`
 ``_shared_group``).
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -5,8 +5,6 @@ the node shows it to every container, as runtimes for GPUs show drivers: read-on
 which containerd makes all containers. The pods themselves are what the suite renders.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

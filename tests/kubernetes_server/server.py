@@ -1,7 +1,5 @@
 """A real Kubernetes API server on this machine, for as long as a test session: etcd, the server, and two users."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A real API server takes every plain object that is rendered, and refuses what is broken."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

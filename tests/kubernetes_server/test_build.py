@@ -1,7 +1,5 @@
 """The script that builds programs of Kubernetes makes each once for all checkouts. The compiler is played."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path
@@ -69,9 +67,7 @@ def test_a_program_is_made_once_and_again_by_another_compiler(compiler: Compiler
 
 
 @pytest.mark.parametrize("damage", ["none", "changed", "without its digest"])
-def test_another_checkout_takes_a_copy_of_what_was_made_before_unless_it_is_damaged(
-    compiler: Compiler, damage: str
-) -> None:
+def test_another_checkout_takes_a_copy_of_what_was_made_before_unless_it_is_damaged(compiler, damage):
     assert compiler.build("pause", checkout="first") == 0
     kept = compiler.kept()
     if damage == "without its digest":

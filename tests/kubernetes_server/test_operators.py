@@ -4,8 +4,6 @@ The definitions of the kinds say nothing of their fields: tests/launch/kubernete
 the operators' projects publish.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ The API server, the kubelet, containerd, runc, the network of the pods and their
 controller, the scheduler and the names are stand-ins (tests/kubernetes_server/controllers.py, names.py).
 """
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Iterator
@@ -154,9 +152,7 @@ def empty_registry(folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.thorough
-def test_an_image_that_no_registry_has_ends_the_run_before_its_deadline_of_an_hour(
-    pods: Field, node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_image_that_no_registry_has_ends_the_run_before_its_deadline_of_an_hour(pods, node, tmp_path, monkeypatch):
     monkeypatch.setattr(diagnose, "_SOME_TRIES_SECONDS", 15.0)
     (tmp_path / "none").mkdir()
     with empty_registry(tmp_path / "none") as registry:
@@ -194,9 +190,7 @@ def test_an_image_that_no_registry_has_ends_the_run_before_its_deadline_of_an_ho
         ),
     ],
 )
-def test_what_ended_a_run_is_told_with_its_proof(
-    pods: Field, options: tuple[str, ...], script: dict[str, Any], kind: str, proof: str
-) -> None:
+def test_what_ended_a_run_is_told_with_its_proof(pods, options, script, kind, proof):
     done = pods.submit(*options, script=script)
     assert done.exit_code == 1, done.output
     failure = pods.record().failure

@@ -1,8 +1,6 @@
 """Runs whose pods wait: what a real API server and the suite do before any node takes them."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -65,9 +63,7 @@ def of_a_guest(field: Field, monkeypatch: pytest.MonkeyPatch) -> Result:
 @pytest.mark.parametrize(
     ("submitted", "words"), [(of_a_small_quota, ("quota small", "needs 2")), (of_a_guest, ("you may not do this",))]
 )
-def test_a_namespace_that_refuses_is_told_in_one_line_and_nothing_is_left(
-    field: Field, monkeypatch: pytest.MonkeyPatch, submitted: Callable[..., Result], words: tuple[str, ...]
-) -> None:
+def test_a_namespace_that_refuses_is_told_in_one_line_and_nothing_is_left(field, monkeypatch, submitted, words):
     refused = submitted(field, monkeypatch)
     assert refused.exit_code == 2
     assert all(word in refused.output for word in words)

@@ -4,8 +4,6 @@ The lanes of `make check`, `make test`, `make test-all`, `make test-nightly` and
 steps of a lane run even when one fails; exit code 1 says that one did, 130 that Ctrl-C came.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

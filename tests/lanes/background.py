@@ -1,7 +1,5 @@
 """Commands that run one after the other beside something else; what they print is shown in one piece when they end."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -20,7 +18,7 @@ class Background:
         self._lock, self._ended = threading.Lock(), False
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> Background:
+    def __enter__(self) -> "Background":
         self._log.parent.mkdir(exist_ok=True)
         self._thread.start()
         return self

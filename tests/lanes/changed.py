@@ -1,7 +1,5 @@
 """Which tests `make check` runs: of the rooms that a change touches, and of those that import what it touches."""
 
-from __future__ import annotations
-
 import ast
 import os
 import subprocess

@@ -4,8 +4,6 @@ Only the PATH and the variables in UNSET differ from a plain run. A run proves n
 none was skipped for want of one of these programs.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tempfile

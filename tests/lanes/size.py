@@ -1,7 +1,5 @@
 """python -m tests.lanes.size: lines and files of Python by room, each beside its budget in docs/development.md."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections import Counter

@@ -1,7 +1,5 @@
 """From what ranks report and how they ended to one root cause."""
 
-from __future__ import annotations
-
 import signal
 from typing import Any, get_args
 
@@ -11,8 +9,17 @@ from suite.launch.classify import PATTERNS, Pattern, RankEnd, Report, RunEnd, cl
 from suite.launch.outcome import NEXT_STEPS, Failure, FailureKind
 from suite.launch.processes import OomKills
 
+#: what a rank ends with that cannot start; once it has started they say nothing of why it ended
+STARTING = [
+    ("config", "ModuleNotFoundError: No module named 'deepspeed'"),
+    ("config", "ImportError: cannot import name 'x' from 'torch'"),
+    ("config", "/usr/bin/python3: No module named suite.worker"),
+    ("config", "python3: can't open file '/x/train.py': [Errno 2] No such file or directory"),
+    ("config", "python3: error while loading shared libraries: libpython3.8.so.1.0: cannot open shared object file"),
+]
 #: what each pattern of the table is for, line by line as CPython, torch, gloo, NCCL and the CUDA runtime word it
 REAL_LINES = [
+    *STARTING,
     ("oom_device", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total"),
     ("oom_device", "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 64.00 MiB."),
     ("oom_device", "RuntimeError: CUDA error: out of memory"),
@@ -58,11 +65,6 @@ REAL_LINES = [
     ("gpu_unavailable", "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus."),
     ("gpu_unavailable", "RuntimeError: Unexpected error from x(). Error 802: system not yet initialized"),
     ("gpu_unavailable", "AssertionError: Torch not compiled with CUDA enabled"),
-    ("config", "ModuleNotFoundError: No module named 'deepspeed'"),
-    ("config", "ImportError: cannot import name 'x' from 'torch'"),
-    ("config", "/usr/bin/python3: No module named suite.worker"),
-    ("config", "python3: can't open file '/x/train.py': [Errno 2] No such file or directory"),
-    ("config", "python3: error while loading shared libraries: libpython3.8.so.1.0: cannot open shared object file"),
     ("nccl_timeout", "[rank1]:[E1121 nccl.cpp:629] [Rank 1] Watchdog caught collective operation timeout: ..."),
     ("nccl_timeout", "[Rank 1] Some NCCL operations have failed or timed out. Due to the asynchronous nature of CUDA"),
     ("nccl_timeout", "DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined."),
@@ -110,16 +112,20 @@ WATCHDOG = "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqN
 @pytest.mark.parametrize(
     ("kind", "rank"),
     [
-        ("unknown", {"log": ["ModuleNotFoundError: No module named 'x'"]}),
+        *(("unknown", {"log": [line]}) for _, line in STARTING),
         ("unknown", {"log": [TOO_OLD]}),
         ("unknown", {"log": ["INFO 11-21 tuner.py:3] CUDA out of memory in autotune; next", "ValueError: shapes"]}),
         ("oom_device", {"log": [CLOSED, "RuntimeError: CUDA error: out of memory", "No space left on device"]}),
         ("nccl_timeout", {"log": [WATCHDOG], "code": -signal.SIGABRT}),
         ("rank_lost", {"log": [WATCHDOG], "code": -signal.SIGTERM}),
         ("unknown", {"code": None, "at": None}),
+        ("unknown", {"code": None}),
         ("unknown", {"code": 0}),
     ],
-    ids=["import", "a warning", "got over", "cause and consequence", "abort", "lost", "nobody knows", "ended well"],
+    ids=[
+        *("module", "import", "no module", "no file", "library", "a warning", "got over", "cause and consequence"),
+        *("abort", "lost", "nobody knows", "ended", "ended well"),
+    ],
 )
 def test_a_rank_that_said_nothing_is_judged_by_its_log_and_its_end(kind: str, rank: dict[str, Any]) -> None:
     assert classify(RunEnd((a_rank(**rank),))).kind == kind
@@ -152,12 +158,15 @@ FAULT = a_rank(0, code=-signal.SIGSEGV, log=("bye",))
             *("unknown", ["rank 1 ended with exit code 3", "rank 1: bye"]),
         ),
         (FAULT, a_rank(1, at=None), "rank_lost", ["rank 0 ended by SIGSEGV", "rank 0: bye"]),
+        (told(0, "unknown", 10.0, "shapes"), told(1, "oom_device", 11.0, "full"), "oom_device", ["rank 1: full"]),
+        (told(0, "hang", 10.0, "silent"), told(1, "unknown", 11.0, "shapes"), "unknown", ["rank 1: shapes"]),
     ],
-    ids=["the earlier", "before a time-out", "before silence", "an exception", "gone without a word", "a fault"],
+    ids=[
+        *("the earlier", "before a time-out", "before silence", "an exception", "gone without a word", "a fault"),
+        *("a cause after an exception", "an exception after silence"),
+    ],
 )
-def test_of_two_ranks_the_cause_is_named_whatever_came_first(
-    first: RankEnd, second: RankEnd, kind: str, evidence: list[str]
-) -> None:
+def test_of_two_ranks_the_cause_is_named_whatever_came_first(first, second, kind, evidence):
     for ranks in ((first, second), (second, first)):
         failure = classify(RunEnd(ranks, oom_kills=OomKills(0, "a counter")))
         assert (failure.kind, [*failure.evidence]) == (kind, evidence)
@@ -178,6 +187,8 @@ def test_a_worker_that_could_not_name_the_kind_is_helped_by_its_own_lines():
     ranks = (a_rank(reports=[a_report("unknown", 10.0, "OSError: [Errno 28] No space left on device")]),)
     failure = classify(RunEnd(ranks, phase="score", iteration=7))
     assert (failure.kind, failure.phase, failure.iteration) == ("disk_full", "train", 2)
+    named = a_rank(reports=[a_report("config", 10.0, "CUDA out of memory")])
+    assert classify(RunEnd((named,))).kind == "config", "a kind that it named stands"
 
 
 def test_what_ranks_say_once_the_driver_ends_them_is_its_own_doing_and_what_came_before_explains_it():
@@ -187,17 +198,24 @@ def test_what_ranks_say_once_the_driver_ends_them_is_its_own_doing_and_what_came
         ranks = (a_rank(0, at=None, reports=[a_report("oom_device", time, "CUDA out of memory")]), killed)
         assert classify(RunEnd(ranks, verdict=verdict, stopped_at=20.0)).kind == told
         assert classify(RunEnd(ranks, verdict=verdict, proven=True, stopped_at=20.0)) == verdict
+    silent = a_rank(0, at=None, reports=[a_report("hang", 9.0, "silent")])
+    assert classify(RunEnd((silent, killed), verdict=verdict, stopped_at=20.0)).kind == "hang"
 
 
 def test_of_what_one_rank_tells_at_one_moment_the_first_word_counts_and_a_good_end_is_told_as_such():
     reports = [a_report("oom_device", 1.0, word) for word in ("first", "second")]
     assert classify(RunEnd((a_rank(reports=reports),))).evidence == ("rank 0: first",)
     assert (how(0), how(1), how(-9)) == ("with exit code 0", "with exit code 1", "by SIGKILL")
+    assert how(None) == "in a way that is not known"
 
 
-def test_where_a_rank_does_not_say_the_last_phase_of_rank_0_stands():
-    failure = classify(RunEnd((a_rank(code=-signal.SIGKILL),), phase="generate", iteration=5))
-    assert (failure.phase, failure.iteration) == ("generate", 5)
+def test_where_a_rank_does_not_say_the_last_phase_of_rank_0_stands_and_its_last_lines_are_shown():
+    lost = a_rank(code=-signal.SIGKILL, log=[f"line {number}" for number in range(20)])
+    raised = a_rank(reports=[Report(1.0, Failure(kind="unknown", evidence=("shapes",)))])
+    for rank in (lost, raised):
+        failure = classify(RunEnd((rank,), phase="generate", iteration=5))
+        assert (failure.phase, failure.iteration) == ("generate", 5)
+    assert classify(RunEnd((lost,))).evidence[1:] == tuple(f"rank 0: line {number}" for number in range(8, 20))
 
 
 def test_a_rank_that_the_kernel_ended_over_the_size_of_a_file_is_told_which_limit():

@@ -27,10 +27,9 @@ from suite.spec.base import UsageError
 from suite.spec.catalogue import devices, find_size, find_workload
 from suite.spec.manifest import Work
 from suite.spec.workload import Critic
-from suite.theory.adapters import work_parameters
 from suite.theory.memory import memory_floor
 from suite.theory.parameters import parameter_count
-from tests.theory.shapes import shapes, workloads
+from tests.theory.shapes import parameters_of, shapes, workloads
 
 BACKENDS = sorted(PROFILES)
 A100 = hardware_of(devices()["A100-SXM-80GB"])
@@ -94,7 +93,7 @@ def test_deepspeed_casts_gradients_to_step_and_megatron_keeps_them_in_fp32():
         ]
         for backend in ("deepspeed", "megatron")
     }
-    trained = work_parameters(find_size("1.3B"), find_workload("trlx-ds-chat")).trainable
+    _, trained = parameters_of(find_size("1.3B"), find_workload("trlx-ds-chat"))
     # stage 0: 2 bytes a parameter, cast to 4
     assert gradients["deepspeed"] == pytest.approx(6 * trained, rel=0.01)
     assert gradients["megatron"] == pytest.approx(4 * trained, rel=0.01)
@@ -104,7 +103,7 @@ def test_offloading_takes_host_memory_as_deepspeed_counts_it():
     work = find_workload("trlx-ds-chat")
     space, _ = table(ask("13B", "deepspeed"), [8])
     whole, choices = host_memory(space.work), space.choices
-    trained = work_parameters(find_size("13B"), work).trainable
+    _, trained = parameters_of(find_size("13B"), work)
     states, weights = choices["offload_optimizer"] > 0, choices["offload_parameters"] > 0
     assert whole[~states].max() == 0
     largest = 4 * 8 * max(5120 * 20480, 50257 * 5120)
@@ -116,7 +115,7 @@ def test_offloading_takes_host_memory_as_deepspeed_counts_it():
     node = next(option for option in ask("66B", "deepspeed").plan([32]).options if option.layout.offload_optimizer)
     assert node.layout.nodes == 4
     assert node.layout.zero_stage == 3
-    assert node.host_memory_bytes == pytest.approx(18 * work_parameters(find_size("66B"), work).trainable / 4, rel=1e-4)
+    assert node.host_memory_bytes == pytest.approx(18 * parameters_of(find_size("66B"), work)[1] / 4, rel=1e-4)
 
 
 def test_megatrons_offloaded_optimizer_leaves_fp32_weights_and_gradients_on_the_device():
@@ -126,7 +125,7 @@ def test_megatrons_offloaded_optimizer_leaves_fp32_weights_and_gradients_on_the_
     host, device = (
         int(np.flatnonzero(rows & (space.choices["offload_optimizer"] == offload))[0]) for offload in (1, 0)
     )
-    trained = work_parameters(find_size("6.7B"), find_workload("trlx-ds-chat")).trainable
+    _, trained = parameters_of(find_size("6.7B"), find_workload("trlx-ds-chat"))
     for row, optimizer in ((host, 4), (device, 12)):
         assert predicted.memory.parts["optimizer states"][row] == pytest.approx(optimizer * trained, rel=1e-3)
         assert predicted.memory.parts["gradients"][row] >= 4 * trained

@@ -1,7 +1,5 @@
 """Runs by their rates, noisy or not."""
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -1,7 +1,5 @@
 """Changes of level: the partition is the best there is, alarms are as rare as promised, and real changes are found."""
 
-from __future__ import annotations
-
 from itertools import combinations, pairwise
 
 import numpy
@@ -100,6 +98,7 @@ def test_few_values_tell_nothing_and_raise_nothing() -> None:
     for count in range(6):
         assert find_changes([float(one) for one in range(count)]).changes == ()
     assert find_changes([]).levels == () and find_changes([1.0]).levels == (1.0,)
+    assert places(numpy.array([0.0, 0.01, 0.0, 1.0, 1.01, 1.0])) == [3], "six tell of one that is large"
 
 
 def test_weights_that_are_none_are_refused() -> None:

@@ -1,7 +1,5 @@
 """Rates compared: verdicts and intervals keep their levels, for one pair and for the best of several."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence
@@ -35,9 +33,7 @@ Rates = tuple[float, ...]
     ],
     ids=["far", "far below", "noise", "within the margin", "beyond it", "equal", "equal by few runs", "no spread"],
 )
-def test_a_difference_and_an_equivalence_are_told_apart(
-    a: Rates, b: Rates, margin: float, verdict: str, equivalent: bool
-) -> None:
+def test_a_difference_and_an_equivalence_are_told_apart(a, b, margin, verdict, equivalent):
     comparison = compare(runs_at(*a), runs_at(*b), margin=margin)
     assert (comparison.verdict, comparison.equivalent) == (verdict, equivalent)
     assert comparison.ratio.value == pytest.approx(math.prod(a) ** (1 / len(a)) / math.prod(b) ** (1 / len(b)))

@@ -1,11 +1,7 @@
 """Intervals of rates: what they are worth, what widens them, and that they hold as often as they say."""
 
-from __future__ import annotations
-
 import math
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -151,9 +147,3 @@ def test_a_prior_narrows_the_interval_of_a_few_runs():
 def test_times_that_are_none_are_refused(seconds):
     with pytest.raises(ValueError, match="positive"):
         RunSeconds(1.0, seconds)
-
-
-def test_statistics_load_neither_numpy_nor_scipy_at_import():
-    modules = ", ".join(f"suite.stats.{name}" for name in ("turns", "steady_state", "moderated", "quantiles"))
-    code = f"import sys, {modules}; print({{'numpy', 'scipy'}} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"

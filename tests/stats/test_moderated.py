@@ -1,7 +1,5 @@
 """What rows of a plan share of their variance, and which of their runs were slow."""
 
-from __future__ import annotations
-
 import math
 import random
 

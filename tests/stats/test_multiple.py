@@ -1,7 +1,5 @@
 """Many tests at once hold their level together."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The rule that adds runs keeps the promise of its intervals, and tells early what cannot be reached."""
 
-from __future__ import annotations
-
 import math
 import random
 
@@ -115,6 +113,7 @@ def test_the_number_of_iterations_stays_within_its_bounds() -> None:
     cost = Cost(start_seconds=100, iteration_seconds=0.01)
     assert best_iterations([(varied(0.2, 0.0), cost)], 5, 32) == 32
     assert best_iterations([(varied(0.001, 0.3), Cost(0.1, 5.0))], 5, 32) == 5
+    assert best_iterations([(alone(*[RunSeconds(1.0, (1.0, 1.5))] * 3), cost)], 5, 32) == 32, "runs are alike"
     assert best_iterations([(alone(*[RunSeconds(1.0, (1.0,))] * 3), cost)], 5, 32) is None, (
         "one iteration tells nothing"
     )

@@ -1,7 +1,5 @@
 """Quantiles against printed tables."""
 
-from __future__ import annotations
-
 import pytest
 
 from suite.stats.quantiles import range_quantile, student_quantile, variance_ratio_quantile

@@ -1,7 +1,5 @@
 """The simulation of ``make stats-check`` on few plans, and that it tells what is broken."""
 
-from __future__ import annotations
-
 import pytest
 
 from suite.stats import intervals

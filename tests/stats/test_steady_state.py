@@ -1,7 +1,5 @@
 """Steady, drifting or neither: rightly told, and noise is seldom taken for a drift."""
 
-from __future__ import annotations
-
 import math
 import random
 from itertools import combinations, permutations

@@ -1,7 +1,5 @@
 """Ratios of rows that took turns by iteration: which turns pair, how sure their mean is, and who it does not move."""
 
-from __future__ import annotations
-
 import math
 import random
 
@@ -141,6 +139,9 @@ def test_a_rule_asks_for_ratios_of_rows_in_turns_and_for_starts_of_all_of_them()
     assert judged(1.0, 3, precision=0.03) == [("reached", 0)] * 2, "rates are known to far less"
     (one, more), other = judged(1.0, 3, precision=0.01)
     assert (one, more) == other and one == "more" and more and more < 10
+    (one, more), _ = judged(1.0, 3, precision=0.005)
+    assert one == "more" and more and more > 17, "with luck the twenty that it may have are enough"
+    assert judged(1.0, 3, precision=0.004)[0][0] == "out of reach"
     assert judged(1.0, 3, difference=0.05) == judged(1.2, 3, difference=0.05) == [("reached", 0)] * 2
 
 

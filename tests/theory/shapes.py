@@ -6,6 +6,7 @@ from suite.spec.layout import Layout
 from suite.spec.manifest import SampleLengths, Work
 from suite.spec.shape import Experts, Shape
 from suite.spec.workload import Workload
+from suite.theory.shards import stages
 
 ARCHITECTURES = ("gpt2", "opt", "llama", "qwen2", "qwen3", "mixtral", "qwen3_moe")
 WITH_EXPERTS = ("mixtral", "qwen3_moe")
@@ -92,3 +93,10 @@ def uneven(lengths, **changes):
     """A workload of uneven samples, as long as the longest of ``lengths`` at most."""
     body = {"name": "w", "rollouts": len(lengths.prompt), "micro_batch": 1, "prompt_tokens": max(lengths.prompt)}
     return Workload.model_validate({**body, "lengths": {"kind": "list", "listed": list(lengths.response)}, **changes})
+
+
+def parameters_of(size, workload):
+    """Of a workload without its reference: all of them, and those that train."""
+    (whole,) = stages(size, workload, layout())
+    trained = whole.trainable + whole.critic
+    return trained + whole.frozen, trained

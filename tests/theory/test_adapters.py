@@ -1,7 +1,5 @@
 """Adapters and a separate critic: counted by hand, and neutral where there are none."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -13,11 +11,12 @@ from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import Layout
 from suite.spec.manifest import Work
 from suite.spec.workload import Workload
-from suite.theory.adapters import adapter_elements, critic_parameters, work_parameters
+from suite.theory.adapters import adapter_elements, critic_parameters
 from suite.theory.bandwidth import decode_bytes
 from suite.theory.flops import iteration_flops
 from suite.theory.memory import memory_floor
 from suite.theory.parameters import layer_matrix_elements, parameter_count, trainable_count
+from tests.theory.shapes import parameters_of
 
 CHAT = find_workload("ds-chat-step3")
 SIZE = find_size("13B")
@@ -44,19 +43,17 @@ def test_the_critic_has_opt_350ms_blocks_on_the_policys_vocabulary() -> None:
 
 
 def test_lora_trains_everything_but_the_blocks_matrices() -> None:
-    held = work_parameters(SIZE, changed(lora_rank=128, critic=None))
+    total, trained = parameters_of(SIZE, changed(lora_rank=128, critic=None))
     adapters = SIZE.layers * adapter_elements(SIZE, changed(lora_rank=128))
     matrices = SIZE.layers * layer_matrix_elements(SIZE)
-    assert held.policy == parameter_count(SIZE).with_value_head + adapters
-    assert held.trainable == held.policy - matrices
-    assert held.trainable < 0.06 * held.total
+    assert total == parameter_count(SIZE).with_value_head + adapters
+    assert trained == total - matrices < 0.06 * total
 
 
 @pytest.mark.parametrize("trainable_layers", [None, 2])
 def test_without_either_the_counts_are_those_of_before(trainable_layers: int | None) -> None:
     plain = changed(critic=None, trainable_layers=trainable_layers)
-    held = work_parameters(SIZE, plain)
-    assert (held.total, held.trainable) == (
+    assert parameters_of(SIZE, plain) == (
         parameter_count(SIZE).with_value_head,
         trainable_count(SIZE, trainable_layers),
     )

@@ -5,8 +5,6 @@ Commands run as they stand on the page, until the first that fails. What pages l
 a GPU, stands here.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

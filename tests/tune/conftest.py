@@ -1,7 +1,5 @@
 """A whole study of the scripted worker, made once, and copies of it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator

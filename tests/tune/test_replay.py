@@ -1,7 +1,5 @@
 """What `make tune-check` replays: published rows as sweeps, and searches on sweeps whose rates are known."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

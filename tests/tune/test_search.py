@@ -1,7 +1,5 @@
 """The search of one backend, on made-up rates."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from itertools import islice, product

@@ -1,7 +1,5 @@
 """Studies with the scripted worker: what they find, that they go on, and that they are what their bundles say."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
@@ -112,9 +110,7 @@ def own_row_wins(body: dict[str, Any]) -> None:
         (lambda body: body.update(budget_seconds=0.001), "study-budget"),
     ],
 )
-def test_what_a_study_says_beside_its_bundles_is_found(
-    do: Callable[[dict[str, Any]], object], finding: str, copy: Path
-) -> None:
+def test_what_a_study_says_beside_its_bundles_is_found(do, finding, copy):
     assert verify_study(copy).status == "equal"
     change(copy, do)
     assert finding in {each.name for each in verify_study(copy).findings}
@@ -154,9 +150,7 @@ def test_what_cannot_be_asked_of_a_study_is_one_line(changed: tuple[str, ...], l
     assert line in refused(*ASKED, "--runs", made[0], *changed)
 
 
-def test_a_budget_that_is_too_short_for_a_trial_is_one_line_and_a_larger_one_goes_on(
-    tmp_path: Path, scripted: Callable[[dict], None], made: Made
-) -> None:
+def test_a_budget_that_is_too_short_for_a_trial_is_one_line_and_a_larger_one_goes_on(tmp_path, scripted, made):
     done = suite(*FEW, "--runs", tmp_path, "--budget", "0.001s")
     assert done.exit_code == 2 and "too short for a trial of " in done.stderr.splitlines()[-1]
     assert suite(*FEW, "--runs", tmp_path).exit_code == 0
@@ -174,9 +168,7 @@ def test_a_size_that_fits_in_no_way_is_one_line(tmp_path: Path, made: Made) -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_study_whose_driver_is_stopped_goes_on_with_the_same_command(
-    number: signal.Signals, tmp_path: Path, scripted: Callable[[dict], None]
-) -> None:
+def test_a_study_whose_driver_is_stopped_goes_on_with_the_same_command(number, tmp_path, scripted):
     scripted({"of": {"deepspeed": {"sleep": True, "times": {"layout.zero_stage=1": 1e5}}}})
     words = list(map(str, (*FEW, "--runs", tmp_path)))
     command = [sys.executable, str(SCRIPTED), *words]
@@ -196,9 +188,7 @@ def test_a_study_whose_driver_is_stopped_goes_on_with_the_same_command(
     assert verify_study(tmp_path).status == "equal"
 
 
-def test_a_backend_whose_trials_fail_is_told_and_the_others_are_compared(
-    tmp_path: Path, scripted: Callable[[dict], None], made: Made
-) -> None:
+def test_a_backend_whose_trials_fail_is_told_and_the_others_are_compared(tmp_path, scripted, made):
     failing = {"at": {"iteration": 1, "do": "oom"}, "seconds": 0.01}
     scripted({"of": {"megatron": failing}})
     done = suite(*ASKED, "--runs", tmp_path)

@@ -1,7 +1,5 @@
 """A results folder in which everything tells who ran it and where: in fields, texts, logs, names and submissions."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Archives that nobody should open: each is refused in one line, and nothing is written."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -216,9 +214,7 @@ HOSTILE: dict[str, tuple[Callable[[Files], bytes], str]] = {
 
 
 @pytest.mark.parametrize(("make", "why"), HOSTILE.values(), ids=HOSTILE)
-def test_it_is_refused_in_one_line_and_nothing_is_written(
-    make: Callable[[Files], bytes], why: str, good: bytes, place: Path
-) -> None:
+def test_it_is_refused_in_one_line_and_nothing_is_written(make, why, good, place):
     (place / "hostile.suite.zip").write_bytes(make(files_of(good)))
     for command in ("verify", "unpack"):
         done = suite(command, "hostile.suite.zip")

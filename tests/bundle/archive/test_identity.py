@@ -1,7 +1,5 @@
 """Nothing in an archive tells who ran it and where, and all that was measured is still what it was."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import zipfile
@@ -102,9 +100,7 @@ def test_one_machine_is_still_one_and_two_are_two(archive: Path) -> None:
     assert len(hosts) == 1 and hosts.pop().startswith("scrubbed-host-")
 
 
-def test_the_same_folder_gives_the_same_bytes_and_what_was_scrubbed_is_packed_again_as_it_is(
-    folder: Path, archive: Path, tmp_path: Path
-) -> None:
+def test_the_same_folder_gives_the_same_bytes_and_what_was_scrubbed_is_packed_again_as_it_is(folder, archive, tmp_path):
     for path in folder.rglob("*"):
         path.touch()
     pack(folder, tmp_path / "again.suite.zip", Packing())

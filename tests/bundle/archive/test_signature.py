@@ -1,7 +1,5 @@
 """Signatures by SSH keys, made and checked by the real ssh-keygen."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

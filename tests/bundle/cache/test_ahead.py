@@ -1,7 +1,5 @@
 """Many new bundles are derived in processes of their own, and are then as if each had been asked for alone."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal
@@ -34,9 +32,7 @@ def few(monkeypatch: pytest.MonkeyPatch, many: int, cache: Path) -> None:
     monkeypatch.setattr(cores, "MANY", many)
 
 
-def test_a_list_is_the_same_and_is_not_derived_in_its_own_process(
-    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_list_is_the_same_and_is_not_derived_in_its_own_process(runs, tmp_path, monkeypatch):
     few(monkeypatch, 1000, tmp_path / "one")
     alone = read_listing([runs])
     few(monkeypatch, 3, tmp_path / "many")
@@ -69,9 +65,7 @@ def test_a_report_is_the_same(runs: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert read_entries([runs]).entries == alone.entries
 
 
-def test_a_process_that_is_killed_costs_time_and_no_run(
-    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_is_killed_costs_time_and_no_run(runs, tmp_path, monkeypatch):
     few(monkeypatch, 1000, tmp_path / "one")
     alone = read_listing([runs])
     few(monkeypatch, 3, tmp_path / "many")
@@ -91,9 +85,7 @@ def rates_of(runs: Path) -> list[float]:
     return [rates.samples_per_second.value for rates in found if rates is not None]
 
 
-def test_readers_at_one_time_all_get_what_they_would_alone(
-    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_readers_at_one_time_all_get_what_they_would_alone(runs, tmp_path, monkeypatch):
     few(monkeypatch, 1000, tmp_path / "cache")
     with ProcessPoolExecutor(3, multiprocessing.get_context("fork")) as readers:
         told = list(readers.map(rates_of, [runs] * 3))

@@ -1,7 +1,5 @@
 """What was derived is found again, and never in the place of what other evidence or other code gives."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -170,9 +168,7 @@ def test_a_changed_record_is_told_every_time(tmp_path: Path, count: Count) -> No
     [(table, "code_key", lambda *rooms: b"another version"), (os, "geteuid", lambda: os.getuid() + 1)],
     ids=["other code", "another user's folder"],
 )
-def test_other_circumstances_derive_again(
-    tmp_path: Path, count: Count, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, value: Any
-) -> None:
+def test_other_circumstances_derive_again(tmp_path, count, monkeypatch, module, name, value):
     path = recorded(tmp_path)
     read(path)
     count.since()
@@ -294,9 +290,7 @@ def test_a_damaged_cache_costs_time_and_is_made_anew(tmp_path: Path, cache: Path
     [lambda value: b"", lambda value: b"\0\0\0\2{}", lambda value: b"\0\0\0\4null", lambda value: value[:-1]],
     ids=["nothing", "no record", "null", "cut"],
 )
-def test_what_its_check_says_is_whole_but_is_no_record_is_derived_again(
-    tmp_path: Path, count: Count, monkeypatch: pytest.MonkeyPatch, spoilt: Callable[[bytes], bytes]
-) -> None:
+def test_what_its_check_says_is_whole_but_is_no_record_is_derived_again(tmp_path, count, monkeypatch, spoilt):
     path, checked = recorded(tmp_path), database.checked
     with monkeypatch.context() as patched:
         patched.setattr(table, "checked", lambda name, value: checked(name, spoilt(value)))
@@ -307,9 +301,7 @@ def test_what_its_check_says_is_whole_but_is_no_record_is_derived_again(
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
-def test_a_folder_or_a_file_that_others_may_write_to_is_not_used(
-    tmp_path: Path, cache: Path, count: Count, mode: int
-) -> None:
+def test_a_folder_or_a_file_that_others_may_write_to_is_not_used(tmp_path, cache, count, mode):
     path = recorded(tmp_path)
     read(path)
     (file,) = cache.iterdir()
@@ -323,9 +315,7 @@ def test_a_folder_or_a_file_that_others_may_write_to_is_not_used(
         place.chmod(was)
 
 
-def test_a_link_in_the_place_of_the_folder_or_the_file_is_not_followed(
-    tmp_path: Path, cache: Path, count: Count, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_in_the_place_of_the_folder_or_the_file_is_not_followed(tmp_path, cache, count, monkeypatch):
     path = recorded(tmp_path)
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     cache.symlink_to(tmp_path / "elsewhere")
@@ -361,9 +351,7 @@ def test_the_place_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(("lock", "derived"), [("SHARED", 0), ("EXCLUSIVE", 1)])
-def test_a_cache_that_another_process_holds_is_read_where_it_can_be(
-    tmp_path: Path, cache: Path, count: Count, monkeypatch: pytest.MonkeyPatch, lock: str, derived: int
-) -> None:
+def test_a_cache_that_another_process_holds_is_read_where_it_can_be(tmp_path, cache, count, monkeypatch, lock, derived):
     monkeypatch.setattr(database, "_WAIT_SECONDS", 0.0)
     path = recorded(tmp_path)
     expected = read(path)

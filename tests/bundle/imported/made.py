@@ -1,7 +1,5 @@
 """Logs as verl and NeMo-RL print them, written after the forms of their own code; no figure in them was measured."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is read of other tools' logs, and that nothing else is."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

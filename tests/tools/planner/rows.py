@@ -1,7 +1,5 @@
 """Published rows as tests write them."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

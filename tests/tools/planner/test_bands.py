@@ -1,7 +1,5 @@
 """Bands of predictions: rows that err together count once, few groups widen them, four of five new rows lie inside."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

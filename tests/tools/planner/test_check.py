@@ -1,7 +1,5 @@
 """The check against published rows, and that priors stood before the fit that is shipped and were left alone."""
 
-from __future__ import annotations
-
 import csv
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Published RL iterations: how rows are read."""
 
-from __future__ import annotations
-
 import csv
 
 import pytest

@@ -29,10 +29,10 @@ from suite.planner.training import step_parts
 from suite.spec.catalogue import find_device, find_preset, find_size, presets
 from suite.spec.manifest import Manifest
 from suite.spec.resolve import layout_errors
-from suite.theory.adapters import work_parameters
 from suite.theory.memory import kv_bytes_per_position
 from suite.theory.parameters import parameter_count
 from suite.theory.shards import stages, states
+from tests.theory.shapes import parameters_of
 from tests.worker.tiny import told_by_ranks
 
 Stages = list[dict[str, Any]]
@@ -99,8 +99,8 @@ def test_a_rank_holds_what_theory_says_of_it(backend: str, preset: str, size: st
     """Theory's states are the least there can be: a stage may hold more, all of them together at most 3 % more."""
     manifest, each = manifest_of(backend, preset, size), counted[f"{backend} {preset} {size}"]
     shape, layout, precision = manifest.size, manifest.layout, manifest.measure.precision
-    whole = work_parameters(shape, manifest.workload)
-    assert sum(stage["total"] for stage in each) == whole.policy + whole.critic
+    total, _ = parameters_of(shape, manifest.workload)
+    assert sum(stage["total"] for stage in each) == total
     expected = stages(shape, manifest.workload, layout)
     for stage, own in zip(expected, each, strict=True):
         assert own["cache"] == kv_bytes_per_position(shape, stage.layers, layout, precision)

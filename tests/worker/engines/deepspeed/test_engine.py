@@ -13,8 +13,8 @@ import pytest
 
 from suite.bundle.event_fields import FIELDS, wrong_field
 from suite.spec.manifest import Manifest
-from suite.theory.adapters import work_parameters
 from suite.worker.asked import expected_counts
+from tests.theory.shapes import parameters_of
 from tests.waiting import wait_until
 from tests.worker.engines.cases import cases_of
 from tests.worker.tiny import (
@@ -108,21 +108,22 @@ def manifest_of(case: str) -> Manifest:
 def assert_done(run: Finished, manifest: Manifest) -> None:
     """Every rank ended well, wrote valid events, and counted what the manifest asks and the shape has."""
     assert run.exit_codes == [0] * manifest.layout.ranks, run.errors
-    body, held = manifest.model_dump(mode="json", by_alias=True), work_parameters(manifest.size, manifest.workload)
+    body = manifest.model_dump(mode="json", by_alias=True)
+    total, trained = parameters_of(manifest.size, manifest.workload)
     wanted = {
         **expected_counts(body["workload"], body["work"]),
-        "total_parameters": held.total,
-        "trainable_parameters": held.trainable,
+        "total_parameters": total,
+        "trainable_parameters": trained,
     }
-    total = manifest.measure.warmup + manifest.measure.iterations
+    iterations = manifest.measure.warmup + manifest.measure.iterations
     for rank in range(manifest.layout.ranks):
         events = run.events(rank)
         assert not [problem for event in events if (problem := wrong_field(event, FIELDS["rank"][event["kind"]]))]
         counts = [event["counts"] for event in run.events(rank, "iteration")]
-        assert len(counts) == total and all(wanted.items() <= each.items() for each in counts), counts
+        assert len(counts) == iterations and all(wanted.items() <= each.items() for each in counts), counts
         pads = manifest.work.lengths is not None and not manifest.layout.packing
         assert all((each["padded_tokens"] > 0) == pads for each in counts)
-        assert (events[-1]["kind"], events[-1]["status"], events[-1]["iterations"]) == ("end", "ok", total)
+        assert (events[-1]["kind"], events[-1]["status"], events[-1]["iterations"]) == ("end", "ok", iterations)
 
 
 def statistics(run: Finished, name: str = "loss") -> list[float]:
