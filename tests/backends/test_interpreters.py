@@ -1,7 +1,5 @@
 """Which interpreter holds a backend's stack."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

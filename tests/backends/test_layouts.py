@@ -1,7 +1,5 @@
 """What each backend lays out where a user leaves the choice to it, and how a layout is called."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -98,9 +96,7 @@ def test_zero_3_is_for_several_ranks_where_models_are_large_or_zero_2_leaves_no_
         ("6.7B", None, {"zero_stage": 2}, False),
     ],
 )
-def test_deepspeed_gathers_for_generation_where_the_weights_fit_or_a_user_says_so(
-    size: str, gib: int | None, asked: dict[str, Any], gathers: bool
-) -> None:
+def test_deepspeed_gathers_for_generation_where_the_weights_fit_or_a_user_says_so(size, gib, asked, gathers):
     memory = None if gib is None else gib * GIB
     request = {"ranks": 8, "zero_stage": 3, "size": find_size(size), "device_memory_bytes": memory, **asked}
     assert layout_of("deepspeed", **request).gather_for_generation is gathers

@@ -1,7 +1,5 @@
 """What each backend refuses before anything runs: each reason is one line, and names the way out."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -123,9 +121,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("backend", "asked", "words"), REFUSED)
-def test_what_a_stack_cannot_do_is_said_in_one_line_with_the_way_out(
-    backend: str, asked: dict[str, Any], words: str
-) -> None:
+def test_what_a_stack_cannot_do_is_said_in_one_line_with_the_way_out(backend, asked, words):
     found = refusals(backend, **asked)
     assert any(words in reason for reason in found), found
     assert not any("\n" in reason for reason in found)

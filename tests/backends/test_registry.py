@@ -1,7 +1,5 @@
 """The backends by name: the suite's own, and those that other packages register."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 
@@ -49,9 +47,7 @@ def test_another_package_adds_a_backend_by_an_entry_point(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("value", ["tests.no_such_module:Toy", "tests.backends.test_registry:NoSuchName"])
-def test_a_registered_backend_that_does_not_load_is_told_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, value: str
-) -> None:
+def test_a_registered_backend_that_does_not_load_is_told_in_one_line(monkeypatch, value):
     registered(monkeypatch, value)
     with pytest.raises(UsageError, match=r"'toy' of tests.*does not load") as refused:
         backends()

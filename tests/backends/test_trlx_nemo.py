@@ -1,7 +1,5 @@
 """What the driver of trlx-nemo chooses, without NeMo."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

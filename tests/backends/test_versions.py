@@ -1,10 +1,6 @@
 """What each backend needs of the stack that is there: packages, versions, variables, and the measured sources."""
 
-from __future__ import annotations
-
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -55,9 +51,7 @@ TRLX = ("trlx-deepspeed", "trlx-ddp")
         *((backend, HYDRA, {}, {"transformers": "of my own"}, []) for backend in TRLX),
     ],
 )
-def test_versions_that_cannot_do_this_work_are_told_and_others_are_not(
-    backend: str, work: dict[str, Any], asked: dict[str, Any], found: dict[str, str], words: list[str]
-) -> None:
+def test_versions_that_cannot_do_this_work_are_told_and_others_are_not(backend, work, asked, found, words):
     told = versions_errors(find_backend(backend), work_of(backend, **work), layout_of(backend, **asked), found)
     assert len(told) == len(words) and all(word in error for word, error in zip(words, told, strict=True)), told
 
@@ -96,15 +90,11 @@ def test_doctor_is_told_of_another_version(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class TestTrlx:
-    def test_this_interpreter_is_asked_without_importing_trlx(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_this_interpreter_is_asked_without_importing_trlx(self, tmp_path, monkeypatch):
         monkeypatch.setenv("SUITE_TRLX_SOURCE", str(tmp_path))
         assert trlx_errors(sys.executable)[0].startswith(f"there is no trlx in {tmp_path}")
 
-    def test_another_commit_is_refused_in_one_line_before_anything_runs(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_another_commit_is_refused_in_one_line_before_anything_runs(self, tmp_path, monkeypatch):
         (tmp_path / "trlx").mkdir()
         (tmp_path / "trlx" / "__init__.py").write_text("")
         monkeypatch.setenv("SUITE_TRLX_SOURCE", str(tmp_path))
@@ -125,9 +115,7 @@ class TestTrlx:
             ({"transformers": "4.35.0"}, "transformers 4.35.0 is too new for trlx's own model code"),
         ],
     )
-    def test_a_release_that_does_not_fit_is_told_before_nemo_would(
-        self, monkeypatch: pytest.MonkeyPatch, found: dict[str, str], words: str | None
-    ) -> None:
+    def test_a_release_that_does_not_fit_is_told_before_nemo_would(self, monkeypatch, found, words):
         good = dict.fromkeys(TrlxNemo.packages, "1")
         good |= {"nemo_toolkit": "1.17.0", "pytorch-lightning": "1.9.4", "apex": "0.1"}
         monkeypatch.setattr("suite.backends.trlx_nemo.stack_versions", lambda python, packages: good | found)

@@ -1,7 +1,5 @@
 """`suite verify`, and that every command that reads results takes the file of `suite pack` as it takes the folder."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

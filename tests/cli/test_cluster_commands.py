@@ -1,7 +1,5 @@
 """The commands around clusters where no cluster is: what they render, skip and refuse."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

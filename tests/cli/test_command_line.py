@@ -1,7 +1,5 @@
 """What every command has alike, and the two other ways to say what a run is: a layout in one option, a file."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -269,9 +267,7 @@ class Importing(ModuleType):
 
 
 @pytest.mark.parametrize("module", ["suite.cli.saved_help", "suite.cli.app"])
-def test_ctrl_c_while_modules_are_imported_is_one_line_and_130(
-    module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ctrl_c_while_modules_are_imported_is_one_line_and_130(module, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, module, Importing(module))
     monkeypatch.setattr(sys, "argv", ["suite", "run", "--size", "1M"])
     with pytest.raises(SystemExit) as ended:

@@ -1,7 +1,5 @@
 """Commands as a user types them: what they print, their exit codes, and one clear line for every mistake."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """`suite compare` from the command line: sides, gates, exit codes, JSON, and evidence that was changed."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """The examples that a user copies: they are valid, and every option in them is one that the commands have."""
 
-from __future__ import annotations
-
 import math
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Help: what it shows, that it is answered before anything heavy is imported, and never from stale text."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """`suite images` as a user types it: without a runtime, with names that are wrong, and what its JSON holds."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -53,9 +51,7 @@ def with_answers(monkeypatch: pytest.MonkeyPatch, *found: str | None) -> None:
 @pytest.mark.parametrize(
     ("found", "code"), [((OLD, OLD), 0), ((OLD, None), 0), ((OLD, NEW), 3), ((NEW, None), 3), ((None, None), 2)]
 )
-def test_lock_tells_a_digest_that_differs_and_registries_that_do_not_answer(
-    monkeypatch: pytest.MonkeyPatch, found: tuple[str | None, ...], code: int
-) -> None:
+def test_lock_tells_a_digest_that_differs_and_registries_that_do_not_answer(monkeypatch, found, code):
     with_answers(monkeypatch, *found)
     done = suite("images", "lock")
     assert done.exit_code == code

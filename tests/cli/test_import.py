@@ -1,7 +1,5 @@
 """`suite import`, and that every command shows such a row as what it is."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
@@ -89,9 +87,7 @@ def test_what_is_imported_alone_is_not_started_and_its_bundles_are_read(name: st
         (None, ("--warmup", 3), "3 are left out as a warm-up"),
     ],
 )
-def test_what_cannot_be_imported_is_one_line_and_nothing_is_written(
-    text: str | None, more: tuple, problem: str, log: Path, tmp_path: Path
-) -> None:
+def test_what_cannot_be_imported_is_one_line_and_nothing_is_written(text, more, problem, log, tmp_path):
     if text is not None:
         log.write_text(text)
     done = suite("import", log, *GIVEN, *more, "--runs", tmp_path / "runs")

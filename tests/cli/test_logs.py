@@ -1,7 +1,5 @@
 """`suite logs` and `suite clean`: what a run prints, wherever it is, and what is left of it afterwards."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable
@@ -75,9 +73,7 @@ class TestLogs:
         none = suite("logs", submitted.run_id, "--runs", tmp_path, "--only", "node-7")
         assert (none.exit_code, "it has node-0, node-1, slurm" in none.stderr) == (2, True)
 
-    def test_what_comes_is_followed_until_the_run_is_over(
-        self, tmp_path: Path, submitted: Submission, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_what_comes_is_followed_until_the_run_is_over(self, tmp_path, submitted, monkeypatch):
         path = Path(f"{submitted.scheduler['output']}-7.out")
 
         def write_third() -> str:

@@ -1,7 +1,5 @@
 """What a user types, read into values: ranks, where runs are started, and options that follow from declarations."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

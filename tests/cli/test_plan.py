@@ -1,7 +1,5 @@
 """`suite plan` as a user types it; what a buyer is told is what the planner answers."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """`suite runs`: what it lists, chooses, tags and removes."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

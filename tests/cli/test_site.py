@@ -1,7 +1,5 @@
 """The site file: what a cluster's users need not type, and what the command line says all the same."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

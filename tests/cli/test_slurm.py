@@ -1,7 +1,5 @@
 """Runs through a real Slurm of two nodes: submitted, watched, ended and brought home by the commands themselves."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
@@ -223,9 +221,7 @@ def test_the_nodes_gpus_are_asked_for_and_seen(suite: Suite, slurm: Slurm, tmp_p
     ],
     ids=["no such partition", "too few nodes", "too few GPUs", "too long", "no such feature"],
 )
-def test_what_slurm_refuses_is_one_line_and_leaves_nothing(
-    suite: Suite, slurm: Slurm, tmp_path: Path, options: tuple[str, ...], words: str
-) -> None:
+def test_what_slurm_refuses_is_one_line_and_leaves_nothing(suite, slurm, tmp_path, options, words):
     before = set(slurm.jobs())
     runs = tmp_path / "runs"
     done = suite("submit", "slurm", *SMALL, *ONCE, *options, "--runs", str(runs))

@@ -4,8 +4,6 @@ The batch script starts the ranks, and they start Ray: on one node, and on two, 
 that the script found out. Whatever ends the run, nothing of Ray stays behind.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -3,8 +3,6 @@
 An option that is added or renamed on purpose: ``pytest tests/cli/test_surface.py --snapshot-update``.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

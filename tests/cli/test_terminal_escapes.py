@@ -1,7 +1,5 @@
 """No text of a file moves, colours or reverses anything on a terminal: an escape planted in every text of a kind."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import json

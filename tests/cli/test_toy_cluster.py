@@ -1,7 +1,5 @@
 """A new cluster launcher is one module and one line: every public command then knows it."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys

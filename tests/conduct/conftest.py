@@ -1,7 +1,5 @@
 """The scripted worker in the place of both engines."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 

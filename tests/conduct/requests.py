@@ -1,7 +1,5 @@
 """Requests that the tests of this folder vary."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from suite.conduct.planning.request import LayoutChoices, Request

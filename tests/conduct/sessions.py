@@ -1,7 +1,5 @@
 """Sessions without a terminal: a view that remembers, and a launcher whose ranks have always just ended well."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """From a plan by way of its runs to their records no work is lost and none is added, whatever is asked for."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -66,9 +64,7 @@ def requests(draw: st.DrawFn) -> Request:
 
 @given(asked=requests(), counted=st.sampled_from(COUNTED), more=st.sampled_from((-1, 1)))
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_what_a_manifest_asks_for_is_what_its_record_counts(
-    asked: Request, counted: str, more: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_what_a_manifest_asks_for_is_what_its_record_counts(asked, counted, more, tmp_path_factory):
     try:
         plan = make_plan(asked, STACKS)
     except UsageError:

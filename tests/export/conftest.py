@@ -1,7 +1,5 @@
 """Results of every kind of run, made once for a module."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Results of every kind of run for what is exported: good, failed, cut off, suspect, uneven, hostile."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NoReturn
 

@@ -1,7 +1,5 @@
 """The files: they read back as what was written, are the same each time, and do nothing to who opens them."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -161,9 +159,7 @@ def test_pandas_reads_what_was_written(tmp_path: Path, rows: list[Row]) -> None:
     assert ["=1+1", "CUDA out of memory"] in evidence
 
 
-def test_without_the_package_it_is_one_line_that_names_the_extra(
-    tmp_path: Path, rows: list[Row], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_package_it_is_one_line_that_names_the_extra(tmp_path, rows, monkeypatch):
     monkeypatch.setattr(optional, "import_module", missing)
     with pytest.raises(UsageError, match=r"^pyarrow is not installed: pip install 'rlhf-suite\[data\]' brings it$"):
         write(tmp_path / "new" / "runs.parquet", RUNS, rows)

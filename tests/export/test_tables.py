@@ -1,7 +1,5 @@
 """The tables: which rows there are, and that their figures are the record's and the report's."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 None of them is in the locks: where one is not installed its test is skipped, and says so.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import struct
@@ -62,9 +60,7 @@ def test_tensorboard_reads_scalars_and_hyperparameters(made: Path, rows: dict[st
 
 
 @pytest.mark.packages
-def test_mlflow_reads_runs_metrics_and_parameters(
-    made: Path, rows: dict[str, Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mlflow_reads_runs_metrics_and_parameters(made, rows, tmp_path, monkeypatch):
     tracking = pytest.importorskip("mlflow.tracking", reason="MLflow NOT CHECKED: not installed")
     export_to("mlflow", [made], tmp_path / "store")
     assert "MLFLOW_ALLOW_FILE_STORE" not in os.environ
@@ -105,9 +101,7 @@ def wandb_records(data: bytes) -> Iterator[Any]:
 
 
 @pytest.mark.packages
-def test_wandb_keeps_each_run_offline_with_its_settings_and_figures(
-    made: Path, rows: dict[str, Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wandb_keeps_each_run_offline_with_its_settings_and_figures(made, rows, tmp_path, monkeypatch):
     pytest.importorskip("wandb", reason="W&B NOT CHECKED: not installed")
     (tmp_path / "home").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -135,18 +129,14 @@ def test_wandb_keeps_each_run_offline_with_its_settings_and_figures(
 
 
 @pytest.mark.parametrize("tool", ["wandb", "mlflow", "tensorboard"])
-def test_without_the_tool_it_is_one_line_and_no_folder(
-    tool: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_tool_it_is_one_line_and_no_folder(tool, made, tmp_path, monkeypatch):
     monkeypatch.setattr(optional, "import_module", missing)
     with pytest.raises(UsageError, match=rf"^{tool} is not installed: pip install 'rlhf-suite\[{tool}\]' brings it$"):
         export_to(tool, [made], tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_holds_something_is_left_alone(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_holds_something_is_left_alone(made, tmp_path, monkeypatch):
     from suite.export.tools import mlflow
 
     monkeypatch.setattr(mlflow, "check", lambda: None)
@@ -186,9 +176,7 @@ def test_tags_are_exported_and_what_is_left_out_is_told(tmp_path: Path) -> None:
         (["-o", "folder", "--to", "mlflow", "--table", "phases"], "--to writes runs, phases and iterations together"),
     ],
 )
-def test_what_cannot_be_done_is_one_line_and_nothing_is_written(
-    arguments: list[str], problem: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_done_is_one_line_and_nothing_is_written(arguments, problem, made, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = export(made, *arguments)
     assert done.exit_code == 2

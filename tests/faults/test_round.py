@@ -63,9 +63,7 @@ class TestWhatIsLeft:
         assert [name.partition(" ")[0] for name in made.left["processes"]] == [str(pids[0].pid)]
         assert pids[0].wait(100) == -9, "what a fault leaves goes with its try"
 
-    def test_files_drafts_and_shared_memory_are_seen_and_what_belongs_there_is_not(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_files_drafts_and_shared_memory_are_seen_and_what_belongs_there_is_not(self, monkeypatch):
         monkeypatch.setenv(APART, "1")
         segment = Path("/dev/shm/suite-faults-test")
 

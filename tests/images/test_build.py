@@ -1,7 +1,5 @@
 """What a build asks of the container runtime and shows the user, on a scripted runtime."""
 
-from __future__ import annotations
-
 import io
 import subprocess
 from collections.abc import Iterator
@@ -84,9 +82,7 @@ BUILDS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
 
 class TestWhatIsAsked:
     @pytest.mark.parametrize(("name", "choices", "expected"), BUILDS)
-    def test_a_build_is_asked_for_by_catalogue_and_choices(
-        self, project: Project, name: str, choices: dict, expected: dict[str, Any]
-    ) -> None:
+    def test_a_build_is_asked_for_by_catalogue_and_choices(self, project, name, choices, expected):
         (project.root / "build/image/cpu-trl.lock").write_text("torch==2.13.0+cpu\ntrl==1.16.0\nvllm-cpu==0.32.0\n")
         asking = asked(name, project, **choices)
         whole = {**asking, **asking["buildargs"], **asking["labels"]}

@@ -1,7 +1,5 @@
 """An image against its locks and labels: every way in which it can be another one is found."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Digests of bases: asked of a registry through the runtime, compared, and written where they belong."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 from collections.abc import Iterator
@@ -13,7 +11,6 @@ import pytest
 from suite.images.digests import Answer, ask, write
 from suite.launch.local import free_port
 from suite.spec.images import BaseImage, bases
-from tests.container_runtime import Runtime
 from tests.needs import require_programs
 from tests.waiting import ended, logged, wait_until
 
@@ -62,9 +59,7 @@ def lines_changed(checkout: Path, name: str) -> list[str]:
         ),
     ],
 )
-def test_a_digest_is_written_into_the_catalogue_and_wherever_its_base_is_built_on(
-    checkout: Path, base: BaseImage, files: dict[str, list[str]]
-) -> None:
+def test_a_digest_is_written_into_the_catalogue_and_wherever_its_base_is_built_on(checkout, base, files):
     for digest in (NEW, OLD):
         changed = write([answer(base, digest)], checkout)
         assert [path.name for path in changed] == ["images.yaml", *(Path(file).name for file in files)]
@@ -107,9 +102,7 @@ def _answers(address: str) -> bool:
 
 
 @pytest.mark.daemon
-def test_the_digest_of_a_real_registry_is_the_one_that_was_pushed(
-    runtime: Runtime, registry: str, base_image: str, docker_api
-) -> None:
+def test_the_digest_of_a_real_registry_is_the_one_that_was_pushed(runtime, registry, base_image, docker_api):
     reference = f"{registry}/suite-base:1"
     try:
         runtime.docker("tag", base_image, reference, check=True)

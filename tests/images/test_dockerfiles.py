@@ -1,7 +1,5 @@
 """The Dockerfiles, read as text: pinned, of one mind with catalogue and locks, and fit for both builders."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

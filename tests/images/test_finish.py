@@ -1,7 +1,5 @@
 """finish.sh, which an image build runs in its builder stages: the same packages give the same bits."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess
@@ -82,9 +80,7 @@ def test_what_uv_notes_of_a_wheel_is_gone_from_files_and_record(twice: list[tupl
         assert record.read_text() == "alpha/__init__.py,sha256=1,2\n"
 
 
-def test_compiled_files_are_not_checked_against_their_source_and_what_is_laid_takes_no_room_of_its_own(
-    twice: list[tuple[Path, Path]],
-) -> None:
+def test_compiled_files_are_not_checked_against_their_source_and_what_is_laid_takes_no_room_of_its_own(twice):
     tree, root = twice[0]
     for compiled in tree.rglob("*.pyc"):
         assert int.from_bytes(compiled.read_bytes()[4:8], "little") == 0b01, "by hash, unchecked"

@@ -1,7 +1,5 @@
 """What an image gives of itself may be anything: a bounded part of plain files is taken."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import tarfile

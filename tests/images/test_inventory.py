@@ -1,7 +1,5 @@
 """The list of an image's components: what it holds, in a form that others read, and the same for the same content."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import sys

@@ -1,7 +1,5 @@
 """The locks of the images: whole, hashed, and of one mind with each other and with what they are made from."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

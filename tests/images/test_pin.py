@@ -1,7 +1,5 @@
 """What is built is what Compose runs: the pin in .env, and nothing else of that file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

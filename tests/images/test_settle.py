@@ -1,7 +1,5 @@
 """An image without traces of its build, on a scripted runtime: one id for equal content."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

@@ -1,7 +1,5 @@
 """What is told of an image file's stack: written from the image itself, found beside the file, refused when stale."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """The wheelhouse: complete, hashed as it is, and honest about what pip could not find."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 from pathlib import Path
@@ -47,9 +45,7 @@ class ScriptedPip:
         return subprocess.CompletedProcess(command, 1 if self.error else 0, "", self.error)
 
 
-def test_the_lock_beside_it_holds_the_hashes_of_its_very_wheels(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_lock_beside_it_holds_the_hashes_of_its_very_wheels(project, monkeypatch):
     ScriptedPip(monkeypatch, WHEELS)
     folder = wheelhouse.fill_wheelhouse(project, ENGINES)
     lock = folder.parent / "cpu.lock"
@@ -59,9 +55,7 @@ def test_the_lock_beside_it_holds_the_hashes_of_its_very_wheels(
             assert hashlib.sha256(name.encode()).hexdigest() in lock.read_text()
 
 
-def test_another_image_has_a_lock_of_its_own_beside_the_same_wheels(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_image_has_a_lock_of_its_own_beside_the_same_wheels(project, monkeypatch):
     ScriptedPip(monkeypatch, WHEELS)
     trl = find_image("trl")
     (project.root / "requirements/images/cpu-trl.lock").write_text("torch==2.13.0\n")
@@ -99,9 +93,7 @@ def test_a_second_call_builds_deepspeed_no_more(project: Project, monkeypatch: p
         ),
     ],
 )
-def test_what_is_missing_is_told_in_one_line(
-    project: Project, monkeypatch: pytest.MonkeyPatch, changes: dict[str, tuple[str, ...]], error: str, words: str
-) -> None:
+def test_what_is_missing_is_told_in_one_line(project, monkeypatch, changes, error, words):
     ScriptedPip(monkeypatch, {**WHEELS, **changes}, error)
     with pytest.raises(UsageError, match=words):
         wheelhouse.fill_wheelhouse(project, ENGINES)

@@ -1,7 +1,5 @@
 """Snapshots of what hardly differs: one whole, and of the others what is not as in it."""
 
-from __future__ import annotations
-
 import difflib
 
 

@@ -1,8 +1,6 @@
 """Ranks made of a few lines of Python, run by the real local launcher: started by themselves, or forked from a process
 that has imported a stack which is none."""
 
-from __future__ import annotations
-
 import gc
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Becoming the owner of the results folder: what a container does that does not know who asks."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

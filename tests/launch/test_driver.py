@@ -1,7 +1,5 @@
 """The driver as a process of its own, which is stopped: no rank outlives it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

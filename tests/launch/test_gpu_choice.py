@@ -1,7 +1,5 @@
 """Which GPUs runs use: CUDA's rules for its variable, what a user names, and no card for a screen."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -105,9 +103,7 @@ class TestTheMachine:
         assert (found.device_memory_bytes, found.device_names, found.threads_per_rank) == (80 << 30, UUIDS, 8)
         assert look_at_machine("python", "auto", gpu_ids=("2", "1")).device_names == UUIDS[1::-1]
 
-    def test_keeps_to_the_variable_and_leaves_the_hidden_gpus_their_cores(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_keeps_to_the_variable_and_leaves_the_hidden_gpus_their_cores(self, monkeypatch):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,4")
         found = look_at_machine("python", "auto")
         assert (found.max_ranks, found.device_names, found.threads_per_rank) == (2, UUIDS[2:], 8)

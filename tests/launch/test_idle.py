@@ -1,7 +1,5 @@
 """Devices that are to be free, as the driver looks at them: who is there is named, in one line."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -78,9 +76,7 @@ def test_a_cpu_that_works_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("planned", [True, False])
-def test_a_run_is_refused_before_anything_is_made_and_a_plan_is_not(
-    answers: dict[str, Any], planned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_is_refused_before_anything_is_made_and_a_plan_is_not(answers, planned, tmp_path, monkeypatch):
     gpus = tuple(
         LocalDevice(index=index, uuid=uuid, name="NVIDIA H100 80GB HBM3", memory_bytes=80 * GIB)
         for index, uuid in enumerate(UUIDS)
@@ -131,9 +127,7 @@ class Host:
         ({"gzip": 0.2}, None, ()),
     ],
 )
-def test_others_on_the_cpus_are_measured_and_named_by_their_programs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shares: dict[str, float], told: str | None, disturbed: tuple
-) -> None:
+def test_others_on_the_cpus_are_measured_and_named_by_their_programs(tmp_path, monkeypatch, shares, told, disturbed):
     """Little is no disturbance, and less of one beside GPUs."""
     host = Host(tmp_path, monkeypatch)
     host.shares = shares
@@ -160,9 +154,7 @@ def test_a_gpu_in_use_is_named_before_runs_on_it(answers: dict[str, Any], monkey
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_a_busy_machine_is_told_in_one_line_unless_it_is_to_be_idle(
-    asked: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_busy_machine_is_told_in_one_line_unless_it_is_to_be_idle(asked, monkeypatch, capsys):
     use = idle.OthersUse(cpus=2, others=1.7, load=3.4, programs=(("gzip", 1.2), ("make", 0.5)))
     monkeypatch.setattr(idle, "others_on_cpus", lambda: use)
     machine = planning.Machine(python="python", device="cpu", max_ranks=2, device_memory_bytes=None)

@@ -1,7 +1,5 @@
 """The local launcher: real processes to every kind of end, and none of them left."""
 
-from __future__ import annotations
-
 import os
 import resource
 import selectors

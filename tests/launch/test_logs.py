@@ -1,7 +1,5 @@
 """Logs that become too large keep their beginning and their end; those of others are read in bounds, shown plainly."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The program that supervises a node's ranks where they run, as whatever starts it sees it."""
 
-from __future__ import annotations
-
 import json
 import resource
 import signal
@@ -55,9 +53,7 @@ def test_events_are_repeated_and_the_outcome_comes_last(tmp_path: Path) -> None:
     ],
     ids=["a rank's log", "silence", "no program"],
 )
-def test_a_failure_is_classified_beside_the_ranks(
-    tmp_path: Path, script: str, changes: dict[str, Any], kind: str, words: str
-) -> None:
+def test_a_failure_is_classified_beside_the_ranks(tmp_path, script, changes, kind, words):
     node = start(tmp_path, script, **changes)
     _, outcome = ended(node)
     assert (node.returncode, outcome["failure"]["kind"]) == (1, kind)

@@ -1,7 +1,5 @@
 """One job, every launcher: what a rank runs, sees and may use does not depend on who starts it."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -81,9 +79,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
     extra=st.dictionaries(names, st.text("ab' $\"{", max_size=9)),
     memory=st.none() | st.integers(1, 1 << 20).map(lambda mebibytes: mebibytes << 20),
 )
-def test_every_launcher_gives_the_ranks_the_same_job(
-    manifest: Manifest, extra: dict[str, str], memory: int | None
-) -> None:
+def test_every_launcher_gives_the_ranks_the_same_job(manifest, extra, memory):
     asked = Asked(manifest, extra, memory)
     wanted = expected(asked)
     assert by_kubernetes(asked) == wanted

@@ -1,7 +1,5 @@
 """One job, by Compose too: a service runs `suite run` in the image, where the local launcher makes the job."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

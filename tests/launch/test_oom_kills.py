@@ -1,7 +1,5 @@
 """The kernel's count of out-of-memory kills, of the nearest group that counts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

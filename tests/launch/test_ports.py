@@ -1,7 +1,5 @@
 """Ports that stay free until a rank listens there: the driver's, and those that the worker chooses for Ray."""
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
 from types import ModuleType
@@ -19,9 +17,7 @@ def test_no_connection_that_goes_out_takes_it(ports: ModuleType) -> None:
     assert all(1024 < ports.free_port() < first for _ in range(20))
 
 
-def test_one_that_somebody_listens_on_is_passed_over(
-    ports: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_one_that_somebody_listens_on_is_passed_over(ports, monkeypatch, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -33,9 +29,7 @@ def test_one_that_somebody_listens_on_is_passed_over(
 
 
 @pytest.mark.parametrize("text", [None, "", "many of them", "1024\t65535\n"])
-def test_where_the_kernel_does_not_tell_or_gives_out_all_of_them_it_is_any(
-    ports: ModuleType, text: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_where_the_kernel_does_not_tell_or_gives_out_all_of_them_it_is_any(ports, text, monkeypatch, tmp_path):
     if text is not None:
         (tmp_path / "range").write_text(text)
     monkeypatch.setattr(ports, "GIVEN_OUT", tmp_path / "range")

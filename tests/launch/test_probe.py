@@ -1,7 +1,5 @@
 """What is found of this machine and of a stack's interpreter."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 from unittest.mock import Mock

@@ -1,7 +1,5 @@
 """Parting rank 0's output into events and log."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Reading what ranks left behind, whatever state it is in."""
 
-from __future__ import annotations
-
 import json
 import os
 import tracemalloc

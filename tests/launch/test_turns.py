@@ -1,7 +1,5 @@
 """Who has the next turn, what becomes of turns when somebody is gone, and limits that leave waiting out."""
 
-from __future__ import annotations
-
 import os
 import selectors
 import socket
@@ -120,9 +118,7 @@ def test_one_row_goes_at_a_time_and_each_once_in_a_round() -> None:
         ((3, 3), {"a": 0.11, "b": 0.4}, [0, 3, 3, 3, 3]),
     ],
 )
-def test_turns_of_short_iterations_have_several_once_the_second_tells_how_short(
-    lengths: tuple[int, int], seconds: dict[str, float], expected: list[int]
-) -> None:
+def test_turns_of_short_iterations_have_several_once_the_second_tells_how_short(lengths, seconds, expected):
     driver = Driver(lengths, a=1, b=1)
     driver.rank("a")
     driver.rank("b")
@@ -203,9 +199,7 @@ def test_who_makes_no_sense_is_sent_away_and_disturbs_nobody(text: str) -> None:
     assert len(driver.turns(4)) == 4
 
 
-def test_the_socket_is_nobody_elses_and_goes_once_all_are_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_socket_is_nobody_elses_and_goes_once_all_are_there(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     listener = Listener(shared=True)
     (folder,) = tmp_path.iterdir()

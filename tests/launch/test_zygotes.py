@@ -1,7 +1,5 @@
 """Ranks that are forked: no different from those that are started by themselves, and no reason why a run fails."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -207,9 +205,7 @@ def test_a_killed_zygote_takes_no_rank_along_and_the_next_run_has_another(runs: 
 
 
 @pytest.mark.parametrize("trouble", ["stopped", "killed"])
-def test_a_zygote_that_does_not_fork_leaves_the_ranks_to_themselves(
-    runs: Runs, trouble: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_zygote_that_does_not_fork_leaves_the_ranks_to_themselves(runs, trouble, monkeypatch):
     runs()
     fork, forked = Zygote.fork, []
 

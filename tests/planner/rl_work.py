@@ -1,7 +1,5 @@
 """An iteration of NeMo-RL on H100s as tests vary it: 8B parameters, GRPO, sixteen devices."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from suite.planner.hardware import published_hardware

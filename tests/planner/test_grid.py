@@ -1,7 +1,5 @@
 """Tables of plain text at the width of a terminal."""
 
-from __future__ import annotations
-
 import pytest
 
 from suite.planner.grid import Column, grid_lines

@@ -1,7 +1,5 @@
 """What holds of every predicted iteration, whatever its layout, its lengths and its devices."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Exact counts of suite/theory and array formulas of suite/planner/formulas are one arithmetic, where both exist."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

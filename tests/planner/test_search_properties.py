@@ -1,7 +1,5 @@
 """What holds of every search of layouts: more memory and more devices never hurt, and nothing better is left out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from itertools import product

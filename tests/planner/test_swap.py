@@ -1,7 +1,5 @@
 """A backend whose reference waits in host memory: what moving it costs, in time and in memory."""
 
-from __future__ import annotations
-
 import pytest
 
 from suite.planner.ask import question

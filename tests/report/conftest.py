@@ -1,7 +1,5 @@
 """What several tests of views stand on."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

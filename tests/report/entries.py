@@ -1,7 +1,5 @@
 """Entries made by hand: real manifests, and records whose figures follow from a rate and a fixed noise."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import replace

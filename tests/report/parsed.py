@@ -1,7 +1,5 @@
 """HTML as a browser would take it apart."""
 
-from __future__ import annotations
-
 import json
 from html.parser import HTMLParser
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs of whole reports: of every kind of work, of every kind of trouble, and with names that mean harm."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What every view opens with: who is faster, by how much, how sure, and in which phase."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Two sides against each other: what pairs, what is judged together, what differs around, and what gates do."""
 
-from __future__ import annotations
-
 import math
 import random
 from functools import cache
@@ -56,9 +54,7 @@ def test_an_image_that_was_pushed_meanwhile_is_the_same_on_both_sides() -> None:
 class TestTogether:
     @pytest.mark.slow
     @pytest.mark.parametrize("spreads", [(0.03, 0.03), (0.01, 0.1)], ids=["alike", "very unlike"])
-    def test_equal_sides_of_16_rows_show_a_difference_in_at_most_one_case_in_twenty(
-        self, spreads: tuple[float, float]
-    ) -> None:
+    def test_equal_sides_of_16_rows_show_a_difference_in_at_most_one_case_in_twenty(self, spreads):
         source = random.Random(21)
         trials, rows, false, alone = 400, 16, 0, 0
         for _ in range(trials):
@@ -181,9 +177,7 @@ class TestPairing:
             ),
         ],
     )
-    def test_sides_that_share_no_row_say_what_keeps_the_nearest_apart(
-        self, before: list[Entry], after: list[Entry], told: str
-    ) -> None:
+    def test_sides_that_share_no_row_say_what_keeps_the_nearest_apart(self, before, after, told):
         with pytest.raises(UsageError, match=told):
             compare_entries(before, after)
 
@@ -325,9 +319,7 @@ def comparison(source: random.Random, rows: int, runs: int, ratio: float) -> Fol
         ("overlapping-runs", False, None),
     ],
 )
-def test_every_bundle_that_reading_tells_of_is_sorted_by_what_is_lacking(
-    kind: str, leaves_out: bool, lack: str | None
-) -> None:
+def test_every_bundle_that_reading_tells_of_is_sorted_by_what_is_lacking(kind, leaves_out, lack):
     """All twelve of them, of which a report shows five."""
     caveats = [Caveat(kind, f"runs/{number}", "why", leaves_out) for number in range(12)]
     found = SimpleNamespace(entries=[], damaged=["runs/c: no manifest"], caveats=caveats)

@@ -1,7 +1,5 @@
 """Names and texts of runs in Markdown, in commands, in pictures and on terminals."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The Markdown: each section as it was last read by somebody, and every report as a parser of Markdown reads it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,9 +1,6 @@
 """The network in reports and as `--smoke` tells it: beside what it should be, slow ones told, facts of any shape."""
 
-from __future__ import annotations
-
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -117,9 +114,7 @@ class TestSlowNetworks:
         )
 
     @pytest.mark.parametrize(("asked", "told"), CAUSES.values(), ids=CAUSES)
-    def test_a_slow_network_is_told_with_its_cause_and_not_for_what_the_run_could_not_use(
-        self, asked: dict[str, Any], told: str | None
-    ) -> None:
+    def test_a_slow_network_is_told_with_its_cause_and_not_for_what_the_run_could_not_use(self, asked, told):
         found = caveats(run(**asked))
         assert len(found) == (told is not None) and all(told in line for line in found)
 
@@ -204,9 +199,7 @@ def test_less_than_half_of_it_is_a_warning_that_says_where_to_look(capsys: pytes
     assert [one["look"] is None for one in told] == [True, False]
 
 
-def test_a_run_of_several_ranks_without_figures_says_so_and_one_rank_is_silent(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_run_of_several_ranks_without_figures_says_so_and_one_rank_is_silent(capsys):
     assert tell_network(made.entry(ranks=2).record, print) == []
     assert "tells no network" in capsys.readouterr().err
     assert tell_network(made.entry(ranks=1).record, print) == []
@@ -224,9 +217,7 @@ def test_a_check_leaves_out_what_nobody_could_have_measured() -> None:
     assert str(check).isprintable() and check.ranks is None
 
 
-def test_it_is_told_by_submit_and_by_collect(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_is_told_by_submit_and_by_collect(tmp_path, monkeypatch, capsys):
     """On a toy cluster, whose run tells these figures of two ranks."""
     network = {**made.network({"within_node": 2e9}), "backend": "gloo"}
     monkeypatch.setattr(toy_cluster, "JOBS", {})

@@ -1,7 +1,5 @@
 """Figures as a reader sees them."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

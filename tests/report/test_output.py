@@ -1,7 +1,5 @@
 """What `suite report` leaves behind: the same files for the same runs, shipped ones too, whole or as they were."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -78,9 +76,7 @@ def test_what_is_no_file_of_its_own_is_not_replaced_by_a_report(tmp_path: Path) 
     assert (tmp_path / "pipe").is_fifo() and (tmp_path / "link").is_symlink()
 
 
-def test_a_failure_in_the_middle_leaves_the_old_text_and_no_drafts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_in_the_middle_leaves_the_old_text_and_no_drafts(tmp_path, monkeypatch):
     write([made.failed()], tmp_path / "report.md")
     before = contents(tmp_path)
 
@@ -156,9 +152,7 @@ def test_every_shipped_report_lies_beside_its_bundles_and_has_its_command() -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_shipped_report_and_its_pictures_are_written_again_byte_for_byte(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shipped_report_and_its_pictures_are_written_again_byte_for_byte(name, tmp_path, monkeypatch):
     """A change of what reports say writes these again too, with the commands of docs/results/README.md."""
     monkeypatch.setenv("SUITE_CACHE", "off")
     monkeypatch.chdir(RESULTS / name)

@@ -1,7 +1,5 @@
 """`suite report --html`: one file that says what the Markdown says, loads nothing, and runs nothing of a run's."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -219,9 +217,7 @@ class TestTraces:
             make_bundle(folder, synthetic_manifest(layout=layout, repeat=repeat), _uneven(seconds, repeat))
         return read_entries([folder]).entries
 
-    def test_the_median_of_the_counted_iterations_is_drawn_with_phases_that_follow_each_other(
-        self, tmp_path: Path
-    ) -> None:
+    def test_the_median_of_the_counted_iterations_is_drawn_with_phases_that_follow_each_other(self, tmp_path):
         entries = self.entries(tmp_path)
         record = entries[0].record
         found, left_out = traces.traces_of(build(entries).rows, entries)
@@ -234,9 +230,7 @@ class TestTraces:
             assert ends[-1] <= found[0].seconds * 1.001
             assert set(rank.held) <= {bar.phase for bar in rank.bars} and rank.held
 
-    def test_of_many_ranks_and_runs_some_are_shown_and_the_rest_is_counted(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_of_many_ranks_and_runs_some_are_shown_and_the_rest_is_counted(self, tmp_path, monkeypatch):
         monkeypatch.setattr(traces, "MOST_RANKS", 4)
         monkeypatch.setattr(traces, "MOST_RUNS", 1)
         entries = self.entries(tmp_path, ranks=8)
@@ -258,9 +252,7 @@ class TestCommand:
         assert suite("report", tmp_path / "runs", "-o", tmp_path / "r.md", "--html", tmp_path / "r.html").exit_code == 0
         assert {"r.md", "r.html"} <= {path.name for path in tmp_path.iterdir()}
 
-    def test_a_page_that_would_be_too_large_is_cut_and_says_so(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_page_that_would_be_too_large_is_cut_and_says_so(self, tmp_path, monkeypatch):
         for repeat in (1, 2, 3):
             make_bundle(tmp_path / "runs", synthetic_manifest(repeat=repeat), float(repeat))
         entries = read_entries([tmp_path / "runs"]).entries

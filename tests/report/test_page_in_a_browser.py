@@ -1,7 +1,5 @@
 """The page in a real Chromium: three widths, light and dark, by keyboard alone, by axe's rules, with hostile runs."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from pathlib import Path

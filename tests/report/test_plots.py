@@ -1,7 +1,5 @@
 """Pictures: what is drawn, what is left out and said, that nothing hides another, and each drawn once."""
 
-from __future__ import annotations
-
 import re
 import warnings
 import xml.etree.ElementTree as ElementTree
@@ -164,9 +162,7 @@ def test_the_same_figures_are_drawn_once_and_others_again(tmp_path: Path, drawn:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"../elsewhere": "text"}', b'{"memory": 1}'])
-def test_what_is_no_picture_is_drawn_again(
-    tmp_path: Path, drawn: list[Path], body: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_no_picture_is_drawn_again(tmp_path, drawn, body, monkeypatch):
     monkeypatch.setattr(Database, "get", lambda self, name: body)
     assert "memory.svg" in pictures(build(made.repeats(2)), tmp_path / "a")
     assert drawn == [tmp_path / "a"] and not (tmp_path / "elsewhere").exists()

@@ -1,7 +1,5 @@
 """Rows: which runs are one, what their figures are, and what a reader is told of where they were measured."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -165,9 +163,7 @@ OTHERWISE: dict[str, tuple[list[Entry], list[Entry], str, str]] = {
 
 class TestWhatIsOneRow:
     @pytest.mark.parametrize(("some", "others", "first", "second"), OTHERWISE.values(), ids=OTHERWISE)
-    def test_runs_that_were_made_otherwise_are_rows_of_their_own_that_say_so(
-        self, some: list[Entry], others: list[Entry], first: str, second: str
-    ) -> None:
+    def test_runs_that_were_made_otherwise_are_rows_of_their_own_that_say_so(self, some, others, first, second):
         rows = build([*some, *others]).rows
         assert {(row.runs, row.variant) for row in rows} == {(3, first), (2, second)}
         hashes = {row.series_hash for row in rows}

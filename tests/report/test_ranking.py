@@ -1,7 +1,5 @@
 """Rows of equal work against each other: which is faster, from how many runs, and what the difference is made of."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -85,9 +83,7 @@ class TestTurns:
             ([1.0], [4.0, 5.0], True),
         ],
     )
-    def test_rows_whose_runs_did_not_take_turns_are_marked(
-        self, first: list[float], second: list[float], in_turns: bool
-    ) -> None:
+    def test_rows_whose_runs_did_not_take_turns_are_marked(self, first, second, in_turns):
         runs = [*at(first, made.repeats(len(first), rate=20)), *at(second, megatron(len(second), rate=26))]
         model = build(runs)
         assert [ranked.in_turns for ranked in model.ranking.groups[0].places] == [True, in_turns]
@@ -186,9 +182,7 @@ class TestPhases:
         ],
         ids=["all phases alike", "noise", "too few runs"],
     )
-    def test_a_difference_of_no_one_phase_is_given_none(
-        self, slower: list[Entry], verdict: str, of_phases: set[str | None]
-    ) -> None:
+    def test_a_difference_of_no_one_phase_is_given_none(self, slower, verdict, of_phases):
         model = build([*made.repeats(5, rate=20), *slower])
         place = model.ranking.groups[0].places[1]
         assert (place.verdict, {one.verdict for one in place.by_phase}) == (verdict, of_phases)

@@ -1,7 +1,5 @@
 """What a report is made of: records that follow from their events, each run once, at equal work for every bundle."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Runs that failed or were disturbed, and rows whose seed, variance or clock sets them apart."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

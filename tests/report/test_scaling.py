@@ -1,7 +1,5 @@
 """Scaling curves: which rows are one, and their efficiencies."""
 
-from __future__ import annotations
-
 import pytest
 
 from suite.report.facts.entry import Entry

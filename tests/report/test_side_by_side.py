@@ -1,7 +1,5 @@
 """Engines and trainers stand beside each other unranked; asynchronous rows are in no order with synchronous ones."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

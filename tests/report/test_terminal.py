@@ -1,7 +1,5 @@
 """What `suite report` and `suite compare` print: it fits, names what it abbreviates, and says no more than it shows."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 
@@ -36,9 +34,7 @@ def engines_and_trainer() -> ReportModel:
 
 @pytest.mark.parametrize("model", [build(made.matrix()), engines_and_trainer()], ids=["engines", "trainer"])
 @pytest.mark.parametrize("width", [80, 100, 120])
-def test_the_headline_fits_a_terminal_a_line_per_row_and_no_word_is_cut(
-    model: ReportModel, width: int, columns: Columns
-) -> None:
+def test_the_headline_fits_a_terminal_a_line_per_row_and_no_word_is_cut(model, width, columns):
     lines = columns(width, lambda: print_headline(model))
     assert max(map(len, lines)) <= width and "…" not in "\n".join(lines)
     for row in headline_rows(model):

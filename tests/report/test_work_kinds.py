@@ -1,7 +1,5 @@
 """Rows of different work: told apart in every table, ranked among themselves, and named where folders are compared."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Numbers beyond any machine and whatever lies in the place of a file: told in a line, never read without end."""
 
-from __future__ import annotations
-
 import os
 import socket
 import stat

@@ -1,7 +1,5 @@
 """The data files load whole, presets among them; names are found or refused with the nearest ones."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

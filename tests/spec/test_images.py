@@ -1,7 +1,5 @@
 """The catalogue of images: complete, spelt helpfully, and of one mind with the backends."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

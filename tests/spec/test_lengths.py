@@ -1,7 +1,5 @@
 """Distributions of lengths: what is read, what is drawn, what is refused."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -45,9 +43,7 @@ def test_what_the_seed_changes_is_which_sample_is_long_not_how_long_samples_are(
     st.floats(1, 200), st.floats(0, 3), st.integers(200, 400), st.floats(0, 1), st.floats(0, 1),
     st.integers(1, 40), st.integers(1, 8), st.integers(0, 2**40),
 )  # fmt: skip
-def test_every_length_is_at_least_one_and_at_most_the_cap(
-    mean: float, sigma: float, cap: int, at_cap: float, correlation: float, samples: int, group: int, seed: int
-) -> None:
+def test_every_length_is_at_least_one_and_at_most_the_cap(mean, sigma, cap, at_cap, correlation, samples, group, seed):
     made = Lengths(kind="lognormal", mean=mean, sigma=sigma, cap=cap, at_cap=at_cap, group_correlation=correlation)
     drawn = made.draw(samples, group, seed)
     assert len(drawn) == samples and all(1 <= length <= cap for length in drawn)

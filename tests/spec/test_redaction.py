@@ -1,7 +1,5 @@
 """Secrets in variables and in texts: by the names of the first and by what values look like, never kept."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A layout multiplies to its world; with a workload it gives a replica's work, and a manifest whose hashes hold."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """What a workload makes of algorithm, group and lengths, what does not fit together; algorithms as users name them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

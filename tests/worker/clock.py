@@ -1,7 +1,5 @@
 """A clock that goes on only when it is told to."""
 
-from __future__ import annotations
-
 from types import ModuleType
 
 import pytest

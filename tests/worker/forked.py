@@ -3,8 +3,6 @@
 Tests of how a rank starts, dies or is launched start it anew (``tests.worker.tiny.start_rank``).
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import runpy

@@ -1,7 +1,5 @@
 """NVIDIA's library as its Python binding has it, with answers that a test gives."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The CPUs of a rank, on nodes that are folders: near its GPU, shared by whole cores, never more than is allowed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Samples dealt to replicas by length: nearly equal tokens, and the same work in all."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,8 +1,5 @@
 """When NCCL's communicators are made, and what they take: torch.cuda and the process group are replaced."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -48,9 +45,7 @@ def test_memory_outside_of_the_allocator_is_noted_step_by_step(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("sleeps", [False, True])
-def test_an_engine_that_sleeps_is_seen_awake_and_what_torch_counts_beside_it_is_not_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sleeps: bool
-) -> None:
+def test_an_engine_that_sleeps_is_seen_awake_and_what_torch_counts_beside_it_is_not_told(tmp_path, monkeypatch, sleeps):
     """Process group, memory and loop are replaced; in which order a session goes about it is real."""
     calls = mock.MagicMock()
     calls.memory.peaks.return_value = {}

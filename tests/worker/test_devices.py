@@ -1,7 +1,5 @@
 """A worker sees exactly the GPUs that its launcher asked for, or says what it sees instead."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The event stream of a rank."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -52,9 +50,7 @@ def test_a_disk_that_fails_at_sync_is_told_at_the_next_event(tmp_path: Path, mon
         log.emit("end", status="ok")
 
 
-def test_requests_are_gathered_and_the_last_events_are_on_disk_when_it_closes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_requests_are_gathered_and_the_last_events_are_on_disk_when_it_closes(tmp_path, monkeypatch):
     """The time between two flushes is as good as endless here, and then nothing."""
     flushed: list[int] = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: flushed.append(os.fstat(descriptor).st_size))

@@ -1,7 +1,5 @@
 """Failure kinds, each from an exception that the library in question really raises where a CPU can make it do so."""
 
-from __future__ import annotations
-
 import errno
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """What tells a package of the stack from another of the same version."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -52,9 +50,7 @@ def test_a_patched_package_of_the_same_version_is_another_and_is_refused_at_the_
         check_code(before)
 
 
-def test_a_checkout_in_front_of_the_installed_package_is_what_is_told(
-    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkout_in_front_of_the_installed_package_is_what_is_told(site, tmp_path, monkeypatch):
     source = write(tmp_path / "source", {"forked_stack/__init__.py": "STEP = 1\n"}) / "forked_stack" / "__init__.py"
     for words in (["init"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a", "commit", "-m", "one"]):
         subprocess.run(["git", "-C", str(tmp_path / "source"), *words], check=True, capture_output=True)

@@ -1,7 +1,5 @@
 """A GPU before a run, through a pretended NVIDIA library: free, used by others, held down; what a rank does then."""
 
-from __future__ import annotations
-
 import os
 from types import SimpleNamespace
 from typing import Any
@@ -71,9 +69,7 @@ def test_a_free_gpu_is_disturbed_by_nothing_though_its_clock_rests_and_this_proc
         ({"CurrentClocksThrottleReasons": 0x41}, "its clocks are held down by hw_thermal_slowdown"),
     ],
 )
-def test_what_would_be_measured_too_is_told_and_refused_where_a_free_gpu_is_wanted(
-    answers: dict[str, Any], words: str
-) -> None:
+def test_what_would_be_measured_too_is_told_and_refused_where_a_free_gpu_is_wanted(answers, words):
     facts = gpu_idle(gpu(**answers))
     assert len(facts["disturbed_by"]) == 1 and words in facts["disturbed_by"][0]
     require_idle(facts, {})

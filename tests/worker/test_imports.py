@@ -1,7 +1,5 @@
 """What a run imports is asked for before one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -14,9 +12,7 @@ from suite.worker.trainers.base import Trainer
     ("modules", "told"),
     [(("json",), None), (("json", "no_such_module"), "ModuleNotFoundError: No module named 'no_such_module'")],
 )
-def test_a_module_that_is_missing_is_named(
-    modules: tuple[str, ...], told: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_that_is_missing_is_named(modules, told, monkeypatch):
     class Some(Trainer):
         imports = modules
         run: Any = None

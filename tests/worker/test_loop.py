@@ -1,7 +1,5 @@
 """The iteration on a scripted engine: order of phases, counts from what was really done, failures of the work."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -277,9 +275,7 @@ def test_steps_that_fp16_skipped_are_summed_into_the_iterations_event_and_others
     assert event.get("skipped_steps", "absent") == expected
 
 
-def test_a_session_forgets_the_peaks_of_the_set_up_and_watches_its_models(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_forgets_the_peaks_of_the_set_up_and_watches_its_models(tmp_path, monkeypatch):
     world, engine = World(0, 1, 0, 1, torch.device("cpu")), ScriptedEngine()
     engine.notes, engine.models = (), (torch.nn.Linear(1, 1),)
     score = engine.score

@@ -1,7 +1,5 @@
 """The network probe: who exchanges messages with whom, what the figures are, and that it ends in time."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -52,9 +50,7 @@ class TestFigures:
         assert bus_factor(pattern, ranks) == pytest.approx(factor)
 
     @pytest.mark.parametrize("bytes_per_second", [1e8, 1e9, 100e9])
-    def test_a_slow_network_leaves_the_large_messages_out(
-        self, monkeypatch: pytest.MonkeyPatch, bytes_per_second: float
-    ) -> None:
+    def test_a_slow_network_leaves_the_large_messages_out(self, monkeypatch, bytes_per_second):
         """The time that 64 MiB of buffer would take is scripted; nothing is sent."""
         sizes = tuple(4**power << 20 for power in range(4))
         spent: list[float] = []
@@ -106,9 +102,7 @@ def test_two_nodes_of_two_ranks_measure_all_scopes_and_tell_the_same(tmp_path: P
     assert all(pair == without_clock[0] for pair in without_clock), "all ranks tell the slowest rank's time"
 
 
-def test_a_network_that_fails_fails_the_run_and_the_environment_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_network_that_fails_fails_the_run_and_the_environment_is_told(tmp_path, monkeypatch):
     """Process group and network are replaced; what the session does about the failure is real."""
 
     def broken(world: World) -> None:

@@ -1,7 +1,5 @@
 """Counters of the kernel around an iteration, read from a folder that stands for /proc and /sys."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

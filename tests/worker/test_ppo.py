@@ -1,7 +1,5 @@
 """PPO's arithmetic against references in plain Python floats, written from the papers' formulas."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -39,9 +37,7 @@ def near(actual: torch.Tensor, expected: list[list[float]]) -> bool:
 
 
 @given(tables(2), NUMBERS, SHARES)
-def test_each_token_pays_for_its_kl_and_the_last_carries_the_score(
-    both: list[list[list[float]]], score: float, coefficient: float
-) -> None:
+def test_each_token_pays_for_its_kl_and_the_last_carries_the_score(both, score, coefficient):
     logprobs, reference = both
     mask = torch.ones(len(logprobs), len(logprobs[0]), dtype=torch.bool)
     scores = torch.full((len(logprobs),), score, dtype=torch.float64)
@@ -55,9 +51,7 @@ def test_each_token_pays_for_its_kl_and_the_last_carries_the_score(
 
 
 @given(tables(2), SHARES, SHARES)
-def test_advantages_are_the_discounted_sum_of_all_later_errors(
-    both: list[list[list[float]]], discount: float, gae_lambda: float
-) -> None:
+def test_advantages_are_the_discounted_sum_of_all_later_errors(both, discount, gae_lambda):
     rewards, values = both
     advantages, returns = ppo.advantages_and_returns(doubles(rewards), doubles(values), discount, gae_lambda)
 
@@ -72,9 +66,7 @@ def test_advantages_are_the_discounted_sum_of_all_later_errors(
 
 
 @given(st.lists(NUMBERS, min_size=1, max_size=12), st.lists(NUMBERS, min_size=1, max_size=12))
-def test_whitening_two_ranks_with_added_moments_is_whitening_them_together(
-    first: list[float], second: list[float]
-) -> None:
+def test_whitening_two_ranks_with_added_moments_is_whitening_them_together(first, second):
     parts = [torch.tensor(part, dtype=torch.float64) for part in (first, second)]
     added = ppo.moments(parts[0]) + ppo.moments(parts[1])
     mean = math.fsum(first + second) / len(first + second)

@@ -1,7 +1,5 @@
 """Traces of one iteration that counts nowhere: bounded, told by phase, and never in the way of what was measured."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path
@@ -36,9 +34,7 @@ def operators(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(("calls", "traced", "how"), [(3, 3, "whole"), (20, MOST_CALLS, "until the model had run 8")])
-def test_a_phase_is_traced_until_the_model_was_run_a_few_times(
-    tmp_path: Path, calls: int, traced: int, how: str
-) -> None:
+def test_a_phase_is_traced_until_the_model_was_run_a_few_times(tmp_path, calls, traced, how):
     model = recorded(tmp_path, calls)
     names = operators(tmp_path / "profile" / "rank-0-train.json.gz")
     assert names.count("aten::linear") == traced

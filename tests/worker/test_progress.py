@@ -1,7 +1,5 @@
 """Heartbeats: written by work that goes on, seldom, and by nothing else. Real engines' calls: engines/test_flops.py."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Backends by name in the worker: one line each, their packages prepared first."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from importlib.util import find_spec

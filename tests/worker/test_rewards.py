@@ -1,9 +1,5 @@
 """Scores of finished samples."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 
@@ -22,9 +18,7 @@ SAMPLES = Samples(
     ("reward", "scores"),
     [({"kind": "constant", "value": 0.5}, [0.5, 0.5, 0.5]), ({"kind": "token-below", "threshold": 4}, [1.0, 0.0, 0.5])],
 )
-def test_a_constant_reads_no_token_and_token_below_counts_real_ones(
-    reward: dict[str, Any], scores: list[float]
-) -> None:
+def test_a_constant_reads_no_token_and_token_below_counts_real_ones(reward, scores):
     assert score_samples(reward, SAMPLES, 0).tolist() == scores
 
 

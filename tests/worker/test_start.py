@@ -1,7 +1,5 @@
 """What a rank checks before it imports a stack: its rank, its manifest, its packages."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

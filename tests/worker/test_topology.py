@@ -1,7 +1,5 @@
 """What a node's driver and kernel tell of its links: a made-up /sys and NVML, which are the only parts replaced."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

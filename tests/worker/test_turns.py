@@ -1,9 +1,6 @@
 """A rank that takes turns: where it asks, and what others do meanwhile that is none of its own figures."""
 
-from __future__ import annotations
-
 import socket
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,9 +21,7 @@ from tests.worker.written import events_in
 ALONE = World(0, 1, 0, 1, torch.device("cpu"))
 
 
-def test_a_rank_asks_before_an_iteration_and_before_anything_of_it_is_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rank_asks_before_an_iteration_and_before_anything_of_it_is_counted(tmp_path, monkeypatch):
     done: list[str] = []
 
     def ask(turns: Turns) -> None:
@@ -57,9 +52,7 @@ def test_what_other_rows_take_of_a_gpu_is_in_no_peak(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(("before", "used", "held"), [(500, 700, 200), (500, None, 0), (None, 700, 0), (500, 400, 0)])
-def test_what_rows_before_it_took_of_a_gpu_is_theirs(
-    before: int | None, used: int | None, held: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_rows_before_it_took_of_a_gpu_is_theirs(before, used, held, monkeypatch):
     class Gpu:
         def used_bytes(self) -> int | None:
             return used
@@ -70,9 +63,7 @@ def test_what_rows_before_it_took_of_a_gpu_is_theirs(
     assert session._held_since(idle, identity, Turns()) == 0
 
 
-def test_a_run_whose_work_does_not_stop_with_its_ranks_takes_no_turns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_whose_work_does_not_stop_with_its_ranks_takes_no_turns(tmp_path, monkeypatch):
     def build(manifest: dict[str, Any], world: World) -> Any: ...
 
     build.own_processes = True  # type: ignore[attr-defined]

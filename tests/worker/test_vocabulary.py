@@ -1,7 +1,5 @@
 """The rule by which engines pad the vocabulary."""
 
-from __future__ import annotations
-
 from suite.worker.vocabulary import padded_vocab
 
 

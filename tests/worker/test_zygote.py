@@ -1,7 +1,5 @@
 """Real stacks that ranks are forked with: the runs are those of ranks that imported them."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a rank wrote, and files for it to read."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

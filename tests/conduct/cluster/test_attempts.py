@@ -1,7 +1,5 @@
 """No accepted job is forgotten and none is sent twice, whatever happens between a submission and its answer."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """Waiting for a run that a cluster has, and from what came back of it to a bundle that verifies."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import sys

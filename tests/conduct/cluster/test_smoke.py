@@ -1,7 +1,5 @@
 """The short run before a ladder; and a manifest once more: what is added, what would be another measurement."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -68,9 +66,7 @@ class Waiting(toy_cluster.ToyLauncher):
 
 
 @pytest.mark.parametrize(("lane", "goes_on"), [("fast", True), ("slow", False)])
-def test_where_runs_are_waited_for_a_failed_one_stops_the_rest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lane: str, goes_on: bool
-) -> None:
+def test_where_runs_are_waited_for_a_failed_one_stops_the_rest(tmp_path, monkeypatch, capsys, lane, goes_on):
     monkeypatch.setattr(toy_cluster, "JOBS", {})
     monkeypatch.setattr("suite.conduct.cluster.standing.find_scheduler", lambda name: toy_cluster.ToyScheduler())
     launcher = Waiting(toy_cluster.ToySettings(lane=lane), NodeSetup(python="python"))

@@ -1,7 +1,5 @@
 """What `suite doctor` says is missing, and where it says to get it; how it is printed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """What a planned run is identified by, and how many iterations and how much time it has."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any

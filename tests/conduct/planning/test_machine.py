@@ -1,7 +1,5 @@
 """What a machine offers to a plan, and to runs beside each other: no device is lent twice."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -64,9 +62,7 @@ def test_a_rank_on_a_gpu_has_its_share_of_a_full_nodes_cores(cores: int | None, 
     ("ids", "variable", "limited_by"),
     [(("1",), None, "--gpu-ids 1"), ((), "0", "CUDA_VISIBLE_DEVICES=0"), ((), None, None), (("0", "1"), None, None)],
 )
-def test_what_leaves_fewer_gpus_than_there_are_is_known(
-    monkeypatch: pytest.MonkeyPatch, ids: tuple[str, ...], variable: str | None, limited_by: str | None
-) -> None:
+def test_what_leaves_fewer_gpus_than_there_are_is_known(monkeypatch, ids, variable, limited_by):
     gpus = tuple(LocalDevice(index=index, uuid=f"GPU-{index}a", name="A100", memory_bytes=1 << 30) for index in (0, 1))
     monkeypatch.setattr("suite.conduct.planning.machine.local_devices", lambda: gpus)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

@@ -1,7 +1,5 @@
 """A request becomes exactly the runs it asks for, in an order that is fair, with equal work."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """Before GPUs are spent: every row fits and ends in time, or is refused with the reason and what would do."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

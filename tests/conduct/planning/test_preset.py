@@ -1,7 +1,5 @@
 """From a preset and the options beside it to requests and to one plan."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

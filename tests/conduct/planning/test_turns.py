@@ -1,7 +1,5 @@
 """Rows of one size take turns by iteration where they can and fit, all at once or in blocks that share a row."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from typing import Any
 

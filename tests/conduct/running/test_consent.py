@@ -1,7 +1,5 @@
 """Whose manifest a rerun runs without asking, and what it says of any other."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys
@@ -17,7 +15,6 @@ from suite.conduct.running.provenance import FIELD, is_from_here, origin_of
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size
 from suite.spec.layout import Layout
-from suite.spec.manifest import Manifest
 from tests.command import suite
 from tests.conduct.running.test_progress import Terminal
 from tests.synthetic import GPT, make_bundle, synthetic_manifest
@@ -47,9 +44,7 @@ def test_what_was_recorded_here_is_known_by_its_bundle_alone(recorded: Path, tmp
     assert not recorded_here(MANIFEST, Path(alone))
 
 
-def test_another_manifest_another_run_and_another_user_are_not(
-    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_manifest_another_run_and_another_user_are_not(recorded, tmp_path, monkeypatch):
     facts = Bundle(recorded).environment()
     assert is_from_here(MANIFEST, facts)
     assert not is_from_here(synthetic_manifest(iterations=9), facts)
@@ -61,9 +56,7 @@ def test_another_manifest_another_run_and_another_user_are_not(
     assert not (tmp_path / "another/origin.key").exists(), "nothing is made to look at a bundle"
 
 
-def test_a_key_is_ones_own_and_one_that_others_may_write_proves_nothing(
-    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_is_ones_own_and_one_that_others_may_write_proves_nothing(recorded, tmp_path, monkeypatch):
     key = tmp_path / "cache/origin.key"
     assert key.stat().st_mode & 0o777 == 0o600 and key.stat().st_size == 32
     key.chmod(0o666)
@@ -128,9 +121,7 @@ TWO_NODES = Layout(nodes=2, devices_per_node=1, data=2)
     ],
     ids=["too large", "two nodes"],
 )
-def test_what_this_machine_cannot_hold_is_refused_before_anything_is_made(
-    tmp_path: Path, script: Callable[..., None], manifest: Manifest, says: str
-) -> None:
+def test_what_this_machine_cannot_hold_is_refused_before_anything_is_made(tmp_path, script, manifest, says):
     file = tmp_path / "manifest.json"
     file.write_text(manifest.model_dump_json(by_alias=True))
     done = suite("rerun", file, "--runs", tmp_path / "runs", "--yes", "--force")

@@ -1,7 +1,5 @@
 """`suite run --launcher docker` as a user runs it: a ladder in containers, its troubles, its end by every signal."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -93,9 +91,7 @@ def test_a_row_that_dies_in_its_container_fails_alone(runtime: Runtime, scripted
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_driver_stops_and_removes_its_container(
-    runtime: Runtime, scripted_image: str, tmp_path: Path, number: signal.Signals
-) -> None:
+def test_a_stopped_driver_stops_and_removes_its_container(runtime, scripted_image, tmp_path, number):
     with start(runtime, tmp_path, at={"iteration": 1, "do": "hang"}) as driver:
         wait_for_event(tmp_path, "generate")
         assert len(containers(runtime)) == 1
@@ -122,9 +118,7 @@ def test_a_second_signal_does_not_wait(runtime: Runtime, scripted_image: str, tm
     assert driver.returncode == 130 and containers(runtime) == []
 
 
-def test_what_a_killed_driver_leaves_the_next_session_removes_and_no_other(
-    runtime: Runtime, scripted_image: str, tmp_path: Path
-) -> None:
+def test_what_a_killed_driver_leaves_the_next_session_removes_and_no_other(runtime, scripted_image, tmp_path):
     with start(runtime, tmp_path / "killed", at={"iteration": 1, "do": "hang"}) as driver:
         wait_for_event(tmp_path / "killed", "generate")
         os.kill(driver.pid, signal.SIGKILL)

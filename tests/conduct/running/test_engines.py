@@ -1,7 +1,5 @@
 """Both engines for real, from a request to verified records: equal work, every layout, and learning."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -64,9 +62,7 @@ ALL_LAYOUTS = (
     ],
     ids=["two layouts", "all layouts"],
 )
-def test_every_layout_of_both_engines_does_the_same_work_on_two_ranks(
-    choices: LayoutChoices, labels: tuple[str, ...], tmp_path: Path, launcher: LocalLauncher
-) -> None:
+def test_every_layout_of_both_engines_does_the_same_work_on_two_ranks(choices, labels, tmp_path, launcher):
     request = Request(
         backends=("deepspeed", "megatron"),
         sizes=(shape(),),

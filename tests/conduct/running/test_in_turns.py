@@ -1,7 +1,5 @@
 """Runs that are started together: one works at a time, what befalls one is its own, and nothing is left of any."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

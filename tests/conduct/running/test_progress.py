@@ -1,7 +1,5 @@
 """What a session shows at work, before and after it: readable at 80 columns, and honest."""
 
-from __future__ import annotations
-
 import io
 import re
 import sys
@@ -198,9 +196,7 @@ def test_the_plan_has_all_its_columns_in_a_pipe(tmp_path: Path, capsys: Printed)
     assert heading.split() == ["run", "backend", "size", "ranks", "layout", "scaling", "samples", "repeat", "state"]
 
 
-def test_what_is_expected_is_one_line_for_all_repeats_and_fits_80_columns(
-    tmp_path: Path, capsys: Printed, narrow: Callable[[], None]
-) -> None:
+def test_what_is_expected_is_one_line_for_all_repeats_and_fits_80_columns(tmp_path, capsys, narrow):
     narrow()
     body = {"sizes": (find_size("66B"),), "ranks": (32,), "nodes": 4, "workload": find_workload("trlx-ds-chat")}
     plan = make_plan(request(**body, measure=Measure(device="cuda", precision="bf16"), repeats=3), STACKS)
@@ -213,9 +209,7 @@ def test_what_is_expected_is_one_line_for_all_repeats_and_fits_80_columns(
     assert any(line.startswith("expected on A100-SXM-80GB: 6 runs") for line in lines)
 
 
-def test_the_results_stand_at_the_end_one_row_for_each_configuration(
-    tmp_path: Path, capsys: Printed, narrow: Callable[[], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_results_stand_at_the_end_one_row_for_each_configuration(tmp_path, capsys, narrow, monkeypatch):
     narrow()
     monkeypatch.chdir(tmp_path)
     plan, root = two_rows(), Path("runs")

@@ -1,7 +1,5 @@
 """Rows get runs until their intervals are as narrow as asked; what is decided follows from the runs that are there."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

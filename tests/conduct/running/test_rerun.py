@@ -1,7 +1,5 @@
 """A rerun: its runs beside those of before, the verdict, what differs, and going on with one that was interrupted."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys
@@ -163,9 +161,7 @@ def test_as_many_runs_as_there_are_to_compare_with(tmp_path: Path) -> None:
     assert default_repeats(records * 9) == 10
 
 
-def test_the_view_of_a_rerun_fits_80_columns(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, snapshot: Any
-) -> None:
+def test_the_view_of_a_rerun_fits_80_columns(tmp_path, capsys, monkeypatch, snapshot):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)

@@ -1,7 +1,5 @@
 """A plan is worked through, by one driver or several: each run once; what fails is kept, what is cut off done again."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os
@@ -283,9 +281,7 @@ def test_a_lock_of_a_moved_run_holds_nothing(tmp_path: Path, plan: Plan, monkeyp
     assert set_aside(tmp_path, manifest, lambda state: state == "interrupted").state == "interrupted"
 
 
-def test_a_run_that_is_begun_between_two_looks_is_not_moved(
-    tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_is_begun_between_two_looks_is_not_moved(tmp_path, plan, monkeypatch):
     """Eight drivers did: one had moved the run away, another saw nothing there and locked nothing."""
     manifest = plan.manifests[0]
     with ExitStack() as running:

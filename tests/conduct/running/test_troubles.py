@@ -1,7 +1,5 @@
 """What ends a plan early and what the same command then does; ranks that print anything, and a user who stops them."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -314,9 +312,7 @@ def test_what_the_driver_writes_of_an_end_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("status", ["ok", "interrupted"])
-def test_a_request_to_stop_while_the_record_is_derived_loses_nothing(
-    run: Callable[..., Summary], bundle: Bundle, monkeypatch: pytest.MonkeyPatch, status: str
-) -> None:
+def test_a_request_to_stop_while_the_record_is_derived_loses_nothing(run, bundle, monkeypatch, status):
     """As a second Ctrl-C does; one that did not stop the run itself still stops the plan."""
     script = {}
     if status == "interrupted":

@@ -1,7 +1,5 @@
 """How a run on a cluster ended, from what came back of it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -119,9 +117,7 @@ PULL = "cannot pull it"
         "nobody saw it end",
     ],
 )
-def test_the_cause_is_what_explains_the_others(
-    ranks: list[list[bytes]], end: SchedulerEnd, logs: dict[str, str], kind: str, evidence: str
-) -> None:
+def test_the_cause_is_what_explains_the_others(ranks, end, logs, kind, evidence):
     outcome = judged(ranks, end, logs)
     assert outcome.status == "failed" and outcome.failure is not None
     assert (outcome.failure.kind, outcome.failure.evidence[0]) == (kind, evidence)

@@ -1,7 +1,5 @@
 """Quoting: for a shell, for sbatch's own lines, for YAML."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest

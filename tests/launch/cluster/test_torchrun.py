@@ -1,7 +1,5 @@
 """The command of one node, and torchrun's own word on failed ranks."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest

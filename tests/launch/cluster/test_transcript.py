@@ -1,7 +1,5 @@
 """Output, however it was carried, becomes each rank's events again."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -63,9 +61,7 @@ def test_an_event_of_no_rank_of_the_run_is_left_out_and_said(rank: object) -> No
 
 @settings(max_examples=40)
 @given(text=st.text(max_size=3000), rank=st.integers(0, 1))
-def test_a_long_event_comes_in_short_lines_and_is_whole_again(
-    tmp_path_factory: pytest.TempPathFactory, text: str, rank: int
-) -> None:
+def test_a_long_event_comes_in_short_lines_and_is_whole_again(tmp_path_factory, text, rank):
     folder = tmp_path_factory.mktemp("events")
     printed = mirrored(folder, rank, text)
     assert all(len(part) <= 1000 for part in printed)

@@ -1,7 +1,5 @@
 """From what node, runtime and driver know to one outcome, and the words of runtimes by which it is known."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

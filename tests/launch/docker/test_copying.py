@@ -1,7 +1,5 @@
 """What is taken out of a container: the ranks' files under their names, and nothing that a hostile archive holds."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runtimes that are restarted, lost, far away or without GPUs: each test has its way with a daemon of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -123,9 +121,7 @@ def test_gpus_come_by_cdi_where_the_runtime_has_it(ours: Runtime, tmp_path: Path
     assert ran.log().decode().strip() == str([f"nvidia{name}" for name in names])
 
 
-def test_a_runtime_behind_tcp_gets_the_manifest_and_gives_the_results(
-    ours: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_runtime_behind_tcp_gets_the_manifest_and_gives_the_results(ours, tmp_path, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", ours.tcp)
     connected = connect()
     assert connected.facts.remote

@@ -1,7 +1,5 @@
 """From a job to what a runtime is asked for: what every container has, whatever is run in it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,8 +1,5 @@
 """Which GPUs runs in containers may use, listed by this host's driver or by a short container."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,9 +35,7 @@ def test_gpus_are_those_that_were_named_or_all(runtime: Any, settings: dict, wan
     assert usable(runtime, **settings) == wanted
 
 
-def test_a_runtime_elsewhere_lists_whole_gpus_and_leaves_slices_as_they_were_named(
-    runtime: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_runtime_elsewhere_lists_whole_gpus_and_leaves_slices_as_they_were_named(runtime, monkeypatch):
     found = [(gpu.uuid, gpu.memory_bytes) for gpu in usable(runtime, gpu_ids=SLICES)]
     assert found == [(name, None) for name in SLICES], "a slice is no whole one"
     runtime.facts.remote = True
@@ -65,9 +60,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, **answers: str | Exception) -> None:
 NOT_FOUND = APIError("400", explanation='exec: "nvidia-smi": executable file not found in $PATH: unknown')
 
 
-def test_where_a_container_gets_the_devices_alone_they_are_counted_by_their_files(
-    runtime: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_a_container_gets_the_devices_alone_they_are_counted_by_their_files(runtime, monkeypatch):
     runtime.facts.remote = True
     answer(monkeypatch, nvidia_smi=NOT_FOUND, sh="nvidia0\nnvidia1\nnvidiactl\nnvidia-uvm\ntty\n")
     assert [(gpu.uuid, gpu.memory_bytes) for gpu in usable(runtime)] == [("0", None), ("1", None)]
@@ -76,9 +69,7 @@ def test_where_a_container_gets_the_devices_alone_they_are_counted_by_their_file
 
 
 @pytest.mark.parametrize("listed", ["tty\nnvidiactl\n", APIError("400", explanation="no sh here")])
-def test_a_container_without_gpus_is_no_image_without_the_suite(
-    runtime: Any, monkeypatch: pytest.MonkeyPatch, listed: str | APIError
-) -> None:
+def test_a_container_without_gpus_is_no_image_without_the_suite(runtime, monkeypatch, listed):
     runtime.facts.remote = True
     answer(monkeypatch, nvidia_smi=NOT_FOUND, sh=listed)
     with pytest.raises(UsageError, match="nvidia-smi") as told:
@@ -90,9 +81,7 @@ def test_a_container_without_gpus_is_no_image_without_the_suite(
     ("settings", "words"),
     [({"gpu_ids": ("7",)}, "GPU 7 "), ({}, "any GPU to")],
 )
-def test_what_a_runtime_does_not_give_is_named(
-    runtime: Any, monkeypatch: pytest.MonkeyPatch, settings: dict, words: str
-) -> None:
+def test_what_a_runtime_does_not_give_is_named(runtime, monkeypatch, settings, words):
     runtime.facts.remote = True
     refused = APIError("500", explanation='could not select device driver "" with capabilities: [[gpu]]')
     answer(monkeypatch, nvidia_smi=refused)
@@ -108,9 +97,7 @@ def test_what_a_runtime_does_not_give_is_named(
         ("nvidia.com-imex-channel.yaml", "kind: nvidia.com/imex-channel", "nvidia"),
     ],
 )
-def test_cdi_is_asked_where_a_file_describes_gpus_whatever_its_name(
-    runtime: Any, name: str, kind: str, access: str, tmp_path: Path
-) -> None:
+def test_cdi_is_asked_where_a_file_describes_gpus_whatever_its_name(runtime, name, kind, access, tmp_path):
     (tmp_path / name).write_text(kind)
     runtime.cdi_folders = (str(tmp_path),)
     assert gpus.access_of(runtime, "auto") == access

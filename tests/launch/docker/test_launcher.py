@@ -1,7 +1,5 @@
 """The docker launcher against a real runtime: how containers are made, how they end, and that none is left."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -51,9 +49,7 @@ event("end", status="ok")
 """
 
 
-def test_a_container_is_as_small_as_its_work_allows_and_its_results_are_the_callers(
-    connected: Connected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_container_is_as_small_as_its_work_allows_and_its_results_are_the_callers(connected, tmp_path, monkeypatch):
     monkeypatch.setattr("suite.launch.docker.launcher.os.getuid", lambda: 1234)
     monkeypatch.setattr("suite.launch.docker.launcher.os.getgid", lambda: 1235)
     tmp_path.chmod(0o777)
@@ -115,9 +111,7 @@ def container_of(runtime: Runtime) -> str:
     return runtime.docker("ps", "--quiet", "--no-trunc", "--filter", "label=suite.run=Scripted-1M-n1-r1").stdout.strip()
 
 
-def test_a_container_that_somebody_removes_is_a_lost_run_with_its_last_phase(
-    connected: Connected, runtime: Runtime, tmp_path: Path
-) -> None:
+def test_a_container_that_somebody_removes_is_a_lost_run_with_its_last_phase(connected, runtime, tmp_path):
     """It is killed first, and removed a moment later: a driver may look between."""
     other = once_started(tmp_path, lambda: runtime.docker("rm", "--force", container_of(runtime)))
     failure = failure_of(run_container(launcher(connected), tmp_path, WAIT))
@@ -172,9 +166,7 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
 
 
-def test_a_runtime_behind_ssh_gets_the_manifest_and_gives_the_results(
-    connected: Connected, runtime: Runtime, ssh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_runtime_behind_ssh_gets_the_manifest_and_gives_the_results(connected, runtime, ssh, tmp_path, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", runtime.host.replace("unix://", "ssh://me@far:2222"))
     far = connect()
     assert far.facts.remote and far.host.startswith("ssh://me@far:2222/")

@@ -1,7 +1,5 @@
 """The docker launcher without a container runtime: whose a container is, which runtime is meant, who stops what."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -89,9 +87,7 @@ class TestWhichRuntimeIsMeant:
         self.config = tmp_path / "config.json"
         self.config.write_text("{}")  # without it the SDK looks for contexts nowhere
 
-    def test_docker_host_counts_before_contexts_and_these_before_the_usual_socket(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_docker_host_counts_before_contexts_and_these_before_the_usual_socket(self, monkeypatch):
         assert chosen_host() == "unix:///var/run/docker.sock"
         self.config.write_text(json.dumps({"currentContext": "lab"}))
         assert chosen_host() == "tcp://lab:2376"
@@ -280,9 +276,7 @@ class TestWhoStopsWhat:
         assert stubborn.sent == [15, 9] and outcome.failure.evidence == ("the driver was sent SIGINT",)
 
     @pytest.mark.parametrize(("ends_at", "sent"), [((15,), [15]), ((), [15, 9])])
-    def test_a_node_that_does_not_keep_its_limit_is_stopped_and_given_up_from_outside(
-        self, tmp_path: Path, ends_at: tuple[int, ...], sent: list[int]
-    ) -> None:
+    def test_a_node_that_does_not_keep_its_limit_is_stopped_and_given_up_from_outside(self, tmp_path, ends_at, sent):
         runtime = ScriptedRuntime(ends_at)
         outcome, _ = watched(tmp_path, runtime, patience=PATIENCE, run_seconds=0.1)
         assert runtime.sent == sent and outcome.failure.kind == "timeout"
@@ -301,9 +295,7 @@ class TestWhoStopsWhat:
         outcome, _ = watched(tmp_path, runtime)
         assert outcome.failure.kind == "unknown" and "before its node reported" in outcome.failure.evidence[0]
 
-    def test_a_full_disk_under_the_log_ends_the_container(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_full_disk_under_the_log_ends_the_container(self, tmp_path, monkeypatch):
         write = os.write
 
         def full(descriptor: int, data: bytes) -> int:
@@ -332,9 +324,7 @@ HEX, OTHER = "sha256:" + "1" * 64, "sha256:" + "2" * 64
         ("lab:5000/suite-engines", (), None),
     ],
 )
-def test_a_digest_is_that_of_the_repository_that_was_asked_for(
-    reference: str, digests: tuple[str, ...], found: int | None
-) -> None:
+def test_a_digest_is_that_of_the_repository_that_was_asked_for(reference, digests, found):
     assert digest_in(reference, digests) == (None if found is None else digests[found])
 
 

@@ -1,7 +1,5 @@
 """A run that was handed over to a cluster in memory, and what then becomes of it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

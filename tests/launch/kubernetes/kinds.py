@@ -1,7 +1,5 @@
 """What the schemas of Kubernetes and Kubeflow say, and what they let pass although no cluster takes it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

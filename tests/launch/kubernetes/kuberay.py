@@ -5,8 +5,6 @@ KubeRay publishes no model for Python. These are the names and types of ``ray-op
 Kubernetes client's models.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 GROUP, VERSION = "ray.io", "v1"

@@ -1,7 +1,5 @@
 """A cluster in memory, with the calls of ``suite.launch.kubernetes.client.Cluster``."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator
 from io import BytesIO

@@ -1,7 +1,5 @@
 """Rendered objects read as a cluster will read them, to hold them to their job."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Jobs as the cluster commands make them, and settings that use everything there is."""
 
-from __future__ import annotations
-
 from typing import Any, get_args
 
 from suite.conduct.cluster.to_do import prepare

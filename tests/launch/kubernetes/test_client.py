@@ -1,7 +1,5 @@
 """Whatever a cluster answers, or does not, is one line that says what to do."""
 
-from __future__ import annotations
-
 import json
 import sys
 import threading
@@ -90,9 +88,7 @@ def cluster(answers: tuple[Answers, str], tmp_path: Path, monkeypatch: pytest.Mo
         (500, "etcdserver: request timed out", "request timed out"),
     ],
 )
-def test_a_refusal_is_one_line_with_the_servers_words(
-    cluster: Cluster, answers: tuple[Answers, str], status: int, message: str, shown: str
-) -> None:
+def test_a_refusal_is_one_line_with_the_servers_words(cluster, answers, status, message, shown):
     answers[0].say(status, message)
     with pytest.raises(Refused) as refusal:
         cluster.create(CONFIG_MAP)
@@ -101,9 +97,7 @@ def test_a_refusal_is_one_line_with_the_servers_words(
     assert refusal.value.status == status
 
 
-def test_what_is_no_status_is_shown_as_it_is_and_a_node_that_cannot_be_asked_has_no_empty_log(
-    cluster: Cluster, answers: tuple[Answers, str]
-) -> None:
+def test_what_is_no_status_is_shown_as_it_is_and_a_node_that_cannot_be_asked_has_no_empty_log(cluster, answers):
     answers[0].status, answers[0].body = 502, b"<html>bad gateway</html>"
     with pytest.raises(Refused, match="bad gateway"):
         cluster.get("Job", "a")

@@ -1,7 +1,5 @@
 """Why a run ended, from what a cluster says of its pods: pure, one case for each thing that happens."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What pods print is kept while somebody waits, whatever their node cuts away or their controller deletes."""
 
-from __future__ import annotations
-
 import fcntl
 from pathlib import Path
 
@@ -105,9 +103,7 @@ def test_what_a_killed_driver_left_of_a_line_is_read_again_and_two_do_not_write_
     assert watched.keep() == b"".join(LINES[:4])
 
 
-def test_a_name_that_is_no_streams_makes_no_file_and_another_attempt_begins_with_nothing(
-    watched: Watched, tmp_path: Path
-) -> None:
+def test_a_name_that_is_no_streams_makes_no_file_and_another_attempt_begins_with_nothing(watched, tmp_path):
     watched.prints(2)
     assert watched.keep(POD._replace(role="../../elsewhere")) is None
     assert not list(tmp_path.rglob("*elsewhere*"))

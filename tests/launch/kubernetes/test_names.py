@@ -1,7 +1,5 @@
 """Names, escapes and quantities are what Kubernetes takes, whatever goes in."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 

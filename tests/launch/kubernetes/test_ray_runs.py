@@ -1,7 +1,5 @@
 """Runs by KubeRay as the cluster reports them: pods that are not the ranks', one that speaks for all, its own ends."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

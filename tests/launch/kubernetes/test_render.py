@@ -1,7 +1,5 @@
 """Every variant is what its schema asks for, what no schema says, and the job that was rendered, whatever is in it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from typing import Any
@@ -69,9 +67,7 @@ def test_what_a_job_is(snapshot: SnapshotAssertion) -> None:
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("given", [{}, FULL], ids=["least", "most"])
 class TestVariants:
-    def test_what_is_not_as_in_a_job(
-        self, variant: Variant, given: dict[str, Any], snapshot: SnapshotAssertion
-    ) -> None:
+    def test_what_is_not_as_in_a_job(self, variant, given, snapshot):
         """Or in a RayJob, or with the fewest settings; pods that have no like are as the node's of a Job, or not."""
         usual = in_parts(variant, {}) if given else in_parts("rayjob" if variant == "raycluster" else "job", {})
         node = usual.get("node", "")
@@ -119,9 +115,7 @@ class TestPods:
             assert spec["tolerations"] == [{"key": "gpu", "operator": "Equal", "value": "only"}], role
             assert (spec["nodeSelector"], spec["serviceAccountName"]) == ({"pool": "a"}, "bench"), role
 
-    def test_a_deleted_pod_stays_until_it_was_looked_at_where_only_its_log_holds_the_results(
-        self, variant: Variant
-    ) -> None:
+    def test_a_deleted_pod_stays_until_it_was_looked_at_where_only_its_log_holds_the_results(self, variant):
         for asked in (settings_of(variant), settings_of(variant, claim="results")):
             pods = pod_templates(of_job(job_of(), asked))
             grace = min(template["spec"]["terminationGracePeriodSeconds"] for _, _, template in pods)
@@ -137,9 +131,7 @@ class TestPods:
 
     @settings(max_examples=25)
     @given(words=st.lists(HOSTILE, max_size=4), env=st.dictionaries(st.sampled_from("ABC"), HOSTILE), note=HOSTILE)
-    def test_no_value_breaks_out_of_its_place(
-        self, variant: Variant, words: list[str], env: dict[str, str], note: str
-    ) -> None:
+    def test_no_value_breaks_out_of_its_place(self, variant, words, env, note):
         words = [word.replace("\0", "") for word in words]
         env = {name: value.replace("\0", "") for name, value in env.items()}
         job = job_of(argv=(*job_of().argv, *words), env=env)

@@ -1,7 +1,5 @@
 """Handing over, looking, cancelling and gathering, on a cluster in memory; the real one is in kubernetes_server."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,9 +41,7 @@ def test_an_attempt_without_an_answer_is_found_by_its_own_mark_alone(run: Handed
     assert scheduler.look(handed.model_copy(update={"sending": "another"})).phase == "gone"
 
 
-def test_a_server_that_does_not_answer_may_have_taken_the_run(
-    cluster: MemoryCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_does_not_answer_may_have_taken_the_run(cluster, tmp_path, monkeypatch):
     def silent(body: dict[str, Any], dry_run: bool) -> None:
         if not dry_run and body["kind"] == "Job":
             cluster.objects["Job", body["metadata"]["name"]] = body
@@ -75,9 +71,7 @@ class TestHandingOver:
         ("refused", "rehearsal"), [("Service", True), ("Pod", True), ("ConfigMap", False), ("Job", False)]
     )
     @pytest.mark.parametrize("error", [Refused("no", 403, "no"), KeyboardInterrupt()], ids=["refusal", "Ctrl-C"])
-    def test_a_refusal_at_any_step_leaves_nothing(
-        self, cluster: MemoryCluster, tmp_path: Path, refused: str, error: BaseException, rehearsal: bool
-    ) -> None:
+    def test_a_refusal_at_any_step_leaves_nothing(self, cluster, tmp_path, refused, error, rehearsal):
         def refuse(body: dict[str, Any], dry_run: bool) -> None:
             if body["kind"] == refused and dry_run is rehearsal:
                 raise error
@@ -109,9 +103,7 @@ class TestHandingOver:
             *(("limits.memory", "1Ti", "0"), ("cpu", "191999m", "0")),
         ],
     )
-    def test_a_quota_is_held_against_all_pods_together(
-        self, cluster: MemoryCluster, tmp_path: Path, name: str, hard: str, used: str
-    ) -> None:
+    def test_a_quota_is_held_against_all_pods_together(self, cluster, tmp_path, name, hard, used):
         status = {"hard": {name: hard}, "used": {name: used}}
         cluster.objects["ResourceQuota", "gpus"] = {"metadata": {"name": "gpus"}, "spec": {}, "status": status}
         submission = submission_of(kubernetes_manifest(2, 8, "cuda"), memory_bytes=100 << 30)
@@ -267,9 +259,7 @@ class TestAnImageThatCannotBeHad:
             ("ContainerCreating", "", 9000, False),
         ],
     )
-    def test_when_no_later_try_mends_it(
-        self, run: Handed, reason: str, message: str, seconds: float, is_hopeless: bool
-    ) -> None:
+    def test_when_no_later_try_mends_it(self, run, reason, message, seconds, is_hopeless):
         self.pods(run, reason, message, seconds)
         found = run.look()
         assert found.phase == "running"
@@ -284,9 +274,7 @@ class TestAnImageThatCannotBeHad:
             assert (run.look().hopeless is not None) is is_hopeless
 
     @pytest.mark.parametrize("how", ["wait", "collect"])
-    def test_the_run_ends_before_its_deadline_and_says_why(
-        self, run: Handed, monkeypatch: pytest.MonkeyPatch, how: str
-    ) -> None:
+    def test_the_run_ends_before_its_deadline_and_says_why(self, run, monkeypatch, how):
         self.pods(run, "ImagePullBackOff", "manifest unknown", 120)
         monkeypatch.setattr(clusters, "find_scheduler", lambda name: scheduler_of(run.cluster))
         if how == "wait":
@@ -299,9 +287,7 @@ class TestAnImageThatCannotBeHad:
         assert b"waiting" in (run.bundle / "logs" / "node-0.log").read_bytes()
 
 
-def test_what_pods_printed_before_their_controller_deleted_them_is_in_the_bundle(
-    run: Handed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_pods_printed_before_their_controller_deleted_them_is_in_the_bundle(run, monkeypatch):
     names = run.add_pods("Running", but=4)
 
     def fail(seconds: float) -> None:
@@ -319,9 +305,7 @@ def test_what_pods_printed_before_their_controller_deleted_them_is_in_the_bundle
 
 
 @pytest.mark.parametrize("zone", [b"Z", b"+05:30"])
-def test_what_pods_print_is_followed_without_events_and_kept_where_the_run_is_cancelled(
-    run: Handed, zone: bytes
-) -> None:
+def test_what_pods_print_is_followed_without_events_and_kept_where_the_run_is_cancelled(run, zone):
     run.cluster.zone = zone
     name = run.add_pod(0, "Running")
     run.cluster.logs[name] = b"one\ntwo\n" + printed(run.submission, 0) + b"three\n"

@@ -1,7 +1,5 @@
 """A pod's log comes whole, also where answers break off, in whatever pieces they come."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -65,9 +63,7 @@ def read(node: Node) -> bytes:
 
 
 @pytest.mark.parametrize(("breaks", "zone", "answers"), [([], "Z", 1), ([500, 300, 0], "+05:30", 4)])
-def test_an_answer_that_breaks_off_is_gone_on_with_from_its_last_second(
-    breaks: list[int | None], zone: str, answers: int
-) -> None:
+def test_an_answer_that_breaks_off_is_gone_on_with_from_its_last_second(breaks, zone, answers):
     node = Node(of_seconds(LINES), breaks)
     node.zone = zone
     assert read(node) == WHOLE

@@ -1,7 +1,5 @@
 """Jobs and manifests of Slurm's tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from suite.conduct.running.execute import make_job

@@ -1,7 +1,5 @@
 """Slurm's commands as a script of ours: a queue of files. It knows jobs by id and by name, as long as it is let to."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.programs import python_program

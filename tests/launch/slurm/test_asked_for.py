@@ -1,7 +1,5 @@
 """What a user asks Slurm for, which may lose no run: options of sbatch, images by Docker's names, limits of a queue."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 

@@ -1,7 +1,5 @@
 """Slurm's commands as they answer, refuse, are missing or hang."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -38,9 +36,7 @@ def test_the_id_is_the_number_alone_although_clusters_have_names(stand_in: Path)
     assert client.submit("#!/bin/bash\n") == "4711"
 
 
-def test_a_job_does_not_inherit_the_allocation_that_it_is_submitted_from(
-    stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_does_not_inherit_the_allocation_that_it_is_submitted_from(stand_in, tmp_path, monkeypatch):
     say(stand_in, "sbatch", f"env | grep -o '^SLURM[^=]*' | sort >{tmp_path}/seen; echo 1")
     for name in ("SLURM_CONF", "SLURM_GPUS", "SLURM_MEM_PER_CPU"):
         monkeypatch.setenv(name, "1")

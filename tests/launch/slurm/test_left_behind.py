@@ -1,7 +1,5 @@
 """What a task leaves on its node where it cannot tidy up after itself, and who removes it."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import subprocess
@@ -101,9 +99,7 @@ def test_a_job_removes_what_a_task_that_was_killed_at_once_left(tools: Path, scr
     assert list(scratch.iterdir()) == [others], "and nothing of another job"
 
 
-def test_a_task_that_takes_longer_to_end_than_another_tidies_up_where_the_job_is_cancelled(
-    tools: Path, scratch: Path, tmp_path: Path
-) -> None:
+def test_a_task_that_takes_longer_to_end_than_another_tidies_up_where_the_job_is_cancelled(tools, scratch, tmp_path):
     python_program(tools / "srun", CANCELLED)
     assert run_job(tools, scratch, SLOW, {"READY": str(tmp_path / "ready")}) == 143
     assert list(scratch.iterdir()) == []

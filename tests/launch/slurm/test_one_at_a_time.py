@@ -1,7 +1,5 @@
 """Jobs are handed over so that runs do not measure each other: each waits for those before it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A job's output file: whose line is whose, and what Slurm's own lines and those of its containers' programs prove."""
 
-from __future__ import annotations
-
 import pytest
 
 from suite.launch.classify import PATTERNS, strongest
@@ -95,9 +93,7 @@ def test_the_task_that_ended_first_comes_first() -> None:
         ((AT_SOME_POINT, CANCELLED), "CANCELLED", "interrupted"),
     ],
 )
-def test_why_slurm_itself_ended_a_job_and_by_what_that_is_proven(
-    printed: tuple[str, ...], word: str | None, kind: str | None
-) -> None:
+def test_why_slurm_itself_ended_a_job_and_by_what_that_is_proven(printed, word, kind):
     found = verdict(read(*printed).own, word, "")
     assert (found and found.kind) == kind
     assert found is None or found.evidence

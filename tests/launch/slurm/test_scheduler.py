@@ -1,10 +1,7 @@
 """Slurm's answers as the clusters' common words."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -44,9 +41,7 @@ def queue(monkeypatch: pytest.MonkeyPatch, state: str | None, reason: str = "Non
         (None, "gone", None, None, False),
     ],
 )
-def test_what_slurms_word_for_a_jobs_state_means(
-    monkeypatch: pytest.MonkeyPatch, handed: Submission, state: Any, phase: str, status: Any, kind: Any, is_proven: bool
-) -> None:
+def test_what_slurms_word_for_a_jobs_state_means(monkeypatch, handed, state, phase, status, kind, is_proven):
     queue(monkeypatch, state, "Resources")
     found = SlurmScheduler().look(handed)
     assert found.phase == phase
@@ -57,18 +52,14 @@ def test_what_slurms_word_for_a_jobs_state_means(
         assert (end.status, end.verdict and end.verdict.kind, end.proven) == (status, kind, is_proven)
 
 
-def test_a_job_that_never_ran_has_no_output_and_that_is_no_error(
-    monkeypatch: pytest.MonkeyPatch, handed: Submission
-) -> None:
+def test_a_job_that_never_ran_has_no_output_and_that_is_no_error(monkeypatch, handed):
     queue(monkeypatch, "CANCELLED")
     gathered = SlurmScheduler().gather(handed)
     assert [stream.name for stream in gathered.streams] == ["node-0", "node-1", "slurm"]
     assert all(list(stream.lines) == [] for stream in gathered.streams)
 
 
-def test_the_newest_output_of_a_job_whose_id_nobody_knows_counts(
-    monkeypatch: pytest.MonkeyPatch, handed: Submission, tmp_path: Path
-) -> None:
+def test_the_newest_output_of_a_job_whose_id_nobody_knows_counts(monkeypatch, handed, tmp_path):
     monkeypatch.setattr(client, "find_by_name", lambda name, folder, index: None)
     for name in ("run-9_0.out", "run-12.out", "run-other-13.out"):
         (tmp_path / name).write_text(f"0: {name}\n")
@@ -114,9 +105,7 @@ def test_an_output_that_is_a_link_or_a_pipe_is_not_read(monkeypatch: pytest.Monk
         SlurmScheduler().gather(handed)
 
 
-def test_an_output_of_any_length_is_kept_to_its_first_and_last_lines_and_every_event(
-    monkeypatch: pytest.MonkeyPatch, handed: Submission
-) -> None:
+def test_an_output_of_any_length_is_kept_to_its_first_and_last_lines_and_every_event(monkeypatch, handed):
     monkeypatch.setattr(output, "FIRST_BYTES", 100)
     monkeypatch.setattr(output, "LAST_BYTES", 100)
     queue(monkeypatch, "COMPLETED")

@@ -1,7 +1,5 @@
 """Batch scripts: what they ask for, and that no value changes what they do."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
@@ -164,9 +162,7 @@ def script_of(code: str, *runs: int, how: SlurmSettings = BY_SRUN, image: str | 
 @given(words=st.lists(hostile_text, max_size=4), values=st.lists(hostile_text, min_size=2, max_size=2))
 @example(words=list(HOSTILE), values=["a\nb", "'\"\n$(exit 3)"])
 @example(words=["a\nb", "EOF", "\n)\n", "\r\n", "\x1b[0m"], values=["\n", "=\n="])
-def test_a_shell_gives_every_rank_its_words_and_variables_as_they_were(
-    tools: Path, words: list[str], values: list[str]
-) -> None:
+def test_a_shell_gives_every_rank_its_words_and_variables_as_they_were(tools, words, values):
     made = manifest(nodes=2, gpus=2)
     env = {"FIRST": values[0], "SECOND": values[1], "PYTHONUTF8": "1"}
     asked = Job(name="run", argv=(sys.executable, "-c", DUMP, *words), env=env, nodes=2, ranks_per_node=2)

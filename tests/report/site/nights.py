@@ -1,7 +1,5 @@
 """Results of many nights: the same rows measured again and again, each night in a folder of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random

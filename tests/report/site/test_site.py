@@ -1,7 +1,5 @@
 """`suite site`: what is one series, what is told of a change, and what is written again."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -79,9 +77,7 @@ def test_nights_of_suspect_runs_alone_are_listed_and_no_change(monkeypatch: pyte
     assert [page_of(series).count(text) for text in ("(suspect)", 'class="point"')] == [4, 10]
 
 
-def test_intervals_of_two_points_are_those_of_python_and_of_no_more_points_than_a_page_can_hold(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_intervals_of_two_points_are_those_of_python_and_of_no_more_points_than_a_page_can_hold(monkeypatch):
     nights(Path("runs"), [1.0, 1.1, 1.2], repeats=3)
     folder = Path("runs")
     (series,) = histories(gather(survey([folder])[0], lambda bundle: False), {folder: "runs"})

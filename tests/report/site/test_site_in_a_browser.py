@@ -1,7 +1,5 @@
 """The site in a real Chromium: narrow and wide, light and dark, by axe's rules, and its figures against Python's."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

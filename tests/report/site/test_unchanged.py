@@ -1,7 +1,5 @@
 """A site of which nothing changed is known without a look into any bundle; whatever changes is noticed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A batch of samples as lists of numbers, and as two replicas see it: groups may lie across both."""
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import dataclass

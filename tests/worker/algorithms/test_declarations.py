@@ -1,7 +1,5 @@
 """What the driver reads of an algorithm is what the worker does, and nothing but its file knows its name."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

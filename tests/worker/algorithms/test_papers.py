@@ -3,8 +3,6 @@
 Samples are uneven, padded and on two replicas; a group lies across both.
 """
 
-from __future__ import annotations
-
 import math
 from statistics import fmean, pstdev, stdev
 from typing import Any
@@ -135,9 +133,7 @@ def reinforce_advantages(whole: Batch, kl_coefficient: float) -> list[list[float
 
 
 @pytest.mark.parametrize("coefficient", [0.0, 0.01, 1.0])
-def test_reinforce_plus_plus_advantages_are_returns_to_go_normalised_over_every_token_of_all(
-    coefficient: float,
-) -> None:
+def test_reinforce_plus_plus_advantages_are_returns_to_go_normalised_over_every_token_of_all(coefficient):
     whole = batch(1, groups=12, group=1)
     found = by_sample(whole, REPLICAS, algorithm_of(f"reinforce++:kl_coefficient={coefficient}"))
     for number, expected in enumerate(reinforce_advantages(whole, coefficient)):

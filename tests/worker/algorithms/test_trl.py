@@ -1,7 +1,5 @@
 """The losses beside those of TRL's trainers, where TRL is installed: its own loss functions on the same numbers."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from importlib import import_module
 from types import SimpleNamespace

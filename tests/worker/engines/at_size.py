@@ -6,8 +6,6 @@ the engine's and its stack's own. Replaced are random draws, what gives numbers 
 divides the larger models: DeepSpeed's own partitioner, on fake tensors, takes a fifth of a second for each layer.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

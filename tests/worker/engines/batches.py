@@ -1,7 +1,5 @@
 """Samples, and batches to train an engine on, without a loop: PPO's loss, each token with the same weight."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

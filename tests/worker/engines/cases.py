@@ -1,7 +1,5 @@
 """Cases that one launch runs in turn: those of every round, and those that the selected tests ask for."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from typing import Any
 

@@ -3,8 +3,6 @@
 On CUDA each is a synchronisation of the stream; on a CPU they are found by the same calls.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """What a rank sends in collectives, by group: counted where torch hands them to a process group, whoever calls."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -4,8 +4,6 @@ In bf16 each is as far from fp32 as bf16's rounding says, and not further from t
 the program of one rank: ``python -m tests.worker.engines.test_agreement FAMILY...``.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any
@@ -247,9 +245,7 @@ def test_in_bf16_the_engines_differ_as_independent_roundings_would_or_less(seen:
 
 @every_case
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-3), ("bf16", 0.02)])
-def test_both_tell_the_same_losses_and_clip_the_same_gradient_norms(
-    seen: dict[str, Any], case: str, precision: str, tolerance: float
-) -> None:
+def test_both_tell_the_same_losses_and_clip_the_same_gradient_norms(seen, case, precision, tolerance):
     for steps in zip(*(one["steps"] for one in of_precision(seen, case, precision).values()), strict=True):
         for figure in ("gradient_norm", *(("loss", "value_loss") if case == "gpt2 on 1" else ())):
             told = [step[figure] for step in steps]

@@ -4,8 +4,6 @@ What each rank holds is compared with what theory and planner say before a run, 
 and predicted on the device. A layout that a stack does not build, its driver refuses.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import lru_cache
@@ -118,9 +116,7 @@ def planned(manifest: Manifest, backend: str) -> Space:
 
 
 @every_row
-def test_the_planner_predicts_what_the_fullest_rank_holds(
-    backend: str, preset: str, size: str, counted: dict[str, Stages]
-) -> None:
+def test_the_planner_predicts_what_the_fullest_rank_holds(backend, preset, size, counted):
     manifest, each = manifest_of(backend, preset, size), counted[f"{backend} {preset} {size}"]
     space = planned(manifest, backend)
     predicted = standing_bytes(space.work, load_parameters().values)
@@ -146,9 +142,7 @@ def test_the_planner_counts_the_bytes_that_a_training_step_sends(size: str, coun
 
 
 @pytest.mark.parametrize("case", DEGREES, ids=str)
-def test_a_layout_that_the_stack_does_not_build_is_refused_by_the_driver(
-    case: tuple[str, str, dict[str, int]], counted: dict[str, Stages | str]
-) -> None:
+def test_a_layout_that_the_stack_does_not_build_is_refused_by_the_driver(case, counted):
     manifest = with_degrees(*case)
     work = (manifest.size, manifest.workload, manifest.layout)
     errors = layout_errors(*work) + find_backend("megatron").errors(*work, manifest.measure)

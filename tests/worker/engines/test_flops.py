@@ -4,8 +4,6 @@ torch's own counter over one iteration on the CPU, attention as plain matrix pro
 rank: ``python -m tests.worker.engines.test_flops BACKEND`` prints one JSON object, case -> phase -> FLOPs.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator
@@ -151,9 +149,7 @@ def test_every_token_and_every_micro_batch_is_a_sign_of_life(counted: tuple[str,
         assert found[name]["calls to score"] > 0 < found[name]["calls to train"], name
 
 
-def test_in_the_midst_of_a_phase_the_host_waits_for_the_device_only_where_the_table_says(
-    counted: tuple[str, dict[str, dict[str, Any]]],
-) -> None:
+def test_in_the_midst_of_a_phase_the_host_waits_for_the_device_only_where_the_table_says(counted):
     """Between the first and the last micro batch, or token: nothing of the suite's own waits there."""
     backend, found = counted
     table = Path("docs/results/checks.md").read_text()

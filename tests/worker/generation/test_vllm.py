@@ -1,7 +1,5 @@
 """vLLM with the policy's weights, in whole runs on two ranks: two replicas, or one of tensor parallel ranks."""
 
-from __future__ import annotations
-
 from importlib import metadata
 from pathlib import Path
 from typing import Any

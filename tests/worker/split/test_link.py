@@ -1,10 +1,7 @@
 """What the sides tell each other, and how long one waits for the other."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -112,9 +109,7 @@ def test_a_word_comes_with_its_facts_through_torchs_own_store() -> None:
     assert training.wait("batch 0 of rank 0", Progress()) == {"updates": 3}
 
 
-def test_a_side_that_works_is_waited_for_longer_than_a_run_may_be_silent(
-    clock: Clock, store: ScriptedStore, tmp_path: Path
-) -> None:
+def test_a_side_that_works_is_waited_for_longer_than_a_run_may_be_silent(clock, store, tmp_path):
     training, generation = pair(store)
     model = torch.nn.Linear(1, 1)
     generation.watch(model)

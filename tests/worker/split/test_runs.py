@@ -1,7 +1,5 @@
 """Both sides for real on two ranks: the same work as colocated, weights that arrive, and a side that dies."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """A clock that writes down what a trainer's hooks tell it, instead of timing it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

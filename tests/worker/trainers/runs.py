@@ -1,7 +1,5 @@
 """Runs of trainers: manifests as a driver makes them and as a rank reads them, and what holds of each that ended."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The clock of foreign iterations: phases in pieces, phases without the others, parts within parts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Models and tokenizers that are made instead of fetched."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

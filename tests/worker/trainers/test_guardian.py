@@ -1,7 +1,5 @@
 """What keeps a trainer's processes together: nothing is left of them, however the rank that started them ends."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The engine that is there is held against the one that was asked for; no trainer is imported."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any

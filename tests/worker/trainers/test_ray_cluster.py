@@ -1,7 +1,5 @@
 """Ray of a run: nobody else on the network reaches it, nor another run; one that is named and not there is told."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

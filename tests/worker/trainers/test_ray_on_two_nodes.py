@@ -1,7 +1,5 @@
 """Ray on two real nodes: started beside the ranks of a run and ended with it, or there before with ranks on it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -20,7 +18,7 @@ from suite.launch.job import Job
 from suite.launch.kubernetes.pod import pod_variables
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest
-from tests.hosts import INTERFACE, LEFT, Host, hosts
+from tests.hosts import INTERFACE, LEFT, hosts
 from tests.launch.kubernetes.runs import job_of
 from tests.needs import require_environment
 from tests.synthetic import synthetic_manifest
@@ -76,9 +74,7 @@ def whole_run(transcript: Transcript, iterations: int = 4) -> None:
     assert transcript.notes == []
 
 
-def test_ranks_on_two_nodes_form_one_ray_cluster_and_leave_nothing(
-    hosts: tuple[Host, Host], manifest: Manifest, tmp_path: Path, python: str
-) -> None:
+def test_ranks_on_two_nodes_form_one_ray_cluster_and_leave_nothing(hosts, manifest, tmp_path, python):
     job = Job(
         name="run",
         argv=(python, "-m", WORKER, str(tmp_path / "manifest.json"), "--bundle", str(tmp_path)),
@@ -113,9 +109,7 @@ def test_ranks_on_two_nodes_form_one_ray_cluster_and_leave_nothing(
         assert "suite-" not in left and "plasma" not in left and "ray" not in left, left
 
 
-def test_ranks_are_started_on_a_ray_cluster_that_is_there(
-    hosts: tuple[Host, Host], manifest: Manifest, tmp_path: Path, python: str
-) -> None:
+def test_ranks_are_started_on_a_ray_cluster_that_is_there(hosts, manifest, tmp_path, python):
     """As KubeRay has it: the pods start Ray, the entry point of the job on the head starts the ranks."""
     folder, head = hosts[0].folder / "ray", f"{hosts[0].address}:6379"
     # what its pods find set, and devices that none of Ray's processes finds

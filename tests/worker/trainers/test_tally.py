@@ -1,7 +1,5 @@
 """Counts of a trainer's iteration: from its tensors, over all replicas, held to the manifest."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The manifest in DeepSpeed's own words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -20,9 +18,7 @@ def config_of(device: str, data: int, stage: int, parameters: int = 1000) -> dic
     ("device", "data", "stage", "overlaps"),
     [("cuda", 2, 1, True), ("cuda", 2, 2, True), ("cuda", 1, 2, False), ("cuda", 2, 0, False), ("cpu", 2, 2, False)],
 )
-def test_gradients_are_reduced_during_backward_where_megatron_does_it_too(
-    device: str, data: int, stage: int, overlaps: bool
-) -> None:
+def test_gradients_are_reduced_during_backward_where_megatron_does_it_too(device, data, stage, overlaps):
     zero = config_of(device, data, stage)["zero_optimization"]
     assert zero.get("overlap_comm", False) is overlaps
 

@@ -1,7 +1,5 @@
 """Real DeepSpeed ranks on the CPU, from the command line to their events."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -167,9 +165,7 @@ def test_ranks_do_the_manifests_work_and_train_the_parameters_that_the_theory_co
     ("number", "failure"),
     [(signal.SIGKILL, "rank_lost"), pytest.param(signal.SIGSTOP, "nccl_timeout", marks=pytest.mark.thorough)],
 )
-def test_the_rank_beside_a_killed_or_stopped_one_says_so_and_keeps_its_iterations(
-    tmp_path: Path, number: signal.Signals, failure: str
-) -> None:
+def test_the_rank_beside_a_killed_or_stopped_one_says_so_and_keeps_its_iterations(tmp_path, number, failure):
     """It waits for a stopped one as long as a run may be silent; tests/faults stops ranks in every round of faults."""
     manifest = tiny_manifest(2, layout={"zero_stage": 1}, measure={"iterations": 100_000}, silence_seconds=30)
     ranks = start_forked(["suite.worker", str(write_manifest(manifest, tmp_path))], 2, tmp_path)

@@ -1,7 +1,5 @@
 """Every family computes what Hugging Face's plain model does with the same weights: padded, packed, decoded, frozen."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

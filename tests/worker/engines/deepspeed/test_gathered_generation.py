@@ -4,8 +4,6 @@ weights that are given to a generation engine are whole on every rank.
 Run as a script this file is one rank of two: ``python -m tests.worker.engines.deepspeed.test_gathered_generation``.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

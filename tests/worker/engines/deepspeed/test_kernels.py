@@ -1,7 +1,5 @@
 """Whose Adam the DeepSpeed engine runs: torch's, or one that DeepSpeed compiles, or a refusal with its reason."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -41,9 +39,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_native_kernels_are_the_hosts_where_the_optimizer_is_offloaded_and_the_devices_elsewhere(
-    loaded: list[str],
-) -> None:
+def test_native_kernels_are_the_hosts_where_the_optimizer_is_offloaded_and_the_devices_elsewhere(loaded):
     (note,) = optimizer.load_kernels(read_part(offloads=True))
     assert loaded == ["cpu_adam"] and "DeepSpeedCPUAdam" in note
     (note,) = optimizer.load_kernels(read_part())
@@ -63,9 +59,7 @@ def refuse(manifest: dict[str, Any]) -> str:
     return str(refused.value)
 
 
-def test_kernels_that_are_neither_built_nor_can_be_are_refused_with_what_is_missing(
-    loaded: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernels_that_are_neither_built_nor_can_be_are_refused_with_what_is_missing(loaded, monkeypatch):
     assert "no nvcc" in refuse(read_part(device="cuda"))
     optimizer.load_kernels(read_part(device="cuda", offloads=True))  # runs on the host: a C++ compiler is enough
     monkeypatch.setattr(optimizer.shutil, "which", lambda _: None)
@@ -75,9 +69,7 @@ def test_kernels_that_are_neither_built_nor_can_be_are_refused_with_what_is_miss
     assert loaded == ["cpu_adam"]
 
 
-def test_kernels_that_were_built_with_deepspeed_need_no_compiler(
-    loaded: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernels_that_were_built_with_deepspeed_need_no_compiler(loaded, monkeypatch):
     monkeypatch.setattr(optimizer.shutil, "which", lambda _: None)
     monkeypatch.setattr(optimizer, "installed_ops", {"fused_adam": True})
     monkeypatch.setattr(optimizer, "accelerator_name", optimizer.get_accelerator().device_name())

@@ -1,7 +1,5 @@
 """The policy of the deepspeed engine, as transformers builds it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from transformers.pytorch_utils import Conv1D

@@ -3,8 +3,6 @@
 fp16 trains on no CPU: no real overflow is made.
 """
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,7 +56,5 @@ def counted(policy: list[bool], critic: list[bool] | None) -> list[float]:
     ],
     ids=["no critic", "policy alone", "critic alone", "both at once are one step"],
 )
-def test_a_step_is_counted_where_it_was_skipped(
-    policy: list[bool], critic: list[bool] | None, skipped: list[float]
-) -> None:
+def test_a_step_is_counted_where_it_was_skipped(policy, critic, skipped):
     assert counted(policy, critic) == skipped

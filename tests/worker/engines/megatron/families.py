@@ -1,7 +1,5 @@
 """Tiny shapes of every family, their Hugging Face models, and such a model's weights in a Megatron policy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from suite.worker.hugging_face import shape_fields

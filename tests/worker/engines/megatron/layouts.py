@@ -3,8 +3,6 @@
 ``python -m tests.worker.engines.megatron.layouts CASE...`` is one of them.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import dataclass

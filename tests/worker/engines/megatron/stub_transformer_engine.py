@@ -5,8 +5,6 @@ Kernels are what it cannot show: it stands in for them at the modules' own calls
 rank of test_native.py: ``python -m tests.worker.engines.megatron.stub_transformer_engine``.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import types

@@ -1,7 +1,5 @@
 """Micro batches as the model takes them, and rotary frequencies: without ranks."""
 
-from __future__ import annotations
-
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,9 +19,7 @@ def samples_of(lengths: list[tuple[int, int]]) -> Samples:
 
 
 @given(LENGTHS, st.booleans(), st.sampled_from([1, 2, 4]))
-def test_each_response_token_is_told_by_the_state_before_it(
-    lengths: list[tuple[int, int]], packed: bool, multiple: int
-) -> None:
+def test_each_response_token_is_told_by_the_state_before_it(lengths, packed, multiple):
     samples = samples_of(lengths)
     batch = MicroBatch(samples, packed, multiple)
     states = batch.tokens.t().unsqueeze(-1).double()  # a state that knows which token it is of

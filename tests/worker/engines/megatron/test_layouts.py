@@ -1,7 +1,5 @@
 """Real Megatron ranks on the CPU: one model, Hugging Face's of its family, gives the same numbers in every layout."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -82,9 +80,7 @@ def test_the_weights_come_out_under_hugging_faces_names_and_all_are_counted(seen
 
 
 @every_case
-def test_weights_that_a_rank_has_whole_come_out_where_they_lie_and_what_stages_hold_is_asked_for_once(
-    seen: Seen, case: str
-) -> None:
+def test_weights_that_a_rank_has_whole_come_out_where_they_lie_and_what_stages_hold_is_asked_for_once(seen, case):
     is_whole = CASES[case].layout.get("tensor", 1) == 1
     split = ("c_attn", "c_fc", "c_proj", "q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "experts")
     for rank in seen[case]:

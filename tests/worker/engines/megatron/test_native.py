@@ -4,8 +4,6 @@ Transformer Engine computes on CUDA devices alone. What runs here is megatron-co
 stand-in of its modules (stub_transformer_engine.py, which as a script is the program of one rank).
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Parts of the Megatron engine that need no second rank."""
 
-from __future__ import annotations
-
 from typing import Any
 from unittest import mock
 

@@ -3,8 +3,6 @@
 ``python -m tests.worker.trainers.nemo_rl.made rank MANIFEST`` is such a rank, ``... made program STEPS`` the program.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

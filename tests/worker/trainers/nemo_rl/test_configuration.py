@@ -1,7 +1,5 @@
 """What is written for NeMo-RL: keys that its configuration has, and the manifest's work under them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

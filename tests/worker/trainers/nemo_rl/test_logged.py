@@ -1,7 +1,5 @@
 """Prompts and rewards go into NeMo-RL, and what its own timers gave comes out as phases and counts, or not at all."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path

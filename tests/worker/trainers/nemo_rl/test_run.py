@@ -1,7 +1,5 @@
 """Two ranks with a program beside them that logs as NeMo-RL does: what they write, and an early end."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from unittest import mock

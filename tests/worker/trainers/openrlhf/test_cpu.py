@@ -1,7 +1,5 @@
 """OpenRLHF's patches on a CPU reach a module as it is imported, and no other."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import subprocess

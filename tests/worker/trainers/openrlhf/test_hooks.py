@@ -1,7 +1,5 @@
 """Phase edges and periods at the methods of OpenRLHF's trainers; its classes and Ray are stood in for."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from pathlib import Path
@@ -148,9 +146,7 @@ def test_a_batch_that_is_under_way_is_busy_until_now(tmp_path: Path) -> None:
     assert under_way == (5.0, 9.0)
 
 
-def test_periods_begin_behind_the_first_publication_and_tell_how_old_samples_were(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_periods_begin_behind_the_first_publication_and_tell_how_old_samples_were(tmp_path, monkeypatch):
     split = {"placement": "split", "generation_ranks": 1, "staleness": 1}
     manifest, clock = openrlhf_body(2, GROUPED, **split), Journal()
     monkeypatch.setattr(hooks, "ask_all", lambda *_: trained(manifest))

@@ -1,7 +1,5 @@
 """The manifest in OpenRLHF's options, its prompts and labels; OpenRLHF is not imported."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -67,9 +65,7 @@ def test_grpo_has_groups_kl_in_the_loss_and_no_critic() -> None:
         ),
     ],
 )
-def test_devices_are_shared_as_the_layout_says(
-    asked: dict[str, Any], engines: str, ranks: str, switches: set[str]
-) -> None:
+def test_devices_are_shared_as_the_layout_says(asked, engines, ranks, switches):
     said = told(openrlhf_body(3, {"algorithm": "grpo", "group": 2, "rollouts": 4}, **asked))
     assert (said["vllm.num_engines"], said["actor.num_gpus_per_node"]) == (engines, ranks)
     assert {name for name in said if name.startswith(("train.colocate", "train.async_enable"))} == switches

@@ -1,7 +1,5 @@
 """OpenRLHF, really: its asynchronous PPO with a critic, on vLLM and DeepSpeed ZeRO-3, one CPU rank beside another."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +27,7 @@ WORK: dict[str, Any] = {
 }
 
 
-def test_asynchronous_ppo_does_the_manifests_work_and_leaves_no_process_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_asynchronous_ppo_does_the_manifests_work_and_leaves_no_process_behind(tmp_path, monkeypatch):
     require_vllm()
     python = require_environment("openrlhf")
     asked = LayoutRequest(devices_per_node=2, zero_stage=3, placement="split", generation_ranks=1, staleness=1)

@@ -1,7 +1,5 @@
 """The manifest in TRL's words; nothing of TRL is imported."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -64,9 +62,7 @@ def test_vllm_ends_no_response_before_its_length() -> None:
         ("trl-rloo", {"optimizer_steps": 1, "ppo_epochs": 1}, {}, True),
     ],
 )
-def test_whether_there_is_a_scoring_pass_is_told(
-    backend: str, work: dict[str, Any], layout: dict[str, Any], expected: bool
-) -> None:
+def test_whether_there_is_a_scoring_pass_is_told(backend, work, layout, expected):
     manifest = trl_body(backend, workload=work, layout=layout)
     assert config.scores(manifest) is expected
     assert any("no scoring pass" in text for text in work_differences(manifest)) is not expected
@@ -80,9 +76,7 @@ def test_whether_there_is_a_scoring_pass_is_told(
         ("fsdp2", "fp32", 128, set()),
     ],
 )
-def test_rounded_log_probs_and_a_vocabulary_without_padding_are_told_where_they_are(
-    engine: str, precision: str, vocab: int, told: set[str]
-) -> None:
+def test_rounded_log_probs_and_a_vocabulary_without_padding_are_told_where_they_are(engine, precision, vocab, told):
     manifest = trl_body(layout={"engine": engine, "zero_stage": 3 if engine == "fsdp2" else 0})
     manifest["measure"]["precision"], manifest["size"]["vocab"] = precision, vocab
     text = "; ".join(work_differences(manifest))

@@ -1,7 +1,5 @@
 """TRL's own trainers, really: on CPU ranks, on every engine, with transformers and with vLLM."""
 
-from __future__ import annotations
-
 import sys
 from importlib import metadata
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What needs no TRL: the configuration, the reward module, and what is held against the engine that is there."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

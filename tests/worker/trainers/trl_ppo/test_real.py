@@ -1,7 +1,5 @@
 """TRL's own PPO trainer, really: in its environment, on CPU ranks, on every engine that it has."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The manifest in trlx's words, for every size and layout; nothing of trlx is imported."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -57,9 +55,7 @@ def config_of(manifest: dict[str, Any], iterations: int = 10) -> dict[str, Any]:
         ),
     ],
 )
-def test_trlx_and_deepspeed_are_asked_for_the_manifests_work(
-    size: str, backend: str, work: dict[str, Any], request_: dict[str, Any], precision: str
-) -> None:
+def test_trlx_and_deepspeed_are_asked_for_the_manifests_work(size, backend, work, request_, precision):
     workload, request = find_workload("cpu").changed(work), LayoutRequest(**request_)
     driver, shape, measure = find_backend(backend), find_size(size), CUDA.model_copy(update={"precision": precision})
     layout = driver.layout(shape, workload, request)
@@ -128,9 +124,7 @@ HYDRA = {"reference": "hydra", "trainable_layers": 1}
         ("trlx-ddp", {}, {"measure": {"precision": "bf16"}}, (*ALWAYS, "not clipped", "stay in fp32"), ()),
     ],
 )
-def test_where_the_work_differs_from_the_suites_it_is_told(
-    backend: str, work: dict[str, Any], changes: dict[str, Any], told: tuple[str, ...], untold: tuple[str, ...]
-) -> None:
+def test_where_the_work_differs_from_the_suites_it_is_told(backend, work, changes, told, untold):
     layout = Layout(devices_per_node=2, data=2)
     manifest = trlx_body(backend, workload=find_workload("cpu").changed(work), layout=layout)
     for section, change in changes.items():

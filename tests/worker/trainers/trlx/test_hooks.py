@@ -1,7 +1,5 @@
 """The hooks on a stand-in with the method names and the order of trlx's PPO trainer; nothing of trlx is imported."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What is built for trlx instead of a hub's model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """trlx's NeMo trainer under the suite's clock, on stand-ins with the names and the order of calls of the real ones."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -62,9 +60,7 @@ def run_ranks(folder: Path, manifest: Manifest, **variables: str) -> Finished:
     [(1, {"optimizer_steps": 2, "ppo_epochs": 2}), (2, {"trainable_layers": 2})],
     ids=["data parallel, two steps, two epochs", "tensor parallel, two of three blocks"],
 )
-def test_two_ranks_time_every_phase_and_do_the_manifests_work(
-    tmp_path: Path, tensor: int, workload: dict[str, Any]
-) -> None:
+def test_two_ranks_time_every_phase_and_do_the_manifests_work(tmp_path, tensor, workload):
     manifest = nemo_manifest(2, tensor, **workload)
     run = run_ranks(tmp_path, manifest, SLURM_NTASKS="1", SLURM_JOB_NAME="one-task-a-node")
     assert run.exit_codes == [0, 0], run.errors

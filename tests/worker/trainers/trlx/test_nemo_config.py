@@ -1,7 +1,5 @@
 """The Megatron configuration: of every size of trlx's script to the parameter, and of any layout."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Needs a checkout of trlx in SUITE_TRLX_SOURCE, and the environment of `make trlx
 packages in SUITE_TRLX_PYTHON.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -97,9 +95,7 @@ def test_every_layout_does_the_same_training_and_tells_every_phase(family: str, 
         ("trlx-ddp", "gpt2", 0, "full copy, not hydra"),
     ],
 )
-def test_the_hydra_reference_is_trlxs_own_branch_and_on_ddp_a_full_copy(
-    backend: str, family: str, stage: int, told: str, tmp_path: Path
-) -> None:
+def test_the_hydra_reference_is_trlxs_own_branch_and_on_ddp_a_full_copy(backend, family, stage, told, tmp_path):
     run = ended(tmp_path, backend, family, stage, **HYDRA)
     assert run.stats[0]["kl"] == pytest.approx(0, abs=1e-6), "both are copies of the policy"
     counts = run.record.counts
@@ -129,9 +125,7 @@ def test_another_reward_is_read_from_the_text(tmp_path: Path) -> None:
     assert [stats["reward"] for stats in run.stats] == [1.0] * 3
 
 
-def test_a_deepspeed_that_accelerate_dropped_without_a_word_fails_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_deepspeed_that_accelerate_dropped_without_a_word_fails_the_run(tmp_path, monkeypatch):
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     failure = ended(tmp_path, stage=2, whole=False).record.failure
     assert failure is not None and failure.kind == "config"

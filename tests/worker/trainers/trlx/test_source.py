@@ -1,7 +1,5 @@
 """Which trlx would be imported: absent, another commit, or the measured one; by its files alone."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -49,9 +47,7 @@ def test_a_checkout_on_the_path_is_not_taken_for_the_package(tmp_path: Path, mon
 @pytest.mark.parametrize(
     ("name", "hint"), [("trlx", " (name the folder that holds the package"), ("nowhere", "; install")]
 )
-def test_what_is_not_a_folder_that_holds_the_package_holds_no_trlx(
-    name: str, hint: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_a_folder_that_holds_the_package_holds_no_trlx(name, hint, checkout, monkeypatch):
     monkeypatch.setenv(trlx_source.SOURCE_VARIABLE, str(checkout / name))
     assert f"there is no trlx in {checkout / name}{hint}" in str(trlx_source.trlx_problem())
 
@@ -65,9 +61,7 @@ def test_what_is_not_a_folder_that_holds_the_package_holds_no_trlx(
         ({"transformers": "5.24.0"}, "5.24.0 is too new for trlx's own code; install"),
     ],
 )
-def test_versions_that_trlx_does_not_run_on_are_told(
-    found: dict[str, str], words: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_versions_that_trlx_does_not_run_on_are_told(found, words, monkeypatch):
     monkeypatch.setattr(trlx_source, "installed_version", found.get)
     told = trlx_source.transformers_problem()
     assert told is None if words is None else words in str(told)

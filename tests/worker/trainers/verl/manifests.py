@@ -1,7 +1,5 @@
 """Manifests of tiny runs of verl."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from suite.spec.layout import LayoutRequest

@@ -1,7 +1,5 @@
 """verl's own trainer, really: its workers and vLLM servers on Ray, in the environment that `make verl` makes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

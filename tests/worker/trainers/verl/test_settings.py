@@ -1,7 +1,5 @@
 """A manifest in verl's words, and the files that it is handed, without verl."""
 
-from __future__ import annotations
-
 import sys
 from importlib import metadata
 from pathlib import Path

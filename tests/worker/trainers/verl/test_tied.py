@@ -1,7 +1,5 @@
 """A tied output head is not sent to vLLM, which has it as its embedding; every other weight is, in its order."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 
