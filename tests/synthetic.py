@@ -163,7 +163,8 @@ def rank_events(
         suite_version="0",
         resident_bytes=100 * MIB,
     )
-    log.write("environment", facts=dict(facts) if facts is not None else facts_of(manifest))
+    facts = facts_of(manifest) if facts is None else dict(facts)
+    log.write("environment", facts=facts)
     log.write("memory", iteration=None, phase="setup", **_peaks(memory_bytes // 2, cuda))
     counts = counts_of(manifest)
     stats = {"loss": 0.5, "policy_loss": 0.1, "value_loss": 0.4, "kl": 0.0, "reward": 0.5, "gradient_norm": None}
@@ -181,7 +182,7 @@ def rank_events(
         if details is not None:
             optional["details"] = {name: part * whole for name, part in details.items()}
         told = {"rollout": None if rollout is None else dict(rollout), "staleness": staleness}
-        if (facts or {}).get("derivation", 1) >= 3:  # as workers report since then
+        if facts.get("derivation", 1) >= 3:  # as workers report since then
             told["noise"] = {"seconds": whole}
         if manifest.layout.asynchronous and rank == 0:
             told["asynchronous"] = period_of(manifest, iteration, whole)
@@ -214,8 +215,9 @@ def driver_events(
 
 
 def facts_of(manifest: Manifest, device_name: str | None = None) -> dict[str, Any]:
-    """The facts of a rank's environment event."""
+    """The facts of a rank's environment event. Manifests name the stack's code since derivation 3."""
     return {
+        **({"derivation": 3} if manifest.stack_code else {}),
         "device": {"type": manifest.measure.device, "name": device_name, "count": 1, "memory_bytes": None},
         "driver": None,
         "cuda": None,
