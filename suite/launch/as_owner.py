@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings  # noqa: F401 - execvp imports it, when the owner may be unable to read this interpreter's files
 
 
 def main(arguments: list[str]) -> int:
