@@ -27,7 +27,7 @@ class _Trl(OneVersion, OnDeepSpeed):
     packages: tuple[str, ...] = _PACKAGES
     hooked = ("trl", "1.16")
     oldest_transformers = 5
-    extra_work: tuple[str, ...] = ("algorithm", "group")
+    extra_work: tuple[str, ...] = ("algorithm", "group", "lengths")
     settings: tuple[str, ...] = (
         *("engine", "zero_stage", "recompute", "offload_optimizer", "offload_parameters"),
         *("gather_for_generation", "generation"),

@@ -61,7 +61,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("trl-grpo", {"work": {"trainable_layers": 1}}, "leave out --trainable-layers"),
     ("trl-grpo", {"work": HYDRA}, "full copy"),
-    ("trl-grpo", {"work": UNEVEN}, "the trl-grpo backend has no responses of uneven length, which workload cpu asks"),
+    ("trl-grpo", {"work": ALL_UNEVEN}, "the trl-grpo backend has no prompts of uneven length, which workload cpu asks"),
     ("trl-grpo", {"layout": {"zero_stage": 1}}, "ZeRO stages 0, 2 and 3"),
     ("trl-grpo", {"layout": {"tensor": 2, "data": 1}}, "data parallel only"),
     ("trl-grpo", {"measure": {"device": "cuda", **FP16}}, "measures fp32 and bf16, not fp16"),

@@ -15,9 +15,9 @@ def scores_of_all(manifest: Dict[str, Any], iteration: int) -> torch.Tensor:
     return score_samples(manifest["workload"]["reward"], Samples.even(blank, 1), stream_seed(manifest, iteration))
 
 
-def scores_of_own(manifest: Dict[str, Any], iteration: int, rank: int, responses: torch.Tensor) -> torch.Tensor:
-    """Of this rank's samples, [b, R]; samples are numbered rank by rank."""
+def scores_of_own(manifest: Dict[str, Any], iteration: int, rank: int, samples: Samples) -> torch.Tensor:
+    """Of this rank's samples, one score each; they are numbered rank by rank."""
     if manifest["workload"]["reward"]["kind"] == "pseudo":
-        first = rank * len(responses)
-        return scores_of_all(manifest, iteration)[first : first + len(responses)].to(responses.device)
-    return score_samples(manifest["workload"]["reward"], Samples.even(responses, 0), seed=0)
+        first = rank * len(samples)
+        return scores_of_all(manifest, iteration)[first : first + len(samples)].to(samples.tokens.device)
+    return score_samples(manifest["workload"]["reward"], samples, seed=0)

@@ -5,7 +5,7 @@ from typing import Any, Dict
 import torch
 import torch.distributed as dist
 
-from suite.worker.asked import check_counts
+from suite.worker.asked import check_counts, sample_lengths
 from suite.worker.rank import ConfigError
 from suite.worker.world import World
 
@@ -17,6 +17,7 @@ class Tally:
 
     def __init__(self, manifest: Dict[str, Any], world: World, leader: bool = True) -> None:
         self._workload, self._work = manifest["workload"], manifest["work"]
+        self._prompts, self._responses = sample_lengths(self._workload, self._work)
         self._device, self._leader = world.device, leader
         self.clear()
 
@@ -43,9 +44,26 @@ class Tally:
         self.response_tokens += responses.numel() - padded[1]
         self.padded_tokens += sum(padded)
 
+    def add_sample(self, number: int, prompt: int, response: int) -> None:
+        """A finished sample by its number and lengths. Raises ConfigError where they are not those that were forced."""
+        wanted = (self._prompts[number], self._responses[number])
+        if (prompt, response) != wanted:
+            raise ConfigError(
+                "sample {} has {} + {} tokens, where {} + {} were forced".format(number, prompt, response, *wanted)
+            )
+        self.samples += 1
+        self.prompt_tokens += prompt
+        self.response_tokens += response
+
+    def add_trained(self, *masks: torch.Tensor) -> None:
+        """Tokens, and padding between them, that a forward and backward pass reads; the device is not waited for."""
+        tokens = sum(mask.sum() for mask in masks)
+        self.trained_tokens = self.trained_tokens + tokens
+        self.padded_tokens = self.padded_tokens + sum(mask.numel() for mask in masks) - tokens
+
     def counts(self, trainable_parameters: int, total_parameters: int) -> Dict[str, int]:
         """The iteration's counts over all replicas; collective. Raises ConfigError unless they are the manifest's."""
-        own = torch.tensor([getattr(self, name) for name in _SUMMED], device=self._device)
+        own = torch.tensor([int(getattr(self, name)) for name in _SUMMED], device=self._device)
         own *= int(self._leader)
         dist.all_reduce(own)
         return self._checked(dict(zip(_SUMMED, own.tolist())), trainable_parameters, total_parameters)

@@ -4,7 +4,7 @@ from typing import Any, Dict, List
 
 import torch
 
-from suite.worker.asked import draw_prompts, sample_lengths
+from suite.worker.asked import draw_prompts
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.drawn_model import ordinary
 from suite.worker.trainers.openrlhf.label import Label
@@ -19,7 +19,6 @@ class Count(Tally):
         """``total`` parameters, of which ``trainable`` train."""
         super().__init__(manifest, world)
         self._manifest = manifest
-        self._prompts, self._responses = sample_lengths(self._workload, self._work)
         self._parameters = (trainable, total)
 
     def take_samples(self, samples: List[Any], batch: int) -> None:
@@ -30,21 +29,13 @@ class Count(Tally):
         if found != {batch} or numbers != list(range(len(self._prompts))):
             raise ConfigError("batch {} is not of its {} samples, each once".format(batch, len(self._prompts)))
         rows = ordinary(draw_prompts(self._manifest, batch), self._manifest["size"]["vocab"])
-        self.samples = len(samples)
         for sample in samples:
             number = Label.read(sample.labels[0]).first
             tokens, response = sample.sequences[0], int(sample.action_mask.sum())
             prompt = tokens.numel() - response
-            if (prompt, response) != (self._prompts[number], self._responses[number]):
-                raise ConfigError(
-                    "sample {} has {} + {} tokens, where {} + {} were forced".format(
-                        number, prompt, response, self._prompts[number], self._responses[number]
-                    )
-                )
+            self.add_sample(number, prompt, response)
             if not torch.equal(tokens[:prompt], rows[number, :prompt]):
                 raise ConfigError("sample {} does not begin with its prompt".format(number))
-            self.prompt_tokens += prompt
-            self.response_tokens += response
 
     def take_training(self, actors: List[Dict[str, Any]]) -> None:
         """What the ranks of the policy read from their probes. Raises ConfigError unless all made as many steps."""

@@ -15,6 +15,12 @@ def uses_vllm(manifest: Dict[str, Any]) -> bool:
     return bool(manifest["layout"].get("generation", "hf") == "vllm")
 
 
+def generates_sharded(manifest: Dict[str, Any]) -> bool:
+    """Whether ranks gather weights for each token, and so have to generate equally many."""
+    layout = manifest["layout"]
+    return bool(layout["zero_stage"] == 3 and not layout.get("gather_for_generation"))
+
+
 def passes(manifest: Dict[str, Any]) -> int:
     """Forward and backward passes of one iteration on one rank."""
     workload = manifest["workload"]

@@ -5,7 +5,7 @@ ends when its last step has been logged. Line numbers are those of TRL 1.16.0, `
 the same methods), and, as "base", of transformers 5.19.0, ``trainer.py``.
 """
 
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Sequence
 
 import torch
 
@@ -16,12 +16,24 @@ from suite.worker.trainers.trl.vllm import checked_once
 class TimedTrainer:
     """Stands before TRL's trainer in the order of inheritance."""
 
-    def __init__(self, state: IterationState, passes: int, on_start: Callable[[], None], **options: Any) -> None:
+    def __init__(
+        self,
+        state: IterationState,
+        passes: int,
+        on_start: Callable[[], None],
+        lengths: Sequence[int],
+        steps: int,
+        **options: Any,
+    ) -> None:
         """``passes``: forward and backward ones of an iteration on this rank. ``on_start``: once, when everything is
-        wrapped and about to train."""
+        wrapped and about to train. ``lengths``: of this rank's responses, for which transformers makes ``steps`` tokens
+        of every sample."""
         self.iteration_state, self._passes, self._on_start = state, passes, on_start
+        self._lengths = lengths
         self._is_timed = False
         super().__init__(**options)
+        if not self.use_vllm:
+            self.generation_config.max_new_tokens = steps
         if self.use_vllm:
             engine = self.vllm_generation
             engine.sync_weights = state.phased(checked_once(engine), "sync")
@@ -45,11 +57,17 @@ class TimedTrainer:
         return self.collected
 
     def _generate_single_turn(self, *arguments: Any, **options: Any) -> Any:
-        """Line 1763; with vLLM it first hands the weights over, which is another phase, so its parts are timed."""
+        """Line 1763; with vLLM it first hands the weights over, which is another phase, so its parts are timed.
+
+        No token that transformers samples ends a response, so what lies after its forced length is cut off.
+        """
         if self.use_vllm:
             return super()._generate_single_turn(*arguments, **options)
         with self.iteration_state.clock.phase("generate"):
-            return super()._generate_single_turn(*arguments, **options)
+            generated = super()._generate_single_turn(*arguments, **options)
+            responses, *others = generated if isinstance(generated, tuple) else (generated,)
+            responses = [ids[:length] for ids, length in zip(responses, self._lengths)]
+            return (responses, *others) if others else responses
 
     def _get_per_token_logps_and_entropies(self, model: Any, *arguments: Any, **options: Any) -> Any:
         """Line 1419: the policy's log-probs or the reference's, of all samples of this rank; in the loss it is part of
@@ -66,7 +84,7 @@ class TimedTrainer:
 
     def compute_loss(self, model: Any, inputs: Dict[str, Any], *arguments: Any, **options: Any) -> Any:
         """Line 2939: the forward pass of a micro batch, with its loss and TRL's statistics of it."""
-        self.iteration_state.tally.trained_tokens += inputs["prompt_ids"].numel() + inputs["completion_ids"].numel()
+        self.iteration_state.tally.add_trained(inputs["prompt_mask"], inputs["completion_mask"])
         with self.iteration_state.clock.detail("train/forward"):
             return super().compute_loss(model, inputs, *arguments, **options)
 

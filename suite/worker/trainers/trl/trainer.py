@@ -7,8 +7,9 @@ from typing import Any, Dict, List, Optional
 
 import torch
 import torch.distributed as dist
+from torch.nn.utils.rnn import pad_sequence
 
-from suite.worker.asked import draw_prompts, prompts_of_groups
+from suite.worker.asked import draw_prompts, prompts_of_groups, sample_lengths
 from suite.worker.deepspeed_json import engine_of
 from suite.worker.generation import find_generator
 from suite.worker.hugging_face import write_configuration
@@ -16,6 +17,7 @@ from suite.worker.manifest import asked_iterations
 from suite.worker.mismatch import mismatch
 from suite.worker.precision import dtype_name
 from suite.worker.rank import ConfigError
+from suite.worker.samples import Samples
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.iteration import IterationState, finite
@@ -47,6 +49,11 @@ class TrlTrainer(Trainer):
         from suite.worker.trainers.trl.shims import SHIMS
 
         self._manifest, self._world = manifest, world
+        own = manifest["work"]["replica_rollouts"]
+        self._numbers = range(world.rank * own, (world.rank + 1) * own)
+        lengths = sample_lengths(manifest["workload"], manifest["work"])[1]
+        self._lengths = [lengths[number] for number in self._numbers]
+        self._steps = max(lengths if trl_config.generates_sharded(manifest) else self._lengths)
         self._state = IterationState(Tally(manifest, world), self._end_iteration)
         self.notes = apply_shims(SHIMS, manifest, world)
         with tempfile.TemporaryDirectory(prefix="suite-trl-") as folder:
@@ -81,22 +88,26 @@ class TrlTrainer(Trainer):
 
             write_configuration(folder, manifest["size"], dtype_name(manifest["measure"]["precision"]))
             generation: Any = importlib.import_module("trl.generation.vllm_generation")
-            generation.LLM = build_with_drawn_weights(manifest, self._world)
+            generation.LLM = build_with_drawn_weights(manifest, self._world, self._lengths)
         self.total_parameters, self.trainable_parameters = count_on_paper(manifest["size"])
         arguments = trl_config.training_arguments(
             manifest, asked_iterations(manifest), folder, self.trainable_parameters
         )
         self.configuration = {name: value for name, value in arguments.items() if name != "output_dir"}
         config = getattr(importlib.import_module("trl"), config_name)(**arguments)
+        tokenizer = build_tokenizer(self._all_ids)
+        tokenizer.pad_token_id = 0  # masked wherever it stands, but the model looks it up
         trainer = _timed(getattr(module, trainer_name))(
             state=self._state,
             passes=trl_config.passes(manifest),
             on_start=self._start,
+            lengths=self._lengths,
+            steps=self._steps,
             model=folder,
             args=config,
             reward_funcs=self.reward,
             train_dataset=self._dataset(),
-            processing_class=build_tokenizer(self._all_ids),
+            processing_class=tokenizer,
         )
         trainer.remove_callback(PrinterCallback)
         return trainer
@@ -127,8 +138,9 @@ class TrlTrainer(Trainer):
         return Dataset.from_dict({"prompt": as_text(prompts, self._all_ids)})
 
     def reward(self, completion_ids: List[List[int]], **others: Any) -> List[float]:
-        responses = torch.tensor(completion_ids)
-        return scores_of_own(self._manifest, self._state.iteration, self._world.rank, responses).tolist()
+        responses = pad_sequence([torch.tensor(ids) for ids in completion_ids], batch_first=True)
+        samples = Samples(responses, [0] * len(responses), [len(ids) for ids in completion_ids])
+        return scores_of_own(self._manifest, self._state.iteration, self._world.rank, samples).tolist()
 
     def _start(self) -> None:
         manifest = self._manifest
@@ -137,14 +149,15 @@ class TrlTrainer(Trainer):
     def _end_iteration(self) -> None:
         """Not in any timed phase: counting waits for the device."""
         state, output = self._state, self._trainer.collected
-        padding = self._trainer.processing_class.pad_token_id
-        state.tally.add_samples(output["prompt_ids"], output["completion_ids"], padding)
+        lengths = [output[name].sum(dim=1).tolist() for name in ("prompt_mask", "completion_mask")]
+        for number, prompt, response in zip(self._numbers, *lengths):
+            state.tally.add_sample(number, prompt, response)
         self._check_prompts(output["prompt_ids"])
         counts = state.tally.counts(self.trainable_parameters, self.total_parameters)
         sampled = output.get("sampling_per_token_logps")
         optional: Dict[str, Any] = {}
         if sampled is not None:
-            mask = torch.ones_like(sampled, dtype=torch.bool)
+            mask = output["completion_mask"].bool()
             optional["rollout"] = mismatch(output["old_per_token_logps"], sampled, mask, _sum, _largest)
         state.clock.finish(counts, self._statistics(), **optional)
 

@@ -1,16 +1,19 @@
 """vLLM as TRL builds it in each rank's process, but for what a model without a folder of weights needs."""
 
 from contextlib import nullcontext
-from typing import Any, Callable, Dict, Iterable, Set
+from typing import Any, Callable, Dict, Iterable, Sequence, Set
 
 from suite.worker.precision import dtype_name
 from suite.worker.vllm_common import SHARE_THAT_MUST_BE_FREE, cache_bytes, check_loaded, even_blocks, threads_kept
 from suite.worker.world import World
 
 
-def build_with_drawn_weights(manifest: Dict[str, Any], world: World) -> Any:
+def build_with_drawn_weights(manifest: Dict[str, Any], world: World, lengths: Sequence[int]) -> Any:
     """What stands in the place of ``LLM`` in TRL's ``generation/vllm_generation.py``, line 347: the same with more
-    arguments. The weights are whatever memory held until TRL hands over the policy's, before the first generation."""
+    arguments. The weights are whatever memory held until TRL hands over the policy's, before the first generation.
+
+    ``lengths``: of this rank's responses.
+    """
     from vllm import LLM
 
     more: Dict[str, Any] = {"load_format": "dummy", "skip_tokenizer_init": True, "generation_config": "vllm"}
@@ -26,9 +29,22 @@ def build_with_drawn_weights(manifest: Dict[str, Any], world: World) -> Any:
 
     def build(**arguments: Any) -> Any:
         with threads_kept() if world.device.type == "cpu" else nullcontext():
-            return LLM(**{**arguments, **more})
+            engine = LLM(**{**arguments, **more})
+        generate = engine.generate
+
+        def generate_forced(prompts: Sequence[Any], sampling_params: Any, **options: Any) -> Any:
+            return generate(prompts, [_of_length(sampling_params, length) for length in lengths], **options)
+
+        engine.generate = generate_forced
+        return engine
 
     return build
+
+
+def _of_length(sampling_params: Any, length: int) -> Any:
+    own = sampling_params.clone()
+    own.max_tokens = length
+    return own
 
 
 def checked_once(generation: Any) -> Callable[[], None]:

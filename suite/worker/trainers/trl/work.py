@@ -25,6 +25,8 @@ def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
     if manifest["size"]["vocab"] % VOCABULARY_MULTIPLE:
         yield "the vocabulary is not padded to a multiple of {}".format(VOCABULARY_MULTIPLE)
     yield "biases and norms have no weight decay"
+    if manifest["work"].get("lengths"):
+        yield "micro batches are padded to the longest response of all of a rank's samples"
     if is_rloo and workload["algorithm"]["options"]["kl_coefficient"] > 0:
         yield "kl is the mean log-ratio at scoring, as the suite's"
     elif workload["algorithm"]["options"]["kl_coefficient"] > 0:

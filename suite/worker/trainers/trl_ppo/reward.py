@@ -6,6 +6,7 @@ from typing import Any, Callable, Dict
 import torch
 from torch import nn
 
+from suite.worker.samples import Samples
 from suite.worker.trainers.scores import scores_of_own
 
 
@@ -36,5 +37,5 @@ class _Backbone(nn.Module):
     def forward(self, input_ids: torch.Tensor, **others: Any) -> Any:
         """``hidden_states``: [b, T, 1], each sample's score at every token."""
         responses = input_ids[:, self._manifest["workload"]["prompt_tokens"] :]
-        scores = scores_of_own(self._manifest, self._iteration(), self._rank, responses)
+        scores = scores_of_own(self._manifest, self._iteration(), self._rank, Samples.even(responses, 0))
         return SimpleNamespace(hidden_states=(scores[:, None, None].expand(*input_ids.shape, 1),))

@@ -30,6 +30,8 @@ ENGINES: dict[str, dict[str, Any]] = {
 PARTS = {"train/forward", "train/backward", "train/optimizer"}
 PHASES = ["generate", "score", "reference", "reward", "train"]
 ONE_STEP = {"optimizer_steps": 1, "ppo_epochs": 1}
+#: whose longest lies on the second rank
+UNEVEN = {"lengths": {"kind": "list", "listed": [2, 3, 1, 4, 3, 2, 3, 4, 6, 5, 6, 2, 1, 3, 4, 2]}}
 
 
 def trl_manifest(
@@ -62,7 +64,8 @@ MANIFESTS: dict[str, tuple[str, dict[str, Any]]] = {
         {"family": "qwen3", "ranks": 1, "precision": "bf16", "layout": {"zero_stage": 2}}
         | {"reward": {"kind": "token-below", "threshold": 64}},
     ),
-    "rloo": ("trl-rloo", {"family": "llama", "layout": {**ENGINES["fsdp2"], "recompute": "full"}}),
+    "rloo": ("trl-rloo", {"family": "llama", "layout": {**ENGINES["fsdp2"], "recompute": "full"}, **UNEVEN}),
+    "gathering": ("trl-grpo", {"layout": {"zero_stage": 3}, **UNEVEN}),
 }
 
 
@@ -133,7 +136,8 @@ def test_rewards_are_read_from_the_tokens(told: dict[str, Run]) -> None:
 def test_vllm_generates_on_the_policys_weights_and_the_record_is_whole(tmp_path: Path) -> None:
     require_trl()
     require_vllm()
-    manifest = trl_manifest("trl-grpo", "wide", layout={"engine": "fsdp2", "zero_stage": 3, "generation": "vllm"})
+    layout = {"engine": "fsdp2", "zero_stage": 3, "generation": "vllm"}
+    manifest = trl_manifest("trl-grpo", "wide", layout=layout, **UNEVEN)
     run = whole_run_of(manifest, tmp_path, sys.executable)
     assert [event["phase"] for event in run.events("phase", rank=1)] == ["sync", *PHASES] * 2
     rollouts = [event["rollout"] for event in run.events("iteration")]
