@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from suite.backends.registry import seat_of
 from suite.conduct.planning.plan import Plan
 from suite.conduct.planning.turns import Point, Turning, take_seats
 from suite.conduct.running.in_turns import run_in_turns
@@ -30,25 +28,22 @@ class Confirmation:
     with its rows of one knob taken back."""
 
     def __init__(self, study: Study, spaces: Sequence[Space], rows: Rows, turning: Turning) -> None:
-        self._study, self._rows, self._turning = study, rows, turning
+        self._study, self._rows, self._turning = study, rows, turning.model_copy(update={"mixed": True})
         self.notes: tuple[str, ...] = ()
         self._manifests: list[Manifest] = []
         self._starts: dict[str, tuple[int, int]] = {}
         self.confirmed = self._planned({space.backend: space for space in spaces})
 
     def _planned(self, spaces: Mapping[str, Space]) -> tuple[Confirmed, ...]:
-        # engines and trainers do not take turns with each other
-        together: dict[str, list[Confirmed]] = defaultdict(list)
-        without: list[list[Confirmed]] = []
+        together, without = [], []
         for winner in self._study.winners:
             space = spaces[winner.backend]
             turned = changed(winner.choice, space.default.choice)
-            beside = together[seat_of(winner.backend)[0].kind]
-            beside.append(self._row(winner.backend, "equal-config", space.default.choice))
+            together.append(self._row(winner.backend, "equal-config", space.default.choice))
             if not turned:
                 continue
             tuned = self._row(winner.backend, "tuned", winner.choice)
-            beside.append(tuned)
+            together.append(tuned)
             back = []
             for name in gave_most(self._study.of(winner.backend), turned, space.default.choice)[:TAKEN_BACK]:
                 choice = {**winner.choice, name: space.default.choice[name]}
@@ -56,17 +51,15 @@ class Confirmation:
                     back.append(self._row(winner.backend, "without", choice, name))
             if back:
                 without.append([tuned, *back])
-        groups = [(members, False) for members in together.values()] + [(members, True) for members in without]
-        return tuple(
-            row for group, (members, again) in enumerate(groups) for row in self._started(group, members, again)
-        )
+        groups = enumerate([together, *without])
+        return tuple(row for group, members in groups for row in self._started(group, members))
 
     def _row(self, backend: str, row: str, choice: Mapping[str, Value], without: str | None = None) -> Confirmed:
         body = {"backend": backend, "row": row, "without": without, "choice": dict(choice), "runs": ()}
         return Confirmed.model_validate(body)
 
-    def _started(self, group: int, members: Sequence[Confirmed], again: bool) -> list[Confirmed]:
-        """Plan the starts of a group; its rows with their runs. ``again``: the tuned row is in an earlier group too."""
+    def _started(self, group: int, members: Sequence[Confirmed]) -> list[Confirmed]:
+        """Plan the starts of a group; its rows with their runs."""
         starts = self._study.question.starts
         firsts = [self._manifest(member, "iterations") for member in members]
         reason = self._alone(firsts)
@@ -77,7 +70,8 @@ class Confirmation:
         for start in range(starts):
             order = list(zip(members, firsts, strict=True))
             for member, first in order if start % 2 == 0 else reversed(order):
-                repeat = start + 1 + (starts if again and member.row == "tuned" else 0)
+                # of a row that is in two groups the later repeats are of the second
+                repeat = start + 1 + (starts if group and member.row == "tuned" else 0)
                 manifest = as_repeat(first, repeat)
                 self._manifests.append(manifest)
                 if reason is None:
@@ -97,7 +91,7 @@ class Confirmation:
             Point(backend=first.backend.label, **{part: getattr(first, part) for part in parts}) for first in firsts
         ]
         if len(firsts) == 1:
-            return "there is nothing of their kind beside them"
+            return "there is nothing beside them"
         seated = take_seats(points, self._turning, False)
         if seated.in_rounds:
             return seated.in_rounds[0]

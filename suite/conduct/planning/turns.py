@@ -86,6 +86,7 @@ class Turning(Frozen):
 
     asked: Literal["iterations", "rounds"] | None = None
     length: int | None = Field(default=None, description="iterations of a turn; null: as their time decides")
+    mixed: bool = Field(default=False, description="whether trainers take turns with engines too")
     refused: str | None = Field(default=None, description="why no row here can take turns by iteration")
     device_name: str | None = None
     room_bytes: int | None = Field(default=None, description="of the host, or of each GPU; null: not known")
@@ -104,7 +105,8 @@ class Seated(NamedTuple):
 
 def take_seats(points: list[Point], turning: Turning, chooses_iterations: bool) -> Seated:
     """Who takes turns with whom. A group is all that are of one size and do one kind of work: those that are compared,
-    and a backend on several numbers of ranks, because scaling efficiency is a ratio too.
+    engines with engines unless ``mixed``, and a backend on several numbers of ranks, because scaling efficiency is a
+    ratio too.
 
     ``chooses_iterations``: nobody else did. Raises UsageError where turns by iteration were asked for and are possible
     nowhere.
@@ -117,7 +119,8 @@ def take_seats(points: list[Point], turning: Turning, chooses_iterations: bool) 
         driver, _ = seat_of(point.backend)
         reason = turning.refused or _why_alone(point)
         if reason is None:
-            groups[point.size.name, point.workload.name, point.workload.algorithm.text(), driver.kind].append(point)
+            kind = None if turning.mixed else driver.kind
+            groups[point.size.name, point.workload.name, point.workload.algorithm.text(), kind].append(point)
         else:
             reasons[reason] = None
     seats: dict[int, Seat] = {}
