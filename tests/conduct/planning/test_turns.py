@@ -10,7 +10,7 @@ from suite.conduct.planning.request import LayoutChoices
 from suite.conduct.planning.turns import ITERATIONS, Turning, start_of
 from suite.spec.base import UsageError
 from suite.spec.manifest import Measure
-from tests.conduct.requests import STACKS, request, shape
+from tests.conduct.requests import STACKS, request, shape, workload
 
 GIB = 1 << 30
 
@@ -45,6 +45,16 @@ def test_rows_that_do_not_all_fit_take_turns_in_blocks_that_share_the_first() ->
         {"deepspeed 1 r3", "megatron 2 r1"},
     ]
     assert "in 3 blocks that share the first" in plan.notes[0]
+
+
+@pytest.mark.parametrize(("mixed", "rows"), [(False, 2), (True, 3)])
+def test_trainers_take_turns_with_engines_where_they_are_to_be_compared(mixed: bool, rows: int) -> None:
+    trl = {"trl": "1.16.0", "accelerate": "1.15.0", "datasets": "5.2.0", "tokenizers": "0.23.3"}
+    stacks = {**STACKS, "trl-grpo": {**STACKS["deepspeed"], **trl}}
+    work = workload(algorithm="grpo", group=2)
+    asked = request(backends=tuple(stacks), ranks=(1,), workload=work, repeats=1)
+    plan = make_joint_plan((asked,), stacks, turning=Turning(mixed=mixed))
+    assert [len(each) for each in starts(plan)] == [rows]
 
 
 @pytest.mark.parametrize(
