@@ -64,6 +64,12 @@ class PursuedRow:
         return self.gave_up is None and self.outlook is not None and self.outlook.state == "more"
 
     @property
+    def is_undecided(self) -> bool:
+        """Whether it is compared and neither differs from the best nor equals it."""
+        comparison = self.outlook.comparison if self.outlook else None
+        return comparison is not None and comparison.verdict == "not distinguishable" and not comparison.equivalent
+
+    @property
     def seconds_more(self) -> float | None:
         """What the runs that it will take should last."""
         if self.outlook is None or self.outlook.more_runs is None or self.cost is None:
@@ -252,7 +258,8 @@ class Pursuit:
                 row.sampled = replace(row.sampled, iterations=row.iterations)
 
     def _affordable(self, active: list[PursuedRow], left: float | None) -> list[PursuedRow]:
-        """Rows whose runs fit into what is left of the budget, those that need least first; where none does, all.
+        """Rows whose runs fit into what is left of the budget: those without a verdict first, then those that need least.
+        Where none does, all without a verdict, or all.
 
         All too before each has the least runs: with fewer there is nothing to tell of any.
         """
@@ -263,8 +270,13 @@ class Pursuit:
         units: dict[Hashable, list[PursuedRow]] = {}
         for row in active:
             units.setdefault(row.unit, []).append(row)
+        undecided = [row for row in active if any(each.is_undecided for each in units[row.unit])]
+
+        def order(rows: list[PursuedRow]) -> tuple[bool, float]:
+            return rows[0] not in undecided, sum(row.seconds_more or 0.0 for row in rows)
+
         total, chosen = 0.0, []
-        for unit in sorted(units.values(), key=lambda rows: sum(row.seconds_more or 0.0 for row in rows)):
+        for unit in sorted(units.values(), key=order):
             total += sum(row.seconds_more or 0.0 for row in unit)
             if total > left:
                 break
@@ -278,10 +290,10 @@ class Pursuit:
             self._view.notice(
                 f"the budget should not do for {counted(len(late), 'row')}: about {counted(more, 'run')} "
                 f"({span(seconds)}) more, of {span(max(0.0, left))} that are left; "
-                + ("they come last: " if chosen else "they get what there is: ")
+                + ("they come last: " if chosen else "they get what there is, those without a verdict first: ")
                 + "; ".join(row_name(row.first) for row in late)
             )
-        return [row for row in active if row in chosen] or active
+        return [row for row in active if row in chosen] or undecided or active
 
     def _tell(self, row: PursuedRow) -> None:
         """A line when a row has ended, once for each way of ending."""

@@ -191,3 +191,17 @@ def test_rows_in_turns_go_on_with_those_that_they_are_compared_with_and_with_no_
     plan, _, _, _ = pursue(asked, tmp_path, Instantly(seconds), first)
     assert runs_of(plan, "megatron", 1) == [4, 5, 6], "started together with new runs of the other"
     assert runs_of(plan, "deepspeed", 1) == [1, 2, 3, 4, 5, 6]
+
+
+def test_where_the_budget_is_short_pairs_without_a_verdict_come_first(tmp_path: Path) -> None:
+    asked = rule(precision=0.01, difference=0.05, most=30)
+
+    def seconds(manifest: Manifest) -> float:
+        known = manifest.layout.ranks == 1 and manifest.backend.name == "megatron"
+        return 0.01 * random.Random(manifest.run.id).lognormvariate(0, 0.05) * (2.0 if known else 1.0)
+
+    ticks = iter(range(0, 10_000, 5))
+    plan, _, _, seen = pursue(asked, tmp_path, Instantly(seconds), in_turns(asked), clock=ticks, budget_seconds=200)
+    assert runs_of(plan, "megatron", 1) == [1, 2, 3], "2 times slower, known to 5 % alone"
+    assert len(runs_of(plan, "megatron", 2)) > 3
+    assert any("those without a verdict first" in line for line in seen.notices)
