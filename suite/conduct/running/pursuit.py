@@ -258,8 +258,8 @@ class Pursuit:
                 row.sampled = replace(row.sampled, iterations=row.iterations)
 
     def _affordable(self, active: list[PursuedRow], left: float | None) -> list[PursuedRow]:
-        """Rows whose runs fit into what is left of the budget: those without a verdict first, then those that need least.
-        Where none does, all without a verdict, or all.
+        """Rows whose runs fit into what is left of the budget: those without a verdict first, then those that need
+        least. Where none does, all without a verdict, or all.
 
         All too before each has the least runs: with fewer there is nothing to tell of any.
         """
