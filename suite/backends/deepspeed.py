@@ -30,7 +30,7 @@ ZERO_3_FROM_PARAMETERS = 3_000_000_000
 GATHERED_SHARE_OF_DEVICE = 0.7
 #: The oldest major version of transformers that has the models and attention as the engine takes them.
 OLDEST_TRANSFORMERS = 5
-#: Families that the engine builds (suite/worker/engines/deepspeed/config.py refuses the others too).
+#: Families that the engine builds (suite/worker/engines/deepspeed/families.py has the same).
 FAMILIES = ("gpt2", "llama", "qwen2", "qwen3")
 
 

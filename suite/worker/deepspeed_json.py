@@ -24,13 +24,13 @@ def micro_batches(manifest: Dict[str, Any]) -> int:
 
 def training_json(manifest: Dict[str, Any], parameters: Optional[int] = None) -> Dict[str, Any]:
     """One optimizer step is the replica's batch in micro batches. ``parameters`` train, where that is known already."""
-    zero = zero_json(manifest)
+    zero = _zero_json(manifest)
     if parameters is not None:
         zero["reduce_bucket_size"] = bucket_elements(parameters)
     if manifest["layout"]["offload_optimizer"]:
         zero["offload_optimizer"] = _host_memory(manifest)
     return {
-        **common_json(manifest),
+        **_common_json(manifest),
         "gradient_accumulation_steps": micro_batches(manifest),
         "gradient_clipping": manifest["workload"]["optimizer"]["gradient_clip"],
         "zero_optimization": zero,
@@ -40,7 +40,26 @@ def training_json(manifest: Dict[str, Any], parameters: Optional[int] = None) ->
     }
 
 
-def common_json(manifest: Dict[str, Any]) -> Dict[str, Any]:
+def training_config(manifest: Dict[str, Any], trainable_elements: int) -> Dict[str, Any]:
+    """As ``training_json``, for the engine: one ``engine.train`` is one optimizer step."""
+    config = training_json(manifest, trainable_elements)
+    if overlaps(manifest):
+        config["zero_optimization"]["overlap_comm"] = True
+    return {**config, "steps_per_print": None}
+
+
+def overlaps(manifest: Dict[str, Any]) -> bool:
+    """Whether gradients are reduced while backward still runs: where the megatron engine does, and DeepSpeed-Chat."""
+    layout = manifest["layout"]
+    return manifest["measure"]["device"] == "cuda" and layout["data"] > 1 and layout["zero_stage"] > 0
+
+
+def inference_config(manifest: Dict[str, Any]) -> Dict[str, Any]:
+    """Of the engine's frozen model, partitioned as the policy is."""
+    return {**_common_json(manifest), "zero_optimization": _zero_json(manifest), "steps_per_print": None}
+
+
+def _common_json(manifest: Dict[str, Any]) -> Dict[str, Any]:
     """Of a model that trains and of one that does not."""
     precision = manifest["measure"]["precision"]
     common = {
@@ -53,7 +72,7 @@ def common_json(manifest: Dict[str, Any]) -> Dict[str, Any]:
     return common
 
 
-def zero_json(manifest: Dict[str, Any]) -> Dict[str, Any]:
+def _zero_json(manifest: Dict[str, Any]) -> Dict[str, Any]:
     zero: Dict[str, Any] = {"stage": manifest["layout"]["zero_stage"]}
     if manifest["layout"]["offload_parameters"]:
         zero["offload_param"] = _host_memory(manifest)

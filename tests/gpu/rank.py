@@ -173,9 +173,9 @@ def held(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, Any]
 def overflow(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, Any]:
     """``skipped_steps`` of each iteration that starts from a loss scale which overflows; None where none is told."""
     if manifest["backend"]["name"] == "deepspeed":
-        from suite.worker.engines.deepspeed import config
+        from suite.worker import deepspeed_json
 
-        config._INITIAL_SCALE_POWER = OVERFLOWING_SCALE_POWER
+        deepspeed_json._INITIAL_SCALE_POWER = OVERFLOWING_SCALE_POWER
     else:
         engine_class("megatron", world.device.type)
         from suite.worker.engines.megatron import optimizer

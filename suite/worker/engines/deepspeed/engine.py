@@ -11,8 +11,8 @@ import torch
 from deepspeed.runtime.zero import unwrap_model_for_generation
 
 from suite.worker.algorithms import build_algorithm
+from suite.worker.deepspeed_json import inference_config, training_config
 from suite.worker.engines.base import Engine, LossFunction
-from suite.worker.engines.deepspeed import config as deepspeed_config
 from suite.worker.engines.deepspeed.critic import Critic, critic_config, joined_losses
 from suite.worker.engines.deepspeed.families import class_of
 from suite.worker.engines.deepspeed.generation import generate
@@ -181,7 +181,7 @@ class DeepSpeedEngine(Engine):
     def _wrap(self, model: Any) -> Any:
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         optimizer = build_optimizer(self._manifest, trained)
-        config = deepspeed_config.training_config(self._manifest, sum(map(whole_elements, trained)))
+        config = training_config(self._manifest, sum(map(whole_elements, trained)))
         engine = deepspeed.initialize(model=model, optimizer=optimizer, config=config)[0]
         keep_rotary_exact(model)
         return engine
@@ -191,7 +191,7 @@ class DeepSpeedEngine(Engine):
         model = self._build_model(with_value_head=False).requires_grad_(False).eval()
         engine = model
         if self._stage == 3:
-            engine = deepspeed.initialize(model=model, config=deepspeed_config.inference_config(self._manifest))[0]
+            engine = deepspeed.initialize(model=model, config=inference_config(self._manifest))[0]
         keep_rotary_exact(model)
         return engine
 
@@ -199,7 +199,7 @@ class DeepSpeedEngine(Engine):
     def _construction(self) -> Iterator[None]:
         if self._stage == 3:
             # Without a dtype of its own: of one that is given, DeepSpeed makes bf16 where it has no fp16, as on a CPU.
-            with deepspeed.zero.Init(config_dict_or_path=deepspeed_config.inference_config(self._manifest)):
+            with deepspeed.zero.Init(config_dict_or_path=inference_config(self._manifest)):
                 yield
             return
         before = torch.get_default_dtype()

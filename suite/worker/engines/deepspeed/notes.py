@@ -3,8 +3,8 @@
 from typing import Any, Dict, Iterator
 
 from suite.worker.algorithms import build_algorithm
+from suite.worker.deepspeed_json import overlaps
 from suite.worker.engines.deepspeed import attention
-from suite.worker.engines.deepspeed import config as deepspeed_config
 from suite.worker.engines.deepspeed.families import FAMILIES
 from suite.worker.hugging_face import head_width
 from suite.worker.precision import DTYPES
@@ -21,7 +21,7 @@ def notes_of(manifest: Dict[str, Any], world: World) -> Iterator[str]:
         yield "vocabulary padded to {} rows: no probability, no gradient, not counted".format(rows)
     if precision != "fp32":
         yield "gradients are accumulated and reduced in {} (DeepSpeed's default)".format(precision)
-    if deepspeed_config.overlaps(manifest):
+    if overlaps(manifest):
         yield "gradients are reduced while backward still runs (overlap_comm, as DeepSpeed-Chat sets it)"
     yield from _attention_notes(manifest, world)
     yield "logits are computed for response positions only; log-probs in fp32"

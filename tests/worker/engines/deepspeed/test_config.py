@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from suite.worker.engines.deepspeed.config import training_config
+from suite.worker.deepspeed_json import training_config
 from tests.worker.tiny import tiny_body
 
 

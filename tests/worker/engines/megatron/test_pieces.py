@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from suite.worker.engines.deepspeed.config import training_config
+from suite.worker.deepspeed_json import training_config
 from suite.worker.engines.megatron import model as model_module
 from suite.worker.engines.megatron import weights as megatron_weights
 from suite.worker.engines.megatron.attention import FusedAttention
