@@ -20,8 +20,8 @@ ONE_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_CPU_OMP_THREADS_BIND
 #: whole GiB of the cache on a CPU, and stronger than any other size
 CACHE_VARIABLE = "VLLM_CPU_KVCACHE_SPACE"
 #: Tokens of a block of its cache: 16 on CUDA, 128 on a CPU. The larger one is counted with.
-BLOCK_TOKENS = 128
-SPARE_BLOCKS = 2  # one is never given to a sample
+_BLOCK_TOKENS = 128
+_SPARE_BLOCKS = 2  # one is never given to a sample
 SHARE_THAT_MUST_BE_FREE = 0.05
 
 
@@ -36,12 +36,12 @@ def cache_bytes(size: Dict[str, Any], precision: str, blocks: int, tensor: int =
     from suite.worker.precision import DTYPES  # torch, which processes that only patch vLLM do without
 
     heads = -(-size["kv_heads"] // tensor)
-    return int(blocks * BLOCK_TOKENS * 2 * size["layers"] * heads * head_width(size) * DTYPES[precision].itemsize)
+    return int(blocks * _BLOCK_TOKENS * 2 * size["layers"] * heads * head_width(size) * DTYPES[precision].itemsize)
 
 
-def even_blocks(samples: int, tokens: int) -> int:
-    """Blocks for so many samples of so many tokens each, all at once."""
-    return samples * -(-tokens // BLOCK_TOKENS) + SPARE_BLOCKS
+def blocks_for(lengths: Iterable[int]) -> int:
+    """Blocks for samples of so many tokens each, all at once."""
+    return _SPARE_BLOCKS + sum(-(-tokens // _BLOCK_TOKENS) for tokens in lengths)
 
 
 def check_loaded(model: Any, loaded: Iterable[str], giver: str) -> None:

@@ -14,6 +14,7 @@ from unittest import mock
 
 import torch
 
+from suite.worker import vllm_common
 from suite.worker.asked import sample_lengths
 from suite.worker.engines.base import Engine
 from suite.worker.generation.base import Generator
@@ -23,23 +24,10 @@ from suite.worker.precision import dtype_name
 from suite.worker.progress import Progress
 from suite.worker.rank import ConfigError
 from suite.worker.samples import Samples, join_responses
-from suite.worker.vllm_common import (
-    BLOCK_TOKENS,
-    CACHE_VARIABLE,
-    ONE_PROCESS,
-    QUIET,
-    SHARE_THAT_MUST_BE_FREE,
-    SPARE_BLOCKS,
-    cache_bytes,
-    check_loaded,
-    keep_linear_weights,
-    release,
-    threads_kept,
-)
 from suite.worker.world import World
 
 #: what vLLM reads from its environment: no output among the events
-_VARIABLES = {**QUIET, **ONE_PROCESS, "VLLM_LOGGING_STREAM": "ext://sys.stderr"}
+_VARIABLES = {**vllm_common.QUIET, **vllm_common.ONE_PROCESS, "VLLM_LOGGING_STREAM": "ext://sys.stderr"}
 #: what is imported before a process group is joined: the engine, and whatever is compiled or patched as it is imported
 _MODULES = (
     "vllm.v1.engine.llm_engine",
@@ -56,7 +44,7 @@ def prepare(manifest: Dict[str, Any]) -> None:
     """Import vLLM as this run needs it. Raises ConfigError where it is not there."""
     device = manifest["measure"]["device"]
     os.environ.update(_VARIABLES)
-    os.environ.pop(CACHE_VARIABLE, None)
+    os.environ.pop(vllm_common.CACHE_VARIABLE, None)
     with _compiled_on_cuda_alone(device):
         try:
             for module in _MODULES:
@@ -64,7 +52,7 @@ def prepare(manifest: Dict[str, Any]) -> None:
         except (ImportError, RuntimeError) as error:
             raise ConfigError("vLLM does not load: {}".format(error)) from error
         if device == "cpu":
-            keep_linear_weights()
+            vllm_common.keep_linear_weights()
             _reduce_over_gloo()
 
 
@@ -90,7 +78,7 @@ def cache_blocks(lengths: Sequence[int], rows: int) -> int:
     """Blocks for keys and values of all samples at once of the replica that needs most, whichever asks: of what all
     ranks ask for vLLM takes the least. ``lengths``: tokens of each sample, those of a replica ``rows`` in a row."""
     replicas = (sorted(lengths[first : first + rows]) for first in range(0, len(lengths), rows))
-    return SPARE_BLOCKS + max(sum(-(-each // BLOCK_TOKENS) for each in own[-_MOST_SAMPLES:]) for own in replicas)
+    return max(vllm_common.blocks_for(own[-_MOST_SAMPLES:]) for own in replicas)
 
 
 class VllmGenerator(Generator):
@@ -102,7 +90,7 @@ class VllmGenerator(Generator):
         self._sleeps = bool(manifest["layout"].get("engine_sleep"))
         self._generations = 0
         self._is_checked = False
-        with self._own_random_numbers(), threads_kept(), _compiled_on_cuda_alone(world.device.type):
+        with self._own_random_numbers(), vllm_common.threads_kept(), _compiled_on_cuda_alone(world.device.type):
             self._engine = self._build()
         self.notes = self._notes()
 
@@ -114,7 +102,7 @@ class VllmGenerator(Generator):
         with torch.no_grad():
             loaded = model.load_weights(self._weights())
         if not self._is_checked:
-            check_loaded(model, loaded, "the policy")
+            vllm_common.check_loaded(model, loaded, "the policy")
             self._is_checked = True
         if self._sleeps:
             self._engine.wake_up(["kv_cache"])
@@ -202,7 +190,7 @@ class VllmGenerator(Generator):
                 max_num_batched_tokens=max(longest, samples, prefill),
                 kv_cache_memory_bytes=self._cache_bytes(cache_blocks(lengths, rows)),
                 # not what is taken, which is the line above: what must be free for vLLM to start at all
-                gpu_memory_utilization=SHARE_THAT_MUST_BE_FREE,
+                gpu_memory_utilization=vllm_common.SHARE_THAT_MUST_BE_FREE,
                 logprobs_mode="raw_logprobs",
                 disable_log_stats=True,
             )
@@ -211,7 +199,7 @@ class VllmGenerator(Generator):
     def _cache_bytes(self, blocks: int) -> int:
         """Of a GPU a share of what is free at most, and then samples wait for each other."""
         precision, tensor = self._manifest["measure"]["precision"], self._manifest["layout"]["tensor"]
-        wanted = cache_bytes(self._manifest["size"], precision, blocks, tensor)
+        wanted = vllm_common.cache_bytes(self._manifest["size"], precision, blocks, tensor)
         if self._world.device.type != "cuda":
             return wanted
         free, _total = torch.cuda.mem_get_info(self._world.device)
@@ -240,7 +228,7 @@ class VllmGenerator(Generator):
             numpys.set_state(state)
 
     def _notes(self) -> Tuple[str, ...]:
-        notes = ["generation by {} in each rank's process".format(release(self._world.device.type))]
+        notes = ["generation by {} in each rank's process".format(vllm_common.release(self._world.device.type))]
         if self._world.device.type == "cpu":
             notes.append("CPU patch: vLLM's linear layers keep their weights, so that new ones can be written")
         if self._world.device.type == "cpu" and self._manifest["layout"]["tensor"] > 1:

@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from suite.worker.algorithms import build_algorithm
 from suite.worker.engines.base import Engine, LossFunction
-from suite.worker.engines.megatron import native
+from suite.worker.engines.megatron import native, stack
 from suite.worker.engines.megatron.batch import MicroBatch
 from suite.worker.engines.megatron.cpu import apply_cpu_patches
 from suite.worker.engines.megatron.export import Exporter
@@ -20,13 +20,7 @@ from suite.worker.engines.megatron.generate import Sampler
 from suite.worker.engines.megatron.model import PolicyModel, build_config
 from suite.worker.engines.megatron.optimizer import build_optimizer, kernels, wrap_for_training
 from suite.worker.engines.megatron.pipeline import schedule_options
-from suite.worker.engines.megatron.stack import (
-    COMPILED,
-    Float16Module,
-    get_forward_backward_func,
-    parallel_state,
-    tensor_parallel,
-)
+from suite.worker.engines.megatron.stack import COMPILED, parallel_state
 from suite.worker.engines.megatron.weights import count_parameters, draw_weights, freeze_below
 from suite.worker.samples import Samples, join_responses
 from suite.worker.world import World
@@ -54,7 +48,7 @@ class MegatronEngine(Engine):
             distributed_timeout_minutes=max(1, math.ceil(manifest["limits"]["silence_seconds"] / 60)),
         )
         # Dropout is 0 and weights are drawn by name: Megatron need not switch generator states in every layer.
-        tensor_parallel.model_parallel_cuda_manual_seed(seed, inference_rng_tracker=True, force_reset_rng=True)
+        stack.tensor_parallel.model_parallel_cuda_manual_seed(seed, inference_rng_tracker=True, force_reset_rng=True)
         self.data_parallel_rank = parallel_state.get_data_parallel_rank()
         self.data_parallel_size = parallel_state.get_data_parallel_world_size()
         self._micro_batch = manifest["work"]["micro_batch"]
@@ -174,7 +168,7 @@ class MegatronEngine(Engine):
         self, model: Any, micros: List[Tuple[MicroBatch, Micro]], forward: Callable, forward_only: bool
     ) -> List[Any]:
         """One pass of Megatron's schedule over the micro batches; the last stage's statistics of each, else empty."""
-        return get_forward_backward_func()(
+        return stack.get_forward_backward_func()(
             forward_step_func=forward,
             data_iterator=iter(micros),
             model=model,
@@ -202,7 +196,7 @@ class MegatronEngine(Engine):
 def _in_precision(model: PolicyModel) -> Any:
     """Megatron's wrapper for half precision, which casts the weights it holds; fp32 needs none."""
     config = model.config
-    return Float16Module(config, model) if config.fp16 or config.bf16 else model
+    return stack.Float16Module(config, model) if config.fp16 or config.bf16 else model
 
 
 def _prepare_process(world: World, manifest: Dict[str, Any]) -> Tuple[str, ...]:

@@ -8,13 +8,7 @@ import torch.distributed as dist
 from suite.worker.engines.megatron.model import PolicyModel
 from suite.worker.engines.megatron.names import hugging_face_tensors
 from suite.worker.engines.megatron.stack import parallel_state
-from suite.worker.engines.megatron.weights import (
-    expert_names,
-    global_parameters,
-    is_expert,
-    unshard,
-    whole_shape,
-)
+from suite.worker.engines.megatron.weights import expert_names, global_parameters, is_expert, unshard, whole_shape
 
 Named = Tuple[str, torch.Tensor]
 #: of a parameter: its global name, its whole shape, whether it is an expert's

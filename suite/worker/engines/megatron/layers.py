@@ -6,11 +6,7 @@ import torch
 
 from suite.worker.engines.megatron.attention import FusedAttention
 from suite.worker.engines.megatron.native import layer_spec_and_norm
-from suite.worker.engines.megatron.stack import (
-    TransformerBlockSubmodules,
-    TransformerConfig,
-    get_gpt_layer_local_spec,
-)
+from suite.worker.engines.megatron.stack import TransformerBlockSubmodules, TransformerConfig, get_gpt_layer_local_spec
 
 
 class LayerNorm(torch.nn.LayerNorm):

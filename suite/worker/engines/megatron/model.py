@@ -8,19 +8,12 @@ from typing import Any, Dict, Optional, Tuple
 
 import torch
 
+from suite.worker.engines.megatron import stack
 from suite.worker.engines.megatron.attention import Segments
 from suite.worker.engines.megatron.batch import MicroBatch
 from suite.worker.engines.megatron.family import family_options, inverse_frequencies, is_rotary
 from suite.worker.engines.megatron.layers import block_spec
-from suite.worker.engines.megatron.stack import (
-    COMPILED,
-    AttnBackend,
-    GPTModel,
-    StaticInferenceContext,
-    TransformerConfig,
-    parallel_state,
-    tensor_parallel,
-)
+from suite.worker.engines.megatron.stack import COMPILED, TransformerConfig, parallel_state, tensor_parallel
 from suite.worker.precision import DTYPES
 from suite.worker.value_head import build_value_head
 from suite.worker.vocabulary import padded_vocab
@@ -44,7 +37,7 @@ def build_config(manifest: Dict[str, Any], device: torch.device) -> TransformerC
         masked_softmax_fusion=False,
         transformer_impl="transformer_engine" if native else "local",
         # One backend, so that a note can name it; without Transformer Engine nothing reads it.
-        attention_backend=AttnBackend.fused if native else AttnBackend.auto,
+        attention_backend=stack.AttnBackend.fused if native else stack.AttnBackend.auto,
         persist_layer_norm=False,
         gradient_accumulation_fusion=False,
         # Weights are drawn by name once the model stands (``weights.draw_weights``).
@@ -77,7 +70,7 @@ def _leave_as_is(_tensor: torch.Tensor) -> None:
     return None
 
 
-class PolicyModel(GPTModel):
+class PolicyModel(stack.GPTModel):
     """This rank's part of a policy; on the last pipeline stage with output layer and, if asked for, value head.
 
     The value head sees the states behind the final norm. It is the same on all tensor ranks and reads states that
@@ -108,7 +101,7 @@ class PolicyModel(GPTModel):
         self,
         tokens: torch.Tensor,
         batch: Optional[MicroBatch] = None,
-        cache: Optional[StaticInferenceContext] = None,
+        cache: Optional[stack.StaticInferenceContext] = None,
     ) -> Any:
         """[B, s] tokens, of a micro batch or to be fed to the cache, to what the stage hands on.
 
@@ -137,7 +130,7 @@ class PolicyModel(GPTModel):
         tokens: torch.Tensor,
         positions: torch.Tensor,
         angles: Optional[torch.Tensor],
-        cache: Optional[StaticInferenceContext],
+        cache: Optional[stack.StaticInferenceContext],
         segments: Optional[Segments],
     ) -> torch.Tensor:
         embedded = None

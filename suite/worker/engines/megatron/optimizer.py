@@ -4,35 +4,29 @@ from typing import Any, Dict, List
 
 import torch
 
-from suite.worker.engines.megatron.stack import (
-    DistributedDataParallel,
-    DistributedDataParallelConfig,
-    OptimizerConfig,
-    finalize_model_grads,
-    get_megatron_optimizer,
-)
+from suite.worker.engines.megatron import stack
 
 #: As the deepspeed engine starts; Megatron's own, 2^32, overflows for the first dozens of steps
 INITIAL_LOSS_SCALE = 2.0**12
 
 
-def wrap_for_training(module: Any, layout: Dict[str, Any], device: torch.device) -> DistributedDataParallel:
+def wrap_for_training(module: Any, layout: Dict[str, Any], device: torch.device) -> stack.DistributedDataParallel:
     """The module with gradient buffers in fp32, averaged over replicas; on CUDA while backward still runs."""
     config = module.config
     overlap = device.type == "cuda" and layout["data"] > 1
-    ddp_config = DistributedDataParallelConfig(
+    ddp_config = stack.DistributedDataParallelConfig(
         grad_reduce_in_fp32=True,
         overlap_grad_reduce=overlap,
         use_distributed_optimizer=layout["distributed_optimizer"],
     )
-    policy = DistributedDataParallel(config, ddp_config, module)
-    config.finalize_model_grads_func = finalize_model_grads
+    policy = stack.DistributedDataParallel(config, ddp_config, module)
+    config.finalize_model_grads_func = stack.finalize_model_grads
     if overlap:
         config.no_sync_func = policy.no_sync
     return policy
 
 
-def build_optimizer(policy: DistributedDataParallel, manifest: Dict[str, Any]) -> Any:
+def build_optimizer(policy: stack.DistributedDataParallel, manifest: Dict[str, Any]) -> Any:
     """AdamW with the workload's coefficients on all that requires a gradient, biases and LayerNorm decayed too.
 
     With ``offload_optimizer`` Megatron's HybridDeviceOptimizer keeps both moments in host memory and updates there. The
@@ -41,8 +35,8 @@ def build_optimizer(policy: DistributedDataParallel, manifest: Dict[str, Any]) -
     """
     wanted, layout, config = manifest["workload"]["optimizer"], manifest["layout"], policy.config
     offload = layout["offload_optimizer"]
-    optimizer = get_megatron_optimizer(
-        OptimizerConfig(
+    optimizer = stack.get_megatron_optimizer(
+        stack.OptimizerConfig(
             optimizer="adam",
             lr=wanted["learning_rate"],
             adam_beta1=wanted["beta1"],

@@ -13,17 +13,10 @@ import torch
 from suite.worker.rank import LAUNCH_VARIABLES, ConfigError
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.led import LedTrainer
+from suite.worker.trainers.nemo_rl import logged
 from suite.worker.trainers.nemo_rl.configuration import configuration
 from suite.worker.trainers.nemo_rl.inputs import CHAT_TEMPLATE, prompts
-from suite.worker.trainers.nemo_rl.logged import (
-    LOG_VARIABLE,
-    Child,
-    LeadingToldClock,
-    LoggedStep,
-    ToldClock,
-    check_counts,
-    read_steps,
-)
+from suite.worker.trainers.nemo_rl.logged import Child, LeadingToldClock, LoggedStep, ToldClock
 from suite.worker.trainers.nemo_rl.timers import time_step
 from suite.worker.trainers.processes import Processes
 from suite.worker.trainers.ray_cluster import gathered
@@ -75,7 +68,7 @@ class NemoRlTrainer(LedTrainer):
         assert isinstance(clock, LeadingToldClock), "rank 0 leads"
         program: Any = self.cluster
         child: Child = program.child
-        steps = read_steps(os.path.join(self._folder, "steps.jsonl"))
+        steps = logged.read_steps(os.path.join(self._folder, "steps.jsonl"))
         beaten, alive = time.monotonic(), False
         for done in range(iterations):
             clock.begin(done)
@@ -101,8 +94,8 @@ class NemoRlTrainer(LedTrainer):
             raise ConfigError("nemo-rl logged a step more than the {} asked for".format(iterations))
 
     def _tell_step(self, clock: LeadingToldClock, step: LoggedStep) -> None:
-        timed, counts = time_step(step), check_counts(step, self.manifest)
-        stats = {name: step.values.get(logged) for name, logged in _STATISTICS.items()}
+        timed, counts = time_step(step), logged.check_counts(step, self.manifest)
+        stats = {name: step.values.get(theirs) for name, theirs in _STATISTICS.items()}
         clock.tell(timed.seconds, timed.phases, counts, stats, details=timed.details)
 
     def _start(self) -> Child:
@@ -117,7 +110,7 @@ class NemoRlTrainer(LedTrainer):
             json.dump(self.manifest, file)
         # without what is of this run's ranks, and not of the trainer's own
         environment = {name: value for name, value in os.environ.items() if name not in LAUNCH_VARIABLES}
-        environment[LOG_VARIABLE] = os.path.join(folder, "steps.jsonl")
+        environment[logged.LOG_VARIABLE] = os.path.join(folder, "steps.jsonl")
         environment["TOKENIZERS_PARALLELISM"] = "false"
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH")]))
         return Child(self.command(folder), environment, folder)

@@ -5,7 +5,7 @@ import os
 from typing import Any, Dict, List, Sequence, Tuple
 
 from suite.worker.manifest import algorithm_of, learns_values
-from suite.worker.vllm_common import SHARE_THAT_MUST_BE_FREE, cache_bytes, even_blocks
+from suite.worker.vllm_common import SHARE_THAT_MUST_BE_FREE, blocks_for, cache_bytes
 
 AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent.py")
 VERSION = "0.11.2"
@@ -51,7 +51,7 @@ def longest(manifest: Dict[str, Any]) -> Tuple[int, int]:
 def cache_gib(manifest: Dict[str, Any]) -> int:
     """Whole GiB of vLLM's cache on a CPU, for all samples of an engine at once."""
     engines = generation_ranks(manifest) or training_ranks(manifest)
-    blocks = even_blocks(math.ceil(manifest["work"]["global_rollouts"] / engines), sum(longest(manifest)))
+    blocks = blocks_for([sum(longest(manifest))] * math.ceil(manifest["work"]["global_rollouts"] / engines))
     return math.ceil(cache_bytes(manifest["size"], manifest["measure"]["precision"], blocks) / _GIB)
 
 

@@ -4,7 +4,7 @@ from contextlib import nullcontext
 from typing import Any, Callable, Dict, Iterable, Sequence, Set
 
 from suite.worker.precision import dtype_name
-from suite.worker.vllm_common import SHARE_THAT_MUST_BE_FREE, cache_bytes, check_loaded, even_blocks, threads_kept
+from suite.worker.vllm_common import SHARE_THAT_MUST_BE_FREE, blocks_for, cache_bytes, check_loaded, threads_kept
 from suite.worker.world import World
 
 
@@ -20,7 +20,8 @@ def build_with_drawn_weights(manifest: Dict[str, Any], world: World, lengths: Se
     precision, workload = manifest["measure"]["precision"], manifest["workload"]
     more["dtype"] = dtype_name(precision)
     if world.device.type == "cpu":
-        blocks = even_blocks(manifest["work"]["replica_rollouts"], workload["prompt_tokens"] + workload["new_tokens"])
+        longest = workload["prompt_tokens"] + workload["new_tokens"]
+        blocks = blocks_for([longest] * manifest["work"]["replica_rollouts"])
         more.update(
             enforce_eager=True,
             kv_cache_memory_bytes=cache_bytes(manifest["size"], precision, blocks),

@@ -9,17 +9,9 @@ from torch import nn
 from suite.worker.asked import prompts_of_groups
 from suite.worker.deepspeed_json import engine_of
 from suite.worker.manifest import asked_iterations
+from suite.worker.trainers import drawn_model
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
-from suite.worker.trainers.drawn_model import (
-    build_model,
-    build_tokenizer,
-    count_parameters,
-    critic_size,
-    draw_model,
-    draw_weights,
-    model_config,
-)
 from suite.worker.trainers.iteration import finite
 from suite.worker.trainers.on_accelerate import check_engine, check_ranks, set_variables
 from suite.worker.trainers.shims import DEEPSPEED_ON_CPU, apply_shims
@@ -69,16 +61,16 @@ class TrlPpo(Trainer):
         manifest, seed = self._manifest, self._manifest["measure"]["seed"]
         iterations, folder = asked_iterations(manifest), tempfile.mkdtemp()
         with torch.device("meta"):
-            bare = build_model(manifest["size"]), self._bare_value_model()
-        trained = sum(count_parameters(model.parameters())[1] for model in bare)
+            bare = drawn_model.build_model(manifest["size"]), self._bare_value_model()
+        trained = sum(drawn_model.count_parameters(model.parameters())[1] for model in bare)
         set_variables(manifest, folder, trained)
         arguments = PPOConfig(**ppo_config(manifest, iterations, folder))
         set_seed(seed)  # NumPy's too, which shuffles; TRL itself sets torch's alone
-        policy, reference = (draw_model(manifest["size"], seed, self._world.device) for _ in range(2))
+        policy, reference = (drawn_model.draw_model(manifest["size"], seed, self._world.device) for _ in range(2))
         value = self._bare_value_model()
-        draw_weights(value, seed, self._world.device)
+        drawn_model.draw_weights(value, seed, self._world.device)
         both = (*policy.parameters(), *value.parameters())
-        self.total_parameters, self.trainable_parameters = count_parameters(both)
+        self.total_parameters, self.trainable_parameters = drawn_model.count_parameters(both)
         trainer = PPOTrainer(
             args=arguments,
             processing_class=self._tokenizer,
@@ -97,7 +89,7 @@ class TrlPpo(Trainer):
         """The policy's shape, or the manifest's critic: a trunk and one linear layer without bias."""
         from transformers import AutoModelForSequenceClassification
 
-        config = model_config(critic_size(self._manifest))
+        config = drawn_model.model_config(drawn_model.critic_size(self._manifest))
         config.num_labels = 1
         return AutoModelForSequenceClassification.from_config(config)
 
@@ -128,7 +120,7 @@ class TrlPpo(Trainer):
 
 def _tokenizer(vocab: int) -> Any:
     """One number a token, and padding by an id of its own behind them: no sampled token is taken for padding."""
-    tokenizer = build_tokenizer(vocab)
+    tokenizer = drawn_model.build_tokenizer(vocab)
     tokenizer.add_special_tokens({"pad_token": "<padding>"})
     return tokenizer
 

@@ -17,16 +17,9 @@ from suite.worker.manifest import asked_iterations
 from suite.worker.rank import ConfigError
 from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
+from suite.worker.trainers import drawn_model
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
-from suite.worker.trainers.drawn_model import (
-    as_text,
-    as_tokens,
-    count_parameters,
-    draw_weights,
-    special_ids,
-    write_tokenizer,
-)
 from suite.worker.trainers.iteration import IterationState, finite
 from suite.worker.trainers.on_accelerate import check_engine, check_ranks, set_variables
 from suite.worker.trainers.shims import apply_shims
@@ -67,7 +60,7 @@ class TrlxTrainer(Trainer):
         self._state.clock = clock
         clock.watch(*(model.base_model for model in self._models()))
         set_seed(manifest["measure"]["seed"])  # whatever building the model drew: equal seeds sample alike
-        texts = as_text(prompts_of_groups(manifest, iterations), manifest["size"]["vocab"])
+        texts = drawn_model.as_text(prompts_of_groups(manifest, iterations), manifest["size"]["vocab"])
         pipeline = partial(
             get_pipeline(trainer.config.train.pipeline),
             max_prompt_length=manifest["workload"]["prompt_tokens"],
@@ -94,9 +87,9 @@ class TrlxTrainer(Trainer):
         manifest, vocab = self._manifest, self._manifest["size"]["vocab"]
         set_variables(manifest, folder, None)
         self.notes = apply_shims(TRLX_ACCELERATE, manifest, self._world)
-        write_tokenizer(folder, vocab)
+        drawn_model.write_tokenizer(folder, vocab)
         iterations = asked_iterations(manifest)
-        suppressed = sorted(special_ids(vocab).values())
+        suppressed = sorted(drawn_model.special_ids(vocab).values())
         config = TRLConfig.from_dict(trlx_config(manifest, iterations, folder, suppressed, REGISTERED_NAME))
         config.train.trainer_kwargs = {"state": self._state, "owner": self}
         _register(module.AcceleratePPOTrainer)
@@ -141,17 +134,17 @@ class TrlxTrainer(Trainer):
     def note_policy(self, model: nn.Module, plugin: Any) -> None:
         """Count the policy's parameters once trlx froze what does not train, and bound ZeRO's buckets by them."""
         own = [parameter for name, parameter in model.named_parameters() if not name.startswith("frozen_head.")]
-        self.total_parameters, self.trainable_parameters = count_parameters(own)
+        self.total_parameters, self.trainable_parameters = drawn_model.count_parameters(own)
         if plugin is not None:
             zero = plugin.deepspeed_config["zero_optimization"]
             zero["reduce_bucket_size"] = bucket_elements(self.trainable_parameters)
 
     def _draw(self, model: nn.Module) -> None:
-        draw_weights(model, self._manifest["measure"]["seed"], self._world.device)
+        drawn_model.draw_weights(model, self._manifest["measure"]["seed"], self._world.device)
 
     def _reward(self, outputs: List[str], **others: Any) -> List[float]:
         reward = self._manifest["workload"]["reward"]
-        responses = torch.empty(len(outputs), 0) if reward["kind"] == "constant" else as_tokens(outputs)
+        responses = torch.empty(len(outputs), 0) if reward["kind"] == "constant" else drawn_model.as_tokens(outputs)
         return score_samples(reward, Samples.even(responses, 0), seed=0).tolist()
 
     def check_accelerator(self, accelerator: Any) -> None:
