@@ -30,7 +30,7 @@ from suite.worker.progress import Progress
 from suite.worker.rank import ConfigError, RankIdentity
 from suite.worker.recorder import Recorder
 from suite.worker.resident import resident_bytes
-from suite.worker.split.session import generates, join_split
+from suite.worker.split.sides import generates, join_split
 from suite.worker.trainers import trainer_class
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.scratch import give_back, use_own_folder

@@ -1,21 +1,41 @@
 """Two sides of one run: ranks that train and ranks that generate, each a ``torch.distributed`` world of its own.
 
 A stack on either side knows its own side alone: its default process group, ``RANK`` and ``WORLD_SIZE`` are the side's.
-The sides meet in the store that the launcher's address names, and in a ``Link``.
+The sides meet in the store that the launcher's address names, and in a ``Link``. Nothing of it is there for ranks that
+do both.
 """
 
 import os
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
+from suite.worker.events import EventLog
+from suite.worker.generation import MakeGenerator
+from suite.worker.generation.base import Generator
+from suite.worker.memory import MemoryProbe
+from suite.worker.nvml import DeviceSampler
+from suite.worker.progress import Progress
 from suite.worker.rank import RankIdentity
-from suite.worker.split.link import Link
+from suite.worker.recorder import Recorder
+from suite.worker.split.generation import RolloutProducer, generation_manifest
+from suite.worker.split.link import Link, ToldProgress
+from suite.worker.split.training import SplitRecorder, train_on_batches
+from suite.worker.split.weights import OwnLoop, RemotePolicy
 from suite.worker.world import World, join
 
 TRAINING, GENERATION = "training", "generation"
+Build = Callable[[Dict[str, Any], World], Any]
+_NOTES = (
+    "split placement: ranks 0 to {last} train, the other {generation} generate the next batch meanwhile (one step off "
+    "policy); an iteration lasts from train end to train end",
+    "split placement: the first batch was generated before iteration 0, with the weights before any update (the fill "
+    "of the pipeline, in no iteration); the last one was generated and not trained on",
+    "split placement: every parameter of the policy but the value head is sent anew in each iteration, frozen ones too",
+)
 
 
 class Side(NamedTuple):
@@ -42,20 +62,76 @@ def find_side(layout: Dict[str, Any], identity: RankIdentity) -> Optional[Side]:
     return Side(name, own, training, generation)
 
 
-def join_side(side: Side, identity: RankIdentity, device_type: str, timeout_seconds: float) -> Tuple[World, Link]:
-    """This rank in its side's world, and the link to the other. Collective over all ranks of both."""
-    timeout = timedelta(seconds=timeout_seconds)
+@dataclass(frozen=True)
+class Split:
+    """This rank's side, in its own world and linked to the other; ``manifest`` is what its engine is built from."""
+
+    side: Side
+    world: World
+    link: Link
+    manifest: Dict[str, Any]
+
+    @property
+    def notes(self) -> List[str]:
+        return [
+            note.format(last=self.side.training_ranks - 1, generation=self.side.generation_ranks) for note in _NOTES
+        ]
+
+    def build(
+        self, build: Build, make_generator: Optional[MakeGenerator], progress: Progress
+    ) -> Tuple[Any, Optional[Generator]]:
+        """What trains; or what generates: an engine of the same stack, or a generation engine of its own."""
+        if make_generator is None:
+            return build(self.manifest, self.world), None
+        policy: Any = RemotePolicy(self.world, self.link, progress)
+        return policy, make_generator(self.manifest, self.world, policy, ToldProgress(progress, self.link))
+
+    def run(
+        self,
+        subject: Any,
+        generator: Optional[Generator],
+        log: EventLog,
+        memory: MemoryProbe,
+        sampler: Optional[DeviceSampler],
+        progress: Progress,
+    ) -> None:
+        """All iterations of this side, with what ``build`` gave."""
+        self.link.watch(*subject.models)
+        if not self.side.generates:
+            trains = SplitRecorder(self.world, log, memory, sampler, progress)
+            train_on_batches(subject, self.manifest, self.link, trains, progress)
+            return
+        recorder = Recorder(self.world, log, memory, sampler, progress)
+        recorder.watch(*subject.models)
+        own = OwnLoop(subject, self.link, self.world.rank == 0) if generator is None else None
+        producer = RolloutProducer(own or generator, own or subject, self.manifest, self.world, self.link, progress)
+        producer.run(recorder)
+
+
+def generates(manifest: Dict[str, Any], identity: RankIdentity) -> bool:
+    """Whether this rank generates, alone or in turn with training."""
+    side = find_side(manifest["layout"], identity)
+    return side is None or side.generates
+
+
+def join_split(manifest: Dict[str, Any], identity: RankIdentity) -> Optional[Split]:
+    """This rank on its side, once all ranks of both are there; None where all ranks do both. Raises ConfigError."""
+    side = find_side(manifest["layout"], identity)
+    if side is None:
+        return None
+    seconds = manifest["limits"]["silence_seconds"]
+    timeout = timedelta(seconds=seconds)
     store, _, _ = next(rendezvous("env://", identity.rank, identity.world_size, timeout=timeout))
     os.environ.update(RANK=str(side.identity.rank), WORLD_SIZE=str(side.identity.world_size))
     own = dist.PrefixStore(side.name, store)
-    world = join(side.identity, device_type, timeout_seconds, store=own)
+    world = join(side.identity, manifest["measure"]["device"], seconds, store=own)
     # In the group that tensors cross by the first training rank is 0, generation ranks follow, others are not in.
     place = side.identity.rank + int(side.generates)
     is_in = side.generates or place == 0
     group = _group(dist.PrefixStore("link", store), place, side.generation_ranks + 1, world, timeout) if is_in else None
-    words = dist.PrefixStore("words", store)
-    other = TRAINING if side.generates else GENERATION
-    return world, Link(words, group, side.generation_ranks, (side.name, other), timeout_seconds)
+    names = (GENERATION, TRAINING) if side.generates else (TRAINING, GENERATION)
+    link = Link(dist.PrefixStore("words", store), group, side.generation_ranks, names, seconds)
+    return Split(side, world, link, generation_manifest(manifest) if side.generates else manifest)
 
 
 def _group(store: Any, place: int, size: int, world: World, timeout: timedelta) -> Any:

@@ -34,11 +34,7 @@ class RemoteGenerator(Generator):
         self._longest = max(map(sum, zip(self._prompts, self._responses)))
         self._longest_response = max(self._responses)
         exports = manifest["layout"].get("generation", "hf") != "hf"
-        self._publisher = (
-            ExportPublisher(engine, link, is_leader=link.carries_tensors)
-            if exports
-            else Publisher(engine, link, progress)
-        )
+        self._publisher = (ExportPublisher if exports else Publisher)(engine, link, progress)
         self._batches, self._publications = 0, 0
         self._sums: List[float] = []
         #: updates of the policy between the weights that the last batch was generated with and those that it trains

@@ -88,11 +88,11 @@ class Publisher:
 class ExportPublisher(Publisher):
     """Hands over what ``Engine.weights`` gives, to ranks that know nothing of this stack."""
 
-    def __init__(self, engine: Engine, link: Link, is_leader: bool) -> None:
+    def __init__(self, engine: Engine, link: Link, progress: Progress) -> None:
         """Collective over the training side: goes through all weights once to tell their names and shapes."""
         self._link, self._engine, self._checksum = link, engine, Checksum()
         forms = [_form(name, tensor) for name, tensor in engine.weights()]
-        if is_leader:
+        if link.carries_tensors:
             link.publish(_OFFERED, tensors=forms, parameters=sum(math.prod(shape) for _, shape, _ in forms))
 
     def _tensors(self) -> Iterator[torch.Tensor]:
