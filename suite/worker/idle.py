@@ -23,27 +23,26 @@ def cpu_idle() -> Dict[str, Any]:
 def gpu_idle(gpu: Any) -> Dict[str, Any]:
     """The ``idle`` facts of a GPU, a ``suite.worker.nvml.NvmlGpu``: its occupation, and in words what disturbs."""
     found = gpu.occupation()
-    facts = found._asdict()
-    facts["processes"] = [{"pid": pid, "memory_bytes": size} for pid, size in found.processes]
-    facts["disturbed_by"] = disturbances(found)
-    return facts
+    return {**found, "disturbed_by": disturbances(found)}
 
 
-def disturbances(found: Any) -> List[str]:
-    """What of an ``Occupation`` would be measured too, or slows the device; empty for a GPU that is free."""
+def disturbances(found: Mapping[str, Any]) -> List[str]:
+    """What of a GPU's occupation would be measured too, or slows the device; empty for a GPU that is free."""
     lines = []
-    if found.processes:
-        held = sum(size or 0 for _, size in found.processes) / _GIB
-        many = len(found.processes)
+    used, utilisation = found["used_bytes"], found["utilisation"]
+    if found["processes"]:
+        held = sum(each["memory_bytes"] or 0 for each in found["processes"]) / _GIB
+        many = len(found["processes"])
         lines.append("{} other process{} {:.1f} GiB".format(many, " holds" if many == 1 else "es hold", held))
-    elif found.used_bytes is not None and found.used_bytes > _USED_BYTES:
-        lines.append("{:.1f} GiB are in use by nobody who can be seen from here".format(found.used_bytes / _GIB))
-    if found.utilisation is not None and found.utilisation > _UTILISATION_PERCENT:
-        lines.append("it is {} % busy".format(found.utilisation))
-    limit, usual = found.power_limit_watts, found.power_limit_watts_default
+    elif used is not None and used > _USED_BYTES:
+        lines.append("{:.1f} GiB are in use by nobody who can be seen from here".format(used / _GIB))
+    if utilisation is not None and utilisation > _UTILISATION_PERCENT:
+        lines.append("it is {} % busy".format(utilisation))
+    limit, usual = found["power_limit_watts"], found["power_limit_watts_default"]
     if limit is not None and usual is not None and limit < _POWER_SHARE * usual:
         lines.append("its power limit is {:.0f} W instead of {:.0f} W".format(limit, usual))
-    lines.extend("its clocks are held down by {}".format(name) for name in found.throttle_reasons if name in _SLOWED_BY)
+    slowed = [name for name in found["throttle_reasons"] if name in _SLOWED_BY]
+    lines.extend("its clocks are held down by {}".format(name) for name in slowed)
     return lines
 
 

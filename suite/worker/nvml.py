@@ -2,7 +2,7 @@
 
 import os
 import threading
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
 
@@ -32,20 +32,6 @@ class Sample(NamedTuple):
     temperature: Optional[int]
     throttle_mask: Optional[int]
     utilisation: Optional[int]
-
-
-class Occupation(NamedTuple):
-    """What a GPU does before a run; None where it does not tell. ``processes``: (pid, bytes) of others' compute."""
-
-    processes: Tuple[Tuple[int, Optional[int]], ...]
-    used_bytes: Optional[int]
-    total_bytes: Optional[int]
-    utilisation: Optional[int]
-    sm_clock_mhz: Optional[int]
-    sm_clock_mhz_max: Optional[int]
-    power_limit_watts: Optional[float]
-    power_limit_watts_default: Optional[float]
-    throttle_reasons: List[str]
 
 
 class NvmlGpu:
@@ -86,21 +72,24 @@ class NvmlGpu:
         second = getattr(self._nvml, "nvmlMemory_v2", None)
         return (second and self.ask("MemoryInfo", second)) or self.ask("MemoryInfo")
 
-    def occupation(self) -> "Occupation":
-        """What the GPU does at this moment, before this process has made a context on it."""
+    def occupation(self) -> Dict[str, Any]:
+        """What the GPU does at this moment, before this process has made a context on it, and who else computes there.
+
+        None where it does not tell.
+        """
         rates, memory = self.ask("UtilizationRates"), self._memory()
-        running = self.ask("ComputeRunningProcesses") or ()
-        return Occupation(
-            processes=tuple((each.pid, each.usedGpuMemory) for each in running if each.pid != os.getpid()),
-            used_bytes=None if memory is None else memory.used,
-            total_bytes=None if memory is None else memory.total,
-            utilisation=None if rates is None else rates.gpu,
-            sm_clock_mhz=self.ask("ClockInfo", self._nvml.NVML_CLOCK_SM),
-            sm_clock_mhz_max=self.ask("MaxClockInfo", self._nvml.NVML_CLOCK_SM),
-            power_limit_watts=_thousandth(self.ask("EnforcedPowerLimit")),
-            power_limit_watts_default=_thousandth(self.ask("PowerManagementDefaultLimit")),
-            throttle_reasons=throttle_reasons(self.ask("CurrentClocksThrottleReasons") or 0),
-        )
+        running = [each for each in self.ask("ComputeRunningProcesses") or () if each.pid != os.getpid()]
+        return {
+            "processes": [{"pid": each.pid, "memory_bytes": each.usedGpuMemory} for each in running],
+            "used_bytes": None if memory is None else memory.used,
+            "total_bytes": None if memory is None else memory.total,
+            "utilisation": None if rates is None else rates.gpu,
+            "sm_clock_mhz": self.ask("ClockInfo", self._nvml.NVML_CLOCK_SM),
+            "sm_clock_mhz_max": self.ask("MaxClockInfo", self._nvml.NVML_CLOCK_SM),
+            "power_limit_watts": _thousandth(self.ask("EnforcedPowerLimit")),
+            "power_limit_watts_default": _thousandth(self.ask("PowerManagementDefaultLimit")),
+            "throttle_reasons": throttle_reasons(self.ask("CurrentClocksThrottleReasons") or 0),
+        }
 
     def others(self) -> Dict[str, Optional[int]]:
         """Who else computes on the GPU while this process does: how many, and the busiest one's share in percent.

@@ -10,6 +10,8 @@ from suite.worker import ppo
 from suite.worker.samples import Samples
 
 Tensors = Dict[str, torch.Tensor]
+#: of one micro batch, and its parts, detached
+Loss = Tuple[torch.Tensor, Tensors]
 #: Sum over replicas, each counted once; the same on every rank.
 Sum = Callable[[torch.Tensor], torch.Tensor]
 
@@ -56,9 +58,7 @@ class Algorithm(ABC):
         return mask.float()
 
     @abstractmethod
-    def loss(
-        self, logprobs: torch.Tensor, values: Optional[torch.Tensor], micro: Tensors
-    ) -> Tuple[torch.Tensor, Tensors]:
+    def loss(self, logprobs: torch.Tensor, values: Optional[torch.Tensor], micro: Tensors) -> Loss:
         """The loss of one micro batch and its parts, detached: scalars named among ``loss policy_loss value_loss``.
 
         ``micro`` holds its rows of what ``prepare`` gave, ``logprobs`` of rollout, ``mask``, and ``weight`` [b, R], by
@@ -77,7 +77,7 @@ class WithoutValues(Algorithm):
 
     def _clipped(
         self, logprobs: torch.Tensor, before: torch.Tensor, advantages: torch.Tensor, weight: torch.Tensor
-    ) -> Tuple[torch.Tensor, Tensors]:
+    ) -> Loss:
         """``ppo.policy_loss`` with its two statistics."""
         low, high = self._options["clip_low"], self._options["clip_high"]
         loss = ppo.policy_loss(logprobs, before, advantages, low, weight, high)

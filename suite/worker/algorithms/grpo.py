@@ -1,11 +1,11 @@
 """GRPO: each sample against the others of its prompt; no values, KL in the loss or none."""
 
-from typing import Optional, Tuple
+from typing import Optional
 
 import torch
 
 from suite.worker import ppo
-from suite.worker.algorithms.base import Rollouts, Sum, Tensors, WithoutValues
+from suite.worker.algorithms.base import Loss, Rollouts, Sum, Tensors, WithoutValues
 
 DECLARATION = {
     "name": "grpo",
@@ -41,9 +41,7 @@ class GRPO(WithoutValues):
         token (2402.03300, equation 3)."""
         return mask.float() if self._options["loss"] == "token" else ppo.weights_by_sample(mask)
 
-    def loss(
-        self, logprobs: torch.Tensor, values: Optional[torch.Tensor], micro: Tensors
-    ) -> Tuple[torch.Tensor, Tensors]:
+    def loss(self, logprobs: torch.Tensor, values: Optional[torch.Tensor], micro: Tensors) -> Loss:
         """2402.03300, equation 3, with its estimator of KL (equation 4)."""
         weight, advantages = micro["weight"], micro["advantages"].unsqueeze(1)
         loss, parts = self._clipped(logprobs, micro["logprobs"], advantages, weight)

@@ -1,11 +1,11 @@
 """PPO: a clipped policy loss on advantages from learned values, and a clipped value loss."""
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional
 
 import torch
 
 from suite.worker import ppo
-from suite.worker.algorithms.base import Algorithm, Rollouts, Sum, Tensors
+from suite.worker.algorithms.base import Algorithm, Loss, Rollouts, Sum, Tensors
 
 DECLARATION = {
     "name": "ppo",
@@ -40,9 +40,7 @@ class PPO(Algorithm):
             "returns": returns,
         }
 
-    def loss(
-        self, logprobs: torch.Tensor, values: Optional[torch.Tensor], micro: Tensors
-    ) -> Tuple[torch.Tensor, Tensors]:
+    def loss(self, logprobs: torch.Tensor, values: Optional[torch.Tensor], micro: Tensors) -> Loss:
         """1707.06347, equation 9 without entropy bonus."""
         assert values is not None
         coefficients, weight = self._coefficients, micro["weight"]

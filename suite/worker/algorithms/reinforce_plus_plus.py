@@ -1,11 +1,11 @@
 """REINFORCE++: PPO's clipped loss without values; KL in the reward of each token, advantages normalised over all."""
 
-from typing import Optional, Tuple
+from typing import Optional
 
 import torch
 
 from suite.worker import ppo
-from suite.worker.algorithms.base import Rollouts, Sum, Tensors, WithoutValues
+from suite.worker.algorithms.base import Loss, Rollouts, Sum, Tensors, WithoutValues
 
 DECLARATION = {
     "name": "reinforce++",
@@ -32,9 +32,7 @@ class ReinforcePlusPlus(WithoutValues):
         returns = rewards.flip(1).cumsum(1).flip(1)
         return {"advantages": ppo.whiten(returns, total(ppo.moments(returns[mask]))) * mask}
 
-    def loss(
-        self, logprobs: torch.Tensor, values: Optional[torch.Tensor], micro: Tensors
-    ) -> Tuple[torch.Tensor, Tensors]:
+    def loss(self, logprobs: torch.Tensor, values: Optional[torch.Tensor], micro: Tensors) -> Loss:
         return self._clipped(logprobs, micro["logprobs"], micro["advantages"], micro["weight"])
 
 

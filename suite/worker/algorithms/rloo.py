@@ -1,11 +1,11 @@
 """RLOO: REINFORCE with the mean of a prompt's other samples as baseline; KL in the reward, no values."""
 
-from typing import Optional, Tuple
+from typing import Optional
 
 import torch
 
 from suite.worker import ppo
-from suite.worker.algorithms.base import Rollouts, Sum, Tensors, WithoutValues
+from suite.worker.algorithms.base import Loss, Rollouts, Sum, Tensors, WithoutValues
 
 DECLARATION = {
     "name": "rloo",
@@ -37,9 +37,7 @@ class RLOO(WithoutValues):
     def weights(self, mask: torch.Tensor) -> torch.Tensor:
         return ppo.weights_by_sample(mask)
 
-    def loss(
-        self, logprobs: torch.Tensor, values: Optional[torch.Tensor], micro: Tensors
-    ) -> Tuple[torch.Tensor, Tensors]:
+    def loss(self, logprobs: torch.Tensor, values: Optional[torch.Tensor], micro: Tensors) -> Loss:
         """REINFORCE by the ratio of whole responses' probabilities, clipped as in PPO: at a ratio of 1, as in the
         first optimizer step, its gradient is REINFORCE's ``A grad log pi``. TRL's RLOO trainer does the same."""
         before = (micro["logprobs"] * micro["mask"]).sum(dim=1)

@@ -9,13 +9,13 @@ nodes have for each other; what Ray says there needs a token, which every run dr
 
 import os
 import secrets
+import select
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
-from typing import Any, Dict, List, Optional
+from typing import Any, List, Optional
 
 import torch.distributed as dist
 
@@ -219,8 +219,5 @@ def _own_address(head: str) -> str:
 
 def _read_line(process: subprocess.Popen, seconds: float) -> bytes:
     """A line of its standard output; empty where it ends or says nothing for so long."""
-    found: Dict[str, bytes] = {}
-    reader = threading.Thread(target=lambda: found.update(line=process.stdout.readline()), daemon=True)
-    reader.start()
-    reader.join(seconds)
-    return found.get("line", b"")
+    assert process.stdout is not None
+    return process.stdout.readline() if select.select([process.stdout], [], [], seconds)[0] else b""
