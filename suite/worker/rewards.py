@@ -1,9 +1,13 @@
-"""Scores of finished samples, computed in the main process, where a reward model would run."""
+"""Scores of finished samples, computed in the main process, where a reward model would run.
+
+Some trainers ask for them sample by sample, or before there is any sample.
+"""
 
 from typing import Any, Dict
 
 import torch
 
+from suite.worker.manifest import stream_seed
 from suite.worker.rank import ConfigError
 from suite.worker.samples import Samples
 
@@ -25,3 +29,17 @@ def score_samples(reward: Dict[str, Any], samples: Samples, seed: int) -> torch.
     if reward["kind"] == "pseudo":
         return torch.rand(len(samples), generator=torch.Generator().manual_seed(seed)).to(device)
     raise ConfigError("this worker knows no reward {!r}; known: constant, token-below, pseudo".format(reward["kind"]))
+
+
+def scores_of_all(manifest: Dict[str, Any], iteration: int) -> torch.Tensor:
+    """Of all samples of an iteration in their order, as the suite's own loop has them; whatever the responses are."""
+    blank = torch.zeros(manifest["work"]["global_rollouts"], 2, dtype=torch.long)
+    return score_samples(manifest["workload"]["reward"], Samples.even(blank, 1), stream_seed(manifest, iteration))
+
+
+def scores_of_own(manifest: Dict[str, Any], iteration: int, rank: int, samples: Samples) -> torch.Tensor:
+    """Of this rank's samples, one score each; they are numbered rank by rank."""
+    if manifest["workload"]["reward"]["kind"] == "pseudo":
+        first = rank * len(samples)
+        return scores_of_all(manifest, iteration)[first : first + len(samples)].to(samples.tokens.device)
+    return score_samples(manifest["workload"]["reward"], samples, seed=0)

@@ -11,8 +11,8 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from suite.worker.drawing import normal_weights
 from suite.worker.hugging_face import shape_fields
+from suite.worker.models import normal_weights
 from suite.worker.partitioned import whole, whole_elements
 
 #: the last ids of the vocabulary, in this order

@@ -14,7 +14,7 @@ from suite.worker.engines.deepspeed import attention
 from suite.worker.engines.deepspeed.families import FAMILIES, Family, build_config, class_of
 from suite.worker.engines.deepspeed.lora import add_adapters
 from suite.worker.engines.deepspeed.rows import Rows
-from suite.worker.value_head import build_value_head
+from suite.worker.models import build_value_head
 
 
 class HydraBranch(nn.Module):

@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 import torch
 from torch import nn
 
-from suite.worker.drawing import INITIAL_DEVIATION, normal_weights
+from suite.worker.models import INITIAL_DEVIATION, normal_weights
 from suite.worker.partitioned import whole, whole_elements
 
 

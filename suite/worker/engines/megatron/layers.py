@@ -1,12 +1,67 @@
-"""The layers of a policy: Megatron-Core's, with torch's norms and fused attention put in through its spec."""
+"""The layers of a policy: Megatron-Core's, with torch's norms and fused attention put in through its spec.
 
-from typing import Any
+Without Transformer Engine, Megatron-Core multiplies out all scores and keeps them for the backward pass. The other
+engine's model uses PyTorch's scaled dot-product attention; with this module both do.
+"""
+
+from typing import Any, List, Optional
 
 import torch
+import torch.nn.functional as F
 
-from suite.worker.engines.megatron.attention import FusedAttention
 from suite.worker.engines.megatron.native import layer_spec_and_norm
-from suite.worker.engines.megatron.stack import TransformerBlockSubmodules, TransformerConfig, get_gpt_layer_local_spec
+from suite.worker.engines.megatron.stack import (
+    AttnMaskType,
+    DotProductAttention,
+    PackedSeqParams,
+    TransformerBlockSubmodules,
+    TransformerConfig,
+    get_gpt_layer_local_spec,
+)
+
+
+class Segments(PackedSeqParams):
+    """Samples packed end to end into one row: how long each is. To Megatron's layers the row is one sequence."""
+
+    def __init__(self, lengths: List[int]) -> None:
+        super().__init__(qkv_format="sbhd")
+        self.lengths = lengths
+
+
+class FusedAttention(DotProductAttention):
+    """Built as Megatron builds its own, with its scale and this tensor rank's heads; without dropout."""
+
+    def forward(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: Optional[torch.Tensor],
+        attn_mask_type: Optional[AttnMaskType] = None,
+        packed_seq_params: Optional[Segments] = None,
+        **options: Any,
+    ) -> torch.Tensor:
+        """Queries [s, b, heads, d], keys and values [t, b, groups, d] -> [s, b, heads x d].
+
+        Causal over a whole sequence (s = t), or over each segment of it alone; behind a key-value cache, where Megatron
+        says ``no_mask``, the new position sees all t. A mask as a tensor is not taken.
+        """
+        assert attention_mask is None and not any(option is not None for option in options.values())
+        causal = attn_mask_type == AttnMaskType.causal
+        assert query.size(0) == (key.size(0) if causal else 1), "a part of a sequence needs a mask of its own"
+        if packed_seq_params is None:
+            return self._attend(query, key, value, causal)
+        parts = (tensor.split(packed_seq_params.lengths) for tensor in (query, key, value))
+        return torch.cat([self._attend(*segment, causal) for segment in zip(*parts)])
+
+    def _attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, causal: bool) -> torch.Tensor:
+        context = F.scaled_dot_product_attention(
+            *(tensor.permute(1, 2, 0, 3) for tensor in (query, key, value)),
+            is_causal=causal,
+            scale=self.softmax_scale,
+            enable_gqa=query.size(2) > key.size(2),  # heads that share keys and values read them where they lie
+        )
+        return context.permute(2, 0, 1, 3).flatten(2)
 
 
 class LayerNorm(torch.nn.LayerNorm):

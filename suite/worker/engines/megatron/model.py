@@ -9,13 +9,12 @@ from typing import Any, Dict, Optional, Tuple
 import torch
 
 from suite.worker.engines.megatron import stack
-from suite.worker.engines.megatron.attention import Segments
 from suite.worker.engines.megatron.batch import MicroBatch
 from suite.worker.engines.megatron.family import family_options, inverse_frequencies, is_rotary
-from suite.worker.engines.megatron.layers import block_spec
+from suite.worker.engines.megatron.layers import Segments, block_spec
 from suite.worker.engines.megatron.stack import COMPILED, TransformerConfig, parallel_state, tensor_parallel
+from suite.worker.models import build_value_head
 from suite.worker.precision import DTYPES
-from suite.worker.value_head import build_value_head
 from suite.worker.vocabulary import padded_vocab
 
 

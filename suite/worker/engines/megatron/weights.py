@@ -12,10 +12,10 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
-from suite.worker.drawing import INITIAL_DEVIATION, normal_weights
 from suite.worker.engines.megatron.model import PolicyModel
 from suite.worker.engines.megatron.native import plain_name
 from suite.worker.engines.megatron.stack import TransformerConfig, parallel_state
+from suite.worker.models import INITIAL_DEVIATION, normal_weights
 
 #: their outputs are added to the residual stream: GPT-2 scales their deviation by 1 / sqrt(2 layers)
 _RESIDUAL_WEIGHTS = ("self_attention.linear_proj.weight", ".linear_fc2.weight")

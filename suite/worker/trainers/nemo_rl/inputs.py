@@ -5,7 +5,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 from suite.worker.asked import draw_prompts
 from suite.worker.manifest import asked_iterations
 from suite.worker.rank import ConfigError
-from suite.worker.trainers.scores import scores_of_all
+from suite.worker.rewards import scores_of_all
 
 #: Joins numbers to a text of one token each; with nothing around it, so that lengths are those of the manifest.
 CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% if not loop.last %} {% endif %}{% endfor %}"

@@ -3,9 +3,9 @@
 from typing import Any, Dict, List, Tuple
 
 from suite.worker.asked import draw_prompts, sample_lengths
+from suite.worker.rewards import scores_of_all
 from suite.worker.trainers.drawn_model import as_text
 from suite.worker.trainers.openrlhf.label import Label
-from suite.worker.trainers.scores import scores_of_all
 
 
 def rows(manifest: Dict[str, Any], batches: int) -> List[Dict[str, str]]:

@@ -17,12 +17,12 @@ from suite.worker.manifest import asked_iterations
 from suite.worker.mismatch import mismatch
 from suite.worker.precision import dtype_name
 from suite.worker.rank import ConfigError
+from suite.worker.rewards import scores_of_own
 from suite.worker.samples import Samples
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.iteration import IterationState, finite
 from suite.worker.trainers.on_accelerate import check_engine, check_ranks
-from suite.worker.trainers.scores import scores_of_own
 from suite.worker.trainers.shims import apply_shims
 from suite.worker.trainers.tally import Tally
 from suite.worker.trainers.trl import config as trl_config

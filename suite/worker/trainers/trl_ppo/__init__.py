@@ -2,10 +2,10 @@
 
 import os
 
+from suite.worker.engines import deepspeed
+
 
 def prepare(device_type: str) -> None:
     """Before TRL is imported."""
-    os.environ.setdefault("DS_ACCELERATOR", device_type)
-    # ZeRO imports DeepSpeed's Muon, whose torch.compile loads all of Inductor; nothing here compiles.
-    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+    deepspeed.prepare(device_type)
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")

@@ -6,8 +6,8 @@ from typing import Any, Callable, Dict
 import torch
 from torch import nn
 
+from suite.worker.rewards import scores_of_own
 from suite.worker.samples import Samples
-from suite.worker.trainers.scores import scores_of_own
 
 
 class Scores(nn.Module):

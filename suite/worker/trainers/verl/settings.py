@@ -5,7 +5,7 @@ from typing import Any, Dict, List
 from suite.worker.hugging_face import head_width
 from suite.worker.manifest import algorithm_of, asked_iterations, learns_values
 from suite.worker.precision import dtype_name
-from suite.worker.trainers.scores import scores_of_all
+from suite.worker.rewards import scores_of_all
 
 #: vLLM takes no more tokens into one pass unless told to; verl's default
 _BATCHED_TOKENS = 8192

@@ -114,7 +114,7 @@ def load_checkpoint(model: Any, size: dict[str, Any], checkpoint: dict[str, Any]
     """
     import torch
 
-    from suite.worker.engines.megatron.names import hugging_face_tensors
+    from suite.worker.engines.megatron.export import hugging_face_tensors
     from suite.worker.engines.megatron.weights import global_parameters, shard, whole_shape
 
     with torch.no_grad():

@@ -11,8 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from suite.worker.deepspeed_json import training_config
 from suite.worker.engines.megatron import model as model_module
 from suite.worker.engines.megatron import weights as megatron_weights
-from suite.worker.engines.megatron.attention import FusedAttention
 from suite.worker.engines.megatron.engine import MegatronEngine
+from suite.worker.engines.megatron.layers import FusedAttention
 from suite.worker.engines.megatron.model import PolicyModel
 from suite.worker.engines.megatron.optimizer import INITIAL_LOSS_SCALE
 from suite.worker.engines.megatron.stack import AttnMaskType
