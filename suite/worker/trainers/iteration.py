@@ -70,17 +70,40 @@ class IterationState:
         """Clocks around Accelerate's backward, in which DeepSpeed's engine steps, and around ``stepper``'s steps, which
         are counted. ``norm``: of the last step's gradient, where it can be asked for."""
         accelerator.backward = self.detailed(accelerator.backward, "train/backward")
-        step = self.detailed(stepper.step, "train/optimizer")
+        stepper.step = self.detailed(stepper.step, "train/optimizer")
 
-        def counted(*arguments: Any, **options: Any) -> Any:
-            done = step(*arguments, **options)
+        def count(*_: Any, **__: Any) -> None:
             self.tally.optimizer_steps += 1
             found = norm()
             if found is not None:
                 self.values["gradient_norm"].append(float(found))
-            return done
 
-        stepper.step = counted
+        after(stepper, "step", count)
+
+
+def before(owner: Any, name: str, do: Callable[..., Any]) -> None:
+    """Have this object, or module, call ``do`` with the arguments of each call of what has this name, ahead of it."""
+    function = getattr(owner, name)
+
+    @functools.wraps(function)
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        do(*arguments, **options)
+        return function(*arguments, **options)
+
+    setattr(owner, name, wrapped)
+
+
+def after(owner: Any, name: str, do: Callable[..., Any]) -> None:
+    """As ``before``, once the call is over: with what it gave, and then with its arguments."""
+    function = getattr(owner, name)
+
+    @functools.wraps(function)
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        given = function(*arguments, **options)
+        do(given, *arguments, **options)
+        return given
+
+    setattr(owner, name, wrapped)
 
 
 def finite(statistics: Dict[str, Any]) -> Dict[str, Optional[float]]:

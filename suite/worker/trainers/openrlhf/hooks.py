@@ -7,7 +7,7 @@ that it calls the clock itself. Everything is hooked on the object.
 from typing import Any, Callable, Dict, List
 
 from suite.worker.trainers.clock import NullClock
-from suite.worker.trainers.iteration import IterationState, finite
+from suite.worker.trainers.iteration import IterationState, after, before, finite
 from suite.worker.trainers.openrlhf import probe
 from suite.worker.trainers.openrlhf.counting import Count
 
@@ -73,15 +73,13 @@ def hook_experience(maker: Any, state: Rounds) -> None:
 
 def hook_training(trainer: Any, state: Rounds) -> None:
     """The optimizer steps of actor and critic, ``ppo_train`` (ppo_trainer.py:266), and what they came to."""
-    train = state.phased(trainer.ppo_train, "train")
+    trainer.ppo_train = state.phased(trainer.ppo_train, "train")
 
-    def trained(*arguments: Any, **options: Any) -> Any:
-        status = train(*arguments, **options)
+    def note(status: Dict[str, Any], *_: Any, **__: Any) -> None:
         state.logged.update(status)
         state.parts = read_training(trainer, state.tally)
-        return status
 
-    trainer.ppo_train = trained
+    after(trainer, "ppo_train", note)
 
 
 def read_training(trainer: Any, count: Count) -> Dict[str, float]:
@@ -107,7 +105,6 @@ def hook_rounds(trainer: Any, state: Rounds) -> None:
     """Iterations of ``PPOTrainer.fit`` (ppo_trainer.py:503): from one call of ``generate_samples`` to the next."""
     generator = trainer.samples_generator
     generate = state.phased(generator.generate_samples, "generate")
-    experience = generator._process_response_into_experience
     samples: List[Any] = []
 
     def generated(*arguments: Any, **options: Any) -> Any:
@@ -120,9 +117,6 @@ def hook_rounds(trainer: Any, state: Rounds) -> None:
         samples[:] = found[0]
         return found
 
-    def beating(*arguments: Any, **options: Any) -> Any:
-        state.beat()
-        return experience(*arguments, **options)
-
-    generator.generate_samples, generator._process_response_into_experience = generated, beating
+    generator.generate_samples = generated
+    before(generator, "_process_response_into_experience", lambda *_, **__: state.beat())
     trainer.broadcast_to_vllm = state.phased(trainer.broadcast_to_vllm, "sync")

@@ -6,6 +6,7 @@ import torch
 
 from suite.worker.trainers.clock import marker, seconds_between
 from suite.worker.trainers.drawn_model import count_parameters
+from suite.worker.trainers.iteration import after
 
 Facts = Dict[str, Any]
 _NAME = "_suite_probe"
@@ -90,16 +91,13 @@ class Probe:
 
     def _count(self, buffer: Any) -> None:
         """Of every micro batch, from its mask, while it is still in host memory."""
-        collate = buffer.collate_fn
 
-        def counted(batch: Any) -> Any:
-            experience = collate(batch)
+        def count(experience: Any, *_: Any) -> None:
             real = int(experience.attention_mask.sum())
             self._tokens += real
             self._padding += experience.attention_mask.numel() - real
-            return experience
 
-        buffer.collate_fn = counted
+        after(buffer, "collate_fn", count)
 
     def _time(self, trainer: Any) -> None:
         """``trainer``: it trains between the beginning and the end of its ``ppo_train``."""

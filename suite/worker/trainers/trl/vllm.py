@@ -1,9 +1,10 @@
 """vLLM as TRL builds it in each rank's process, but for what a model without a folder of weights needs."""
 
 from contextlib import nullcontext
-from typing import Any, Callable, Dict, Iterable, Sequence, Set
+from typing import Any, Callable, Dict, Sequence, Set
 
 from suite.worker.precision import dtype_name
+from suite.worker.trainers.iteration import after
 from suite.worker.vllm_common import SHARE_THAT_MUST_BE_FREE, blocks_for, cache_bytes, check_loaded, threads_kept
 from suite.worker.world import World
 
@@ -53,13 +54,8 @@ def checked_once(generation: Any) -> Callable[[], None]:
     policy's."""
     sync = generation.sync_weights
     model = generation.llm.llm_engine.model_executor.driver_worker.model_runner.model
-    load = model.load_weights
     loaded: Set[str] = set()
-
-    def load_and_note(weights: Iterable[Any]) -> Any:
-        names = load(weights)
-        loaded.update(names)
-        return names
+    after(model, "load_weights", lambda names, *_, **__: loaded.update(names))
 
     def sync_and_check() -> None:
         sync()
@@ -67,5 +63,4 @@ def checked_once(generation: Any) -> Callable[[], None]:
             del model.load_weights
             check_loaded(model, loaded, "TRL")
 
-    model.load_weights = load_and_note
     return sync_and_check

@@ -12,7 +12,7 @@ from typing import Any, Callable, Iterator
 import torch
 
 from suite.worker.rank import ConfigError
-from suite.worker.trainers.iteration import IterationState
+from suite.worker.trainers.iteration import IterationState, after, before
 from suite.worker.trainers.tally import Tally
 
 #: what the trainer logs once an iteration, averaged over ranks already
@@ -58,8 +58,8 @@ def batches(loader: Any, state: Updates) -> Iterator[Any]:
 
 def time_functions(module: Any, trainer: Any, state: Updates) -> None:
     """Put clocks around the functions that ``module``, TRL's trainer's, calls by name."""
-    generation, sample = module.unwrap_model_for_generation, module.batch_generation
-    forward, logprobs, judge = module.forward, module.selective_log_softmax, module.get_reward
+    generation, forward = module.unwrap_model_for_generation, module.forward
+    logprobs, judge = module.selective_log_softmax, module.get_reward
 
     @contextmanager
     def timed_generation(*arguments: Any, **options: Any) -> Iterator[Any]:
@@ -67,12 +67,10 @@ def time_functions(module: Any, trainer: Any, state: Updates) -> None:
         with state.clock.phase("generate"), generation(*arguments, **options) as model:
             yield model
 
-    def noted_samples(model: Any, queries: torch.Tensor, *arguments: Any, **options: Any) -> Any:
+    def note_samples(generated: Any, model: Any, queries: torch.Tensor, *_: Any, **__: Any) -> None:
         """Line 115, called in 690."""
-        samples, logits = sample(model, queries, *arguments, **options)
-        prompt_tokens = queries.size(1)
+        samples, prompt_tokens = generated[0], queries.size(1)
         state.tally.add_samples(samples[:, :prompt_tokens], samples[:, prompt_tokens:], state.padding)
-        return samples, logits
 
     def timed_forward(model: Any, tokens: torch.Tensor, *arguments: Any, **options: Any) -> Any:
         """Line 191: the reference's pass (711), then those of policy and value model in each micro batch (820)."""
@@ -103,7 +101,8 @@ def time_functions(module: Any, trainer: Any, state: Updates) -> None:
             gc.collect()
 
     module.gc = SimpleNamespace(collect=timed_collection)
-    module.unwrap_model_for_generation, module.batch_generation = timed_generation, noted_samples
+    module.unwrap_model_for_generation = timed_generation
+    after(module, "batch_generation", note_samples)
     module.forward, module.selective_log_softmax, module.get_reward = timed_forward, timed_logprobs, timed_judgement
 
 
@@ -114,7 +113,7 @@ def time_methods(trainer: Any, state: Updates) -> None:
         state.time_steps(accelerator, engine, engine.get_global_grad_norm)
     else:  # below Accelerate's, which does nothing between steps
         state.time_steps(accelerator, trainer.optimizer.optimizer)
-    accumulate, backward, gather = accelerator.accumulate, accelerator.backward, accelerator.gather_for_metrics
+    accumulate, gather = accelerator.accumulate, accelerator.gather_for_metrics
 
     @contextmanager
     def timed_accumulate(*models: Any) -> Iterator[None]:
@@ -125,11 +124,6 @@ def time_methods(trainer: Any, state: Updates) -> None:
         with accumulate(*models):
             yield
 
-    def ended_by_backward(*arguments: Any, **options: Any) -> None:
-        """Line 848; DeepSpeed's engine steps inside of it."""
-        state.forward_pass.close()
-        backward(*arguments, **options)
-
     def ended_by_gather(*arguments: Any, **options: Any) -> Any:
         """Lines 890 to 904: the first statistic is gathered when training is over."""
         if state.training:
@@ -138,6 +132,7 @@ def time_methods(trainer: Any, state: Updates) -> None:
         with state.clock.detail("other/statistics"):
             return gather(*arguments, **options)
 
-    accelerator.accumulate, accelerator.backward = timed_accumulate, ended_by_backward
-    accelerator.gather_for_metrics = ended_by_gather
+    accelerator.accumulate, accelerator.gather_for_metrics = timed_accumulate, ended_by_gather
+    # line 848; DeepSpeed's engine steps inside of it
+    before(accelerator, "backward", lambda *_, **__: state.forward_pass.close())
     trainer.dataloader = batches(trainer.dataloader, state)

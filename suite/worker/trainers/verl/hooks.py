@@ -5,8 +5,7 @@ Edges, of verl 0.9.1 (``trainer/ppo/v1/trainer_base.py``): ``fit`` 412, ``prepar
 ``_update_actor`` 1827; ``trainer_sync.py``: ``on_step_end`` and ``on_sample_end``.
 """
 
-import functools
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Dict, Optional
 
 import torch
 
@@ -14,7 +13,7 @@ from suite.worker.asked import draw_prompts
 from suite.worker.manifest import learns_values
 from suite.worker.mismatch import mismatch
 from suite.worker.rank import ConfigError
-from suite.worker.trainers.iteration import IterationState, finite
+from suite.worker.trainers.iteration import IterationState, after, before, finite
 from suite.worker.trainers.tally import Tally
 
 _TIMERS = "timing_s/"
@@ -90,9 +89,9 @@ def install(trainer: Any, state: Steps) -> None:
     from verl.trainer.ppo.v1 import trainer_base as module
 
     has_critic = trainer.use_critic
-    around(trainer, "on_step_begin", first=state.begin)
-    around(trainer, "prepare_step", first=lambda: state.clock.open("generate"))
-    around(trainer, "on_sample_end", then=lambda: state.clock.close())
+    before(trainer, "on_step_begin", lambda *_, **__: state.begin())
+    before(trainer, "prepare_step", lambda *_, **__: state.clock.open("generate"))
+    after(trainer, "on_sample_end", lambda *_, **__: state.clock.close())
     for method, phase, more, detail in (
         ("_compute_old_log_prob", "score", has_critic, None),
         ("_compute_ref_log_prob", "reference", False, None),
@@ -103,21 +102,12 @@ def install(trainer: Any, state: Steps) -> None:
         ("on_step_end", "sync", False, None),
     ):
         setattr(trainer, method, state.phased(getattr(trainer, method), phase, more, detail))
-    group = trainer.actor_rollout_wg
-    update = group.update_actor
-
-    def update_actor(batch: Any) -> Any:
-        output = update(batch)
-        state.note_training(batch, output["metrics"])
-        return output
-
-    group.update_actor = update_actor
+    workers = trainer.actor_rollout_wg
+    after(workers, "update_actor", lambda output, batch: state.note_training(batch, output["metrics"]))
     # the finished samples, as verl makes its own statistics of them
-    shown = module.compute_data_metrics
-    module.compute_data_metrics = _looking_at(shown, "batch", lambda batch: state.logged.update(batch=batch.batch))
+    before(module, "compute_data_metrics", lambda batch, *_, **__: state.logged.update(batch=batch.batch))
     # the policy's log-probs beside those that vLLM told
-    show = module.calculate_debug_metrics
-    module.calculate_debug_metrics = _looking_at(show, "data", lambda data: state.logged.update(logprobs=data.batch))
+    before(module, "calculate_debug_metrics", lambda data, *_, **__: state.logged.update(logprobs=data.batch))
 
     class Tracking(module.Tracking):  # type: ignore[name-defined,misc]
         def log(self, data: Dict[str, Any], step: int, *others: Any, **options: Any) -> None:
@@ -136,30 +126,3 @@ def same_rows(one: torch.Tensor, other: torch.Tensor) -> bool:
 def _itself(tensor: torch.Tensor) -> torch.Tensor:
     """The sum, or the largest, over the one process that has all samples."""
     return tensor
-
-
-def around(
-    owner: Any, name: str, first: Callable[[], Any] = lambda: None, then: Callable[[], Any] = lambda: None
-) -> None:
-    """Have this object call ``first`` before its method of this name, and ``then`` after it."""
-    method = getattr(owner, name)
-
-    @functools.wraps(method)
-    def wrapped(*arguments: Any, **options: Any) -> Any:
-        first()
-        result = method(*arguments, **options)
-        then()
-        return result
-
-    setattr(owner, name, wrapped)
-
-
-def _looking_at(function: Callable[..., Any], argument: str, look: Callable[[Any], None]) -> Callable[..., Any]:
-    """The function, which shows what it is given under this name or as its first argument."""
-
-    @functools.wraps(function)
-    def wrapped(*arguments: Any, **options: Any) -> Any:
-        look(options[argument] if argument in options else arguments[0])
-        return function(*arguments, **options)
-
-    return wrapped

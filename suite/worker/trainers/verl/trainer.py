@@ -9,10 +9,11 @@ from typing import Any, Dict, List
 from suite.worker.asked import check_found
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.clock import NullClock
+from suite.worker.trainers.iteration import before
 from suite.worker.trainers.led import LedTrainer
 from suite.worker.trainers.tally import Tally
 from suite.worker.trainers.verl import CPU_VARIABLES, VARIABLES, inspection, tied
-from suite.worker.trainers.verl.hooks import Steps, around, install
+from suite.worker.trainers.verl.hooks import Steps, install
 from suite.worker.trainers.verl.settings import settings
 from suite.worker.trainers.verl.work import notes, work_differences
 from suite.worker.trainers.verl.workspace import Workspace, write_plugins
@@ -61,7 +62,7 @@ class VerlTrainer(LedTrainer):
         self.waiting_for("verl's workers and vLLM servers, which import torch and more, each by itself")
         trainer = registry.get_trainer_cls(configuration.trainer.v1.trainer_mode)(config=configuration)
         self._runner.trainer = trainer
-        around(trainer, "on_init_end", lambda: self._leave_out_heads(trainer))  # which sends the first weights
+        before(trainer, "on_init_end", lambda *_: self._leave_out_heads(trainer))  # which sends the first weights
         trainer.init()
         self.waiting_for("verl's agent loop and reward loop")
         self._runner.init_agent_loop_manager()

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import torch
 
 from suite.worker.rank import ConfigError
-from suite.worker.trainers.iteration import IterationState
+from suite.worker.trainers.iteration import IterationState, after
 
 #: MP:1095 runs Megatron's schedule twice: the policy with its value head, then the reference
 _SCHEDULES = ("score", "reference")
@@ -76,7 +76,10 @@ class TimedNeMoPPO:
         model.generate = self._timed_inside(model.generate, "generate")  # MP:1158, all samples of this replica at once
         model.infer_logprobs_and_values = self._marked_inference(model.infer_logprobs_and_values)
         model._get_fwd_bwd_function = self._timed_schedules(model._get_fwd_bwd_function)
-        model.offload_reference_model = self._timed_return(model.offload_reference_model)
+        # MP:934, called in TP:399: the policy back to the device; behind it the training begins
+        phased = self.iteration_state.phased
+        model.offload_reference_model = phased(model.offload_reference_model, "reference", detail="reference/swap")
+        after(model, "offload_reference_model", lambda *_: self.iteration_state.clock.open("train"))
         model.training_step = self._timed_step(model.training_step)
         heads = getattr(model.model, "module", model.model)  # apart from Float16Module, which wraps it under O2
         # MP:237, in the first micro batch of the reference: the policy to the host, the reference to the device
@@ -109,17 +112,6 @@ class TimedNeMoPPO:
             return timed_run
 
         return timed_get
-
-    def _timed_return(self, offload: Callable[[], None]) -> Callable[[], None]:
-        """MP:934, called in TP:399: the policy back to the device; behind it the training begins."""
-
-        swapped = self.iteration_state.phased(offload, "reference", detail="reference/swap")
-
-        def timed() -> None:
-            swapped()
-            self.iteration_state.clock.open("train")
-
-        return timed
 
     def _timed_step(self, step: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
         """MP:652: forward and backward passes of one batch; its first two tensors are prompts and responses."""
