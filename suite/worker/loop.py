@@ -1,7 +1,6 @@
 """One iteration, written once for every engine and every algorithm."""
 
 import math
-from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -23,16 +22,7 @@ from suite.worker.samples import Samples, cut, widened
 Stats = Dict[str, Optional[float]]
 TRAIN_STATS = ("loss", "policy_loss", "value_loss", "gradient_norm")
 _COUNTED = ("samples", "prompt_tokens", "response_tokens", "padded_tokens", "trained_tokens")
-_NO_STATS = ("padded_tokens", "skipped_steps")  # of what training returns
-
-
-@dataclass(frozen=True)
-class _Trained:
-    """What training amounted to: real tokens and padding through it here, and the statistics of each step."""
-
-    tokens: int
-    padded_tokens: int
-    steps: List[Dict[str, float]]
+_NO_STATS = ("trained_tokens", "padded_tokens", "skipped_steps")  # of what is known of an optimizer step
 
 
 class Loop:
@@ -85,13 +75,13 @@ class Loop:
             )
             batch = algorithm.prepare(rollouts, self._replicas.sum)
         with recorder.phase("train"):
-            trained = self._train(rollouts, batch, iteration)
+            steps = self._train(rollouts, batch, iteration)
         recorder.stop()
         self._check_prompts(prompts, generated)
-        counts = self._count(samples, trained)
-        stats = self._statistics(rollouts, trained.steps)
+        counts = self._count(samples, steps)
+        stats = self._statistics(rollouts, steps)
         check_counts(counts, self._workload, self._work)
-        optional = {**self._skipped(trained.steps), **self._rollout(rollouts, sampled_logprobs, sampler.finish_seconds)}
+        optional = {**self._skipped(steps), **self._rollout(rollouts, sampled_logprobs, sampler.finish_seconds)}
         recorder.finish(counts, stats, **optional)
         return counts, stats
 
@@ -154,15 +144,15 @@ class Loop:
             scores = score_samples(self._workload["reward"], everyone, stream_seed(self._manifest, iteration))
         return self._replicas.broadcast(scores)
 
-    def _train(self, rollouts: Rollouts, batch: Tensors, iteration: int) -> _Trained:
-        """Every epoch's optimizer steps over freshly shuffled rows.
+    def _train(self, rollouts: Rollouts, batch: Tensors, iteration: int) -> List[Dict[str, float]]:
+        """Every epoch's optimizer steps over freshly shuffled rows: what the engine says of each, and its real tokens.
 
         Balanced samples lie by length; each step takes its own in that order, so that micro batches are of like length.
         The shuffle is the same on every replica, so that steps stay balanced too.
         """
         batch = {**batch, "logprobs": rollouts.logprobs, "mask": rollouts.mask}
         rows, batch_rows = len(rollouts.samples), self._work["replica_batch"]
-        tokens, padded, steps = 0, 0, []
+        steps = []
         for epoch in range(self._workload["ppo_epochs"]):
             generator = torch.Generator().manual_seed(stream_seed(self._manifest, iteration, epoch))
             for chosen in torch.randperm(rows, generator=generator).split(batch_rows):
@@ -173,10 +163,8 @@ class Loop:
                 part = {name: cut(tensor, samples.longest_response) for name, tensor in part.items()}
                 part["weight"] = self._loss_weights(part["mask"])
                 step = self._engine.train(samples, part, self._algorithm.loss)
-                padded += int(step.get("padded_tokens", 0))
-                tokens += samples.real_tokens
-                steps.append(step)
-        return _Trained(tokens, padded, steps)
+                steps.append({**step, "trained_tokens": samples.real_tokens})
+        return steps
 
     def _loss_weights(self, mask: torch.Tensor) -> torch.Tensor:
         """[b, R]: the algorithm's weights, such that the mean over micro batches and replicas of weighted sums is the
@@ -190,15 +178,16 @@ class Loop:
         parts = mask.size(0) // self._work["micro_batch"] * self._engine.data_parallel_size
         return weights * (parts / total).float()
 
-    def _count(self, samples: Samples, trained: _Trained) -> Counts:
+    def _count(self, samples: Samples, steps: List[Dict[str, float]]) -> Counts:
         """What was done, from the tensors themselves; ids outside the vocabulary are padding."""
         responses = samples.responses()[samples.mask()]
         real = int(((responses >= 0) & (responses < self._manifest["size"]["vocab"])).sum())
-        padded = responses.numel() - real + trained.padded_tokens
-        own = [len(samples), sum(samples.prompt_lengths), real, padded, trained.tokens]
+        padded = responses.numel() - real + sum(int(step.get("padded_tokens", 0)) for step in steps)
+        trained = sum(int(step["trained_tokens"]) for step in steps)
+        own = [len(samples), sum(samples.prompt_lengths), real, padded, trained]
         totals = self._replicas.sum(torch.tensor(own, device=self._engine.device)).tolist()
         counts = dict(zip(_COUNTED, totals))
-        counts["optimizer_steps"] = len(trained.steps)
+        counts["optimizer_steps"] = len(steps)
         counts["trainable_parameters"] = self._engine.trainable_parameters
         counts["total_parameters"] = self._engine.total_parameters
         return counts

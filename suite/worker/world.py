@@ -22,12 +22,7 @@ class World:
     device: torch.device
 
 
-def join(
-    identity: RankIdentity,
-    device_type: str,
-    timeout_seconds: float,
-    store: Optional[dist.Store] = None,
-) -> World:
+def join(identity: RankIdentity, device_type: str, timeout_seconds: float, store: Optional[dist.Store] = None) -> World:
     """Initialise torch.distributed, gloo on ``cpu`` and NCCL on ``cuda``; a single rank needs no address.
 
     NCCL's communicators are made at the first use of each group, as torch does unasked: made with Megatron's 16 groups

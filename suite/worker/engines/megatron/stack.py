@@ -49,11 +49,7 @@ def _leave_eager(function: Any = None, **_options: Any) -> Any:
 
 with _lean_import():
     from megatron.core import parallel_state, tensor_parallel, utils
-    from megatron.core.distributed import (
-        DistributedDataParallel,
-        DistributedDataParallelConfig,
-        finalize_model_grads,
-    )
+    from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
     from megatron.core.inference.contexts import StaticInferenceContext
     from megatron.core.models.gpt.gpt_layer_specs import (
         get_gpt_layer_local_spec,

@@ -27,6 +27,7 @@ from suite.worker.trainers.shims import apply_shims
 from suite.worker.trainers.tally import Tally
 from suite.worker.trainers.trl import config as trl_config
 from suite.worker.trainers.trl.hooks import TimedTrainer
+from suite.worker.trainers.trl.shims import SHIMS, without_vllm
 from suite.worker.trainers.trl.work import notes, work_differences
 from suite.worker.world import World
 
@@ -46,8 +47,6 @@ class TrlTrainer(Trainer):
         _module(manifest)
 
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
-        from suite.worker.trainers.trl.shims import SHIMS
-
         self._manifest, self._world = manifest, world
         own = manifest["work"]["replica_rollouts"]
         self._numbers = range(world.rank * own, (world.rank + 1) * own)
@@ -176,8 +175,6 @@ class TrlTrainer(Trainer):
 
 def _module(manifest: Dict[str, Any]) -> Any:
     """TRL's module of the algorithm; on a CPU imported without vLLM where that does not generate."""
-    from suite.worker.trainers.trl.shims import without_vllm
-
     name = "trl.trainer.{}_trainer".format(trl_config.ALGORITHMS[manifest["backend"]["name"]])
     is_hidden = manifest["measure"]["device"] == "cpu" and not trl_config.uses_vllm(manifest)
     with without_vllm() if is_hidden else nullcontext():

@@ -91,8 +91,8 @@ class TrlxTrainer(Trainer):
         iterations = asked_iterations(manifest)
         suppressed = sorted(drawn_model.special_ids(vocab).values())
         config = TRLConfig.from_dict(trlx_config(manifest, iterations, folder, suppressed, REGISTERED_NAME))
-        config.train.trainer_kwargs = {"state": self._state, "owner": self}
-        _register(module.AcceleratePPOTrainer)
+        config.train.trainer_kwargs = {"state": self._state}
+        _register(module.AcceleratePPOTrainer, self)
         set_seed(config.train.seed)
         trainer = get_trainer(REGISTERED_NAME)(
             config=config, reward_fn=self._reward, metric_fn=None, stop_sequences=[], **config.train.trainer_kwargs
@@ -174,26 +174,20 @@ class TrlxTrainer(Trainer):
         return finite(stats)
 
 
-def _register(base: type) -> None:
+def _register(base: type, owner: TrlxTrainer) -> None:
     """Enter the timed trainer into trlx's registry."""
     from trlx.trainer import register_trainer
 
+    models = iter((owner.build_policy, owner.build_reference))
+
     @register_trainer(REGISTERED_NAME)
     class SuitePPOTrainer(TimedPPO, base):
-        def __init__(self, config: Any, owner: TrlxTrainer, **options: Any) -> None:
-            self._owner = owner
-            self._has_policy = False
-            super().__init__(config, **options)
-
         def get_arch(self, config: Any) -> nn.Module:
             """From a configuration; asked once more where the reference is a full copy."""
-            if self._has_policy:
-                return self._owner.build_reference()
-            self._has_policy = True
-            return self._owner.build_policy()
+            return next(models)()
 
         def setup_model(self) -> nn.Module:
-            self._owner.check_accelerator(self.accelerator)
+            owner.check_accelerator(self.accelerator)
             model = super().setup_model()
-            self._owner.note_policy(model, self.accelerator.state.deepspeed_plugin)
+            owner.note_policy(model, self.accelerator.state.deepspeed_plugin)
             return model
