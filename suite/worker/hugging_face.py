@@ -27,8 +27,9 @@ def rope_theta(size: Dict[str, Any]) -> float:
     return float(size.get("rope_theta") or _ROPE_THETA)
 
 
-def configuration(size: Dict[str, Any], dtype: str) -> Dict[str, Any]:
-    """What config.json holds: the shape without padding, no dropout, no token that could end a response."""
+def write_configuration(folder: str, size: Dict[str, Any], dtype: str) -> None:
+    """``folder``/config.json, which is all that a model with dummy weights needs: the shape without padding, no
+    dropout, no token that could end a response."""
     common = {
         "architectures": [CLASSES[size["architecture"]]],
         "model_type": size["architecture"],
@@ -45,13 +46,8 @@ def configuration(size: Dict[str, Any], dtype: str) -> Dict[str, Any]:
         "attention_dropout": 0.0,
         "use_sliding_window": False,
     }
-    return {**common, **shape_fields(size), **({} if size["architecture"] == "gpt2" else rotary)}
-
-
-def write_configuration(folder: str, size: Dict[str, Any], dtype: str) -> None:
-    """``folder``/config.json, which is all that a model with dummy weights needs."""
     with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
-        json.dump(configuration(size, dtype), file)
+        json.dump({**common, **shape_fields(size), **({} if size["architecture"] == "gpt2" else rotary)}, file)
 
 
 def training_arguments(manifest: Dict[str, Any], folder: str) -> Dict[str, Any]:

@@ -18,7 +18,7 @@ import resource
 import runpy
 import socket
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 from suite.worker.pages import Pages, mapped_pages, prefault
 from suite.worker.process import die_with_launcher, note_fork, without_collector
@@ -28,11 +28,8 @@ _LONGEST_REQUEST = 1 << 16
 _STREAMS = 2  # standard output and error
 
 
-class Program(NamedTuple):
-    """What a rank runs."""
-
-    module: str
-    arguments: List[str]
+#: what a rank runs: a module, and its arguments
+Program = Tuple[str, List[str]]
 
 
 def main(arguments: List[str]) -> Optional[Program]:
@@ -133,7 +130,7 @@ def _serve(channel: socket.socket, launcher: int, pages: Pages) -> Optional[Prog
             _be_fresh(request["variables"], pages)
             if request["memory_bytes"] is not None:
                 resource.setrlimit(resource.RLIMIT_AS, (request["memory_bytes"], request["memory_bytes"]))
-            return Program(request["module"], request["arguments"])
+            return request["module"], request["arguments"]
         for stream in streams:
             os.close(stream)
 
@@ -202,5 +199,5 @@ def _be_fresh(variables: Dict[str, str], pages: Pages) -> None:
 if __name__ == "__main__":
     program = main(sys.argv[1:])
     if program is not None:
-        sys.argv[1:] = program.arguments
-        runpy.run_module(program.module, run_name="__main__", alter_sys=True)
+        module, sys.argv[1:] = program
+        runpy.run_module(module, run_name="__main__", alter_sys=True)

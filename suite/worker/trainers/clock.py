@@ -50,14 +50,8 @@ class _Pieces:
     peaks: Peaks = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class _Detail:
-    """A detail, the one it was inside of, and two readings of the device's time."""
-
-    name: str
-    outer: Optional[str]
-    began: Any
-    ended: Any
+#: a detail, the one it was inside of, and two readings of the device's time
+_Detail = Tuple[str, Optional[str], Any, Any]
 
 
 class PhaseClock(NullClock, Recorder):
@@ -117,7 +111,7 @@ class PhaseClock(NullClock, Recorder):
         yield
         ended = self._mark()
         self._nested_in.pop()
-        self._details.append(_Detail(name, self._nested_in[-1] if self._nested_in else None, began, ended))
+        self._details.append((name, self._nested_in[-1] if self._nested_in else None, began, ended))
 
     def stop(self) -> None:
         assert self._open is None and not self._pieces, "phases end before their iteration"
@@ -167,9 +161,9 @@ def seconds_between(began: Any, ended: Any) -> float:
 def _sums(details: List[_Detail]) -> Dict[str, float]:
     """Seconds by name, without those of details inside."""
     sums: Dict[str, float] = {}
-    for detail in details:
-        seconds = seconds_between(detail.began, detail.ended)
-        sums[detail.name] = sums.get(detail.name, 0.0) + seconds
-        if detail.outer is not None:
-            sums[detail.outer] = sums.get(detail.outer, 0.0) - seconds
+    for name, outer, began, ended in details:
+        seconds = seconds_between(began, ended)
+        sums[name] = sums.get(name, 0.0) + seconds
+        if outer is not None:
+            sums[outer] = sums.get(outer, 0.0) - seconds
     return sums

@@ -32,10 +32,10 @@ def generate(policy: Any, prompts: Samples, temperature: float, synced: bool) ->
     if mask is not None:
         options.update(attention_mask=mask, position_ids=(mask.cumsum(1) - 1).clamp(min=0))
     rows = policy.generate(padded, **options)
-    watch.end()
+    seconds = watch.end()
     if prompts.is_even:
-        return Samples.even(rows, prompts.prompt_lengths[0]), watch.seconds
-    return _padded_behind(rows, padded.size(1), prompts), watch.seconds
+        return Samples.even(rows, prompts.prompt_lengths[0]), seconds
+    return _padded_behind(rows, padded.size(1), prompts), seconds
 
 
 class _Watch(StoppingCriteria):
@@ -63,12 +63,9 @@ class _Watch(StoppingCriteria):
             torch.cuda.synchronize(self._ends_there.device)
         self._seconds.setdefault(columns, time.perf_counter() - self._began)
 
-    def end(self) -> None:
+    def end(self) -> List[float]:
+        """Generation is over. [b]: when each row was complete."""
         self._note(max(self._ends))
-
-    @property
-    def seconds(self) -> List[float]:
-        """[b]: when each row was complete."""
         return [self._seconds[end] for end in self._ends]
 
 

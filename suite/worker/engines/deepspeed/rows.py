@@ -22,22 +22,21 @@ class Rows:
         self._samples = samples
         self._plain = samples.is_even and not packed
         self.tokens, self.options = samples.tokens, {}
-        width = samples.tokens.size(1)
-        self._starts = [row * width for row in range(len(samples))]
+        rows, width = len(samples), samples.tokens.size(1)
+        starts = [row * width for row in range(rows)]
         if packed:
-            ends = torch.tensor(samples.lengths).cumsum(0).tolist()
-            self._starts = [end - length for end, length in zip(ends, samples.lengths)]
             segments = Segments(samples.lengths, samples.tokens.device)
-            self.tokens = self._at([row * width for row in range(len(samples))], [0] * len(samples), samples.lengths)
-            self.tokens = samples.tokens.flatten()[self.tokens].unsqueeze(0)
+            self.tokens = samples.tokens.flatten()[self._at(starts, samples.lengths)].unsqueeze(0)
+            ends = torch.tensor(samples.lengths).cumsum(0).tolist()
+            starts = [end - length for end, length in zip(ends, samples.lengths)]
             # A mask of four dimensions is taken as it is, so that none over the whole row is made; nobody reads it.
             unread = torch.zeros(1, 1, 1, 1, dtype=torch.bool, device=samples.tokens.device)
             self.options = {"attention_mask": unread, "position_ids": segments.positions, "segments": segments}
         if self._plain:
             return
-        rows, prompts, lengths = len(samples), samples.prompt_lengths, samples.response_lengths
-        self._before = self._at(self._starts, [prompt - 1 for prompt in prompts], lengths)
-        self._spread = self._at([row * samples.longest_response for row in range(rows)], [0] * rows, lengths)
+        lengths = samples.response_lengths
+        self._before = self._at([start + prompt - 1 for start, prompt in zip(starts, samples.prompt_lengths)], lengths)
+        self._spread = self._at([row * samples.longest_response for row in range(rows)], lengths)
 
     def before_responses(self, states: torch.Tensor) -> torch.Tensor:
         """[rows, T, h] -> [b, R, h], or [n, h]: the states before response tokens."""
@@ -58,9 +57,7 @@ class Rows:
         rows, longest = len(self._samples), self._samples.longest_response
         return numbers.new_zeros(rows * longest).index_copy(0, self._spread, numbers).view(rows, longest)
 
-    def _at(self, starts: List[int], firsts: List[int], lengths: List[int]) -> torch.Tensor:
-        """Places in the flattened rows: of each sample ``length`` from its start + first on."""
-        parts = [
-            torch.arange(start + first, start + first + length) for start, first, length in zip(starts, firsts, lengths)
-        ]
+    def _at(self, starts: List[int], lengths: List[int]) -> torch.Tensor:
+        """Places in the flattened rows: of each sample ``length`` from its start on."""
+        parts = [torch.arange(start, start + length) for start, length in zip(starts, lengths)]
         return torch.cat(parts).to(self._samples.tokens.device)

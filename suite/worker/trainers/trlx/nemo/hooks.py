@@ -5,7 +5,8 @@ trlx calls the reward function on each too. Lines are of CarperAI/trlx at 3340c2
 ``trlx/trainer/nemo_ppo_trainer.py``, MP is ``trlx/models/modeling_nemo_ppo.py``.
 """
 
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Tuple
+from unittest import mock
 
 import torch
 
@@ -27,7 +28,6 @@ class TimedNeMoPPO:
         self.iteration_state, self.steps = state, steps
         self.is_open = False
         self._on_setup = on_setup
-        self._schedule: Optional[Iterator[str]] = None
         super().__init__(**options)
         # TP:196; the evaluation at the end (TP:440) asks for scores too and belongs to no iteration
         self.reward_fn = self._timed_inside(self.reward_fn, "reward")
@@ -74,8 +74,7 @@ class TimedNeMoPPO:
     def _time_model(self) -> None:
         model = self.model
         model.generate = self._timed_inside(model.generate, "generate")  # MP:1158, all samples of this replica at once
-        model.infer_logprobs_and_values = self._marked_inference(model.infer_logprobs_and_values)
-        model._get_fwd_bwd_function = self._timed_schedules(model._get_fwd_bwd_function)
+        model.infer_logprobs_and_values = self._timed_inference(model.infer_logprobs_and_values)
         # MP:934, called in TP:399: the policy back to the device; behind it the training begins
         phased = self.iteration_state.phased
         model.offload_reference_model = phased(model.offload_reference_model, "reference", detail="reference/swap")
@@ -85,33 +84,27 @@ class TimedNeMoPPO:
         # MP:237, in the first micro batch of the reference: the policy to the host, the reference to the device
         heads.offload_policy_model = self.iteration_state.detailed(heads.offload_policy_model, "reference/swap")
 
-    def _marked_inference(self, infer: Callable[..., Any]) -> Callable[..., Any]:
-        """MP:1095: within it the schedule runs for scores and reference; elsewhere it generates or trains."""
+    def _timed_inference(self, infer: Callable[..., Any]) -> Callable[..., Any]:
+        """MP:1095: within it the schedule runs for scores and reference (MP:1129 and 1138); elsewhere it generates or
+        trains. The reference phase goes on until the policy is back on the device (TP:399)."""
+        get, state = self.model._get_fwd_bwd_function, self.iteration_state
 
-        def marked(*arguments: Any, **options: Any) -> Any:
-            self._schedule = iter(_SCHEDULES)
-            try:
+        def timed(*arguments: Any, **options: Any) -> Any:
+            phases = iter(_SCHEDULES)
+
+            def get_timed(*given: Any) -> Any:
+                run = get(*given)
+
+                def timed_run(*inner: Any, **inner_options: Any) -> Any:
+                    phase = next(phases)
+                    return state.phased(run, phase, more=phase == "reference")(*inner, **inner_options)
+
+                return timed_run
+
+            with mock.patch.object(self.model, "_get_fwd_bwd_function", get_timed):
                 return infer(*arguments, **options)
-            finally:
-                self._schedule = None
 
-        return marked
-
-    def _timed_schedules(self, get: Callable[..., Any]) -> Callable[..., Any]:
-        """MP:1129 and 1138. The reference phase goes on until the policy is back on the device (TP:399)."""
-
-        def timed_get(*arguments: Any, **options: Any) -> Any:
-            run, phases = get(*arguments, **options), self._schedule
-            if phases is None:
-                return run
-
-            def timed_run(*inner: Any, **inner_options: Any) -> Any:
-                phase = next(phases)
-                return self.iteration_state.phased(run, phase, more=phase == "reference")(*inner, **inner_options)
-
-            return timed_run
-
-        return timed_get
+        return timed
 
     def _timed_step(self, step: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
         """MP:652: forward and backward passes of one batch; its first two tensors are prompts and responses."""
