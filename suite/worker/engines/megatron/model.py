@@ -110,11 +110,12 @@ class PolicyModel(stack.GPTModel):
         """
         if cache is not None:
             positions = torch.arange(tokens.size(1), device=tokens.device) + cache.sequence_len_offset
-            states = self._states(tokens, positions, self._angles(None, cache.max_sequence_length), cache, None)
+            angles = self._angles(None, cache.max_sequence_length)
+            states = self._states(tokens, positions, angles, inference_context=cache)
             return self._logits(states[-1:], gather=True)[0, :, : self.unpadded_vocab] if self.post_process else states
         angles = self._angles(batch.positions, batch.longest)
         segments = None if batch.segments is None else Segments(batch.segments)
-        states = self._states(tokens, batch.positions, angles, None, segments)
+        states = self._states(tokens, batch.positions, angles, packed_seq_params=segments)
         return self._logprobs_and_values(states, batch) if self.post_process else states
 
     def _angles(self, positions: Optional[torch.Tensor], longest: int) -> Optional[torch.Tensor]:
@@ -125,26 +126,16 @@ class PolicyModel(stack.GPTModel):
         return table if positions is None else table[positions]
 
     def _states(
-        self,
-        tokens: torch.Tensor,
-        positions: torch.Tensor,
-        angles: Optional[torch.Tensor],
-        cache: Optional[stack.StaticInferenceContext],
-        segments: Optional[Segments],
+        self, tokens: torch.Tensor, positions: torch.Tensor, angles: Optional[torch.Tensor], **options: Any
     ) -> torch.Tensor:
+        """What this stage makes of them; ``options`` of Megatron's block."""
         embedded = None
         if self.pre_process:
             embedded = self.embedding(tokens, positions.unsqueeze(0))
             if self.training and self.config.recompute_granularity is not None and not embedded.requires_grad:
                 # Megatron's checkpoint passes no gradient to weights when its input needs none (frozen embeddings).
                 embedded = embedded.detach().requires_grad_()
-        return self.decoder(
-            hidden_states=embedded,
-            attention_mask=None,
-            inference_context=cache,
-            rotary_pos_emb=angles,
-            packed_seq_params=segments,
-        )
+        return self.decoder(hidden_states=embedded, attention_mask=None, rotary_pos_emb=angles, **options)
 
     def _logits(self, states: torch.Tensor, gather: bool) -> torch.Tensor:
         weight = self.shared_embedding_or_output_weight() if self.share_embeddings_and_output_weights else None

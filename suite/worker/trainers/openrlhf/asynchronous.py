@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, Tuple
 
 from suite.worker.rank import ConfigError
+from suite.worker.trainers.iteration import after, before
 from suite.worker.trainers.openrlhf.hooks import Done, Rounds
 from suite.worker.trainers.openrlhf.label import Label
 
@@ -22,17 +23,13 @@ _LOOK_SECONDS = 5.0
 
 def write_times(actor: Any, path: str) -> None:
     """In the generator's process: a line in ``path`` when a batch begins and when it ends (:133)."""
-    generator = actor.samples_generator
-    generate = generator.generate_samples
     lines = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
-    def generated(*arguments: Any, **options: Any) -> Any:
+    def write(*_: Any, **__: Any) -> None:
         os.write(lines, "{!r}\n".format(time.monotonic()).encode())
-        found = generate(*arguments, **options)
-        os.write(lines, "{!r}\n".format(time.monotonic()).encode())
-        return found
 
-    generator.generate_samples = generated
+    before(actor.samples_generator, "generate_samples", write)
+    after(actor.samples_generator, "generate_samples", write)
 
 
 def read_times(path: str, now: float) -> List[Interval]:

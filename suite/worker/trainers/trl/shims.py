@@ -7,6 +7,7 @@ from typing import Any, Iterator
 from unittest import mock
 
 from suite.worker.deepspeed_json import engine_of
+from suite.worker.trainers.iteration import after
 from suite.worker.trainers.shims import NO_SHARED_MEMORY_OPERATOR, Shim, is_deepspeed_on_cpu
 
 
@@ -32,10 +33,7 @@ def _let_fsdp_be() -> None:
     """Accelerate's ``state.py``, lines 986 to 1016: the type of ranks on a CPU is never looked at for FSDP."""
     from accelerate.state import AcceleratorState, DistributedType, PartialState
 
-    build = AcceleratorState.__init__
-
-    def build_with_fsdp(state: Any, *arguments: Any, **options: Any) -> None:
-        build(state, *arguments, **options)
+    def take_plugin(_: None, state: Any, *__: Any, **options: Any) -> None:
         plugin = options.get("fsdp_plugin")
         if plugin is not None and state.distributed_type == DistributedType.MULTI_CPU:
             if state._mixed_precision != "no":
@@ -44,7 +42,7 @@ def _let_fsdp_be() -> None:
             state.distributed_type = DistributedType.FSDP
             PartialState._shared_state["distributed_type"] = DistributedType.FSDP
 
-    AcceleratorState.__init__ = build_with_fsdp
+    after(AcceleratorState, "__init__", take_plugin)
 
 
 SHIMS = (

@@ -135,4 +135,5 @@ def time_methods(trainer: Any, state: Updates) -> None:
     accelerator.accumulate, accelerator.gather_for_metrics = timed_accumulate, ended_by_gather
     # line 848; DeepSpeed's engine steps inside of it
     before(accelerator, "backward", lambda *_, **__: state.forward_pass.close())
+    before(trainer, "log", lambda logs, *_, **__: state.logged.update(logs))
     trainer.dataloader = batches(trainer.dataloader, state)

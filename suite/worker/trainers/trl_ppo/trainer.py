@@ -79,7 +79,6 @@ class TrlPpo(Trainer):
             reward_model=Scores(manifest, self._world.rank, lambda: self._state.iteration),
             value_model=value,
             train_dataset=self._prompts(iterations),
-            callbacks=[_callback(self._state)],
         )
         time_functions(ppo_trainer, trainer, self._state)
         time_methods(trainer, self._state)
@@ -123,13 +122,3 @@ def _tokenizer(vocab: int) -> Any:
     tokenizer = drawn_model.build_tokenizer(vocab)
     tokenizer.add_special_tokens({"pad_token": "<padding>"})
     return tokenizer
-
-
-def _callback(updates: Updates) -> Any:
-    from transformers import TrainerCallback
-
-    class Logged(TrainerCallback):
-        def on_log(self, args: Any, state: Any, control: Any, logs: Dict[str, Any], **others: Any) -> None:
-            updates.logged.update(logs)
-
-    return Logged()

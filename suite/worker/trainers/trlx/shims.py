@@ -2,10 +2,10 @@
 
 import importlib
 import shutil
-from contextlib import contextmanager
-from typing import Any, Iterator
+from typing import Any
 
 from suite.worker.deepspeed_json import micro_batches, uses_deepspeed
+from suite.worker.trainers.iteration import before
 from suite.worker.trainers.shims import DEEPSPEED_ON_CPU, Shim
 
 
@@ -18,16 +18,11 @@ def _answer_for_ddp() -> None:
 def _step_at_boundaries_only() -> None:
     from trlx.trainer.accelerate_base_trainer import AccelerateRLTrainer
 
-    accumulate = AccelerateRLTrainer._accumulate
-
-    @contextmanager
-    def accumulate_to_boundary(trainer: Any) -> Iterator[None]:
+    def tell(trainer: Any) -> None:
         steps = trainer.accelerator.gradient_accumulation_steps
         trainer.accelerator.gradient_state._set_sync_gradients((trainer.mb_count + 1) % steps == 0)
-        with accumulate(trainer):
-            yield
 
-    AccelerateRLTrainer._accumulate = accumulate_to_boundary
+    before(AccelerateRLTrainer, "_accumulate", tell)
 
 
 def _no_git(module: str) -> Shim:

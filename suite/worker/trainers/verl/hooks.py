@@ -108,13 +108,7 @@ def install(trainer: Any, state: Steps) -> None:
     before(module, "compute_data_metrics", lambda batch, *_, **__: state.logged.update(batch=batch.batch))
     # the policy's log-probs beside those that vLLM told
     before(module, "calculate_debug_metrics", lambda data, *_, **__: state.logged.update(logprobs=data.batch))
-
-    class Tracking(module.Tracking):  # type: ignore[name-defined,misc]
-        def log(self, data: Dict[str, Any], step: int, *others: Any, **options: Any) -> None:
-            super().log(data, step, *others, **options)
-            state.finish(data)
-
-    module.Tracking = Tracking
+    after(module.Tracking, "log", lambda _, tracking, data, *__, **___: state.finish(data))
 
 
 def same_rows(one: torch.Tensor, other: torch.Tensor) -> bool:
