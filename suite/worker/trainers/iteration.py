@@ -3,10 +3,13 @@
 import functools
 import math
 from collections import defaultdict
-from typing import Any, Callable, DefaultDict, Dict, List, Optional
+from typing import Any, Callable, DefaultDict, Dict, List, Optional, Tuple
 
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.clock import NullClock
+
+#: a phase, and whether more pieces of it follow
+Piece = Tuple[str, bool]
 
 
 class IterationState:
@@ -50,11 +53,18 @@ class IterationState:
     ) -> Callable[..., Any]:
         """The function, of which each call is a piece of ``phase``, and of ``detail`` in it (``NullClock.phase``)."""
         inner = function if detail is None else self.detailed(function, detail)
+        return self.placed(inner, lambda *_, **__: (phase, more))
+
+    def placed(self, function: Callable[..., Any], where: Callable[..., Optional[Piece]]) -> Callable[..., Any]:
+        """The function, of which a call is the piece that ``where`` says of its arguments; None: of no phase."""
 
         @functools.wraps(function)
         def timed(*arguments: Any, **options: Any) -> Any:
-            with self.clock.phase(phase, more):
-                return inner(*arguments, **options)
+            piece = where(*arguments, **options)
+            if piece is None:
+                return function(*arguments, **options)
+            with self.clock.phase(*piece):
+                return function(*arguments, **options)
 
         return timed
 

@@ -7,7 +7,7 @@ that it calls the clock itself. Everything is hooked on the object.
 from typing import Any, Callable, Dict, List
 
 from suite.worker.trainers.clock import NullClock
-from suite.worker.trainers.iteration import IterationState, after, before, finite
+from suite.worker.trainers.iteration import IterationState, Piece, after, before, finite
 from suite.worker.trainers.openrlhf import probe
 from suite.worker.trainers.openrlhf.counting import Count
 
@@ -59,15 +59,12 @@ class Rounds(IterationState):
 
 def hook_experience(maker: Any, state: Rounds) -> None:
     """Scoring, the reference pass and advantages of ``RemoteExperienceMaker``: experience_maker.py:100 and :238."""
-    dispatch = maker._dispatch_forward
 
-    def dispatched(group: Any, *arguments: Any, **options: Any) -> Any:
-        is_reference = group is maker.initial_model_group
+    def where(group: Any, *_: Any, **__: Any) -> Piece:
         more = group is maker.actor_model_group and maker.critic_model_group is not None
-        with state.clock.phase("reference" if is_reference else "score", more=more):
-            return dispatch(group, *arguments, **options)
+        return "reference" if group is maker.initial_model_group else "score", more
 
-    maker._dispatch_forward = dispatched
+    maker._dispatch_forward = state.placed(maker._dispatch_forward, where)
     maker.compute_advantages_and_returns = state.phased(maker.compute_advantages_and_returns, "reward")
 
 

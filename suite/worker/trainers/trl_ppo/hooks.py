@@ -7,12 +7,12 @@ Functions of its module and methods of its objects are wrapped; each runs unchan
 import gc
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Optional
 
 import torch
 
 from suite.worker.rank import ConfigError
-from suite.worker.trainers.iteration import IterationState, after, before
+from suite.worker.trainers.iteration import IterationState, Piece, after, before
 from suite.worker.trainers.tally import Tally
 
 #: what the trainer logs once an iteration, averaged over ranks already
@@ -59,7 +59,6 @@ def batches(loader: Any, state: Updates) -> Iterator[Any]:
 def time_functions(module: Any, trainer: Any, state: Updates) -> None:
     """Put clocks around the functions that ``module``, TRL's trainer's, calls by name."""
     generation, forward = module.unwrap_model_for_generation, module.forward
-    logprobs, judge = module.selective_log_softmax, module.get_reward
 
     @contextmanager
     def timed_generation(*arguments: Any, **options: Any) -> Iterator[Any]:
@@ -81,19 +80,16 @@ def time_functions(module: Any, trainer: Any, state: Updates) -> None:
         state.forward_pass.enter_context(state.clock.detail("train/forward"))
         return forward(model, tokens, *arguments, **options)
 
-    def timed_logprobs(*arguments: Any, **options: Any) -> Any:
+    def logprobs_are_of(*_: Any, **__: Any) -> Optional[Piece]:
         """Lines 703 and 714: the policy's out of generation's logits, then the reference's; in the loss, 823."""
         if not state.collecting:
-            return logprobs(*arguments, **options)
+            return None
         state.logprobs_calls += 1
-        phase, more = ("score", True) if state.logprobs_calls == 1 else ("reference", False)
-        with state.clock.phase(phase, more=more):
-            return logprobs(*arguments, **options)
+        return ("score", True) if state.logprobs_calls == 1 else ("reference", False)
 
-    def timed_judgement(model: Any, *arguments: Any, **options: Any) -> Any:
+    def judgement_is_of(model: Any, *_: Any, **__: Any) -> Piece:
         """The value model's pass (729), then the reward (733)."""
-        with state.clock.phase("reward" if model is trainer.reward_model else "score"):
-            return judge(model, *arguments, **options)
+        return "reward" if model is trainer.reward_model else "score", False
 
     def timed_collection() -> None:
         """Lines 753 and 919: Python's garbage, twice an iteration."""
@@ -103,7 +99,9 @@ def time_functions(module: Any, trainer: Any, state: Updates) -> None:
     module.gc = SimpleNamespace(collect=timed_collection)
     module.unwrap_model_for_generation = timed_generation
     after(module, "batch_generation", note_samples)
-    module.forward, module.selective_log_softmax, module.get_reward = timed_forward, timed_logprobs, timed_judgement
+    module.forward = timed_forward
+    module.selective_log_softmax = state.placed(module.selective_log_softmax, logprobs_are_of)
+    module.get_reward = state.placed(module.get_reward, judgement_is_of)
 
 
 def time_methods(trainer: Any, state: Updates) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Optional
 import torch
 
 from suite.worker.rank import ConfigError
-from suite.worker.trainers.iteration import IterationState
+from suite.worker.trainers.iteration import IterationState, Piece
 
 _LOSSES = {"loss": "losses/total_loss", "policy_loss": "losses/policy_loss", "value_loss": "losses/value_loss"}
 #: log-probs are computed twice in an iteration: the policy's, then the reference's (445, 446)
@@ -93,15 +93,13 @@ class TimedPPO:
     def timed_logprobs(self, function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
         """``logprobs_of_labels`` as the trainer's module calls it; in the loss it is part of the forward pass."""
 
-        def timed(*arguments: Any, **options: Any) -> torch.Tensor:
+        def where(*_: Any, **__: Any) -> Optional[Piece]:
             if not self.iteration_state.collecting:
-                return function(*arguments, **options)
-            phase = _LOGPROBS_PHASES[self._logprobs_calls]
+                return None
             self._logprobs_calls += 1
-            with self.iteration_state.clock.phase(phase):
-                return function(*arguments, **options)
+            return _LOGPROBS_PHASES[self._logprobs_calls - 1], False
 
-        return timed
+        return self.iteration_state.placed(function, where)
 
     def _timed_reward(self, function: Callable[..., List[float]]) -> Callable[..., List[float]]:
         def timed(*arguments: Any, **options: Any) -> List[float]:
@@ -122,12 +120,8 @@ class TimedPPO:
         policy.forward_hydra = self.iteration_state.phased(policy.forward_hydra, "reference", more=True)
 
     def _time_forward(self, model: Any, phase: str) -> None:
-        forward, collected = model.forward, self.iteration_state.phased(model.forward, phase, more=True)
-
-        def timed(*arguments: Any, **options: Any) -> Any:
-            return (collected if self.iteration_state.collecting else forward)(*arguments, **options)
-
-        model.forward = timed
+        state = self.iteration_state
+        model.forward = state.placed(model.forward, lambda *_, **__: (phase, True) if state.collecting else None)
 
 
 def _timed_tokenizer(kind: type, state: IterationState) -> type:

@@ -64,12 +64,7 @@ class TimedNeMoPPO:
 
     def _timed_inside(self, function: Callable[..., Any], phase: str) -> Callable[..., Any]:
         """A call within an iteration is a piece of the phase."""
-        phased = self.iteration_state.phased(function, phase)
-
-        def timed(*arguments: Any, **options: Any) -> Any:
-            return (phased if self.is_open else function)(*arguments, **options)
-
-        return timed
+        return self.iteration_state.placed(function, lambda *_, **__: (phase, False) if self.is_open else None)
 
     def _time_model(self) -> None:
         model = self.model
