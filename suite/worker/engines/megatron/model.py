@@ -17,6 +17,8 @@ from suite.worker.models import build_value_head
 from suite.worker.precision import DTYPES
 from suite.worker.vocabulary import padded_vocab
 
+_RECOMPUTED = {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
+
 
 def build_config(manifest: Dict[str, Any], device: torch.device) -> TransformerConfig:
     """The configuration of policy or reference; a new object each time, because Megatron writes into it."""
@@ -55,14 +57,8 @@ def build_config(manifest: Dict[str, Any], device: torch.device) -> TransformerC
         cuda_graph_scope=[],
         batch_p2p_sync=device.type == "cuda",
         **family_options(size, fused),
-        **_recompute_settings(layout["recompute"]),
+        **({} if layout["recompute"] == "none" else _RECOMPUTED),
     )
-
-
-def _recompute_settings(recompute: str) -> Dict[str, Any]:
-    if recompute == "none":
-        return {}
-    return {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
 
 
 def _leave_as_is(_tensor: torch.Tensor) -> None:

@@ -16,7 +16,7 @@ from suite.worker.trainers.led import LedTrainer
 from suite.worker.trainers.nemo_rl import logged
 from suite.worker.trainers.nemo_rl.configuration import configuration
 from suite.worker.trainers.nemo_rl.inputs import CHAT_TEMPLATE, prompts
-from suite.worker.trainers.nemo_rl.logged import Child, LeadingToldClock, LoggedStep, ToldClock
+from suite.worker.trainers.nemo_rl.logged import Child, LeadingToldClock, ToldClock
 from suite.worker.trainers.nemo_rl.timers import time_step
 from suite.worker.trainers.processes import Processes
 from suite.worker.trainers.ray_cluster import gathered
@@ -88,15 +88,12 @@ class NemoRlTrainer(LedTrainer):
                     clock.beat()
                     beaten, alive = time.monotonic(), False
                 time.sleep(_POLL_SECONDS)
-            self._tell_step(clock, step)
+            timed, counts = time_step(step), logged.check_counts(step, self.manifest)
+            stats = {name: step.values.get(theirs) for name, theirs in _STATISTICS.items()}
+            clock.tell(timed.seconds, timed.phases, counts, stats, details=timed.details)
         _await_end(child)
         if next(steps) is not None:
             raise ConfigError("nemo-rl logged a step more than the {} asked for".format(iterations))
-
-    def _tell_step(self, clock: LeadingToldClock, step: LoggedStep) -> None:
-        timed, counts = time_step(step), logged.check_counts(step, self.manifest)
-        stats = {name: step.values.get(theirs) for name, theirs in _STATISTICS.items()}
-        clock.tell(timed.seconds, timed.phases, counts, stats, details=timed.details)
 
     def _start(self) -> Child:
         from suite.worker.trainers.drawn_model import write_model

@@ -36,7 +36,9 @@ class TrlPpo(Trainer):
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
         self._manifest, self._world = manifest, world
         shims = apply_shims(DEEPSPEED_ON_CPU, manifest, world)
-        self._tokenizer = _tokenizer(manifest["size"]["vocab"])
+        # one number a token, and padding by an id of its own behind them: no sampled token is taken for padding
+        self._tokenizer = drawn_model.build_tokenizer(manifest["size"]["vocab"])
+        self._tokenizer.add_special_tokens({"pad_token": "<padding>"})
         self._state = Updates(Tally(manifest, world), self._tokenizer.pad_token_id, self._end_iteration)
         self._trainer = self._build()
         check_ranks(self._trainer.accelerator, world)
@@ -115,10 +117,3 @@ class TrlPpo(Trainer):
         stats["kl"] /= workload["new_tokens"]
         stats["loss"] = stats["policy_loss"] + workload["ppo"]["value_coefficient"] * stats["value_loss"]
         return finite({**stats, "gradient_norm": self._state.mean("gradient_norm")})
-
-
-def _tokenizer(vocab: int) -> Any:
-    """One number a token, and padding by an id of its own behind them: no sampled token is taken for padding."""
-    tokenizer = drawn_model.build_tokenizer(vocab)
-    tokenizer.add_special_tokens({"pad_token": "<padding>"})
-    return tokenizer

@@ -7,7 +7,7 @@ import importlib.util
 import json
 import os
 import sys
-from typing import Dict, Optional
+from typing import Optional
 
 from suite.worker.identity import package_digest
 from suite.worker.manifest import installed_version
@@ -93,10 +93,5 @@ def _package_folder() -> Optional[str]:
     return os.path.dirname(spec.origin)
 
 
-def problems() -> Dict[str, Optional[str]]:
-    """What is wrong, by subject; None where nothing is."""
-    return {"trlx": trlx_problem(), "transformers": transformers_problem()}
-
-
 if __name__ == "__main__":
-    print(json.dumps(problems()))
+    print(json.dumps({"trlx": trlx_problem(), "transformers": transformers_problem()}))
