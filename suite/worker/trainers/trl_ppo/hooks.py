@@ -58,7 +58,7 @@ def batches(loader: Any, state: Updates) -> Iterator[Any]:
 
 def time_functions(module: Any, trainer: Any, state: Updates) -> None:
     """Put clocks around the functions that ``module``, TRL's trainer's, calls by name."""
-    generation, forward = module.unwrap_model_for_generation, module.forward
+    generation = module.unwrap_model_for_generation
 
     @contextmanager
     def timed_generation(*arguments: Any, **options: Any) -> Iterator[Any]:
@@ -71,14 +71,13 @@ def time_functions(module: Any, trainer: Any, state: Updates) -> None:
         samples, prompt_tokens = generated[0], queries.size(1)
         state.tally.add_samples(samples[:, :prompt_tokens], samples[:, prompt_tokens:], state.padding)
 
-    def timed_forward(model: Any, tokens: torch.Tensor, *arguments: Any, **options: Any) -> Any:
+    def forward_is_of(model: Any, tokens: torch.Tensor, *_: Any, **__: Any) -> Optional[Piece]:
         """Line 191: the reference's pass (711), then those of policy and value model in each micro batch (820)."""
         if state.collecting:
-            with state.clock.phase("reference", more=True):
-                return forward(model, tokens, *arguments, **options)
+            return "reference", True
         state.tally.trained_tokens += tokens.numel()
         state.forward_pass.enter_context(state.clock.detail("train/forward"))
-        return forward(model, tokens, *arguments, **options)
+        return None
 
     def logprobs_are_of(*_: Any, **__: Any) -> Optional[Piece]:
         """Lines 703 and 714: the policy's out of generation's logits, then the reference's; in the loss, 823."""
@@ -91,15 +90,11 @@ def time_functions(module: Any, trainer: Any, state: Updates) -> None:
         """The value model's pass (729), then the reward (733)."""
         return "reward" if model is trainer.reward_model else "score", False
 
-    def timed_collection() -> None:
-        """Lines 753 and 919: Python's garbage, twice an iteration."""
-        with state.clock.detail("other/collect-garbage"):
-            gc.collect()
-
-    module.gc = SimpleNamespace(collect=timed_collection)
+    # lines 753 and 919: Python's garbage, twice an iteration
+    module.gc = SimpleNamespace(collect=state.detailed(gc.collect, "other/collect-garbage"))
     module.unwrap_model_for_generation = timed_generation
     after(module, "batch_generation", note_samples)
-    module.forward = timed_forward
+    module.forward = state.placed(module.forward, forward_is_of)
     module.selective_log_softmax = state.placed(module.selective_log_softmax, logprobs_are_of)
     module.get_reward = state.placed(module.get_reward, judgement_is_of)
 
@@ -111,26 +106,22 @@ def time_methods(trainer: Any, state: Updates) -> None:
         state.time_steps(accelerator, engine, engine.get_global_grad_norm)
     else:  # below Accelerate's, which does nothing between steps
         state.time_steps(accelerator, trainer.optimizer.optimizer)
-    accumulate, gather = accelerator.accumulate, accelerator.gather_for_metrics
 
-    @contextmanager
-    def timed_accumulate(*models: Any) -> Iterator[None]:
-        """Line 810: with the first micro batch training begins."""
+    def begin_training(*_: Any, **__: Any) -> None:
+        """Line 810: with the first micro batch."""
         if state.collecting:
             state.collecting, state.training = False, True
             state.clock.open("train")
-        with accumulate(*models):
-            yield
 
-    def ended_by_gather(*arguments: Any, **options: Any) -> Any:
+    def end_training(*_: Any, **__: Any) -> None:
         """Lines 890 to 904: the first statistic is gathered when training is over."""
         if state.training:
             state.training = False
             state.clock.close()
-        with state.clock.detail("other/statistics"):
-            return gather(*arguments, **options)
 
-    accelerator.accumulate, accelerator.gather_for_metrics = timed_accumulate, ended_by_gather
+    before(accelerator, "accumulate", begin_training)
+    accelerator.gather_for_metrics = state.detailed(accelerator.gather_for_metrics, "other/statistics")
+    before(accelerator, "gather_for_metrics", end_training)
     # line 848; DeepSpeed's engine steps inside of it
     before(accelerator, "backward", lambda *_, **__: state.forward_pass.close())
     before(trainer, "log", lambda logs, *_, **__: state.logged.update(logs))

@@ -85,10 +85,9 @@ class TimedPPO:
         return {}
 
     def save(self, directory: Optional[str] = None, **options: Any) -> None:
-        """Base 309: nothing is saved."""
+        """Base 309, and 284: nothing is saved."""
 
-    def save_pretrained(self, directory: Optional[str] = None, **options: Any) -> None:
-        """Base 284: nothing is saved."""
+    save_pretrained = save
 
     def timed_logprobs(self, function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
         """``logprobs_of_labels`` as the trainer's module calls it; in the loss it is part of the forward pass."""

@@ -11,7 +11,7 @@ from unittest import mock
 import torch
 
 from suite.worker.rank import ConfigError
-from suite.worker.trainers.iteration import IterationState, after
+from suite.worker.trainers.iteration import IterationState, after, before
 
 #: MP:1095 runs Megatron's schedule twice: the policy with its value head, then the reference
 _SCHEDULES = ("score", "reference")
@@ -74,7 +74,9 @@ class TimedNeMoPPO:
         phased = self.iteration_state.phased
         model.offload_reference_model = phased(model.offload_reference_model, "reference", detail="reference/swap")
         after(model, "offload_reference_model", lambda *_: self.iteration_state.clock.open("train"))
-        model.training_step = self._timed_step(model.training_step)
+        model.training_step = self.iteration_state.detailed(model.training_step, "train/forward-backward")
+        before(model, "training_step", self._count_trained)
+        after(model, "training_step", lambda loss, *_, **__: self.iteration_state.values["loss"].append(loss))
         heads = getattr(model.model, "module", model.model)  # apart from Float16Module, which wraps it under O2
         # MP:237, in the first micro batch of the reference: the policy to the host, the reference to the device
         heads.offload_policy_model = self.iteration_state.detailed(heads.offload_policy_model, "reference/swap")
@@ -101,19 +103,10 @@ class TimedNeMoPPO:
 
         return timed
 
-    def _timed_step(self, step: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    def _count_trained(self, batch: List[torch.Tensor], *_: Any, **__: Any) -> None:
         """MP:652: forward and backward passes of one batch; its first two tensors are prompts and responses."""
-
-        def timed(batch: List[torch.Tensor], *arguments: Any, **options: Any) -> torch.Tensor:
-            padding = self.tokenizer.pad_token_id
-            state = self.iteration_state
-            state.tally.trained_tokens += sum(int(tensor.ne(padding).sum()) for tensor in batch[:2])
-            with state.clock.detail("train/forward-backward"):
-                loss = step(batch, *arguments, **options)
-            state.values["loss"].append(loss)
-            return loss
-
-        return timed
+        padding = self.tokenizer.pad_token_id
+        self.iteration_state.tally.trained_tokens += sum(int(tensor.ne(padding).sum()) for tensor in batch[:2])
 
     def _time_optimizer(self) -> None:
         """TP:406; the last step of an iteration ends it."""
