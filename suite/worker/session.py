@@ -2,8 +2,8 @@
 
 import os
 import time
-from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
+from contextlib import nullcontext
+from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple, Union
 
 import torch
 
@@ -170,18 +170,11 @@ def own_build(manifest: Dict[str, Any]) -> Build:
     return engine_class(name, device_type, manifest["layout"].get("kernels", "torch"))
 
 
-@contextmanager
-def _beating(progress: Progress) -> Iterator[None]:
+def _beating(progress: Progress) -> ContextManager[Any]:
     """Each parameter that a module gets shows that a model is still being built; torch before 2.0 cannot tell."""
     register = getattr(torch.nn.modules.module, "register_module_parameter_registration_hook", None)
-    if register is None:
-        yield
-        return
-    hook = register(lambda *_: progress.beat())
-    try:
-        yield
-    finally:
-        hook.remove()
+    beating: ContextManager[Any] = nullcontext() if register is None else register(lambda *_: progress.beat())
+    return beating
 
 
 def _place(measure: Dict[str, Any], identity: RankIdentity, apart: bool) -> Dict[str, Any]:

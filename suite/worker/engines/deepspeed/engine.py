@@ -4,7 +4,7 @@ import importlib
 import logging
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple
 
 import deepspeed
 import torch
@@ -82,7 +82,7 @@ class DeepSpeedEngine(Engine):
         self._policy.eval()
         trunk: List[torch.Tensor] = []
         micros = self._rows(samples)
-        with torch.no_grad(), self._keeping_trunk_states(trunk):
+        with torch.no_grad(), self._keep_trunk_states(trunk) if self._is_hydra else nullcontext():
             parts = [self._policy(rows=micro) for micro in micros]
             values = [values for _, values in parts]
             if self._critic is not None:
@@ -210,18 +210,10 @@ class DeepSpeedEngine(Engine):
         finally:
             torch.set_default_dtype(before)
 
-    @contextmanager
-    def _keeping_trunk_states(self, kept: List[torch.Tensor]) -> Iterator[None]:
-        """Under hydra, keep what the frozen trunk gives for the reference branch."""
-        if not self._is_hydra:
-            yield
-            return
+    def _keep_trunk_states(self, kept: List[torch.Tensor]) -> ContextManager[Any]:
+        """Within it, what the frozen trunk gives is kept for the reference branch."""
         module = self._policy.first_trainable(self._trainable_layers)
-        hook = module.register_forward_pre_hook(lambda _module, inputs: kept.append(inputs[0]))
-        try:
-            yield
-        finally:
-            hook.remove()
+        return module.register_forward_pre_hook(lambda _module, inputs: kept.append(inputs[0]))
 
 
 def _prepare_process(world: World) -> None:

@@ -111,19 +111,12 @@ def _response_columns(samples: Samples, longest: int) -> torch.Tensor:
 @contextmanager
 def _whole_sequences(model: PolicyModel) -> Iterator[None]:
     """Sequence parallelism off for a while: a single token cannot be split over the tensor ranks."""
-    switched = [
-        (module, switch)
-        for module in model.modules()
-        for switch in _SEQUENCE_PARALLEL_SWITCHES
-        if getattr(module, switch, False)
-    ]
-    whole = model.config.sequence_parallel
-    model.config.sequence_parallel = False
-    for module, switch in switched:
-        setattr(module, switch, False)
+    owners = (model.config, *model.modules())
+    on = [(owner, name) for owner in owners for name in _SEQUENCE_PARALLEL_SWITCHES if getattr(owner, name, False)]
+    for owner, name in on:
+        setattr(owner, name, False)
     try:
         yield
     finally:
-        model.config.sequence_parallel = whole
-        for module, switch in switched:
-            setattr(module, switch, True)
+        for owner, name in on:
+            setattr(owner, name, True)
