@@ -164,12 +164,11 @@ class RayCluster:
             # Ray hands these numbers to its processes; no driver knows them, so that none of them finds a GPU
             numbers = range(_NO_DEVICE, _NO_DEVICE + ranks)
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, numbers))
-        log = tempfile.TemporaryFile()  # noqa: SIM115 - closed below
-        self._guardian = Guarded(folder, command, stdout=subprocess.PIPE, stderr=log, env=environment)
-        said = _read_line(self._guardian.process, _START_SECONDS)
-        log.seek(0)
-        text = log.read().decode(errors="replace")
-        log.close()
+        with tempfile.TemporaryFile() as log:
+            self._guardian = Guarded(folder, command, stdout=subprocess.PIPE, stderr=log, env=environment)
+            said = _read_line(self._guardian.process, _START_SECONDS)
+            log.seek(0)
+            text = log.read().decode(errors="replace")
         sys.stderr.write(text)
         if said == STARTED:
             return None

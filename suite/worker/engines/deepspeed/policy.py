@@ -170,8 +170,7 @@ def freeze_below(model: Policy, trainable_layers: Optional[int]) -> None:
     """Only the last ``trainable_layers`` blocks, the final norm and the value head train; None: everything."""
     if trainable_layers is None:
         return
-    for parameter in model.parameters():
-        parameter.requires_grad_(False)
+    model.requires_grad_(False)
     trained: Any = [model.final_norm] + ([] if model.value_head is None else [model.value_head])
     for module in trained + list(model.blocks[len(model.blocks) - trainable_layers :]):
         module.requires_grad_(True)

@@ -8,9 +8,10 @@ import importlib.util
 import shutil
 import sysconfig
 import warnings
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any
+from unittest import mock
 
 import torch
 
@@ -29,25 +30,12 @@ def _can_compile() -> bool:
 COMPILED = _can_compile()
 
 
-@contextmanager
-def _lean_import() -> Iterator[None]:
-    """No advice about Transformer Engine and Apex (a note says that they are absent), no compiler if not COMPILED."""
-    compile_function: Callable[..., Any] = torch.compile
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if not COMPILED:
-            torch.compile = _leave_eager
-        try:
-            yield
-        finally:
-            torch.compile = compile_function
-
-
 def _leave_eager(function: Any = None, **_options: Any) -> Any:
     return function if function is not None else (lambda decorated: decorated)
 
 
-with _lean_import():
+with warnings.catch_warnings(), nullcontext() if COMPILED else mock.patch.object(torch, "compile", _leave_eager):
+    warnings.simplefilter("ignore")  # advice about Transformer Engine and Apex: a note says that they are absent
     from megatron.core import parallel_state, tensor_parallel, utils
     from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
     from megatron.core.inference.contexts import StaticInferenceContext
