@@ -82,6 +82,9 @@ class Loop:
         stats = self._statistics(rollouts, steps)
         check_counts(counts, self._workload, self._work)
         optional = {**self._skipped(steps), **self._rollout(rollouts, sampled_logprobs, sampler.finish_seconds)}
+        if self._generator is not None and self._generator.overlaps:
+            stats["weights_sum"] = self._generator.weights_sum
+            optional = {"staleness": self._generator.staleness, **optional}
         recorder.finish(counts, stats, **optional)
         return counts, stats
 

@@ -16,6 +16,10 @@ class Generator(ABC):
     #: whether it generates the next batch while the policy trains on this one: then ``generate`` waits for what it has,
     #: and ``sync`` comes behind it
     overlaps = False
+    #: of one that does: updates of the policy between the weights that the last batch was generated with and those that
+    #: it trains, and by what the last weights that were handed over are checked
+    staleness: Optional[int] = None
+    weights_sum: Optional[float] = None
     #: when each sample of the last ``generate`` was complete, in seconds after its start; None: not told
     finish_seconds: Optional[Sequence[float]] = None
     #: of the last ``generate``: [b, R] fp32, the engine's own log-probs of what it sampled, zero behind a response;

@@ -23,7 +23,7 @@ from suite.worker.rank import RankIdentity
 from suite.worker.recorder import Recorder
 from suite.worker.split.generation import RolloutProducer, generation_manifest
 from suite.worker.split.link import Link, ToldProgress
-from suite.worker.split.training import SplitRecorder, train_on_batches
+from suite.worker.split.training import train_on_batches
 from suite.worker.split.weights import OwnLoop, RemotePolicy
 from suite.worker.world import World, join
 
@@ -96,13 +96,12 @@ class Split:
         progress: Progress,
     ) -> None:
         """All iterations of this side, with what ``build`` gave."""
-        self.link.watch(*subject.models)
-        if not self.side.generates:
-            trains = SplitRecorder(self.world, log, memory, sampler, progress)
-            train_on_batches(subject, self.manifest, self.link, trains, progress)
-            return
         recorder = Recorder(self.world, log, memory, sampler, progress)
-        recorder.watch(*subject.models)
+        for watching in (self.link, recorder):
+            watching.watch(*subject.models)
+        if not self.side.generates:
+            train_on_batches(subject, self.manifest, self.link, recorder, progress)
+            return
         own = OwnLoop(subject, self.link, self.world.rank == 0) if generator is None else None
         producer = RolloutProducer(own or generator, own or subject, self.manifest, self.world, self.link, progress)
         producer.run(recorder)

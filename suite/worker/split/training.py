@@ -1,7 +1,7 @@
 """The side that trains: its batches come from the other side, its weights go there."""
 
 import math
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
 import torch
 import torch.distributed as dist
@@ -37,14 +37,7 @@ class RemoteGenerator(Generator):
         self._publisher = (ExportPublisher if exports else Publisher)(engine, link, progress)
         self._batches, self._publications = 0, 0
         self._sums: List[float] = []
-        #: updates of the policy between the weights that the last batch was generated with and those that it trains
-        self.staleness = 0
         self.sync()
-
-    @property
-    def weights_sum(self) -> float:
-        """By which the last publication is checked."""
-        return self._sums[-1]
 
     def sync(self) -> None:
         """Publish. The other side has finished its batch when it comes to this, so that nobody waits here."""
@@ -52,7 +45,8 @@ class RemoteGenerator(Generator):
         updates = max(0, self._publications - 1)
         if self._link.carries_tensors:
             self._link.publish("publication {}".format(self._publications), updates=updates)
-        self._sums.append(self._publisher.publish())
+        self.weights_sum = self._publisher.publish()
+        self._sums.append(self.weights_sum)
         self._publications += 1
 
     def generate(self, prompts: Samples) -> Samples:
@@ -98,23 +92,11 @@ class RemoteGenerator(Generator):
                 )
 
 
-class SplitRecorder(Recorder):
-    """Tells of each iteration how old its batch was, and by what its publication is checked."""
-
-    generator: Optional[RemoteGenerator] = None
-
-    def finish(self, counts: Dict[str, int], stats: Dict[str, Optional[float]], **optional: Any) -> None:
-        assert self.generator is not None, "iterations begin when there is somebody to generate"
-        stats = {**stats, "weights_sum": self.generator.weights_sum}
-        super().finish(counts, stats, staleness=self.generator.staleness, **optional)
-
-
 def train_on_batches(
-    engine: Engine, manifest: Dict[str, Any], link: Link, recorder: SplitRecorder, progress: Progress
+    engine: Engine, manifest: Dict[str, Any], link: Link, recorder: Recorder, progress: Progress
 ) -> None:
     """All iterations of the training side; the first begins when the other side has its first batch."""
-    recorder.watch(*engine.models)
-    recorder.generator = generator = RemoteGenerator(engine, manifest, link, progress)
+    generator = RemoteGenerator(engine, manifest, link, progress)
     loop = Loop(engine, manifest, generator)
     generator.await_batch()  # the pipeline is filled, so that no iteration holds the first batch's time
     for iteration in range(asked_iterations(manifest)):
