@@ -97,8 +97,8 @@ class Split:
     ) -> None:
         """All iterations of this side, with what ``build`` gave."""
         recorder = Recorder(self.world, log, memory, sampler, progress)
-        for watching in (self.link, recorder):
-            watching.watch(*subject.models)
+        self.link.watch(*subject.models)
+        recorder.watch(*subject.models)
         if not self.side.generates:
             train_on_batches(subject, self.manifest, self.link, recorder, progress)
             return

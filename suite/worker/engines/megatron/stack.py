@@ -8,7 +8,6 @@ import importlib.util
 import shutil
 import sysconfig
 import warnings
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -34,7 +33,7 @@ def _leave_eager(function: Any = None, **_options: Any) -> Any:
     return function if function is not None else (lambda decorated: decorated)
 
 
-with warnings.catch_warnings(), nullcontext() if COMPILED else mock.patch.object(torch, "compile", _leave_eager):
+with warnings.catch_warnings(), mock.patch.object(torch, "compile", torch.compile if COMPILED else _leave_eager):
     warnings.simplefilter("ignore")  # advice about Transformer Engine and Apex: a note says that they are absent
     from megatron.core import parallel_state, tensor_parallel, utils
     from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads

@@ -10,7 +10,6 @@ from suite.worker.rewards import scores_of_all
 #: vLLM takes no more tokens into one pass unless told to; verl's default
 _BATCHED_TOKENS = 8192
 _LEAST_BUCKET_MIB = 16
-_PROMPT_COLUMNS = ("data_source", "prompt", "ability", "reward_model", "extra_info")
 
 Settings = Dict[str, Any]
 
@@ -21,22 +20,20 @@ def prompt_rows(manifest: Dict[str, Any], texts: List[str]) -> Dict[str, List[An
     ``texts``: each prompt once, as words of the tokenizer.
     """
     group = manifest["workload"].get("group", 1)
-    rows: Dict[str, List[Any]] = {name: [] for name in _PROMPT_COLUMNS}
     scores = [score for index in range(asked_iterations(manifest)) for score in scores_of_all(manifest, index).tolist()]
-    for number, text in enumerate(texts):
-        own = scores[number * group : (number + 1) * group]
-        rows["data_source"].append("suite")
-        rows["prompt"].append([{"role": "user", "content": text}])
-        rows["ability"].append("none")
-        rows["reward_model"].append({"style": "rule", "ground_truth": ""})
-        rows["extra_info"].append({"index": number, "scores": own})
-    return rows
+    numbers = range(len(texts))
+    return {
+        "data_source": ["suite" for _ in texts],
+        "prompt": [[{"role": "user", "content": text}] for text in texts],
+        "ability": ["none" for _ in texts],
+        "reward_model": [{"style": "rule", "ground_truth": ""} for _ in texts],
+        "extra_info": [{"index": each, "scores": scores[each * group : (each + 1) * group]} for each in numbers],
+    }
 
 
 def settings(manifest: Dict[str, Any], folders: Dict[str, str]) -> Settings:
     """Dotted name -> value, over verl's own defaults. ``folders``: model, tokenizer, critic, prompts."""
-    parts = (_trainer(manifest, folders), _actor(manifest, folders), _rollout(manifest, folders))
-    found = {name: value for part in parts for name, value in part.items()}
+    found = {**_trainer(manifest, folders), **_actor(manifest, folders), **_rollout(manifest, folders)}
     found.update(_critic(manifest, folders) if learns_values(manifest) else {"critic.enable": False})
     if manifest["measure"]["device"] == "cpu":
         found.update(_on_cpu(manifest["size"], learns_values(manifest)))
