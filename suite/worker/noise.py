@@ -7,6 +7,7 @@ import os
 import re
 import resource
 import time
+from contextlib import suppress
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from suite.worker.texts import read_text
@@ -27,10 +28,8 @@ class _Source:
     def __init__(self, path: str, size: int = _SMALL) -> None:
         self._size = size
         self._descriptor: Optional[int] = None
-        try:
+        with suppress(OSError):
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            pass
 
     def __del__(self) -> None:
         if self._descriptor is not None:

@@ -11,6 +11,8 @@ import tempfile
 from functools import lru_cache
 from typing import Any, List, Sequence
 
+#: where the package ``suite`` lies, for processes that start in another folder
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
 #: below it lie sockets of Ray, whose whole path may have 107 characters
 _LONGEST_PARENT = 20
 _USUAL_PARENT = "/tmp"

@@ -5,7 +5,6 @@ import os
 import sys
 import tempfile
 import time
-from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
 import torch
@@ -20,6 +19,7 @@ from suite.worker.trainers.nemo_rl.logged import Child, LeadingToldClock, ToldCl
 from suite.worker.trainers.nemo_rl.timers import time_step
 from suite.worker.trainers.processes import Processes
 from suite.worker.trainers.ray_cluster import gathered
+from suite.worker.trainers.scratch import ROOT
 from suite.worker.world import World
 
 _STATISTICS = {"loss": "train/loss", "gradient_norm": "train/grad_norm", "reward": "train/reward"}
@@ -27,8 +27,6 @@ _POLL_SECONDS = 0.05
 _BEAT_SECONDS = 5.0
 #: A program that has logged its last step may take this long to come down by itself.
 _DOWN_SECONDS = 120.0
-#: Where the package ``suite`` lies, for workers of the trainer that start in another folder.
-_ROOT = str(Path(__file__).resolve().parents[4])
 
 
 class NemoRlTrainer(LedTrainer):
@@ -109,7 +107,7 @@ class NemoRlTrainer(LedTrainer):
         environment = {name: value for name, value in os.environ.items() if name not in LAUNCH_VARIABLES}
         environment[logged.LOG_VARIABLE] = os.path.join(folder, "steps.jsonl")
         environment["TOKENIZERS_PARALLELISM"] = "false"
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH")]))
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
         return Child(self.command(folder), environment, folder)
 
 

@@ -11,6 +11,7 @@ from suite.worker.rank import ConfigError
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.iteration import before
 from suite.worker.trainers.led import LedTrainer
+from suite.worker.trainers.scratch import ROOT
 from suite.worker.trainers.tally import Tally
 from suite.worker.trainers.verl import CPU_VARIABLES, VARIABLES, inspection, tied
 from suite.worker.trainers.verl.hooks import Steps, install
@@ -21,7 +22,6 @@ from suite.worker.vllm_common import CACHE_VARIABLE
 from suite.worker.world import World
 
 _CONFIGURATION = "ppo_trainer"
-_ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4))
 
 
 class VerlTrainer(LedTrainer):
@@ -119,7 +119,7 @@ class VerlTrainer(LedTrainer):
         constants = importlib.import_module("verl.trainer.constants_ppo")
         is_cpu = self.manifest["measure"]["device"] == "cpu"
         variables = {**constants.get_ppo_ray_runtime_env(configuration)["env_vars"], **VARIABLES}
-        path = [self._space.folders["plugins"]] * is_cpu + [_ROOT, os.environ.get("PYTHONPATH", "")]
+        path = [self._space.folders["plugins"]] * is_cpu + [ROOT, os.environ.get("PYTHONPATH", "")]
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, path))
         variables["TRANSFER_QUEUE_ENABLE"] = "1"
         variables["OMP_NUM_THREADS"] = str(self.manifest["measure"]["threads_per_rank"])
