@@ -79,8 +79,7 @@ class Periods:
 
     def _hook(self) -> None:
         trainer, state = self._trainer, self._state
-        step, publish, queue_get = trainer.train_step, trainer.broadcast_to_vllm, trainer.rollout_queue.get
-        ask, lock = trainer.actor_model_group.async_run_method, trainer.vllm_lock
+        publish, queue_get, lock = trainer.broadcast_to_vllm, trainer.rollout_queue.get, trainer.vllm_lock
 
         def taken(block: bool = True) -> Any:
             with state.clock.phase("generate"):
@@ -90,9 +89,8 @@ class Periods:
             self._batch, self._batches = found[0], self._batches + 1
             return found
 
-        def stepped(*arguments: Any, **options: Any) -> Any:
+        def step_begins(*_: Any, **__: Any) -> None:
             self._stepped = time.monotonic()
-            return step(*arguments, **options)
 
         def published() -> None:
             self._asked_lock = time.monotonic()
@@ -100,10 +98,9 @@ class Periods:
                 publish()
             self._end_period()
 
-        def asked(method_name: str, *arguments: Any, **options: Any) -> Any:
+        def is_asked(method_name: str, *_: Any, **__: Any) -> None:
             if method_name == "broadcast_to_vllm":  # the lock is had (:257)
                 self._had_lock = time.monotonic()
-            return ask(method_name, *arguments, **options)
 
         def released() -> Any:
             """The weights are all there, and generation gets the lock (:265)."""
@@ -111,9 +108,9 @@ class Periods:
             self._received.append((self._had_lock, self._publications[-1]))
             return lock.release.remote()
 
-        trainer.rollout_queue.get = taken
-        trainer.train_step, trainer.broadcast_to_vllm = stepped, published
-        trainer.actor_model_group.async_run_method = asked
+        trainer.rollout_queue.get, trainer.broadcast_to_vllm = taken, published
+        before(trainer, "train_step", step_begins)
+        before(trainer.actor_model_group, "async_run_method", is_asked)
         trainer.vllm_lock = SimpleNamespace(acquire=lock.acquire, release=SimpleNamespace(remote=released))
 
     def _wait(self, get: Callable[..., Any]) -> Any:
