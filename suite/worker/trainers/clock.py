@@ -2,8 +2,7 @@
 
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -41,15 +40,6 @@ class NullClock(NullRecorder):
         yield
 
 
-@dataclass
-class _Pieces:
-    """What the pieces of one phase have come to so far."""
-
-    seconds: float = 0.0
-    wait_seconds: float = 0.0
-    peaks: Peaks = field(default_factory=dict)
-
-
 #: a detail, the one it was inside of, and two readings of the device's time
 _Detail = Tuple[str, Optional[str], Any, Any]
 
@@ -65,7 +55,8 @@ class PhaseClock(NullClock, Recorder):
 
     def __init__(self, *arguments: Any) -> None:
         Recorder.__init__(self, *arguments)
-        self._pieces: Dict[str, _Pieces] = {}
+        #: by phase, of each piece so far: its seconds, those waited behind it, and its peaks
+        self._pieces: Dict[str, List[Tuple[float, float, Peaks]]] = {}
         self._open: Optional[Tuple[str, bool, float]] = None
         self._mark = marker(self._world.device.type)
         self._details: List[_Detail] = []
@@ -94,15 +85,13 @@ class PhaseClock(NullClock, Recorder):
         done = time.perf_counter()
         if not alone:
             self.meet()
-        pieces = self._pieces.setdefault(phase, _Pieces())
-        pieces.seconds += done - began
-        pieces.wait_seconds += time.perf_counter() - done
-        pieces.peaks = _larger(pieces.peaks, self._memory.peaks())
+        piece = (done - began, time.perf_counter() - done, self._memory.peaks())
+        self._pieces.setdefault(phase, []).append(piece)
         self._open = None
         self._progress.phase = "other"
         if not more:
-            self._emit_phase(phase, pieces.seconds, pieces.wait_seconds, pieces.peaks)
-            del self._pieces[phase]
+            seconds, wait_seconds, peaks = zip(*self._pieces.pop(phase))
+            self._emit_phase(phase, sum(seconds), sum(wait_seconds), _largest(peaks))
 
     @contextmanager
     def detail(self, name: str) -> Iterator[None]:
@@ -132,12 +121,10 @@ class PhaseClock(NullClock, Recorder):
         self._progress.beat()
 
 
-def _larger(first: Peaks, second: Peaks) -> Peaks:
-    """Peak by peak; unknown where either is."""
-    if not first:
-        return second
-    pairs = {name: (first[name], second[name]) for name in second}
-    return {name: None if None in pair else max(pair) for name, pair in pairs.items()}  # type: ignore[type-var]
+def _largest(pieces: Sequence[Peaks]) -> Peaks:
+    """Peak by peak; unknown where one is."""
+    found = {name: [peaks[name] for peaks in pieces] for name in pieces[0]}
+    return {name: None if None in each else max(each) for name, each in found.items()}  # type: ignore[type-var]
 
 
 def marker(device_type: str) -> Callable[[], Any]:
