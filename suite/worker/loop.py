@@ -37,6 +37,7 @@ class Loop:
         self._workload, self._work = manifest["workload"], manifest["work"]
         self._algorithm: Algorithm = build_algorithm(self._workload)
         self._lengths = sample_lengths(self._workload, self._work)
+        self._longest = max(map(sum, zip(*self._lengths)))
         self._rows = self._work["replica_rollouts"]
         self._balances = manifest["layout"].get("balance", False) and self._work.get("lengths") is not None
         self._samples_of_replica = self._assign()
@@ -124,8 +125,7 @@ class Loop:
             return samples, logprobs
         prompts, responses = self._lengths
         indices = self._samples_of_replica[self._engine.data_parallel_rank]
-        longest = max(prompt + response for prompt, response in zip(prompts, responses))
-        tokens = self._everyones(samples.tokens, longest)[indices]
+        tokens = self._everyones(samples.tokens, self._longest)[indices]
         own = Samples(tokens, [prompts[number] for number in indices], [responses[number] for number in indices])
         if logprobs is not None:
             logprobs = self._everyones(logprobs, max(responses))[indices][:, : own.longest_response]
@@ -138,8 +138,7 @@ class Loop:
     def _score(self, samples: Samples, iteration: int) -> torch.Tensor:
         """[N] fp32: scores of all samples, from the main process, where a reward model would run, to every rank."""
         prompts, responses = self._lengths
-        longest = max(prompt + response for prompt, response in zip(prompts, responses))
-        gathered = self._replicas.gather(widened(samples.tokens, longest))
+        gathered = self._replicas.gather(widened(samples.tokens, self._longest))
         scores = torch.empty(len(prompts), device=self._engine.device)
         if gathered:
             in_order = torch.tensor([index for indices in self._samples_of_replica for index in indices]).argsort()

@@ -20,26 +20,24 @@ class Replicas:
         mine = torch.tensor([engine.data_parallel_rank, int(engine.replica_leader)], device=engine.device)
         everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
         dist.all_gather(everyone, mine)
-        self._replica_of_rank = [int(pair[0]) for pair in everyone]
-        self._leader_of_replica = {int(pair[0]): rank for rank, pair in enumerate(everyone) if bool(pair[1])}
-        assert len(self._leader_of_replica) == engine.data_parallel_size, "each replica has one leader"
+        leader_of_replica = {int(pair[0]): rank for rank, pair in enumerate(everyone) if bool(pair[1])}
+        assert len(leader_of_replica) == engine.data_parallel_size, "each replica has one leader"
+        self._ranks, self._leaders = range(len(everyone)), [rank for _, rank in sorted(leader_of_replica.items())]
 
     def gather(self, tensor: torch.Tensor) -> List[torch.Tensor]:
         """The replica leaders' tensors, in order of replicas, on the main rank; an empty list on the others.
 
         Every rank sends, because all ranks of a replica hold the same; the leaders' are kept.
         """
-        received = [torch.empty_like(tensor) for _ in self._replica_of_rank] if self._is_main else None
+        received = [torch.empty_like(tensor) for _ in self._ranks] if self._is_main else None
         dist.gather(tensor.contiguous(), received, dst=MAIN_RANK)
-        if received is None:
-            return []
-        return [received[self._leader_of_replica[replica]] for replica in sorted(self._leader_of_replica)]
+        return [] if received is None else [received[rank] for rank in self._leaders]
 
     def all_gather(self, tensor: torch.Tensor) -> List[torch.Tensor]:
         """The replica leaders' tensors, in order of replicas, on every rank."""
-        received = [torch.empty_like(tensor) for _ in self._replica_of_rank]
+        received = [torch.empty_like(tensor) for _ in self._ranks]
         dist.all_gather(received, tensor.contiguous())
-        return [received[self._leader_of_replica[replica]] for replica in sorted(self._leader_of_replica)]
+        return [received[rank] for rank in self._leaders]
 
     def broadcast(self, tensor: torch.Tensor) -> torch.Tensor:
         """The main rank's tensor on every rank, shaped as each rank's own."""

@@ -10,7 +10,6 @@ from suite.worker.hugging_face import head_width, norm_epsilon, rope_theta
 
 #: families with rotary positions, RMSNorm and a gated SiLU MLP without biases
 LLAMA_LIKE = ("llama", "qwen2", "qwen3", "mixtral", "qwen3_moe")
-FAMILIES = ("gpt2", *LLAMA_LIKE)
 _QK_NORM = ("qwen3", "qwen3_moe")
 
 
