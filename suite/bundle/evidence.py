@@ -41,6 +41,14 @@ def digest_of(bundle: Bundle) -> str:
     return evidence_of(bundle).digest
 
 
+def digest_if_any(bundle: Bundle) -> str | None:
+    """As ``digest_of``; null for a bundle that has none."""
+    try:
+        return digest_of(bundle)
+    except DamagedBundle:
+        return None
+
+
 def evidence_of(bundle: Bundle) -> Evidence:
     """The digest and of how many files it is. Raises as ``digest_of``."""
     return _read(bundle, 0)[0]

@@ -141,8 +141,7 @@ def _device_of(events: Events, manifest: Manifest) -> tuple[Device | None, tuple
 
 
 def _device_name(events: Events, rank: int) -> str | None:
-    device = facts_of(events, rank).get("device")
-    name = device.get("name") if isinstance(device, dict) else None
+    name = inner(facts_of(events, rank), "device", "name")
     if name is not None and not isinstance(name, str):
         raise DamagedBundle(f"events/rank-{rank}.jsonl: device.name is {ascii(name)[:40]}, not text")
     return name

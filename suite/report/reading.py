@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from suite.bundle.archive.opening import Opened, opened
-from suite.bundle.cache.survey import Surveyed, survey
+from suite.bundle.cache.survey import survey
 from suite.bundle.cache.table import Derived, records_of
-from suite.bundle.evidence import digest_of, digest_of_all
+from suite.bundle.evidence import digest_if_any, digest_of_all
 from suite.bundle.imported.record import ImportedRow
 from suite.bundle.imported.store import IMPORT, ImportFolder, read_imports
 from suite.bundle.store import Bundle, DamagedBundle, StillRunning
 from suite.bundle.walk import is_trial
-from suite.report.facts.entry import Entry, ReadFrom
+from suite.report.facts.entry import Entry, ReportEvidence
 from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import counted
 from suite.report.trust import OTHER, RUNNING, VERSIONS, Caveat, few, lines_of, trusted
@@ -33,7 +33,7 @@ class Found:
     entries: list[Entry]
     damaged: list[str]
     caveats: list[Caveat]
-    read_from: ReadFrom
+    read_from: ReportEvidence
     imported: tuple[ImportedRow, ...] = ()
 
     def paths(self) -> list[str]:
@@ -71,7 +71,7 @@ def _read(places: Opened, with_imported: bool) -> Found:
             caveats.append(Caveat(RUNNING, bundle.path, "left out, because it is still being run", leaves_out=True))
         elif isinstance(one, DamagedBundle):
             damaged.append(f"{bundle.path}: {one}")
-            digests.append(_digest(bundle))
+            digests.append(digest_if_any(Bundle(Path(bundle.path))))
         else:
             read.append((Entry(one.manifest, one.record, bundle.path, one.digest), one))
             digests.append(one.digest)
@@ -79,7 +79,7 @@ def _read(places: Opened, with_imported: bool) -> Found:
     caveats += recorded
     known = [digest for digest in digests if digest is not None]
     whole = digest_of_all(known) if known and len(known) == len(digests) else None
-    read_from = ReadFrom(tuple(path.as_posix() for path in paths), whole)
+    read_from = ReportEvidence(whole, tuple(path.as_posix() for path in paths))
     found = Found(entries, damaged, caveats, read_from, tuple(imported) if with_imported else ())
     if not entries and not found.imported:
         detail = f"; {found.warnings()[0]}" if found.warnings() else ""
@@ -100,13 +100,6 @@ def _as_given(found: Found, places: Opened, paths: Sequence[Path]) -> Found:
         replace(found.read_from, paths=tuple(path.as_posix() for path in paths)),
         tuple(row.model_copy(update={"path": places.shown(row.path)}) for row in found.imported),
     )
-
-
-def _digest(bundle: Surveyed) -> str | None:
-    try:
-        return digest_of(Bundle(Path(bundle.path)))
-    except DamagedBundle:
-        return None
 
 
 def _versions(entries: Sequence[Entry]) -> list[Caveat]:

@@ -60,7 +60,9 @@ def write_site(path: Path, folders: Sequence[Path], title: str | None = None, ba
         raise UsageError(f"no run to show in {', '.join(str(folder) for folder in folders)}{detail}")
     try:
         pages, written = _write_pages(path, made.site, base, before.get("pages", {}))
-        removed = _remove(path, [name for name in before.get("pages", {}) if name not in pages])
+        removed = [name for name in before.get("pages", {}) if name not in pages]
+        for name in removed:
+            (path / name).unlink(missing_ok=True)
         body = {
             "schema": SITE_SCHEMA,
             "title": title,
@@ -76,7 +78,7 @@ def write_site(path: Path, folders: Sequence[Path], title: str | None = None, ba
             last.keep(_sha256(text), summary)
     except OSError as error:
         raise UsageError(f"cannot write {error.filename or path}: {error.strerror or error}") from error
-    return WrittenSite(path, summary, made.read, written, len(pages) - written, removed)
+    return WrittenSite(path, summary, made.read, written, len(pages) - written, len(removed))
 
 
 def checked_url(text: str) -> str:
@@ -209,9 +211,3 @@ def _replace(path: Path, text: str) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_text(text, encoding="utf-8", newline="\n")
     os.replace(draft, path)
-
-
-def _remove(path: Path, names: Sequence[str]) -> int:
-    for name in names:
-        (path / name).unlink(missing_ok=True)
-    return len(names)
