@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import msgspec
 
 from suite.bundle.cache.code import ROOMS, code_key
-from suite.bundle.cache.cores import on_all_cores, seldom_collected, worth_it
+from suite.bundle.cache.cores import on_all_cores, worth_it
 from suite.bundle.cache.database import USE_SECONDS, Database, checked, unchecked
 from suite.bundle.cache.packing import Derived, Unpacking, manifest_of
 from suite.bundle.cache.place import cache_folder
@@ -102,7 +102,6 @@ class _Table:
         self._unpacking = Unpacking()
         self._written: set[str] = set()
 
-    @seldom_collected()
     def select(self, bundles: Sequence[Surveyed], done: Callable[[int, int], None] | None) -> list:
         try:
             found = {bundle: self._kept(bundle, *row) for bundle, row in self._rows(bundles)}

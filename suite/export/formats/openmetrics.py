@@ -13,7 +13,6 @@ from typing import Any
 from suite.export.columns import Column
 from suite.export.tables import Row, Table
 
-CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 #: Units that a name must end in, by the standard, if it is told.
 _UNITS = ("seconds", "bytes", "joules")
 _STATES = ("status", "validity")

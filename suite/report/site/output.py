@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from suite.bundle.archive.opening import Opened, opened
-from suite.bundle.cache.cores import seldom_collected
 from suite.bundle.cache.database import Database
 from suite.bundle.cache.place import cache_folder
 from suite.bundle.cache.survey import survey
@@ -32,7 +31,6 @@ TITLE = "History of measured throughput"
 _MOST_URL_CHARACTERS = 2000
 
 
-@seldom_collected()
 def write_site(path: Path, folders: Sequence[Path], title: str | None = None, base: str | None = None) -> WrittenSite:
     """Make or extend the site in ``path`` from results folders and archives; without any from those it was made from
     before. Where neither these nor the site changed since, nothing is read and nothing is written.
