@@ -4,8 +4,6 @@ Every tolerance has a part that grows with what is compared. Where something mus
 an honest run cannot break it; where a busy machine may be late, it is asked of three iterations in four.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +25,8 @@ from suite.bundle.validity import LOST_SHARE, OTHERS_CPUS
 from suite.spec.manifest import Manifest
 
 _Mask = NDArray[np.bool_]
+#: By how much, what, and the two times that do not fit.
+_Wrong = tuple[float, str, float, float]
 _Seconds = TypeVar("_Seconds", Array, float)
 
 
@@ -291,9 +291,6 @@ def _mostly_beyond(longer: Array, shorter: Array, slack: Slack) -> _Mask:
     count = np.isfinite(beyond).sum(axis=1, keepdims=True)
     at: Array = np.take_along_axis(beyond, count // 4, axis=1)
     return ((count >= _FEWEST) & (at > 0)).squeeze(axis=1)
-
-
-_Wrong = tuple[float, str, float, float]
 
 
 def _worst(name: Within, found: Sequence[_Wrong], words: str) -> Iterator[Finding]:

@@ -1,7 +1,5 @@
 """From a bundle's manifest, environment and events to its record, and from nothing else."""
 
-from __future__ import annotations
-
 from operator import sub
 
 from suite.bundle.ending import ending

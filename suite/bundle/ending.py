@@ -1,7 +1,5 @@
 """How a run ended: its status and, when it did not end well, why."""
 
-from __future__ import annotations
-
 from suite.bundle.event_fields import DriverEnd, Failed, RankEnd
 from suite.bundle.events import Events
 from suite.bundle.facts import derivation

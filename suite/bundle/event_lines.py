@@ -1,7 +1,5 @@
 """The events of one file: all at once where they are as the suite writes them, else line by line."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ It is the SHA-256 of the list that ``sha256sum`` prints of the bundle's files in
 nobody needs the suite to check it (docs/evidence.md has the command). A hash binds the length of its file too.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -3,8 +3,6 @@
 What an older worker did not report is held against nobody.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The facts of a rank's environment event, and by which rules its bundle is derived."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from suite.bundle.event_fields import Environment

@@ -1,7 +1,5 @@
 """Reading and writing the files of a bundle that may have been cut short or made by somebody hostile."""
 
-from __future__ import annotations
-
 import errno
 import json
 import math

@@ -1,7 +1,5 @@
 """The noise around the counted iterations: what each rank and each host told with them, summed up."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

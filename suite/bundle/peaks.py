@@ -1,7 +1,5 @@
 """Peak memory over ranks and phases, against the floor."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 

@@ -1,7 +1,5 @@
 """Throughput, phases and steady state of the counted iterations."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

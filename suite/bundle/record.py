@@ -1,7 +1,5 @@
 """record.json: what a run measured, derived from its bundle and from nothing else (docs/contracts.md)."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import (

@@ -1,7 +1,5 @@
 """JSON Schemas of the files that the suite writes, made from what reads them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -4,8 +4,6 @@ Of an asynchronous run an iteration is the period from the end of one publicatio
 old the samples of each were, and how long each role of the devices worked in it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

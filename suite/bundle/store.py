@@ -1,7 +1,5 @@
 """A run's folder: made whole, held by one driver at a time, read without trust."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json

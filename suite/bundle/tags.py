@@ -4,8 +4,6 @@
 it. A run that is done again under its id keeps its tags.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

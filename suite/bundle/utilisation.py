@@ -1,7 +1,5 @@
 """How much of the devices' peak arithmetic and bandwidth the work used, and what no device of the kind can do."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

@@ -4,8 +4,6 @@ What is not known is no reason for anything. A run that something disturbed is `
 each other or what a machine can do is ``invalid``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from statistics import median

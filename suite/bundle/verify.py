@@ -1,7 +1,5 @@
 """Derive a record again and say whether it is what the bundle holds."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass

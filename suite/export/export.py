@@ -1,7 +1,5 @@
 """From results folders to a file or to another tool's folder."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass

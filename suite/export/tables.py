@@ -1,7 +1,5 @@
 """The tables that results are exported as, and the rows that runs give in them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args

@@ -1,7 +1,5 @@
 """One file of one table, in the format that its name ends in: whole, or not there."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator

@@ -3,8 +3,6 @@
 ``plots/rows.py`` draws them as SVG beside the Markdown, ``page/script/lines.js`` on the page.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal

@@ -1,7 +1,5 @@
 """The runs of some folders as a list: which there are, in which state, chosen and ordered as somebody asked."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields

@@ -1,7 +1,5 @@
 """Reading results folders for a report: bundles with their records, what is damaged, and what a reader must know."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Which runs a report may be made of: what does not fit together is left out, or told beside its figures."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby

@@ -1,7 +1,5 @@
 """From a results folder to one file that travels: the same bytes for the same folder."""
 
-from __future__ import annotations
-
 import getpass
 import hashlib
 import importlib.metadata

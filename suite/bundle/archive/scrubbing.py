@@ -1,7 +1,5 @@
 """A bundle, or an imported log, without identity: scrubbed, and its record derived again from what is left."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

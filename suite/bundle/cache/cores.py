@@ -1,7 +1,5 @@
 """One function over many bundles on all cores, in processes that may be killed."""
 
-from __future__ import annotations
-
 import gc
 import multiprocessing
 import os

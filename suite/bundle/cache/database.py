@@ -5,8 +5,6 @@ kept, and a file that is damaged is made anew. It has a rollback journal and no 
 homes are often on network file systems.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sqlite3

@@ -4,8 +4,6 @@ Models are made of the JSON that this very code dumped before as validation woul
 nothing is checked but that no required field is missing. Whoever gives the JSON answers for its being what was written.
 """
 
-from __future__ import annotations
-
 import types
 from collections.abc import Callable
 from dataclasses import dataclass

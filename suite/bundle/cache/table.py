@@ -4,8 +4,6 @@ A bundle whose files are untouched, by what the file system says of them (``surv
 other the evidence is hashed, and what was derived from evidence of that digest before is taken; else it is derived.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -180,7 +178,7 @@ class _Table:
         for bundle in waiting:
             yield bundle, self._taken(bundle, read(bundle, self._code, make, self._by_content))
 
-    def _taken(self, bundle: Surveyed, read: Read | _Problem) -> object:
+    def _taken(self, bundle: Surveyed, read: "Read | _Problem") -> object:
         if isinstance(read, StillRunning | DamagedBundle):
             return read
         if read.content:
@@ -194,7 +192,7 @@ class _Table:
         assert derived is not None, "what was packed a moment ago"
         return derived
 
-    def _put(self, parent: bytes, name: bytes, state: bytes, read: Read) -> None:
+    def _put(self, parent: bytes, name: bytes, state: bytes, read: "Read") -> None:
         if not (state or parent == _ARCHIVES):
             return
         hash_ = manifest_of(read.body)

@@ -1,7 +1,5 @@
 """From an imported log, and what was told of it, to its record: pure, and so the same whenever it is derived again."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A log is anybody's text: it is read once, in time that grows with its length, a 
 that are asked for are taken from it.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping

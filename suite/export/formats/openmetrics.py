@@ -4,8 +4,6 @@ What tells rows apart is in their labels. Times are Unix seconds. Nulls have no 
 what scrapes or pushes them gives it theirs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """Which row of one side is compared with which of the other, and why the others are with none."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What is not the same around the rows of a comparison, and so what kind of comparison it is."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

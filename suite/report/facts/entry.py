@@ -1,7 +1,5 @@
 """What goes into a report, what it rests on, and what all of its modules share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

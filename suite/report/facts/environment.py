@@ -1,7 +1,5 @@
 """What was around a measurement: device, versions, launcher, state of the machine; and how two sides differ in it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median

@@ -1,7 +1,5 @@
 """What the runs were measured on: rows of unlike hardware are never pooled or ranked together."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a report shows, as data: built from records and manifests alone, in one order, without a clock."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,8 +1,6 @@
 """How rows differ beyond the columns of a table: launcher and image of their runs, and other settings; what it takes to
 run one again where it was run."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The runs of many results folders: of those that were read before and are as they were, nothing is read again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """A site in memory: what its pages are made of, how each is made, and what is told of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A site on disk: what a page is made of is remembered, so that only pages with something new are written."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -88,7 +86,7 @@ def checked_url(text: str) -> str:
 
 
 def _write_pages(
-    path: Path, site: Site, base: str | None, before: dict[str, dict[str, str]]
+    path: Path, site: "Site", base: str | None, before: dict[str, dict[str, str]]
 ) -> tuple[dict[str, dict[str, str]], int]:
     """Pages by name with digests of what they are made of and of their text; those that are as they were are kept."""
     from suite.report.site.making import planned

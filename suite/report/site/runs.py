@@ -1,7 +1,5 @@
 """What a site keeps of a run: few enough facts that ten thousand of them are read in a moment."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

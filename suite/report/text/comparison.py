@@ -1,7 +1,5 @@
 """A comparison on a terminal: what kind it is, its rows, where the time went, what differs around, what is lacking."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from rich import box

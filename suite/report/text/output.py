@@ -1,7 +1,5 @@
 """What a report gives: JSON for programs, and files on disk, each replaced at once, the text last."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass

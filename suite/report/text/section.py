@@ -1,7 +1,5 @@
 """What a section of the report is, the blocks it is made of, and the parts that sections make together."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
