@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
 from pydantic import BaseModel, ValidationError
@@ -77,45 +76,25 @@ class HeldByAnother(UsageError):
 
 
 class DriverLog:
-    """The driver's events, each on disk before ``write`` returns. Use as a context manager."""
+    """The driver's events, each on disk before ``write`` returns."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._seq = 0
-        self._file: BinaryIO | None = None
-
-    def __enter__(self) -> "DriverLog":
-        with writing(self._path):
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-            self._file = os.fdopen(descriptor, "r+b")
-            self._seek_behind_whole_lines()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        """Continue a log: a line that its writer never finished is no event and is written over."""
+        self._path, self._file = path, file
+        data = file.read()
+        self._seq = data.count(b"\n")
+        end = data.rfind(b"\n") + 1
+        file.seek(end)
+        file.truncate(end)
 
     def write(self, kind: str, **fields: Any) -> None:
         """Append one event with its kind, time and sequence number. Raises UsageError when the disk refuses."""
-        assert self._file is not None, "the driver's log is used as a context manager"
         event = {"kind": kind, "rank": None, "time": time.time(), "seq": self._seq, **fields}
         with writing(self._path):
             self._file.write(json.dumps(event, allow_nan=False).encode() + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())
         self._seq += 1
-
-    def _seek_behind_whole_lines(self) -> None:
-        """Continue a log: a line that its writer never finished is no event and is written over."""
-        assert self._file is not None
-        data = self._file.read()
-        self._seq = data.count(b"\n")
-        end = data.rfind(b"\n") + 1
-        self._file.seek(end)
-        self._file.truncate(end)
 
 
 @dataclass(frozen=True)
@@ -198,9 +177,16 @@ class Bundle:
         check_tree(facts, _ENVIRONMENT)
         return facts
 
-    def driver_events(self) -> DriverLog:
-        """Context manager; ``.write(kind, **fields)`` appends to events/driver.jsonl."""
-        return DriverLog(self.path / "events" / "driver.jsonl")
+    @contextmanager
+    def driver_events(self) -> Iterator[DriverLog]:
+        """``.write(kind, **fields)`` appends to events/driver.jsonl. Raises UsageError when the disk refuses."""
+        path = self.path / "events" / "driver.jsonl"
+        with writing(path):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            file = os.fdopen(descriptor, "r+b")
+            log = DriverLog(path, file)
+        with file:
+            yield log
 
     def events(self, manifest: Manifest | None = None) -> Events:
         """The driver's and every rank's events, checked, by a manifest that was read already. Raises DamagedBundle."""
