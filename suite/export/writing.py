@@ -8,6 +8,7 @@ from pathlib import Path
 from suite.export.formats import csv, jsonl, openmetrics
 from suite.export.tables import Row, Table
 from suite.spec.base import UsageError, printable
+from suite.spec.optional import required
 
 #: A file's lines, of the formats that are text.
 Lines = Callable[[Table, Iterable[Row]], Iterator[str]]
@@ -25,8 +26,6 @@ def check_output(output: Path) -> None:
     if os.path.lexists(output) and not output.is_file():
         raise UsageError(f"cannot write {output}: it is {'a folder' if output.is_dir() else 'no regular file'}")
     if output.suffix.lower() == ".parquet":
-        from suite.spec.optional import required
-
         required("pyarrow.parquet", "data")
 
 
