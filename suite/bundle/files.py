@@ -79,8 +79,8 @@ def _damage() -> Iterator[None]:
         raise DamagedBundle(str(error)) from error
 
 
-#: As ``suite.spec.foreign`` has them, of files of a bundle: each raises DamagedBundle where a file is no regular one, too
-#: long or no text, and FileNotFoundError where it is not there.
+#: As ``suite.spec.foreign`` has them, of files of a bundle: each raises DamagedBundle where a file is no regular one,
+#: too long or no text, and FileNotFoundError where it is not there.
 open_plain = _damage()(foreign.open_plain)
 read_bytes = _damage()(foreign.read_bytes)
 read_text = _damage()(foreign.read_text)

@@ -31,25 +31,13 @@ from suite.bundle.files import (
 )
 from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.record import RECORD_SCHEMA, Record
-from suite.bundle.walk import ATTIC, LOCK, MANIFEST, RECORD, places_once
+from suite.bundle.walk import ATTIC as ATTIC
+from suite.bundle.walk import LOCK, MANIFEST, RECORD, places_once
 from suite.spec.base import UsageError
 from suite.spec.foreign import DOCUMENT_BYTES
 from suite.spec.manifest import Manifest
 from suite.spec.names import SAFE_ID
 from suite.spec.schema_files import not_read
-
-__all__ = [
-    "ATTIC",
-    "AlreadyThere",
-    "Bundle",
-    "DamagedBundle",
-    "DriverLog",
-    "HeldByAnother",
-    "OtherSchema",
-    "StillRunning",
-    "find_bundles",
-    "find_marked",
-]
 
 _ENVIRONMENT = "environment.json"
 #: What a record is derived from, beside the events.

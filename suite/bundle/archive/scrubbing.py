@@ -257,7 +257,7 @@ def _parsed(raw: bytes) -> dict[str, Any] | None:
 
 
 def _scrubbed_line(line: bytes, names: Identities) -> bytes:
-    """As it is where there is nothing to scrub; else colours and zero bytes go too, since a name may lie around them."""
+    """As it is where nothing is to be scrubbed. Else colours and zero bytes go too: a name may lie around them."""
     text = _plain(line)
     clean = names.scrub(text)
     return line if clean == text else clean.encode(errors="surrogateescape")

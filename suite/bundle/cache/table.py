@@ -27,8 +27,6 @@ from suite.spec.manifest import Manifest
 if TYPE_CHECKING:
     from suite.bundle.cache.reading import Read
 
-__all__ = ["Derived", "View", "json_view", "records_of", "select"]
-
 _Made = TypeVar("_Made")
 _Made_co = TypeVar("_Made_co", covariant=True)
 #: Where runs of archives are, which lie in a folder of this process alone: found by their content.
