@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from suite.bundle.archive.opening import Opened, opened
 from suite.bundle.cache.survey import Surveyed, survey
-from suite.bundle.cache.table import Derived, json_view, select
+from suite.bundle.cache.table import Derived, View, select
 from suite.bundle.facts import inner
 from suite.bundle.imported.record import MARK, ImportedRecord
 from suite.bundle.imported.store import IMPORT, ImportFolder
@@ -93,7 +93,7 @@ def _made(derived: Derived) -> RunLine:
     )
 
 
-LINES = json_view("line", ("report",), _made, RunLine)
+LINES = View("line", ("report",), _made, RunLine)
 
 
 @dataclass(frozen=True, slots=True)

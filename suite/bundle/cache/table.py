@@ -6,7 +6,6 @@ other the evidence is hashed, and what was derived from evidence of that digest 
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from suite.bundle.cache.reading import Read
 
 _Made = TypeVar("_Made")
-_Made_co = TypeVar("_Made_co", covariant=True)
 #: Where runs of archives are, which lie in a folder of this process alone: found by their content.
 _ARCHIVES = b""
 #: So many new runs are written together.
@@ -41,23 +39,18 @@ _PUT = (
 )
 
 
-@dataclass(frozen=True)
-class View(Generic[_Made_co]):
-    """Some facts of a run, kept beside its record so that who shows no more reads no record.
+class View(Generic[_Made]):
+    """Some facts of a run, kept beside its record as JSON so that who shows no more reads no record.
 
-    ``column``: of the table; ``rooms``: whose code they depend on beside that of records; ``read``: what ``make`` gave.
+    ``column``: of the table; ``rooms``: whose code they depend on beside that of records; ``make``: what gives them, of
+    the type ``kind``.
     """
 
-    column: str
-    rooms: tuple[str, ...]
-    make: Callable[[Derived], bytes]
-    read: Callable[[bytes], _Made_co]
-
-
-def json_view(column: str, rooms: tuple[str, ...], make: Callable[[Derived], object], kind: type[_Made]) -> View[_Made]:
-    """A view that is kept as the JSON of what ``make`` gives, of the type ``kind``."""
-    decoder = msgspec.json.Decoder(kind, dec_hook=lambda _, path: Path(path))
-    return View(column, rooms, partial(_as_json, make), decoder.decode)
+    def __init__(
+        self, column: str, rooms: tuple[str, ...], make: Callable[[Derived], _Made], kind: type[_Made]
+    ) -> None:
+        self.column, self.rooms, self.make = column, rooms, partial(_as_json, make)
+        self.read: Callable[[bytes], _Made] = msgspec.json.Decoder(kind, dec_hook=lambda _, path: Path(path)).decode
 
 
 def _as_json(make: Callable[[Derived], object], derived: Derived) -> bytes:

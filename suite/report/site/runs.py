@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from suite.bundle.cache.table import Derived, json_view
+from suite.bundle.cache.table import Derived, View
 from suite.bundle.folder import Trace
 from suite.bundle.per_manifest import once_per_manifest
 from suite.bundle.record import Record
@@ -200,4 +200,4 @@ def _id_of(facts: Mapping[str, Any]) -> str:
     return digest(dict(facts))[:_ID_CHARACTERS]
 
 
-RUNS = json_view("site", ("report",), read_run, ReadRun)
+RUNS = View("site", ("report",), read_run, ReadRun)
