@@ -92,26 +92,24 @@ class Bundle:
     path: Path
 
     @classmethod
-    def create(cls, root: Path, manifest: Manifest) -> "Bundle":
-        """Make ``root/<run id>`` with its manifest; it appears whole or not at all.
-
-        Raises AlreadyThere when it exists, UsageError when the root is a file, unwritable or on a full disk.
-        """
-        return cls._made(root, manifest, lambda draft: None)
-
-    @classmethod
     @contextmanager
     def begin(cls, root: Path, manifest: Manifest) -> Iterator["Bundle"]:
         """As ``create``; every other driver is kept out from the moment on at which it can be seen."""
         held: list[int] = []
         try:
-            yield cls._made(root, manifest, lambda draft: held.append(_locked(draft / LOCK)))
+            yield cls.create(root, manifest, lambda draft: held.append(_locked(draft / LOCK)))
         finally:
             for descriptor in held:
                 os.close(descriptor)
 
     @classmethod
-    def _made(cls, root: Path, manifest: Manifest, before_shown: Callable[[Path], None]) -> "Bundle":
+    def create(
+        cls, root: Path, manifest: Manifest, before_shown: Callable[[Path], None] = lambda draft: None
+    ) -> "Bundle":
+        """Make ``root/<run id>`` with its manifest; it appears whole or not at all. ``before_shown``: of its draft.
+
+        Raises AlreadyThere when it exists, UsageError when the root is a file, unwritable or on a full disk.
+        """
         if not SAFE_ID.fullmatch(manifest.run.id):
             raise UsageError(f"run id {manifest.run.id!r} cannot be the name of a folder")
         path = root / manifest.run.id
