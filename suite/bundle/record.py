@@ -2,14 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import (
-    Field,
-    JsonValue,
-    SerializerFunctionWrapHandler,
-    create_model,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, create_model, model_serializer, model_validator
 
 from suite.bundle.amounts import LEAST_SECONDS, MOST_COUNT, MOST_SECONDS, Count, Peaks, Seconds
 from suite.bundle.noise_model import Noise, Validity

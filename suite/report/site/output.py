@@ -49,13 +49,12 @@ def write_site(path: Path, folders: Sequence[Path], title: str | None = None, ba
             return WrittenSite(path, same, read=0, written=0, kept=len(pages), removed=0)
         from suite.report.site.making import make_site  # a site that did not change needs none of it
 
-        made = make_site(bundles, names, readable, title)
-    summary = made.summary
+        found, site, summary = make_site(bundles, names, readable, title)
     if not summary.runs:
         detail = f"; {summary.told[0]}" if summary.told else ""
         raise UsageError(f"no run to show in {', '.join(str(folder) for folder in folders)}{detail}")
     try:
-        pages, written = _write_pages(path, made.site, base, before.get("pages", {}))
+        pages, written = _write_pages(path, site, base, before.get("pages", {}))
         removed = [name for name in before.get("pages", {}) if name not in pages]
         for name in removed:
             (path / name).unlink(missing_ok=True)
@@ -64,17 +63,17 @@ def write_site(path: Path, folders: Sequence[Path], title: str | None = None, ba
             "title": title,
             "url": base,
             "runs": summary.runs,
-            "digest": made.digest,
+            "digest": found.digest,
             "pages": pages,
         }
         text = json.dumps(body, indent=1, sort_keys=True) + "\n"
         _replace(path / MANIFEST, text)
         _remember(path, folders)
-        if made.is_kept:
+        if found.is_kept:
             last.keep(_sha256(text), summary)
     except OSError as error:
         raise UsageError(f"cannot write {error.filename or path}: {error.strerror or error}") from error
-    return WrittenSite(path, summary, made.read, written, len(pages) - written, len(removed))
+    return WrittenSite(path, summary, found.read, written, len(pages) - written, len(removed))
 
 
 def checked_url(text: str) -> str:

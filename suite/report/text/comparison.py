@@ -7,16 +7,7 @@ from rich.table import Table
 
 from suite.report.comparing.model import ComparedMemory, ComparedRow, FolderComparison, Gate, Lack, Unjudged
 from suite.report.formatting.escape import visible
-from suite.report.formatting.forms import (
-    Cells,
-    Form,
-    cell,
-    console,
-    explained,
-    print_line,
-    print_widest,
-    without,
-)
+from suite.report.formatting.forms import Cells, Form, cell, console, explained, print_line, print_widest, without
 from suite.report.formatting.numbers import GIB, UNKNOWN, counted, listed, number
 from suite.spec.base import printable
 from suite.stats.deciding import MOST_RUNS
