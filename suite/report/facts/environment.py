@@ -161,11 +161,14 @@ def _load(record: Record) -> float | None:
     return load / cpus if known else None
 
 
+#: What simple kernels reached on the device before the run.
+PRODUCT = Figure("measured matrix product", "TFLOP/s", 1e12, _number("ceilings", "matmul_flops"))
+COPY = Figure("measured copy", "GB/s", 1e9, _number("ceilings", "copy_bytes_per_second"))
 FIGURES: tuple[Figure, ...] = (
     Figure("load per CPU at the start", "", 1, _load, _QUIET),
     Figure("clock before the run", "MHz", 1, _number("idle", "sm_clock_mhz")),
-    Figure("measured matrix product", "TFLOP/s", 1e12, _number("ceilings", "matmul_flops")),
-    Figure("measured copy", "GB/s", 1e9, _number("ceilings", "copy_bytes_per_second")),
+    PRODUCT,
+    COPY,
 )
 
 

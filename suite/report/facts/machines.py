@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from suite.bundle.facts import inner
 from suite.bundle.record import Record
 from suite.report.facts.entry import Entry
-from suite.report.facts.environment import Reader, commit_of, driver, packages_of, worker
+from suite.report.facts.environment import COPY, PRODUCT, Figure, Reader, commit_of, driver, packages_of, worker
 from suite.report.facts.links import adapters_text, link_kinds, links_text
 from suite.report.formatting.numbers import GIB, counted, number
 
@@ -164,29 +164,25 @@ def _packages(records: Sequence[Record]) -> list[Fact]:
 
 def _ceilings(records: Sequence[Record]) -> list[Fact]:
     """The rates that simple kernels reached on the device before the runs, lowest to highest."""
-    wanted = (
-        ("measured matrix product", "matmul_flops", 1e12, "TFLOP/s"),
-        ("measured copy", "copy_bytes_per_second", 1e9, "GB/s"),
-    )
     facts = []
-    for label, field, unit, unit_name in wanted:
+    for figure in (PRODUCT, COPY):
         by_runs: dict[str, list[float]] = defaultdict(list)
         for record in records:
-            value = inner(record.environment.worker, "ceilings", field)
-            if isinstance(value, (int, float)) and not isinstance(value, bool):
-                by_runs[_runs_of(record, field)].append(value / unit)
+            value = figure.read(record)
+            if value is not None:
+                by_runs[_runs_of(record, figure)].append(value / figure.scale)
         for runs, rates in sorted(by_runs.items()):
             low, high = number(min(rates)), number(max(rates))
             span = low if low == high else f"{low} to {high}"
-            facts.append(Fact(f"{label} ({runs})", (f"{span} {unit_name}, {counted(len(rates), 'run')}",)))
+            facts.append(Fact(f"{figure.name} ({runs})", (f"{span} {figure.unit}, {counted(len(rates), 'run')}",)))
     return facts
 
 
-def _runs_of(record: Record, field: str) -> str:
+def _runs_of(record: Record, figure: Figure) -> str:
     """``bf16 runs``; with the dtype of the product where that is another one, as it was in older runs."""
     precision = record.run.precision
     dtype = inner(record.environment.worker, "ceilings", "matmul_dtype")
-    measured = _PRECISIONS.get(dtype, precision) if field == "matmul_flops" and isinstance(dtype, str) else precision
+    measured = _PRECISIONS.get(dtype, precision) if figure is PRODUCT and isinstance(dtype, str) else precision
     return f"{precision} runs" if measured == precision else f"in {measured}, {precision} runs"
 
 
