@@ -1,7 +1,5 @@
 """What a record counts in: numbers that events may hold, and peaks of memory."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

@@ -4,10 +4,8 @@ Every tolerance has a part that grows with what is compared. Where something mus
 an honest run cannot break it; where a busy machine may be late, it is asked of three iterations in four.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -27,6 +25,8 @@ from suite.bundle.validity import LOST_SHARE, OTHERS_CPUS
 from suite.spec.manifest import Manifest
 
 _Mask = NDArray[np.bool_]
+#: By how much, what, and the two times that do not fit.
+_Wrong = tuple[float, str, float, float]
 _Seconds = TypeVar("_Seconds", Array, float)
 
 
@@ -122,9 +122,13 @@ def _sides(times: RankTimes, manifest: Manifest) -> list[RankTimes]:
 
 def _event_times(times: RankTimes, manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
     """Iterations against the times of their events: never longer than what went by, and seldom much shorter."""
+
+    def name(place: int, index: int) -> str:
+        return f"iteration {index} of {rank_name(times.ranks[place])}"
+
     seconds, elapsed = times.seconds, times.elapsed
     within = np.where(times.by_trainer, _READ_LATE.of(seconds), _WITHIN.of(seconds))
-    too_long = _iterations(times, seconds - elapsed > within, seconds - elapsed)
+    too_long = _each(seconds - elapsed > within, seconds, elapsed, name)
     yield from _worst("event-times", too_long, "took {:.6g} s, but {:.6g} s went by between its event and the last")
     later = elapsed.copy()
     later[:, :1] = np.nan  # of the first, the set-up is in
@@ -133,20 +137,14 @@ def _event_times(times: RankTimes, manifest: Manifest, slacks: Slacks) -> Iterat
         for place in np.flatnonzero(_mostly_beyond(later, seconds, slacks.between))
     ]
     if _is_close(manifest):
-        too_short += _iterations(times, later - seconds > slacks.between_once.of(seconds), later - seconds)
+        too_short += _each(later - seconds > slacks.between_once.of(seconds), seconds, later, name)
     yield from _worst("event-times", too_short, "took {:.6g} s, but {:.6g} s went by until the event at the end")
 
 
-def _iterations(times: RankTimes, wrong: _Mask, by: Array) -> list[_Wrong]:
-    return [
-        (
-            by[place, index],
-            f"iteration {index} of {rank_name(times.ranks[place])}",
-            times.seconds[place, index],
-            times.elapsed[place, index],
-        )
-        for place, index in np.argwhere(wrong)
-    ]
+def _each(wrong: _Mask, claimed: Array, elapsed: Array, name: Callable[..., str]) -> list[_Wrong]:
+    """Of every place that is wrong."""
+    places = map(tuple, np.argwhere(wrong))
+    return [(abs(claimed[at] - elapsed[at]), name(*at), claimed[at], elapsed[at]) for at in places]
 
 
 def _phase_times(times: RankTimes, manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
@@ -154,16 +152,12 @@ def _phase_times(times: RankTimes, manifest: Manifest, slacks: Slacks) -> Iterat
     if manifest.backend.kind != "engine" or not times.own.size:
         return
     seconds, since = times.own + times.wait, times.since
-    by = seconds - since
-    too_long = [
-        (
-            by[place, index, phase],
-            f"{times.phases[phase]} of iteration {index} of {rank_name(times.ranks[place])}",
-            seconds[place, index, phase],
-            since[place, index, phase],
-        )
-        for place, index, phase in np.argwhere(by > _WITHIN.of(seconds))
-    ]
+    too_long = _each(
+        seconds - since > _WITHIN.of(seconds),
+        seconds,
+        since,
+        lambda place, index, phase: f"{times.phases[phase]} of iteration {index} of {rank_name(times.ranks[place])}",
+    )
     yield from _worst("phase-times", too_long, "took {:.6g} s with its wait, but {:.6g} s went by until its event")
     if manifest.layout.balance or manifest.layout.placement == "split":  # samples change hands, or sides wait
         return
@@ -190,15 +184,12 @@ def _phase_times(times: RankTimes, manifest: Manifest, slacks: Slacks) -> Iterat
 def _phase_sums(times: RankTimes) -> Iterator[Finding]:
     """What one clock saw of an iteration's phases, with the waits between them, is no longer than the iteration."""
     totals = np.nansum(times.own + times.wait, axis=2)
-    beyond = [
-        (
-            totals[place, index] - times.seconds[place, index],
-            f"the phases of iteration {index} of {rank_name(times.ranks[place])}",
-            totals[place, index],
-            times.seconds[place, index],
-        )
-        for place, index in np.argwhere(totals > times.seconds + _SUM.of(times.seconds))
-    ]
+    beyond = _each(
+        totals > times.seconds + _SUM.of(times.seconds),
+        totals,
+        times.seconds,
+        lambda place, index: f"the phases of iteration {index} of {rank_name(times.ranks[place])}",
+    )
     yield from _worst("phase-sums", beyond, "took {:.6g} s with their waits, the iteration {:.6g} s")
 
 
@@ -291,9 +282,6 @@ def _mostly_beyond(longer: Array, shorter: Array, slack: Slack) -> _Mask:
     count = np.isfinite(beyond).sum(axis=1, keepdims=True)
     at: Array = np.take_along_axis(beyond, count // 4, axis=1)
     return ((count >= _FEWEST) & (at > 0)).squeeze(axis=1)
-
-
-_Wrong = tuple[float, str, float, float]
 
 
 def _worst(name: Within, found: Sequence[_Wrong], words: str) -> Iterator[Finding]:

@@ -1,7 +1,5 @@
 """From a bundle's manifest, environment and events to its record, and from nothing else."""
 
-from __future__ import annotations
-
 from operator import sub
 
 from suite.bundle.ending import ending
@@ -55,6 +53,7 @@ def derive(
     ranks = manifest.layout.ranks
     status, failure = ending(events, timeline, manifest)
     shares, stale = phases(timeline), staleness(events, timeline)
+    algorithm = manifest.workload.algorithm
     work, work_notes = compute(events, timeline, shares, manifest)
     turns = _turns(events, timeline, manifest)
     rows = 1 if turns is None else len(turns.rows)
@@ -72,7 +71,7 @@ def derive(
         phase_intervals=phase_intervals(training, timeline),
         waits=waits(training, timeline),
         void_iterations=timeline.void,
-        algorithm=_algorithm(manifest),
+        algorithm=None if algorithm.name == PPO_NAME else algorithm.text(),  # records of PPO stay as they were
         lengths=realised_lengths(manifest),
         padding=padding(manifest, timeline.counts),
         rollout=rollout(events, timeline, manifest),
@@ -89,7 +88,7 @@ def derive(
         environment=Environment(worker=facts_of(events, 0) or None, driver=driver_facts),
         notes=(
             *events.notes,
-            *_work_notes(timeline),
+            *([f"no rate without its work: {timeline.counts_problem}"] if timeline.counts_problem else []),
             *_void_notes(timeline),
             *_gap_notes(events, timeline, rows > 1),
             *_clock_notes(events),
@@ -169,19 +168,8 @@ def _strategy(manifest: Manifest) -> str:
     return manifest.layout.strategy()
 
 
-def _algorithm(manifest: Manifest) -> str | None:
-    """Of another algorithm than PPO its name and options; records of PPO stay as they were before there were others."""
-    algorithm = manifest.workload.algorithm
-    return None if algorithm.name == PPO_NAME else algorithm.text()
-
-
 def _moment(event: Event | None, otherwise: float | None) -> float | None:
     return otherwise if event is None else event.time
-
-
-def _work_notes(timeline: Timeline) -> tuple[str, ...]:
-    problem = timeline.counts_problem
-    return (f"no rate without its work: {problem}",) if problem else ()
 
 
 def _void_notes(timeline: Timeline) -> tuple[str, ...]:

@@ -1,7 +1,5 @@
 """Hidden drafts beside what they become, each locked while somebody works on it; those of killed processes go."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,9 +1,5 @@
 """How a run ended: its status and, when it did not end well, why."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable
-
 from suite.bundle.event_fields import DriverEnd, Failed, RankEnd
 from suite.bundle.events import Events
 from suite.bundle.facts import derivation
@@ -35,10 +31,12 @@ def ending(events: Events, timeline: Timeline, manifest: Manifest) -> tuple[Stat
 
 def _problems(events: Events, end: DriverEnd, timeline: Timeline, manifest: Manifest) -> tuple[str, ...]:
     """What speaks against an ok end, most telling first."""
+    told: dict | list = end.exit_codes
+    codes = told if isinstance(told, dict) else dict(enumerate(told))
     problems = [f"work: {timeline.counts_problem}"] if timeline.counts_problem else []
     if end.status == "failed":
         problems.append(f"the driver ended as failed; exit codes by rank: {end.exit_codes}")
-    elif bad := {rank: code for rank, code in _by_rank(end.exit_codes) if code}:
+    elif bad := {rank: code for rank, code in codes.items() if code}:
         problems.append(f"the driver ended as ok, but ranks did not by their exit codes: {bad}")
     if events.of_driver(Failed) or any(events.of_all(Failed)):
         problems.append("a failure was told")
@@ -50,10 +48,6 @@ def _problems(events: Events, end: DriverEnd, timeline: Timeline, manifest: Mani
             problems.append(f"rank {rank} ended as failed after {rank_end.iterations} iterations")
     more = len(problems) - _MOST_PROBLEMS
     return tuple(problems) if more <= 0 else (*problems[:_MOST_PROBLEMS], f"and {more} more")
-
-
-def _by_rank(codes: dict | list) -> Iterable[tuple[object, int | None]]:
-    return codes.items() if isinstance(codes, dict) else enumerate(codes)
 
 
 def _reported(events: Events) -> Failure | None:

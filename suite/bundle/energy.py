@@ -1,7 +1,5 @@
 """GPU board energy of the counted iterations, and what held the clocks back."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ msgspec decodes a line and checks its types and bounds at once. What types canno
 that are not named here are left aside, so that later versions may write more.
 """
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints

@@ -1,9 +1,6 @@
 """The events of one file: all at once where they are as the suite writes them, else line by line."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -14,11 +11,6 @@ from suite.bundle.event_fields import (
     Environment,
     Event,
     Iteration,
-    Launch,
-    Memory,
-    Phase,
-    RankEnd,
-    Start,
     decoder_of,
     event_of,
     is_moment,
@@ -29,21 +21,8 @@ from suite.spec.foreign import LINE_BYTES
 
 _DECODE = {writer: decoder_of(writer).decode for writer in FIELDS}
 _parse = msgspec.json.Decoder().decode
-_written_again = msgspec.json.Encoder().encode_lines
 #: In a line with one of these, names are harder to count than ``_has_each_name_once`` does.
 _CAREFUL = (b"\\", b"\t", b"\r", b" :")
-#: Kinds of which there are many, with as many names each, where no more was written.
-_NAMES_OF: dict[type[Event], int] = {
-    kind: 1 + sum(field.required for field in msgspec.structs.fields(kind)) for kind in (Phase, Memory)
-}
-#: Kinds with fields that are not read: their lines are parsed to count the names.
-_NOT_ALL_READ = frozenset((Launch, Start, RankEnd))
-_COUNTED = frozenset((*_NAMES_OF, *_NOT_ALL_READ))
-#: Where events have free content.
-_FREE_OF: dict[type[Event], Callable[[Event], dict[str, Any] | None]] = {
-    Environment: attrgetter("facts"),
-    Iteration: attrgetter("device"),
-}
 
 
 def events_in(data: bytes, name: str, rank: int | None, notes: list[str]) -> tuple[Event, ...]:
@@ -59,59 +38,32 @@ def _usual_events(data: bytes, rank: int | None) -> tuple[Event, ...]:
         return ()
     try:
         events = tuple(map(_DECODE[_writer(rank)], lines))
-        if not _has_each_name_once(data, lines, events):
+        if not _has_each_name_once(data, lines):
             return ()
         if [event.seq for event in events] != list(range(len(events))) or {event.rank for event in events} != {rank}:
             return ()
         for event in events:
-            free = _FREE_OF.get(type(event))
-            if free is not None:
-                check_tree(free(event), "")
+            if isinstance(event, Environment | Iteration):
+                check_tree(event.facts if isinstance(event, Environment) else event.device, "")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, DamagedBundle):
         return ()
     return events
 
 
-def _has_each_name_once(data: bytes, lines: Sequence[bytes], events: Sequence[Event]) -> bool:
+def _has_each_name_once(data: bytes, lines: Sequence[bytes]) -> bool:
     """Whether no object has a name twice, of which all but the last would be lost.
 
     Where there are no backslashes, and no spaces before colons, a name is followed by ``":`` at once, and nothing else
-    is: there are as many of these as the objects have names only if none was lost. Lines with such characters are read
-    one by one. Raises DamagedBundle or ``msgspec.MsgspecError``.
+    is: there are as many of these as the objects have names only if none was lost. Of lines with such characters
+    JSON's own parser tells. Raises DamagedBundle or ``msgspec.MsgspecError``.
     """
-    careful = _careful(data, lines)
-    if not careful and _count_names(data) == _expected_names(lines, events):
-        return True
-    for index in careful:
-        parse_object(lines[index].decode(), "")
-    plain = (line for index, line in enumerate(lines) if index not in careful)
-    return all(_names_in(_parse(line)) == _count_names(line) for line in plain)
-
-
-def _careful(data: bytes, lines: Sequence[bytes]) -> set[int]:
-    marks = [mark for mark in _CAREFUL if (mark in data if len(mark) == 1 else _count_pairs(data, mark))]
-    return {index for index, line in enumerate(lines) if any(mark in line for mark in marks)} if marks else set()
-
-
-def _expected_names(lines: Sequence[bytes], events: Sequence[Event]) -> int:
-    """As many as the events have, where nothing was written that is not read."""
-    kinds = list(map(type, events))
-    names = sum(kinds.count(kind) * each for kind, each in _NAMES_OF.items())
-    names += sum(_names_in(_parse(line)) for line, kind in zip(lines, kinds, strict=True) if kind in _NOT_ALL_READ)
-    others = [event for event, kind in zip(events, kinds, strict=True) if kind not in _COUNTED]
-    return names + _count_names(_written_again(others))
-
-
-def _count_names(text: bytes) -> int:
-    return _count_pairs(text, b'":')
-
-
-def _count_pairs(text: bytes, pair: bytes) -> int:
-    """How often two bytes follow each other: arrays tell far sooner than ``bytes.count`` and ``in``."""
-    import numpy as np
-
-    codes = np.frombuffer(text, np.uint8)
-    return int(np.count_nonzero((codes[:-1] == pair[0]) & (codes[1:] == pair[1])))
+    careful = [mark for mark in _CAREFUL if mark in data]
+    for line in lines:
+        if any(mark in line for mark in careful):
+            parse_object(line.decode(), "")
+        elif _names_in(_parse(line)) != line.count(b'":'):
+            return False
+    return True
 
 
 def _names_in(value: Any) -> int:

@@ -1,7 +1,5 @@
 """The events of a run, read back and checked: each by itself, and in the order in which they were written."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat
@@ -73,7 +71,7 @@ class Events:
         return next((event for event in self.driver if isinstance(event, kind)), None)
 
     @cached_property
-    def times(self) -> RankTimes:
+    def times(self) -> "RankTimes":
         """The iterations of all ranks as arrays."""
         from suite.bundle.rank_times import times_of  # loads numpy, which who only looks for bundles does without
 

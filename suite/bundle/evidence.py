@@ -4,8 +4,6 @@ It is the SHA-256 of the list that ``sha256sum`` prints of the bundle's files in
 nobody needs the suite to check it (docs/evidence.md has the command). A hash binds the length of its file too.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
@@ -39,6 +37,14 @@ def digest_of(bundle: Bundle) -> str:
     TooMuchEvidence.
     """
     return evidence_of(bundle).digest
+
+
+def digest_if_any(bundle: Bundle) -> str | None:
+    """As ``digest_of``; null for a bundle that has none."""
+    try:
+        return digest_of(bundle)
+    except DamagedBundle:
+        return None
 
 
 def evidence_of(bundle: Bundle) -> Evidence:

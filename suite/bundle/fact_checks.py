@@ -3,8 +3,6 @@
 What an older worker did not report is held against nobody.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -183,12 +181,10 @@ def _wrong_peaks(event: Memory, facts: dict[str, Any], cuda: bool) -> Iterator[s
 
 def _wrong_on_device(event: Memory, facts: dict[str, Any]) -> Iterator[str]:
     reserved, used = event.peak_reserved_bytes, event.peak_device_bytes
-    device, joined = facts.get("device"), facts.get("communicators")
-    total = device.get("memory_bytes") if isinstance(device, dict) else None
+    total = inner(facts, "device", "memory_bytes")
+    built = inner(facts, "communicators", "outside_allocator_bytes", "built")
     if type(total) is int and max(reserved or 0, used or 0) > total:
         yield f"{max(reserved or 0, used or 0)} bytes were used of a device of {total}"
-    outside = joined.get("outside_allocator_bytes") if isinstance(joined, dict) else None
-    built = outside.get("built") if isinstance(outside, dict) else None
     if event.phase == SETUP and type(built) is int and reserved is not None and used is not None:
         beside = used - reserved
         if beside - built > _OUTSIDE_BYTES + _OUTSIDE_SHARE * used:

@@ -1,7 +1,5 @@
 """The facts of a rank's environment event, and by which rules its bundle is derived."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from suite.bundle.event_fields import Environment
@@ -61,8 +59,7 @@ def disturbance_notes(events: Events) -> tuple[str, ...]:
     """
     notes = []
     for rank in sorted(events.ranks) if derivation(events) >= 2 else ():
-        idle = facts_of(events, rank).get("idle")
-        found = idle.get("disturbed_by") if isinstance(idle, dict) else None
+        found = inner(facts_of(events, rank), "idle", "disturbed_by")
         if found is not None and not (isinstance(found, list) and all(isinstance(line, str) for line in found)):
             raise DamagedBundle(f"events/rank-{rank}.jsonl: what disturbed the device is not a list of texts")
         if found:

@@ -1,7 +1,5 @@
 """Reading and writing the files of a bundle that may have been cut short or made by somebody hostile."""
 
-from __future__ import annotations
-
 import errno
 import json
 import math
@@ -9,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -73,39 +71,20 @@ def replace_atomically(path: Path, text: str) -> None:
         sync_folder(path.parent)
 
 
-def open_plain(path: Path | str, name: str, limit_bytes: int) -> BinaryIO:
-    """Open a regular file of a bundle, see ``suite.spec.foreign``.
-
-    Raises FileNotFoundError when it is not there, DamagedBundle when it is something else or too long.
-    """
-    with _damage():
-        return foreign.open_plain(path, name, limit_bytes)
-
-
-def read_bytes(path: Path | str, name: str, limit_bytes: int) -> bytes:
-    """A whole file. Raises FileNotFoundError or DamagedBundle."""
-    with _damage():
-        return foreign.read_bytes(path, name, limit_bytes)
-
-
-def read_text(path: Path, name: str) -> str:
-    """A whole document. Raises FileNotFoundError or DamagedBundle."""
-    with _damage():
-        return foreign.read_text(path, name)
-
-
-def text_of(data: bytes, name: str) -> str:
-    """The text of a document that was read. Raises DamagedBundle."""
-    with _damage():
-        return foreign.text_of(data, name)
-
-
 @contextmanager
 def _damage() -> Iterator[None]:
     try:
         yield
     except foreign.Unreadable as error:
         raise DamagedBundle(str(error)) from error
+
+
+#: As ``suite.spec.foreign`` has them, of files of a bundle: each raises DamagedBundle where a file is no regular one,
+#: too long or no text, and FileNotFoundError where it is not there.
+open_plain = _damage()(foreign.open_plain)
+read_bytes = _damage()(foreign.read_bytes)
+read_text = _damage()(foreign.read_text)
+text_of = _damage()(foreign.text_of)
 
 
 def parse_object(text: str, where: str) -> dict:

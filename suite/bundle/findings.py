@@ -1,7 +1,5 @@
 """What can be wrong with bundles that are whole, each by its name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Literal, get_args
 

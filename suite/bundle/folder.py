@@ -1,7 +1,5 @@
 """Whether the bundles of a folder fit each other: copies, names, repeats that are not there, runs at one time."""
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -66,6 +64,10 @@ class Trace:
         )
 
 
+#: Runs that do not fit, each with the finding's name and its words.
+_Found = Iterator[tuple[Trace, Among, str]]
+
+
 def folder_findings(
     traces: Sequence[Trace], bundles: Collection[str], named: Collection[Path] = ()
 ) -> dict[Path, tuple[Finding, ...]]:
@@ -107,9 +109,6 @@ def _by_path(all_found: Iterable[tuple[Trace, Among, str]]) -> dict[Path, tuple[
         if name != "copied-seconds" or not any(one.name == "copied-run" for one in found[trace.path]):
             found[trace.path].append(Finding(name=name, text=text))
     return {path: tuple(findings) for path, findings in found.items() if findings}
-
-
-_Found = Iterator[tuple[Trace, Among, str]]
 
 
 def _host(record: Record) -> str | None:

@@ -1,7 +1,5 @@
 """What the driver writes of a run's end, fit to be read back whatever ranks, containers and schedulers told it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from suite.bundle.amounts import MOST_COUNT, MOST_SECONDS

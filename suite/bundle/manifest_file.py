@@ -1,7 +1,5 @@
 """A manifest read without trust: unchanged since it was made, and of work that formulas can take."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The noise around the counted iterations: what each rank and each host told with them, summed up."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +11,7 @@ import numpy as np
 from suite.bundle.energy import throttle_reasons, window_figure
 from suite.bundle.event_fields import Iteration, Start
 from suite.bundle.events import Events
-from suite.bundle.facts import facts_of
+from suite.bundle.facts import facts_of, inner
 from suite.bundle.noise_model import ClockRange, Noise, Spread, Straggler
 from suite.bundle.timeline import Timeline
 from suite.spec.manifest import Manifest
@@ -174,8 +172,7 @@ def _use(
 
 def _place(events: Events, rank: int) -> tuple[str, str]:
     """The host and the CPUs that a rank runs on, as it names them."""
-    start, affinity = next(iter(events.of(rank, Start)), None), facts_of(events, rank).get("affinity")
-    cpus = affinity.get("cpus") if isinstance(affinity, dict) else None
+    start, cpus = next(iter(events.of(rank, Start)), None), inner(facts_of(events, rank), "affinity", "cpus")
     return (start.host if start else "", cpus if isinstance(cpus, str) else "")
 
 

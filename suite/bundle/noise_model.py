@@ -1,7 +1,5 @@
 """What a record holds of the noise around a run, and whether its figures can be trusted."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

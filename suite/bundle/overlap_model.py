@@ -1,7 +1,5 @@
 """What a record holds of generation beside training."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

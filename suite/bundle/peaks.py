@@ -1,9 +1,8 @@
 """Peak memory over ranks and phases, against the floor."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
+from typing import Any
 
 from suite.bundle.amounts import Peaks
 from suite.bundle.event_fields import Memory as Report
@@ -16,11 +15,10 @@ from suite.spec.manifest import Manifest
 from suite.theory.memory import Rules, memory_floor
 
 _NAMES = tuple(Peaks.model_fields)
-_NOTHING = dict.fromkeys(_NAMES)
-_Values = dict[str, int | None]
+#: One for each of these names.
+_Values = tuple[int | None, ...]
+_NOTHING: _Values = (None,) * len(_NAMES)
 _values = attrgetter(*_NAMES)
-#: Of one rank, by phase.
-_ByPhase = dict[str, _Values]
 
 
 def memory(events: Events, counted: Sequence[int], manifest: Manifest) -> Memory:
@@ -31,21 +29,21 @@ def memory(events: Events, counted: Sequence[int], manifest: Manifest) -> Memory
     """
     indices, world = frozenset(counted), manifest.layout.training_ranks
     by_phase = [_by_phase(events.of(rank, Report), indices) for rank in range(world)]
-    per_rank = [_largest(of_phase for phase, of_phase in rank.items() if phase != SETUP) for rank in by_phase]
-    peaks = _over_ranks(per_rank, largest=True)
+    per_rank = list(map(_largest_of_phases, by_phase))
+    peaks = _over_ranks(per_rank, max)
     floor = _floor(manifest, 1 if derivation(events) == 1 else 2)
-    reserved = peaks["peak_allocated_bytes" if manifest.measure.device == "cpu" else "peak_reserved_bytes"]
+    reserved = peaks.peak_allocated_bytes if manifest.measure.device == "cpu" else peaks.peak_reserved_bytes
     return Memory(
-        **peaks,
+        **dict(peaks),
         resident_baseline_bytes=_baseline(events, world),
         theoretical_minimum_bytes=floor.bytes,
         efficiency=_ratio(floor.bytes, reserved),
-        efficiency_allocated=_ratio(floor.bytes, peaks["peak_allocated_bytes"]),
+        efficiency_allocated=_ratio(floor.bytes, peaks.peak_allocated_bytes),
         by_phase={
-            phase: Peaks(**_over_ranks([rank.get(phase, _NOTHING) for rank in by_phase], largest=True))
+            phase: _over_ranks([rank.get(phase, _NOTHING) for rank in by_phase], max)
             for phase in dict.fromkeys(phase for rank in by_phase for phase in rank)
         },
-        min_over_ranks=Peaks(**_over_ranks(per_rank, largest=False)),
+        min_over_ranks=_over_ranks(per_rank, min),
         allocation_retries=_retries(events, indices, world),
         floor=floor,
     )
@@ -54,9 +52,8 @@ def memory(events: Events, counted: Sequence[int], manifest: Manifest) -> Memory
 def side_peaks(events: Events, counted: Sequence[int]) -> Peaks:
     """The peaks of these ranks alone in the counted iterations."""
     indices = frozenset(counted)
-    by_phase = [_by_phase(events.of(rank, Report), indices) for rank in events.ranks]
-    per_rank = [_largest(of_phase for phase, of_phase in rank.items() if phase != SETUP) for rank in by_phase]
-    return Peaks(**_over_ranks(per_rank, largest=True))
+    by_phase = (_by_phase(events.of(rank, Report), indices) for rank in events.ranks)
+    return _over_ranks(list(map(_largest_of_phases, by_phase)), max)
 
 
 @once_per_manifest
@@ -66,35 +63,29 @@ def _floor(manifest: Manifest, rules: Rules) -> Floor:
     return Floor(bytes=floor.bytes, phase=floor.phase, parts=floor.parts, by_phase=floor.by_phase)
 
 
-def _by_phase(reports: Sequence[Report], counted: frozenset[int]) -> _ByPhase:
+def _by_phase(reports: Sequence[Report], counted: frozenset[int]) -> dict[str, _Values]:
     """Of the set-up and the counted iterations."""
-    known: dict[str, list[tuple[int | None, ...]]] = {}
+    known: dict[str, list[_Values]] = {}
     for report in reports:
         if report.phase == SETUP or report.iteration in counted:
             known.setdefault(report.phase, []).append(_values(report))
-    return {
-        phase: dict(zip(_NAMES, map(_greatest, zip(*values, strict=True)), strict=True))
-        for phase, values in known.items()
-    }
+    return {phase: _largest(values) for phase, values in known.items()}
 
 
-def _greatest(values: Iterable[int | None]) -> int | None:
-    """Of those that are known; null where none is."""
-    return max((value for value in values if value is not None), default=None)
+def _largest_of_phases(by_phase: Mapping[str, _Values]) -> _Values:
+    return _largest([values for phase, values in by_phase.items() if phase != SETUP])
 
 
-def _largest(reports: Iterable[_Values]) -> _Values:
-    known = list(reports)
-    return {name: _greatest(values[name] for values in known) for name in _NAMES}
+def _largest(known: Sequence[_Values]) -> _Values:
+    """Each of those that are known; null where none is."""
+    columns = zip(_NOTHING, *known, strict=True)
+    return tuple(max((value for value in column if value is not None), default=None) for column in columns)
 
 
-def _over_ranks(per_rank: Sequence[_Values], largest: bool) -> _Values:
-    result: _Values = dict(_NOTHING)
-    for name in _NAMES:
-        known = [value for value in (values[name] for values in per_rank) if value is not None]
-        if known and len(known) == len(per_rank):
-            result[name] = max(known) if largest else min(known)
-    return result
+def _over_ranks(per_rank: Sequence[_Values], choose: Callable[[Any], int]) -> Peaks:
+    """Each null where a rank does not know it."""
+    columns = zip(_NAMES, zip(*per_rank, strict=True), strict=True)
+    return Peaks(**{name: None if None in values else choose(values) for name, values in columns})
 
 
 def _retries(events: Events, counted: frozenset[int], world: int) -> int | None:

@@ -1,7 +1,5 @@
 """What follows from a manifest alone is computed once for all of its repeats."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar

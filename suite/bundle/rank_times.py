@@ -3,8 +3,6 @@
 Where a rank reported nothing an array holds NaN, which is no longer and no shorter than anything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +35,7 @@ class RankTimes:
     since: Array
     first: NDArray[np.int64]
 
-    def of(self, ranks: slice) -> RankTimes:
+    def of(self, ranks: slice) -> "RankTimes":
         """Some of the ranks, by their places."""
         parts: dict[str, Any] = {
             name: getattr(self, name)[ranks]

@@ -1,7 +1,5 @@
 """Throughput, phases and steady state of the counted iterations."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 
@@ -48,11 +46,7 @@ def phases(timeline: Timeline) -> Phases | None:
     if not timeline.counted:
         return None
     total = math.fsum(timeline.counted_seconds)
-    sums = {
-        name: math.fsum(seconds[index] for index in timeline.counted)
-        for name, seconds in timeline.phase_seconds.items()
-    }
-    sums[REMAINDER.name] = math.fsum(timeline.other_seconds(index) for index in timeline.counted)
+    sums = {name: math.fsum(seconds) for name, seconds in _counted_seconds(timeline).items()}
     iterations = len(timeline.counted)
     tokens = {each.name: _tokens(each, timeline.counts) for each in ALL if each.name not in timeline.exposed}
     found = {each.name: _phase(sums.get(each.name), total, iterations, tokens.get(each.name)) for each in ALL}
@@ -65,11 +59,14 @@ def phase_intervals(events: Events, timeline: Timeline) -> dict[str, Estimate] |
     """Seconds of each phase with the interval that the counted iterations give; null where ``phases`` is."""
     if derivation(events) < 2 or not timeline.counted:
         return None
-    seconds = {
-        name: [values[index] for index in timeline.counted] for name, values in timeline.phase_seconds.items()
-    } | {REMAINDER.name: [timeline.other_seconds(index) for index in timeline.counted]}
     half_width = _half_width(events)
-    return {name: _estimate(mean_interval(values, half_width)) for name, values in seconds.items()}
+    return {name: _estimate(mean_interval(values, half_width)) for name, values in _counted_seconds(timeline).items()}
+
+
+def _counted_seconds(timeline: Timeline) -> dict[str, list[float]]:
+    """Of each phase in every counted iteration, and of what is beyond them. Raises DamagedBundle."""
+    known = {name: [values[index] for index in timeline.counted] for name, values in timeline.phase_seconds.items()}
+    return {**known, REMAINDER.name: [timeline.other_seconds(index) for index in timeline.counted]}
 
 
 def waits(events: Events, timeline: Timeline) -> dict[str, Wait] | None:
@@ -79,14 +76,11 @@ def waits(events: Events, timeline: Timeline) -> dict[str, Wait] | None:
         return None
     counted = len(timeline.counted)
     waited = events.times.wait[:, timeline.counted]
-    longest = dict(zip(events.times.phases, waited.max(axis=0).T.tolist(), strict=True))
-    totals = dict(
-        zip(events.times.phases, waited.transpose(2, 0, 1).reshape(-1, ranks * counted).tolist(), strict=True)
-    )
+    of_phase = {phase: waited[:, :, place] for place, phase in enumerate(events.times.phases)}
     return {
         phase: Wait(
-            longest_seconds=math.fsum(longest[phase]) / counted,
-            mean_seconds=math.fsum(totals[phase]) / (counted * ranks),
+            longest_seconds=math.fsum(of_phase[phase].max(axis=0).tolist()) / counted,
+            mean_seconds=math.fsum(of_phase[phase].ravel().tolist()) / (counted * ranks),
         )
         for phase in timeline.phase_seconds
     }

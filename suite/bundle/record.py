@@ -1,17 +1,8 @@
 """record.json: what a run measured, derived from its bundle and from nothing else (docs/contracts.md)."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import (
-    Field,
-    JsonValue,
-    SerializerFunctionWrapHandler,
-    create_model,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, create_model, model_serializer, model_validator
 
 from suite.bundle.amounts import LEAST_SECONDS, MOST_COUNT, MOST_SECONDS, Count, Peaks, Seconds
 from suite.bundle.noise_model import Noise, Validity

@@ -1,7 +1,5 @@
 """Removing bundles for good: under the run's lock, and never one that is being run or that a cluster has."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from dataclasses import dataclass

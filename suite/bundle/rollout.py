@@ -1,7 +1,5 @@
 """How long the samples were, what uneven lengths cost, and how generation agreed with the policy that trains."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """JSON Schemas of the files that the suite writes, made from what reads them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -58,7 +56,7 @@ def _events_schema() -> Schema:
     own = [(name, kind, field, type_) for _, name, kind in kinds for field, (type_, _) in fields_of(kind).items()]
     schemas, parts = msgspec.json.schema_components([type_ for *_, type_ in own], ref_template="#/$defs/{name}")
     by_field = {(kind, field): schema for (_, kind, field, _), schema in zip(own, schemas, strict=True)}
-    return {
+    schema = {
         "type": "object",
         "properties": {
             "kind": {"enum": sorted({name for _, name, _ in kinds})},
@@ -70,6 +68,7 @@ def _events_schema() -> Schema:
         "allOf": [_when(writer, name, kind, by_field) for writer, name, kind in kinds],
         "$defs": parts,
     }
+    return _headed(EVENTS_SCHEMA, "a line of events/*.jsonl: what driver and ranks tell", schema)
 
 
 def _when(writer: str, name: str, kind: type[Event], by_field: dict[tuple[type[Event], str], Schema]) -> Schema:
@@ -77,7 +76,7 @@ def _when(writer: str, name: str, kind: type[Event], by_field: dict[tuple[type[E
     fields = fields_of(kind)
     wanted: Schema = {
         "properties": {
-            field: by_field[kind, field] if is_required else _or_null(by_field[kind, field])
+            field: by_field[kind, field] if is_required else {"anyOf": [by_field[kind, field], {"type": "null"}]}
             for field, (_, is_required) in fields.items()
         },
         "required": [field for field, (_, is_required) in fields.items() if is_required],
@@ -89,16 +88,8 @@ def _when(writer: str, name: str, kind: type[Event], by_field: dict[tuple[type[E
     return {"if": {"properties": {"kind": {"const": name}, "rank": rank}, "required": ["kind", "rank"]}, "then": wanted}
 
 
-def _or_null(schema: Schema) -> Schema:
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-def _events() -> Schema:
-    return _headed(EVENTS_SCHEMA, "a line of events/*.jsonl: what driver and ranks tell", _events_schema())
-
-
 #: By their names. What is not known is null; fields may be added.
 SCHEMAS: dict[str, Callable[[], Schema]] = {
     **{name: partial(of_model, *entry) for name, entry in _MODELS.items()},
-    "events": _events,
+    "events": _events_schema,
 }

@@ -4,8 +4,6 @@ Of an asynchronous run an iteration is the period from the end of one publicatio
 old the samples of each were, and how long each role of the devices worked in it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -104,11 +102,7 @@ def asynchronous_overlap(
     generates = _busy(roles, is_generation=True)
 
     def side(of: Events, busy: float, phases: dict[str, float]) -> OverlapSide:
-        waiting = max(0.0, whole / len(known) - busy)
-        memory = side_peaks(of, timeline.counted)
-        return OverlapSide(
-            ranks=len(of.ranks), busy_seconds=busy, waiting_seconds=waiting, phases=phases, memory=memory
-        )
+        return _side(of, timeline.counted, phases, busy, waiting=max(0.0, whole / len(known) - busy))
 
     return Overlap(
         exposed_generate_seconds=exposed,

@@ -1,7 +1,5 @@
 """A run's folder: made whole, held by one driver at a time, read without trust."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json
@@ -12,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
 from pydantic import BaseModel, ValidationError
@@ -34,25 +31,13 @@ from suite.bundle.files import (
 )
 from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.record import RECORD_SCHEMA, Record
-from suite.bundle.walk import ATTIC, LOCK, MANIFEST, RECORD, places_once
+from suite.bundle.walk import ATTIC as ATTIC
+from suite.bundle.walk import LOCK, MANIFEST, RECORD, places_once
 from suite.spec.base import UsageError
 from suite.spec.foreign import DOCUMENT_BYTES
 from suite.spec.manifest import Manifest
 from suite.spec.names import SAFE_ID
 from suite.spec.schema_files import not_read
-
-__all__ = [
-    "ATTIC",
-    "AlreadyThere",
-    "Bundle",
-    "DamagedBundle",
-    "DriverLog",
-    "HeldByAnother",
-    "OtherSchema",
-    "StillRunning",
-    "find_bundles",
-    "find_marked",
-]
 
 _ENVIRONMENT = "environment.json"
 #: What a record is derived from, beside the events.
@@ -79,45 +64,25 @@ class HeldByAnother(UsageError):
 
 
 class DriverLog:
-    """The driver's events, each on disk before ``write`` returns. Use as a context manager."""
+    """The driver's events, each on disk before ``write`` returns."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._seq = 0
-        self._file: BinaryIO | None = None
-
-    def __enter__(self) -> "DriverLog":
-        with writing(self._path):
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-            self._file = os.fdopen(descriptor, "r+b")
-            self._seek_behind_whole_lines()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        """Continue a log: a line that its writer never finished is no event and is written over."""
+        self._path, self._file = path, file
+        data = file.read()
+        self._seq = data.count(b"\n")
+        end = data.rfind(b"\n") + 1
+        file.seek(end)
+        file.truncate(end)
 
     def write(self, kind: str, **fields: Any) -> None:
         """Append one event with its kind, time and sequence number. Raises UsageError when the disk refuses."""
-        assert self._file is not None, "the driver's log is used as a context manager"
         event = {"kind": kind, "rank": None, "time": time.time(), "seq": self._seq, **fields}
         with writing(self._path):
             self._file.write(json.dumps(event, allow_nan=False).encode() + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())
         self._seq += 1
-
-    def _seek_behind_whole_lines(self) -> None:
-        """Continue a log: a line that its writer never finished is no event and is written over."""
-        assert self._file is not None
-        data = self._file.read()
-        self._seq = data.count(b"\n")
-        end = data.rfind(b"\n") + 1
-        self._file.seek(end)
-        self._file.truncate(end)
 
 
 @dataclass(frozen=True)
@@ -127,26 +92,24 @@ class Bundle:
     path: Path
 
     @classmethod
-    def create(cls, root: Path, manifest: Manifest) -> "Bundle":
-        """Make ``root/<run id>`` with its manifest; it appears whole or not at all.
-
-        Raises AlreadyThere when it exists, UsageError when the root is a file, unwritable or on a full disk.
-        """
-        return cls._made(root, manifest, lambda draft: None)
-
-    @classmethod
     @contextmanager
     def begin(cls, root: Path, manifest: Manifest) -> Iterator["Bundle"]:
         """As ``create``; every other driver is kept out from the moment on at which it can be seen."""
         held: list[int] = []
         try:
-            yield cls._made(root, manifest, lambda draft: held.append(_locked(draft / LOCK)))
+            yield cls.create(root, manifest, lambda draft: held.append(_locked(draft / LOCK)))
         finally:
             for descriptor in held:
                 os.close(descriptor)
 
     @classmethod
-    def _made(cls, root: Path, manifest: Manifest, before_shown: Callable[[Path], None]) -> "Bundle":
+    def create(
+        cls, root: Path, manifest: Manifest, before_shown: Callable[[Path], None] = lambda draft: None
+    ) -> "Bundle":
+        """Make ``root/<run id>`` with its manifest; it appears whole or not at all. ``before_shown``: of its draft.
+
+        Raises AlreadyThere when it exists, UsageError when the root is a file, unwritable or on a full disk.
+        """
         if not SAFE_ID.fullmatch(manifest.run.id):
             raise UsageError(f"run id {manifest.run.id!r} cannot be the name of a folder")
         path = root / manifest.run.id
@@ -200,9 +163,16 @@ class Bundle:
         check_tree(facts, _ENVIRONMENT)
         return facts
 
-    def driver_events(self) -> DriverLog:
-        """Context manager; ``.write(kind, **fields)`` appends to events/driver.jsonl."""
-        return DriverLog(self.path / "events" / "driver.jsonl")
+    @contextmanager
+    def driver_events(self) -> Iterator[DriverLog]:
+        """``.write(kind, **fields)`` appends to events/driver.jsonl. Raises UsageError when the disk refuses."""
+        path = self.path / "events" / "driver.jsonl"
+        with writing(path):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            file = os.fdopen(descriptor, "r+b")
+            log = DriverLog(path, file)
+        with file:
+            yield log
 
     def events(self, manifest: Manifest | None = None) -> Events:
         """The driver's and every rank's events, checked, by a manifest that was read already. Raises DamagedBundle."""

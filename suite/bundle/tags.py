@@ -4,8 +4,6 @@
 it. A run that is done again under its id keeps its tags.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -64,7 +62,10 @@ def tags_by_path(bundles: Iterable[Path]) -> tuple[dict[str, tuple[str, ...]], l
     found: dict[str, tuple[str, ...]] = {}
     problems: list[str] = []
     for folder, members in by_folder.items():
-        names = _names(os.path.join(folder, FOLDER))
+        try:
+            names = frozenset(os.listdir(os.path.join(folder, FOLDER)))
+        except OSError:
+            continue
         for bundle in members:
             if f"{_id(bundle)}.json" in names:
                 try:
@@ -112,13 +113,6 @@ def _file(bundle: Path) -> Path:
 
 def _id(bundle: Path) -> str:
     return bundle.name or os.path.basename(os.path.abspath(bundle))
-
-
-def _names(folder: str) -> frozenset[str]:
-    try:
-        return frozenset(os.listdir(folder))
-    except OSError:
-        return frozenset()
 
 
 def _no_tags(path: Path) -> UsageError:

@@ -1,7 +1,5 @@
 """The iterations of a run over all its ranks: the slowest rank sets the time."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

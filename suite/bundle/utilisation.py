@@ -1,7 +1,5 @@
 """How much of the devices' peak arithmetic and bandwidth the work used, and what no device of the kind can do."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -141,8 +139,7 @@ def _device_of(events: Events, manifest: Manifest) -> tuple[Device | None, tuple
 
 
 def _device_name(events: Events, rank: int) -> str | None:
-    device = facts_of(events, rank).get("device")
-    name = device.get("name") if isinstance(device, dict) else None
+    name = inner(facts_of(events, rank), "device", "name")
     if name is not None and not isinstance(name, str):
         raise DamagedBundle(f"events/rank-{rank}.jsonl: device.name is {ascii(name)[:40]}, not text")
     return name

@@ -4,8 +4,6 @@ What is not known is no reason for anything. A run that something disturbed is `
 each other or what a machine can do is ``invalid``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
@@ -13,7 +11,7 @@ from typing import Any
 
 from suite.bundle.event_fields import TRAINER, Iteration
 from suite.bundle.events import Events
-from suite.bundle.facts import derivation, facts_of
+from suite.bundle.facts import derivation, facts_of, inner
 from suite.bundle.noise import Heard, hear, summarise, total
 from suite.bundle.noise_model import ClockRange, Noise, Spread, Validity
 from suite.bundle.record import Compute
@@ -220,8 +218,7 @@ def _impossible(events: Events, timeline: Timeline, heard: Heard, is_judged: boo
     for rank, windows in heard.ranks.items():
         # what is around seconds of a trainer's log begins and ends a moment later
         own = [0.0 if is_judged and event.source == TRAINER else event.seconds for event in events.of(rank, Iteration)]
-        cpu = facts_of(events, rank).get("cpu")
-        machine = cpu.get("threads") if isinstance(cpu, dict) else None
+        machine = inner(facts_of(events, rank), "cpu", "threads")
         for index, window in zip(timeline.counted, windows, strict=True):
             problem = _impossible_window(window, own[index], machine if type(machine) is int else None)
             if problem:

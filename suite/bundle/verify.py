@@ -1,7 +1,5 @@
 """Derive a record again and say whether it is what the bundle holds."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +10,7 @@ from pydantic import BaseModel
 
 from suite.bundle.consistency import findings
 from suite.bundle.derive import StillRunning, derive
-from suite.bundle.evidence import digest_of
+from suite.bundle.evidence import digest_if_any
 from suite.bundle.findings import Finding
 from suite.bundle.folder import Trace, folder_findings
 from suite.bundle.record import RECORD_SCHEMA, Evidence, Record
@@ -94,7 +92,7 @@ def _verified(bundle: Bundle) -> tuple[Verification, Record | None]:
     except StillRunning as error:
         return Verification(status="missing record", differences=(str(error),)), None
     except DamagedBundle as error:
-        return Verification(status="damaged", differences=(str(error),), digest=_digest(bundle)), None
+        return Verification(status="damaged", differences=(str(error),), digest=digest_if_any(bundle)), None
     record, lines = found.record, found.differences
     if lines is None:
         status: Status = "missing record"
@@ -103,7 +101,7 @@ def _verified(bundle: Bundle) -> tuple[Verification, Record | None]:
         status = "differs" if lines else "inconsistent" if found.findings else "equal"
     if len(lines) > MOST_DIFFERENCES:
         lines = [*lines[:MOST_DIFFERENCES], f"and {len(lines) - MOST_DIFFERENCES} more"]
-    digest = record.evidence.digest if record.evidence else _digest(bundle)
+    digest = record.evidence.digest if record.evidence else digest_if_any(bundle)
     return Verification(status=status, differences=tuple(lines), findings=found.findings, digest=digest), record
 
 
@@ -131,13 +129,6 @@ def examined(bundle: Bundle, evidence: Evidence | None = None) -> Examined:
     if derived.run.device == "cuda" and derived.run.precision != "fp32":
         derived = derived.model_copy(update={"predicted": predicted})
     return Examined(manifest, derived, list(differences(stored, as_json(derived))), found)
-
-
-def _digest(bundle: Bundle) -> str | None:
-    try:
-        return digest_of(bundle)
-    except DamagedBundle:
-        return None
 
 
 def as_json(record: Record) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Which folders below a path are bundles, by their names alone: no file is opened."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Collection, Iterable, Iterator

@@ -1,8 +1,6 @@
 """What a column of an exported table is: its name, type, unit and meaning, and how its value is read; and those
 that every table begins with: which run a row is of, and what runs are grouped and chosen by."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Rows as data frames, with the types of the columns whatever the rows hold."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The table of runs: one row a run, whatever became of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import get_args
 

@@ -1,7 +1,5 @@
 """The JSON Schemas that are published, that of exported rows among them, made from the code when they are asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The tables that results are exported as, and the rows that runs give in them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
@@ -82,16 +80,13 @@ def _is_void(source: Source) -> bool:
     return source.iteration in (source.entry.record.void_iterations or ())
 
 
-def _is_counted(source: Source) -> bool:
-    return not _is_warmup(source) and not _is_void(source)
-
-
 def _iteration_columns() -> Iterator[Column]:
     yield Column("iteration", "integer", "", "from 0, warm-up first", lambda source: source.iteration, True)
     yield Column("seconds", "number", "seconds", "of the slowest rank", _seconds, True)
     yield Column("warmup", "boolean", "", "left out at the start", _is_warmup, True)
     yield Column("void", "boolean", "", "skipped optimizer steps, and so does not count", _is_void, True)
-    yield Column("counted", "boolean", "", "the run's figures are made of it", _is_counted, True)
+    counted = "the run's figures are made of it"
+    yield Column("counted", "boolean", "", counted, lambda one: not _is_warmup(one) and not _is_void(one), True)
 
 
 def _imported_columns() -> Iterator[Column]:

@@ -1,7 +1,5 @@
 """One file of one table, in the format that its name ends in: whole, or not there."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -10,6 +8,7 @@ from pathlib import Path
 from suite.export.formats import csv, jsonl, openmetrics
 from suite.export.tables import Row, Table
 from suite.spec.base import UsageError, printable
+from suite.spec.optional import required
 
 #: A file's lines, of the formats that are text.
 Lines = Callable[[Table, Iterable[Row]], Iterator[str]]
@@ -27,8 +26,6 @@ def check_output(output: Path) -> None:
     if os.path.lexists(output) and not output.is_file():
         raise UsageError(f"cannot write {output}: it is {'a folder' if output.is_dir() else 'no regular file'}")
     if output.suffix.lower() == ".parquet":
-        from suite.spec.optional import required
-
         required("pyarrow.parquet", "data")
 
 

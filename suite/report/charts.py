@@ -3,8 +3,6 @@
 ``plots/rows.py`` draws them as SVG beside the Markdown, ``page/script/lines.js`` on the page.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -196,10 +194,6 @@ def _phase(name: str) -> Callable[[Row], Figure | None]:
     return lambda row: _bounded(cost.interval, 1) if (cost := row.phase(name)) else None
 
 
-def _efficiency(row: Row) -> Figure | None:
-    return _percent(row.memory.efficiency) if row.memory else None
-
-
 def _joules(row: Row) -> Figure | None:
     return _alone(row.energy.joules_per_sample) if row.energy and row.energy.valid else None
 
@@ -210,7 +204,7 @@ _METRICS: tuple[_Metric, ...] = (
     _Metric("iteration", "s", "less", lambda row: _alone(row.iteration_seconds)),
     *(_Metric(f"phase {one.label}", "s", "less", _phase(one.name)) for one in ALL),
     _Metric("idle", "% of an iteration", "less", lambda row: _percent(row.idle.share if row.idle else None)),
-    _Metric("memory, floor over peak", "%", "more", _efficiency),
+    _Metric("memory, floor over peak", "%", "more", lambda it: _percent(it.memory.efficiency if it.memory else None)),
     _Metric("MFU", "%", "more", lambda row: _percent(row.mfu)),
     _Metric("HFU", "%", "more", lambda row: _percent(row.hfu)),
     _Metric("MBU", "%", "more", lambda row: _percent(row.mbu)),

@@ -1,7 +1,5 @@
 """Two sides against each other: the same rows, before and after, here and there."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 

@@ -1,16 +1,15 @@
 """The runs of some folders as a list: which there are, in which state, chosen and ordered as somebody asked."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from suite.bundle.archive.opening import Opened, opened
 from suite.bundle.cache.survey import Surveyed, survey
-from suite.bundle.cache.table import Derived, json_view, select
+from suite.bundle.cache.table import Derived, View, select
+from suite.bundle.facts import inner
 from suite.bundle.imported.record import MARK, ImportedRecord
 from suite.bundle.imported.store import IMPORT, ImportFolder
 from suite.bundle.record import Status
@@ -68,9 +67,7 @@ def _made(derived: Derived) -> RunLine:
     record = derived.record
     run, failure, rates = record.run, record.failure, record.throughput
     rate = None if rates is None else rates.samples_per_second
-    worker = record.environment.worker or {}
-    device = worker.get("cpu" if run.device == "cpu" else "device")
-    name = device.get("model" if run.device == "cpu" else "name") if isinstance(device, Mapping) else None
+    name = inner(record.environment.worker, *(("cpu", "model") if run.device == "cpu" else ("device", "name")))
     return RunLine(
         run=run.id,
         backend=run.backend,
@@ -96,7 +93,7 @@ def _made(derived: Derived) -> RunLine:
     )
 
 
-LINES = json_view("line", ("report",), _made, RunLine)
+LINES = View("line", ("report",), _made, RunLine)
 
 
 @dataclass(frozen=True, slots=True)

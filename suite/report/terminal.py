@@ -1,7 +1,5 @@
 """What a report shows on a terminal: the widest form of its headline table that fits it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from suite.bundle.imported.record import MARK, ImportedRecord

@@ -6,8 +6,6 @@ replaced wherever they stand as words. Replacing is safe where it is wrong: a ve
 an address.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections import Counter

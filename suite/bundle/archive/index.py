@@ -1,7 +1,5 @@
 """The index of an archive: what is in it, the digest of each file, what was taken out of it, and what is said of it."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable

@@ -4,8 +4,6 @@ Whoever reads paths of a user asks ``opened`` for them and reads its ``folders``
 a temporary folder; ``shown`` puts the archive's own name in its place, so that reports are the same every time.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile
@@ -25,8 +23,6 @@ from suite.spec.foreign import open_plain
 SUFFIX = ".suite.zip"
 _MAGIC = b"PK\x03\x04"
 _NAMED = 3
-#: Archives that this process has unpacked at the moment, by the real paths of their files.
-_open: dict[str, OpenArchive] = {}
 
 
 @dataclass(frozen=True)
@@ -44,6 +40,10 @@ class OpenArchive:
     def runs(self) -> Path:
         """The results folder."""
         return self.root / RUNS
+
+
+#: Archives that this process has unpacked at the moment, by the real paths of their files.
+_open: dict[str, OpenArchive] = {}
 
 
 @dataclass(frozen=True)

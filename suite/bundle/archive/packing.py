@@ -1,7 +1,5 @@
 """From a results folder to one file that travels: the same bytes for the same folder."""
 
-from __future__ import annotations
-
 import getpass
 import hashlib
 import importlib.metadata
@@ -269,18 +267,15 @@ def _own_licence() -> bytes:
 def _sboms(paths: Sequence[Path]) -> dict[str, bytes]:
     """Raises UsageError for what is no CycloneDX list."""
     found = _named(paths, SBOMS, _MOST_SBOM_BYTES)
-    for name, data in found.items():
-        _check_sbom(data, name.partition("/")[2])
+    for path, data in found.items():
+        name = path.partition("/")[2]
+        try:
+            body = parse_object(data.decode(), name)
+        except (DamagedBundle, UnicodeDecodeError) as error:
+            raise UsageError(f"{name} is no list of components: {error}") from error
+        if body.get("bomFormat") != "CycloneDX":
+            raise UsageError(f"{name} is no CycloneDX list, as suite images check --sbom writes it")
     return found
-
-
-def _check_sbom(data: bytes, name: str) -> None:
-    try:
-        body = parse_object(data.decode(), name)
-    except (DamagedBundle, UnicodeDecodeError) as error:
-        raise UsageError(f"{name} is no list of components: {error}") from error
-    if body.get("bomFormat") != "CycloneDX":
-        raise UsageError(f"{name} is no CycloneDX list, as suite images check --sbom writes it")
 
 
 def _named(paths: Sequence[Path], folder: str, most: int) -> dict[str, bytes]:

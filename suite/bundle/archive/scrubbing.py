@@ -1,7 +1,5 @@
 """A bundle, or an imported log, without identity: scrubbed, and its record derived again from what is left."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re
@@ -55,11 +53,11 @@ def learn_bundle(bundle: Bundle, names: Identities) -> None:
 def learn_file(path: Path, name: str, names: Identities) -> None:
     """The same of one file, which messages call ``name``. Raises DamagedBundle."""
     with _scrubbable(name):
-        for value, line in _contents(path, name):
-            if line is None:
-                learn_json(value, names)
+        for value, raw in _contents(path, name):
+            if value is None:
+                names.learn(_plain(raw))
             else:
-                names.learn(_plain(line))
+                learn_json(value, names)
 
 
 def learn_json(value: Any, names: Identities, key: str = "") -> None:
@@ -182,15 +180,14 @@ def scrub_file(source: Path, name: str, target: Path, names: Identities) -> bool
     """Write a file without identity; whether it is another than it was. Raises DamagedBundle."""
     changed = _is_packed(name)  # its bytes are others already without its time
     with target.open("xb") as plain, _packing(plain, name) as file, _scrubbable(name):
-        for value, line in _contents(source, name):
-            if line is not None:
-                after = _scrubbed_line(line, names)
+        for value, raw in _contents(source, name):
+            if value is None:
+                after = _scrubbed_line(raw, names)
             else:
                 clean = scrub_json(value, names)
-                after = None if clean == value else _written(clean, name)
-                line = value.raw if isinstance(value, _Parsed) else b""
-            changed |= after is not None and after != line
-            file.write(line if after is None else after)
+                after = raw if clean == value else _written(clean, name)
+            changed |= after != raw
+            file.write(after)
     return changed
 
 
@@ -205,24 +202,17 @@ def _scrubbable(name: str) -> Iterator[None]:
         raise DamagedBundle(f"{name} cannot be scrubbed: it is nested too deeply, or has too large a number") from error
 
 
-class _Parsed(dict):
-    """A JSON object with the bytes that it was read from."""
-
-    raw: bytes = b""
-
-
 def _written(value: Any, name: str) -> bytes:
     if name.endswith(".jsonl"):
         return json.dumps(value, separators=(",", ":"), allow_nan=False).encode() + b"\n"
     return (json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()
 
 
-def _contents(path: Path, name: str) -> Iterator[tuple[Any, bytes | None]]:
-    """The parts of a file: objects of JSON, with null beside them, or lines of any other text, which are no object."""
+def _contents(path: Path, name: str) -> Iterator[tuple[dict[str, Any] | None, bytes]]:
+    """The parts of a file as they are, each with the object of JSON that it is; null for any other text."""
     if name.endswith(".json"):
         raw = read_bytes(path, name, LINE_BYTES * 16)
-        parsed = _parsed(raw)
-        yield (parsed, None) if parsed is not None else (None, raw)
+        yield _parsed(raw), raw
         return
     in_lines, left = name.endswith(".jsonl"), _MOST_FILE_BYTES
     with _unpacked(path, name) as file:
@@ -232,8 +222,7 @@ def _contents(path: Path, name: str) -> Iterator[tuple[Any, bytes | None]]:
                 raise DamagedBundle(f"{name} holds more than {_MOST_FILE_BYTES} bytes, which are not scrubbed")
             if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
                 raise DamagedBundle(f"{name} has a line of more than {_LONGEST_LINE} bytes, which cannot be scrubbed")
-            parsed = _parsed(line) if in_lines else None
-            yield (parsed, None) if parsed is not None else (None, line)
+            yield _parsed(line) if in_lines else None, line
 
 
 def _is_packed(name: str) -> bool:
@@ -259,23 +248,19 @@ def _packing(file: IO[bytes], name: str) -> AbstractContextManager[IO[bytes] | g
     return gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) if _is_packed(name) else nullcontext(file)
 
 
-def _parsed(raw: bytes) -> _Parsed | None:
+def _parsed(raw: bytes) -> dict[str, Any] | None:
     """Null for what is no object of JSON, which is then scrubbed as text."""
     try:
-        parsed = _Parsed(parse_object(raw.decode(), "it"))
+        return parse_object(raw.decode(), "it")
     except (DamagedBundle, UnicodeDecodeError):
         return None
-    parsed.raw = raw
-    return parsed
 
 
-def _scrubbed_line(line: bytes, names: Identities) -> bytes | None:
-    """Null where there was nothing to scrub. Colours and zero bytes go with it, since a name may lie around them."""
+def _scrubbed_line(line: bytes, names: Identities) -> bytes:
+    """As it is where nothing is to be scrubbed. Else colours and zero bytes go too: a name may lie around them."""
     text = _plain(line)
     clean = names.scrub(text)
-    if clean == text:
-        return None
-    return clean.encode(errors="surrogateescape")
+    return line if clean == text else clean.encode(errors="surrogateescape")
 
 
 def _plain(line: bytes) -> str:

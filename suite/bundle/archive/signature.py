@@ -1,7 +1,5 @@
 """Signatures of archives by SSH keys: of the index, which has the digest of every file (``ssh-keygen -Y``)."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Words that are nobody's: hosts that everybody uses, and names that are also words of the suite or of any log."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 from suite.launch.outcome import FailureKind

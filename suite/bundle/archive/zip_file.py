@@ -5,8 +5,6 @@ written by `suite pack`, and is refused before anything of it is unpacked: every
 directory at the end, so that nothing can hide between entries or be read in two ways.
 """
 
-from __future__ import annotations
-
 import hashlib
 import stat
 import struct

@@ -1,7 +1,5 @@
 """Which code derives records: what it derived is looked up by the same code alone."""
 
-from __future__ import annotations
-
 import hashlib
 import platform
 from functools import cache

@@ -1,21 +1,17 @@
 """One function over many bundles on all cores, in processes that may be killed."""
 
-from __future__ import annotations
-
 import gc
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TypeVar
 
 #: From so many bundles on; for fewer it is not worth starting processes.
 MANY = 200
 _CHUNK = 25
-#: Bundles leave next to nothing in circles, so that looking for these every 700 objects is a twentieth of the time.
-_OBJECTS = 50_000
 Given = TypeVar("Given")
 Made = TypeVar("Made")
 
@@ -30,23 +26,7 @@ def on_all_cores(function: Callable[[Given], Made], given: Sequence[Given]) -> I
     context = multiprocessing.get_context("fork")
     with (
         suppress(BrokenProcessPool),
-        ProcessPoolExecutor(len(os.sched_getaffinity(0)), mp_context=context, initializer=_in_own_process) as pool,
+        # what the processes are forked with is not looked through for garbage at all
+        ProcessPoolExecutor(len(os.sched_getaffinity(0)), mp_context=context, initializer=gc.freeze) as pool,
     ):
         yield from pool.map(function, given, chunksize=_CHUNK)
-
-
-@contextmanager
-def seldom_collected() -> Iterator[None]:
-    """While many bundles are gone through."""
-    before = gc.get_threshold()
-    gc.set_threshold(_OBJECTS)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-
-
-def _in_own_process() -> None:
-    """Of one that reads bundles until it ends: what it was forked with is not looked through at all."""
-    gc.freeze()
-    gc.set_threshold(_OBJECTS)

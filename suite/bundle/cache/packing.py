@@ -4,13 +4,11 @@ Models are made of the JSON that this very code dumped before as validation woul
 nothing is checked but that no required field is missing. Whoever gives the JSON answers for its being what was written.
 """
 
-from __future__ import annotations
-
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic_core import from_json, to_json
@@ -19,7 +17,6 @@ from suite.bundle.findings import Finding
 from suite.bundle.record import Counts, Environment, Floor, Memory, Record, RunFacts
 from suite.spec.manifest import Manifest, Run
 
-_Model = TypeVar("_Model", bound=BaseModel)
 Make = Callable[[Any], Any]
 #: What a frozen model has, set without a look at its name.
 _set_fields, _set_names, _set_extra, _set_private = (
@@ -62,16 +59,6 @@ def maker(model: type[BaseModel], given: tuple[str, ...] = ()) -> Make:
         return made
 
     return make
-
-
-def changed(model: _Model, **values: Any) -> _Model:
-    """The model with other values of some fields, which are not checked."""
-    made = type(model).__new__(type(model))
-    _set_fields(made, {**vars(model), **values})
-    _set_names(made, _every_field(type(model)))
-    _set_extra(made, None)
-    _set_private(made, None)
-    return made
 
 
 @cache
@@ -188,7 +175,8 @@ class Unpacking:
 
     def _manifest(self, manifest: Manifest, run: RunFacts, rest: dict[str, Any]) -> Manifest:
         """The manifest of this very run; all of its repeats have the other parts in common."""
-        return changed(manifest, run=_make_repeat({"id": run.id, "plan": run.plan, "repeat": run.repeat, **rest}))
+        repeat = _make_repeat({"id": run.id, "plan": run.plan, "repeat": run.repeat, **rest})
+        return manifest.model_copy(update={"run": repeat})
 
     def _environment(self, worker: dict[str, str] | None, driver: dict[str, str] | None) -> Environment:
         """The same one where all facts are the same."""

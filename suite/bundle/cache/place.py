@@ -1,7 +1,5 @@
 """The user's folder for what can be derived again, as long as nobody else can write there."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """One bundle read and derived, as it is put into the table of runs; perhaps in a process of its own."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """All bundles of some folders from one look at each, with what the file system says of their files: where these are as
 they were, they need not be read again to know them."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import stat

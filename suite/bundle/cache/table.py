@@ -4,11 +4,8 @@ A bundle whose files are untouched, by what the file system says of them (``surv
 other the evidence is hashed, and what was derived from evidence of that digest before is taken; else it is derived.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -16,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import msgspec
 
 from suite.bundle.cache.code import ROOMS, code_key
-from suite.bundle.cache.cores import on_all_cores, seldom_collected, worth_it
+from suite.bundle.cache.cores import on_all_cores, worth_it
 from suite.bundle.cache.database import USE_SECONDS, Database, checked, unchecked
 from suite.bundle.cache.packing import Derived, Unpacking, manifest_of
 from suite.bundle.cache.place import cache_folder
@@ -29,10 +26,7 @@ from suite.spec.manifest import Manifest
 if TYPE_CHECKING:
     from suite.bundle.cache.reading import Read
 
-__all__ = ["Derived", "View", "json_view", "records_of", "select"]
-
 _Made = TypeVar("_Made")
-_Made_co = TypeVar("_Made_co", covariant=True)
 #: Where runs of archives are, which lie in a folder of this process alone: found by their content.
 _ARCHIVES = b""
 #: So many new runs are written together.
@@ -41,27 +35,22 @@ _PUT = (
     "INSERT INTO runs (parent, name, state, content, used, record, {0}) VALUES (?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (parent, name) DO UPDATE SET "
     "state = excluded.state, content = excluded.content, used = excluded.used, record = excluded.record, "
-    "line = NULL, site = NULL, export = NULL, {0} = excluded.{0}"
+    "line = NULL, site = NULL, {0} = excluded.{0}"
 )
 
 
-@dataclass(frozen=True)
-class View(Generic[_Made_co]):
-    """Some facts of a run, kept beside its record so that who shows no more reads no record.
+class View(Generic[_Made]):
+    """Some facts of a run, kept beside its record as JSON so that who shows no more reads no record.
 
-    ``column``: of the table; ``rooms``: whose code they depend on beside that of records; ``read``: what ``make`` gave.
+    ``column``: of the table; ``rooms``: whose code they depend on beside that of records; ``make``: what gives them, of
+    the type ``kind``.
     """
 
-    column: str
-    rooms: tuple[str, ...]
-    make: Callable[[Derived], bytes]
-    read: Callable[[bytes], _Made_co]
-
-
-def json_view(column: str, rooms: tuple[str, ...], make: Callable[[Derived], object], kind: type[_Made]) -> View[_Made]:
-    """A view that is kept as the JSON of what ``make`` gives, of the type ``kind``."""
-    decoder = msgspec.json.Decoder(kind, dec_hook=lambda _, path: Path(path))
-    return View(column, rooms, partial(_as_json, make), decoder.decode)
+    def __init__(
+        self, column: str, rooms: tuple[str, ...], make: Callable[[Derived], _Made], kind: type[_Made]
+    ) -> None:
+        self.column, self.rooms, self.make = column, rooms, partial(_as_json, make)
+        self.read: Callable[[bytes], _Made] = msgspec.json.Decoder(kind, dec_hook=lambda _, path: Path(path)).decode
 
 
 def _as_json(make: Callable[[Derived], object], derived: Derived) -> bytes:
@@ -102,7 +91,6 @@ class _Table:
         self._unpacking = Unpacking()
         self._written: set[str] = set()
 
-    @seldom_collected()
     def select(self, bundles: Sequence[Surveyed], done: Callable[[int, int], None] | None) -> list:
         try:
             found = {bundle: self._kept(bundle, *row) for bundle, row in self._rows(bundles)}
@@ -181,7 +169,7 @@ class _Table:
         for bundle in waiting:
             yield bundle, self._taken(bundle, read(bundle, self._code, make, self._by_content))
 
-    def _taken(self, bundle: Surveyed, read: Read | _Problem) -> object:
+    def _taken(self, bundle: Surveyed, read: "Read | _Problem") -> object:
         if isinstance(read, StillRunning | DamagedBundle):
             return read
         if read.content:
@@ -195,7 +183,7 @@ class _Table:
         assert derived is not None, "what was packed a moment ago"
         return derived
 
-    def _put(self, parent: bytes, name: bytes, state: bytes, read: Read) -> None:
+    def _put(self, parent: bytes, name: bytes, state: bytes, read: "Read") -> None:
         if not (state or parent == _ARCHIVES):
             return
         hash_ = manifest_of(read.body)

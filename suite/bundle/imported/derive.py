@@ -1,9 +1,9 @@
 """From an imported log, and what was told of it, to its record: pure, and so the same whenever it is derived again."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import add, mul
 
 from pydantic import ValidationError
 
@@ -32,6 +32,14 @@ _NEAR = 0.005
 _GIB, _NAMED = 1 << 30, 8
 _LOG: Source = "the log"
 _COMPUTED: Source = "computed from the log"
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A figure of each counted step, and where it is from."""
+
+    values: list[float]
+    source: Source
 
 
 def derive(identity: str, asked: Import, data: bytes) -> ImportedRecord:
@@ -83,8 +91,8 @@ def _whole(step: Step, names: Names) -> float:
     return seconds
 
 
-def _rate(work: Sequence[float] | None, seconds: float) -> float | None:
-    return None if work is None else math.fsum(work) / seconds
+def _rate(work: _Known | None, seconds: float) -> float | None:
+    return None if work is None else math.fsum(work.values) / seconds
 
 
 def _phases(counted: Sequence[Step], names: Names, elapsed: float) -> tuple[dict[str, ImportedPhase], bool]:
@@ -119,41 +127,30 @@ def _phases(counted: Sequence[Step], names: Names, elapsed: float) -> tuple[dict
     return found, overlapping
 
 
-def _counts(counted: Sequence[Step], names: Names, given: Told) -> tuple[ImportedCounts, dict[str, list[float] | None]]:
+def _counts(counted: Sequence[Step], names: Names, given: Told) -> tuple[ImportedCounts, dict[str, _Known | None]]:
     """Means, and each step's; what the log tells goes before what was told, which must not contradict it."""
     count = len(counted)
-    prompt, prompt_from = _either(_logged(counted, names.prompt_mean), given.prompt_tokens, count, "--prompt-tokens")
-    response, response_from = _either(
+    prompt = _either(_logged(counted, names.prompt_mean), given.prompt_tokens, count, "--prompt-tokens")
+    response = _either(
         _logged_response(counted, names), given.response_tokens, count, "--response-tokens", _by(names.response_mean)
     )
+    samples = _either(_logged_samples(counted, names), given.samples, count, "--samples", _by(names.samples))
     total = _logged(counted, names.total_tokens)
-    samples, samples_from = _either(
-        _logged_samples(counted, names), given.samples, count, "--samples", _by(names.samples)
-    )
-    if samples is None and total is not None and _LOG == prompt_from == response_from:
-        samples, samples_from = _samples_of(total, prompt, response), _COMPUTED
-    work: dict[str, list[float] | None] = {
+    if samples is None and total is not None:
+        samples = _samples_of(total, prompt, response)
+    prompts, responses = _of_both(samples, prompt, mul), _of_both(samples, response, mul)
+    work = {
         "samples": samples,
-        "prompt_tokens": _product(samples, prompt),
-        "response_tokens": _product(samples, response),
-        "total_tokens": total,
+        "prompt_tokens": prompts,
+        "response_tokens": responses,
+        "total_tokens": _of_both(prompts, responses, add) if total is None else _Known(total, _LOG),
     }
-    sources = {
-        "samples": samples_from,
-        "prompt_tokens": _weaker(samples_from, prompt_from),
-        "response_tokens": _weaker(samples_from, response_from),
-        "total_tokens": _LOG,
-    }
-    if total is None and work["prompt_tokens"] is not None and work["response_tokens"] is not None:
-        pairs = zip(work["prompt_tokens"], work["response_tokens"], strict=True)
-        work["total_tokens"] = [one + other for one, other in pairs]
-        sources["total_tokens"] = _weaker(sources["prompt_tokens"], sources["response_tokens"])
-    means = {name: None if each is None else math.fsum(each) / len(each) for name, each in work.items()}
-    known = {name: sources[name] for name, mean in means.items() if mean is not None}
+    means = {name: None if each is None else math.fsum(each.values) / count for name, each in work.items()}
     for name, mean in means.items():
         if mean is not None and not 0 < mean <= MOST_COUNT:
             raise UnusableLog(f"the log tells {mean:g} {name.replace('_', ' ')} a step")
-    return ImportedCounts(**means, sources=known), work
+    sources = {name: each.source for name, each in work.items() if each is not None}
+    return ImportedCounts(**means, sources=sources), work
 
 
 def _logged(counted: Sequence[Step], name: str) -> list[float] | None:
@@ -187,16 +184,16 @@ def _logged_response(counted: Sequence[Step], names: Names) -> list[float] | Non
     return None if whole is None or prompt is None else [a - b for a, b in zip(whole, prompt, strict=True)]
 
 
-def _samples_of(
-    total: Sequence[float], prompt: Sequence[float] | None, response: Sequence[float] | None
-) -> list[float] | None:
-    """As many samples as make the tokens of a step, each of the mean length; null where that is no whole number."""
-    if prompt is None or response is None:
+def _samples_of(total: Sequence[float], prompt: _Known | None, response: _Known | None) -> _Known | None:
+    """As many samples as make the tokens of a step, each of the mean length that the log tells; null where that is no
+    whole number."""
+    if prompt is None or response is None or not prompt.source == response.source == _LOG:
         return None
-    lengths = [one + other for one, other in zip(prompt, response, strict=True)]
+    lengths = list(map(add, prompt.values, response.values))
     if min(lengths) <= 0:
         return None
-    return _whole_numbers([tokens / length for tokens, length in zip(total, lengths, strict=True)])
+    found = _whole_numbers([tokens / length for tokens, length in zip(total, lengths, strict=True)])
+    return None if found is None else _Known(found, _COMPUTED)
 
 
 def _whole_numbers(values: Sequence[float]) -> list[float] | None:
@@ -207,25 +204,22 @@ def _whole_numbers(values: Sequence[float]) -> list[float] | None:
 
 def _either(
     logged: list[float] | None, known: float | None, count: int, option: str, source: Source = _LOG
-) -> tuple[list[float] | None, Source]:
+) -> _Known | None:
     """What the log tells, else what the importer does. Raises UnusableLog where both do, and differ."""
     if logged is None:
-        return (None if known is None else [float(known)] * count), TOLD
+        return None if known is None else _Known([float(known)] * count, TOLD)
     mean = math.fsum(logged) / len(logged)
     if known is not None and abs(known - mean) > _NEAR * abs(mean):
         raise UnusableLog(f"{option} {known:g} is not what the log tells, which is {mean:g}")
-    return logged, source
+    return _Known(logged, source)
 
 
-def _product(samples: list[float] | None, mean: list[float] | None) -> list[float] | None:
-    if samples is None or mean is None:
+def _of_both(one: _Known | None, other: _Known | None, operation: Callable[[float, float], float]) -> _Known | None:
+    """Step by step; what was told by somebody makes it no better."""
+    if one is None or other is None:
         return None
-    return [one * other for one, other in zip(samples, mean, strict=True)]
-
-
-def _weaker(one: Source, other: Source) -> Source:
-    """Of a product: what was told by somebody makes it no better."""
-    return TOLD if TOLD in (one, other) else _COMPUTED
+    source = TOLD if TOLD in (one.source, other.source) else _COMPUTED
+    return _Known(list(map(operation, one.values, other.values)), source)
 
 
 def _memory(counted: Sequence[Step], names: Names) -> ImportedMemory:

@@ -1,7 +1,5 @@
 """The record of an imported log: figures that another tool told, which nobody measured here."""
 
-from __future__ import annotations
-
 from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field

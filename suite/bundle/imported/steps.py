@@ -4,14 +4,11 @@ A log is anybody's text: it is read once, in time that grows with its length, a 
 that are asked for are taken from it.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from suite.bundle.files import DamagedBundle, parse_object
@@ -57,6 +54,7 @@ class _Steps:
 
     def __init__(self, tool: Tool) -> None:
         self._names = NAMES[tool]
+        self.whole = self._names.whole
         self._values = self._untimed = 0
         self._timed: list[Step] = []
 
@@ -74,7 +72,7 @@ class _Steps:
         """Nothing more of this step follows. One without a time is counted, as validations print such lines too."""
         if step is None:
             return
-        if self._names.whole not in step.values:
+        if self.whole not in step.values:
             self._untimed += 1
             return
         _require_later(step.number, self._timed[-1].number if self._timed else -1, place)
@@ -104,10 +102,13 @@ def read_steps(data: bytes, tool: Tool) -> ReadLog:
     if b"\0" in data:
         raise UnusableLog("the log holds zero bytes, so it is no text: name a console's output, or a tracker's JSON")
     console, tracker = _FORMS[tool]
-    found = tracker(data) if _is_json(data) else console(data)
+    steps, is_tracker = _Steps(tool), _is_json(data)
+    read = tracker if is_tracker else console
+    read(data, steps)
+    found = steps.read("tracker" if is_tracker else "console")
     if not found.steps:
         detail = f" ({found.notes[0]})" if found.notes else ""
-        raise UnusableLog(f"the log holds no step of {tool}: nowhere does it tell {NAMES[tool].whole}{detail}")
+        raise UnusableLog(f"the log holds no step of {tool}: nowhere does it tell {steps.whole}{detail}")
     return found
 
 
@@ -117,9 +118,8 @@ def _is_json(data: bytes) -> bool:
     return head[:1] == b"{" and head[1:].lstrip()[:1] == b'"'
 
 
-def _verl_console(data: bytes) -> ReadLog:
+def _verl_console(data: bytes, steps: _Steps) -> None:
     """``step:N - name:number - ...``, behind whatever Ray puts before a line."""
-    steps = _Steps("verl")
     for place, line in _lines(data):
         if "step:" not in line:
             continue
@@ -132,12 +132,10 @@ def _verl_console(data: bytes) -> ReadLog:
             name, _, text = part.rpartition(":")
             steps.add(step, name.strip(), _number(text), place)
         steps.end(step, place)
-    return steps.read("console")
 
 
-def _verl_tracker(data: bytes) -> ReadLog:
+def _verl_tracker(data: bytes, steps: _Steps) -> None:
     """The file of verl's own tracker: ``{"step": N, "data": {...}}`` a line."""
-    steps = _Steps("verl")
     for place, line in _lines(data):
         if not line.strip():
             continue
@@ -149,12 +147,10 @@ def _verl_tracker(data: bytes) -> ReadLog:
         for name, value in values.items():
             steps.add(step, name, _json_number(value), place)
         steps.end(step, place)
-    return steps.read("tracker")
 
 
-def _nemo_console(data: bytes) -> ReadLog:
+def _nemo_console(data: bytes, steps: _Steps) -> None:
     """Blocks below ``=== Step N/M ===``, each with a list of timers. Steps count from 1 again in each epoch."""
-    steps = _Steps("nemo-rl")
     current: Step | None = None
     printed = blocks = place = 0
     for place, line in _lines(data):
@@ -171,12 +167,10 @@ def _nemo_console(data: bytes) -> ReadLog:
             name, value = _bullet(line)
             steps.add(current, name, value, place)
     steps.end(current, place)
-    return steps.read("console")
 
 
-def _skyrl_console(data: bytes) -> ReadLog:
+def _skyrl_console(data: bytes, steps: _Steps) -> None:
     """A dictionary behind ``Step N:``, a line a name, as Python prints it; two of a step are one."""
-    steps = _Steps("skyrl")
     current: Step | None = None
     is_open, place = False, 0
     for place, line in _lines(data):
@@ -192,12 +186,10 @@ def _skyrl_console(data: bytes) -> ReadLog:
             steps.add(current, name.partition("'")[2], _number(value.rstrip("},").strip("'")), place)
             is_open = not text.endswith("}")
     steps.end(current, place)
-    return steps.read("console")
 
 
-def _areal_console(data: bytes) -> ReadLog:
+def _areal_console(data: bytes, steps: _Steps) -> None:
     """Tables of names and numbers behind ``Train step N/M done.``, by whose time stamps alone a step has seconds."""
-    steps, whole = _Steps("areal"), NAMES["areal"].whole
     current: Step | None = None
     ended: datetime | None = None
     place = 0
@@ -212,9 +204,8 @@ def _areal_console(data: bytes) -> ReadLog:
             follows = current is not None and int(found[2]) == current.number + 1
             current = Step(int(found[2]))
             if follows and began is not None and ended is not None:
-                steps.add(current, whole, (ended - began).total_seconds(), place)
+                steps.add(current, steps.whole, (ended - began).total_seconds(), place)
     steps.end(current, place)
-    return steps.read("console")
 
 
 def _moment(text: str) -> datetime | None:
@@ -224,11 +215,10 @@ def _moment(text: str) -> datetime | None:
         return None
 
 
-def _scalars(data: bytes, tool: Tool) -> ReadLog:
+def _scalars(data: bytes, steps: _Steps) -> None:
     """TensorBoard's scalars as NeMo-RL's own script writes them out: ``{"name": {"step": number}}``."""
     if len(data) > DOCUMENT_BYTES:
         raise UnusableLog(f"the log has {len(data)} bytes of JSON, more than the {DOCUMENT_BYTES} that are read")
-    steps = _Steps(tool)
     found: dict[int, Step] = {}
     for name, values in _object(data.decode(errors="replace"), "the log").items():
         if type(values) is not dict:
@@ -239,15 +229,15 @@ def _scalars(data: bytes, tool: Tool) -> ReadLog:
             steps.add(found.setdefault(int(text), Step(int(text))), name, _json_number(value), 1)
     for number in sorted(found):
         steps.end(found[number], 1)
-    return steps.read("tracker")
 
 
+_Reader = Callable[[bytes, _Steps], None]
 #: Of each tool: how its console is read, and how the file of a tracker.
-_FORMS: Mapping[Tool, tuple[Callable[[bytes], ReadLog], Callable[[bytes], ReadLog]]] = {
+_FORMS: Mapping[Tool, tuple[_Reader, _Reader]] = {
     "verl": (_verl_console, _verl_tracker),
-    "nemo-rl": (_nemo_console, partial(_scalars, tool="nemo-rl")),
-    "skyrl": (_skyrl_console, partial(_scalars, tool="skyrl")),
-    "areal": (_areal_console, partial(_scalars, tool="areal")),
+    "nemo-rl": (_nemo_console, _scalars),
+    "skyrl": (_skyrl_console, _scalars),
+    "areal": (_areal_console, _scalars),
 }
 
 

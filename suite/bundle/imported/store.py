@@ -1,7 +1,5 @@
 """Folders of imported logs: made whole, found beside bundles, and derived again from the log that lies in them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -164,7 +162,7 @@ def read_imports(folders: Sequence[ImportFolder]) -> tuple[list[ImportedRow], li
     return rows, damaged
 
 
-def verify_import(folder: ImportFolder) -> Verification:
+def verify_import(folder: ImportFolder) -> "Verification":
     """Whether record.json is what the log gives. Never raises for what the folder holds."""
     from suite.bundle.verify import MOST_DIFFERENCES, Verification, differences  # loads all that derives records
 

@@ -6,8 +6,6 @@ log the same names; ``docs/trainers/verl.md`` says where they stand in its sourc
 AReaL's those of its 1.0.4 (``docs/import.md``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal

@@ -6,8 +6,6 @@ the file by a program takes one away again. Null is an empty field without quote
 texts are JSON in a text, which begins with a bracket. Numbers have as many digits as they need to be the same again.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from datetime import datetime

@@ -1,7 +1,5 @@
 """JSON Lines: one object a row, with every column in the order of the table, null where nothing is known."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from datetime import datetime

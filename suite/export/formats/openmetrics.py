@@ -4,8 +4,6 @@ What tells rows apart is in their labels. Times are Unix seconds. Nulls have no 
 what scrapes or pushes them gives it theirs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
@@ -13,7 +11,6 @@ from typing import Any
 from suite.export.columns import Column
 from suite.export.tables import Row, Table
 
-CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 #: Units that a name must end in, by the standard, if it is told.
 _UNITS = ("seconds", "bytes", "joules")
 _STATES = ("status", "validity")

@@ -1,7 +1,5 @@
 """Parquet, by way of pyarrow, which is not installed with the suite: ``pip install 'rlhf-suite[data]'``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

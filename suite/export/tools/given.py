@@ -1,7 +1,5 @@
 """What tools that follow experiments are given of a run, and what their environment says meanwhile."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

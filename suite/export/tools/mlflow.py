@@ -4,8 +4,6 @@ MLflow keeps that store as it is and would have people use a database, for which
 it; newer versions open one only where that is allowed, as it is here for as long as it is written.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path

@@ -4,8 +4,6 @@ The files are written record by record and named by the run, so that the same re
 of the machine that exports them is in them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

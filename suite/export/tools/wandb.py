@@ -1,7 +1,5 @@
 """W&B in its offline mode: a folder of runs that `wandb sync` sends later, if somebody wants that."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path

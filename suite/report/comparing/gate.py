@@ -1,7 +1,5 @@
 """A gate: no row's rate may fall below a share of what it was, and nothing may go missing."""
 
-from __future__ import annotations
-
 import math
 
 from suite.report.comparing.judging import run_spread

@@ -2,8 +2,6 @@
 verdicts and intervals hold together.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """What a comparison holds: every row that both sides measured, what differs around them, and what is left out."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

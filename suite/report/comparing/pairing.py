@@ -1,7 +1,5 @@
 """Which row of one side is compared with which of the other, and why the others are with none."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -168,17 +166,12 @@ def _all(pairs: Pairs, side: Side) -> list[Measured]:
 
 
 def _ambiguous(before: Sequence[Measured], after: Sequence[Measured]) -> Iterator[Unjudged]:
-    ways = _differing_ways([*before, *after])
+    flat = [_how(one) for one in (*before, *after)]
+    names = dict.fromkeys(key for one in flat for key in one)
+    ways = [name for name in names if len({one.get(name) for one in flat}) > 1]
     first, second = (" and ".join(_way_text(one, ways) for one in rows) for rows in (before, after))
     detail = f"measured as {first} before, and as {second} after; name the bundles to compare"
     yield Unjudged(lack="ambiguous", side=None, name=before[0].name, detail=detail)
-
-
-def _differing_ways(rows: Sequence[Measured]) -> list[str]:
-    flat = [_how(one) for one in rows]
-    return [
-        name for name in dict.fromkeys(key for one in flat for key in one) if len({one.get(name) for one in flat}) > 1
-    ]
 
 
 def _way_text(one: Measured, names: Sequence[str]) -> str:

@@ -1,7 +1,5 @@
 """What reading two sides found to be wrong with their bundles, as a comparison tells it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What is not the same around the rows of a comparison, and so what kind of comparison it is."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -52,6 +50,7 @@ def surroundings_of(pairs: Sequence[tuple[Measured, Measured]]) -> Surroundings:
         for name, first, second in differing_settings(before, after):
             found.add(after.name, called(name), "setting", (first,), (second,))
     _figures(pairs, found)
+    same_code = {_is_same_code(*sides) for sides in pairs}
     order = [kind for kind, _ in _ACROSS] + ["host"]
     differences = [
         FactDifference(name=name, kind=kind, before=before, after=after, rows=tuple(rows))
@@ -63,13 +62,8 @@ def surroundings_of(pairs: Sequence[tuple[Measured, Measured]]) -> Surroundings:
         equal=not differences,
         alike=tuple(name for name in found.known if name not in found.differing),
         differences=tuple(differences),
-        same_stack=_same_stack(pairs),
+        same_stack=False if False in same_code else True if same_code == {True} else None,
     )
-
-
-def _same_stack(pairs: Sequence[tuple[Measured, Measured]]) -> bool | None:
-    same = {_is_same_code(*sides) for sides in pairs}
-    return False if False in same else True if same == {True} else None
 
 
 def _is_same_code(before: Measured, after: Measured) -> bool | None:

@@ -1,8 +1,6 @@
 """How the figures were made, each convention in one line; whose clock seconds are of, and which backends nobody had
 run when their code was written."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -60,7 +58,7 @@ def clock_of(entries: Sequence[Entry]) -> str:
     return SUITE_CLOCK
 
 
-def clock_lines(rows: Sequence[Row]) -> tuple[str, ...]:
+def clock_lines(rows: "Sequence[Row]") -> tuple[str, ...]:
     """One caveat for all rows that the suite did not time itself."""
     names = [f"{row.name} ({row.backend})" for row in rows if row.setting.clock != SUITE_CLOCK]
     if not names:

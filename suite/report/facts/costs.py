@@ -1,7 +1,5 @@
 """What the runs of one row cost together (time by phase, utilisation, memory, energy), and what a planner expected."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What goes into a report, what it rests on, and what all of its modules share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -61,14 +59,6 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class ReadFrom:
-    """Where runs were read. ``digest``: over all bundles there, those left out too; null where one has none."""
-
-    paths: tuple[str, ...]
-    digest: str | None
-
-
-@dataclass(frozen=True)
 class BundleDigest:
     """A run's bundle with the digest of its evidence (docs/evidence.md); null where it has none."""
 
@@ -78,15 +68,9 @@ class BundleDigest:
 
 @dataclass(frozen=True)
 class ReportEvidence:
-    """``digest``: over all bundles below ``paths``. ``bundles``: those that the report is made of."""
+    """Where runs were read. ``digest``: over all bundles below ``paths``, those left out too; null where one has none.
+    ``bundles``: those that a report is made of."""
 
-    digest: str | None
-    paths: tuple[str, ...]
-    bundles: tuple[BundleDigest, ...]
-
-
-def report_evidence(entries: Sequence[Entry], read_from: ReadFrom | None) -> ReportEvidence:
-    bundles = tuple(BundleDigest(path=entry.path, digest=entry.digest) for entry in entries)
-    if read_from is None:
-        return ReportEvidence(None, (), bundles)
-    return ReportEvidence(read_from.digest, read_from.paths, bundles)
+    digest: str | None = None
+    paths: tuple[str, ...] = ()
+    bundles: tuple[BundleDigest, ...] = ()

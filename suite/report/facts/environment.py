@@ -1,7 +1,5 @@
 """What was around a measurement: device, versions, launcher, state of the machine; and how two sides differ in it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -56,11 +54,13 @@ def fact_text(value: Any) -> str:
     return str(value) if isinstance(value, (str, int, float)) else ""
 
 
-def _worker(*names: str) -> Reader:
+def worker(*names: str) -> Reader:
+    """Of a fact that rank 0 told of where it ran."""
     return lambda record: fact_text(inner(record.environment.worker, *names))
 
 
-def _driver(*names: str) -> Reader:
+def driver(*names: str) -> Reader:
+    """Of a fact of environment.json."""
     return lambda record: fact_text(inner(record.environment.driver, *names))
 
 
@@ -76,7 +76,7 @@ def _bytes(*names: str) -> Reader:
 
 def commit_of(record: Record) -> str:
     """``3340c2f3a1b2 with changes``: of the suite that drove the run; empty where it was no checkout."""
-    commit, _, changed = _driver("git_commit")(record).partition("+")
+    commit, _, changed = driver("git_commit")(record).partition("+")
     return f"{commit[:12]}{' with changes' if changed else ''}" if commit else ""
 
 
@@ -109,40 +109,40 @@ def _identity(version: str, code: Any) -> str:
 
 
 def _with_unit(unit: str, *names: str) -> Reader:
-    return lambda record: f"{text} {unit}" if (text := _worker(*names)(record)) else ""
+    return lambda record: f"{text} {unit}" if (text := worker(*names)(record)) else ""
 
 
 READERS: tuple[FactReader, ...] = (
-    FactReader("device", "machine", lambda it: "CPU" if it.run.device == "cpu" else _worker("device", "name")(it)),
-    FactReader("devices of the host", "machine", _worker("device", "count")),
+    FactReader("device", "machine", lambda it: "CPU" if it.run.device == "cpu" else worker("device", "name")(it)),
+    FactReader("devices of the host", "machine", worker("device", "count")),
     FactReader("device memory", "machine", _bytes("device", "memory_bytes")),
-    FactReader("CPU", "machine", _worker("cpu", "model")),
-    FactReader("cores", "machine", _worker("cpu", "cores")),
-    FactReader("hardware threads", "machine", _worker("cpu", "threads")),
+    FactReader("CPU", "machine", worker("cpu", "model")),
+    FactReader("cores", "machine", worker("cpu", "cores")),
+    FactReader("hardware threads", "machine", worker("cpu", "threads")),
     FactReader("host memory", "machine", _bytes("memory_bytes")),
     FactReader("NVLinks", "machine", lambda record: "".join(link_kinds(record)[:1])),
     FactReader("network adapters", "machine", adapters_text),
     FactReader("top clock", "machine", _with_unit("MHz", "idle", "sm_clock_mhz_max")),
     FactReader("power limit", "machine", _with_unit("W", "idle", "power_limit_watts")),
-    FactReader("driver", "version", _worker("driver")),
-    FactReader("CUDA", "version", _worker("cuda")),
-    FactReader("NCCL", "version", _worker("nccl")),
-    FactReader("kernel", "version", _worker("kernel")),
-    FactReader("Python", "version", _worker("python")),
-    FactReader("suite", "version", _driver("suite_version")),
+    FactReader("driver", "version", worker("driver")),
+    FactReader("CUDA", "version", worker("cuda")),
+    FactReader("NCCL", "version", worker("nccl")),
+    FactReader("kernel", "version", worker("kernel")),
+    FactReader("Python", "version", worker("python")),
+    FactReader("suite", "version", driver("suite_version")),
     FactReader("suite's commit", "version", commit_of),
     FactReader(IMAGE, "version", lambda record: launch_setting_of(record).image or "none"),
     FactReader("launcher", "launch", lambda record: record.run.launcher or ""),
     FactReader("runs at once", "launch", lambda record: str(launch_setting_of(record).at_once or "")),
-    FactReader("container runtime", "launch", _driver("engine", "name")),
-    FactReader("container runtime's version", "version", _driver("engine", "version")),
-    FactReader("torch threads", "setting", _worker("threads", "torch")),
-    FactReader("usable CPUs", "machine", _worker("threads", "cpus")),
-    FactReader("CPUs of a rank", "launch", _worker("affinity", "cpus")),
-    FactReader("allocator", "setting", _worker("allocator", "backend")),
-    FactReader("TF32", "setting", _worker("allow_tf32")),
-    FactReader("held down by", "state", _worker("idle", "throttle_reasons")),
-    FactReader("host", "host", _worker("host")),
+    FactReader("container runtime", "launch", driver("engine", "name")),
+    FactReader("container runtime's version", "version", driver("engine", "version")),
+    FactReader("torch threads", "setting", worker("threads", "torch")),
+    FactReader("usable CPUs", "machine", worker("threads", "cpus")),
+    FactReader("CPUs of a rank", "launch", worker("affinity", "cpus")),
+    FactReader("allocator", "setting", worker("allocator", "backend")),
+    FactReader("TF32", "setting", worker("allow_tf32")),
+    FactReader("held down by", "state", worker("idle", "throttle_reasons")),
+    FactReader("host", "host", worker("host")),
 )
 
 
@@ -161,11 +161,14 @@ def _load(record: Record) -> float | None:
     return load / cpus if known else None
 
 
+#: What simple kernels reached on the device before the run.
+PRODUCT = Figure("measured matrix product", "TFLOP/s", 1e12, _number("ceilings", "matmul_flops"))
+COPY = Figure("measured copy", "GB/s", 1e9, _number("ceilings", "copy_bytes_per_second"))
 FIGURES: tuple[Figure, ...] = (
     Figure("load per CPU at the start", "", 1, _load, _QUIET),
     Figure("clock before the run", "MHz", 1, _number("idle", "sm_clock_mhz")),
-    Figure("measured matrix product", "TFLOP/s", 1e12, _number("ceilings", "matmul_flops")),
-    Figure("measured copy", "GB/s", 1e9, _number("ceilings", "copy_bytes_per_second")),
+    PRODUCT,
+    COPY,
 )
 
 

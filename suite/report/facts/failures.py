@@ -1,7 +1,5 @@
 """Runs that did not succeed, as rows: nothing that was tried is left out of a report."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

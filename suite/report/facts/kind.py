@@ -1,7 +1,5 @@
 """What kind of work a row does: rows of different kinds are told apart in every table, and never ranked together."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from suite.report.formatting.numbers import listed

@@ -1,7 +1,5 @@
 """What connects the devices of a run's first node, in a few words."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any

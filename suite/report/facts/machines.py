@@ -1,16 +1,13 @@
 """What the runs were measured on: rows of unlike hardware are never pooled or ranked together."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from suite.bundle.facts import inner
 from suite.bundle.record import Record
 from suite.report.facts.entry import Entry
-from suite.report.facts.environment import commit_of, fact_text, packages_of
+from suite.report.facts.environment import COPY, PRODUCT, Figure, Reader, commit_of, driver, packages_of, worker
 from suite.report.facts.links import adapters_text, link_kinds, links_text
 from suite.report.formatting.numbers import GIB, counted, number
 
@@ -83,31 +80,30 @@ def _letter(index: int) -> str:
 
 def hardware_of(record: Record) -> Hardware | None:
     """Null of a run that died before it told where it was."""
-    facts = record.environment.worker
-    if facts is None:
+    if record.environment.worker is None:
         return None
     if record.run.device == "cpu":
-        return ("cpu", _text(facts, "cpu", "model"), _text(facts, "cpu", "cores"), _text(facts, "cpu", "threads"))
-    return ("cuda", _text(facts, "device", "name"), _gib(facts, "device", "memory_bytes"), *link_kinds(record))
+        return ("cpu", *_cpu_facts(record))
+    return ("cuda", worker("device", "name")(record), _gib(record, "device", "memory_bytes"), *link_kinds(record))
 
 
 def _machine(letter: str, records: Sequence[Record]) -> Machine:
-    readers: tuple[tuple[str, Callable[[Record], str]], ...] = (
+    readers: tuple[tuple[str, Reader], ...] = (
         ("device", _device),
         ("CPU", _cpu),
-        ("host memory", lambda record: _with_unit(_gib(_worker(record), "memory_bytes"), "GiB")),
+        ("host memory", lambda record: _with_unit(_gib(record, "memory_bytes"), "GiB")),
         ("links", links_text),
         ("network adapters", adapters_text),
-        ("host", lambda record: _text(_worker(record), "host")),
-        ("kernel", lambda record: _text(_worker(record), "kernel")),
-        ("image", lambda record: _text(_worker(record), "image")),
-        ("image in its registry", lambda record: _text(record.environment.driver or {}, "image", "digest")),
+        ("host", worker("host")),
+        ("kernel", worker("kernel")),
+        ("image", worker("image")),
+        ("image in its registry", driver("image", "digest")),
         ("launcher", lambda record: record.run.launcher or ""),
         ("container runtime", _container_runtime),
-        ("driver", lambda record: _text(_worker(record), "driver")),
-        ("CUDA", lambda record: _text(_worker(record), "cuda")),
-        ("NCCL", lambda record: _text(_worker(record), "nccl")),
-        ("Python", lambda record: _text(_worker(record), "python")),
+        ("driver", worker("driver")),
+        ("CUDA", worker("cuda")),
+        ("NCCL", worker("nccl")),
+        ("Python", worker("python")),
         ("suite", _suite),
     )
     alike: dict[tuple, Record] = {}  # many runs share one environment, and its texts are made once
@@ -133,14 +129,15 @@ def _machine(letter: str, records: Sequence[Record]) -> Machine:
 
 def _device_memory(records: Sequence[Record]) -> int | None:
     """The least that any run's accelerator has; null on a CPU."""
-    found = [inner(_worker(record), "device", "memory_bytes") for record in records if record.run.device == "cuda"]
+    cuda = [record for record in records if record.run.device == "cuda"]
+    found = [inner(record.environment.worker, "device", "memory_bytes") for record in cuda]
     return min((size for size in found if type(size) is int and size > 0), default=None)
 
 
 def _name(records: Sequence[Record]) -> str:
     """The accelerator, or the processor where the ranks ran on that."""
     for record in records:
-        name = _cpu(record) if record.run.device == "cpu" else _text(_worker(record), "device", "name")
+        name = _cpu(record) if record.run.device == "cpu" else worker("device", "name")(record)
         if name:
             return name
     return "unknown hardware"
@@ -167,27 +164,25 @@ def _packages(records: Sequence[Record]) -> list[Fact]:
 
 def _ceilings(records: Sequence[Record]) -> list[Fact]:
     """The rates that simple kernels reached on the device before the runs, lowest to highest."""
-    wanted = (("matmul_flops", 1e12, "TFLOP/s"), ("copy_bytes_per_second", 1e9, "GB/s"))
     facts = []
-    for field, unit, unit_name in wanted:
-        label = "measured matrix product" if field == "matmul_flops" else "measured copy"
+    for figure in (PRODUCT, COPY):
         by_runs: dict[str, list[float]] = defaultdict(list)
         for record in records:
-            value = inner(_worker(record), "ceilings", field)
-            if isinstance(value, (int, float)) and not isinstance(value, bool):
-                by_runs[_runs_of(record, field)].append(value / unit)
+            value = figure.read(record)
+            if value is not None:
+                by_runs[_runs_of(record, figure)].append(value / figure.scale)
         for runs, rates in sorted(by_runs.items()):
             low, high = number(min(rates)), number(max(rates))
             span = low if low == high else f"{low} to {high}"
-            facts.append(Fact(f"{label} ({runs})", (f"{span} {unit_name}, {counted(len(rates), 'run')}",)))
+            facts.append(Fact(f"{figure.name} ({runs})", (f"{span} {figure.unit}, {counted(len(rates), 'run')}",)))
     return facts
 
 
-def _runs_of(record: Record, field: str) -> str:
+def _runs_of(record: Record, figure: Figure) -> str:
     """``bf16 runs``; with the dtype of the product where that is another one, as it was in older runs."""
     precision = record.run.precision
-    dtype = inner(_worker(record), "ceilings", "matmul_dtype")
-    measured = _PRECISIONS.get(dtype, precision) if field == "matmul_flops" and isinstance(dtype, str) else precision
+    dtype = inner(record.environment.worker, "ceilings", "matmul_dtype")
+    measured = _PRECISIONS.get(dtype, precision) if figure is PRODUCT and isinstance(dtype, str) else precision
     return f"{precision} runs" if measured == precision else f"in {measured}, {precision} runs"
 
 
@@ -195,7 +190,7 @@ def _notes(records: Sequence[Record]) -> tuple[Fact, ...]:
     """What engines and the derivation noted, each note with the backends it is about."""
     found: dict[str, set] = defaultdict(set)
     for record in records:
-        noted = _worker(record).get("notes")
+        noted = inner(record.environment.worker, "notes")
         by_worker = [note for note in noted if isinstance(note, str)] if isinstance(noted, list) else []
         for note in (*by_worker, *record.notes):
             found[note].add(record.run.backend)
@@ -206,51 +201,38 @@ def _notes(records: Sequence[Record]) -> tuple[Fact, ...]:
 
 
 def _device(record: Record) -> str:
-    facts = _worker(record)
-    name, count = _text(facts, "device", "name"), _text(facts, "device", "count")
+    name, count, capability = (worker("device", fact)(record) for fact in ("name", "count", "capability"))
     if record.run.device == "cpu" or not name:
-        return "CPU" if facts else ""
-    memory, capability = _gib(facts, "device", "memory_bytes"), _text(facts, "device", "capability")
-    facts_shown = [
-        f"{count} x {name}" if count else name,
-        _with_unit(memory, "GiB"),
-        f"capability {capability}" if capability else "",
-    ]
-    return ", ".join(filter(None, facts_shown))
+        return "CPU" if record.environment.worker else ""
+    memory = _with_unit(_gib(record, "device", "memory_bytes"), "GiB")
+    return _listed(f"{count} x {name}" if count else name, memory, f"capability {capability}" if capability else "")
 
 
 def _cpu(record: Record) -> str:
-    facts = _worker(record)
-    facts_shown = [
-        _text(facts, "cpu", "model"),
-        _with_unit(_text(facts, "cpu", "cores"), "cores"),
-        _with_unit(_text(facts, "cpu", "threads"), "threads"),
-    ]
-    return ", ".join(filter(None, facts_shown))
+    model, cores, threads = _cpu_facts(record)
+    return _listed(model, _with_unit(cores, "cores"), _with_unit(threads, "threads"))
+
+
+def _cpu_facts(record: Record) -> tuple[str, ...]:
+    return tuple(worker("cpu", fact)(record) for fact in ("model", "cores", "threads"))
 
 
 def _container_runtime(record: Record) -> str:
-    driver = record.environment.driver or {}
-    return " ".join(filter(None, (_text(driver, "engine", "name"), _text(driver, "engine", "version"))))
+    return " ".join(filter(None, (driver("engine", fact)(record) for fact in ("name", "version"))))
 
 
 def _suite(record: Record) -> str:
     """The version that drove the run, and its commit where it was a checkout: what the engines did may differ by it."""
     commit = commit_of(record)
-    version = f"commit {commit}" if commit else ""
-    return ", ".join(filter(None, (_text(record.environment.driver or {}, "suite_version"), version)))
+    return _listed(driver("suite_version")(record), f"commit {commit}" if commit else "")
 
 
-def _worker(record: Record) -> Mapping[str, Any]:
-    return record.environment.worker or {}
+def _listed(*texts: str) -> str:
+    return ", ".join(filter(None, texts))
 
 
-def _text(facts: Mapping[str, Any], *names: str) -> str:
-    return fact_text(inner(facts, *names))
-
-
-def _gib(facts: Mapping[str, Any], *names: str) -> str:
-    value = inner(facts, *names)
+def _gib(record: Record, *names: str) -> str:
+    value = inner(record.environment.worker, *names)
     return number(value / GIB) if isinstance(value, (int, float)) else ""
 
 

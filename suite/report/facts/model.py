@@ -1,13 +1,11 @@
 """What a report shows, as data: built from records and manifests alone, in one order, without a clock."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from suite.bundle.imported.record import ImportedRow
 from suite.report.facts.conventions import clock_lines, conventions, experimental_lines, recorded_conventions
-from suite.report.facts.entry import Entry, ReadFrom, ReportEvidence, report_evidence
+from suite.report.facts.entry import BundleDigest, Entry, ReportEvidence
 from suite.report.facts.failures import FailureRow, failure_rows
 from suite.report.facts.machines import Machine, assign_machines
 from suite.report.facts.network import NetworkLine, network_lines, network_runs
@@ -79,7 +77,7 @@ def build(
     entries: Sequence[Entry],
     title: str | None = None,
     caveats: Sequence[str] = (),
-    read_from: ReadFrom | None = None,
+    read_from: ReportEvidence | None = None,
     with_suspect: bool = False,
     imported: Sequence[ImportedRow] = (),
 ) -> ReportModel:
@@ -99,6 +97,7 @@ def build(
     starts = [entry.record.run.started for entry in entries if entry.record.run.started is not None]
     ends = [entry.record.run.ended for entry in entries if entry.record.run.ended is not None]
     states = [entry.record.status for entry in entries]
+    bundles = tuple(BundleDigest(entry.path, entry.digest) for entry in entries)
     names = algorithms(entries)
     ranking, scaling = rank(comparable), scale(comparable)
     return ReportModel(
@@ -130,7 +129,7 @@ def build(
             *two_mode_lines(rows),
             *experimental_lines(entries),
         ),
-        evidence=report_evidence(entries, read_from),
+        evidence=replace(read_from or ReportEvidence(), bundles=bundles),
         imported=tuple(sorted(imported, key=lambda row: (row.record.id, row.path))),
     )
 

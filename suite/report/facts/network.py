@@ -1,7 +1,5 @@
 """What the ranks measured of their network before the runs, beside what the catalogue has for their device."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -102,7 +100,7 @@ def row_names(rows: Sequence[int]) -> str:
     return f"{names} and {left} more" if left > 0 else names
 
 
-def hardware_here(record: Record) -> Hardware | None:
+def hardware_here(record: Record) -> "Hardware | None":
     """What the catalogue has for the run's accelerator."""
     name = inner(record.environment.worker, "device", "name")
     device = find_device(name) if record.run.device == "cuda" and isinstance(name, str) else None

@@ -1,7 +1,5 @@
 """What the rows of a folder share of their noise, which of their runs stand apart, and which rows took turns."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Sequence

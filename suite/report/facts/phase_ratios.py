@@ -1,7 +1,5 @@
 """Where a difference between two rows comes from: their rates in the main phases alone."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

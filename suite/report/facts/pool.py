@@ -1,7 +1,5 @@
 """From runs to rows: the repeats of one manifest in one launch on one kind of machine are one row."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Which configuration is faster: only among rows of equal work under an equal setting."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

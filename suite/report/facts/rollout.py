@@ -1,7 +1,5 @@
 """What generating a row's samples was like: their lengths, what unevenness cost, what made them, how old they were."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal

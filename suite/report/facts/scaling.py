@@ -1,7 +1,5 @@
 """How much of each rank's rate is left when more ranks share the work: one curve per strategy."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Engines and trainers that were asked for the same work: shown side by side, and never in one ranking."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ Bus bandwidth is bytes over the slowest rank's seconds times 2(n-1)/n of n ranks
 doc/PERFORMANCE.md), so that it compares with what one device's link carries in one direction.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from statistics import median

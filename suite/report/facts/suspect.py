@@ -1,7 +1,5 @@
 """Runs whose figures may not be their own: which of them are pooled and compared, and what is said of the others."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -47,7 +45,7 @@ def doubts_of(records: Sequence[Record]) -> tuple[str, ...]:
     return tuple(first.values())
 
 
-def doubt_lines(rows: Sequence[Row]) -> list[str]:
+def doubt_lines(rows: "Sequence[Row]") -> list[str]:
     """How many runs of which rows are suspect or invalid and what became of them, then each reason with its rows."""
     became: dict[str, list[Row]] = defaultdict(list)
     reasons: dict[str, list[Row]] = defaultdict(list)
@@ -65,7 +63,7 @@ def doubt_lines(rows: Sequence[Row]) -> list[str]:
     return lines + [f"{reason}: {', '.join(row.name for row in members)}" for reason, members in reasons.items()]
 
 
-def _became(row: Row) -> str:
+def _became(row: "Row") -> str:
     if not row.is_ranked:
         return "of rows that are therefore not ranked"
     return "counted, as asked for" if row.holds_suspect else "left out"

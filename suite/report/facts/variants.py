@@ -1,12 +1,11 @@
 """How rows differ beyond the columns of a table: launcher and image of their runs, and other settings; what it takes to
 run one again where it was run."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from suite.bundle.facts import inner
 from suite.bundle.record import Record
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
 from suite.report.facts.entry import Entry
@@ -53,11 +52,8 @@ def launch_setting_of(record: Record) -> LaunchSetting:
 
     By its id where that is known: the same image has no digest before it is pushed, and one for each registry after it.
     """
-    stated = (record.environment.driver or {}).get("image")
-    named = (stated.get("id") or stated.get("digest")) if isinstance(stated, Mapping) else None
-    facts = record.environment.worker or {}
-    image: Any = named or facts.get("image")
-    driver = record.environment.driver or {}
+    facts, driver = record.environment.worker or {}, record.environment.driver or {}
+    image = inner(driver, "image", "id") or inner(driver, "image", "digest") or facts.get("image")
     starter, at_once = driver.get("starter"), driver.get("runs_at_once")
     started = "forked" if facts.get("started") == "forked" else starter if isinstance(starter, str) else None
     return LaunchSetting(

@@ -1,7 +1,5 @@
 """The work that a report is about: each workload once, where that of trainers differs, and what rows counted of it."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

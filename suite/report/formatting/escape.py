@@ -1,8 +1,6 @@
 """Marked text, the running text of all views: Markdown of two marks, escaped markup and code spans, in which strings
 that others chose (names, evidence, versions, paths) are harmless; and such strings in pictures."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """A table on a terminal: in the widest of its forms that fits, with what that abbreviates and leaves out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

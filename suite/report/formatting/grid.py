@@ -1,7 +1,5 @@
 """Tables of finished cells, and their Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

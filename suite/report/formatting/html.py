@@ -1,7 +1,5 @@
 """What pages of one file share: data that no parser ends early, sources that stay whole, and a policy of hashes."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Figures as a reader sees them: few significant digits, never an exponent where a plain number will do."""
 
-from __future__ import annotations
-
 import math
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -32,7 +30,7 @@ def number(value: float | None, digits: int = _DIGITS) -> str:
     return f"{value:,.{decimals(value, digits)}f}"
 
 
-def interval(estimate: Interval | None, bound_digits: int = 2) -> str:
+def interval(estimate: "Interval | None", bound_digits: int = 2) -> str:
     """``12.34 [12.31, 12.37]``: three digits, four where the bounds need them; the value alone without bounds."""
     if estimate is None:
         return UNKNOWN

@@ -1,7 +1,5 @@
 """How wide the terminal is, and breaking plain text at words so that it fits."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """What the page has of single runs: where each bundle is, what was around it, and why it failed."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

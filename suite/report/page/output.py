@@ -1,7 +1,5 @@
 """The report as one page: what it shows, put together and written at once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One HTML file that needs nothing else: text, data, scripts and styles inside, and a policy that allows only these."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

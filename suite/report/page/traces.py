@@ -1,7 +1,5 @@
 """One iteration of each run, rank by rank, from the events of its bundle: who worked, who waited, and what it held."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 

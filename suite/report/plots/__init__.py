@@ -1,7 +1,5 @@
 """The report's pictures, as SVG whose bytes depend on the data alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from suite.report import charts

@@ -1,7 +1,5 @@
 """Pictures drawn before from the same figures by the same code, so that matplotlib is not even loaded."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

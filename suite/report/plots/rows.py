@@ -1,7 +1,5 @@
 """Charts with a line for each row, as ``suite.report.charts`` describes them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

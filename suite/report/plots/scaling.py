@@ -1,7 +1,5 @@
 """Scaling efficiency by number of ranks: a column of panels per size, a row per kind of scaling."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes

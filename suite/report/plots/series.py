@@ -1,7 +1,5 @@
 """Which rows a picture shows, and how it distinguishes them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar

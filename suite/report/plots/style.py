@@ -1,7 +1,5 @@
 """One look for all pictures: white ground, few lines, colours that the colour-blind can distinguish."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

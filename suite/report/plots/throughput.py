@@ -1,7 +1,5 @@
 """Samples per second by model size, one panel per number of ranks; below, the rate against the best of equal work."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes

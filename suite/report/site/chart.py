@@ -3,8 +3,6 @@
 ``templates/chart.html.jinja`` has the SVG.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any

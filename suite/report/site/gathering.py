@@ -1,13 +1,12 @@
 """The runs of many results folders: of those that were read before and are as they were, nothing is read again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from suite.bundle.cache.survey import Surveyed
 from suite.bundle.cache.table import select
+from suite.bundle.evidence import digest_of_all
 from suite.bundle.folder import findings_that_leave_out
 from suite.bundle.store import DamagedBundle, StillRunning
 from suite.report.site.runs import RUNS, RunFacts
@@ -26,6 +25,12 @@ class Gathered:
     told: list[str] = field(default_factory=list)
     read: int = 0
     is_kept: bool = False
+
+    @property
+    def digest(self) -> str | None:
+        """Over the evidence of all runs, as `suite verify` prints it; null where a run has none."""
+        digests = [run.trace.digest for run in self.runs]
+        return digest_of_all(filter(None, digests)) if digests and None not in digests else None
 
 
 def gather(bundles: Sequence[Surveyed], is_alone: Callable[[Surveyed], bool]) -> Gathered:

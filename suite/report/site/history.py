@@ -1,7 +1,5 @@
 """Runs over time: the points of each series, where its level changed, and what was changed there."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,50 +1,26 @@
 """A site in memory: what its pages are made of, how each is made, and what is told of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from suite.bundle.archive.opening import Opened
 from suite.bundle.cache.survey import Surveyed
-from suite.bundle.evidence import digest_of_all
 from suite.report.site.gathering import Gathered, gather
 from suite.report.site.history import Series, histories
-from suite.report.site.pages import (
-    Site,
-    change_title,
-    compare_page,
-    feed,
-    index_page,
-    regressions,
-    series_page,
-)
+from suite.report.site.pages import Site, change_title, compare_page, feed, index_page, regressions, series_page
 from suite.report.site.written import Summary
 
 
-@dataclass(frozen=True)
-class MadeSite:
-    """``read``: how many bundles were read now; ``is_kept``: what all gave is found again as long as no file changes.
-    ``digest``: over the evidence of all runs, as `suite verify` prints it; null where a run has none."""
-
-    site: Site
-    summary: Summary
-    read: int
-    is_kept: bool
-    digest: str | None
-
-
-def make_site(bundles: Sequence[Surveyed], names: Mapping[Path, str], places: Opened, title: str) -> MadeSite:
-    """``names``: of each folder that was searched, what pages call it."""
+def make_site(
+    bundles: Sequence[Surveyed], names: Mapping[Path, str], places: Opened, title: str
+) -> tuple[Gathered, Site, Summary]:
+    """What it is made of, itself, and what is told of it. ``names``: of each folder that was searched, what pages call
+    it."""
     found = gather(bundles, places.holds)
-    known = list(map(places.shown, found.told))
+    found.told = list(map(places.shown, found.told))
     series = histories(found, names)
-    site = Site(title, series, found.versions, tuple(known))
-    digests = [run.trace.digest for run in found.runs]
-    whole = digest_of_all(list(filter(None, digests))) if digests and None not in digests else None
-    return MadeSite(site, _summary(found, series, known), found.read, found.is_kept, whole)
+    return found, Site(title, series, found.versions, tuple(found.told)), _summary(found, series)
 
 
 def planned(site: Site, base: str | None) -> Iterator[tuple[str, str, Callable[[], str]]]:
@@ -58,7 +34,7 @@ def planned(site: Site, base: str | None) -> Iterator[tuple[str, str, Callable[[
         yield f"series/{one.id}.html", repr((site.title, one)), lambda one=one: series_page(site, one)  # type: ignore[misc]
 
 
-def _summary(found: Gathered, series: Sequence[Series], known: list[str]) -> Summary:
+def _summary(found: Gathered, series: Sequence[Series]) -> Summary:
     changes = [(one, change) for one in series for change in one.changes]
     changes.sort(key=lambda pair: -(pair[0].points[pair[1].after].started or 0.0))
     return Summary(
@@ -67,7 +43,7 @@ def _summary(found: Gathered, series: Sequence[Series], known: list[str]) -> Sum
         regressions=regressions(series),
         changes=[f"{one.name} on {one.facts['machine']}: {change_title(one, change)}" for one, change in changes],
         series=[_series_json(one) for one in series],
-        told=known,
+        told=found.told,
     )
 
 

@@ -1,7 +1,5 @@
 """A site on disk: what a page is made of is remembered, so that only pages with something new are written."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -13,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from suite.bundle.archive.opening import Opened, opened
-from suite.bundle.cache.cores import seldom_collected
 from suite.bundle.cache.database import Database
 from suite.bundle.cache.place import cache_folder
 from suite.bundle.cache.survey import survey
@@ -32,7 +29,6 @@ TITLE = "History of measured throughput"
 _MOST_URL_CHARACTERS = 2000
 
 
-@seldom_collected()
 def write_site(path: Path, folders: Sequence[Path], title: str | None = None, base: str | None = None) -> WrittenSite:
     """Make or extend the site in ``path`` from results folders and archives; without any from those it was made from
     before. Where neither these nor the site changed since, nothing is read and nothing is written.
@@ -53,30 +49,31 @@ def write_site(path: Path, folders: Sequence[Path], title: str | None = None, ba
             return WrittenSite(path, same, read=0, written=0, kept=len(pages), removed=0)
         from suite.report.site.making import make_site  # a site that did not change needs none of it
 
-        made = make_site(bundles, names, readable, title)
-    summary = made.summary
+        found, site, summary = make_site(bundles, names, readable, title)
     if not summary.runs:
         detail = f"; {summary.told[0]}" if summary.told else ""
         raise UsageError(f"no run to show in {', '.join(str(folder) for folder in folders)}{detail}")
     try:
-        pages, written = _write_pages(path, made.site, base, before.get("pages", {}))
-        removed = _remove(path, [name for name in before.get("pages", {}) if name not in pages])
+        pages, written = _write_pages(path, site, base, before.get("pages", {}))
+        removed = [name for name in before.get("pages", {}) if name not in pages]
+        for name in removed:
+            (path / name).unlink(missing_ok=True)
         body = {
             "schema": SITE_SCHEMA,
             "title": title,
             "url": base,
             "runs": summary.runs,
-            "digest": made.digest,
+            "digest": found.digest,
             "pages": pages,
         }
         text = json.dumps(body, indent=1, sort_keys=True) + "\n"
         _replace(path / MANIFEST, text)
         _remember(path, folders)
-        if made.is_kept:
+        if found.is_kept:
             last.keep(_sha256(text), summary)
     except OSError as error:
         raise UsageError(f"cannot write {error.filename or path}: {error.strerror or error}") from error
-    return WrittenSite(path, summary, made.read, written, len(pages) - written, removed)
+    return WrittenSite(path, summary, found.read, written, len(pages) - written, len(removed))
 
 
 def checked_url(text: str) -> str:
@@ -88,7 +85,7 @@ def checked_url(text: str) -> str:
 
 
 def _write_pages(
-    path: Path, site: Site, base: str | None, before: dict[str, dict[str, str]]
+    path: Path, site: "Site", base: str | None, before: dict[str, dict[str, str]]
 ) -> tuple[dict[str, dict[str, str]], int]:
     """Pages by name with digests of what they are made of and of their text; those that are as they were are kept."""
     from suite.report.site.making import planned
@@ -209,9 +206,3 @@ def _replace(path: Path, text: str) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_text(text, encoding="utf-8", newline="\n")
     os.replace(draft, path)
-
-
-def _remove(path: Path, names: Sequence[str]) -> int:
-    for name in names:
-        (path / name).unlink(missing_ok=True)
-    return len(names)

@@ -1,8 +1,6 @@
 """The pages of a site: every word that others chose is escaped, and a policy lets nothing load or run but the page's
 own style and script."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -339,7 +337,7 @@ def _stamp(unix_seconds: float | None) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def _environment() -> "Environment":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(

@@ -1,13 +1,11 @@
 """What a site keeps of a run: few enough facts that ten thousand of them are read in a moment."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from suite.bundle.cache.table import Derived, json_view
+from suite.bundle.cache.table import Derived, View
 from suite.bundle.folder import Trace
 from suite.bundle.per_manifest import once_per_manifest
 from suite.bundle.record import Record
@@ -202,4 +200,4 @@ def _id_of(facts: Mapping[str, Any]) -> str:
     return digest(dict(facts))[:_ID_CHARACTERS]
 
 
-RUNS = json_view("site", ("report",), read_run, ReadRun)
+RUNS = View("site", ("report",), read_run, ReadRun)

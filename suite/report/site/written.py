@@ -1,7 +1,5 @@
 """What a site tells of itself when it was written, and how that is known again where nothing changed since."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What every view opens with: who is faster, then scaling, memory and cost, then how far to trust it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

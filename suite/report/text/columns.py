@@ -1,7 +1,5 @@
 """Columns that the tables of several sections share: what names a row, and what rows differ in."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from suite.report.facts.costs import PhaseCost

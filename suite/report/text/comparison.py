@@ -1,7 +1,5 @@
 """A comparison on a terminal: what kind it is, its rows, where the time went, what differs around, what is lacking."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from rich import box
@@ -9,16 +7,7 @@ from rich.table import Table
 
 from suite.report.comparing.model import ComparedMemory, ComparedRow, FolderComparison, Gate, Lack, Unjudged
 from suite.report.formatting.escape import visible
-from suite.report.formatting.forms import (
-    Cells,
-    Form,
-    cell,
-    console,
-    explained,
-    print_line,
-    print_widest,
-    without,
-)
+from suite.report.formatting.forms import Cells, Form, cell, console, explained, print_line, print_widest, without
 from suite.report.formatting.numbers import GIB, UNKNOWN, counted, listed, number
 from suite.spec.base import printable
 from suite.stats.deciding import MOST_RUNS

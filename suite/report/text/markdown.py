@@ -1,7 +1,5 @@
 """The report as GitHub Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from urllib.parse import quote
 

@@ -1,7 +1,5 @@
 """What a report gives: JSON for programs, and files on disk, each replaced at once, the text last."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -9,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from suite.bundle.imported.record import ImportedRow
-from suite.report.facts.entry import Entry, ReadFrom
+from suite.report.facts.entry import Entry, ReportEvidence
 from suite.report.facts.model import ReportModel, build
 from suite.report.facts.pool import Row
 from suite.report.plots import NAMES
@@ -57,7 +55,7 @@ def write(
     output: Path,
     title: str | None = None,
     caveats: Sequence[str] = (),
-    read_from: ReadFrom | None = None,
+    read_from: ReportEvidence | None = None,
     with_suspect: bool = False,
     imported: Sequence[ImportedRow] = (),
     first: Sequence[Section] = (),

@@ -1,7 +1,5 @@
 """A list of runs on a terminal: as many columns as fit, and in a pipe all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 

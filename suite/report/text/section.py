@@ -1,7 +1,5 @@
 """What a section of the report is, the blocks it is made of, and the parts that sections make together."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -92,7 +90,8 @@ class Part:
 def parts_of(model: ReportModel, sections: Sequence[Section]) -> tuple[Part, ...]:
     parts: list[Part] = []
     for section in sections:
-        blocks = () if section.needs_rows and not model.rows else tuple(filter(_has_text, section.blocks(model)))
+        made: Iterable[Block] = () if section.needs_rows and not model.rows else section.blocks(model)
+        blocks = tuple(one for one in made if (one.lines if isinstance(one, Bullets | Listing) else one))
         if not blocks:
             continue
         if section.heading is None and parts:
@@ -100,10 +99,6 @@ def parts_of(model: ReportModel, sections: Sequence[Section]) -> tuple[Part, ...
         else:
             parts.append(Part(section.heading or "", blocks, section.picture, section.is_folded, section.is_beside))
     return tuple(parts)
-
-
-def _has_text(block: Block) -> bool:
-    return bool(block.lines if isinstance(block, (Bullets, Listing)) else block)
 
 
 def bullets(lines: Iterable[str]) -> Bullets:

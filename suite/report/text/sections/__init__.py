@@ -1,7 +1,5 @@
 """The sections of the report, in its order."""
 
-from __future__ import annotations
-
 from suite.report.text.section import Section
 from suite.report.text.sections import (
     around,

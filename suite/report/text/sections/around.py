@@ -1,7 +1,5 @@
 """What stands around the figures: the work, the stacks and machines, how runs were read, and how figures are made."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from suite.report.facts.model import ReportModel

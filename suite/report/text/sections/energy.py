@@ -1,7 +1,5 @@
 """GPU board energy; a figure that is not valid says why."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from suite.report.facts.model import ReportModel

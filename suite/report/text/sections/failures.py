@@ -1,7 +1,5 @@
 """Runs that did not succeed, with their evidence and what to do next."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from suite.report.facts.failures import FailureRow

@@ -1,7 +1,5 @@
 """Generation by an engine or ranks of its own, and trainers that do it as far ahead as a queue lets them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from suite.report.facts.model import ReportModel

@@ -1,7 +1,5 @@
 """Rows of other tools' logs, apart from all that was measured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 from suite.bundle.imported.record import MARK, ImportedRecord, ImportedRow

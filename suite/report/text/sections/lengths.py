@@ -1,7 +1,5 @@
 """Uneven samples: how long they are, and what padding and the longest of them cost."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Peak memory against the least that the layout needs, of whole iterations and of each phase."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from suite.report.facts.costs import MemoryUse

@@ -1,7 +1,5 @@
 """The network that the ranks measured before their runs, beside the catalogue's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from suite.report.facts.model import ReportModel

@@ -1,7 +1,5 @@
 """Where an iteration's time goes: by phase, and within phases where a backend times that."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from suite.report.facts.model import ReportModel

@@ -1,7 +1,5 @@
 """What the planner expected beside what was measured."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from statistics import median
 

@@ -1,7 +1,5 @@
 """Who is faster, among rows of equal work under equal conditions."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

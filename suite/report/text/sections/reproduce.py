@@ -1,7 +1,5 @@
 """One command per row that runs it again from its manifest, and the digests of the evidence with theirs."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """How much of each rank's rate is left on more ranks, as a whole and by phase."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from suite.report.facts.model import ReportModel

@@ -1,8 +1,6 @@
 """Engines and trainers that were asked for the same work: rates, phases, memory and what each does otherwise, without a
 verdict."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Rates of every configuration, failed ones too, and as DeepSpeed-Chat counts them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
