@@ -30,5 +30,5 @@ def host_memory(work: Training) -> Column:
     buffers = (BUFFER_BYTES + ACCUMULATED_BYTES * (stage == 2)) * work.trained
     buffers = buffers + TENSOR_BYTES * work.largest_tensor * ranks * (stage < 3)
     states = OPTIMIZER_BYTES * work.trained + np.where(work.jobs.zero_engine > 0, buffers, 0)
-    weights = WEIGHT_BYTES * work.replica * (np.asarray(work.offload_parameters) > 0)
+    weights = WEIGHT_BYTES * work.replica * (work.offload_parameters > 0)
     return states * (work.jobs.offload_optimizer > 0) + weights

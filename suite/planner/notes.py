@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from suite.planner.formulas.offload import SWAP_HOST_BYTES
+from suite.planner.held import trained_weights
 from suite.planner.lengths import SEED
 from suite.planner.parameters import Parameters
 from suite.planner.space import Manner, Space
@@ -13,6 +13,9 @@ from suite.spec.workload import Workload
 
 if TYPE_CHECKING:
     from suite.planner.ask import Question
+
+#: Of a reference in host memory both copies stay there between iterations: its own in fp32, the policy's in 16 bit.
+SWAP_HOST_BYTES = 4 + 2
 
 
 def passes_text(manner: Manner) -> str:
@@ -65,11 +68,12 @@ def plan_notes(asked: Question, space: Space, devices: Sequence[int]) -> list[st
     notes = ["a prediction, not a measurement: nothing in it was run"]
     notes += stack_notes(asked)
     notes += calibration_notes(asked.parameters)
-    swapped, workload = float(space.work.swapped), asked.workload
-    if swapped:
+    workload = asked.workload
+    if asked.profile.swaps_reference and workload.uses_reference:
+        held = SWAP_HOST_BYTES * trained_weights(asked.shape, workload)
         notes.append(
             f"{asked.profile.name} keeps an fp32 reference and a copy of the policy in pinned host memory, "
-            f"{SWAP_HOST_BYTES * swapped / 1e9:.0f} GB for each data parallel replica; the reference phase includes "
+            f"{held / 1e9:.0f} GB for each data parallel replica; the reference phase includes "
             "moving them over PCIe"
         )
     if asked.hardware.architecture in ("volta", "other"):

@@ -122,10 +122,10 @@ def _option(
     asked, told, space = found.asked, found.told, found.space
     hardware, other, t = asked.hardware, asked.other or asked.hardware, int(found.pairs.t[index])
     devices, split = int(found.devices[index]), bool(found.split[index])
-    engine = float((np.asarray(found.gen.engine) + np.zeros(len(found.gen)))[found.pairs.g[index]]) > 0
+    engine = bool(found.gen.engine[found.pairs.g[index]] > 0)
     layout, rate, seconds = layout_of(found, index), float(found.rate[index]), float(told.seconds[index])
     memory = {part: int(told.memory.parts[part][index]) for part in PARTS if told.memory.parts[part][index] >= 1}
-    samples, tensor = int(found.samples[index]), int(np.asarray(found.gen.tensor)[found.pairs.g[index]])
+    samples, tensor = int(found.samples[index]), int(found.gen.tensor[found.pairs.g[index]])
     train_on = int(space.choices["devices"][t])
     factor = float(space.work.factor("training"))
     watts = None if asked.other else hardware.power_watts
@@ -141,7 +141,7 @@ def _option(
         generation_devices=devices - train_on if split else devices,
         generation="vllm" if engine else "hf",
         generation_tensor=tensor if engine else None,
-        staleness=int(found.staleness[index]),
+        staleness=int(found.pairs.staleness[index]),
         label=label_of(found, index),
         layout=layout,
         context=int(space.choices["context"][t]),
@@ -192,7 +192,7 @@ def layout_of(found: Found, index: int) -> Layout:
     body = own.model_dump() | {"nodes": devices // per_node, "devices_per_node": per_node, "generation": "vllm"}
     if found.split[index]:
         rest = devices - int(found.space.choices["devices"][t])
-        body |= {"placement": "split", "generation_ranks": rest, "staleness": int(found.staleness[index])}
+        body |= {"placement": "split", "generation_ranks": rest, "staleness": int(found.pairs.staleness[index])}
     else:
         body["engine_sleep"] = True
     return Layout.model_validate(body)
@@ -204,11 +204,11 @@ def label_of(found: Found, index: int) -> str:
     own = found.space.label(t)
     if found.gen is found.space.gen:
         return own
-    tensor, rest = int(np.asarray(found.gen.tensor)[g]), int(np.asarray(found.gen.devices)[g])
+    tensor, rest = int(found.gen.tensor[g]), int(found.gen.devices[g])
     engine = f"vllm {rest // tensor} x tp{tensor}" + (f" on {found.asked.other.name}" if found.asked.other else "")
     if not found.split[index]:
         return f"colocated, {own}, {engine}"
-    staleness = int(found.staleness[index])
+    staleness = int(found.pairs.staleness[index])
     age = f" async{staleness}" if staleness else ""
     return f"split {int(found.space.choices['devices'][t])}+{rest}{age}, {own}, {engine}"
 

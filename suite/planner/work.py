@@ -22,6 +22,9 @@ class _Side:
     jobs: Jobs
     effects: Mapping[str, Any]
 
+    def __post_init__(self) -> None:
+        _to_columns(self, len(self.jobs))
+
     def __len__(self) -> int:
         return len(self.jobs)
 
@@ -36,7 +39,7 @@ class _Side:
 
 @dataclass(frozen=True)
 class Training(_Side):
-    """Layouts that score and train, a number or a column for each property.
+    """Layouts that score and train, a column for each property; a number stands for all of them.
 
     ``jobs`` is one optimizer step: ``devices`` of the training side, ``global_batch`` samples of a step. Its passes are
     the mean ones of the fullest replica, those of ``largest`` the largest, which memory is needed for. ``samples`` of
@@ -108,8 +111,8 @@ class Generation(_Side):
     effects: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def replicas(self) -> Any:
-        return np.maximum(1, np.asarray(self.devices, dtype=float) / self.tensor)
+    def replicas(self) -> Column:
+        return np.maximum(1, self.devices / self.tensor)
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,9 @@ class Pairs:
     colocated: Any = 1.0
     staleness: Any = 0.0
     one_by_one: Any = 0.0
+
+    def __post_init__(self) -> None:
+        _to_columns(self, len(self.t))
 
     def __len__(self) -> int:
         return len(self.t)
@@ -137,14 +143,22 @@ class Pairs:
         return replace(_taken(self, index), t=own, g=own)
 
 
+def _to_columns(whole: Any, count: int) -> None:
+    """Numbers become columns of so many."""
+    for each in fields(whole):
+        value = getattr(whole, each.name)
+        if not isinstance(value, (Jobs, Mapping)) and np.ndim(value) == 0:
+            object.__setattr__(whole, each.name, np.full(count, float(value)))
+
+
 def _taken(whole: Any, index: Any) -> Any:
-    """Columns at ``index``; numbers that stand for whole columns stay."""
+    """Columns at ``index``; of effects a number stands for all."""
 
     def part(value: Any) -> Any:
         if isinstance(value, Jobs):
             return value.take(index)
         if isinstance(value, Mapping):
             return {name: part(column) for name, column in value.items()}
-        return value[index] if isinstance(value, np.ndarray) and value.ndim else value
+        return value[index] if isinstance(value, np.ndarray) else value
 
     return replace(whole, **{each.name: part(getattr(whole, each.name)) for each in fields(whole)})

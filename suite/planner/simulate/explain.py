@@ -43,17 +43,15 @@ def setting_of(found: Found, index: int, drawn_slow: bool) -> Setting:
     phases = {name: float(column[index]) for name, column in told.phases.items()}
     parts = {name: float(column[index]) for name, column in told.training.items()}
     factor = phases["train"] / sum(parts.values())
-    steps, stages = int(space.work.steps), int(jobs.pipeline[0])
+    steps, stages, epochs = int(space.work.steps[t]), int(jobs.pipeline[0]), workload.ppo_epochs
     replica, micro = (int(space.choices[name][t]) for name in ("rollouts", "micro_batch"))
-    epochs = workload.ppo_epochs
-    weights = np.tile(
-        micro_weights(asked, workload, replica, micro, float((jobs.tokens * jobs.context)[0])), (1, epochs)
-    )
+    tokens = float((jobs.tokens * jobs.context)[0])
+    weights = np.tile(micro_weights(asked, workload, replica, micro, tokens), (1, epochs))
     count = weights.shape[1]
     body = sum(seconds for name, seconds in parts.items() if name not in _ONCE)
     each = factor * (body + parts["critic"]) / count
     share = 1 / (4 if jobs.recompute[0] == 3 else 3)
-    forward = phases["score"] / (1 + float(space.work.critic))
+    forward = phases["score"] / (1 + float(space.work.critic[t]))
     passes = (phases["score"] + phases["reference"]) / forward if forward else 0.0
     score = forward / (count // epochs + stages - 1)
     lengths, places, pace = _engines(found, workload, index, phases["generate"])
@@ -77,7 +75,7 @@ def setting_of(found: Found, index: int, drawn_slow: bool) -> Setting:
         places=places,
         pace=pace,
         split=bool(found.split[index]),
-        staleness=int(found.staleness[index]),
+        staleness=int(found.pairs.staleness[index]),
         devices=(int(space.choices["devices"][t]), int(found.devices[index] - space.choices["devices"][t])),
     )
 
@@ -104,17 +102,17 @@ def _engines(
     found: Found, workload: Workload, index: int, seconds: float
 ) -> tuple[tuple[tuple[float, ...], ...], int, Pace]:
     """Lengths of each engine's samples, its places, and its pace: what is predicted of a step, and of a token."""
-    _, gen, _ = found.only([index])
-    if not np.all(np.asarray(gen.engine) > 0):  # the stack's own loop: one length of time for all
+    g = found.pairs.g[index]
+    if found.gen.engine[g] == 0:  # the stack's own loop: one length of time for all
         return (((1.0,),), 1, Pace(seconds, 0.0))
     parts = {name: float(column[index]) for name, column in found.told.generation.items()}
-    replicas = float((gen.replicas + np.zeros(1))[0])
-    samples = float((np.asarray(gen.samples) + np.zeros(1))[0]) / replicas
+    samples, response, longest = (
+        float(column[g]) for column in (found.gen.samples / found.gen.replicas, found.gen.response, found.gen.longest)
+    )
     count = max(1, round(workload.rollouts / samples))
     each = -(-workload.rollouts // count)
     dealt = np.resize(drawn(workload, workload.rollouts).responses, workload.rollouts)
     lengths = tuple(tuple(dealt[first : first + each].tolist()) for first in range(0, len(dealt), each))
-    response, longest = (float((np.asarray(each_) + np.zeros(1))[0]) for each_ in (gen.response, gen.longest))
     together = parts["together"]
     steps = float(steps_to_the_last(samples, response, longest, at_once(samples, together, np.inf, 1.0)))
     whole = parts["bulk"] + parts["tail"]
