@@ -9,11 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from suite.backends.base import unknown_work
-from suite.backends.registry import find_backend
 from suite.planner.found import Objective, layouts
 from suite.planner.hardware import Hardware, hardware_of
-from suite.planner.option import Option
 from suite.planner.parameters import Parameters, load_parameters
 from suite.planner.plan import Plan, make_plan
 from suite.planner.profiles import Profile, find_profile
@@ -22,9 +19,6 @@ from suite.spec.base import UsageError
 from suite.spec.catalogue import devices as known_devices
 from suite.spec.catalogue import find_device
 from suite.spec.device import Device
-from suite.spec.fields import declared
-from suite.spec.layout import Layout
-from suite.spec.manifest import Measure
 from suite.spec.names import nearest
 from suite.spec.shape import Shape
 from suite.spec.typed import shown
@@ -70,9 +64,7 @@ class Question:
     ) -> Plan:
         """The plan for these numbers of devices."""
         checked_counts(devices)
-        plan = make_plan(self, devices, objective=objective, price=price, most=most)
-        best = plan.options[0] if plan.options else None
-        return plan.model_copy(update={"notes": [*self.notes, *plan.notes, *not_to_be_run(self, best)]})
+        return make_plan(self, devices, objective=objective, price=price, most=most)
 
 
 def question(
@@ -122,26 +114,6 @@ def standing(name: str, cluster: Mapping[str, Any], fp8: bool) -> tuple[Hardware
 def engine_manner(profile: Profile, manner: Manner) -> Manner:
     """How a backend generates: trainers that have no loop of their own, with an engine that sleeps."""
     return replace(manner, generation="vllm", engine_sleep=True) if profile.engine_only else manner
-
-
-def not_to_be_run(asked: Question, best: Option | None) -> list[str]:
-    """A note on what the backend lacks of what was planned, or of the best option."""
-    driver = find_backend(asked.profile.name)
-    reasons = unknown_work(driver, asked.workload)
-    own = {"generation", "engine_sleep"} if asked.profile.engine_only else set()  # a trainer brings its engine along
-    wanted = [name for name in vars(USUAL) if getattr(asked.manner, name) != getattr(USUAL, name) and name not in own]
-    options = dict(declared(Layout))
-    reasons += [f"{driver.name} has no {options[name].option}" for name in wanted if name not in driver.settings]
-    if best is not None and (best.context, best.chunks) != (1, 1):
-        reasons.append(f"a run of {driver.name} by the suite has no option for context parallel or interleaved layouts")
-    if asked.other is not None:
-        reasons.append(f"a run of {driver.name} by the suite has one kind of device")
-    if asked.profile.fp8:
-        reasons.append(f"a run of {driver.name} by the suite has no option for fp8")
-    if best is not None and not reasons:
-        measure = Measure(device="cuda", precision="bf16")
-        reasons = driver.errors(asked.shape, asked.workload, best.layout, measure)
-    return [f"this can be planned but not run: {'; '.join(reasons)}"] if reasons else []
 
 
 def named_device(name: str) -> tuple[Device, str | None]:

@@ -70,6 +70,7 @@ def make_plan(
         closest = int(ahead[found.told.memory.total[ahead].argmin()])
         nearest = options(found, [[closest]], price)[0]
     stack, kind = asked.profile.stack, asked.hardware.architecture
+    best = chosen(found, distinct(found, fitting), most, price)
     return Plan(
         size=asked.shape.name,
         backend=asked.profile.name,
@@ -79,13 +80,13 @@ def make_plan(
         objective=objective,
         considered=len(found),
         fitting=len(fitting),
-        options=chosen(found, distinct(found, fitting), most, price),
+        options=best,
         misses=_misses(found, distinct(found, ahead)),
         nearest=nearest,
         band=parameters.band("iteration", stack, kind),
         memory_band=parameters.band("memory", stack, kind),
         calibrated=parameters.learnt.configurations if parameters.learnt else 0,
-        notes=plan_notes(asked, found.space, devices),
+        notes=plan_notes(asked, found.space, devices, best[0] if best else None),
     )
 
 

@@ -20,6 +20,7 @@ from suite.spec.workload import Workload
 _BARS = 4
 #: Rows of the table of those that nothing beats: the fastest, and what is next to it.
 _FRONT = 3
+_NOTHING_DIVIDES = "nothing divides the model and the work on so many devices: other numbers of --devices or --rollouts do"
 
 
 def plan_lines(plan: Plan, columns: int | None = None) -> Iterator[str]:
@@ -123,12 +124,7 @@ def _plan_lines(plan: Plan, columns: int | None) -> Iterator[str]:
         yield ""
         yield from memory_bars(plan.options[:_BARS], columns)
     elif plan.nearest is not None:
-        option = plan.nearest
-        yield (
-            f"nothing fits; nearest is {option.label} (micro batch {option.micro_batch}): "
-            f"{option.memory_bytes / GIB:.1f} GiB of {option.capacity_bytes / GIB:.0f}, "
-            f"{option.largest_part} {option.memory[option.largest_part] / GIB:.1f} GiB"
-        )
+        yield _nearest(plan.nearest)
     if plan.misses and plan.options:
         yield ""
         yield "faster, but does not fit:" if plan.objective != "cost" else "cheaper, but does not fit:"
@@ -181,7 +177,7 @@ def _answer_lines(answer: Answer, columns: int | None) -> Iterator[str]:
         yield from grid_lines(option_columns(answer.options), columns)
         yield from marks(answer.options)
     elif not answer.options and not shown:
-        yield from _nothing(answer)
+        yield _nearest(answer.nearest) if answer.nearest else _NOTHING_DIVIDES
     others = [option for option in answer.front if option not in answer.options]
     if others and len(shown) < 2:
         yield ""
@@ -263,32 +259,27 @@ def _advice(near: Option, answer: Answer) -> str:
     return "more devices (--devices N is the most that are looked at), or more --samples-per-iteration, would help"
 
 
-def _nothing(answer: Answer) -> Iterator[str]:
-    near = answer.nearest
-    if near is None:
-        yield "nothing divides the model and the work on so many devices: other numbers of --devices or --rollouts do"
-        return
-    yield (
-        f"nothing fits; nearest is {near.label} ({near.backend}) on {near.devices:,} x {near.device}: "
-        f"{near.fullest_bytes / GIB:.1f} GiB of {near.capacity_bytes / GIB:.1f}"
+def _nearest(near: Option) -> str:
+    return (
+        f"nothing fits; nearest is {near.label} ({near.backend}, micro batch {near.micro_batch}) on {near.devices:,} x "
+        f"{near.device}: {near.fullest_bytes / GIB:.1f} GiB of {near.capacity_bytes / GIB:.1f}, "
+        f"{near.largest_part} {near.memory[near.largest_part] / GIB:.1f} GiB"
     )
 
 
 def _kinds(kinds: Sequence[Kind]) -> list[Column]:
     rows = [(kind, kind.best) for kind in kinds if kind.best is not None]
     best = [option for _, option in rows]
-    money = any(option.cost_per_hour is not None for option in best)
-    columns = [
+    return [
         Column("device", [kind.device for kind, _ in rows], left=True),
         Column("devices", [f"{option.devices:,}" if kind.reached else "-" for kind, option in rows]),
         Column("sure", [f"{kind.sure.devices:,}" if kind.sure else "-" for kind, _ in rows], 2),
         Column("samples/s", [f"{option.samples_per_second:.3g}" for option in best]),
         Column("arrangement", [_short(option) for option in best], 3, left=True),
-        Column("an hour", [money_cell(option.cost_per_hour) for option in best]) if money else None,
-        Column("per 1000", [money_cell(option.cost_per_1000_samples) for option in best]) if money else None,
+        Column("an hour", [money_cell(option.cost_per_hour) for option in best]),
+        Column("per 1000", [money_cell(option.cost_per_1000_samples) for option in best]),
         Column("limit", [option.limit for option in best], 1, left=True),
     ]
-    return [column for column in columns if column is not None]
 
 
 def _short(option: Option) -> str:

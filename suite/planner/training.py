@@ -31,7 +31,7 @@ PACKED_ATTENTION = 0.1
 END_REDUCES = 2
 #: Share of the forward pass's matrix products that per-operator recomputation does again.
 OPERATORS_AGAIN = 0.25
-#: Bytes moved per parameter by an Adam step: gradient, fp32 weight and both moments, read and written. A host's is bound
+#: Bytes moved per parameter by an Adam step: gradient, fp32 weight and both moments, read and written. A host is bound
 #: by its memory: about 100 GB/s a socket pair, shared by eight devices (Ren et al., "ZeRO-Offload", arXiv 2101.06840,
 #: section 5.1 and table 4).
 OPTIMIZER_TRAFFIC, HOST_MEMORY_BYTES_PER_SECOND = 30, 100e9 / 8

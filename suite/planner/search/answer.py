@@ -8,9 +8,9 @@ from itertools import pairwise
 
 from pydantic import Field
 
-from suite.planner.ask import Question, device_counts, not_to_be_run
+from suite.planner.ask import Question, device_counts
 from suite.planner.found import Found, Objective, Placing, arrangements
-from suite.planner.notes import calibration_notes, passes_text, stack_notes
+from suite.planner.notes import NOT_RUN, not_to_be_run, passes_text, stack_notes
 from suite.planner.option import Option, chosen, front, label_of, options
 from suite.planner.search.week import DEVICE_HOURS_OF_A_FAILURE, Pauses, Week, week_of
 from suite.planner.search.wishes import Prices, Target
@@ -75,6 +75,11 @@ class Search:
     def price(self, asked: Question) -> float | None:
         return self.prices.of(asked.hardware.name)
 
+    def question_of(self, option: Option) -> Question:
+        """The question that an option answers."""
+        named = {(asked.hardware.name, asked.profile.name): asked for asked in self.questions}
+        return named[option.device, option.backend]
+
 
 def best_on(search: Search, devices: Sequence[int], most: int) -> Answer:
     """The best arrangements on these numbers of devices, and the front over all smaller numbers."""
@@ -82,17 +87,18 @@ def best_on(search: Search, devices: Sequence[int], most: int) -> Answer:
     best: list[Option] = []
     fastest: list[Option] = []
     closest: list[Option] = []
-    counts = [count for count in device_counts(max(devices)) if count not in devices]
     for asked in search.questions:
         price = search.price(asked)
-        found = search.found(asked, sorted({*devices, *counts}))
+        found = search.found(asked, sorted({*devices, *device_counts(max(devices))}))
         considered, fitting = considered + len(found), fitting + int(found.told.fits.sum())
         order = [index for index in found.ranked(search.objective) if int(found.devices[index]) in devices]
         best += chosen(found, order, most, price)
         fastest += options(found, [[index] for index in found.fastest_by_count()], price)
-        closest += _closest(found, price)
+        if len(found) and not found.told.fits.any():
+            closest += options(found, [[int(found.told.memory.total.argmin())]], price)
     best.sort(key=lambda option: _measure(option, search.objective))
-    return _answer(search, considered, fitting, best[:most], front(fastest), [], _least(closest, best), None)
+    nearest = None if best else min(closest, key=lambda option: option.memory_bytes, default=None)
+    return _answer(search, considered, fitting, best[:most], front(fastest), nearest=nearest)
 
 
 def fewest_for(search: Search, target: Target, limit: int) -> Answer:
@@ -103,7 +109,6 @@ def fewest_for(search: Search, target: Target, limit: int) -> Answer:
         )
     considered = fitting = 0
     kinds: dict[str, list[Kind]] = {}
-    closest: list[Option] = []
     every: list[Option] = []
     for asked in search.questions:
         looked, fits, one, all_of_them = _kind(search, asked, target, limit)
@@ -113,7 +118,7 @@ def fewest_for(search: Search, target: Target, limit: int) -> Answer:
     best = [min(found, key=lambda kind: _kind_measure(kind, search.objective)) for found in kinds.values()]
     best.sort(key=lambda kind: _kind_measure(kind, search.objective))
     answered = [kind.best for kind in best if kind.reached and kind.best]
-    return _answer(search, considered, fitting, answered, front(every), best, _least(closest, every), target)
+    return _answer(search, considered, fitting, answered, front(every), best, target)
 
 
 def _kind(search: Search, asked: Question, target: Target, limit: int) -> tuple[int, int, Kind, list[Option]]:
@@ -146,11 +151,8 @@ def _kind(search: Search, asked: Question, target: Target, limit: int) -> tuple[
 
 def _blocks(limit: int) -> list[list[int]]:
     """Numbers of devices in turns, so that a small answer does not wait for the largest."""
-    counts = device_counts(limit)
-    if limit not in counts:
-        counts.append(limit)
-    edges = (0, 16, 128, 1024, limit)
-    blocks = [[count for count in counts if low < count <= high] for low, high in pairwise(edges)]
+    counts = sorted({*device_counts(limit), limit})
+    blocks = [[count for count in counts if low < count <= high] for low, high in pairwise((0, 16, 128, 1024, limit))]
     return [block for block in blocks if block]
 
 
@@ -174,26 +176,15 @@ def _kind_measure(kind: Kind, objective: Objective) -> tuple[float, ...]:
     return (0.0, float(best.devices), -best.samples_per_second)
 
 
-def _closest(found: Found, price: float | None) -> list[Option]:
-    """Of what does not fit the one that needs least memory, where nothing fits."""
-    if not len(found) or found.told.fits.any():
-        return []
-    return options(found, [[int(found.told.memory.total.argmin())]], price)
-
-
-def _least(closest: Sequence[Option], found: Sequence[Option]) -> Option | None:
-    return None if found else min(closest, key=lambda option: option.memory_bytes, default=None)
-
-
 def _answer(
     search: Search,
     considered: int,
     fitting: int,
     best: list[Option],
     on_front: list[Option],
-    kinds: list[Kind],
-    nearest: Option | None,
-    target: Target | None,
+    kinds: Sequence[Kind] = (),
+    target: Target | None = None,
+    nearest: Option | None = None,
 ) -> Answer:
     first = search.questions[0]
     return Answer(
@@ -209,12 +200,12 @@ def _answer(
         fitting=fitting,
         options=best,
         front=on_front,
-        kinds=kinds,
+        kinds=list(kinds),
         nearest=nearest,
         week=week_of(best[0], search.pauses) if best and search.pauses else None,
         prices=search.prices.text,
         assumed=assumed(search, best),
-        notes=[*search.notes, *_notes(search, best)],
+        notes=[*search.notes, NOT_RUN, *(_notes(search, best[0]) if best else [])],
     )
 
 
@@ -245,24 +236,16 @@ def assumed(search: Search, best: Sequence[Option]) -> list[str]:
     return lines
 
 
-def _notes(search: Search, best: Sequence[Option]) -> list[str]:
-    notes = ["a prediction, not a measurement: nothing in it was run"]
-    if best:
-        by_name = {asked.profile.name: asked for asked in search.questions}
-        asked = by_name[best[0].backend]
-        notes += stack_notes(asked)
-        notes += calibration_notes(asked.parameters)
-        notes += not_to_be_run(asked, best[0])
-    return notes
+def _notes(search: Search, best: Option) -> list[str]:
+    asked = search.question_of(best)
+    return stack_notes(asked) + not_to_be_run(asked, best)
 
 
 def found_again(search: Search, option: Option) -> tuple[Found, int]:
     """The columns that an option was taken from, and its place."""
-    for asked in search.questions:
-        if (asked.hardware.name, asked.profile.name) == (option.device, option.backend):
-            found = search.found(asked, [option.devices])
-            for index in found.ranked(search.objective).tolist():
-                micro = int(found.space.choices["micro_batch"][found.pairs.t[index]])
-                if micro == option.micro_batch and label_of(found, index) == option.label:
-                    return found, index
+    found = search.found(search.question_of(option), [option.devices])
+    for index in found.ranked(search.objective).tolist():
+        micro = int(found.space.choices["micro_batch"][found.pairs.t[index]])
+        if micro == option.micro_batch and label_of(found, index) == option.label:
+            return found, index
     raise AssertionError("the option is of this search")
