@@ -18,7 +18,7 @@ import numpy as np
 from suite.bundle.record import Record
 from suite.bundle.store import DamagedBundle, find_bundles
 from suite.planner.ask import Question
-from suite.planner.hardware import Hardware, hardware_of
+from suite.planner.hardware import Hardware
 from suite.planner.iteration import predict
 from suite.planner.learnt import FOUR_FIFTHS, KINDS, NINE_TENTHS, PHASE_MISFIT, STEP_MISFIT, before, moved
 from suite.planner.parameters import Band, Learnt, Parameters
@@ -59,11 +59,13 @@ def calibrated(asked: Question, folder: Path) -> Question:
     Raises UsageError where the folder holds no such run.
     """
     runs = _runs(asked, folder)
-    configurations = _configurations(asked, runs)
+    by_hash: dict[str, list[tuple[Manifest, Record]]] = defaultdict(list)
+    for manifest, record in runs:
+        by_hash[manifest.hash].append((manifest, record))
+    found = [_configuration(asked, repeats) for repeats in by_hash.values()]
+    configurations = [one for one in found if one is not None]
     prior = before(asked.parameters, asked.hardware)
-    ceilings = _ceilings_of(asked.hardware, [record for _, record in runs])
-    told = _Told(asked, prior, configurations, ceilings)
-    mean, covariance = told.posterior(np.array(prior.covariance))
+    mean, covariance = _posterior(asked, prior, configurations, _ceilings_of(asked.hardware, runs))
     parameters = moved(asked.parameters, dict(zip(prior.names, mean.tolist(), strict=True)))
     learnt = prior.model_copy(
         update={
@@ -75,58 +77,37 @@ def calibrated(asked: Question, folder: Path) -> Question:
     return replace(asked, parameters=_with_memory(parameters.model_copy(update={"learnt": learnt}), configurations))
 
 
-class _Told:
-    """What runs measured, as logarithms, and what is predicted of it: phases of each configuration, then ceilings."""
+def _posterior(
+    asked: Question, prior: Learnt, configurations: Sequence[Configuration], ceilings: dict[str, float]
+) -> tuple[Vector, Vector]:
+    """The most probable movements of the constants' logarithms, which are normal about zero beforehand, and their
+    covariance after what runs measured: phases of each configuration, and ``ceilings``. Normal too, by Laplace's
+    approximation (MacKay, "Information Theory, Inference, and Learning Algorithms", 2003, chapter 27)."""
+    from scipy.optimize import least_squares
 
-    def __init__(
-        self,
-        asked: Question,
-        prior: Learnt,
-        configurations: Sequence[Configuration],
-        ceilings: dict[str, float],
-    ) -> None:
-        self.asked, self.names, self.configurations, self.ceilings = asked, prior.names, configurations, ceilings
-        phases = [each for one in configurations for each in one.seconds.values()]
-        self.measured: Vector = np.log([*(seconds for seconds, _ in phases), *ceilings.values()])
-        self.noise: Vector = np.array([*(noise for _, noise in phases), *(_CEILING_NOISE for _ in ceilings)])
+    covariance = np.array(prior.covariance)
+    phases = [each for one in configurations for each in one.seconds.values()]
+    measured: Vector = np.log([*(seconds for seconds, _ in phases), *ceilings.values()])
+    noise: Vector = np.array([*(noise for _, noise in phases), *(_CEILING_NOISE for _ in ceilings)])
+    if not len(measured):
+        return np.zeros(len(covariance)), covariance
+    root = np.linalg.cholesky(covariance)
 
-    def model(self, vector: Vector) -> Vector:
-        """Logarithms of predictions, with those of the constants moved by ``vector``."""
-        asked = self.asked
-        parameters = moved(asked.parameters, dict(zip(self.names, vector.tolist(), strict=True)))
+    def predicted(vector: Vector) -> Vector:
+        parameters = moved(asked.parameters, dict(zip(prior.names, vector.tolist(), strict=True)))
         effects = effects_of(asked.hardware, asked.profile, parameters)
         found: list[float] = []
-        for one in self.configurations:
+        for one in configurations:
             work, gen = replace(one.space.work, effects=effects), replace(one.space.gen, effects=effects)
             times = predict(work, gen, one.space.pairs, parameters.values).phases
             found += [float(times[phase][0]) for phase in one.seconds]
-        found += [parameters.values[name] for name in self.ceilings]
-        return np.log(found)
+        return np.log([*found, *(parameters.values[name] for name in ceilings)])
 
-    def posterior(self, covariance: Vector) -> tuple[Vector, Vector]:
-        """The most probable movements of the constants, which are normal about zero with this covariance, and theirs
-        after: normal too (Laplace's approximation: MacKay, "Information Theory, Inference, and Learning Algorithms",
-        2003, chapter 27)."""
-        from scipy.optimize import least_squares
+    def residuals(whitened: Vector) -> Vector:
+        return np.concatenate([whitened, (predicted(root @ whitened) - measured) / noise])
 
-        if not len(self.measured):
-            return np.zeros(len(covariance)), covariance
-        root = np.linalg.cholesky(covariance)
-
-        def residuals(whitened: Vector) -> Vector:
-            return np.concatenate([whitened, (self.model(root @ whitened) - self.measured) / self.noise])
-
-        found = least_squares(residuals, np.zeros(len(covariance)), diff_step=1e-4)
-        return root @ found.x, root @ np.linalg.inv(found.jac.T @ found.jac) @ root.T
-
-
-def _configurations(asked: Question, runs: Sequence[tuple[Manifest, Record]]) -> list[Configuration]:
-    """The runs by manifest, in the order in which they were found."""
-    by_hash: dict[str, list[tuple[Manifest, Record]]] = defaultdict(list)
-    for manifest, record in runs:
-        by_hash[manifest.hash].append((manifest, record))
-    found = (_configuration(asked, repeats) for repeats in by_hash.values())
-    return [one for one in found if one is not None]
+    found = least_squares(residuals, np.zeros(len(covariance)), diff_step=1e-4)
+    return root @ found.x, root @ np.linalg.inv(found.jac.T @ found.jac) @ root.T
 
 
 def _configuration(asked: Question, repeats: Sequence[tuple[Manifest, Record]]) -> Configuration | None:
@@ -196,22 +177,21 @@ def _runs(asked: Question, folder: Path) -> list[tuple[Manifest, Record]]:
             manifest, record = bundle.manifest(), bundle.record()
         except DamagedBundle:
             continue
-        known = find_device(device_of(record) or "") if record else None
-        if record is None or record.status != "ok" or manifest.backend.name != asked.profile.name or known is None:
+        if record is None or record.status != "ok" or manifest.backend.name != asked.profile.name:
             continue
-        hardware = hardware_of(known)
-        if hardware is not None and hardware.name == asked.hardware.name:
+        device = find_device(device_of(record) or "")
+        if device is not None and device.name == asked.hardware.name:
             found.append((manifest, record))
     if not found:
         raise UsageError(f"{folder} has no finished run of {asked.profile.name} on {asked.hardware.name} to learn from")
     return found
 
 
-def _ceilings_of(hardware: Hardware, records: Sequence[Record]) -> dict[str, float]:
+def _ceilings_of(hardware: Hardware, runs: Sequence[tuple[Manifest, Record]]) -> dict[str, float]:
     """Shares of the device's peaks that were measured, by the constant that they tell of: the matrix product's of the
     peak in its own dtype, where that has 16 bits, the copy's of the bandwidth."""
     shares: dict[str, list[float]] = defaultdict(list)
-    for record in records:
+    for _, record in runs:
         found = (record.environment.worker or {}).get("ceilings")
         if not isinstance(found, dict):
             continue

@@ -7,6 +7,7 @@ step, (m + p - 1) s for a scoring pass, and of two sides that work at once the s
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
@@ -226,18 +227,14 @@ class _Maker:
 
     def _step(self, step: int) -> None:
         setting, timeline = self.setting, self.timeline
-        micros = setting.micros
         slow = [self.draws.factor("train") for _ in self.training_lanes]
-        first = step * micros
-        if setting.in_step and setting.stages == 1:
-            for micro in range(micros):
-                for replica in range(setting.replicas):
-                    for forward in (True, False):
-                        self._pass(replica, 0, Pass(forward, micro, 0), first, slow, {})
-                timeline.barrier(self.training_lanes, (), REPLICAS)
-        else:
+        together = setting.in_step and setting.stages == 1
+        group = 1 if together else setting.micros
+        for first in range(step * setting.micros, (step + 1) * setting.micros, group):
             for replica in range(setting.replicas):
-                self._pipeline(replica, first, micros, slow)
+                self._pipeline(replica, first, group, slow)
+            if together:
+                timeline.barrier(self.training_lanes, (), REPLICAS)
         lanes = tuple(self.training_lanes)
         waits = REPLICAS if setting.stages == 1 else BUBBLE
         timeline.add(Task(lanes, setting.reduction, (), "gradients", REDUCTION, waits))
@@ -248,33 +245,26 @@ class _Maker:
     def _pipeline(self, replica: int, first: int, micros: int, slow: Sequence[float]) -> None:
         """Passes of one replica, added once what they need has been: stages take turns until all are in."""
         setting = self.setting
-        orders = [schedule(stage, setting.stages, setting.chunks, micros) for stage in range(setting.stages)]
-        places = [0] * setting.stages
+        left = [deque(schedule(stage, setting.stages, setting.chunks, micros)) for stage in range(setting.stages)]
         known: dict[tuple[int, Pass], int] = {}
-        while any(place < len(order) for place, order in zip(places, orders, strict=True)):
-            moved = False
-            for stage, order in enumerate(orders):
-                while places[stage] < len(order):
-                    one = order[places[stage]]
-                    wanted = before(one, stage, setting.stages, setting.chunks)
+        while any(left):
+            done = len(known)
+            for stage, order in enumerate(left):
+                while order:
+                    wanted = before(order[0], stage, setting.stages, setting.chunks)
                     if wanted is not None and wanted not in known:
                         break
-                    known[stage, one] = self._pass(replica, stage, one, first, slow, known)
-                    places[stage] += 1
-                    moved = True
-            assert moved, "a schedule never waits in a circle"
+                    one, after = order.popleft(), () if wanted is None else (known[wanted],)
+                    lane = replica * setting.stages + stage
+                    known[stage, one] = self._pass(lane, one, first + one.micro, after, slow)
+            assert len(known) > done, "a schedule never waits in a circle"
 
-    def _pass(
-        self, replica: int, stage: int, one: Pass, first: int, slow: Sequence[float], known: dict[tuple[int, Pass], int]
-    ) -> int:
+    def _pass(self, lane: int, one: Pass, micro: int, after: tuple[int, ...], slow: Sequence[float]) -> int:
+        """``micro`` is counted over all steps."""
         setting = self.setting
-        lane = replica * setting.stages + stage
-        whole = setting.forward if one.forward else setting.backward
-        seconds = whole / setting.chunks * float(setting.weights[replica, first + one.micro]) * slow[lane]
-        wanted = before(one, stage, setting.stages, setting.chunks)
-        after = (known[wanted],) if wanted in known and wanted is not None else ()
-        name = f"{'forward' if one.forward else 'backward'} {one.micro}"
-        return self.timeline.add(Task((lane,), seconds, after, name, COMPUTE, BUBBLE))
+        name, whole = ("forward", setting.forward) if one.forward else ("backward", setting.backward)
+        seconds = whole / setting.chunks * float(setting.weights[lane // setting.stages, micro]) * slow[lane]
+        return self.timeline.add(Task((lane,), seconds, after, f"{name} {micro % setting.micros}", COMPUTE, BUBBLE))
 
 
 def _refilled(lengths: Sequence[float], places: int, pace: Pace, slow: float) -> float:
