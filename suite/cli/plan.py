@@ -343,5 +343,4 @@ def _scale(questions: list[Question], text: str, as_json: bool) -> int:
     made = {
         asked.profile.name: curves(look_at(asked), counts, asked.workload, asked.hardware.name) for asked in questions
     }
-    show_curves(questions[0], made, counts, as_json)
-    return DONE
+    return show_curves(questions[0], made, counts, as_json)

@@ -9,10 +9,9 @@ import numpy as np
 from pydantic import Field
 
 from suite.planner.found import Found
-from suite.planner.host_memory import host_memory
 from suite.planner.iteration import LIMITS
 from suite.planner.lengths import looked_at
-from suite.planner.memory import PARTS
+from suite.planner.memory import PARTS, host_memory
 from suite.spec.base import Frozen
 from suite.spec.layout import Layout
 from suite.theory.flops import iteration_flops
@@ -108,15 +107,15 @@ def options(found: Found, groups: Sequence[Sequence[int]], price: float | None) 
     """The first of each group, the others its twins."""
     firsts = [group[0] for group in groups]
     low, high = found.bands(firsts) if firsts else (np.zeros(0), np.zeros(0))
-    flops = _flops(found, firsts)
+    flops = {samples: _flops(found, int(samples)) for samples in {found.samples[index] for index in firsts}}
     return [
-        _option(found, group, price, (float(low[place]), float(high[place])), flops)
+        _option(found, group, price, (float(low[place]), float(high[place])), flops[found.samples[group[0]]])
         for place, group in enumerate(groups)
     ]
 
 
 def _option(
-    found: Found, group: Sequence[int], price: float | None, band: tuple[float, float], flops: dict[int, float]
+    found: Found, group: Sequence[int], price: float | None, band: tuple[float, float], flops: float
 ) -> Option:
     index = group[0]
     asked, told, space = found.asked, found.told, found.space
@@ -125,7 +124,7 @@ def _option(
     engine = bool(found.gen.engine[found.pairs.g[index]] > 0)
     layout, rate, seconds = layout_of(found, index), float(found.rate[index]), float(told.seconds[index])
     memory = {part: int(told.memory.parts[part][index]) for part in PARTS if told.memory.parts[part][index] >= 1}
-    samples, tensor = int(found.samples[index]), int(found.gen.tensor[found.pairs.g[index]])
+    tensor = int(found.gen.tensor[found.pairs.g[index]])
     train_on = int(space.choices["devices"][t])
     factor = float(space.work.factor("training"))
     watts = None if asked.other else hardware.power_watts
@@ -161,7 +160,7 @@ def _option(
         low=rate * band[0],
         high=rate * band[1],
         tokens_per_second=rate * float(space.sample_tokens[t]),
-        mfu=flops[samples] / seconds / (train_on * hardware.peak + (devices - train_on) * other.peak),
+        mfu=flops / seconds / (train_on * hardware.peak + (devices - train_on) * other.peak),
         kilowatt_hours=None if watts is None else watts * devices * seconds / 3.6e6,
         price=price,
         cost_per_hour=hourly,
@@ -171,14 +170,11 @@ def _option(
     )
 
 
-def _flops(found: Found, chosen_ones: Sequence[int]) -> dict[int, float]:
-    """FLOPs of an iteration by its number of samples."""
-    told: dict[int, float] = {}
-    shape, workload = found.asked.shape, found.asked.workload
-    for samples in {int(found.samples[index]) for index in chosen_ones}:
-        some = looked_at(workload, samples) if workload.uneven else samples
-        told[samples] = samples / some * iteration_flops(shape, workload, some).model
-    return told
+def _flops(found: Found, samples: int) -> float:
+    """FLOPs of an iteration, by those of as many samples as are looked at."""
+    workload = found.asked.workload
+    some = looked_at(workload, samples) if workload.uneven else samples
+    return samples / some * iteration_flops(found.asked.shape, workload, some).model
 
 
 def layout_of(found: Found, index: int) -> Layout:

@@ -11,9 +11,8 @@ from suite.bundle.record import Record
 from suite.planner.ask import Question
 from suite.planner.found import of_space
 from suite.planner.hardware import hardware_of
-from suite.planner.host_memory import host_memory
 from suite.planner.lengths import of_samples
-from suite.planner.memory import PARTS
+from suite.planner.memory import PARTS, host_memory
 from suite.planner.parameters import Parameters, load_parameters
 from suite.planner.plan import fitting_on
 from suite.planner.profiles import PROFILES, Profile

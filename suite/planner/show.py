@@ -20,7 +20,9 @@ from suite.spec.workload import Workload
 _BARS = 4
 #: Rows of the table of those that nothing beats: the fastest, and what is next to it.
 _FRONT = 3
-_NOTHING_DIVIDES = "nothing divides the model and the work on so many devices: other numbers of --devices or --rollouts do"
+_NOTHING_DIVIDES = (
+    "nothing divides the model and the work on so many devices: other numbers of --devices or --rollouts do"
+)
 
 
 def plan_lines(plan: Plan, columns: int | None = None) -> Iterator[str]:

@@ -18,9 +18,8 @@ from suite.planner.ask import (
 from suite.planner.curves import curves, look_at
 from suite.planner.found import layouts
 from suite.planner.hardware import hardware_of, published_hardware
-from suite.planner.host_memory import host_memory
 from suite.planner.iteration import TRAINING_LIMITS
-from suite.planner.memory import GIB
+from suite.planner.memory import GIB, host_memory
 from suite.planner.option import chosen
 from suite.planner.profiles import PROFILES
 from suite.spec.base import UsageError

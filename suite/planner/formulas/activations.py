@@ -38,12 +38,7 @@ def score_bytes(tokens: Numbers, sequence: Numbers, heads: Numbers, tensor: Numb
 
 
 def kept_bytes(
-    recompute: Numbers,
-    outside: Numbers,
-    inside: Numbers,
-    scores: Numbers,
-    inputs: Numbers,
-    operators_share: Numbers,
+    recompute: Numbers, outside: Numbers, inside: Numbers, scores: Numbers, inputs: Numbers, operators_share: Numbers
 ) -> Numbers:
     """What one block keeps under recompute modes 0 none, 1 selective, 2 operators, 3 full (arXiv 2205.05198, table 2).
 

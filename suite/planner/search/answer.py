@@ -72,6 +72,11 @@ class Search:
         """Everything on each number of devices."""
         return arrangements(replace(asked, workload=self.work), devices, self.placing, self.staleness)
 
+    def on_first_device(self, work: Workload, devices: Sequence[int]) -> list[Found]:
+        """Everything on the first kind of device, by each backend, of other work."""
+        own, first = replace(self, work=work), self.questions[0].hardware.name
+        return [own.found(asked, devices) for asked in self.questions if asked.hardware.name == first]
+
     def price(self, asked: Question) -> float | None:
         return self.prices.of(asked.hardware.name)
 

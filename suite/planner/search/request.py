@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from suite.planner.ask import MOST_DEVICES, Question, checked_counts, device_range, engine_manner, standing
-from suite.planner.curves import CurvePoint, curves, fixed
-from suite.planner.found import Found, Objective, Placing
+from suite.planner.ask import MOST_DEVICES, Question, checked_counts, engine_manner, standing
+from suite.planner.curves import fixed
+from suite.planner.found import Objective, Placing
 from suite.planner.lengths import drawn
 from suite.planner.search.answer import Answer, Search, best_on, fewest_for
 from suite.planner.search.week import Pauses
@@ -159,19 +159,6 @@ def answer(search: Search, wishes: Wishes) -> Answer:
     if goal is None:
         return best_on(search, list(wishes.devices) or [USUAL_DEVICES], wishes.top)
     return fewest_for(search, goal, max(wishes.devices, default=MOST_DEVICES))
-
-
-def search_curves(search: Search, text: str, workload: Workload) -> tuple[list[CurvePoint], list[int]]:
-    """Weak and strong curves of the first device over the best of its backends, and their numbers of devices.
-    UsageError for a range that is none."""
-    counts = device_range(text)
-    device = search.questions[0].hardware.name
-    asked = [each for each in search.questions if each.hardware.name == device]
-
-    def look(work: Workload, some: Sequence[int]) -> list[Found]:
-        return [replace(search, work=work).found(each, some) for each in asked]
-
-    return curves(look, counts, workload, device), counts
 
 
 def model_of(size: str | None, shape: Path | None, preset: PresetPoint | None) -> Shape:
