@@ -80,7 +80,8 @@ def engine_parts(gen: Generation, staleness: Any, pool: Column, p: Values) -> di
         return prefill + whole + host, weights, kernels + host
 
     whole, weights, latency = decoded(engine.steps_to_the_last(samples, response, gen.longest, together))
-    bulk = decoded(engine.refilled_steps(samples, response, ahead))[0]
+    # Steps while every place is taken: what the samples need, shared by those that run together.
+    bulk = decoded(samples * response / ahead)[0]
     return {
         "bulk": bulk,
         "tail": np.maximum(0, whole - bulk),

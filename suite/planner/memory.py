@@ -207,7 +207,8 @@ def layer_bytes(jobs: Jobs, p: Values) -> Bytes:
     outside = activations.outside_bytes(tokens, jobs.hidden, split, np.where(jobs.fused_attention > 0, 0, 1))
     wide = jobs.experts_per_token * jobs.ffn
     inside = activations.inside_bytes(tokens, jobs.width, wide, jobs.kv_share, jobs.gated, tensor)
-    routed = activations.routed_bytes(tokens, jobs.hidden, jobs.experts_per_token)
+    # The input and the output of each expert that a token meets, in 16 bit.
+    routed = 2 * 2 * tokens * jobs.hidden * jobs.experts_per_token
     inside = inside + np.where(jobs.experts > 1, routed / split, 0)
     scores = activations.score_bytes(tokens, jobs.attended, jobs.heads, tensor)
     scores = np.where(jobs.fused_attention > 0, 0, scores)

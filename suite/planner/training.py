@@ -65,8 +65,6 @@ MOST_OF_PEAK = 0.95
 #: Seconds that Python and the driver need to launch one block where nothing is compiled: a block of Hugging Face's
 #: GPT-2 dispatches 37 operators to decode a token (counted), at about 8 microseconds each. A backward pass takes two.
 LAUNCH_FORWARD = 3e-4
-#: Parts of a training step in which the device computes.
-_COMPUTED = ("matrix products", "attention", "elementwise", "head and loss")
 
 
 @dataclass(frozen=True)
@@ -132,9 +130,10 @@ def block_seconds(work: Training, p: Values, rate: Rates) -> Block:
         fused, 0, p["unfused_scores"] * blocks.score_bytes(tokens, jobs.attended, jobs.heads, tensor) / rate.memory
     )
     split = np.where(jobs.sequence_parallel > 0, tensor, 1)
-    elementwise = blocks.residual_bytes(tokens, hidden, split) * (
-        p["residual_traffic"] + np.where(jobs.gated > 0, 0, p["residual_plain"])
-    ) + p["activation_traffic"] * blocks.activation_function_bytes(tokens, mlps * jobs.ffn, jobs.gated, tensor)
+    # The MLP's activation function reads and writes its width once, and reads a gate besides.
+    activated = blocks.ELEMENT_BYTES * (2 + jobs.gated) * tokens * (mlps * jobs.ffn) / tensor
+    passes = p["residual_traffic"] + np.where(jobs.gated > 0, 0, p["residual_plain"])
+    elementwise = blocks.residual_bytes(tokens, hidden, split) * passes + p["activation_traffic"] * activated
     slow = np.where(jobs.eager > 0, p["eager"] ** 3, 1) * np.where(fused, 1, p["unfused_traffic"])
     slow = slow * np.where((jobs.low_rank > 0) & (jobs.engine == 0), p["adapters"], 1)
     exposed = p["tensor_exposed"] * np.where(jobs.asynchronous_tensor > 0, p["tensor_asynchronous"], 1)

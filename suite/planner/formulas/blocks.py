@@ -81,11 +81,6 @@ def residual_bytes(tokens: Numbers, hidden: Numbers, split: Numbers) -> Numbers:
     return 8 * ELEMENT_BYTES * tokens * hidden / split
 
 
-def activation_function_bytes(tokens: Numbers, ffn: Numbers, gated: Numbers, tensor: Numbers) -> Numbers:
-    """Bytes of the MLP's activation function: one read and one write of its width, a gate read besides."""
-    return ELEMENT_BYTES * (2 + gated) * tokens * ffn / tensor
-
-
 def score_bytes(tokens: Numbers, sequence: Numbers, heads: Numbers, tensor: Numbers) -> Numbers:
     """Bytes that unfused attention moves for its score matrices in a forward pass: nine per score.
 

@@ -41,11 +41,6 @@ def at_once(samples: Numbers, places: Numbers, pool: Numbers, of_sample: Numbers
     return np.maximum(1, np.minimum(samples, np.minimum(places, pool / of_sample)))
 
 
-def refilled_steps(samples: Numbers, mean: Numbers, together: Numbers) -> Numbers:
-    """Steps while every place is taken: what the samples need, shared by those that run together."""
-    return samples * mean / together
-
-
 def steps_to_the_last(samples: Numbers, mean: Numbers, longest: Numbers, together: Numbers) -> Numbers:
     """Steps until the last sample is complete: waiting samples go through first, then the longest runs out alone.
 
@@ -78,20 +73,16 @@ def weight_read_bytes(layers: Numbers, elements: Numbers, hidden: Numbers, vocab
     return ELEMENT_BYTES * (layers * elements + vocab * hidden) / tensor
 
 
-def cache_positions(prompt: Numbers, new: Numbers) -> Numbers:
-    """Positions of the cache that one sequence reads in the ``new`` - 1 steps after the prefill: step i prompt + i."""
-    steps = new - 1
-    return steps * prompt + steps * (steps - 1) / 2
-
-
 def cache_read_bytes(
     sequences: Numbers, prompt: Numbers, new: Numbers, layers: Numbers, width: Numbers, tensor: Numbers
 ) -> Numbers:
-    """Bytes of keys and values read over the steps of ``sequences`` sequences of one length.
+    """Bytes of keys and values read in the ``new`` - 1 steps after the prefill by ``sequences`` sequences of one length:
+    ``prompt`` + i positions in step i.
 
     ``width`` is key-value heads x head dimension (arXiv 2211.05102, section 2: the KV cache grows with the context).
     """
-    return position_bytes(sequences * cache_positions(prompt, new), layers, width, tensor)
+    steps = new - 1
+    return position_bytes(sequences * (steps * prompt + steps * (steps - 1) / 2), layers, width, tensor)
 
 
 def position_bytes(positions: Numbers, layers: Numbers, width: Numbers, tensor: Numbers) -> Numbers:
