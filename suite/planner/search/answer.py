@@ -10,8 +10,8 @@ from pydantic import Field
 
 from suite.planner.ask import Question, device_counts
 from suite.planner.found import Found, Objective, Placing, arrangements
-from suite.planner.notes import NOT_RUN, not_to_be_run, passes_text, stack_notes
 from suite.planner.option import Option, chosen, front, label_of, options
+from suite.planner.plan import NOT_RUN, not_to_be_run, passes_text, stack_notes
 from suite.planner.search.week import DEVICE_HOURS_OF_A_FAILURE, Pauses, Week, week_of
 from suite.planner.search.wishes import Prices, Target
 from suite.spec.base import Frozen, UsageError

@@ -14,9 +14,8 @@ from suite.planner.jobs import Column
 from suite.planner.lengths import drawn
 from suite.planner.search.answer import Answer, Search, found_again
 from suite.planner.simulate.generating import Pace
-from suite.planner.simulate.iteration import Setting, Simulated, TooLarge, simulate
+from suite.planner.simulate.iteration import Setting, Simulated, simulate
 from suite.planner.simulate.stragglers import Stragglers
-from suite.spec.base import UsageError
 from suite.spec.workload import Workload
 
 #: Parts of a training step that are no pass of a micro batch.
@@ -26,12 +25,9 @@ _WIDEST = 40
 
 
 def best_simulated(search: Search, answer: Answer, slow: Stragglers | None) -> Simulated:
-    """The best arrangement of an answer, task by task. UsageError where it has too many."""
+    """The best arrangement of an answer, task by task. Raises TooLarge."""
     columns, index = found_again(search, answer.options[0])
-    try:
-        return simulate(setting_of(columns, index, slow is not None), slow)
-    except TooLarge as error:
-        raise UsageError(f"{error}: simulate fewer devices, or larger micro batches (--micro-batch)") from error
+    return simulate(setting_of(columns, index, slow is not None), slow)
 
 
 def setting_of(found: Found, index: int, drawn_slow: bool) -> Setting:

@@ -19,6 +19,7 @@ from suite.planner.simulate.events import Span, Task, Timeline, account
 from suite.planner.simulate.generating import Pace, generate
 from suite.planner.simulate.schedules import Pass, before, schedule
 from suite.planner.simulate.stragglers import Draws, Stragglers
+from suite.spec.base import UsageError
 
 #: Iterations that are simulated where two sides work at once: their period is the last one's.
 _OVERLAPPED = 4
@@ -30,7 +31,7 @@ OTHER_SIDE, REDUCTION = "waiting for the other side", "gradients"
 SLOW, UNEVEN = "stragglers", "uneven lengths"
 
 
-class TooLarge(ValueError):
+class TooLarge(UsageError):
     """More tasks than are worth simulating."""
 
 
@@ -98,7 +99,10 @@ def simulate(setting: Setting, stragglers: Stragglers | None = None, seed: int =
     """One iteration, and why it takes as long as it does: the same one is run again with nobody slow, and with equal
     lengths, and what each saves is that cause's. Raises TooLarge."""
     if setting.tasks > MOST_TASKS:
-        raise TooLarge(f"{setting.tasks:,} tasks are more than the {MOST_TASKS:,} that are simulated")
+        raise TooLarge(
+            f"{setting.tasks:,} tasks are more than the {MOST_TASKS:,} that are simulated: simulate fewer devices, or "
+            "larger micro batches (--micro-batch)"
+        )
     whole = once(setting, Draws(stragglers, seed))
     fair = once(setting, Draws(None, seed)) if stragglers is not None else whole
     even = once(_even(setting), Draws(None, seed)) if _is_uneven(setting) else fair
