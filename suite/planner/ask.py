@@ -64,7 +64,7 @@ class Question:
     ) -> Plan:
         """The plan for these numbers of devices."""
         checked_counts(devices)
-        return make_plan(self, devices, objective=objective, price=price, most=most)
+        return make_plan(self, devices, objective, price, most)
 
 
 def question(
@@ -86,17 +86,9 @@ def question(
         )
     if workload.trainable_layers is not None and workload.trainable_layers > shape.layers:
         raise UsageError(f"{workload.trainable_layers} trainable layers, but {shape.name} has {shape.layers}")
-    profile = replace(find_profile(backend), fp8=fp8)
-    return Question(
-        shape,
-        workload,
-        hardware,
-        profile,
-        parameters or load_parameters(),
-        (note,) if note else (),
-        engine_manner(profile, manner),
-        cluster or {},
-    )
+    profile, known = replace(find_profile(backend), fp8=fp8), parameters or load_parameters()
+    notes = (note,) if note else ()
+    return Question(shape, workload, hardware, profile, known, notes, engine_manner(profile, manner), cluster or {})
 
 
 def standing(name: str, cluster: Mapping[str, Any], fp8: bool) -> tuple[Hardware, str | None]:

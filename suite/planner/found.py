@@ -16,7 +16,7 @@ from suite.planner.learnt import FOUR_FIFTHS, deviation
 from suite.planner.lengths import drawn
 from suite.planner.memory import MOST_AT_ONCE
 from suite.planner.parameters import Parameters
-from suite.planner.space import Space, candidates, effects_of
+from suite.planner.space import TENSOR, Space, candidates, effects_of
 from suite.planner.work import Generation, Pairs, Training
 
 if TYPE_CHECKING:
@@ -24,11 +24,8 @@ if TYPE_CHECKING:
 
 Objective = Literal["throughput", "cost", "latency"]
 Placing = Literal["auto", "colocated", "split"]
-#: Publications of weights that samples may be behind; what is further behind is predicted to be no faster.
-STALENESS = (0, 1)
 #: Numbers of devices that train, of all, are multiples of this share of them, where more would be too many to look at.
 _SPLITS = 32
-TENSOR_DEGREES = (1, 2, 4, 8, 16)
 
 
 @dataclass(frozen=True)
@@ -140,7 +137,7 @@ def arrangements(asked: Question, counts: Sequence[int], placing: Placing = "aut
     own = replace(asked.manner, generation="hf", engine_sleep=False)
     space = candidates(replace(asked, manner=own, profile=replace(asked.profile, gathers_once=False)), train_on)
     gen = _engines(asked, space, sorted({rest for _, rest in (*together, *shares)}))
-    kinds = [(together, 1.0, 0.0), *((shares, 0.0, float(age)) for age in STALENESS[: staleness + 1])]
+    kinds = [(together, 1.0, 0.0), *((shares, 0.0, float(age)) for age in range(staleness + 1))]
     made = [Pairs(*_pairs(space, gen, each), colocated, age) for each, colocated, age in kinds]
     columns = ("t", "g", "colocated", "staleness")
     pairs = Pairs(*(np.concatenate([getattr(each, name) for each in made]) for name in columns))
@@ -172,7 +169,7 @@ def _engines(asked: Question, space: Space, counts: Sequence[int]) -> Generation
     rows = [
         (float(count), float(tensor))
         for count in counts
-        for tensor in TENSOR_DEGREES
+        for tensor in TENSOR
         if not (count % tensor or tensor > hardware.node_devices or shape.heads % tensor)
         and (shape.kv_heads % tensor == 0 or tensor % shape.kv_heads == 0)
         and not (shape.ffn % tensor or shape.hidden % tensor)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from suite.planner.formulas import blocks
 from suite.planner.formulas import generation as engine
 from suite.planner.formulas.communication import all_reduce_bytes, gather_bytes, group_bandwidth
-from suite.planner.jobs import Column
+from suite.planner.jobs import Column, Values
 from suite.planner.training import (
     LAUNCH_FORWARD,
     fetch_once,
@@ -23,8 +22,6 @@ from suite.planner.training import (
     shard_bandwidth,
 )
 from suite.planner.work import Generation, Pairs, Training
-
-Values = Mapping[str, Any]
 
 #: Latency of a small all-reduce inside a node, in the training stack's own loop.
 COLLECTIVE_LATENCY = 2e-5

@@ -24,15 +24,7 @@ _FAMILIES = (
     *("GB300", "GB200", "B300", "B200", "H200", "H100", "H20", "A100", "A800", "A6000", "V100"),
     *("MI300X", "MI250X", "L40S", "4090"),
 )
-_PREFIXES = {
-    "V1": "volta",
-    "A": "ampere",
-    "RTX": "other",
-    "L4": "other",
-    "H": "hopper",
-    "B": "blackwell",
-    "GB": "blackwell",
-}
+_PREFIXES = {"V1": "volta", "A": "ampere", "H": "hopper", "B": "blackwell", "GB": "blackwell"}
 #: Devices by whose watts for each FLOP/s those of their architecture are judged: the makers' own flagships.
 _FLAGSHIP = {"volta": "V100-SXM2-32GB", "ampere": "A100-SXM-80GB", "hopper": "H100-SXM-80GB", "blackwell": "B200"}
 #: Of PCIe's rate what copies from and to pinned memory reach: about three quarters.
@@ -81,7 +73,8 @@ def hardware_of(device: Device) -> Hardware | None:
     peak = device.peak_flops.get("bf16", device.peak_flops.get("fp16"))
     if peak is None:
         return None
-    architecture = _architecture(device.name)
+    of_prefix = (each for prefix, each in _PREFIXES.items() if device.name.upper().startswith(prefix))
+    architecture = next(of_prefix, "other")
     family = next((name for name in _FAMILIES if name in device.name), device.name)
     # A bridge joins two or four cards of a node; a ring over all of them goes at the pace of PCIe.
     link = device.link_bytes_per_second if device.link_devices is None else None
@@ -144,7 +137,3 @@ def _variant(name: str, memory_gib: float | None) -> Device | None:
     wanted = (memory_gib or 80) * GIB
     return min(rivals, key=lambda device: abs(device.memory_bytes - wanted), default=None)
 
-
-def _architecture(name: str) -> str:
-    matches = [prefix for prefix in _PREFIXES if name.upper().startswith(prefix)]
-    return _PREFIXES[max(matches, key=len)] if matches else "other"

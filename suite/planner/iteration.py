@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from suite.planner.generation import engine_parts, own_loop, sync_seconds
-from suite.planner.jobs import Column
+from suite.planner.jobs import Column, Values
 from suite.planner.memory import Memory, memory_of
 from suite.planner.training import scoring_seconds, step_parts, swap_parts
 from suite.planner.work import Generation, Pairs, Training
 
-Values = Mapping[str, Any]
 #: Phases in their order; those of a record, and what a whole trainer's own process does beside them.
 PHASES = ("sync", "generate", "score", "reference", "reward", "train", "other")
 #: What an iteration can wait for most, with the parts of training that count as each.

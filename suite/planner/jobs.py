@@ -11,6 +11,8 @@ import numpy as np
 from suite.planner.formulas.blocks import matrix_elements, touched_share
 
 Column = np.ndarray
+#: Constants by name; a fit has a column of each.
+Values = Mapping[str, Any]
 
 ARCHITECTURES = ("volta", "ampere", "hopper", "blackwell", "other")
 

@@ -3,9 +3,7 @@ of an engine beside or apart."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +11,7 @@ from suite.planner.formulas import activations
 from suite.planner.formulas.pipeline import in_flight, micro_batches
 from suite.planner.formulas.recipes import fsdp_bytes, megatron_bytes, zero_bytes
 from suite.planner.generation import cache_of_position
-from suite.planner.jobs import Column, Jobs
+from suite.planner.jobs import Column, Jobs, Values
 from suite.planner.work import Generation, Pairs, Training
 
 GIB = 2**30
@@ -68,7 +66,6 @@ TENSOR_BYTES = 4
 #: 16-bit weights where parameters are offloaded too (``estimate_zero3_model_states_mem_needs``: 18)
 WEIGHT_BYTES = 2
 
-Values = Mapping[str, Any]
 Bytes = dict[str, Column]
 
 

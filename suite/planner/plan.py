@@ -61,12 +61,7 @@ class Plan(Frozen):
 
 
 def make_plan(
-    asked: Question,
-    devices: Sequence[int],
-    *,
-    objective: Objective = "throughput",
-    price: float | None = None,
-    most: int = 8,
+    asked: Question, devices: Sequence[int], objective: Objective, price: float | None, most: int
 ) -> Plan:
     """Rank every layout of the backend on each number of devices. ``price`` is money per device and hour."""
     found = layouts(asked, devices)

@@ -26,7 +26,7 @@ from suite.theory.parameters import parameter_count
 if TYPE_CHECKING:
     from suite.planner.ask import Question
 
-_TENSOR = (1, 2, 4, 8, 16)
+TENSOR = (1, 2, 4, 8, 16)
 _WIDER = (32, 64, 128)  # expert parallel degrees beyond tensor parallel ones
 _PIPELINE = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _CHUNKS = (1, 2, 4)
@@ -120,8 +120,8 @@ def _degrees(asked: Question, devices: int) -> list[tuple[int, ...]]:
         return rows
     # an engine holds whole layers on every rank
     pipelines = _PIPELINE if profile.pipeline and asked.manner.generation == "hf" else (1,)
-    tensors = _TENSOR if profile.tensor and (shape.experts is None or profile.expert_tensor) else (1,)
-    contexts = [each for each in _TENSOR if each == 1 or workload.sequence_tokens >= each * _LEAST_CONTEXT]
+    tensors = TENSOR if profile.tensor and (shape.experts is None or profile.expert_tensor) else (1,)
+    contexts = [each for each in TENSOR if each == 1 or workload.sequence_tokens >= each * _LEAST_CONTEXT]
     contexts = contexts if profile.context else [1]
     for tensor, pipeline, context in product(tensors, pipelines, contexts):
         if shape.heads % tensor or shape.kv_heads % tensor or shape.ffn % tensor or shape.layers % pipeline:
@@ -162,7 +162,7 @@ def _experts(shape: Shape, profile: Profile, data: int) -> list[int]:
     """Expert parallel degrees: data parallel ranks over which the experts can be spread evenly."""
     if shape.experts is None or not profile.experts:
         return [1]
-    return [degree for degree in _TENSOR + _WIDER if data % degree == 0 and shape.experts.count % degree == 0]
+    return [degree for degree in TENSOR + _WIDER if data % degree == 0 and shape.experts.count % degree == 0]
 
 
 def _shardings(profile: Profile, data: int) -> list[tuple[int, int, int, int, int]]:
@@ -231,14 +231,11 @@ def effects_of(hardware: Hardware, profile: Profile, parameters: Parameters) -> 
     device, known = hardware.name.split("-")[0], profile.traits
     groups = {"family": known.family, "framework": known.framework, "framework|device": f"{known.framework}|{device}"}
     step, learnt = parameters.effect(groups), parameters.phases
-    return {
-        phase: (step if phase in ("training", "scoring") else 0.0)
-        + sum(
-            parameters.effects.get(phase, {}).get(group, 0.0) for group in (profile.stack, f"{profile.stack}|{device}")
-        )
-        + math.log(learnt.get(own, 1.0))
-        for phase, own in PHASE_OF.items()
-    }
+    found = {}
+    for phase, own in PHASE_OF.items():
+        of_stack = parameters.effect({phase: profile.stack}) + parameters.effect({phase: f"{profile.stack}|{device}"})
+        found[phase] = (step if phase in ("training", "scoring") else 0.0) + of_stack + math.log(learnt.get(own, 1.0))
+    return found
 
 
 #: Kinds of effects, and the phase of a run that tells of each.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,10 +15,8 @@ from suite.planner.formulas.communication import (
     overlapped,
 )
 from suite.planner.formulas.pipeline import bubble, micro_batches
-from suite.planner.jobs import ARCHITECTURES, Column, Jobs
+from suite.planner.jobs import ARCHITECTURES, Column, Jobs, Values
 from suite.planner.work import Training
-
-Values = Mapping[str, Any]
 
 #: A backward pass of fused attention does five products for the forward pass's two (Dao, arXiv 2307.08691, 3.1.2).
 ATTENTION_BACKWARD = 2.5
@@ -219,7 +215,9 @@ def step_parts(work: Training, p: Values) -> dict[str, Column]:
     count = micro_batches(jobs.global_batch, jobs.data, jobs.micro_batch)
     depth = jobs.layers / jobs.pipeline
     split = jobs.pipeline > 1
-    head = _head_seconds(work, p, rate)
+    # A loss in portions reads its logits more often.
+    passes = p["loss_traffic"] + np.where(work.chunked_loss > 0, p["portions"] / 5, 0)
+    head = _head_seconds(jobs, p, rate, 3, passes)
     stage = depth * per_layer + np.where(split, 0, head)
     sends = jobs.chunks * 2 * 2 * jobs.tokens * jobs.hidden / jobs.tensor / jobs.network
     parts = {name: count * depth * seconds for name, seconds in layer.items()}
@@ -256,12 +254,9 @@ def forward_seconds(work: Training, p: Values) -> Column:
     block = block_seconds(work, p, rate)
     layer = block.linear + block.attention + block.scores + block.elementwise
     layer = layer + 2 * block.collective + block.exchange + block.routing
-    shown = jobs.tokens * jobs.head_share
-    head = blocks.head_flops(shown, jobs.hidden, jobs.vocab, jobs.tensor) / rate.dense
-    head = head + p["loss_traffic"] * SCORED * blocks.loss_bytes(shown, jobs.vocab, jobs.tensor) / rate.memory
     depth = jobs.layers / jobs.pipeline
     device = depth * layer + END_REDUCES / 2 * block.collective
-    device = device + head * np.where(jobs.plain_model > 0, p["plain_model"], 1)
+    device = device + _head_seconds(jobs, p, rate, 1, p["loss_traffic"] * SCORED)
     return np.maximum(device, depth * _layer_host(jobs, p))
 
 
@@ -291,12 +286,10 @@ def fetch_once(work: Training) -> Column:
     return np.where(work.offload_parameters > 0, 2 * share / work.jobs.host_link, 0)
 
 
-def _head_seconds(work: Training, p: Values, rate: Rates) -> Column:
-    """Output head and loss of a micro batch, forward and backward; a loss in portions reads its logits more often."""
-    jobs = work.jobs
+def _head_seconds(jobs: Jobs, p: Values, rate: Rates, products: int, passes: Column | float) -> Column:
+    """Output head and loss of a micro batch, in so many matrix products and passes over the logits."""
     shown = jobs.tokens * jobs.head_share
-    passes = p["loss_traffic"] + np.where(work.chunked_loss > 0, p["portions"] / 5, 0)
-    head = 3 * blocks.head_flops(shown, jobs.hidden, jobs.vocab, jobs.tensor) / rate.dense
+    head = products * blocks.head_flops(shown, jobs.hidden, jobs.vocab, jobs.tensor) / rate.dense
     head = head + passes * blocks.loss_bytes(shown, jobs.vocab, jobs.tensor) / rate.memory
     return head * np.where(jobs.plain_model > 0, p["plain_model"], 1)
 

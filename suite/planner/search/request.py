@@ -22,6 +22,7 @@ from suite.spec.typed import shown
 from suite.spec.workload import Workload
 
 USUAL_DEVICES = 8
+#: Publications of weights that samples may be behind; what is further behind is predicted to be no faster.
 MOST_STALENESS = 1
 
 
@@ -131,16 +132,7 @@ def make_search(questions: Sequence[Question], samples_on: int, wishes: Wishes, 
     ]
     if wishes.generation_device:
         asked_ones = [_with_other(each, wishes.generation_device, wishes.prices) for each in asked_ones]
-    return Search(
-        questions=asked_ones,
-        work=work,
-        placing=placing,
-        staleness=staleness,
-        objective=wishes.objective,
-        prices=wishes.prices,
-        notes=tuple(notes),
-        pauses=wishes.pauses,
-    )
+    return Search(asked_ones, work, placing, staleness, wishes.objective, wishes.prices, notes, wishes.pauses)
 
 
 def _with_other(asked: Question, name: str, prices: Prices) -> Question:
