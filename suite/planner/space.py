@@ -106,9 +106,9 @@ def candidates(asked: Question, devices: Sequence[int]) -> Space:
 
 
 _COLUMNS = (
-    *("devices", "tensor", "pipeline", "data", "zero_stage", "distributed_optimizer", "recompute"),
-    *("offload_optimizer", "offload_parameters", "gather_for_generation"),
-    *("sequence_parallel", "rollouts", "micro_batch", "expert", "context", "chunks"),
+    *("devices", "tensor", "pipeline", "data"),
+    *("zero_stage", "distributed_optimizer", "offload_optimizer", "offload_parameters", "gather_for_generation"),
+    *("recompute", "sequence_parallel", "rollouts", "micro_batch", "expert", "context", "chunks"),
 )
 
 
@@ -126,12 +126,10 @@ def _degrees(asked: Question, devices: int) -> list[tuple[int, ...]]:
     for tensor, pipeline, context in product(tensors, pipelines, contexts):
         if shape.heads % tensor or shape.kv_heads % tensor or shape.ffn % tensor or shape.layers % pipeline:
             continue
-        if devices % (tensor * pipeline * context):
+        data, rest = divmod(devices, tensor * pipeline * context)
+        if rest or rollouts % (data * workload.optimizer_steps):
             continue
-        data = devices // (tensor * pipeline * context)
-        if rollouts % (data * workload.optimizer_steps):
-            continue
-        replica = rollouts // data
+        degrees, replica = (devices, tensor, pipeline, data), rollouts // data
         batch = replica // workload.optimizer_steps
         sequence = int(tensor > 1 and workload.sequence_tokens % tensor == 0)
         for micro, sharding, recompute, expert, chunks in product(
@@ -143,13 +141,7 @@ def _degrees(asked: Question, devices: int) -> list[tuple[int, ...]]:
         ):
             if chunks > 1 and (shape.layers % (pipeline * chunks) or batch // micro % pipeline):
                 continue
-            stage, distributed, optimizer, parameters, once = sharding
-            rows.append(
-                (
-                    *(devices, tensor, pipeline, data, stage, distributed, recompute, optimizer, parameters, once),
-                    *(sequence, replica, micro, expert, context, chunks),
-                )
-            )
+            rows.append((*degrees, *sharding, recompute, sequence, replica, micro, expert, context, chunks))
     return rows
 
 
@@ -216,14 +208,9 @@ def space_of(asked: Question, columns: dict[str, Column], lengths: Mapping[int, 
         regathers=float(profile.gathers_to_decode),
         effects=effects,
     )
-    return Space(
-        work=work,
-        gen=_generating(asked, jobs, columns, decoding(known, columns), effects),
-        pairs=Pairs.each(len(jobs)),
-        sample_tokens=np.array([known[count].mean for count in counts]),
-        choices=columns,
-        manner=asked.manner,
-    )
+    gen = _generating(asked, jobs, columns, decoding(known, columns), effects)
+    sample_tokens = np.array([known[count].mean for count in counts])
+    return Space(work, gen, Pairs.each(len(jobs)), sample_tokens, columns, asked.manner)
 
 
 def effects_of(hardware: Hardware, profile: Profile, parameters: Parameters) -> dict[str, float]:

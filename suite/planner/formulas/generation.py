@@ -76,8 +76,8 @@ def weight_read_bytes(layers: Numbers, elements: Numbers, hidden: Numbers, vocab
 def cache_read_bytes(
     sequences: Numbers, prompt: Numbers, new: Numbers, layers: Numbers, width: Numbers, tensor: Numbers
 ) -> Numbers:
-    """Bytes of keys and values read in the ``new`` - 1 steps after the prefill by ``sequences`` sequences of one length:
-    ``prompt`` + i positions in step i.
+    """Bytes of keys and values that ``sequences`` sequences of one length read in the ``new`` - 1 steps after the
+    prefill, ``prompt`` + i positions in step i.
 
     ``width`` is key-value heads x head dimension (arXiv 2211.05102, section 2: the KV cache grows with the context).
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from pydantic import Field
 
@@ -42,8 +43,8 @@ class Answer(Frozen):
     fitting: int
     options: list[Option]
     front: list[Option]
-    kinds: list[Kind]
-    nearest: Option | None = Field(description="where nothing fits, what lacks least memory")
+    kinds: list[Kind] = []
+    nearest: Option | None = Field(default=None, description="where nothing fits, what lacks least memory")
     week: Week | None = Field(description="of the best; null where its checkpoints and restarts are not known")
     prices: str
     assumed: list[str]
@@ -103,7 +104,7 @@ def best_on(search: Search, devices: Sequence[int], most: int) -> Answer:
             closest += options(found, [[int(found.told.memory.total.argmin())]], price)
     best.sort(key=lambda option: _measure(option, search.objective))
     nearest = None if best else min(closest, key=lambda option: option.memory_bytes, default=None)
-    return _answer(search, considered, fitting, best[:most], front(fastest), nearest=nearest)
+    return _answer(search, best[:most], considered=considered, fitting=fitting, front=front(fastest), nearest=nearest)
 
 
 def fewest_for(search: Search, target: Target, limit: int) -> Answer:
@@ -123,7 +124,7 @@ def fewest_for(search: Search, target: Target, limit: int) -> Answer:
     best = [min(found, key=lambda kind: _kind_measure(kind, search.objective)) for found in kinds.values()]
     best.sort(key=lambda kind: _kind_measure(kind, search.objective))
     answered = [kind.best for kind in best if kind.reached and kind.best]
-    return _answer(search, considered, fitting, answered, front(every), best, target)
+    return _answer(search, answered, target, considered=considered, fitting=fitting, front=front(every), kinds=best)
 
 
 def _kind(search: Search, asked: Question, target: Target, limit: int) -> tuple[int, int, Kind, list[Option]]:
@@ -181,19 +182,10 @@ def _kind_measure(kind: Kind, objective: Objective) -> tuple[float, ...]:
     return (0.0, float(best.devices), -best.samples_per_second)
 
 
-def _answer(
-    search: Search,
-    considered: int,
-    fitting: int,
-    best: list[Option],
-    on_front: list[Option],
-    kinds: Sequence[Kind] = (),
-    target: Target | None = None,
-    nearest: Option | None = None,
-) -> Answer:
-    first = search.questions[0]
+def _answer(search: Search, best: list[Option], target: Target | None = None, **found: Any) -> Answer:
+    """``found``: the other fields of an answer."""
     return Answer(
-        size=first.shape.name,
+        size=search.questions[0].shape.name,
         workload=search.work.name,
         work=search.work,
         objective=search.objective,
@@ -201,16 +193,12 @@ def _answer(
         most_staleness=search.staleness,
         target=target.text if target else None,
         target_samples_per_second=target.samples_per_second if target else None,
-        considered=considered,
-        fitting=fitting,
         options=best,
-        front=on_front,
-        kinds=list(kinds),
-        nearest=nearest,
         week=week_of(best[0], search.pauses) if best and search.pauses else None,
         prices=search.prices.text,
         assumed=assumed(search, best),
         notes=[*search.notes, NOT_RUN, *(_notes(search, best[0]) if best else [])],
+        **found,
     )
 
 

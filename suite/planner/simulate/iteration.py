@@ -86,13 +86,13 @@ class Setting:
 
 @dataclass(frozen=True)
 class Simulated:
-    """``seconds`` of an iteration, and mean device-seconds by cause, which add up to it."""
+    """``seconds`` of an iteration, and mean device-seconds by cause, which add up to it. ``lanes`` have a name and a
+    side: 0 trains, 1 generates."""
 
     seconds: float
     causes: dict[str, float]
     spans: Sequence[Span]
-    lanes: tuple[str, ...]
-    sides: tuple[int, ...]
+    lanes: tuple[tuple[str, int], ...]
 
 
 def simulate(setting: Setting, stragglers: Stragglers | None = None, seed: int = 0) -> Simulated:
@@ -136,7 +136,7 @@ def once(setting: Setting, draws: Draws) -> Simulated:
     computing = causes.pop(COMPUTE, 0.0)
     own = {COMPUTE: (1 - setting.talk) * computing, TALK: setting.talk * computing}
     causes = {name: spent for name, spent in (own | causes).items() if spent > 0}
-    return Simulated(ended - began, causes, spans, tuple(maker.names), tuple(maker.sides))
+    return Simulated(ended - began, causes, spans, tuple(maker.lanes))
 
 
 def _causes(maker: "_Maker", spans: Sequence[Span], began: float, length: float) -> dict[str, float]:
@@ -167,12 +167,9 @@ class _Maker:
         self.setting, self.draws, self.timeline = setting, draws, Timeline()
         self.training_lanes = list(range(setting.replicas * setting.stages))
         self.engine_lanes = [len(self.training_lanes) + engine for engine in range(len(setting.lengths))]
-        self.names = [
-            f"replica {lane // setting.stages}" + (f" stage {lane % setting.stages}" if setting.stages > 1 else "")
-            for lane in self.training_lanes
-        ]
-        self.names += [f"engine {number}" for number in range(len(setting.lengths))]
-        self.sides = [0] * len(self.training_lanes) + [1] * len(self.engine_lanes)
+        stages = [f" stage {stage}" for stage in range(setting.stages)] if setting.stages > 1 else [""]
+        self.lanes = [(f"replica {replica}{stage}", 0) for replica in range(setting.replicas) for stage in stages]
+        self.lanes += [(f"engine {number}", 1) for number in range(len(setting.lengths))]
         self.published: list[int] = []
 
     def made(self) -> Sequence[Span]:

@@ -17,11 +17,11 @@ def trace_of(simulated: Simulated) -> dict[str, Any]:
     """The trace as JSON."""
     events: list[dict[str, Any]] = [
         {"name": "process_name", "ph": "M", "pid": side, "tid": 0, "args": {"name": _SIDES[side]}}
-        for side in sorted(set(simulated.sides))
+        for side in sorted({side for _, side in simulated.lanes})
     ]
     events += [
         {"name": "thread_name", "ph": "M", "pid": side, "tid": lane, "args": {"name": name}}
-        for lane, (name, side) in enumerate(zip(simulated.lanes, simulated.sides, strict=True))
+        for lane, (name, side) in enumerate(simulated.lanes)
     ]
     for task, began, ended in simulated.spans:
         if ended <= began:
@@ -34,7 +34,7 @@ def trace_of(simulated: Simulated) -> dict[str, Any]:
                     "ph": "X",
                     "ts": round(1e6 * began, 3),
                     "dur": round(1e6 * (ended - began), 3),
-                    "pid": simulated.sides[lane],
+                    "pid": simulated.lanes[lane][1],
                     "tid": lane,
                 }
             )
