@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from suite.planner.iteration import Predicted, predict
-from suite.planner.jobs import Column
 from suite.planner.learnt import FOUR_FIFTHS, deviation
 from suite.planner.lengths import drawn
 from suite.planner.memory import MOST_AT_ONCE
 from suite.planner.parameters import Parameters
 from suite.planner.space import TENSOR, Space, candidates, effects_of
-from suite.planner.work import Generation, Pairs, Training
+from suite.planner.work import Column, Generation, Pairs, Training
 
 if TYPE_CHECKING:
     from suite.planner.ask import Question

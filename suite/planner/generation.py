@@ -10,7 +10,6 @@ import numpy as np
 from suite.planner.formulas import blocks
 from suite.planner.formulas import generation as engine
 from suite.planner.formulas.communication import all_reduce_bytes, gather_bytes, group_bandwidth
-from suite.planner.jobs import Column, Values
 from suite.planner.training import (
     LAUNCH_FORWARD,
     fetch_once,
@@ -21,7 +20,7 @@ from suite.planner.training import (
     routing_seconds,
     shard_bandwidth,
 )
-from suite.planner.work import Generation, Pairs, Training
+from suite.planner.work import Column, Generation, Pairs, Training, Values
 
 #: Latency of a small all-reduce inside a node, in the training stack's own loop.
 COLLECTIVE_LATENCY = 2e-5

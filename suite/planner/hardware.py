@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from suite.planner.jobs import ARCHITECTURES
+from suite.planner.work import ARCHITECTURES
 from suite.spec.catalogue import devices, find_device
 from suite.spec.device import Device
 
@@ -136,4 +136,3 @@ def _variant(name: str, memory_gib: float | None) -> Device | None:
     rivals = [device for device in rivals if "module" not in device.name] or rivals
     wanted = (memory_gib or 80) * GIB
     return min(rivals, key=lambda device: abs(device.memory_bytes - wanted), default=None)
-

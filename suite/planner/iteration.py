@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from suite.planner.generation import engine_parts, own_loop, sync_seconds
-from suite.planner.jobs import Column, Values
 from suite.planner.memory import Memory, memory_of
 from suite.planner.training import scoring_seconds, step_parts, swap_parts
-from suite.planner.work import Generation, Pairs, Training
+from suite.planner.work import Column, Generation, Pairs, Training, Values
 
 #: Phases in their order; those of a record, and what a whole trainer's own process does beside them.
 PHASES = ("sync", "generate", "score", "reference", "reward", "train", "other")

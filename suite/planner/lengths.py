@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from suite.planner.jobs import Column
+from suite.planner.work import Column
 from suite.spec.lengths import Lengths
 from suite.spec.manifest import SampleLengths
 from suite.spec.resolve import drawn_lengths

@@ -11,8 +11,7 @@ from suite.planner.formulas import activations
 from suite.planner.formulas.pipeline import in_flight, micro_batches
 from suite.planner.formulas.recipes import fsdp_bytes, megatron_bytes, zero_bytes
 from suite.planner.generation import cache_of_position
-from suite.planner.jobs import Column, Jobs, Values
-from suite.planner.work import Generation, Pairs, Training
+from suite.planner.work import Column, Generation, Jobs, Pairs, Training, Values
 
 GIB = 2**30
 PARTS = (

@@ -114,9 +114,7 @@ def options(found: Found, groups: Sequence[Sequence[int]], price: float | None) 
     ]
 
 
-def _option(
-    found: Found, group: Sequence[int], price: float | None, band: tuple[float, float], flops: float
-) -> Option:
+def _option(found: Found, group: Sequence[int], price: float | None, band: tuple[float, float], flops: float) -> Option:
     index = group[0]
     asked, told, space = found.asked, found.told, found.space
     hardware, other, t = asked.hardware, asked.other or asked.hardware, int(found.pairs.t[index])

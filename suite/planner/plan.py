@@ -60,9 +60,7 @@ class Plan(Frozen):
     notes: list[str]
 
 
-def make_plan(
-    asked: Question, devices: Sequence[int], objective: Objective, price: float | None, most: int
-) -> Plan:
+def make_plan(asked: Question, devices: Sequence[int], objective: Objective, price: float | None, most: int) -> Plan:
     """Rank every layout of the backend on each number of devices. ``price`` is money per device and hour."""
     found = layouts(asked, devices)
     order, fits, parameters = found.order(objective), found.told.fits, asked.parameters

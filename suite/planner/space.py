@@ -12,13 +12,12 @@ import numpy as np
 
 from suite.planner.hardware import Hardware
 from suite.planner.held import KINDS, critic_share, held_parts, trained_weights
-from suite.planner.jobs import Column, Jobs
 from suite.planner.lengths import Decoding, Drawn, decoding, drawn, passes
 from suite.planner.memory import MOST_AT_ONCE
 from suite.planner.parameters import Parameters
 from suite.planner.profiles import Profile
+from suite.planner.work import Column, Jobs, Pairs, Training
 from suite.planner.work import Generation as Generating
-from suite.planner.work import Pairs, Training
 from suite.spec.layout import Generation, Layout
 from suite.spec.shape import Shape
 from suite.theory.parameters import parameter_count

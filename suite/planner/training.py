@@ -15,8 +15,7 @@ from suite.planner.formulas.communication import (
     overlapped,
 )
 from suite.planner.formulas.pipeline import bubble, micro_batches
-from suite.planner.jobs import ARCHITECTURES, Column, Jobs, Values
-from suite.planner.work import Training
+from suite.planner.work import ARCHITECTURES, Column, Jobs, Training, Values
 
 #: A backward pass of fused attention does five products for the forward pass's two (Dao, arXiv 2307.08691, 3.1.2).
 ATTENTION_BACKWARD = 2.5

@@ -15,10 +15,9 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from suite.planner.iteration import Predicted, predict
-from suite.planner.jobs import Column
 from suite.planner.memory import OUTSIDE_ALLOCATOR
 from suite.planner.parameters import load_priors
-from suite.planner.work import Generation, Pairs, Training
+from suite.planner.work import Column, Generation, Pairs, Training
 from tools.planner.columns import held_of, jobs_of
 from tools.planner.rl_rows import RLRow
 from tools.planner.step_fit import soft

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from suite.planner.jobs import Jobs
+    from suite.planner.work import Jobs
 
 Numbers = Any
 ELEMENT_BYTES = 2

@@ -43,7 +43,7 @@ class Answer(Frozen):
     fitting: int
     options: list[Option]
     front: list[Option]
-    kinds: list[Kind] = []
+    kinds: list[Kind] = Field(default=[], description="of devices, under a target")
     nearest: Option | None = Field(default=None, description="where nothing fits, what lacks least memory")
     week: Week | None = Field(description="of the best; null where its checkpoints and restarts are not known")
     prices: str

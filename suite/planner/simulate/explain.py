@@ -10,12 +10,12 @@ import numpy as np
 from suite.planner.ask import Question
 from suite.planner.formulas.generation import at_once, steps_to_the_last
 from suite.planner.found import Found
-from suite.planner.jobs import Column
 from suite.planner.lengths import drawn
 from suite.planner.search.answer import Answer, Search, found_again
 from suite.planner.simulate.generating import Pace
 from suite.planner.simulate.iteration import Setting, Simulated, simulate
 from suite.planner.simulate.stragglers import Stragglers
+from suite.planner.work import Column
 from suite.spec.workload import Workload
 
 #: Parts of a training step that are no pass of a micro batch.

@@ -14,11 +14,11 @@ from math import ceil
 
 import numpy as np
 
-from suite.planner.jobs import Column
 from suite.planner.simulate.events import Span, Task, Timeline, account
 from suite.planner.simulate.generating import Pace, generate
 from suite.planner.simulate.schedules import Pass, before, schedule
 from suite.planner.simulate.stragglers import Draws, Stragglers
+from suite.planner.work import Column
 from suite.spec.base import UsageError
 
 #: Iterations that are simulated where two sides work at once: their period is the last one's.
