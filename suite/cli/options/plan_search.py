@@ -72,7 +72,7 @@ def search(
 
 
 def _write_trace(simulated: Simulated, path: Path) -> None:
-    from suite.planner.simulate.trace import trace_of
+    from suite.planner.simulate.explain import trace_of
 
     try:
         path.write_text(json.dumps(trace_of(simulated)), encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from suite.spec.workload import Workload
 _ONCE = ("bubble", "gradient reduction", "optimizer", "stragglers", "critic")
 _TALK = ("tensor parallel", "context parallel", "expert parallel", "pipeline sends", "parameter gathers")
 _WIDEST = 40
+_SIDES = ("training", "generation")
 
 
 def best_simulated(search: Search, answer: Answer, slow: Stragglers | None) -> Simulated:
@@ -137,3 +139,32 @@ def lines(simulated: Simulated, predicted: float, stragglers: Stragglers | None,
     for name, seconds in causes:
         drawn_bar = "█" * max(1 if seconds > 0 else 0, round(bar * max(seconds, 0) / most))
         yield f"{name:<{label}}  {drawn_bar:<{bar}}{seconds:>8.2f} s {100 * seconds / simulated.seconds:5.1f} %"
+
+
+def trace_of(simulated: Simulated) -> dict[str, Any]:
+    """A trace that Perfetto and Chrome show, as JSON: complete events (`X`) with microseconds, a process for each side
+    and a thread for each lane (Chrome, "Trace Event Format")."""
+    events: list[dict[str, Any]] = [
+        {"name": "process_name", "ph": "M", "pid": side, "tid": 0, "args": {"name": _SIDES[side]}}
+        for side in sorted({side for _, side in simulated.lanes})
+    ]
+    events += [
+        {"name": "thread_name", "ph": "M", "pid": side, "tid": lane, "args": {"name": name}}
+        for lane, (name, side) in enumerate(simulated.lanes)
+    ]
+    for task, began, ended in simulated.spans:
+        if ended <= began:
+            continue
+        for lane in task.lanes:
+            events.append(
+                {
+                    "name": task.name,
+                    "cat": task.cause,
+                    "ph": "X",
+                    "ts": round(1e6 * began, 3),
+                    "dur": round(1e6 * (ended - began), 3),
+                    "pid": simulated.lanes[lane][1],
+                    "tid": lane,
+                }
+            )
+    return {"displayTimeUnit": "ms", "otherData": {"seconds": simulated.seconds}, "traceEvents": events}
