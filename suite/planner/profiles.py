@@ -147,19 +147,15 @@ PROFILES = {
             vocabulary_multiple=128,
             engine_only=True,
         ),
-        Profile(
-            "openrlhf",
-            Traits("zero", "openrlhf", trainer=True),
-            zero_stages=(2, 3),
-            offload_optimizer=True,
-            engine_only=True,
-        ),
-        Profile(
-            "trl-grpo",
-            Traits("zero", "trl", trainer=True),
-            zero_stages=(2, 3),
-            offload_optimizer=True,
-            engine_only=True,
+        *(
+            Profile(
+                name,
+                Traits("zero", framework, trainer=True),
+                zero_stages=(2, 3),
+                offload_optimizer=True,
+                engine_only=True,
+            )
+            for name, framework in (("openrlhf", "openrlhf"), ("trl-grpo", "trl"))
         ),
     )
 }

@@ -12,7 +12,7 @@ from suite.planner.memory import GIB
 from suite.planner.option import Option
 from suite.planner.plan import Plan
 from suite.planner.search.answer import Answer, Kind
-from suite.planner.search.sensitivity import Change
+from suite.planner.search.request import Change
 from suite.planner.table import curve_lines, host_gib, marks, memory_bars, money_cell, option_columns
 from suite.spec.algorithms import PPO_NAME
 from suite.spec.workload import Workload

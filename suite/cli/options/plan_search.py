@@ -33,8 +33,7 @@ def search(
     """Print the answer; its exit code."""
     from suite.planner.ask import device_range
     from suite.planner.curves import curves
-    from suite.planner.search.request import USUAL_DEVICES, answer, make_search
-    from suite.planner.search.sensitivity import sensitivity
+    from suite.planner.search.request import USUAL_DEVICES, answer, make_search, sensitivity
     from suite.planner.show import answer_lines, sensitivity_lines
     from suite.planner.simulate.explain import best_simulated, lines
     from suite.planner.simulate.stragglers import measured

@@ -152,19 +152,18 @@ def trace_of(simulated: Simulated) -> dict[str, Any]:
         {"name": "thread_name", "ph": "M", "pid": side, "tid": lane, "args": {"name": name}}
         for lane, (name, side) in enumerate(simulated.lanes)
     ]
-    for task, began, ended in simulated.spans:
-        if ended <= began:
-            continue
-        for lane in task.lanes:
-            events.append(
-                {
-                    "name": task.name,
-                    "cat": task.cause,
-                    "ph": "X",
-                    "ts": round(1e6 * began, 3),
-                    "dur": round(1e6 * (ended - began), 3),
-                    "pid": simulated.lanes[lane][1],
-                    "tid": lane,
-                }
-            )
+    events += [
+        {
+            "name": task.name,
+            "cat": task.cause,
+            "ph": "X",
+            "ts": round(1e6 * began, 3),
+            "dur": round(1e6 * (ended - began), 3),
+            "pid": simulated.lanes[lane][1],
+            "tid": lane,
+        }
+        for task, began, ended in simulated.spans
+        for lane in task.lanes
+        if ended > began
+    ]
     return {"displayTimeUnit": "ms", "otherData": {"seconds": simulated.seconds}, "traceEvents": events}
