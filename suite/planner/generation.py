@@ -7,19 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from suite.planner import training
 from suite.planner.formulas import blocks
 from suite.planner.formulas import generation as engine
 from suite.planner.formulas.communication import all_reduce_bytes, gather_bytes, group_bandwidth
-from suite.planner.training import (
-    LAUNCH_FORWARD,
-    fetch_once,
-    forward_seconds,
-    gather_seconds,
-    rates,
-    ring_bandwidth,
-    routing_seconds,
-    shard_bandwidth,
-)
+from suite.planner.training import gather_seconds, ring_bandwidth
 from suite.planner.work import Column, Generation, Pairs, Training, Values
 
 #: Latency of a small all-reduce inside a node, in the training stack's own loop.
@@ -50,7 +42,7 @@ def engine_parts(gen: Generation, staleness: Any, pool: Column, p: Values) -> di
     together = engine.at_once(samples, gen.places, room, of_sample)
     ahead = engine.at_once(samples * np.maximum(1, staleness), gen.places, room, of_sample)
     tokens = full * samples * response
-    rate = rates(jobs, p)
+    rate = training.rates(jobs, p)
     bandwidth = jobs.memory_bandwidth * p["decode_bandwidth"]
     cache = cache_of_position(gen) * engine.cache_read(samples, gen.prompt, response, gen.spread) / bandwidth
     dense = rate.dense * np.where(gen.weight_bytes < 2, 2 * p["fp8"], 1)
@@ -116,10 +108,11 @@ def own_loop(work: Training, gen: Generation, p: Values) -> dict[str, Column]:
 
     All prompts go through in one pass, as long as the longest, with logits of one position each.
     """
-    jobs, rate = work.jobs, rates(work.jobs, p)
+    jobs, rate = work.jobs, training.rates(work.jobs, p)
     rows, prompt, steps = gen.samples / gen.replicas, gen.prompt, gen.longest - 1
     prompts = replace(jobs, micro_batch=rows, sequence=prompt, attended=prompt, head_share=1.0 / prompt)
-    prefill = jobs.pipeline * forward_seconds(replace(work, jobs=prompts), p) + gather_seconds(jobs, p)
+    passed = training.forward_seconds(replace(work, jobs=prompts), p)
+    prefill = jobs.pipeline * passed + gather_seconds(jobs, p)
     cache = engine.cache_read_bytes(rows, prompt, steps + 1, jobs.layers, jobs.width * jobs.kv_share, jobs.tensor)
     weights = engine.weight_read_bytes(jobs.layers, jobs.read_elements(rows), jobs.hidden, jobs.vocab, jobs.tensor)
     flops = engine.step_flops(rows, jobs.layers, jobs.active_elements, jobs.hidden, jobs.vocab, jobs.tensor)
@@ -127,13 +120,13 @@ def own_loop(work: Training, gen: Generation, p: Values) -> dict[str, Column]:
     device = blocks.roofline(products, (steps * weights + cache) / rate.memory, p["roofline_exposed"])
     volume = all_reduce_bytes(2 * rows * jobs.hidden, jobs.tensor) / ring_bandwidth(jobs, jobs.tensor, 1)
     collective = np.where(jobs.tensor > 1, 2 * jobs.layers * steps * (COLLECTIVE_LATENCY + volume), 0)
-    collective = collective + jobs.layers * steps * routing_seconds(jobs, rows, COLLECTIVE_LATENCY)
-    launch = np.where(jobs.zero_engine > 0, LAUNCH_FORWARD, LAUNCH_DECODE_MEGATRON)
+    collective = collective + jobs.layers * steps * training.routing_seconds(jobs, rows, COLLECTIVE_LATENCY)
+    launch = np.where(jobs.zero_engine > 0, training.LAUNCH_FORWARD, LAUNCH_DECODE_MEGATRON)
     launch = np.where((jobs.plain_model > 0) & (jobs.trainer == 0), LAUNCH_DECODE_PLAIN, launch)
     launches = np.where(jobs.eager > 0, steps * launch * jobs.layers, 0)
     # Under ZeRO-3 every step gathers, or fetches, the weights anew, unless once for all, which prefill has done.
     once = (work.gathers_once > 0) | (work.regathers == 0)
-    gathers = np.where(once, 0, steps) * gather_seconds(jobs, p) + np.where(once, 1, steps) * fetch_once(work)
+    gathers = np.where(once, 0, steps) * gather_seconds(jobs, p) + np.where(once, 1, steps) * training.fetch_once(work)
     bound = device >= launches
     latency = np.where(bound, 0, launches) + collective + gathers
     return {"prefill": prefill, "read": np.where(bound, device, 0), "latency": latency}
@@ -153,7 +146,9 @@ def sync_seconds(work: Training, gen: Generation, pairs: Pairs, p: Values) -> Co
     converted = np.where(gen.weight_bytes < 2, fused * p["convert_tensor"], 0)
     # What a rank has of its part already: one of as many shares as the model is divided into.
     divided = jobs.tensor * jobs.pipeline * np.where(jobs.zero_stage >= 3, jobs.data * jobs.context, 1)
-    gathered = gather_bytes(part, np.maximum(1, divided / tensor)) / (shard_bandwidth(jobs) * p["gather_bandwidth"])
+    gathered = gather_bytes(part, np.maximum(1, divided / tensor)) / (
+        training.shard_bandwidth(jobs) * p["gather_bandwidth"]
+    )
     shared = p["wake_fixed"] + part / (jobs.host_link * p["wake_share"]) + gathered + single * p["hand_tensor"]
     # Devices of two kinds never stand in one node, and the slower ones set the pace.
     apart = np.where(jobs.peak == gen.jobs.peak, 0, jobs.node_devices)

@@ -179,17 +179,13 @@ def layout_of(found: Found, index: int) -> Layout:
     """The layout as `suite run` takes it; an engine's own tensor degree is no part of it."""
     t, node = int(found.pairs.t[index]), found.asked.hardware.node_devices
     node = node if node < 16 else 8
-    own, devices = found.space.layout(t, node), int(found.devices[index])
     if found.gen is found.space.gen:
-        return own
-    per_node = max(size for size in range(1, min(devices, node) + 1) if devices % size == 0)
-    body = own.model_dump() | {"nodes": devices // per_node, "devices_per_node": per_node, "generation": "vllm"}
+        return found.space.layout(t, node)
+    devices, engine = int(found.devices[index]), {"generation": "vllm", "engine_sleep": True}
     if found.split[index]:
-        rest = devices - int(found.space.choices["devices"][t])
-        body |= {"placement": "split", "generation_ranks": rest, "staleness": int(found.pairs.staleness[index])}
-    else:
-        body["engine_sleep"] = True
-    return Layout.model_validate(body)
+        rest, staleness = devices - int(found.space.choices["devices"][t]), int(found.pairs.staleness[index])
+        engine = {"generation": "vllm", "placement": "split", "generation_ranks": rest, "staleness": staleness}
+    return found.space.layout(t, node, devices, **engine)
 
 
 def label_of(found: Found, index: int) -> str:

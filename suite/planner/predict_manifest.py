@@ -16,7 +16,7 @@ from suite.planner.memory import PARTS, host_memory
 from suite.planner.parameters import Parameters, load_parameters
 from suite.planner.plan import fitting_on
 from suite.planner.profiles import PROFILES, Profile
-from suite.planner.space import Manner, Space, space_of
+from suite.planner.space import PLANNED, Manner, Space, space_of
 from suite.spec.catalogue import devices, find_device
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest, Work
@@ -25,11 +25,6 @@ from suite.spec.resolve import resolve_work
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
-#: Fields of a layout that the planner searches over; the others stay as they were.
-PLANNED = {
-    *("tensor", "pipeline", "data", "sequence_parallel", "zero_stage", "distributed_optimizer", "recompute"),
-    *("offload_optimizer", "offload_parameters", "gather_for_generation", "expert"),
-}
 MOST_DOUBLINGS = 7
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -48,6 +48,11 @@ class Manner:
 
 
 USUAL = Manner()
+#: Fields of a layout that are searched over; the others stay as they were.
+PLANNED = {
+    *("tensor", "pipeline", "data", "sequence_parallel", "zero_stage", "distributed_optimizer", "recompute"),
+    *("offload_optimizer", "offload_parameters", "gather_for_generation", "expert"),
+}
 
 
 @dataclass(frozen=True)
@@ -67,28 +72,15 @@ class Space:
     def __len__(self) -> int:
         return len(self.work)
 
-    def layout(self, index: int, node_devices: int) -> Layout:
-        """One candidate as a layout of the suite."""
-        pick = {name: int(column[index]) for name, column in self.choices.items()}
-        devices = pick["devices"]
-        per_node = max(size for size in range(1, min(devices, node_devices) + 1) if devices % size == 0)
+    def layout(self, index: int, node_devices: int, devices: int | None = None, **engine: Any) -> Layout:
+        """One candidate as a layout of the suite: on ``devices`` in all, where an engine of its own has some."""
+        pick: dict[str, Any] = {name: int(column[index]) for name, column in self.choices.items()}
+        whole = devices or pick["devices"]
+        per_node = max(size for size in range(1, min(whole, node_devices) + 1) if whole % size == 0)
+        body = {name: pick[name] for name in PLANNED} | vars(self.manner) | engine
         # A layout of the suite has no context parallel ranks: they hold what data parallel ones do.
-        return Layout(
-            nodes=devices // per_node,
-            devices_per_node=per_node,
-            tensor=pick["tensor"],
-            pipeline=pick["pipeline"],
-            data=pick["data"] * pick["context"],
-            sequence_parallel=bool(pick["sequence_parallel"]),
-            zero_stage=pick["zero_stage"],
-            distributed_optimizer=bool(pick["distributed_optimizer"]),
-            recompute="full" if pick["recompute"] else "none",
-            offload_optimizer=bool(pick["offload_optimizer"]),
-            offload_parameters=bool(pick["offload_parameters"]),
-            gather_for_generation=bool(pick["gather_for_generation"]),
-            expert=pick["expert"],
-            **vars(self.manner),
-        )
+        body |= {"data": pick["data"] * pick["context"], "recompute": "full" if pick["recompute"] else "none"}
+        return Layout.model_validate(body | {"nodes": whole // per_node, "devices_per_node": per_node})
 
     def label(self, index: int) -> str:
         """``tp2 pp4 dp8 cp2 vp2``: the layout, with its context parallel degree and the parts of a stage."""
