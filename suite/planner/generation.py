@@ -146,9 +146,8 @@ def sync_seconds(work: Training, gen: Generation, pairs: Pairs, p: Values) -> Co
     converted = np.where(gen.weight_bytes < 2, fused * p["convert_tensor"], 0)
     # What a rank has of its part already: one of as many shares as the model is divided into.
     divided = jobs.tensor * jobs.pipeline * np.where(jobs.zero_stage >= 3, jobs.data * jobs.context, 1)
-    gathered = gather_bytes(part, np.maximum(1, divided / tensor)) / (
-        training.shard_bandwidth(jobs) * p["gather_bandwidth"]
-    )
+    rate = training.shard_bandwidth(jobs) * p["gather_bandwidth"]
+    gathered = gather_bytes(part, np.maximum(1, divided / tensor)) / rate
     shared = p["wake_fixed"] + part / (jobs.host_link * p["wake_share"]) + gathered + single * p["hand_tensor"]
     # Devices of two kinds never stand in one node, and the slower ones set the pace.
     apart = np.where(jobs.peak == gen.jobs.peak, 0, jobs.node_devices)
