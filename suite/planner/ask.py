@@ -25,8 +25,8 @@ from suite.spec.typed import shown
 from suite.spec.workload import Workload
 
 MOST_DEVICES = 16384
-#: Largest micro batch that --max-batch looks at.
-_LARGEST_MICRO_BATCH = 1024
+#: Micro batches that --max-batch looks at.
+_MICRO_BATCHES = [2**power for power in range(11)]
 _LONGEST_RANGE = 20
 _LARGEST_OF_CLUSTER = 100_000
 
@@ -151,26 +151,20 @@ def without_offload(asked: Question) -> Question:
 
 def fewest_devices(asked: Question) -> int | None:
     """The smallest number of devices on which any layout fits; ``None`` where none does up to the limit."""
-    for count in device_counts():
-        if layouts(asked, [count]).told.fits.any():
-            return count
-    return None
+    return next((count for count in device_counts() if layouts(asked, [count]).told.fits.any()), None)
 
 
 def largest_micro_batch(asked: Question, devices: int) -> dict[str, int]:
     """The largest micro batch, a power of two, that fits, by layout; the rollouts grow with it where they must."""
     found: dict[str, int] = {}
-    micro = 1
-    while micro <= _LARGEST_MICRO_BATCH:
-        steps = asked.workload.optimizer_steps
-        rollouts = max(asked.workload.rollouts, micro * steps, asked.workload.group)
+    for micro in _MICRO_BATCHES:
+        rollouts = max(asked.workload.rollouts, micro * asked.workload.optimizer_steps, asked.workload.group)
         work = asked.workload.model_copy(update={"rollouts": rollouts, "micro_batch": micro})
         tried = layouts(replace(asked, workload=work), [devices])
         if not len(tried):
             break
         for index in np.flatnonzero(tried.told.fits & (tried.space.choices["micro_batch"] == micro)):
             found[tried.space.label(int(index))] = micro
-        micro *= 2
     return found
 
 
@@ -182,8 +176,4 @@ def device_range(text: str) -> list[int]:
     count, end = int(first), int(last)
     if not 1 <= count <= end <= MOST_DEVICES:
         raise UsageError(f"--scale goes from 1 to {MOST_DEVICES} at most, not {text}")
-    counts = []
-    while count <= end:
-        counts.append(count)
-        count *= 2
-    return counts
+    return [count * 2**power for power in range((end // count).bit_length())]

@@ -129,12 +129,10 @@ def _configuration(asked: Question, repeats: Sequence[tuple[Manifest, Record]]) 
         each = {phase: seconds for phase, seconds in each.items() if phase not in _GENERATING}
     least = max([_LEAST_SCATTER, *own_scatter])
     peaks = [float(record.memory.peak_reserved_bytes or 0) for _, record in repeats if record.memory]
+    profile = replace(asked.profile, fp8=False)
+    own = replace(asked, shape=manifest.size, workload=manifest.workload, profile=profile)
     return Configuration(
-        space=one_layout(
-            replace(asked, shape=manifest.size, workload=manifest.workload, profile=replace(asked.profile, fp8=False)),
-            manifest.work,
-            manifest.layout,
-        ),
+        space=one_layout(own, manifest.work, manifest.layout),
         seconds={phase: _pooled(phase, seconds, least) for phase, seconds in each.items()},
         peaks=tuple(peak for peak in peaks if peak > 0),
         expected_bytes=float(expected["memory_bytes"]),

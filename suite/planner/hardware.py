@@ -54,16 +54,11 @@ class Hardware:
     def columns(self) -> dict[str, float]:
         """The properties of a job that its device gives."""
         fp4 = self.peak_by_precision.get("fp4")
+        same = ("peak", "power_share", "memory_bandwidth", "link", "network", "node_devices", "host_link")
         return {
+            **{name: getattr(self, name) for name in same},
             "architecture": ARCHITECTURES.index(self.architecture),
-            "peak": self.peak,
-            "power_share": self.power_share,
             "fp4_ratio": fp4 / self.peak if fp4 else 4.0,
-            "memory_bandwidth": self.memory_bandwidth,
-            "link": self.link,
-            "network": self.network,
-            "node_devices": self.node_devices,
-            "host_link": self.host_link,
             "capacity": self.memory_bytes,
         }
 

@@ -71,14 +71,8 @@ def predict(work: Training, gen: Generation, pairs: Pairs, p: Values) -> Predict
     phases["generate"] = (generation["bulk"] + generation["tail"]) * who.factor("generation")
     training = {name: column[pairs.t] for name, column in of_training.items() if name not in PHASES}
     phases = {name: phases[name] for name in PHASES}
-    return Predicted(
-        seconds=iteration_seconds(pairs, phases, generation),
-        phases=phases,
-        training=training,
-        generation=generation,
-        memory=memory,
-        limit=_limit(pairs, phases, training, generation),
-    )
+    seconds, limit = iteration_seconds(pairs, phases, generation), _limit(pairs, phases, training, generation)
+    return Predicted(seconds, phases, training, generation, memory, limit)
 
 
 def _training(work: Training, p: Values) -> dict[str, Column]:

@@ -158,11 +158,8 @@ def fewest_devices(
     asked = _with_memory(size, workload, layout, backend, device_memory_bytes)
     if asked is None:
         return None
-    for doubled in range(1, MOST_DOUBLINGS + 1):
-        found = fitting_on(asked, layout.ranks * 2**doubled)
-        if found:
-            return found[0].layout
-    return None
+    every = (fitting_on(asked, layout.ranks * 2**doubled) for doubled in range(1, MOST_DOUBLINGS + 1))
+    return next((found[0].layout for found in every if found), None)
 
 
 def _with_memory(size: Shape, workload: Workload, layout: Layout, backend: str, memory: int) -> Question | None:
