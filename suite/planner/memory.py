@@ -88,11 +88,10 @@ def memory_of(work: Training, gen: Generation, pairs: Pairs, p: Values) -> Memor
     totals = np.array([sum(parts.values()) for parts in learning.values()])
     most = totals.argmax(axis=0)
     fullest = {part: np.choose(most, [parts[part] for parts in learning.values()]) for part in PARTS}
-    standing = standing_bytes(work, p)
     who, together = gen.take(pairs.g), pairs.colocated > 0
     engine = who.engine > 0
     capacity = work.jobs.capacity[pairs.t]
-    held = {part: column[pairs.t] for part, column in standing.items()}
+    held = {part: column[pairs.t] for part, column in standing_bytes(work, p).items()}
     beside = sum(held.values())
     weights = who.weight_bytes * whole_parameters(who.jobs) / who.tensor
     pool = _pool(who, together, beside, weights + ENGINE_WORKSPACE, p)

@@ -272,19 +272,17 @@ def _nearest(near: Option) -> str:
 def _kinds(kinds: Sequence[Kind]) -> list[Column]:
     rows = [(kind, kind.best) for kind in kinds if kind.best is not None]
     best = [option for _, option in rows]
+    placed = [
+        f"split {option.training_devices}+{option.generation_devices}" if option.placement == "split" else "colocated"
+        for option in best
+    ]
     return [
         Column("device", [kind.device for kind, _ in rows], left=True),
         Column("devices", [f"{option.devices:,}" if kind.reached else "-" for kind, option in rows]),
         Column("sure", [f"{kind.sure.devices:,}" if kind.sure else "-" for kind, _ in rows], 2),
         Column("samples/s", [f"{option.samples_per_second:.3g}" for option in best]),
-        Column("arrangement", [_short(option) for option in best], 3, left=True),
+        Column("arrangement", placed, 3, left=True),
         Column("an hour", [money_cell(option.cost_per_hour) for option in best]),
         Column("per 1000", [money_cell(option.cost_per_1000_samples) for option in best]),
         Column("limit", [option.limit for option in best], 1, left=True),
     ]
-
-
-def _short(option: Option) -> str:
-    if option.placement == "colocated":
-        return "colocated"
-    return f"split {option.training_devices}+{option.generation_devices}"

@@ -123,8 +123,10 @@ def _degrees(asked: Question, devices: int) -> list[tuple[int, ...]]:
         degrees, replica = (devices, tensor, pipeline, data), rollouts // data
         batch = replica // workload.optimizer_steps
         sequence = int(tensor > 1 and workload.sequence_tokens % tensor == 0)
+        # The workload's own micro batch first, then smaller ones, which need less memory.
+        micro_batches = [size for size in range(min(batch, workload.micro_batch), 0, -1) if batch % size == 0]
         for micro, sharding, recompute, expert, chunks in product(
-            _micro_batches(batch, workload.micro_batch),
+            micro_batches,
             _shardings(profile, data * context),
             (0, 3) if profile.recompute else (0,),
             _experts(shape, profile, data),
@@ -134,11 +136,6 @@ def _degrees(asked: Question, devices: int) -> list[tuple[int, ...]]:
                 continue
             rows.append((*degrees, *sharding, recompute, sequence, replica, micro, expert, context, chunks))
     return rows
-
-
-def _micro_batches(batch: int, bound: int) -> list[int]:
-    """Divisors of the batch up to the bound, largest first: the workload's own, and smaller ones that need less."""
-    return [size for size in range(min(batch, bound), 0, -1) if batch % size == 0]
 
 
 def _experts(shape: Shape, profile: Profile, data: int) -> list[int]:

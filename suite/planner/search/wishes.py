@@ -80,10 +80,9 @@ class Prices:
         """Whose prices these are."""
         if self.every is None and not self.by_device:
             return "none given: the suite knows no prices (--price 2.10, or --price H100-SXM-80GB=2.10 for each device)"
+        every = [] if self.every is None else [f"{self.every:g}"]
         named = [f"{name} {price:g}" for name, price in self.by_device.items()]
-        return "yours, per device and hour: " + ", ".join(
-            [*([f"{self.every:g}"] if self.every is not None else []), *named]
-        )
+        return "yours, per device and hour: " + ", ".join(every + named)
 
 
 def read_prices(texts: Sequence[str]) -> Prices:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from math import ceil
 
 import numpy as np
@@ -217,14 +218,11 @@ class _Maker:
         slow = [self.draws.factor("score") for _ in self.training_lanes]
         rounds = ceil(setting.passes)
         share = setting.passes / max(1, rounds)
-        for _ in range(rounds):
-            for micro in range(setting.weights.shape[1]):
-                for replica in range(setting.replicas):
-                    last: tuple[int, ...] = ()
-                    for stage in range(setting.stages):
-                        lane = replica * setting.stages + stage
-                        seconds = share * setting.score * float(setting.weights[replica, micro]) * slow[lane]
-                        last = (timeline.add(Task((lane,), seconds, last, f"score {micro}", COMPUTE, BUBBLE)),)
+        for _, micro, replica in product(range(rounds), range(setting.weights.shape[1]), range(setting.replicas)):
+            last: tuple[int, ...] = ()
+            for lane in range(replica * setting.stages, (replica + 1) * setting.stages):
+                seconds = share * setting.score * float(setting.weights[replica, micro]) * slow[lane]
+                last = (timeline.add(Task((lane,), seconds, last, f"score {micro}", COMPUTE, BUBBLE)),)
 
     def _step(self, step: int) -> None:
         setting, timeline = self.setting, self.timeline
