@@ -210,8 +210,7 @@ def plan(
     from suite.planner.ask import cluster_of
     from suite.planner.parameters import load_parameters
     from suite.planner.search.request import Wishes, manner_of, preset_of
-    from suite.planner.search.week import pauses_of
-    from suite.planner.search.wishes import read_prices
+    from suite.planner.search.wishes import pauses_of, read_prices
 
     parameters = load_parameters()
     if measured.check:

@@ -44,12 +44,12 @@ _HALF_OF_ALL = 0.6745
 
 @dataclass(frozen=True)
 class Configuration:
-    """Runs of one manifest: seconds of each phase with their relative noise, as planned, and peak bytes."""
+    """Runs of one manifest: seconds of each phase with their relative noise, and logarithms of how far peaks of memory
+    are off."""
 
     space: Space
     seconds: dict[str, tuple[float, float]]
-    peaks: tuple[float, ...]
-    expected_bytes: float
+    peaks_off: tuple[float, ...]
     runs: int
 
 
@@ -134,8 +134,7 @@ def _configuration(asked: Question, repeats: Sequence[tuple[Manifest, Record]]) 
     return Configuration(
         space=one_layout(own, manifest.work, manifest.layout),
         seconds={phase: _pooled(phase, seconds, least) for phase, seconds in each.items()},
-        peaks=tuple(peak for peak in peaks if peak > 0),
-        expected_bytes=float(expected["memory_bytes"]),
+        peaks_off=tuple(log(peak / float(expected["memory_bytes"])) for peak in peaks if peak > 0),
         runs=len(repeats),
     )
 
@@ -151,11 +150,7 @@ def _pooled(phase: str, seconds: Sequence[float], least: float) -> tuple[float, 
 def _with_memory(parameters: Parameters, configurations: Sequence[Configuration]) -> Parameters:
     """A factor on peak memory, normal in its logarithm with the memory model's error beforehand, and what is left of
     that error; the precisions of prior and runs add up."""
-    off = [
-        (log(peak / one.expected_bytes), _MEMORY_MISFIT**2 * len(one.peaks))
-        for one in configurations
-        for peak in one.peaks
-    ]
+    off = [(peak, _MEMORY_MISFIT**2 * len(one.peaks_off)) for one in configurations for peak in one.peaks_off]
     if not off:
         return parameters
     prior = parameters.bands["memory"].new

@@ -13,8 +13,7 @@ from suite.planner.ask import Question, device_counts
 from suite.planner.found import Found, Objective, Placing, arrangements
 from suite.planner.option import Option, chosen, front, label_of, options
 from suite.planner.plan import NOT_RUN, not_to_be_run, passes_text, stack_notes
-from suite.planner.search.week import DEVICE_HOURS_OF_A_FAILURE, Pauses, Week, week_of
-from suite.planner.search.wishes import Prices, Target
+from suite.planner.search.wishes import DEVICE_HOURS_OF_A_FAILURE, Pauses, Prices, Target, Week, week_of
 from suite.spec.base import Frozen, UsageError
 from suite.spec.workload import Workload
 

@@ -16,8 +16,7 @@ from suite.planner.hardware import Hardware
 from suite.planner.lengths import drawn
 from suite.planner.option import Option
 from suite.planner.search.answer import Answer, Search, best_on, fewest_for
-from suite.planner.search.week import Pauses
-from suite.planner.search.wishes import Prices, device_kinds, target_of
+from suite.planner.search.wishes import Pauses, Prices, device_kinds, target_of
 from suite.planner.space import Manner
 from suite.spec.base import Frozen, UsageError
 from suite.spec.catalogue import Preset, PresetPoint, find_preset, find_size, find_workload
