@@ -1,5 +1,5 @@
-"""What is wished for, a rate or a deadline, and what a user knows: devices, their prices, pauses, and what these leave of
-a week. Wishes that contradict each other are refused."""
+"""What is wished for, a rate or a deadline, and what a user knows: devices, their prices, pauses, and what these leave
+of a week. Wishes that contradict each other are refused."""
 
 from __future__ import annotations
 
