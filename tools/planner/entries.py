@@ -41,7 +41,6 @@ class Entry:
     cells: Mapping[str, str]
     groups: Mapping[str, str]
     job: Mapping[str, float] | None
-    why_no_job: str
     step_seconds: float | None
     peak_memory_bytes: float | None
     fits: bool | None
@@ -55,11 +54,9 @@ def entry_of(source: str, config: str, cells: Mapping[str, str], metrics: Mappin
     known = _traits(cells)
     job: dict[str, float] | None = None
     groups: dict[str, str] = {}
-    why = ""
     try:
         job, groups = _job(cells, known)
-    except Unusable as reason:
-        why = str(reason)
+    except Unusable:
         if fits is None:
             raise
     peak = metrics.get("peak_memory_gib")
@@ -71,7 +68,6 @@ def entry_of(source: str, config: str, cells: Mapping[str, str], metrics: Mappin
         cells=cells,
         groups=groups,
         job=job,
-        why_no_job=why,
         step_seconds=_step_seconds(metrics, job) if job else None,
         peak_memory_bytes=peak * GIB if peak else None,
         fits=None if fits is None else fits > 0,

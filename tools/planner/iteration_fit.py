@@ -40,10 +40,9 @@ Effects = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Measured:
-    """One measured value: the row's position, metric, kind and part, seconds or bytes, and its weight."""
+    """One measured value: the row's position, kind and part, seconds or bytes, and its weight."""
 
     row: int
-    metric: str
     kind: str
     part: str
     value: float
@@ -240,8 +239,8 @@ def _measured(rows: Sequence[RLRow]) -> list[Measured]:
     counts = Counter((row.key, kind) for row in rows for _, kind, _ in row.values if kind in KINDS)
     found = []
     for index, row in enumerate(rows):
-        for (metric, kind, part), value in row.values.items():
+        for (_, kind, part), value in row.values.items():
             if kind in KINDS:
                 weight = counts[row.key, kind] ** (-REPEATS_POWER / 2)
-                found.append(Measured(index, metric, kind, part, value, weight))
+                found.append(Measured(index, kind, part, value, weight))
     return found
