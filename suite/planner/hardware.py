@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from suite.planner.work import ARCHITECTURES
 from suite.spec.catalogue import devices, find_device
 from suite.spec.device import Device
 
-GIB = 2**30
 #: Without NVLink or its like: PCIe x16, one direction (PCI-SIG): 4.0, before it 3.0, from Hopper on 5.0.
 _PCIE = {"volta": 16e9, "ampere": 32e9, "hopper": 64e9, "blackwell": 64e9, "other": 32e9}
 #: The makers' own systems, bytes per second, direction and device: DGX-1 and DGX-2 (a card of 100 Gb/s for two
@@ -31,7 +30,6 @@ _FLAGSHIP = {"volta": "V100-SXM2-32GB", "ampere": "A100-SXM-80GB", "hopper": "H1
 _PINNED_SHARE = 0.75
 #: NVLink-C2C of a superchip, 900 GB/s in both directions together, which its two devices share (NVIDIA GB200 NVL72).
 _CHIP_TO_CHIP = 225e9
-_HBM2E_SHARE = 0.8
 
 
 @dataclass(frozen=True)
@@ -98,26 +96,11 @@ def _power_share(device: Device, architecture: str, peak: float) -> float:
     return (device.power_watts / peak) / (flagship.power_watts / own)
 
 
-def published_hardware(name: str, memory_gib: float | None) -> Hardware | None:
-    """The device that a table calls ``name``, its memory size choosing the variant; ``None`` for an unknown one.
-
-    A memory size that no variant has, a power limit ("500W") and HBM2e in the name go before the data sheet.
-    """
-    device = find_device(name) or _variant(name, memory_gib)
-    hardware = hardware_of(device) if device else None
-    if hardware is None:
-        return None
-    power = re.search(r"(\d{2,4})\s*W\b", name)
-    if power and device and device.power_watts:
-        hardware = replace(hardware, power_share=min(1.5, max(0.2, float(power.group(1)) / device.power_watts)))
-    if "hbm2e" in name.lower() and hardware.architecture == "hopper":
-        hardware = replace(hardware, memory_bandwidth=_HBM2E_SHARE * hardware.memory_bandwidth)
-    if memory_gib:
-        hardware = replace(hardware, memory_bytes=memory_gib * GIB)
-    return hardware
-
-
-def _variant(name: str, memory_gib: float | None) -> Device | None:
+def published_device(name: str, memory_gib: float | None) -> Device | None:
+    """The device that a table calls ``name``, its memory size choosing the variant; ``None`` for an unknown one."""
+    known = find_device(name)
+    if known is not None:
+        return known
     plain = re.sub(r"[\s_-]+", "", name.upper())
     family = next((family for family in _FAMILIES if re.search(rf"(?<![A-Z0-9]){family}(?!\d)", name.upper())), None)
     family = family or next((family for family in _FAMILIES if family in plain), None)
@@ -129,5 +112,5 @@ def _variant(name: str, memory_gib: float | None) -> Device | None:
     for word in ("PCIE", "NVL"):
         rivals = [device for device in rivals if (word in device.name.upper()) == (word in plain)] or rivals
     rivals = [device for device in rivals if "module" not in device.name] or rivals
-    wanted = (memory_gib or 80) * GIB
+    wanted = (memory_gib or 80) * 2**30
     return min(rivals, key=lambda device: abs(device.memory_bytes - wanted), default=None)

@@ -17,7 +17,7 @@ from suite.planner.ask import (
 )
 from suite.planner.curves import curves, look_at
 from suite.planner.found import layouts
-from suite.planner.hardware import hardware_of, published_hardware
+from suite.planner.hardware import hardware_of
 from suite.planner.iteration import TRAINING_LIMITS
 from suite.planner.memory import GIB, host_memory
 from suite.planner.option import chosen
@@ -29,6 +29,7 @@ from suite.spec.workload import Critic
 from suite.theory.memory import memory_floor
 from suite.theory.parameters import parameter_count
 from tests.theory.shapes import parameters_of, shapes, workloads
+from tools.planner.entries import published_hardware
 
 BACKENDS = sorted(PROFILES)
 A100 = hardware_of(devices()["A100-SXM-80GB"])

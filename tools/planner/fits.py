@@ -8,12 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from suite.planner.hardware import published_hardware
 from suite.planner.memory import OUTSIDE_ALLOCATOR, memory_of
 from suite.planner.work import Generation, Pairs
 from tools.planner.chat import CRITIC_PARAMETERS
 from tools.planner.columns import alone, jobs_of
-from tools.planner.entries import Entry, Unusable, number
+from tools.planner.entries import Entry, Unusable, number, published_hardware
 from tools.planner.memory_fit import peaks, work_of
 
 #: Width over depth of GPT-3's larger models (Brown et al., arXiv 2005.14165, table 2.1).

@@ -18,7 +18,7 @@ USUAL_SPREAD = 0.5
 #: Chances and weights of Gauss-Legendre quadrature from 0 to 1: the maximum of n lies below the quantile p^(1/n) with
 #: chance p.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
-_QUANTILES = ((_NODES + 1) / 2, _WEIGHTS / 2)
+QUANTILES = ((_NODES + 1) / 2, _WEIGHTS / 2)
 
 
 def expected_maximum(count: Numbers) -> Numbers:
@@ -26,7 +26,7 @@ def expected_maximum(count: Numbers) -> Numbers:
     from scipy.special import ndtri
 
     unique, back = np.unique(np.maximum(np.asarray(count, float), 1), return_inverse=True)
-    found = (ndtri(_QUANTILES[0] ** (1 / unique[:, None])) * _QUANTILES[1]).sum(-1)
+    found = (ndtri(QUANTILES[0] ** (1 / unique[:, None])) * QUANTILES[1]).sum(-1)
     return np.where(unique > 1, found, 0.0)[back].reshape(np.shape(count))
 
 
