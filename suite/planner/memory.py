@@ -232,11 +232,9 @@ def _states(work: Training, end: str, phase: str) -> Bytes:
     return {part: np.choose(own, [bytes_[part] for bytes_ in told]) for part in told[0]}
 
 
-def _held(work: Training, end: str) -> tuple[Column, Column, Column, Column]:
+def _held(work: Training, end: str) -> tuple[Column, ...]:
     """Parameters that train, frozen ones, the reference's and the critic's, of experts a rank's own."""
-    kinds = (work.held[f"{kind}_{end}"] for kind in ("trainable", "frozen", "reference", "critic"))
-    trainable, frozen, reference, critic = kinds
-    return trainable, frozen, reference, critic
+    return tuple(work.held[f"{kind}_{end}"] for kind in ("trainable", "frozen", "reference", "critic"))
 
 
 def _megatron(work: Training, end: str, phase: str) -> Bytes:

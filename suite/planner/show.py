@@ -88,9 +88,12 @@ def work_text(work: Workload, devices: Sequence[int]) -> str:
         trained = "all layers train"
     group = f" in groups of {work.group}" if work.group > 1 else ""
     reference = f"{work.reference} reference" if work.uses_reference else "no reference"
+    critic = "no separate critic (a value head)" if work.uses_values else "no critic"
+    if work.uses_values and work.critic is not None:
+        critic = f"a separate critic of {work.critic.layers} layers, width {work.critic.hidden}"
     return (
         f"{samples}{group}, {_lengths_text(work)}, {epochs} of {steps}, micro batch at most {work.micro_batch}, "
-        f"{trained}, {reference}, {_critic_text(work)}"
+        f"{trained}, {reference}, {critic}"
     )
 
 
@@ -101,14 +104,6 @@ def _lengths_text(work: Workload) -> str:
     prompts = f"{work.prompt_tokens} tokens" if work.prompt_lengths is None else work.prompt_lengths.text()
     responses = f"{work.new_tokens} tokens" if work.lengths is None else work.lengths.text()
     return f"prompts {prompts}, responses {responses}"
-
-
-def _critic_text(work: Workload) -> str:
-    if not work.uses_values:
-        return "no critic"
-    if work.critic is not None:
-        return f"a separate critic of {work.critic.layers} layers, width {work.critic.hidden}"
-    return "no separate critic (a value head)"
 
 
 def _plan_lines(plan: Plan, columns: int | None) -> Iterator[str]:

@@ -85,17 +85,14 @@ def memory_bars(options: Sequence[Option], columns: int | None = None) -> Iterat
         cells = "".join(
             _MARKS[part] * round(bar * size / option.capacity_bytes) for part, size in option.memory.items()
         )
-        yield f"{_cut(name, label):<{label}} |{cells[:bar].ljust(bar)}| {use}"
+        shown = name if len(name) <= label else name[: label - 1] + "…"
+        yield f"{shown:<{label}} |{cells[:bar].ljust(bar)}| {use}"
     best = options[0].memory
     drawn = [part for part in PARTS if any(part in option.memory for option in options)]
     entries = [f"{_MARKS[part]} {part} " + (f"{best[part] / GIB:.1f}" if part in best else "-") for part in drawn]
     whole = "  ".join(entry.replace(" ", _UNBROKEN) for entry in [*entries, "(GiB, row 1)"])
     for line in [whole] if columns is None else textwrap.wrap(whole, columns, break_long_words=False):
         yield line.replace(_UNBROKEN, " ")
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def curve_lines(points: Sequence[CurvePoint], columns: int | None) -> Iterator[str]:
