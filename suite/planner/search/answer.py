@@ -183,6 +183,8 @@ def _kind_measure(kind: Kind, objective: Objective) -> tuple[float, ...]:
 
 def _answer(search: Search, best: list[Option], target: Target | None = None, **found: Any) -> Answer:
     """``found``: the other fields of an answer."""
+    asked = search.question_of(best[0]) if best else None
+    notes = [NOT_RUN, *stack_notes(asked), *not_to_be_run(asked, best[0])] if asked else [NOT_RUN]
     return Answer(
         size=search.questions[0].shape.name,
         workload=search.work.name,
@@ -196,7 +198,7 @@ def _answer(search: Search, best: list[Option], target: Target | None = None, **
         week=week_of(best[0], search.pauses) if best and search.pauses else None,
         prices=search.prices.text,
         assumed=assumed(search, best),
-        notes=[*search.notes, NOT_RUN, *(_notes(search, best[0]) if best else [])],
+        notes=[*search.notes, *notes],
         **found,
     )
 
@@ -226,11 +228,6 @@ def assumed(search: Search, best: Sequence[Option]) -> list[str]:
             "and --restart say what is left of a week"
         )
     return lines
-
-
-def _notes(search: Search, best: Option) -> list[str]:
-    asked = search.question_of(best)
-    return stack_notes(asked) + not_to_be_run(asked, best)
 
 
 def found_again(search: Search, option: Option) -> tuple[Found, int]:
