@@ -93,7 +93,9 @@ def memory_of(work: Training, gen: Generation, pairs: Pairs, p: Values) -> Memor
     capacity = work.jobs.capacity[pairs.t]
     held = {part: column[pairs.t] for part, column in standing_bytes(work, p).items()}
     beside = sum(held.values())
-    weights = who.weight_bytes * whole_parameters(who.jobs) / who.tensor
+    # Blocks with all experts, and the vocabulary's matrices.
+    whole = who.jobs.layers * who.jobs.elements + who.jobs.tables * who.jobs.vocab * who.jobs.hidden
+    weights = who.weight_bytes * whole / who.tensor
     pool = _pool(who, together, beside, weights + ENGINE_WORKSPACE, p)
     longest = cache_of_position(who) * (who.prompt + who.longest)
     own = _own_loop(work.take(pairs.t), who, p)
@@ -214,11 +216,6 @@ def layer_bytes(jobs: Jobs, p: Values) -> Bytes:
     # PyTorch's tensor parallelism keeps gathered inputs and unreduced outputs, which Megatron gathers anew.
     whole = np.where((jobs.tensor > 1) & ~jobs.megatron, p["whole_inputs"] * 2 * tokens * jobs.hidden, 0)
     return {"kept": kept, "again": again + whole, "once": outside + inside + scores + whole}
-
-
-def whole_parameters(jobs: Jobs) -> Column:
-    """Parameters of the whole model: blocks with all experts, and the vocabulary's matrices."""
-    return jobs.layers * jobs.elements + jobs.tables * jobs.vocab * jobs.hidden
 
 
 def _states(work: Training, end: str, phase: str) -> Bytes:

@@ -42,8 +42,7 @@ def answer_lines(answer: Answer, columns: int | None = None) -> Iterator[str]:
 
 def sensitivity_lines(changes: Sequence[Change], columns: int | None) -> Iterator[str]:
     """What would change the answer, a line or two for each thing."""
-    yield ""
-    yield "what would change it:"
+    yield from ("", "what would change it:")
     for change in changes:
         yield from text_lines(f"  {change.what}: {change.text}", columns)
 

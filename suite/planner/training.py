@@ -289,7 +289,9 @@ def _head_seconds(jobs: Jobs, p: Values, rate: Rates, products: int, passes: Col
     """Output head and loss of a micro batch, in so many matrix products and passes over the logits."""
     shown = jobs.tokens * jobs.head_share
     head = products * blocks.head_flops(shown, jobs.hidden, jobs.vocab, jobs.tensor) / rate.dense
-    head = head + passes * blocks.loss_bytes(shown, jobs.vocab, jobs.tensor) / rate.memory
+    # Bytes of the loss on the logits, forward and backward: five passes in fp32.
+    loss = 20 * shown * jobs.vocab / jobs.tensor
+    head = head + passes * loss / rate.memory
     return head * np.where(jobs.plain_model > 0, p["plain_model"], 1)
 
 

@@ -178,7 +178,7 @@ class Training(_Side):
     the mean ones of the fullest replica, those of ``largest`` the largest, which memory is needed for. ``samples`` of
     an iteration, on all replicas, and its optimizer ``steps``. ``old`` and ``reference`` are forward passes over all
     samples beside training, in work over the policy's: for the policy's own log-probabilities, and of a reference.
-    ``critic`` is a separate critic's work over the policy's. ``host_reward`` is seconds of a sample's reward.
+    ``critic`` is a separate critic's work over the policy's. ``reward`` is seconds of a sample's reward.
 
     ``held`` are the parameters of one tensor parallel rank before sharding, by kind and end of the pipeline,
     ``weights`` those of the model, ``trained`` and ``replica`` those that a replica trains and holds in all,

@@ -95,11 +95,6 @@ def head_flops(tokens: Numbers, hidden: Numbers, vocab: Numbers, tensor: Numbers
     return 2 * tokens * hidden * vocab / tensor
 
 
-def loss_bytes(tokens: Numbers, vocab: Numbers, tensor: Numbers) -> Numbers:
-    """Bytes of the loss on the logits, forward and backward: five passes in fp32."""
-    return 20 * tokens * vocab / tensor
-
-
 def roofline(compute: Numbers, memory: Numbers, exposed: Numbers) -> Numbers:
     """Seconds of work that takes ``compute`` seconds of arithmetic and ``memory`` seconds of traffic: the larger of the
     two (Williams, Waterman and Patterson, "Roofline", CACM 2009), and the share of the other that nothing hides."""

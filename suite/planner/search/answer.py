@@ -77,9 +77,6 @@ class Search:
         own, first = replace(self, work=work), self.questions[0].hardware.name
         return [own.found(asked, devices) for asked in self.questions if asked.hardware.name == first]
 
-    def price(self, asked: Question) -> float | None:
-        return self.prices.of(asked.hardware.name)
-
     def question_of(self, option: Option) -> Question:
         """The question that an option answers."""
         named = {(asked.hardware.name, asked.profile.name): asked for asked in self.questions}
@@ -93,7 +90,7 @@ def best_on(search: Search, devices: Sequence[int], most: int) -> Answer:
     fastest: list[Option] = []
     closest: list[Option] = []
     for asked in search.questions:
-        price = search.price(asked)
+        price = search.prices.of(asked.hardware.name)
         found = search.found(asked, sorted({*devices, *device_counts(max(devices))}))
         considered, fitting = considered + len(found), fitting + int(found.told.fits.sum())
         order = [index for index in found.ranked(search.objective) if int(found.devices[index]) in devices]
@@ -108,7 +105,7 @@ def best_on(search: Search, devices: Sequence[int], most: int) -> Answer:
 
 def fewest_for(search: Search, target: Target, limit: int) -> Answer:
     """Of each kind of device the fewest that reach the target, up to ``limit`` devices; first what was asked for."""
-    if search.objective == "cost" and all(search.price(asked) is None for asked in search.questions):
+    if search.objective == "cost" and all(search.prices.of(asked.hardware.name) is None for asked in search.questions):
         raise UsageError(
             "the cheapest devices are asked for, but no price is known: --price H100-SXM-80GB=2.10 for each"
         )
@@ -142,7 +139,7 @@ def _kind(search: Search, asked: Question, target: Target, limit: int) -> tuple[
             better = best is None or rate > best.samples_per_second
             if not better and not enough:
                 continue
-            (option,) = options(found, [[index]], search.price(asked))
+            (option,) = options(found, [[index]], search.prices.of(asked.hardware.name))
             passed.append(option)
             best = option if not reached and better else best
             reached = reached or enough
