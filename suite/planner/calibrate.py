@@ -24,13 +24,13 @@ from suite.planner.learnt import FOUR_FIFTHS, KINDS, NINE_TENTHS, PHASE_MISFIT, 
 from suite.planner.parameters import Band, Learnt, Parameters
 from suite.planner.predict_manifest import device_of, one_layout, predict_manifest
 from suite.planner.space import Space, effects_of
+from suite.planner.work import Column
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_device
 from suite.spec.manifest import Manifest
 
 #: torch's names of the dtypes that the planner's matrix products have, and the catalogue's
 _HALF = {"bfloat16": "bf16", "float16": "fp16"}
-Vector = np.ndarray
 #: Phases that tell of constants; a reference's pass tells of the same as the policy's.
 _MEASURED = (*KINDS, "reference")
 #: Phases that depend on who generates.
@@ -79,7 +79,7 @@ def calibrated(asked: Question, folder: Path) -> Question:
 
 def _posterior(
     asked: Question, prior: Learnt, configurations: Sequence[Configuration], ceilings: dict[str, float]
-) -> tuple[Vector, Vector]:
+) -> tuple[Column, Column]:
     """The most probable movements of the constants' logarithms, which are normal about zero beforehand, and their
     covariance after what runs measured: phases of each configuration, and ``ceilings``. Normal too, by Laplace's
     approximation (MacKay, "Information Theory, Inference, and Learning Algorithms", 2003, chapter 27)."""
@@ -87,13 +87,13 @@ def _posterior(
 
     covariance = np.array(prior.covariance)
     phases = [each for one in configurations for each in one.seconds.values()]
-    measured: Vector = np.log([*(seconds for seconds, _ in phases), *ceilings.values()])
-    noise: Vector = np.array([*(noise for _, noise in phases), *(_CEILING_NOISE for _ in ceilings)])
+    measured: Column = np.log([*(seconds for seconds, _ in phases), *ceilings.values()])
+    noise: Column = np.array([*(noise for _, noise in phases), *(_CEILING_NOISE for _ in ceilings)])
     if not len(measured):
         return np.zeros(len(covariance)), covariance
     root = np.linalg.cholesky(covariance)
 
-    def predicted(vector: Vector) -> Vector:
+    def predicted(vector: Column) -> Column:
         parameters = moved(asked.parameters, dict(zip(prior.names, vector.tolist(), strict=True)))
         effects = effects_of(asked.hardware, asked.profile, parameters)
         found: list[float] = []
@@ -103,7 +103,7 @@ def _posterior(
             found += [float(times[phase][0]) for phase in one.seconds]
         return np.log([*found, *(parameters.values[name] for name in ceilings)])
 
-    def residuals(whitened: Vector) -> Vector:
+    def residuals(whitened: Column) -> Column:
         return np.concatenate([whitened, (predicted(root @ whitened) - measured) / noise])
 
     found = least_squares(residuals, np.zeros(len(covariance)), diff_step=1e-4)

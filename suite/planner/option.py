@@ -66,11 +66,6 @@ class Option(Frozen):
         apart = self.generation_device != self.device
         return self.memory_bytes if apart else max(self.memory_bytes, self.generation_memory_bytes)
 
-    @property
-    def largest_part(self) -> str:
-        """What takes most of the fullest device."""
-        return max(self.memory, key=lambda part: self.memory[part])
-
 
 def chosen(found: Found, order: Sequence[int], most: int, price: float | None) -> list[Option]:
     """At most ``most`` of the candidates in their ``order``; those with one prediction are one, with its twins."""

@@ -256,10 +256,11 @@ def _advice(near: Option, answer: Answer) -> str:
 
 
 def _nearest(near: Option) -> str:
+    largest = max(near.memory, key=lambda part: near.memory[part])
     return (
         f"nothing fits; nearest is {near.label} ({near.backend}, micro batch {near.micro_batch}) on {near.devices:,} x "
         f"{near.device}: {near.fullest_bytes / GIB:.1f} GiB of {near.capacity_bytes / GIB:.1f}, "
-        f"{near.largest_part} {near.memory[near.largest_part] / GIB:.1f} GiB"
+        f"{largest} {near.memory[largest] / GIB:.1f} GiB"
     )
 
 

@@ -48,8 +48,7 @@ def measured(folders: Iterable[Path]) -> Stragglers:
     runs = 0
     for bundle in find_bundles(folders):
         try:
-            manifest, record = bundle.manifest(), bundle.record()
-            events = bundle.events()
+            manifest, record, events = bundle.manifest(), bundle.record(), bundle.events()
         except DamagedBundle:
             continue
         if record is None or record.status != "ok":
