@@ -18,7 +18,6 @@ _NETWORK = {"volta": 6.25e9, "ampere": 25e9, "hopper": 50e9, "blackwell": 50e9, 
 _OWN_NETWORK = {"GB300": 100e9, "B300": 100e9, "MI300X": 50e9, "MI250X": 12.5e9}
 #: GB200 NVL72 and GB300 NVL72 join 72 devices by NVLink, of which powers of two are used; other systems eight.
 _NODE_DEVICES = {"GB200": 64, "GB300": 64}
-_USUAL_NODE = 8
 _FAMILIES = (
     *("GB300", "GB200", "B300", "B200", "H200", "H100", "H20", "A100", "A800", "A6000", "V100"),
     *("MI300X", "MI250X", "L40S", "4090"),
@@ -80,7 +79,7 @@ def hardware_of(device: Device) -> Hardware | None:
         memory_bandwidth=device.memory_bytes_per_second,
         link=link / 2 if link else _PCIE[architecture],
         network=_OWN_NETWORK.get(family, _NETWORK[architecture]),
-        node_devices=_NODE_DEVICES.get(family, _USUAL_NODE),
+        node_devices=_NODE_DEVICES.get(family, 8),
         host_link=_PINNED_SHARE * (_CHIP_TO_CHIP if family in _NODE_DEVICES else _PCIE[architecture]),
         power_share=_power_share(device, architecture, peak),
         power_watts=device.power_watts,

@@ -73,14 +73,6 @@ def operand_bytes(jobs: Jobs) -> Numbers:
     return ELEMENT_BYTES * (inside + (2 + 2 * mlps) * tokens * jobs.hidden)
 
 
-def residual_bytes(tokens: Numbers, hidden: Numbers, split: Numbers) -> Numbers:
-    """Bytes of norms, residual additions and dropout: about eight passes over s b h in 16 bit.
-
-    ``split`` is the tensor parallel degree under sequence parallelism, else 1 (arXiv 2205.05198, section 4.2.2).
-    """
-    return 8 * ELEMENT_BYTES * tokens * hidden / split
-
-
 def score_bytes(tokens: Numbers, sequence: Numbers, heads: Numbers, tensor: Numbers) -> Numbers:
     """Bytes that unfused attention moves for its score matrices in a forward pass: nine per score.
 

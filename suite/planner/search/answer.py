@@ -202,8 +202,7 @@ def _answer(search: Search, best: list[Option], target: Target | None = None, **
 
 def assumed(search: Search, best: Sequence[Option]) -> list[str]:
     """What is taken for granted of the work, of the engine and of the machines."""
-    first, lines = search.questions[0], []
-    manner = first.manner
+    manner, lines = search.questions[0].manner, []
     if search.work.uneven:
         lines.append(passes_text(manner))
     if manner.generation == "vllm":

@@ -17,7 +17,6 @@ from suite.planner.simulate.generating import Pace
 from suite.planner.simulate.iteration import Setting, Simulated, simulate
 from suite.planner.simulate.stragglers import Stragglers
 from suite.planner.work import Column
-from suite.spec.workload import Workload
 
 #: Parts of a training step that are no pass of a micro batch.
 _ONCE = ("bubble", "gradient reduction", "optimizer", "stragglers", "critic")
@@ -36,15 +35,15 @@ def setting_of(found: Found, index: int, drawn_slow: bool) -> Setting:
     """The simulation of one candidate: what is predicted of it, task by task. ``drawn_slow``: stragglers are drawn, so
     that the fitted ones are left out."""
     asked, space, told = found.asked, found.space, found.told
-    workload, t = asked.workload, int(found.pairs.t[index])
+    t = int(found.pairs.t[index])
     jobs = space.work.jobs.take(np.array([t]))
     phases = {name: float(column[index]) for name, column in told.phases.items()}
     parts = {name: float(column[index]) for name, column in told.training.items()}
     factor = phases["train"] / sum(parts.values())
-    steps, stages, epochs = int(space.work.steps[t]), int(jobs.pipeline[0]), workload.ppo_epochs
+    steps, stages, epochs = int(space.work.steps[t]), int(jobs.pipeline[0]), asked.workload.ppo_epochs
     replica, micro = (int(space.choices[name][t]) for name in ("rollouts", "micro_batch"))
     tokens = float((jobs.tokens * jobs.context)[0])
-    weights = np.tile(micro_weights(asked, workload, replica, micro, tokens), (1, epochs))
+    weights = np.tile(micro_weights(asked, replica, micro, tokens), (1, epochs))
     count = weights.shape[1]
     body = sum(seconds for name, seconds in parts.items() if name not in _ONCE)
     each = factor * (body + parts["critic"]) / count
@@ -52,7 +51,7 @@ def setting_of(found: Found, index: int, drawn_slow: bool) -> Setting:
     forward = phases["score"] / (1 + float(space.work.critic[t]))
     passes = (phases["score"] + phases["reference"]) / forward if forward else 0.0
     score = forward / (count // epochs + stages - 1)
-    lengths, places, pace = _engines(found, workload, index, phases["generate"])
+    lengths, places, pace = _engines(found, index, phases["generate"])
     return Setting(
         stages=stages,
         chunks=int(jobs.chunks[0]),
@@ -78,12 +77,13 @@ def setting_of(found: Found, index: int, drawn_slow: bool) -> Setting:
     )
 
 
-def micro_weights(asked: Question, workload: Workload, replica: int, micro: int, tokens: float) -> Column:
+def micro_weights(asked: Question, replica: int, micro: int, tokens: float) -> Column:
     """Tokens of the micro batches of each replica over ``tokens``, those that are predicted: [replicas, micro batches].
 
     Samples are dealt in their order, or, balanced, so that replicas have nearly equal tokens.
     """
-    lengths, replicas = drawn(workload, workload.rollouts), max(1, workload.rollouts // replica)
+    rollouts = asked.workload.rollouts
+    lengths, replicas = drawn(asked.workload, rollouts), max(1, rollouts // replica)
     whole = np.resize(lengths.prompts + lengths.responses, replicas * replica)
     if asked.manner.balance:
         order = np.sort(whole)[::-1].reshape(replica, replicas)
@@ -96,11 +96,9 @@ def micro_weights(asked: Question, workload: Workload, replica: int, micro: int,
     return np.asarray(sizes / tokens)
 
 
-def _engines(
-    found: Found, workload: Workload, index: int, seconds: float
-) -> tuple[tuple[tuple[float, ...], ...], int, Pace]:
+def _engines(found: Found, index: int, seconds: float) -> tuple[tuple[tuple[float, ...], ...], int, Pace]:
     """Lengths of each engine's samples, its places, and its pace: what is predicted of a step, and of a token."""
-    g = found.pairs.g[index]
+    workload, g = found.asked.workload, found.pairs.g[index]
     if found.gen.engine[g] == 0:  # the stack's own loop: one length of time for all
         return (((1.0,),), 1, Pace(seconds, 0.0))
     parts = {name: float(column[index]) for name, column in found.told.generation.items()}
