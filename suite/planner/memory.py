@@ -134,11 +134,8 @@ def _pool(gen: Generation, together: Column, beside: Column, taken: Column, p: V
 
 def training_phases(work: Training, p: Values) -> dict[str, Bytes]:
     """Bytes by phase and part of every layout; ``step`` is the end of training, when the optimizer updates."""
-    names = ["train", "step"]
-    if np.any(work.old > 0):
-        names.append("score")
-    if np.any(work.reference > 0):
-        names.append("reference")
+    passes = {"score": work.old, "reference": work.reference}
+    names = ("train", "step", *(name for name, times in passes.items() if np.any(times > 0)))
     return {name: _phase(work, p, name) for name in names}
 
 
