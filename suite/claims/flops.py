@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from suite.claims.labels import EXPERTS, FORMAT, FULL, LORA, TRAINING
-from suite.planner.hardware import Hardware, published_hardware
+from suite.planner.hardware import Hardware, hardware_of, published_device
 
 Values = Mapping[str, float]
 #: How far a stated peak may be from one of a data sheet that it is taken for: 989 and 1,000, 2,450 and 2,500.
@@ -147,7 +147,8 @@ def stated_peak(words: Mapping[str, str], values: Values) -> list[Peak]:
 
 def _known(words: Mapping[str, str], values: Values) -> list[Peak]:
     device = words.get("device", "")
-    hardware = published_hardware(device, values.get("device_gib")) if device else None
+    known = published_device(device, values.get("device_gib")) if device else None
+    hardware = hardware_of(known) if known else None
     if hardware is None:
         return []
     said = words.get(FORMAT, "")

@@ -210,8 +210,7 @@ def plan(
     from suite.planner.ask import cluster_of
     from suite.planner.parameters import load_parameters
     from suite.planner.search.request import Wishes, manner_of, preset_of
-    from suite.planner.search.week import pauses_of
-    from suite.planner.search.wishes import read_prices
+    from suite.planner.search.wishes import pauses_of, read_prices
 
     parameters = load_parameters()
     if measured.check:
@@ -343,5 +342,4 @@ def _scale(questions: list[Question], text: str, as_json: bool) -> int:
     made = {
         asked.profile.name: curves(look_at(asked), counts, asked.workload, asked.hardware.name) for asked in questions
     }
-    show_curves(questions[0], made, counts, as_json)
-    return DONE
+    return show_curves(questions[0], made, counts, as_json)

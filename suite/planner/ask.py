@@ -9,11 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from suite.backends.base import unknown_work
-from suite.backends.registry import find_backend
 from suite.planner.found import Objective, layouts
 from suite.planner.hardware import Hardware, hardware_of
-from suite.planner.option import Option
 from suite.planner.parameters import Parameters, load_parameters
 from suite.planner.plan import Plan, make_plan
 from suite.planner.profiles import Profile, find_profile
@@ -22,17 +19,14 @@ from suite.spec.base import UsageError
 from suite.spec.catalogue import devices as known_devices
 from suite.spec.catalogue import find_device
 from suite.spec.device import Device
-from suite.spec.fields import declared
-from suite.spec.layout import Layout
-from suite.spec.manifest import Measure
 from suite.spec.names import nearest
 from suite.spec.shape import Shape
 from suite.spec.typed import shown
 from suite.spec.workload import Workload
 
 MOST_DEVICES = 16384
-#: Largest micro batch that --max-batch looks at.
-_LARGEST_MICRO_BATCH = 1024
+#: Micro batches that --max-batch looks at.
+_MICRO_BATCHES = [2**power for power in range(11)]
 _LONGEST_RANGE = 20
 _LARGEST_OF_CLUSTER = 100_000
 
@@ -70,9 +64,7 @@ class Question:
     ) -> Plan:
         """The plan for these numbers of devices."""
         checked_counts(devices)
-        plan = make_plan(self, devices, objective=objective, price=price, most=most)
-        best = plan.options[0] if plan.options else None
-        return plan.model_copy(update={"notes": [*self.notes, *plan.notes, *not_to_be_run(self, best)]})
+        return make_plan(self, devices, objective, price, most)
 
 
 def question(
@@ -94,17 +86,9 @@ def question(
         )
     if workload.trainable_layers is not None and workload.trainable_layers > shape.layers:
         raise UsageError(f"{workload.trainable_layers} trainable layers, but {shape.name} has {shape.layers}")
-    profile = replace(find_profile(backend), fp8=fp8)
-    return Question(
-        shape,
-        workload,
-        hardware,
-        profile,
-        parameters or load_parameters(),
-        (note,) if note else (),
-        engine_manner(profile, manner),
-        cluster or {},
-    )
+    profile, known = replace(find_profile(backend), fp8=fp8), parameters or load_parameters()
+    notes = (note,) if note else ()
+    return Question(shape, workload, hardware, profile, known, notes, engine_manner(profile, manner), cluster or {})
 
 
 def standing(name: str, cluster: Mapping[str, Any], fp8: bool) -> tuple[Hardware, str | None]:
@@ -122,26 +106,6 @@ def standing(name: str, cluster: Mapping[str, Any], fp8: bool) -> tuple[Hardware
 def engine_manner(profile: Profile, manner: Manner) -> Manner:
     """How a backend generates: trainers that have no loop of their own, with an engine that sleeps."""
     return replace(manner, generation="vllm", engine_sleep=True) if profile.engine_only else manner
-
-
-def not_to_be_run(asked: Question, best: Option | None) -> list[str]:
-    """A note on what the backend lacks of what was planned, or of the best option."""
-    driver = find_backend(asked.profile.name)
-    reasons = unknown_work(driver, asked.workload)
-    own = {"generation", "engine_sleep"} if asked.profile.engine_only else set()  # a trainer brings its engine along
-    wanted = [name for name in vars(USUAL) if getattr(asked.manner, name) != getattr(USUAL, name) and name not in own]
-    options = dict(declared(Layout))
-    reasons += [f"{driver.name} has no {options[name].option}" for name in wanted if name not in driver.settings]
-    if best is not None and (best.context, best.chunks) != (1, 1):
-        reasons.append(f"a run of {driver.name} by the suite has no option for context parallel or interleaved layouts")
-    if asked.other is not None:
-        reasons.append(f"a run of {driver.name} by the suite has one kind of device")
-    if asked.profile.fp8:
-        reasons.append(f"a run of {driver.name} by the suite has no option for fp8")
-    if best is not None and not reasons:
-        measure = Measure(device="cuda", precision="bf16")
-        reasons = driver.errors(asked.shape, asked.workload, best.layout, measure)
-    return [f"this can be planned but not run: {'; '.join(reasons)}"] if reasons else []
 
 
 def named_device(name: str) -> tuple[Device, str | None]:
@@ -187,26 +151,20 @@ def without_offload(asked: Question) -> Question:
 
 def fewest_devices(asked: Question) -> int | None:
     """The smallest number of devices on which any layout fits; ``None`` where none does up to the limit."""
-    for count in device_counts():
-        if layouts(asked, [count]).told.fits.any():
-            return count
-    return None
+    return next((count for count in device_counts() if layouts(asked, [count]).told.fits.any()), None)
 
 
 def largest_micro_batch(asked: Question, devices: int) -> dict[str, int]:
     """The largest micro batch, a power of two, that fits, by layout; the rollouts grow with it where they must."""
     found: dict[str, int] = {}
-    micro = 1
-    while micro <= _LARGEST_MICRO_BATCH:
-        steps = asked.workload.optimizer_steps
-        rollouts = max(asked.workload.rollouts, micro * steps, asked.workload.group)
+    for micro in _MICRO_BATCHES:
+        rollouts = max(asked.workload.rollouts, micro * asked.workload.optimizer_steps, asked.workload.group)
         work = asked.workload.model_copy(update={"rollouts": rollouts, "micro_batch": micro})
         tried = layouts(replace(asked, workload=work), [devices])
         if not len(tried):
             break
         for index in np.flatnonzero(tried.told.fits & (tried.space.choices["micro_batch"] == micro)):
             found[tried.space.label(int(index))] = micro
-        micro *= 2
     return found
 
 
@@ -218,8 +176,4 @@ def device_range(text: str) -> list[int]:
     count, end = int(first), int(last)
     if not 1 <= count <= end <= MOST_DEVICES:
         raise UsageError(f"--scale goes from 1 to {MOST_DEVICES} at most, not {text}")
-    counts = []
-    while count <= end:
-        counts.append(count)
-        count *= 2
-    return counts
+    return [count * 2**power for power in range((end // count).bit_length())]

@@ -18,19 +18,19 @@ import numpy as np
 from suite.bundle.record import Record
 from suite.bundle.store import DamagedBundle, find_bundles
 from suite.planner.ask import Question
-from suite.planner.hardware import Hardware, hardware_of
+from suite.planner.hardware import Hardware
 from suite.planner.iteration import predict
 from suite.planner.learnt import FOUR_FIFTHS, KINDS, NINE_TENTHS, PHASE_MISFIT, STEP_MISFIT, before, moved
 from suite.planner.parameters import Band, Learnt, Parameters
 from suite.planner.predict_manifest import device_of, one_layout, predict_manifest
 from suite.planner.space import Space, effects_of
+from suite.planner.work import Column
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_device
 from suite.spec.manifest import Manifest
 
 #: torch's names of the dtypes that the planner's matrix products have, and the catalogue's
 _HALF = {"bfloat16": "bf16", "float16": "fp16"}
-Vector = np.ndarray
 #: Phases that tell of constants; a reference's pass tells of the same as the policy's.
 _MEASURED = (*KINDS, "reference")
 #: Phases that depend on who generates.
@@ -44,12 +44,12 @@ _HALF_OF_ALL = 0.6745
 
 @dataclass(frozen=True)
 class Configuration:
-    """Runs of one manifest: seconds of each phase with their relative noise, as planned, and peak bytes."""
+    """Runs of one manifest: seconds of each phase with their relative noise, and logarithms of how far peaks of memory
+    are off."""
 
     space: Space
     seconds: dict[str, tuple[float, float]]
-    peaks: tuple[float, ...]
-    expected_bytes: float
+    peaks_off: tuple[float, ...]
     runs: int
 
 
@@ -59,11 +59,13 @@ def calibrated(asked: Question, folder: Path) -> Question:
     Raises UsageError where the folder holds no such run.
     """
     runs = _runs(asked, folder)
-    configurations = _configurations(asked, runs)
+    by_hash: dict[str, list[tuple[Manifest, Record]]] = defaultdict(list)
+    for manifest, record in runs:
+        by_hash[manifest.hash].append((manifest, record))
+    found = [_configuration(asked, repeats) for repeats in by_hash.values()]
+    configurations = [one for one in found if one is not None]
     prior = before(asked.parameters, asked.hardware)
-    ceilings = _ceilings_of(asked.hardware, [record for _, record in runs])
-    told = _Told(asked, prior, configurations, ceilings)
-    mean, covariance = told.posterior(np.array(prior.covariance))
+    mean, covariance = _posterior(asked, prior, configurations, _ceilings_of(asked.hardware, runs))
     parameters = moved(asked.parameters, dict(zip(prior.names, mean.tolist(), strict=True)))
     learnt = prior.model_copy(
         update={
@@ -75,58 +77,37 @@ def calibrated(asked: Question, folder: Path) -> Question:
     return replace(asked, parameters=_with_memory(parameters.model_copy(update={"learnt": learnt}), configurations))
 
 
-class _Told:
-    """What runs measured, as logarithms, and what is predicted of it: phases of each configuration, then ceilings."""
+def _posterior(
+    asked: Question, prior: Learnt, configurations: Sequence[Configuration], ceilings: dict[str, float]
+) -> tuple[Column, Column]:
+    """The most probable movements of the constants' logarithms, which are normal about zero beforehand, and their
+    covariance after what runs measured: phases of each configuration, and ``ceilings``. Normal too, by Laplace's
+    approximation (MacKay, "Information Theory, Inference, and Learning Algorithms", 2003, chapter 27)."""
+    from scipy.optimize import least_squares
 
-    def __init__(
-        self,
-        asked: Question,
-        prior: Learnt,
-        configurations: Sequence[Configuration],
-        ceilings: dict[str, float],
-    ) -> None:
-        self.asked, self.names, self.configurations, self.ceilings = asked, prior.names, configurations, ceilings
-        phases = [each for one in configurations for each in one.seconds.values()]
-        self.measured: Vector = np.log([*(seconds for seconds, _ in phases), *ceilings.values()])
-        self.noise: Vector = np.array([*(noise for _, noise in phases), *(_CEILING_NOISE for _ in ceilings)])
+    covariance = np.array(prior.covariance)
+    phases = [each for one in configurations for each in one.seconds.values()]
+    measured: Column = np.log([*(seconds for seconds, _ in phases), *ceilings.values()])
+    noise: Column = np.array([*(noise for _, noise in phases), *(_CEILING_NOISE for _ in ceilings)])
+    if not len(measured):
+        return np.zeros(len(covariance)), covariance
+    root = np.linalg.cholesky(covariance)
 
-    def model(self, vector: Vector) -> Vector:
-        """Logarithms of predictions, with those of the constants moved by ``vector``."""
-        asked = self.asked
-        parameters = moved(asked.parameters, dict(zip(self.names, vector.tolist(), strict=True)))
+    def predicted(vector: Column) -> Column:
+        parameters = moved(asked.parameters, dict(zip(prior.names, vector.tolist(), strict=True)))
         effects = effects_of(asked.hardware, asked.profile, parameters)
         found: list[float] = []
-        for one in self.configurations:
+        for one in configurations:
             work, gen = replace(one.space.work, effects=effects), replace(one.space.gen, effects=effects)
             times = predict(work, gen, one.space.pairs, parameters.values).phases
             found += [float(times[phase][0]) for phase in one.seconds]
-        found += [parameters.values[name] for name in self.ceilings]
-        return np.log(found)
+        return np.log([*found, *(parameters.values[name] for name in ceilings)])
 
-    def posterior(self, covariance: Vector) -> tuple[Vector, Vector]:
-        """The most probable movements of the constants, which are normal about zero with this covariance, and theirs
-        after: normal too (Laplace's approximation: MacKay, "Information Theory, Inference, and Learning Algorithms",
-        2003, chapter 27)."""
-        from scipy.optimize import least_squares
+    def residuals(whitened: Column) -> Column:
+        return np.concatenate([whitened, (predicted(root @ whitened) - measured) / noise])
 
-        if not len(self.measured):
-            return np.zeros(len(covariance)), covariance
-        root = np.linalg.cholesky(covariance)
-
-        def residuals(whitened: Vector) -> Vector:
-            return np.concatenate([whitened, (self.model(root @ whitened) - self.measured) / self.noise])
-
-        found = least_squares(residuals, np.zeros(len(covariance)), diff_step=1e-4)
-        return root @ found.x, root @ np.linalg.inv(found.jac.T @ found.jac) @ root.T
-
-
-def _configurations(asked: Question, runs: Sequence[tuple[Manifest, Record]]) -> list[Configuration]:
-    """The runs by manifest, in the order in which they were found."""
-    by_hash: dict[str, list[tuple[Manifest, Record]]] = defaultdict(list)
-    for manifest, record in runs:
-        by_hash[manifest.hash].append((manifest, record))
-    found = (_configuration(asked, repeats) for repeats in by_hash.values())
-    return [one for one in found if one is not None]
+    found = least_squares(residuals, np.zeros(len(covariance)), diff_step=1e-4)
+    return root @ found.x, root @ np.linalg.inv(found.jac.T @ found.jac) @ root.T
 
 
 def _configuration(asked: Question, repeats: Sequence[tuple[Manifest, Record]]) -> Configuration | None:
@@ -148,15 +129,12 @@ def _configuration(asked: Question, repeats: Sequence[tuple[Manifest, Record]]) 
         each = {phase: seconds for phase, seconds in each.items() if phase not in _GENERATING}
     least = max([_LEAST_SCATTER, *own_scatter])
     peaks = [float(record.memory.peak_reserved_bytes or 0) for _, record in repeats if record.memory]
+    profile = replace(asked.profile, fp8=False)
+    own = replace(asked, shape=manifest.size, workload=manifest.workload, profile=profile)
     return Configuration(
-        space=one_layout(
-            replace(asked, shape=manifest.size, workload=manifest.workload, profile=replace(asked.profile, fp8=False)),
-            manifest.work,
-            manifest.layout,
-        ),
+        space=one_layout(own, manifest.work, manifest.layout),
         seconds={phase: _pooled(phase, seconds, least) for phase, seconds in each.items()},
-        peaks=tuple(peak for peak in peaks if peak > 0),
-        expected_bytes=float(expected["memory_bytes"]),
+        peaks_off=tuple(log(peak / float(expected["memory_bytes"])) for peak in peaks if peak > 0),
         runs=len(repeats),
     )
 
@@ -172,11 +150,7 @@ def _pooled(phase: str, seconds: Sequence[float], least: float) -> tuple[float, 
 def _with_memory(parameters: Parameters, configurations: Sequence[Configuration]) -> Parameters:
     """A factor on peak memory, normal in its logarithm with the memory model's error beforehand, and what is left of
     that error; the precisions of prior and runs add up."""
-    off = [
-        (log(peak / one.expected_bytes), _MEMORY_MISFIT**2 * len(one.peaks))
-        for one in configurations
-        for peak in one.peaks
-    ]
+    off = [(peak, _MEMORY_MISFIT**2 * len(one.peaks_off)) for one in configurations for peak in one.peaks_off]
     if not off:
         return parameters
     prior = parameters.bands["memory"].new
@@ -196,22 +170,21 @@ def _runs(asked: Question, folder: Path) -> list[tuple[Manifest, Record]]:
             manifest, record = bundle.manifest(), bundle.record()
         except DamagedBundle:
             continue
-        known = find_device(device_of(record) or "") if record else None
-        if record is None or record.status != "ok" or manifest.backend.name != asked.profile.name or known is None:
+        if record is None or record.status != "ok" or manifest.backend.name != asked.profile.name:
             continue
-        hardware = hardware_of(known)
-        if hardware is not None and hardware.name == asked.hardware.name:
+        device = find_device(device_of(record) or "")
+        if device is not None and device.name == asked.hardware.name:
             found.append((manifest, record))
     if not found:
         raise UsageError(f"{folder} has no finished run of {asked.profile.name} on {asked.hardware.name} to learn from")
     return found
 
 
-def _ceilings_of(hardware: Hardware, records: Sequence[Record]) -> dict[str, float]:
+def _ceilings_of(hardware: Hardware, runs: Sequence[tuple[Manifest, Record]]) -> dict[str, float]:
     """Shares of the device's peaks that were measured, by the constant that they tell of: the matrix product's of the
     peak in its own dtype, where that has 16 bits, the copy's of the bandwidth."""
     shares: dict[str, list[float]] = defaultdict(list)
-    for record in records:
+    for _, record in runs:
         found = (record.environment.worker or {}).get("ceilings")
         if not isinstance(found, dict):
             continue

@@ -52,16 +52,13 @@ def _best(look: Look, work: Workload, counts: Sequence[int]) -> list[tuple[Optio
     """The fastest on each number of devices, or why there is none."""
     if work.rollouts % work.group:
         return [(None, "no whole groups of samples") for _ in counts]
-    best: dict[int, Option] = {}
-    considered: set[int] = set()
-    for found in look(work, counts):
-        considered |= {int(count) for count in set(found.devices.tolist())}
-        for option in options(found, [[index] for index in found.fastest_by_count()], None):
-            before = best.get(option.devices)
-            if before is None or option.samples_per_second > before.samples_per_second:
-                best[option.devices] = option
+    every = look(work, counts)
+    considered = {int(count) for found in every for count in set(found.devices.tolist())}
+    fastest = [each for found in every for each in options(found, [[one] for one in found.fastest_by_count()], None)]
+    fastest.sort(key=lambda option: -option.samples_per_second)
+    best = {count: next((option for option in fastest if option.devices == count), None) for count in counts}
     none = {count: "device memory" if count in considered else "global batch too small" for count in counts}
-    return [(best.get(count), none[count]) for count in counts]
+    return [(best[count], none[count]) for count in counts]
 
 
 def _points(best: dict[int, tuple[Option | None, str]], device: str, scaling: Scaling) -> Iterator[CurvePoint]:

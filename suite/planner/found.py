@@ -11,24 +11,20 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from suite.planner.iteration import Predicted, predict
-from suite.planner.jobs import Column
 from suite.planner.learnt import FOUR_FIFTHS, deviation
 from suite.planner.lengths import drawn
 from suite.planner.memory import MOST_AT_ONCE
 from suite.planner.parameters import Parameters
-from suite.planner.space import Space, candidates, effects_of
-from suite.planner.work import Generation, Pairs, Training
+from suite.planner.space import TENSOR, Space, candidates, effects_of
+from suite.planner.work import Column, Generation, Pairs, Training
 
 if TYPE_CHECKING:
     from suite.planner.ask import Question
 
 Objective = Literal["throughput", "cost", "latency"]
 Placing = Literal["auto", "colocated", "split"]
-#: Publications of weights that samples may be behind; what is further behind is predicted to be no faster.
-STALENESS = (0, 1)
 #: Numbers of devices that train, of all, are multiples of this share of them, where more would be too many to look at.
 _SPLITS = 32
-TENSOR_DEGREES = (1, 2, 4, 8, 16)
 
 
 @dataclass(frozen=True)
@@ -48,11 +44,7 @@ class Found:
 
     @property
     def split(self) -> Column:
-        return np.asarray(self.pairs.colocated) + np.zeros(len(self)) == 0
-
-    @property
-    def staleness(self) -> Column:
-        return np.asarray(self.pairs.staleness) + np.zeros(len(self))
+        return np.asarray(self.pairs.colocated == 0)
 
     @cached_property
     def rate(self) -> Column:
@@ -71,7 +63,7 @@ class Found:
 
     def order(self, objective: Objective) -> Column:
         """All candidates from the best on; of equals the one with less memory, then fewer stale samples."""
-        return np.lexsort((self.staleness, self.told.memory.total, self.measure(objective)))
+        return np.lexsort((self.pairs.staleness, self.told.memory.total, self.measure(objective)))
 
     def ranked(self, objective: Objective) -> Column:
         """Those of them that fit."""
@@ -117,18 +109,17 @@ def layouts(asked: Question, counts: Sequence[int]) -> Found:
 
 def of_space(asked: Question, space: Space) -> Found:
     """Layouts that are given, predicted."""
-    told = predict(space.work, space.gen, space.pairs, asked.parameters.values)
-    return _found(asked, space, space.gen, space.pairs, space.choices["devices"], told)
+    return _found(asked, space, space.gen, space.pairs, space.choices["devices"])
 
 
-def _found(asked: Question, space: Space, gen: Generation, pairs: Pairs, devices: Column, told: Predicted) -> Found:
+def _found(asked: Question, space: Space, gen: Generation, pairs: Pairs, devices: Column) -> Found:
     known = asked.parameters
+    told = predict(space.work, gen, pairs, known.values)
     memory = {part: column * known.memory_factor for part, column in told.memory.parts.items()}
     total = told.memory.total * known.memory_factor
     fits = told.memory.fits & (total <= asked.hardware.memory_bytes)
     told = replace(told, memory=replace(told.memory, parts=memory, total=total, fits=fits))
-    samples = np.asarray(space.work.samples)[pairs.t]
-    return Found(asked, space, gen, pairs, devices, samples, told)
+    return Found(asked, space, gen, pairs, devices, space.work.samples[pairs.t], told)
 
 
 def arrangements(asked: Question, counts: Sequence[int], placing: Placing = "auto", staleness: int = 1) -> Found:
@@ -145,16 +136,12 @@ def arrangements(asked: Question, counts: Sequence[int], placing: Placing = "aut
     own = replace(asked.manner, generation="hf", engine_sleep=False)
     space = candidates(replace(asked, manner=own, profile=replace(asked.profile, gathers_once=False)), train_on)
     gen = _engines(asked, space, sorted({rest for _, rest in (*together, *shares)}))
-    kinds = [(together, 1.0, 0.0), *((shares, 0.0, float(age)) for age in STALENESS[: staleness + 1])]
-    made = [(*_pairs(space, gen, each), colocated, age) for each, colocated, age in kinds if each]
-    t, g = (np.concatenate([np.zeros(0, int), *(part[place] for part in made)]) for place in (0, 1))
-    colocated, age = (
-        np.concatenate([np.zeros(0), *(np.full(len(part[0]), part[place]) for part in made)]) for place in (2, 3)
-    )
-    pairs = Pairs(t, g, colocated, age)
-    devices = space.choices["devices"][t] + np.where(colocated > 0, 0, np.asarray(gen.devices)[g])
-    told = predict(space.work, gen, pairs, asked.parameters.values)
-    return _found(asked, space, gen, pairs, devices, told)
+    kinds = [(together, 1.0, 0.0), *((shares, 0.0, float(age)) for age in range(staleness + 1))]
+    made = [Pairs(*_pairs(space, gen, each), colocated, age) for each, colocated, age in kinds]
+    columns = ("t", "g", "colocated", "staleness")
+    pairs = Pairs(*(np.concatenate([getattr(each, name) for each in made]) for name in columns))
+    apart = np.where(pairs.colocated > 0, 0, gen.devices[pairs.g])
+    return _found(asked, space, gen, pairs, space.choices["devices"][pairs.t] + apart)
 
 
 def _splits(devices: int, asked: Question) -> list[tuple[int, int]]:
@@ -166,7 +153,7 @@ def _splits(devices: int, asked: Question) -> list[tuple[int, int]]:
 
 def _pairs(space: Space, gen: Generation, shares: Sequence[tuple[int, int]]) -> tuple[Column, Column]:
     """Every training layout on the first with every engine on the second number of each share."""
-    trains, generates = space.choices["devices"], np.asarray(gen.devices)
+    trains, generates = space.choices["devices"], gen.devices
     of_training = {count: np.flatnonzero(trains == count) for count in {first for first, _ in shares}}
     of_engines = {count: np.flatnonzero(generates == count) for count in {second for _, second in shares}}
     both = [(of_training[train], of_engines[rest]) for train, rest in shares]
@@ -181,7 +168,7 @@ def _engines(asked: Question, space: Space, counts: Sequence[int]) -> Generation
     rows = [
         (float(count), float(tensor))
         for count in counts
-        for tensor in TENSOR_DEGREES
+        for tensor in TENSOR
         if not (count % tensor or tensor > hardware.node_devices or shape.heads % tensor)
         and (shape.kv_heads % tensor == 0 or tensor % shape.kv_heads == 0)
         and not (shape.ffn % tensor or shape.hidden % tensor)
@@ -191,7 +178,7 @@ def _engines(asked: Question, space: Space, counts: Sequence[int]) -> Generation
     devices, tensors = (np.array([row[place] for row in rows]) for place in (0, 1))
     # The model is that of any layout that trains; the rest of its columns an engine does not have.
     jobs = space.work.jobs.take(np.zeros(len(rows), int))
-    one, lengths = np.ones(len(rows)), drawn(asked.workload, int(samples))
+    one, lengths = np.ones(len(rows)), drawn(asked.workload, samples)
     jobs = replace(jobs, **{name: value * one for name, value in hardware.columns().items()})
     jobs = replace(jobs, devices=devices, tensor=tensors, pipeline=one, context=one, expert_parallel=one)
     return Generation(
@@ -199,12 +186,12 @@ def _engines(asked: Question, space: Space, counts: Sequence[int]) -> Generation
         devices=devices,
         tensor=tensors,
         weight_bytes=np.where(jobs.precision > 0, 1.0, 2.0),
-        samples=float(samples),
-        group=float(asked.workload.group),
-        places=float(MOST_AT_ONCE),
+        samples=samples,
+        group=asked.workload.group,
+        places=MOST_AT_ONCE,
         effects=effects_of(hardware, asked.profile, asked.parameters),
-        prompt=float(lengths.prompts.mean()),
-        response=float(lengths.responses.mean()),
-        longest=float(lengths.responses.max()),
-        spread=float(np.log(np.maximum(lengths.responses, 1)).std()),
+        prompt=lengths.prompts.mean(),
+        response=lengths.responses.mean(),
+        longest=lengths.responses.max(),
+        spread=np.log(np.maximum(lengths.responses, 1)).std(),
     )

@@ -1,21 +1,23 @@
-"""Tables of plain text that fit a terminal: what matters least is left out, outer cells are broken at words."""
+"""Tables of plain text that fit a terminal: what matters least is left out, columns of text are broken at words."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
-from itertools import zip_longest
 from typing import NamedTuple
 
-_BETWEEN = "  "
-#: first and last columns narrower than these are no longer read
-_LEAST_FIRST, _LEAST_LAST = 16, 18
-#: before a column is left out, the outer ones are broken to these widths
-_FAIR_FIRST, _FAIR_LAST = 24, 18
+from rich.console import Console
+from rich.table import Table
+
+_GAP = 2
+#: Columns of text are broken to this width before one is left out.
+_FAIR = 22
+#: Wider than any table.
+_UNLIMITED = 10_000
 
 
 class Column(NamedTuple):
-    """A title and its cells. ``rank`` orders what is left out of a narrow terminal: the highest first, 0 never."""
+    """A title and its cells, figures or text (``left``). ``rank`` orders what is left out of a narrow terminal: the
+    highest first, 0 never."""
 
     title: str
     cells: Sequence[str]
@@ -23,65 +25,32 @@ class Column(NamedTuple):
     left: bool = False
 
     @property
-    def width(self) -> int:
-        return max(map(len, (self.title, *self.cells)))
+    def least(self) -> int:
+        """As narrow as it fairly can be, with the gap after it."""
+        width = max(map(len, (self.title, *self.cells)))
+        return (min(width, _FAIR) if self.left else width) + _GAP
 
 
 def grid_lines(columns: Sequence[Column], most: int | None) -> Iterator[str]:
     """The lines of a table of at most ``most`` columns of text; ``None``: as wide as it comes.
 
-    The first column is broken at words, and the last one too where it holds text (``left``).
+    What is ``-`` in every row has no column.
     """
-    shown = list(columns)
-    while most is not None and _least_width(shown) > most and any(column.rank for column in shown):
-        shown.remove(max(shown, key=lambda column: column.rank))
-    first, last = _shares(shown, most)
-    for row in range(-1, len(shown[0].cells)):
-        texts = [column.title if row < 0 else column.cells[row] for column in shown]
-        opening = _broken(texts[0], first)
-        ending = _broken(texts[-1], last) if len(shown) > 1 and shown[-1].left else texts[-1:] * (len(shown) > 1)
-        middle = [
-            f"{text:<{column.width}}" if column.left else f"{text:>{column.width}}"
-            for text, column in zip(texts[1:-1], shown[1:-1], strict=True)
-        ]
-        empty = [" " * len(text) for text in middle]
-        for number, (left, right) in enumerate(zip_longest(opening, ending, fillvalue="")):
-            ends = [f"{right:<{last}}" if shown[-1].left else f"{right:>{last}}"] if len(shown) > 1 else []
-            yield _BETWEEN.join([f"{left:<{first}}", *(empty if number else middle), *ends]).rstrip()
-
-
-def _broken(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False) or [""]
-
-
-def _shares(shown: Sequence[Column], most: int | None) -> tuple[int, int]:
-    """Widths of the first and the last column: of those that have room, the pair that takes the fewest lines."""
-    first, last = shown[0], shown[-1]
-    if len(shown) == 1:
-        return min(first.width, max(most or first.width, _LEAST_FIRST)), 0
-    room = None if most is None else most - _width(shown) + first.width + last.width
-    if room is None or first.width + last.width <= room:
-        return first.width, last.width
-    least = min(last.width, _LEAST_LAST) if last.left else last.width
-    narrow = min(first.width, _LEAST_FIRST)
-    pairs = [(room - width, width) for width in range(last.width, least - 1, -1) if room - width >= narrow]
-    pairs = pairs or [(narrow, least)]
-    return min(((min(first.width, one), two) for one, two in pairs), key=lambda pair: _lines(first, last, *pair))
-
-
-def _lines(first: Column, last: Column, left: int, right: int) -> int:
-    texts = zip((first.title, *first.cells), (last.title, *last.cells), strict=True)
-    return sum(max(len(_broken(one, left)), len(_broken(two, right)) if last.left else 1) for one, two in texts)
-
-
-def _least_width(columns: Sequence[Column]) -> int:
-    """With both outer columns broken as far as they fairly can be."""
-    first, last = columns[0], columns[-1]
-    saved = max(first.width - _FAIR_FIRST, 0)
-    if len(columns) > 1 and last.left:
-        saved += max(last.width - _FAIR_LAST, 0)
-    return _width(columns) - saved
-
-
-def _width(columns: Sequence[Column]) -> int:
-    return sum(column.width for column in columns) + len(_BETWEEN) * (len(columns) - 1)
+    shown = [column for column in columns if set(column.cells) != {"-"}]
+    for column in sorted(shown, key=lambda column: -column.rank):
+        if most is None or not column.rank or sum(each.least for each in shown) - _GAP <= most:
+            break
+        shown.remove(column)
+    table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
+    for column in shown:
+        table.add_column(
+            column.title, justify="left" if column.left else "right", no_wrap=not column.left, overflow="fold"
+        )
+    for cells in zip(*(column.cells for column in shown), strict=True):
+        table.add_row(*cells)
+    # With a height rich does not ask the terminal for its own size.
+    screen = Console(width=most or _UNLIMITED, height=1, color_system=None, markup=False, emoji=False, highlight=False)
+    with screen.capture() as captured:
+        screen.print(table)
+    for line in captured.get().splitlines():
+        yield line.rstrip()

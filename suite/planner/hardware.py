@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from suite.planner.jobs import ARCHITECTURES
+from suite.planner.work import ARCHITECTURES
 from suite.spec.catalogue import devices, find_device
 from suite.spec.device import Device
 
-GIB = 2**30
 #: Without NVLink or its like: PCIe x16, one direction (PCI-SIG): 4.0, before it 3.0, from Hopper on 5.0.
 _PCIE = {"volta": 16e9, "ampere": 32e9, "hopper": 64e9, "blackwell": 64e9, "other": 32e9}
 #: The makers' own systems, bytes per second, direction and device: DGX-1 and DGX-2 (a card of 100 Gb/s for two
@@ -19,27 +18,17 @@ _NETWORK = {"volta": 6.25e9, "ampere": 25e9, "hopper": 50e9, "blackwell": 50e9, 
 _OWN_NETWORK = {"GB300": 100e9, "B300": 100e9, "MI300X": 50e9, "MI250X": 12.5e9}
 #: GB200 NVL72 and GB300 NVL72 join 72 devices by NVLink, of which powers of two are used; other systems eight.
 _NODE_DEVICES = {"GB200": 64, "GB300": 64}
-_USUAL_NODE = 8
 _FAMILIES = (
     *("GB300", "GB200", "B300", "B200", "H200", "H100", "H20", "A100", "A800", "A6000", "V100"),
     *("MI300X", "MI250X", "L40S", "4090"),
 )
-_PREFIXES = {
-    "V1": "volta",
-    "A": "ampere",
-    "RTX": "other",
-    "L4": "other",
-    "H": "hopper",
-    "B": "blackwell",
-    "GB": "blackwell",
-}
+_PREFIXES = {"V1": "volta", "A": "ampere", "H": "hopper", "B": "blackwell", "GB": "blackwell"}
 #: Devices by whose watts for each FLOP/s those of their architecture are judged: the makers' own flagships.
 _FLAGSHIP = {"volta": "V100-SXM2-32GB", "ampere": "A100-SXM-80GB", "hopper": "H100-SXM-80GB", "blackwell": "B200"}
 #: Of PCIe's rate what copies from and to pinned memory reach: about three quarters.
 _PINNED_SHARE = 0.75
 #: NVLink-C2C of a superchip, 900 GB/s in both directions together, which its two devices share (NVIDIA GB200 NVL72).
 _CHIP_TO_CHIP = 225e9
-_HBM2E_SHARE = 0.8
 
 
 @dataclass(frozen=True)
@@ -62,16 +51,11 @@ class Hardware:
     def columns(self) -> dict[str, float]:
         """The properties of a job that its device gives."""
         fp4 = self.peak_by_precision.get("fp4")
+        same = ("peak", "power_share", "memory_bandwidth", "link", "network", "node_devices", "host_link")
         return {
+            **{name: getattr(self, name) for name in same},
             "architecture": ARCHITECTURES.index(self.architecture),
-            "peak": self.peak,
-            "power_share": self.power_share,
             "fp4_ratio": fp4 / self.peak if fp4 else 4.0,
-            "memory_bandwidth": self.memory_bandwidth,
-            "link": self.link,
-            "network": self.network,
-            "node_devices": self.node_devices,
-            "host_link": self.host_link,
             "capacity": self.memory_bytes,
         }
 
@@ -81,7 +65,8 @@ def hardware_of(device: Device) -> Hardware | None:
     peak = device.peak_flops.get("bf16", device.peak_flops.get("fp16"))
     if peak is None:
         return None
-    architecture = _architecture(device.name)
+    of_prefix = (each for prefix, each in _PREFIXES.items() if device.name.upper().startswith(prefix))
+    architecture = next(of_prefix, "other")
     family = next((name for name in _FAMILIES if name in device.name), device.name)
     # A bridge joins two or four cards of a node; a ring over all of them goes at the pace of PCIe.
     link = device.link_bytes_per_second if device.link_devices is None else None
@@ -94,7 +79,7 @@ def hardware_of(device: Device) -> Hardware | None:
         memory_bandwidth=device.memory_bytes_per_second,
         link=link / 2 if link else _PCIE[architecture],
         network=_OWN_NETWORK.get(family, _NETWORK[architecture]),
-        node_devices=_NODE_DEVICES.get(family, _USUAL_NODE),
+        node_devices=_NODE_DEVICES.get(family, 8),
         host_link=_PINNED_SHARE * (_CHIP_TO_CHIP if family in _NODE_DEVICES else _PCIE[architecture]),
         power_share=_power_share(device, architecture, peak),
         power_watts=device.power_watts,
@@ -110,26 +95,11 @@ def _power_share(device: Device, architecture: str, peak: float) -> float:
     return (device.power_watts / peak) / (flagship.power_watts / own)
 
 
-def published_hardware(name: str, memory_gib: float | None) -> Hardware | None:
-    """The device that a table calls ``name``, its memory size choosing the variant; ``None`` for an unknown one.
-
-    A memory size that no variant has, a power limit ("500W") and HBM2e in the name go before the data sheet.
-    """
-    device = find_device(name) or _variant(name, memory_gib)
-    hardware = hardware_of(device) if device else None
-    if hardware is None:
-        return None
-    power = re.search(r"(\d{2,4})\s*W\b", name)
-    if power and device and device.power_watts:
-        hardware = replace(hardware, power_share=min(1.5, max(0.2, float(power.group(1)) / device.power_watts)))
-    if "hbm2e" in name.lower() and hardware.architecture == "hopper":
-        hardware = replace(hardware, memory_bandwidth=_HBM2E_SHARE * hardware.memory_bandwidth)
-    if memory_gib:
-        hardware = replace(hardware, memory_bytes=memory_gib * GIB)
-    return hardware
-
-
-def _variant(name: str, memory_gib: float | None) -> Device | None:
+def published_device(name: str, memory_gib: float | None) -> Device | None:
+    """The device that a table calls ``name``, its memory size choosing the variant; ``None`` for an unknown one."""
+    known = find_device(name)
+    if known is not None:
+        return known
     plain = re.sub(r"[\s_-]+", "", name.upper())
     family = next((family for family in _FAMILIES if re.search(rf"(?<![A-Z0-9]){family}(?!\d)", name.upper())), None)
     family = family or next((family for family in _FAMILIES if family in plain), None)
@@ -141,10 +111,5 @@ def _variant(name: str, memory_gib: float | None) -> Device | None:
     for word in ("PCIE", "NVL"):
         rivals = [device for device in rivals if (word in device.name.upper()) == (word in plain)] or rivals
     rivals = [device for device in rivals if "module" not in device.name] or rivals
-    wanted = (memory_gib or 80) * GIB
+    wanted = (memory_gib or 80) * 2**30
     return min(rivals, key=lambda device: abs(device.memory_bytes - wanted), default=None)
-
-
-def _architecture(name: str) -> str:
-    matches = [prefix for prefix in _PREFIXES if name.upper().startswith(prefix)]
-    return _PREFIXES[max(matches, key=len)] if matches else "other"

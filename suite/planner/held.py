@@ -44,21 +44,16 @@ def held_parts(
             for kind, count in held.items()
         }
         parts[f"sharded_{end}"] = parts[f"trainable_{end}"]
-        elsewhere = (1 - 1 / expert) * _expert_elements(shape) / tensor
-        if workload.lora_rank is None:
-            parts[f"trainable_{end}"] -= elsewhere * stage.trainable_layers
-            parts[f"frozen_{end}"] -= elsewhere * (stage.layers - stage.trainable_layers)
-        else:
-            parts[f"frozen_{end}"] -= elsewhere * stage.layers
+        # of one block's experts, what other ranks hold; beside adapters none of them train
+        experts = shape.experts.count * (2 + shape.gated_mlp) * shape.hidden * shape.ffn if shape.experts else 0
+        elsewhere = (1 - 1 / expert) * experts / tensor
+        trained = stage.trainable_layers if workload.lora_rank is None else 0
+        parts[f"trainable_{end}"] -= elsewhere * trained
+        parts[f"frozen_{end}"] -= elsewhere * (stage.layers - trained)
         if stage.reference:
             shared = stage.layers - stage.trainable_layers if workload.reference == "hydra" else 0
             parts[f"reference_{end}"] -= elsewhere * (stage.layers - shared)
     return parts
-
-
-def _expert_elements(shape: Shape) -> int:
-    """Of one block: elements of all experts; 0 where it has none."""
-    return shape.experts.count * (2 + shape.gated_mlp) * shape.hidden * shape.ffn if shape.experts else 0
 
 
 def _undivided(shape: Shape, workload: Workload, stage: Stage, profile: Profile) -> dict[str, int]:

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from suite.planner.generation import engine_parts, own_loop, sync_seconds
-from suite.planner.jobs import Column
 from suite.planner.memory import Memory, memory_of
 from suite.planner.training import scoring_seconds, step_parts, swap_parts
-from suite.planner.work import Generation, Pairs, Training
+from suite.planner.work import Column, Generation, Pairs, Training, Values
 
-Values = Mapping[str, Any]
 #: Phases in their order; those of a record, and what a whole trainer's own process does beside them.
 PHASES = ("sync", "generate", "score", "reference", "reward", "train", "other")
 #: What an iteration can wait for most, with the parts of training that count as each.
@@ -69,51 +66,39 @@ def predict(work: Training, gen: Generation, pairs: Pairs, p: Values) -> Predict
     of_training = _training(work, p)
     t, who = work.take(pairs.t), gen.take(pairs.g)
     generation = _generation(t, who, pairs, memory, p)
-    zero = np.zeros(len(pairs))
     phases = {name: column[pairs.t] for name, column in of_training.items() if name in PHASES}
-    engine = np.asarray(who.engine) > 0
-    phases["sync"] = np.where(engine, sync_seconds(t, who, pairs, p) * who.factor("sync"), 0) + zero
-    phases["generate"] = (generation["bulk"] + generation["tail"]) * who.factor("generation") + zero
+    phases["sync"] = np.where(who.engine > 0, sync_seconds(t, who, pairs, p) * who.factor("sync"), 0)
+    phases["generate"] = (generation["bulk"] + generation["tail"]) * who.factor("generation")
     training = {name: column[pairs.t] for name, column in of_training.items() if name not in PHASES}
     phases = {name: phases[name] for name in PHASES}
-    return Predicted(
-        seconds=iteration_seconds(pairs, phases, generation),
-        phases=phases,
-        training=training,
-        generation=generation,
-        memory=memory,
-        limit=_limit(pairs, phases, training, generation),
-    )
+    seconds, limit = iteration_seconds(pairs, phases, generation), _limit(pairs, phases, training, generation)
+    return Predicted(seconds, phases, training, generation, memory, limit)
 
 
 def _training(work: Training, p: Values) -> dict[str, Column]:
     """Phases of the side that trains, and its training by part, of every layout."""
-    zero = np.zeros(len(work))
     forward = scoring_seconds(work, p) * work.factor("scoring")
-    parts = {name: np.asarray(work.steps) * seconds for name, seconds in step_parts(work, p).items()}
+    parts = {name: work.steps * seconds for name, seconds in step_parts(work, p).items()}
     swap, casts = swap_parts(work, p)
-    samples = np.asarray(work.samples, dtype=float)
-    trainer = work.jobs.trainer > 0
+    host = p["iteration_fixed"] + p["sample_host"] * work.samples
     return {
         **parts,
-        "score": np.asarray(work.old) * forward * (1 + np.asarray(work.critic)) + zero,
-        "reference": np.asarray(work.reference) * (forward + swap + casts) + zero,
-        "reward": np.where(samples > 0, REWARD_SECONDS, 0) + np.asarray(work.reward) * samples + zero,
-        "train": sum(parts.values()) * work.factor("training") + zero,
-        "other": np.where(trainer, p["iteration_fixed"] + p["sample_host"] * samples, 0) + zero,
+        "score": work.old * forward * (1 + work.critic),
+        "reference": work.reference * (forward + swap + casts),
+        "reward": np.where(work.samples > 0, REWARD_SECONDS, 0) + work.reward * work.samples,
+        "train": sum(parts.values()) * work.factor("training"),
+        "other": np.where(work.jobs.trainer > 0, host, 0),
     }
 
 
 def _generation(work: Training, gen: Generation, pairs: Pairs, memory: Memory, p: Values) -> dict[str, Column]:
     """Seconds by part: ``bulk`` and ``tail`` are the whole, for either way to generate."""
-    zero, engine = np.zeros(len(pairs)), np.asarray(gen.engine) > 0
+    engine = gen.engine > 0
     parts = engine_parts(gen, pairs.staleness, memory.pool, p) if np.any(engine) else {}
-    if np.all(engine):
-        return {name: column + zero for name, column in parts.items()}
-    own = own_loop(work, gen, p)
+    own = {} if np.all(engine) else own_loop(work, gen, p)
     told = {**own, "bulk": sum(own.values())}
     names = ("bulk", "tail", "together", "read", "cache", "products", "prefill", "latency", "waits")
-    return {name: np.where(engine, parts.get(name, zero), told.get(name, zero)) + zero for name in names}
+    return {name: np.where(engine, parts.get(name, 0.0), told.get(name, 0.0)) for name in names}
 
 
 def iteration_seconds(pairs: Pairs, phases: Mapping[str, Column], generation: Mapping[str, Column]) -> Column:
@@ -125,7 +110,7 @@ def iteration_seconds(pairs: Pairs, phases: Mapping[str, Column], generation: Ma
     """
     learn = _learning(phases)
     one_by_one = phases["generate"] + learn + phases["sync"]
-    free = np.where(np.asarray(pairs.colocated) > 0, 0, np.clip(pairs.staleness, 0, 1))
+    free = np.where(pairs.colocated > 0, 0, np.clip(pairs.staleness, 0, 1))
     generate = phases["generate"] * (1 - free * _tail_share(generation))
     return (1 - free) * one_by_one + free * (np.maximum(generate, learn) + phases["sync"])
 
@@ -143,8 +128,8 @@ def _limit(
     pairs: Pairs, phases: Mapping[str, Column], training: Mapping[str, Column], generated: Mapping[str, Column]
 ) -> Column:
     """Index of the largest part of the side that is waited for; scoring counts as the training parts it is made of."""
-    learn, zero = _learning(phases), np.zeros(len(pairs))
-    split = (np.asarray(pairs.colocated) == 0) & (np.asarray(pairs.staleness) > 0)
+    learn = _learning(phases)
+    split = (pairs.colocated == 0) & (pairs.staleness > 0)
     generates, learns = ~split | (phases["generate"] >= learn), ~split | (phases["generate"] < learn)
     whole = sum(generated[name] for name in ("read", "cache", "products", "latency"))
     idle = np.where(split, 0, _tail_share(generated))
@@ -159,4 +144,4 @@ def _limit(
         phases["sync"],
         np.where(learns, phases["other"] + phases["reward"], 0),
     ]
-    return np.argmax([column + zero for column in columns], axis=0)
+    return np.argmax(columns, axis=0)

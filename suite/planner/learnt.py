@@ -14,9 +14,9 @@ from math import exp, log, sqrt
 import numpy as np
 
 from suite.planner.hardware import Hardware
-from suite.planner.jobs import Column
 from suite.planner.parameters import Band, Learnt, Parameters, load_priors
 from suite.planner.space import PHASE_OF
+from suite.planner.work import Column
 
 #: Of a normal distribution four fifths lie within so many deviations, and nine tenths within the next.
 FOUR_FIFTHS, NINE_TENTHS = 1.2816, 1.6449

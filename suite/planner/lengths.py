@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from suite.planner.jobs import Column
+from suite.planner.work import Column
 from suite.spec.lengths import Lengths
 from suite.spec.manifest import SampleLengths
 from suite.spec.resolve import drawn_lengths
@@ -124,16 +124,12 @@ def _passes(lengths: Drawn, replica: int, micro: int, in_step: bool, packed: boo
         longest = whole.max(-1)
         tokens, pairs, shown = micro * longest, micro * longest**2, micro * responses.max(-1)
     largest = np.unravel_index(tokens.argmax(), tokens.shape)
-    if balanced:
-        chosen = tokens.sum(), pairs.sum(), shown.sum(), tokens.size
-    elif in_step:
-        slowest = tokens.argmax(0)[None]
-        picked = [np.take_along_axis(each, slowest, 0) for each in (tokens, pairs, shown)]
-        chosen = picked[0].sum(), picked[1].sum(), picked[2].sum(), slowest.size
-    else:
-        fullest = tokens.sum(1).argmax()
-        chosen = tokens[fullest].sum(), pairs[fullest].sum(), shown[fullest].sum(), tokens.shape[1]
-    count = chosen[3] * micro
+    waited_for = [tokens, pairs, shown]
+    if not balanced and in_step:
+        waited_for = [np.take_along_axis(each, tokens.argmax(0)[None], 0) for each in waited_for]
+    elif not balanced:
+        waited_for = [each[tokens.sum(1).argmax()] for each in waited_for]
+    chosen, count = [each.sum() for each in waited_for], waited_for[0].size * micro
     return (
         *(float(chosen[0] / count), float(chosen[1] / chosen[0]), float(chosen[2] / count)),
         *(float(tokens[largest] / micro), float(pairs[largest] / tokens[largest]), float(shown.max() / micro)),

@@ -3,9 +3,7 @@ of an engine beside or apart."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,8 +11,7 @@ from suite.planner.formulas import activations
 from suite.planner.formulas.pipeline import in_flight, micro_batches
 from suite.planner.formulas.recipes import fsdp_bytes, megatron_bytes, zero_bytes
 from suite.planner.generation import cache_of_position
-from suite.planner.jobs import Column, Jobs
-from suite.planner.work import Generation, Pairs, Training
+from suite.planner.work import Column, Generation, Jobs, Pairs, Training, Values
 
 GIB = 2**30
 PARTS = (
@@ -55,8 +52,19 @@ _CLIP_BYTES, MEGATRON_LEAVES = 4, 4
 #: ZeRO-3 keeps parameters gathered that backward needs again within 1e9 elements, so half as many behind which the
 #: forward pass ends, and fetches 5e7 ahead (``max_reuse_distance`` and ``prefetch_bucket_size``, its defaults).
 _LIVE = 5.5e8
+#: In host memory: fp32 weights and gradients, both moments of Adam, of each trained parameter: what Megatron's
+#: HybridDeviceOptimizer keeps there, and DeepSpeed by its own estimate (``estimate_zero2_model_states_mem_needs``,
+#: without that estimate's factor of 1.5 for buffers)
+OPTIMIZER_BYTES = 16
+#: DeepSpeed's beside them: the 16-bit weights on their way to the device (ZeRO-1 and 2), or 16-bit gradients (ZeRO-3)
+BUFFER_BYTES = 2
+#: and under ZeRO-2 the 16-bit gradients that further micro batches are added to
+ACCUMULATED_BYTES = 2
+#: One gradient of each rank is on its way, and one that two ranks share is accumulated whole by both (ZeRO-1 and 2).
+TENSOR_BYTES = 4
+#: 16-bit weights where parameters are offloaded too (``estimate_zero3_model_states_mem_needs``: 18)
+WEIGHT_BYTES = 2
 
-Values = Mapping[str, Any]
 Bytes = dict[str, Column]
 
 
@@ -80,15 +88,16 @@ def memory_of(work: Training, gen: Generation, pairs: Pairs, p: Values) -> Memor
     totals = np.array([sum(parts.values()) for parts in learning.values()])
     most = totals.argmax(axis=0)
     fullest = {part: np.choose(most, [parts[part] for parts in learning.values()]) for part in PARTS}
-    standing = standing_bytes(work, p)
-    who, together = gen.take(pairs.g), np.asarray(pairs.colocated) > 0
-    engine = np.asarray(who.engine) > 0
+    who, together = gen.take(pairs.g), pairs.colocated > 0
+    engine = who.engine > 0
     capacity = work.jobs.capacity[pairs.t]
-    held = {part: column[pairs.t] for part, column in standing.items()}
+    held = {part: column[pairs.t] for part, column in standing_bytes(work, p).items()}
     beside = sum(held.values())
-    weights = np.asarray(who.weight_bytes) * whole_parameters(who.jobs) / np.asarray(who.tensor)
+    # Blocks with all experts, and the vocabulary's matrices.
+    whole = who.jobs.layers * who.jobs.elements + who.jobs.tables * who.jobs.vocab * who.jobs.hidden
+    weights = who.weight_bytes * whole / who.tensor
     pool = _pool(who, together, beside, weights + ENGINE_WORKSPACE, p)
-    longest = cache_of_position(who) * (np.asarray(who.prompt) + np.asarray(who.longest))
+    longest = cache_of_position(who) * (who.prompt + who.longest)
     own = _own_loop(work.take(pairs.t), who, p)
     generating = {part: held[part] for part in PARTS}
     generating["generation engine"] = np.where(engine, weights + ENGINE_WORKSPACE, 0)
@@ -96,7 +105,7 @@ def memory_of(work: Training, gen: Generation, pairs: Pairs, p: Values) -> Memor
     for part in ("activations", "logits", "gathered layers", "fragmentation"):
         generating[part] = generating[part] + np.where(engine, 0, own[part])
     awake = {part: fullest[part][pairs.t] for part in PARTS}
-    stays = engine & together & (np.asarray(who.sleeps) == 0)
+    stays = engine & together & (who.sleeps == 0)
     for part in ("generation engine", "KV cache"):
         awake[part] = awake[part] + np.where(stays, generating[part], 0)
     of_generating = np.where(together, sum(generating.values()), 0)
@@ -113,11 +122,10 @@ def _pool(gen: Generation, together: Column, beside: Column, taken: Column, p: V
     """Bytes for keys and values: what is left of an engine's share of the device, where that is given or the device its
     own; else what all samples that run at once need, at most a share of what is free. Never less than the longest
     sample, without which an engine does not start."""
-    capacity, share = gen.jobs.capacity, np.asarray(gen.pool_share, dtype=float)
-    position = cache_of_position(gen)
-    samples = np.minimum(np.asarray(gen.samples) / gen.replicas, gen.places)
-    wanted = position * samples * (np.asarray(gen.prompt) + np.asarray(gen.response))
-    longest = position * (np.asarray(gen.prompt) + np.asarray(gen.longest))
+    capacity, share, position = gen.jobs.capacity, gen.pool_share, cache_of_position(gen)
+    samples = np.minimum(gen.samples / gen.replicas, gen.places)
+    wanted = position * samples * (gen.prompt + gen.response)
+    longest = position * (gen.prompt + gen.longest)
     free = POOL_SHARE_OF_FREE * (capacity - beside - taken)
     asked = np.minimum(np.maximum(wanted, longest), np.maximum(longest, free))
     given = np.where(np.isnan(share), OWN_SHARE, share) * capacity - taken
@@ -126,11 +134,8 @@ def _pool(gen: Generation, together: Column, beside: Column, taken: Column, p: V
 
 def training_phases(work: Training, p: Values) -> dict[str, Bytes]:
     """Bytes by phase and part of every layout; ``step`` is the end of training, when the optimizer updates."""
-    names = ["train", "step"]
-    if np.any(np.asarray(work.old) > 0):
-        names.append("score")
-    if np.any(np.asarray(work.reference) > 0):
-        names.append("reference")
+    passes = {"score": work.old, "reference": work.reference}
+    names = ("train", "step", *(name for name, times in passes.items() if np.any(times > 0)))
     return {name: _phase(work, p, name) for name in names}
 
 
@@ -146,8 +151,7 @@ def _phase(work: Training, p: Values, phase: str) -> Bytes:
         states = _states(work, end, phase)
         if phase == "reference":
             # In fp32, in the place of the policy's weights, of which the optimizer's buffer keeps a copy.
-            fp32 = 4 * np.asarray(work.swapped) / work.jobs.tensor
-            states["reference"] = np.maximum(states["reference"], fp32)
+            states["reference"] = np.maximum(states["reference"], 4 * work.swapped / work.jobs.tensor)
         if phase != "step":
             states |= _passes(work, p, end, phase)
         ends.append(states)
@@ -177,13 +181,13 @@ def _passes(work: Training, p: Values, end: str, phase: str) -> Bytes:
     shown = jobs.tokens * jobs.head_share * jobs.vocab / jobs.tensor
     shown = shown * np.where((jobs.pipeline == 1) | (end == "last"), 1, 0)
     portion = np.minimum(1, LOSS_PORTION / np.maximum(jobs.tokens * jobs.head_share, 1))
-    in_portions = np.asarray(work.chunked_loss) > 0
+    in_portions = work.chunked_loss > 0
     if phase != "train":
         return {"activations": layer["once"], "logits": shown * LOGIT_BYTES * np.where(in_portions, portion, 1)}
     count = micro_batches(jobs.global_batch, jobs.data, jobs.micro_batch)
     held = in_flight(jobs.pipeline, jobs.chunks, count, jobs.pipeline - 1 if end == "first" else 0)
     kept = layer["kept"] * depth * jobs.trained_share * held
-    kept = np.where(np.asarray(work.activations_offloaded) > 0, 0, kept)
+    kept = np.where(work.activations_offloaded > 0, 0, kept)
     whole = np.where(jobs.trainer > 0, p["whole_logits"], 1)
     each = np.where(jobs.megatron, LOGIT_BYTES, p["logit_bytes"])
     each = each * np.where(in_portions, portion, whole)
@@ -197,7 +201,8 @@ def layer_bytes(jobs: Jobs, p: Values) -> Bytes:
     outside = activations.outside_bytes(tokens, jobs.hidden, split, np.where(jobs.fused_attention > 0, 0, 1))
     wide = jobs.experts_per_token * jobs.ffn
     inside = activations.inside_bytes(tokens, jobs.width, wide, jobs.kv_share, jobs.gated, tensor)
-    routed = activations.routed_bytes(tokens, jobs.hidden, jobs.experts_per_token)
+    # The input and the output of each expert that a token meets, in 16 bit.
+    routed = 2 * 2 * tokens * jobs.hidden * jobs.experts_per_token
     inside = inside + np.where(jobs.experts > 1, routed / split, 0)
     scores = activations.score_bytes(tokens, jobs.attended, jobs.heads, tensor)
     scores = np.where(jobs.fused_attention > 0, 0, scores)
@@ -208,11 +213,6 @@ def layer_bytes(jobs: Jobs, p: Values) -> Bytes:
     # PyTorch's tensor parallelism keeps gathered inputs and unreduced outputs, which Megatron gathers anew.
     whole = np.where((jobs.tensor > 1) & ~jobs.megatron, p["whole_inputs"] * 2 * tokens * jobs.hidden, 0)
     return {"kept": kept, "again": again + whole, "once": outside + inside + scores + whole}
-
-
-def whole_parameters(jobs: Jobs) -> Column:
-    """Parameters of the whole model: blocks with all experts, and the vocabulary's matrices."""
-    return jobs.layers * jobs.elements + jobs.tables * jobs.vocab * jobs.hidden
 
 
 def _states(work: Training, end: str, phase: str) -> Bytes:
@@ -226,11 +226,9 @@ def _states(work: Training, end: str, phase: str) -> Bytes:
     return {part: np.choose(own, [bytes_[part] for bytes_ in told]) for part in told[0]}
 
 
-def _held(work: Training, end: str) -> tuple[Column, Column, Column, Column]:
+def _held(work: Training, end: str) -> tuple[Column, ...]:
     """Parameters that train, frozen ones, the reference's and the critic's, of experts a rank's own."""
-    kinds = (work.held[f"{kind}_{end}"] for kind in ("trainable", "frozen", "reference", "critic"))
-    trainable, frozen, reference, critic = kinds
-    return trainable, frozen, reference, critic
+    return tuple(work.held[f"{kind}_{end}"] for kind in ("trainable", "frozen", "reference", "critic"))
 
 
 def _megatron(work: Training, end: str, phase: str) -> Bytes:
@@ -241,13 +239,12 @@ def _megatron(work: Training, end: str, phase: str) -> Bytes:
     # Sharded states are divided by all data parallel ranks, over which experts are spread already.
     divided = np.where(jobs.zero_stage >= 1, work.held[f"sharded_{end}"], trainable)
     share = divided / np.where(jobs.zero_stage >= 1, shards, 1)
-    clipped = _CLIP_BYTES * np.minimum(share, np.asarray(work.largest_tensor) / jobs.tensor)
+    clipped = _CLIP_BYTES * np.minimum(share, work.largest_tensor / jobs.tensor)
+    on_device = optimizer * (divided + critic)
     return {
         "weights": weights * (trainable + frozen + critic),
         "reference": weights * reference,
-        "optimizer states": np.where(
-            jobs.offload_optimizer > 0, MEGATRON_LEAVES * share, optimizer * (divided + critic)
-        ),
+        "optimizer states": np.where(jobs.offload_optimizer > 0, MEGATRON_LEAVES * share, on_device),
         "gradients": gradients * (trainable + critic) + (clipped if phase == "step" else 0),
     }
 
@@ -258,15 +255,14 @@ def _zero(work: Training, end: str, phase: str) -> Bytes:
     jobs, (trainable, frozen, reference, critic) = work.jobs, _held(work, end)
     stage, shards = jobs.zero_stage, np.maximum(1, jobs.data)
     weights, gradients, optimizer = zero_bytes(stage, shards)
-    kept = np.where(np.asarray(work.offload_parameters) > 0, 0, 1)
+    kept = np.where(work.offload_parameters > 0, 0, 1)
     host = np.where(jobs.offload_optimizer > 0, 0, 1)
-    largest_tensor = np.asarray(work.largest_tensor)
     # ZeRO-1 reduces once a step: until then whole gradients are on the device, also where the optimizer is not.
     own = gradients * (trainable + critic) * np.where(stage <= 1, 1, host)
     bucket, of_critic = (2 * np.minimum(_BUCKET, count) for count in (trainable, critic))
     share = np.maximum(trainable, critic) / np.where(stage >= 1, shards, 1)
-    norm = _NORM_BYTES * np.minimum(share, largest_tensor)
-    held = np.where(stage >= 3, own + bucket + of_critic, 2 * largest_tensor * (1 - host))
+    norm = _NORM_BYTES * np.minimum(share, work.largest_tensor)
+    held = np.where(stage >= 3, own + bucket + of_critic, 2 * work.largest_tensor * (1 - host))
     if phase == "train":
         # Two buckets take turns where reduction overlaps backward; what several ranks own of one is copied together.
         turns = np.where((jobs.data > 1) & (stage > 0) & (stage < 3), 2, 1)
@@ -304,10 +300,10 @@ def _fsdp(work: Training, end: str, phase: str) -> Bytes:
 
 def _gathered(work: Training) -> Column:
     """Under ZeRO-3: the weights that are whole at one moment, and the gradient of the largest matrix."""
-    jobs, largest_tensor = work.jobs, np.asarray(work.largest_tensor)
+    jobs, largest_tensor = work.jobs, work.largest_tensor
     whole = np.maximum(work.held["trainable_first"] + work.held["frozen_first"], work.held["reference_first"])
     live = np.minimum(whole, _LIVE + largest_tensor)
-    split = (jobs.data * jobs.context > 1) | (np.asarray(work.offload_parameters) > 0)
+    split = (jobs.data * jobs.context > 1) | (work.offload_parameters > 0)
     block = LAYERS_GATHERED * jobs.elements / jobs.tensor + jobs.vocab * jobs.hidden / jobs.tensor
     fetched = np.where(jobs.zero_engine > 0, 2 * live + 2 * largest_tensor, 2 * 2 * block)
     return np.where((jobs.zero_stage >= 3) & split, fetched, 0.0)
@@ -316,15 +312,27 @@ def _gathered(work: Training) -> Column:
 def _own_loop(work: Training, gen: Generation, p: Values) -> Bytes:
     """What generating in the training stack's own loop needs beside the states: every row as long as the longest, and
     ZeRO-3's weights whole where they are gathered once."""
-    rows, jobs = np.asarray(gen.samples) / gen.replicas, work.jobs
-    positions = np.asarray(gen.prompt) + np.asarray(gen.longest)
+    rows, jobs = gen.samples / gen.replicas, work.jobs
     whole = 2 * (work.held["trainable_first"] + work.held["frozen_first"])
-    gathers = (jobs.zero_stage >= 3) & (np.asarray(work.gathers_once) > 0)
+    gathers = (jobs.zero_stage >= 3) & (work.gathers_once > 0)
     parts = {
-        "activations": 2 * 4 * rows * np.asarray(gen.prompt) * jobs.hidden,
+        "activations": 2 * 4 * rows * gen.prompt * jobs.hidden,
         "logits": 2 * 4 * rows * jobs.vocab / jobs.tensor,
-        "KV cache": cache_of_position(gen) * rows * positions,
+        "KV cache": cache_of_position(gen) * rows * (gen.prompt + gen.longest),
         "gathered layers": np.where(gathers, whole, _gathered(work)),
     }
     parts["fragmentation"] = p["fragmentation"] * np.asarray(sum(parts.values()))
     return parts
+
+
+def host_memory(work: Training) -> Column:
+    """Bytes that every candidate keeps in host memory, over all its nodes; 0 where nothing is offloaded.
+
+    What the allocator of pinned memory adds is left out.
+    """
+    stage, ranks = work.jobs.zero_stage, work.jobs.devices
+    buffers = (BUFFER_BYTES + ACCUMULATED_BYTES * (stage == 2)) * work.trained
+    buffers = buffers + TENSOR_BYTES * work.largest_tensor * ranks * (stage < 3)
+    states = OPTIMIZER_BYTES * work.trained + np.where(work.jobs.zero_engine > 0, buffers, 0)
+    weights = WEIGHT_BYTES * work.replica * (work.offload_parameters > 0)
+    return states * (work.jobs.offload_optimizer > 0) + weights

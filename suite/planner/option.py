@@ -9,10 +9,9 @@ import numpy as np
 from pydantic import Field
 
 from suite.planner.found import Found
-from suite.planner.host_memory import host_memory
 from suite.planner.iteration import LIMITS
 from suite.planner.lengths import looked_at
-from suite.planner.memory import PARTS
+from suite.planner.memory import PARTS, host_memory
 from suite.spec.base import Frozen
 from suite.spec.layout import Layout
 from suite.theory.flops import iteration_flops
@@ -67,11 +66,6 @@ class Option(Frozen):
         apart = self.generation_device != self.device
         return self.memory_bytes if apart else max(self.memory_bytes, self.generation_memory_bytes)
 
-    @property
-    def largest_part(self) -> str:
-        """What takes most of the fullest device."""
-        return max(self.memory, key=lambda part: self.memory[part])
-
 
 def chosen(found: Found, order: Sequence[int], most: int, price: float | None) -> list[Option]:
     """At most ``most`` of the candidates in their ``order``; those with one prediction are one, with its twins."""
@@ -108,24 +102,22 @@ def options(found: Found, groups: Sequence[Sequence[int]], price: float | None) 
     """The first of each group, the others its twins."""
     firsts = [group[0] for group in groups]
     low, high = found.bands(firsts) if firsts else (np.zeros(0), np.zeros(0))
-    flops = _flops(found, firsts)
+    flops = {samples: _flops(found, int(samples)) for samples in {found.samples[index] for index in firsts}}
     return [
-        _option(found, group, price, (float(low[place]), float(high[place])), flops)
+        _option(found, group, price, (float(low[place]), float(high[place])), flops[found.samples[group[0]]])
         for place, group in enumerate(groups)
     ]
 
 
-def _option(
-    found: Found, group: Sequence[int], price: float | None, band: tuple[float, float], flops: dict[int, float]
-) -> Option:
+def _option(found: Found, group: Sequence[int], price: float | None, band: tuple[float, float], flops: float) -> Option:
     index = group[0]
     asked, told, space = found.asked, found.told, found.space
     hardware, other, t = asked.hardware, asked.other or asked.hardware, int(found.pairs.t[index])
     devices, split = int(found.devices[index]), bool(found.split[index])
-    engine = float((np.asarray(found.gen.engine) + np.zeros(len(found.gen)))[found.pairs.g[index]]) > 0
+    engine = bool(found.gen.engine[found.pairs.g[index]] > 0)
     layout, rate, seconds = layout_of(found, index), float(found.rate[index]), float(told.seconds[index])
     memory = {part: int(told.memory.parts[part][index]) for part in PARTS if told.memory.parts[part][index] >= 1}
-    samples, tensor = int(found.samples[index]), int(np.asarray(found.gen.tensor)[found.pairs.g[index]])
+    tensor = int(found.gen.tensor[found.pairs.g[index]])
     train_on = int(space.choices["devices"][t])
     factor = float(space.work.factor("training"))
     watts = None if asked.other else hardware.power_watts
@@ -141,7 +133,7 @@ def _option(
         generation_devices=devices - train_on if split else devices,
         generation="vllm" if engine else "hf",
         generation_tensor=tensor if engine else None,
-        staleness=int(found.staleness[index]),
+        staleness=int(found.pairs.staleness[index]),
         label=label_of(found, index),
         layout=layout,
         context=int(space.choices["context"][t]),
@@ -161,7 +153,7 @@ def _option(
         low=rate * band[0],
         high=rate * band[1],
         tokens_per_second=rate * float(space.sample_tokens[t]),
-        mfu=flops[samples] / seconds / (train_on * hardware.peak + (devices - train_on) * other.peak),
+        mfu=flops / seconds / (train_on * hardware.peak + (devices - train_on) * other.peak),
         kilowatt_hours=None if watts is None else watts * devices * seconds / 3.6e6,
         price=price,
         cost_per_hour=hourly,
@@ -171,31 +163,24 @@ def _option(
     )
 
 
-def _flops(found: Found, chosen_ones: Sequence[int]) -> dict[int, float]:
-    """FLOPs of an iteration by its number of samples."""
-    told: dict[int, float] = {}
-    shape, workload = found.asked.shape, found.asked.workload
-    for samples in {int(found.samples[index]) for index in chosen_ones}:
-        some = looked_at(workload, samples) if workload.uneven else samples
-        told[samples] = samples / some * iteration_flops(shape, workload, some).model
-    return told
+def _flops(found: Found, samples: int) -> float:
+    """FLOPs of an iteration, by those of as many samples as are looked at."""
+    workload = found.asked.workload
+    some = looked_at(workload, samples) if workload.uneven else samples
+    return samples / some * iteration_flops(found.asked.shape, workload, some).model
 
 
 def layout_of(found: Found, index: int) -> Layout:
     """The layout as `suite run` takes it; an engine's own tensor degree is no part of it."""
     t, node = int(found.pairs.t[index]), found.asked.hardware.node_devices
     node = node if node < 16 else 8
-    own, devices = found.space.layout(t, node), int(found.devices[index])
     if found.gen is found.space.gen:
-        return own
-    per_node = max(size for size in range(1, min(devices, node) + 1) if devices % size == 0)
-    body = own.model_dump() | {"nodes": devices // per_node, "devices_per_node": per_node, "generation": "vllm"}
+        return found.space.layout(t, node)
+    devices, engine = int(found.devices[index]), {"generation": "vllm", "engine_sleep": True}
     if found.split[index]:
-        rest = devices - int(found.space.choices["devices"][t])
-        body |= {"placement": "split", "generation_ranks": rest, "staleness": int(found.staleness[index])}
-    else:
-        body["engine_sleep"] = True
-    return Layout.model_validate(body)
+        rest, staleness = devices - int(found.space.choices["devices"][t]), int(found.pairs.staleness[index])
+        engine = {"generation": "vllm", "placement": "split", "generation_ranks": rest, "staleness": staleness}
+    return found.space.layout(t, node, devices, **engine)
 
 
 def label_of(found: Found, index: int) -> str:
@@ -204,11 +189,11 @@ def label_of(found: Found, index: int) -> str:
     own = found.space.label(t)
     if found.gen is found.space.gen:
         return own
-    tensor, rest = int(np.asarray(found.gen.tensor)[g]), int(np.asarray(found.gen.devices)[g])
+    tensor, rest = int(found.gen.tensor[g]), int(found.gen.devices[g])
     engine = f"vllm {rest // tensor} x tp{tensor}" + (f" on {found.asked.other.name}" if found.asked.other else "")
     if not found.split[index]:
         return f"colocated, {own}, {engine}"
-    staleness = int(found.staleness[index])
+    staleness = int(found.pairs.staleness[index])
     age = f" async{staleness}" if staleness else ""
     return f"split {int(found.space.choices['devices'][t])}+{rest}{age}, {own}, {engine}"
 

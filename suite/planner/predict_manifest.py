@@ -11,13 +11,12 @@ from suite.bundle.record import Record
 from suite.planner.ask import Question
 from suite.planner.found import of_space
 from suite.planner.hardware import hardware_of
-from suite.planner.host_memory import host_memory
 from suite.planner.lengths import of_samples
-from suite.planner.memory import PARTS
+from suite.planner.memory import PARTS, host_memory
 from suite.planner.parameters import Parameters, load_parameters
 from suite.planner.plan import fitting_on
 from suite.planner.profiles import PROFILES, Profile
-from suite.planner.space import Manner, Space, space_of
+from suite.planner.space import PLANNED, Manner, Space, space_of
 from suite.spec.catalogue import devices, find_device
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest, Work
@@ -26,11 +25,6 @@ from suite.spec.resolve import resolve_work
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
-#: Fields of a layout that the planner searches over; the others stay as they were.
-PLANNED = {
-    *("tensor", "pipeline", "data", "sequence_parallel", "zero_stage", "distributed_optimizer", "recompute"),
-    *("offload_optimizer", "offload_parameters", "gather_for_generation", "expert"),
-}
 MOST_DOUBLINGS = 7
 
 
@@ -164,11 +158,8 @@ def fewest_devices(
     asked = _with_memory(size, workload, layout, backend, device_memory_bytes)
     if asked is None:
         return None
-    for doubled in range(1, MOST_DOUBLINGS + 1):
-        found = fitting_on(asked, layout.ranks * 2**doubled)
-        if found:
-            return found[0].layout
-    return None
+    every = (fitting_on(asked, layout.ranks * 2**doubled) for doubled in range(1, MOST_DOUBLINGS + 1))
+    return next((found[0].layout for found in every if found), None)
 
 
 def _with_memory(size: Shape, workload: Workload, layout: Layout, backend: str, memory: int) -> Question | None:

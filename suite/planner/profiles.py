@@ -52,7 +52,7 @@ class Profile:
     pads_each_rank: bool = False
     #: tensor parallelism divides the value head too; else each of its ranks holds all of it
     splits_value_head: bool = False
-    #: the reference waits in host memory in fp32 and takes the policy's place for its pass (``Iterations.swapped``)
+    #: the reference waits in host memory in fp32 and takes the policy's place for its pass (``Training.swapped``)
     swaps_reference: bool = False
     #: experts can be spread over data parallel ranks
     experts: bool = False
@@ -147,19 +147,15 @@ PROFILES = {
             vocabulary_multiple=128,
             engine_only=True,
         ),
-        Profile(
-            "openrlhf",
-            Traits("zero", "openrlhf", trainer=True),
-            zero_stages=(2, 3),
-            offload_optimizer=True,
-            engine_only=True,
-        ),
-        Profile(
-            "trl-grpo",
-            Traits("zero", "trl", trainer=True),
-            zero_stages=(2, 3),
-            offload_optimizer=True,
-            engine_only=True,
+        *(
+            Profile(
+                name,
+                Traits("zero", framework, trainer=True),
+                zero_stages=(2, 3),
+                offload_optimizer=True,
+                engine_only=True,
+            )
+            for name, framework in (("openrlhf", "openrlhf"), ("trl-grpo", "trl"))
         ),
     )
 }

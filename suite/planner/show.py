@@ -12,7 +12,7 @@ from suite.planner.memory import GIB
 from suite.planner.option import Option
 from suite.planner.plan import Plan
 from suite.planner.search.answer import Answer, Kind
-from suite.planner.search.sensitivity import Change
+from suite.planner.search.request import Change
 from suite.planner.table import curve_lines, host_gib, marks, memory_bars, money_cell, option_columns
 from suite.spec.algorithms import PPO_NAME
 from suite.spec.workload import Workload
@@ -20,6 +20,9 @@ from suite.spec.workload import Workload
 _BARS = 4
 #: Rows of the table of those that nothing beats: the fastest, and what is next to it.
 _FRONT = 3
+_NOTHING_DIVIDES = (
+    "nothing divides the model and the work on so many devices: other numbers of --devices or --rollouts do"
+)
 
 
 def plan_lines(plan: Plan, columns: int | None = None) -> Iterator[str]:
@@ -39,8 +42,7 @@ def answer_lines(answer: Answer, columns: int | None = None) -> Iterator[str]:
 
 def sensitivity_lines(changes: Sequence[Change], columns: int | None) -> Iterator[str]:
     """What would change the answer, a line or two for each thing."""
-    yield ""
-    yield "what would change it:"
+    yield from ("", "what would change it:")
     for change in changes:
         yield from text_lines(f"  {change.what}: {change.text}", columns)
 
@@ -85,9 +87,12 @@ def work_text(work: Workload, devices: Sequence[int]) -> str:
         trained = "all layers train"
     group = f" in groups of {work.group}" if work.group > 1 else ""
     reference = f"{work.reference} reference" if work.uses_reference else "no reference"
+    critic = "no separate critic (a value head)" if work.uses_values else "no critic"
+    if work.uses_values and work.critic is not None:
+        critic = f"a separate critic of {work.critic.layers} layers, width {work.critic.hidden}"
     return (
         f"{samples}{group}, {_lengths_text(work)}, {epochs} of {steps}, micro batch at most {work.micro_batch}, "
-        f"{trained}, {reference}, {_critic_text(work)}"
+        f"{trained}, {reference}, {critic}"
     )
 
 
@@ -98,14 +103,6 @@ def _lengths_text(work: Workload) -> str:
     prompts = f"{work.prompt_tokens} tokens" if work.prompt_lengths is None else work.prompt_lengths.text()
     responses = f"{work.new_tokens} tokens" if work.lengths is None else work.lengths.text()
     return f"prompts {prompts}, responses {responses}"
-
-
-def _critic_text(work: Workload) -> str:
-    if not work.uses_values:
-        return "no critic"
-    if work.critic is not None:
-        return f"a separate critic of {work.critic.layers} layers, width {work.critic.hidden}"
-    return "no separate critic (a value head)"
 
 
 def _plan_lines(plan: Plan, columns: int | None) -> Iterator[str]:
@@ -123,12 +120,7 @@ def _plan_lines(plan: Plan, columns: int | None) -> Iterator[str]:
         yield ""
         yield from memory_bars(plan.options[:_BARS], columns)
     elif plan.nearest is not None:
-        option = plan.nearest
-        yield (
-            f"nothing fits; nearest is {option.label} (micro batch {option.micro_batch}): "
-            f"{option.memory_bytes / GIB:.1f} GiB of {option.capacity_bytes / GIB:.0f}, "
-            f"{option.largest_part} {option.memory[option.largest_part] / GIB:.1f} GiB"
-        )
+        yield _nearest(plan.nearest)
     if plan.misses and plan.options:
         yield ""
         yield "faster, but does not fit:" if plan.objective != "cost" else "cheaper, but does not fit:"
@@ -181,7 +173,7 @@ def _answer_lines(answer: Answer, columns: int | None) -> Iterator[str]:
         yield from grid_lines(option_columns(answer.options), columns)
         yield from marks(answer.options)
     elif not answer.options and not shown:
-        yield from _nothing(answer)
+        yield _nearest(answer.nearest) if answer.nearest else _NOTHING_DIVIDES
     others = [option for option in answer.front if option not in answer.options]
     if others and len(shown) < 2:
         yield ""
@@ -263,35 +255,29 @@ def _advice(near: Option, answer: Answer) -> str:
     return "more devices (--devices N is the most that are looked at), or more --samples-per-iteration, would help"
 
 
-def _nothing(answer: Answer) -> Iterator[str]:
-    near = answer.nearest
-    if near is None:
-        yield "nothing divides the model and the work on so many devices: other numbers of --devices or --rollouts do"
-        return
-    yield (
-        f"nothing fits; nearest is {near.label} ({near.backend}) on {near.devices:,} x {near.device}: "
-        f"{near.fullest_bytes / GIB:.1f} GiB of {near.capacity_bytes / GIB:.1f}"
+def _nearest(near: Option) -> str:
+    largest = max(near.memory, key=lambda part: near.memory[part])
+    return (
+        f"nothing fits; nearest is {near.label} ({near.backend}, micro batch {near.micro_batch}) on {near.devices:,} x "
+        f"{near.device}: {near.fullest_bytes / GIB:.1f} GiB of {near.capacity_bytes / GIB:.1f}, "
+        f"{largest} {near.memory[largest] / GIB:.1f} GiB"
     )
 
 
 def _kinds(kinds: Sequence[Kind]) -> list[Column]:
     rows = [(kind, kind.best) for kind in kinds if kind.best is not None]
     best = [option for _, option in rows]
-    money = any(option.cost_per_hour is not None for option in best)
-    columns = [
+    placed = [
+        f"split {option.training_devices}+{option.generation_devices}" if option.placement == "split" else "colocated"
+        for option in best
+    ]
+    return [
         Column("device", [kind.device for kind, _ in rows], left=True),
         Column("devices", [f"{option.devices:,}" if kind.reached else "-" for kind, option in rows]),
         Column("sure", [f"{kind.sure.devices:,}" if kind.sure else "-" for kind, _ in rows], 2),
         Column("samples/s", [f"{option.samples_per_second:.3g}" for option in best]),
-        Column("arrangement", [_short(option) for option in best], 3, left=True),
-        Column("an hour", [money_cell(option.cost_per_hour) for option in best]) if money else None,
-        Column("per 1000", [money_cell(option.cost_per_1000_samples) for option in best]) if money else None,
+        Column("arrangement", placed, 3, left=True),
+        Column("an hour", [money_cell(option.cost_per_hour) for option in best]),
+        Column("per 1000", [money_cell(option.cost_per_1000_samples) for option in best]),
         Column("limit", [option.limit for option in best], 1, left=True),
     ]
-    return [column for column in columns if column is not None]
-
-
-def _short(option: Option) -> str:
-    if option.placement == "colocated":
-        return "colocated"
-    return f"split {option.training_devices}+{option.generation_devices}"

@@ -6,19 +6,18 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from suite.planner.hardware import Hardware
 from suite.planner.held import KINDS, critic_share, held_parts, trained_weights
-from suite.planner.jobs import Column, Jobs
 from suite.planner.lengths import Decoding, Drawn, decoding, drawn, passes
 from suite.planner.memory import MOST_AT_ONCE
 from suite.planner.parameters import Parameters
 from suite.planner.profiles import Profile
+from suite.planner.work import Column, Jobs, Pairs, Training
 from suite.planner.work import Generation as Generating
-from suite.planner.work import Pairs, Training
 from suite.spec.layout import Generation, Layout
 from suite.spec.shape import Shape
 from suite.theory.parameters import parameter_count
@@ -26,7 +25,7 @@ from suite.theory.parameters import parameter_count
 if TYPE_CHECKING:
     from suite.planner.ask import Question
 
-_TENSOR = (1, 2, 4, 8, 16)
+TENSOR = (1, 2, 4, 8, 16)
 _WIDER = (32, 64, 128)  # expert parallel degrees beyond tensor parallel ones
 _PIPELINE = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _CHUNKS = (1, 2, 4)
@@ -49,6 +48,11 @@ class Manner:
 
 
 USUAL = Manner()
+#: Fields of a layout that are searched over; the others stay as they were.
+PLANNED = {
+    *("tensor", "pipeline", "data", "sequence_parallel", "zero_stage", "distributed_optimizer", "recompute"),
+    *("offload_optimizer", "offload_parameters", "gather_for_generation", "expert"),
+}
 
 
 @dataclass(frozen=True)
@@ -68,28 +72,15 @@ class Space:
     def __len__(self) -> int:
         return len(self.work)
 
-    def layout(self, index: int, node_devices: int) -> Layout:
-        """One candidate as a layout of the suite."""
-        pick = {name: int(column[index]) for name, column in self.choices.items()}
-        devices = pick["devices"]
-        per_node = max(size for size in range(1, min(devices, node_devices) + 1) if devices % size == 0)
+    def layout(self, index: int, node_devices: int, devices: int | None = None, **engine: Any) -> Layout:
+        """One candidate as a layout of the suite: on ``devices`` in all, where an engine of its own has some."""
+        pick: dict[str, Any] = {name: int(column[index]) for name, column in self.choices.items()}
+        whole = devices or pick["devices"]
+        per_node = max(size for size in range(1, min(whole, node_devices) + 1) if whole % size == 0)
+        body = {name: pick[name] for name in PLANNED} | vars(self.manner) | engine
         # A layout of the suite has no context parallel ranks: they hold what data parallel ones do.
-        return Layout(
-            nodes=devices // per_node,
-            devices_per_node=per_node,
-            tensor=pick["tensor"],
-            pipeline=pick["pipeline"],
-            data=pick["data"] * pick["context"],
-            sequence_parallel=bool(pick["sequence_parallel"]),
-            zero_stage=pick["zero_stage"],
-            distributed_optimizer=bool(pick["distributed_optimizer"]),
-            recompute="full" if pick["recompute"] else "none",
-            offload_optimizer=bool(pick["offload_optimizer"]),
-            offload_parameters=bool(pick["offload_parameters"]),
-            gather_for_generation=bool(pick["gather_for_generation"]),
-            expert=pick["expert"],
-            **vars(self.manner),
-        )
+        body |= {"data": pick["data"] * pick["context"], "recompute": "full" if pick["recompute"] else "none"}
+        return Layout.model_validate(body | {"nodes": whole // per_node, "devices_per_node": per_node})
 
     def label(self, index: int) -> str:
         """``tp2 pp4 dp8 cp2 vp2``: the layout, with its context parallel degree and the parts of a stage."""
@@ -106,9 +97,9 @@ def candidates(asked: Question, devices: Sequence[int]) -> Space:
 
 
 _COLUMNS = (
-    *("devices", "tensor", "pipeline", "data", "zero_stage", "distributed_optimizer", "recompute"),
-    *("offload_optimizer", "offload_parameters", "gather_for_generation"),
-    *("sequence_parallel", "rollouts", "micro_batch", "expert", "context", "chunks"),
+    *("devices", "tensor", "pipeline", "data"),
+    *("zero_stage", "distributed_optimizer", "offload_optimizer", "offload_parameters", "gather_for_generation"),
+    *("recompute", "sequence_parallel", "rollouts", "micro_batch", "expert", "context", "chunks"),
 )
 
 
@@ -120,22 +111,22 @@ def _degrees(asked: Question, devices: int) -> list[tuple[int, ...]]:
         return rows
     # an engine holds whole layers on every rank
     pipelines = _PIPELINE if profile.pipeline and asked.manner.generation == "hf" else (1,)
-    tensors = _TENSOR if profile.tensor and (shape.experts is None or profile.expert_tensor) else (1,)
-    contexts = [each for each in _TENSOR if each == 1 or workload.sequence_tokens >= each * _LEAST_CONTEXT]
+    tensors = TENSOR if profile.tensor and (shape.experts is None or profile.expert_tensor) else (1,)
+    contexts = [each for each in TENSOR if each == 1 or workload.sequence_tokens >= each * _LEAST_CONTEXT]
     contexts = contexts if profile.context else [1]
     for tensor, pipeline, context in product(tensors, pipelines, contexts):
         if shape.heads % tensor or shape.kv_heads % tensor or shape.ffn % tensor or shape.layers % pipeline:
             continue
-        if devices % (tensor * pipeline * context):
+        data, rest = divmod(devices, tensor * pipeline * context)
+        if rest or rollouts % (data * workload.optimizer_steps):
             continue
-        data = devices // (tensor * pipeline * context)
-        if rollouts % (data * workload.optimizer_steps):
-            continue
-        replica = rollouts // data
+        degrees, replica = (devices, tensor, pipeline, data), rollouts // data
         batch = replica // workload.optimizer_steps
         sequence = int(tensor > 1 and workload.sequence_tokens % tensor == 0)
+        # The workload's own micro batch first, then smaller ones, which need less memory.
+        micro_batches = [size for size in range(min(batch, workload.micro_batch), 0, -1) if batch % size == 0]
         for micro, sharding, recompute, expert, chunks in product(
-            _micro_batches(batch, workload.micro_batch),
+            micro_batches,
             _shardings(profile, data * context),
             (0, 3) if profile.recompute else (0,),
             _experts(shape, profile, data),
@@ -143,26 +134,15 @@ def _degrees(asked: Question, devices: int) -> list[tuple[int, ...]]:
         ):
             if chunks > 1 and (shape.layers % (pipeline * chunks) or batch // micro % pipeline):
                 continue
-            stage, distributed, optimizer, parameters, once = sharding
-            rows.append(
-                (
-                    *(devices, tensor, pipeline, data, stage, distributed, recompute, optimizer, parameters, once),
-                    *(sequence, replica, micro, expert, context, chunks),
-                )
-            )
+            rows.append((*degrees, *sharding, recompute, sequence, replica, micro, expert, context, chunks))
     return rows
-
-
-def _micro_batches(batch: int, bound: int) -> list[int]:
-    """Divisors of the batch up to the bound, largest first: the workload's own, and smaller ones that need less."""
-    return [size for size in range(min(batch, bound), 0, -1) if batch % size == 0]
 
 
 def _experts(shape: Shape, profile: Profile, data: int) -> list[int]:
     """Expert parallel degrees: data parallel ranks over which the experts can be spread evenly."""
     if shape.experts is None or not profile.experts:
         return [1]
-    return [degree for degree in _TENSOR + _WIDER if data % degree == 0 and shape.experts.count % degree == 0]
+    return [degree for degree in TENSOR + _WIDER if data % degree == 0 and shape.experts.count % degree == 0]
 
 
 def _shardings(profile: Profile, data: int) -> list[tuple[int, int, int, int, int]]:
@@ -216,14 +196,9 @@ def space_of(asked: Question, columns: dict[str, Column], lengths: Mapping[int, 
         regathers=float(profile.gathers_to_decode),
         effects=effects,
     )
-    return Space(
-        work=work,
-        gen=_generating(asked, jobs, columns, decoding(known, columns), effects),
-        pairs=Pairs.each(len(jobs)),
-        sample_tokens=np.array([known[count].mean for count in counts]),
-        choices=columns,
-        manner=asked.manner,
-    )
+    gen = _generating(asked, jobs, columns, decoding(known, columns), effects)
+    sample_tokens = np.array([known[count].mean for count in counts])
+    return Space(work, gen, Pairs.each(len(jobs)), sample_tokens, columns, asked.manner)
 
 
 def effects_of(hardware: Hardware, profile: Profile, parameters: Parameters) -> dict[str, float]:
@@ -231,14 +206,11 @@ def effects_of(hardware: Hardware, profile: Profile, parameters: Parameters) -> 
     device, known = hardware.name.split("-")[0], profile.traits
     groups = {"family": known.family, "framework": known.framework, "framework|device": f"{known.framework}|{device}"}
     step, learnt = parameters.effect(groups), parameters.phases
-    return {
-        phase: (step if phase in ("training", "scoring") else 0.0)
-        + sum(
-            parameters.effects.get(phase, {}).get(group, 0.0) for group in (profile.stack, f"{profile.stack}|{device}")
-        )
-        + math.log(learnt.get(own, 1.0))
-        for phase, own in PHASE_OF.items()
-    }
+    found = {}
+    for phase, own in PHASE_OF.items():
+        of_stack = parameters.effect({phase: profile.stack}) + parameters.effect({phase: f"{profile.stack}|{device}"})
+        found[phase] = (step if phase in ("training", "scoring") else 0.0) + of_stack + math.log(learnt.get(own, 1.0))
+    return found
 
 
 #: Kinds of effects, and the phase of a run that tells of each.

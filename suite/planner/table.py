@@ -22,37 +22,29 @@ _PHASES = (("generate", "gen s", 5), ("score", "score s", 8), ("reference", "ref
 
 def option_columns(options: Sequence[Option]) -> list[Column]:
     """One row for each; phases go first where the terminal is narrow, then what follows from the rate."""
-    money = any(option.cost_per_1000_samples is not None for option in options)
-    host = any(option.host_memory_bytes for option in options)
-    several = len({option.backend for option in options}) > 1
-    kinds = len({option.device for option in options}) > 1
+    devices, backends = [option.device for option in options], [option.backend for option in options]
     counts = len({option.devices for option in options}) > 1
-    shown = [each for each in _PHASES if any(each[0] in option.phases for option in options)]
-    columns = [
-        Column("layout", [f"{n} {option.label}" for n, option in enumerate(options, start=1)], left=True),
-        Column("device", [option.device for option in options], left=True) if kinds else None,
-        Column("backend", [option.backend for option in options], 3, left=True) if several else None,
+    return [
+        Column("", [str(number) for number in range(1, len(options) + 1)]),
+        Column("layout", [option.label for option in options], left=True),
+        *([Column("device", devices, left=True)] if len(set(devices)) > 1 else []),
+        *([Column("backend", backends, 3, left=True)] if len(set(backends)) > 1 else []),
         Column("devices", [f"{option.devices:,}" for option in options], 0 if counts else 2),
         Column("micro", [str(option.micro_batch) for option in options], 5),
-        Column("GiB", [_gib(option) for option in options], 3),
-        Column("host GiB", [host_gib(option) for option in options], 2) if host else None,
+        Column("GiB", [f"{option.fullest_bytes / GIB:.1f}{TIGHT * option.tight}" for option in options], 3),
+        Column("host GiB", [host_gib(option) for option in options], 2),
         Column("s/iter", [f"{option.seconds:.2f}" for option in options], 4),
         Column("samples/s", [f"{option.samples_per_second:.3g}" for option in options]),
         Column("range", [f"{option.low:.3g} to {option.high:.3g}" for option in options], 1),
         Column("tokens/s", [f"{option.tokens_per_second:,.0f}" for option in options], 6),
         Column("MFU", [f"{100 * option.mfu:.1f}%" for option in options], 7),
         *(
-            Column(title, [f"{option.phases.get(name, 0):.2f}" for option in options], rank)
-            for name, title, rank in shown
+            Column(title, [f"{option.phases[name]:.2f}" if name in option.phases else "-" for option in options], rank)
+            for name, title, rank in _PHASES
         ),
-        Column("per 1000", [money_cell(option.cost_per_1000_samples) for option in options]) if money else None,
+        Column("per 1000", [money_cell(option.cost_per_1000_samples) for option in options]),
         Column("limit", [option.limit for option in options], 4, left=True),
     ]
-    return [column for column in columns if column is not None]
-
-
-def _gib(option: Option) -> str:
-    return f"{option.fullest_bytes / GIB:.1f}{TIGHT if option.tight else ' '}"
 
 
 def host_gib(option: Option) -> str:
@@ -93,23 +85,12 @@ def memory_bars(options: Sequence[Option], columns: int | None = None) -> Iterat
         cells = "".join(
             _MARKS[part] * round(bar * size / option.capacity_bytes) for part, size in option.memory.items()
         )
-        yield f"{_cut(name, label):<{label}} |{cells[:bar].ljust(bar)}| {use}"
+        shown = name if len(name) <= label else name[: label - 1] + "…"
+        yield f"{shown:<{label}} |{cells[:bar].ljust(bar)}| {use}"
     best = options[0].memory
     drawn = [part for part in PARTS if any(part in option.memory for option in options)]
-    entries = [
-        f"{_MARKS[part]} {part} {best[part] / GIB:.1f}" if part in best else f"{_MARKS[part]} {part} -"
-        for part in drawn
-    ]
-    yield from _packed([*entries, "(GiB, row 1)"], columns)
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def _packed(entries: Sequence[str], columns: int | None) -> Iterator[str]:
-    """Entries side by side, none of them broken."""
-    whole = "  ".join(entry.replace(" ", _UNBROKEN) for entry in entries)
+    entries = [f"{_MARKS[part]} {part} " + (f"{best[part] / GIB:.1f}" if part in best else "-") for part in drawn]
+    whole = "  ".join(entry.replace(" ", _UNBROKEN) for entry in [*entries, "(GiB, row 1)"])
     for line in [whole] if columns is None else textwrap.wrap(whole, columns, break_long_words=False):
         yield line.replace(_UNBROKEN, " ")
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -16,19 +14,8 @@ from suite.planner.formulas.communication import (
     group_bandwidth,
     overlapped,
 )
-from suite.planner.formulas.offload import (
-    CAST_BYTES,
-    MEGATRON_LINK_BYTES,
-    ZERO_LINK_BYTES,
-    fetch_seconds,
-    optimizer_seconds,
-    swap_seconds,
-)
 from suite.planner.formulas.pipeline import bubble, micro_batches
-from suite.planner.jobs import ARCHITECTURES, Column, Jobs
-from suite.planner.work import Training
-
-Values = Mapping[str, Any]
+from suite.planner.work import ARCHITECTURES, Column, Jobs, Training, Values
 
 #: A backward pass of fused attention does five products for the forward pass's two (Dao, arXiv 2307.08691, 3.1.2).
 ATTENTION_BACKWARD = 2.5
@@ -39,8 +26,17 @@ PACKED_ATTENTION = 0.1
 END_REDUCES = 2
 #: Share of the forward pass's matrix products that per-operator recomputation does again.
 OPERATORS_AGAIN = 0.25
-#: Bytes moved per parameter by an Adam step: gradient, fp32 weight and both moments, read and written.
-OPTIMIZER_TRAFFIC = 30
+#: Bytes moved per parameter by an Adam step: gradient, fp32 weight and both moments, read and written. A host is bound
+#: by its memory: about 100 GB/s a socket pair, shared by eight devices (Ren et al., "ZeRO-Offload", arXiv 2101.06840,
+#: section 5.1 and table 4).
+OPTIMIZER_TRAFFIC, HOST_MEMORY_BYTES_PER_SECOND = 30, 100e9 / 8
+#: Of an offloaded optimizer gradients go down and weights come up in 16 bit (arXiv 2101.06840, section 4.1), or both in
+#: fp32 (megatron-core's HybridDeviceOptimizer, which is given fp32 shards).
+ZERO_LINK_BYTES, MEGATRON_LINK_BYTES = 4, 8
+#: A reference that waits in host memory (CarperAI/trlx at 3340c2f3, modeling_nemo_ppo.py, lines 182 and 228 to 244):
+#: the policy's 16-bit weights go out, the reference's fp32 weights come in, and the policy's come back. Each pass casts
+#: the fp32 weights to 16 bit: read and written.
+SWAP_BYTES, CAST_BYTES = 2 + 4 + 2, 4 + 2
 #: Share of low-rank adapters in a model's parameters: what is communicated and updated.
 LOW_RANK_SHARE = 0.01
 #: Bytes per parameter of gradient reduction, in Megatron and FSDP fp32, in DeepSpeed 16 bit
@@ -64,8 +60,6 @@ MOST_OF_PEAK = 0.95
 #: Seconds that Python and the driver need to launch one block where nothing is compiled: a block of Hugging Face's
 #: GPT-2 dispatches 37 operators to decode a token (counted), at about 8 microseconds each. A backward pass takes two.
 LAUNCH_FORWARD = 3e-4
-#: Parts of a training step in which the device computes.
-_COMPUTED = ("matrix products", "attention", "elementwise", "head and loss")
 
 
 @dataclass(frozen=True)
@@ -119,23 +113,24 @@ def block_seconds(work: Training, p: Values, rate: Rates) -> Block:
     jobs = work.jobs
     tokens, hidden, tensor = jobs.tokens, jobs.hidden, jobs.tensor
     fused, mlps = jobs.fused_attention > 0, jobs.experts_per_token
-    sizes = (hidden, jobs.ffn, jobs.kv_share, jobs.gated, tensor, jobs.width, mlps)
-    moved = blocks.operand_bytes(tokens, *sizes)
     traffic = p["matrix_traffic"] + np.where(jobs.row_scaling > 0, 2 * p["row_scaling"], 0)
     traffic = traffic + np.where(jobs.precision > 0, p["cast_traffic"], 0)
-    moved = traffic * moved + blocks.weight_bytes(jobs.read_elements(tokens), tensor)
+    moved = traffic * blocks.operand_bytes(jobs) + blocks.ELEMENT_BYTES * jobs.read_elements(tokens) / tensor
     compute = blocks.linear_flops(tokens, jobs.active_elements, tensor) / rate.linear
-    compute = compute * (1 + p["inner_width"] * blocks.inverse_inner_width(*sizes))
+    compute = compute * (1 + p["inner_width"] * blocks.inverse_inner_width(jobs))
     compute = compute * np.where(jobs.experts > 1, p["expert_products"], 1)
     plain = np.where(jobs.plain_model > 0, p["plain_model"], 1)
     attention = blocks.attention_flops(tokens, jobs.attended, jobs.width, tensor, jobs.fused_attention) / rate.attention
     scores = np.where(
         fused, 0, p["unfused_scores"] * blocks.score_bytes(tokens, jobs.attended, jobs.heads, tensor) / rate.memory
     )
+    # Norms, residual additions and dropout: about eight passes over s b h in 16 bit (arXiv 2205.05198, 4.2.2).
     split = np.where(jobs.sequence_parallel > 0, tensor, 1)
-    elementwise = blocks.residual_bytes(tokens, hidden, split) * (
-        p["residual_traffic"] + np.where(jobs.gated > 0, 0, p["residual_plain"])
-    ) + p["activation_traffic"] * blocks.activation_function_bytes(tokens, mlps * jobs.ffn, jobs.gated, tensor)
+    residual = 8 * blocks.ELEMENT_BYTES * tokens * hidden / split
+    # The MLP's activation function reads and writes its width once, and reads a gate besides.
+    activated = blocks.ELEMENT_BYTES * (2 + jobs.gated) * tokens * (mlps * jobs.ffn) / tensor
+    passes = p["residual_traffic"] + np.where(jobs.gated > 0, 0, p["residual_plain"])
+    elementwise = residual * passes + p["activation_traffic"] * activated
     slow = np.where(jobs.eager > 0, p["eager"] ** 3, 1) * np.where(fused, 1, p["unfused_traffic"])
     slow = slow * np.where((jobs.low_rank > 0) & (jobs.engine == 0), p["adapters"], 1)
     exposed = p["tensor_exposed"] * np.where(jobs.asynchronous_tensor > 0, p["tensor_asynchronous"], 1)
@@ -146,7 +141,7 @@ def block_seconds(work: Training, p: Values, rate: Rates) -> Block:
         attention=plain
         * attention
         * np.where(jobs.packed > 0, PACKED_ATTENTION, 1)
-        / np.where(np.asarray(work.flash_three) > 0, p["flash_three"], 1),
+        / np.where(work.flash_three > 0, p["flash_three"], 1),
         elementwise=plain * elementwise * slow / rate.memory,
         scores=plain * scores,
         collective=exposed * all_reduce_bytes(2 * tokens * hidden, tensor) / ring_bandwidth(jobs, tensor, 1),
@@ -221,7 +216,9 @@ def step_parts(work: Training, p: Values) -> dict[str, Column]:
     count = micro_batches(jobs.global_batch, jobs.data, jobs.micro_batch)
     depth = jobs.layers / jobs.pipeline
     split = jobs.pipeline > 1
-    head = _head_seconds(work, p, rate)
+    # A loss in portions reads its logits more often.
+    passes = p["loss_traffic"] + np.where(work.chunked_loss > 0, p["portions"] / 5, 0)
+    head = _head_seconds(jobs, p, rate, 3, passes)
     stage = depth * per_layer + np.where(split, 0, head)
     sends = jobs.chunks * 2 * 2 * jobs.tokens * jobs.hidden / jobs.tensor / jobs.network
     parts = {name: count * depth * seconds for name, seconds in layer.items()}
@@ -243,7 +240,7 @@ def step_parts(work: Training, p: Values) -> dict[str, Column]:
     parts["host"] = np.maximum(0, host - whole)
     parts["stragglers"] = whole * p["stragglers"] * np.log2(np.maximum(jobs.devices / 8, 1))
     # A critic trains whole, three passes, where a policy with adapters takes two.
-    parts["critic"] = sum(parts.values()) * np.asarray(work.critic) * np.where(low_rank, 1.5, 1)
+    parts["critic"] = sum(parts.values()) * work.critic * np.where(low_rank, 1.5, 1)
     return parts
 
 
@@ -258,19 +255,16 @@ def forward_seconds(work: Training, p: Values) -> Column:
     block = block_seconds(work, p, rate)
     layer = block.linear + block.attention + block.scores + block.elementwise
     layer = layer + 2 * block.collective + block.exchange + block.routing
-    shown = jobs.tokens * jobs.head_share
-    head = blocks.head_flops(shown, jobs.hidden, jobs.vocab, jobs.tensor) / rate.dense
-    head = head + p["loss_traffic"] * SCORED * blocks.loss_bytes(shown, jobs.vocab, jobs.tensor) / rate.memory
     depth = jobs.layers / jobs.pipeline
     device = depth * layer + END_REDUCES / 2 * block.collective
-    device = device + head * np.where(jobs.plain_model > 0, p["plain_model"], 1)
+    device = device + _head_seconds(jobs, p, rate, 1, p["loss_traffic"] * SCORED)
     return np.maximum(device, depth * _layer_host(jobs, p))
 
 
 def scoring_seconds(work: Training, p: Values) -> Column:
     """Seconds of one forward pass over all samples of the iteration on the training devices."""
     jobs = work.jobs
-    count = micro_batches(np.asarray(work.samples, dtype=float), jobs.data, jobs.micro_batch)
+    count = micro_batches(work.samples, jobs.data, jobs.micro_batch)
     body = (count + jobs.pipeline - 1) * forward_seconds(work, p)
     body = body * np.where(jobs.trainer > 0, p["scoring_slow"], 1)
     gathers = count * gather_seconds(jobs, p)
@@ -281,25 +275,25 @@ def scoring_seconds(work: Training, p: Values) -> Column:
 def swap_parts(work: Training, p: Values) -> tuple[Column, Column]:
     """Seconds in which a reference that waits in host memory takes the policy's place and gives it back, and in which
     each micro batch casts its fp32 weights."""
-    jobs = work.jobs
-    moved = np.asarray(work.swapped) / jobs.tensor
-    count = micro_batches(np.asarray(work.samples, dtype=float), jobs.data, jobs.micro_batch)
-    return swap_seconds(moved, jobs.host_link), count * CAST_BYTES * moved / rates(jobs, p).memory
+    jobs, moved = work.jobs, work.swapped / work.jobs.tensor
+    count = micro_batches(work.samples, jobs.data, jobs.micro_batch)
+    return SWAP_BYTES * moved / jobs.host_link, count * CAST_BYTES * moved / rates(jobs, p).memory
 
 
 def fetch_once(work: Training) -> Column:
-    """Seconds of fetching offloaded weights once; 0 where they stay on the device."""
+    """Seconds of fetching offloaded 16-bit weights once, every device its own share (arXiv 2104.07857, section 5.1.2);
+    0 where they stay on the device."""
     share = local_parameters(work.jobs) / np.maximum(1, work.jobs.data)
-    return np.where(np.asarray(work.offload_parameters) > 0, fetch_seconds(share, work.jobs.host_link), 0)
+    return np.where(work.offload_parameters > 0, 2 * share / work.jobs.host_link, 0)
 
 
-def _head_seconds(work: Training, p: Values, rate: Rates) -> Column:
-    """Output head and loss of a micro batch, forward and backward; a loss in portions reads its logits more often."""
-    jobs = work.jobs
+def _head_seconds(jobs: Jobs, p: Values, rate: Rates, products: int, passes: Column | float) -> Column:
+    """Output head and loss of a micro batch, in so many matrix products and passes over the logits."""
     shown = jobs.tokens * jobs.head_share
-    passes = p["loss_traffic"] + np.where(np.asarray(work.chunked_loss) > 0, p["portions"] / 5, 0)
-    head = 3 * blocks.head_flops(shown, jobs.hidden, jobs.vocab, jobs.tensor) / rate.dense
-    head = head + passes * blocks.loss_bytes(shown, jobs.vocab, jobs.tensor) / rate.memory
+    head = products * blocks.head_flops(shown, jobs.hidden, jobs.vocab, jobs.tensor) / rate.dense
+    # Bytes of the loss on the logits, forward and backward: five passes in fp32.
+    loss = 20 * shown * jobs.vocab / jobs.tensor
+    head = head + passes * loss / rate.memory
     return head * np.where(jobs.plain_model > 0, p["plain_model"], 1)
 
 
@@ -341,14 +335,14 @@ def _reduction(jobs: Jobs, p: Values, behind: Column, count: Column, body: Colum
 
 
 def _optimizer(jobs: Jobs, rate: Rates) -> Column:
-    """Adam on the device's share, or on the host."""
+    """Adam on the device's share; or gradients down, Adam on the host, weights up."""
     # Experts are spread over expert-parallel ranks already: of the data-parallel ones the rest is left to share them.
     experts, shards = local_experts(jobs), np.where(jobs.zero_stage >= 1, jobs.data * jobs.context, 1)
     spread = np.maximum(1, shards / jobs.expert_parallel)
     updated = _reduced_share(jobs) * (local_parameters(jobs) - experts) / shards
     updated = updated + _reduced_share(jobs) * experts / spread
     link = np.where(jobs.zero_engine > 0, ZERO_LINK_BYTES, MEGATRON_LINK_BYTES)
-    on_host = optimizer_seconds(updated, link, jobs.host_link)
+    on_host = updated * (link / jobs.host_link + OPTIMIZER_TRAFFIC / HOST_MEMORY_BYTES_PER_SECOND)
     return np.where(jobs.offload_optimizer > 0, on_host, OPTIMIZER_TRAFFIC * updated / rate.memory)
 
 

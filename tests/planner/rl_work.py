@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from suite.planner.hardware import published_hardware
 from suite.planner.iteration import Predicted, predict
 from suite.planner.parameters import load_parameters
 from suite.planner.work import Generation, Pairs, Training
 from tools.planner.columns import alone, jobs_of
+from tools.planner.entries import published_hardware
 from tools.planner.stacks import traits
 
 LLAMA = {"layers": 32, "hidden": 4096, "ffn": 14336, "heads": 32, "kv_heads": 8, "vocab": 128256, "gated": 1}

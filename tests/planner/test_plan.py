@@ -17,10 +17,9 @@ from suite.planner.ask import (
 )
 from suite.planner.curves import curves, look_at
 from suite.planner.found import layouts
-from suite.planner.hardware import hardware_of, published_hardware
-from suite.planner.host_memory import host_memory
+from suite.planner.hardware import hardware_of
 from suite.planner.iteration import TRAINING_LIMITS
-from suite.planner.memory import GIB
+from suite.planner.memory import GIB, host_memory
 from suite.planner.option import chosen
 from suite.planner.profiles import PROFILES
 from suite.spec.base import UsageError
@@ -30,6 +29,7 @@ from suite.spec.workload import Critic
 from suite.theory.memory import memory_floor
 from suite.theory.parameters import parameter_count
 from tests.theory.shapes import parameters_of, shapes, workloads
+from tools.planner.entries import published_hardware
 
 BACKENDS = sorted(PROFILES)
 A100 = hardware_of(devices()["A100-SXM-80GB"])

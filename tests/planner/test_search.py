@@ -10,8 +10,7 @@ from suite.planner.iteration import predict
 from suite.planner.option import front
 from suite.planner.search.answer import best_on, fewest_for, found_again
 from suite.planner.search.request import Wishes, answer, make_search
-from suite.planner.search.week import Pauses, pauses_of, week_of
-from suite.planner.search.wishes import Target, device_kinds, read_prices, target_of
+from suite.planner.search.wishes import Pauses, Target, device_kinds, pauses_of, read_prices, target_of, week_of
 from suite.planner.show import answer_lines
 from suite.planner.simulate.explain import setting_of
 from suite.planner.simulate.iteration import simulate

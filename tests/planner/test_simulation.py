@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suite.planner.simulate.events import Task, Timeline, account
+from suite.planner.simulate.explain import trace_of
 from suite.planner.simulate.generating import Pace, generate
 from suite.planner.simulate.iteration import GENERATION, MOST_TASKS, SLOW, UNEVEN, Setting, TooLarge, simulate
 from suite.planner.simulate.schedules import before, schedule
 from suite.planner.simulate.stragglers import Stragglers, measured
-from suite.planner.simulate.trace import trace_of
 from suite.spec.base import UsageError
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from suite.planner.ask import question
-from suite.planner.formulas.offload import SWAP_BYTES
 from suite.planner.held import trained_weights
 from suite.planner.plan import Plan
+from suite.planner.training import SWAP_BYTES
 from suite.spec.catalogue import find_size, find_workload
 from suite.theory.parameters import parameter_count
 

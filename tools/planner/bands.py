@@ -21,8 +21,8 @@ import numpy as np
 from scipy.special import digamma
 from scipy.stats import t as student
 
-from suite.planner.jobs import Column
 from suite.planner.parameters import Band, load_priors
+from suite.planner.work import Column
 
 LOWEST, HIGHEST = 0.1, 0.9
 #: With fewer groups the ends by order are but the smallest and the largest.

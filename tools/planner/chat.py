@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from suite.planner.hardware import Hardware, published_hardware
+from suite.planner.hardware import Hardware
 from suite.planner.iteration import predict
 from suite.planner.parameters import load_priors
-from tools.planner.entries import Unusable, number
+from tools.planner.entries import Unusable, number, published_hardware
 from tools.planner.published import LeftOut, table_text
 from tools.planner.rl_rows import RLRow
 

@@ -12,11 +12,12 @@ from pydantic import Field
 
 from suite.planner.parameters import Parameters
 from suite.spec.base import Frozen, printable
-from tools.planner.entries import Unusable
+from tools.planner.entries import Entry, Unusable
 from tools.planner.fits import fits
 from tools.planner.iteration_fit import Table
 from tools.planner.nested import Model, predictions, values_of
 from tools.planner.published import LeftOut
+from tools.planner.rl_rows import RLRow
 from tools.planner.rows import Published, read
 from tools.planner.step_fit import Fitted
 
@@ -103,11 +104,11 @@ def _fit_rows(published: Published, parameters: Parameters, left_out: list[LeftO
             continue
         try:
             with np.errstate(all="ignore"):
-                answer, _, _ = fits(entry, parameters.values)
+                answer = fits(entry, parameters.values)
         except (Unusable, ArithmeticError) as reason:
             left_out.append(LeftOut(entry.source, entry.config, str(reason)))
             continue
-        rows.append(_fit_row(entry.source, entry.config, entry.model, entry.fits, answer))
+        rows.append(_fit_row(entry, entry.fits, answer))
     asked = [row for row in published.rows if ("fits", "fits", "fits") in row.values]
     if asked:
         table = Table.of(asked)
@@ -115,20 +116,14 @@ def _fit_rows(published: Published, parameters: Parameters, left_out: list[LeftO
             told = table.predicted(parameters.values, parameters.effects).memory.training
         for row, answer in zip(asked, (told <= table.work.jobs.capacity).tolist(), strict=True):
             fitting = row.values["fits", "fits", "fits"] > 0
-            rows.append(_fit_row(row.source, row.config, row.model, fitting, answer))
+            rows.append(_fit_row(row, fitting, answer))
     return rows
 
 
-def _fit_row(source: str, config: str, model: str, published: bool, predicted: bool) -> Row:
-    return Row(
-        source=source,
-        config=config,
-        model=model,
-        kind="fits",
-        published=float(published),
-        predicted=float(predicted),
-        error=float(published != predicted),
-    )
+def _fit_row(of: Entry | RLRow, published: bool, predicted: bool) -> Row:
+    named = {name: getattr(of, name) for name in ("source", "config", "model")}
+    error = float(published != predicted)
+    return Row(**named, kind="fits", published=float(published), predicted=float(predicted), error=error)
 
 
 def _by_kind(rows: Sequence[Row]) -> dict[str, Errors]:

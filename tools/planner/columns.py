@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from suite.planner.jobs import Column, Jobs
-from suite.planner.work import Training
+from suite.planner.work import Column, Jobs, Training
 
 #: What a property is where a row does not say: heads as wide as they are usually, even lengths, one MLP in a block.
 _USUAL: Mapping[str, Callable[[Mapping[str, float]], float]] = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from suite.planner.formulas.blocks import matrix_elements
-from suite.planner.hardware import published_hardware
+from suite.planner.hardware import Hardware, hardware_of, published_device
 from suite.planner.profiles import Traits
 from tools.planner.stacks import traits
 
@@ -20,6 +20,7 @@ _OFFLOAD = re.compile(r"(?<!no )offload(?!\s*=\s*(?:false|none|no\b))")
 _RELEASE = re.compile(r"/(?:blob|tree|raw)/([^/]+)/")
 _USUAL_VOCABULARY = 50304
 _GPT_WIDTH = 3.9
+_HBM2E_SHARE = 0.8
 #: Layers per model chunk where interleaving is known but its depth is not: what Megatron's recipes come to.
 LAYERS_PER_CHUNK = 2
 #: No count, size or rate of a published row comes near it; what is larger is a slip.
@@ -41,7 +42,6 @@ class Entry:
     cells: Mapping[str, str]
     groups: Mapping[str, str]
     job: Mapping[str, float] | None
-    why_no_job: str
     step_seconds: float | None
     peak_memory_bytes: float | None
     fits: bool | None
@@ -55,11 +55,9 @@ def entry_of(source: str, config: str, cells: Mapping[str, str], metrics: Mappin
     known = _traits(cells)
     job: dict[str, float] | None = None
     groups: dict[str, str] = {}
-    why = ""
     try:
         job, groups = _job(cells, known)
-    except Unusable as reason:
-        why = str(reason)
+    except Unusable:
         if fits is None:
             raise
     peak = metrics.get("peak_memory_gib")
@@ -71,7 +69,6 @@ def entry_of(source: str, config: str, cells: Mapping[str, str], metrics: Mappin
         cells=cells,
         groups=groups,
         job=job,
-        why_no_job=why,
         step_seconds=_step_seconds(metrics, job) if job else None,
         peak_memory_bytes=peak * GIB if peak else None,
         fits=None if fits is None else fits > 0,
@@ -93,6 +90,25 @@ def _traits(cells: Mapping[str, str]) -> Traits:
         zero = "zero" in cells.get("sharding", "").lower()
         framework = "DeepSpeed" if zero else ("Megatron-LM" if old else "Megatron-Core") if split else ""
     return traits(framework, cells.get("notes", ""), cells.get("precision", ""))
+
+
+def published_hardware(name: str, memory_gib: float | None) -> Hardware | None:
+    """The device that a table calls ``name``, its memory size choosing the variant; ``None`` for an unknown one.
+
+    A memory size that no variant has, a power limit ("500W") and HBM2e in the name go before the data sheet.
+    """
+    device = published_device(name, memory_gib)
+    hardware = hardware_of(device) if device else None
+    if hardware is None:
+        return None
+    power = re.search(r"(\d{2,4})\s*W\b", name)
+    if power and hardware.power_watts:
+        hardware = replace(hardware, power_share=min(1.5, max(0.2, float(power.group(1)) / hardware.power_watts)))
+    if "hbm2e" in name.lower() and hardware.architecture == "hopper":
+        hardware = replace(hardware, memory_bandwidth=_HBM2E_SHARE * hardware.memory_bandwidth)
+    if memory_gib:
+        hardware = replace(hardware, memory_bytes=memory_gib * GIB)
+    return hardware
 
 
 def number(text: str | None) -> float | None:

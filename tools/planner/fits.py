@@ -8,12 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from suite.planner.hardware import published_hardware
 from suite.planner.memory import OUTSIDE_ALLOCATOR, memory_of
 from suite.planner.work import Generation, Pairs
 from tools.planner.chat import CRITIC_PARAMETERS
 from tools.planner.columns import alone, jobs_of
-from tools.planner.entries import Entry, Unusable, number
+from tools.planner.entries import Entry, Unusable, number, published_hardware
 from tools.planner.memory_fit import peaks, work_of
 
 #: Width over depth of GPT-3's larger models (Brown et al., arXiv 2005.14165, table 2.1).
@@ -25,19 +24,18 @@ _BUCKET_BYTES = 2
 Values = Mapping[str, float]
 
 
-def fits(entry: Entry, p: Values) -> tuple[bool, float, float]:
-    """Whether it fits, with the bytes one device needs and those it has. Raises Unusable when nobody can say."""
+def fits(entry: Entry, p: Values) -> bool:
+    """Whether it fits a device. Raises Unusable when nobody can say."""
     if entry.job is not None:
-        needed = float(peaks(work_of([entry]), p)[0]) + OUTSIDE_ALLOCATOR
-        return needed <= entry.job["capacity"], needed, entry.job["capacity"]
+        return float(peaks(work_of([entry]), p)[0]) + OUTSIDE_ALLOCATOR <= entry.job["capacity"]
     cells = entry.cells
     hardware = published_hardware(cells.get("gpu_model", ""), number(cells.get("gpu_mem_gb")))
     if hardware is None:
         raise Unusable(f"device {cells.get('gpu_model')!r} is not in the catalogue")
     base = {**_ALONE, **_shape(cells), **hardware.columns(), "devices": number(cells.get("n_gpus")) or 1.0}
     text = " ".join(cells.get(column, "") for column in ("framework", "table", "task", "sharding")).lower()
-    needed = (_rlhf_bytes if re.search("rlhf|ppo|ds-chat|deepspeed-chat", text) else _best)(base, cells, text, p)
-    return needed <= hardware.memory_bytes, needed, hardware.memory_bytes
+    bytes_of = _rlhf_bytes if re.search("rlhf|ppo|ds-chat|deepspeed-chat", text) else _best
+    return bytes_of(base, cells, text, p) <= hardware.memory_bytes
 
 
 def _shape(cells: Mapping[str, str]) -> dict[str, float]:

@@ -15,10 +15,9 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from suite.planner.iteration import Predicted, predict
-from suite.planner.jobs import Column
 from suite.planner.memory import OUTSIDE_ALLOCATOR
 from suite.planner.parameters import load_priors
-from suite.planner.work import Generation, Pairs, Training
+from suite.planner.work import Column, Generation, Pairs, Training
 from tools.planner.columns import held_of, jobs_of
 from tools.planner.rl_rows import RLRow
 from tools.planner.step_fit import soft
@@ -41,10 +40,9 @@ Effects = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Measured:
-    """One measured value: the row's position, metric, kind and part, seconds or bytes, and its weight."""
+    """One measured value: the row's position, kind and part, seconds or bytes, and its weight."""
 
     row: int
-    metric: str
     kind: str
     part: str
     value: float
@@ -241,8 +239,8 @@ def _measured(rows: Sequence[RLRow]) -> list[Measured]:
     counts = Counter((row.key, kind) for row in rows for _, kind, _ in row.values if kind in KINDS)
     found = []
     for index, row in enumerate(rows):
-        for (metric, kind, part), value in row.values.items():
+        for (_, kind, part), value in row.values.items():
             if kind in KINDS:
                 weight = counts[row.key, kind] ** (-REPEATS_POWER / 2)
-                found.append(Measured(index, metric, kind, part, value, weight))
+                found.append(Measured(index, kind, part, value, weight))
     return found

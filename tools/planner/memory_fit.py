@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy.optimize import least_squares
 
-from suite.planner.jobs import Column
 from suite.planner.memory import OUTSIDE_ALLOCATOR, training_phases
 from suite.planner.parameters import load_priors
-from suite.planner.work import Training
+from suite.planner.work import Column, Training
 from tools.planner.columns import alone, jobs_of
 from tools.planner.entries import Entry
 from tools.planner.rl_rows import RLRow

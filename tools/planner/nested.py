@@ -13,8 +13,8 @@ from itertools import combinations
 
 import numpy as np
 
-from suite.planner.jobs import Column
 from suite.planner.parameters import Band, Bands, load_priors
+from suite.planner.work import Column
 from tools.planner.bands import bands_of
 from tools.planner.entries import Entry
 from tools.planner.iteration_fit import Table, fit_iterations

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from suite.planner.jobs import Column
 from suite.planner.parameters import Band, Parameters, load_priors
+from suite.planner.work import Column
 from tools.planner.check import check_of
 from tools.planner.nested import Scores
 from tools.planner.rows import Published

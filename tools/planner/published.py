@@ -6,9 +6,10 @@ import csv
 import hashlib
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from suite.spec.base import UsageError
 from suite.spec.foreign import DOCUMENT_BYTES, read_bytes
@@ -28,6 +29,10 @@ _UNITS = {
     **dict.fromkeys(("mib", "mib/gpu"), 2.0**-10),
     **dict.fromkeys(("gb", "gb/gpu", "gb (1e9)"), 1e9 / 2**30),
 }
+
+
+#: Cells and measured values by source and configuration.
+Configurations = dict[tuple[str, str], tuple[dict[str, str], dict[str, float]]]
 
 
 @dataclass(frozen=True)
@@ -130,43 +135,40 @@ def _read_file(path: Path, text: str, collection: Collection, most: int) -> int:
         return 0  # of RL iterations, which have a reader of their own
     if not {"config_id", "metric", "value"} <= header:
         raise UsageError(f"{path} is not in the published format: columns config_id, metric and value are needed")
-    configs: dict[tuple[str, str], dict[str, str]] = {}
-    metrics: dict[tuple[str, str], dict[str, float]] = {}
+    found: Configurations = {}
     count = 0
     try:
         for count, row in enumerate(reader, start=1):
             if count > most:
                 raise UsageError(f"{path}: more than {_MOST_ROWS} rows in all; check a part of them")
-            _take_row(path, row, configs, metrics, collection)
+            cells = cells_of(row)
+            if not cells.get("config_id"):
+                source = cells.get("source_id") or path.stem
+                collection.left_out.append(LeftOut(source, "?", "a row without config_id"))
+            elif not is_nemo_row(cells):
+                take(found, path, cells, METRICS)
     except csv.Error as error:
         collection.left_out.append(LeftOut(path.stem, f"line {reader.line_num}", f"not CSV from here on: {error}"))
-    for key, config in configs.items():
+    for key, (cells, metrics) in found.items():
         try:
-            collection.entries.append(entry_of(*key, config, metrics[key]))
+            collection.entries.append(entry_of(*key, cells, metrics))
         except Unusable as reason:
             collection.left_out.append(LeftOut(*key, str(reason)))
     return count
 
 
-def _take_row(
-    path: Path,
-    row: Mapping[str | None, str],
-    configs: dict[tuple[str, str], dict[str, str]],
-    metrics: dict[tuple[str, str], dict[str, float]],
-    collection: Collection,
-) -> None:
-    cells = {name: (cell or "").strip() for name, cell in row.items() if name and isinstance(cell, (str, type(None)))}
-    key = (cells.get("source_id") or path.stem, cells.get("config_id", ""))
-    if not key[1]:
-        collection.left_out.append(LeftOut(key[0], "?", "a row without config_id"))
-        return
-    if is_nemo_row(cells):
-        return
-    configs.setdefault(key, cells)
-    known = metrics.setdefault(key, {})
+def cells_of(row: Mapping[str | None, Any]) -> dict[str, str]:
+    """The cells of a row under their titles; what stands beyond the last title is none."""
+    return {name: cell.strip() for name, cell in row.items() if name and isinstance(cell, str)}
+
+
+def take(found: Configurations, path: Path, cells: dict[str, str], wanted: Container[str]) -> None:
+    """A row's value among those of its configuration, where its metric is wanted: of several the first."""
+    key = (cells.get("source_id") or path.stem, cells["config_id"])
+    _, metrics = found.setdefault(key, (cells, {}))
     metric, value = cells.get("metric", ""), measured(cells.get("value", ""), cells.get("unit", ""))
-    if metric in METRICS and value is not None and (value > 0 or metric == "fits"):
-        known.setdefault(metric, value)
+    if metric in wanted and value is not None and (value > 0 or metric == "fits"):
+        metrics.setdefault(metric, value)
 
 
 def measured(text: str, unit: str) -> float | None:

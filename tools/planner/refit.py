@@ -14,14 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from suite.planner.jobs import ARCHITECTURES
-from suite.planner.parameters import (
-    PRIORS_FILE,
-    Parameters,
-    Provenance,
-    load_parameters,
-    load_priors,
-)
+from suite.planner.parameters import PRIORS_FILE, Parameters, Provenance, load_parameters, load_priors
+from suite.planner.work import ARCHITECTURES
 from suite.spec.catalogue import data_root
 from tools.planner.iteration_fit import Table
 from tools.planner.nested import Scores, fit_all, score

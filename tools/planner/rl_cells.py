@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 from scipy.special import ndtri
 
-from suite.planner.formulas.generation import USUAL_SPREAD
-from suite.planner.hardware import Hardware, published_hardware
+from suite.planner.formulas.generation import QUANTILES, USUAL_SPREAD
+from suite.planner.hardware import Hardware
 from suite.planner.profiles import Traits
-from tools.planner.entries import Unusable, number
+from tools.planner.entries import Unusable, number, published_hardware
 
 _ENGINE_TENSOR = re.compile(r"->\s*TP(\d+)|->\s*DP\d+\b")
 #: Of a pack's length that samples fill: first-fit packing of samples well below it leaves a few percent.
@@ -25,16 +25,15 @@ _LONGEST = re.compile(r"longest response in the batch (\d{1,7})")
 _USUAL_MICRO, _USUAL_STEPS, _USUAL_PROMPT = 4.0, 4.0, 120.0
 #: What stacks do by their own documents, where a row does not say: by stack and release, a fact, its source.
 _FACTS = list(csv.DictReader((Path(__file__).parent / "stacks.csv").open(encoding="utf-8")))
-#: Chances and weights of Gauss-Legendre quadrature from 0 to 1
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
 
 
 def expected_longest(mean: float, spread: float, cap: float, count: float) -> float:
     """Tokens of the longest of ``count`` responses of lognormal length, at most ``cap``, which lies below the quantile
     p^(1 / count) with chance p (David and Nagaraja, "Order Statistics", 2003, section 2.1)."""
-    quantiles = ndtri(((_NODES + 1) / 2) ** (1 / max(count, 1)))
+    chances, weights = QUANTILES
+    quantiles = ndtri(chances ** (1 / max(count, 1)))
     lengths = np.minimum(mean * np.exp(spread * quantiles - spread**2 / 2), cap)
-    return min(cap, max(mean, float(lengths @ _WEIGHTS / 2)))
+    return min(cap, max(mean, float(lengths @ weights)))
 
 
 def hardware_of(cells: Mapping[str, str], only_sync: bool) -> Hardware:

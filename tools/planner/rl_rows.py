@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.planner.entries import GIB, Unusable, number
-from tools.planner.published import LeftOut, is_nemo_row, is_rl, measured, table_text
+from tools.planner.published import Configurations, LeftOut, cells_of, is_nemo_row, is_rl, table_text, take
 from tools.planner.rl_cells import (
     SAME_CHIP,
     fact,
@@ -86,22 +86,16 @@ def read_rl(files: Sequence[Path], recipes: Sequence[Mapping[str, str]] = ()) ->
     return rows, left_out
 
 
-def _configurations(path: Path) -> dict[tuple[str, str], tuple[dict[str, str], dict[str, float]]]:
-    found: dict[tuple[str, str], tuple[dict[str, str], dict[str, float]]] = {}
+def _configurations(path: Path) -> Configurations:
+    found: Configurations = {}
     reader = csv.DictReader(table_text(path).splitlines(keepends=True), restkey="", restval="")
     try:
         if not {"config_id", "metric", "value"} <= set(reader.fieldnames or ()):
             return {}
         for row in reader:
-            cells = {name: (cell or "").strip() for name, cell in row.items() if name and isinstance(cell, str)}
-            if not cells.get("config_id") or not is_rl(cells):
-                continue
-            key = (cells.get("source_id") or path.stem, cells["config_id"])
-            _, metrics = found.setdefault(key, (cells, {}))
-            value = measured(cells.get("value", ""), cells.get("unit", ""))
-            wanted = (*METRICS, *_ENDS, *_HELP)
-            if cells.get("metric") in wanted and value is not None and (value > 0 or cells["metric"] == "fits"):
-                metrics.setdefault(cells["metric"], value)
+            cells = cells_of(row)
+            if cells.get("config_id") and is_rl(cells):
+                take(found, path, cells, (*METRICS, *_ENDS, *_HELP))
     except csv.Error:
         return found
     return found

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import least_squares
 
-from suite.planner.jobs import Column
 from suite.planner.parameters import load_priors
 from suite.planner.training import step_seconds
-from suite.planner.work import Training
+from suite.planner.work import Column, Training
 from tools.planner.columns import alone, jobs_of
 from tools.planner.entries import Entry
 

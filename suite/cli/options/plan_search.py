@@ -31,8 +31,9 @@ def search(
     as_json: bool,
 ) -> int:
     """Print the answer; its exit code."""
-    from suite.planner.search.request import USUAL_DEVICES, answer, make_search, search_curves
-    from suite.planner.search.sensitivity import sensitivity
+    from suite.planner.ask import device_range
+    from suite.planner.curves import curves
+    from suite.planner.search.request import USUAL_DEVICES, answer, make_search, sensitivity
     from suite.planner.show import answer_lines, sensitivity_lines
     from suite.planner.simulate.explain import best_simulated, lines
     from suite.planner.simulate.stragglers import measured
@@ -44,9 +45,9 @@ def search(
     asked = make_search(questions, samples_on, wishes, generation)
     columns = terminal_columns()
     if wanted.scale is not None:
-        made, counts = search_curves(asked, wanted.scale, questions[0].workload)
-        show_curves(questions[0], {"best": made}, counts, as_json)
-        return DONE
+        counts, device = device_range(wanted.scale), asked.questions[0].hardware.name
+        best = curves(asked.on_first_device, counts, questions[0].workload, device)
+        return show_curves(questions[0], {"best": best}, counts, as_json)
     found = answer(asked, wishes)
     body: dict[str, Any] = {"search": {**found.model_dump(mode="json"), "met": found.met}}
     for line in answer_lines(found, columns) if not as_json else ():
@@ -70,7 +71,7 @@ def search(
 
 
 def _write_trace(simulated: Simulated, path: Path) -> None:
-    from suite.planner.simulate.trace import trace_of
+    from suite.planner.simulate.explain import trace_of
 
     try:
         path.write_text(json.dumps(trace_of(simulated)), encoding="utf-8")
@@ -78,16 +79,16 @@ def _write_trace(simulated: Simulated, path: Path) -> None:
         raise UsageError(f"--trace {path} cannot be written: {error.strerror or error}") from error
 
 
-def show_curves(asked: Question, made: dict[str, list[CurvePoint]], counts: list[int], as_json: bool) -> None:
-    """Scaling curves by backend, or of the best of them."""
+def show_curves(asked: Question, made: dict[str, list[CurvePoint]], counts: list[int], as_json: bool) -> int:
+    """Scaling curves by backend, or of the best of them; the exit code."""
     from suite.planner.show import curves_lines
     from suite.report.formatting.width import terminal_columns
 
     if as_json:
         print_json({"curves": {name: [point.model_dump(mode="json") for point in some] for name, some in made.items()}})
-        return
-    for line in curves_lines(asked, made, counts, terminal_columns()):
+    for line in curves_lines(asked, made, counts, terminal_columns()) if not as_json else ():
         say(line)
+    return DONE
 
 
 def checked_rows(files: list[Path], parameters: Parameters, as_json: bool) -> int:

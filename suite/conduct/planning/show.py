@@ -78,9 +78,10 @@ def _expectations(rows: Sequence[dict], found: Preflight) -> Iterator[str]:
         from suite.planner.grid import Column, grid_lines
 
         firsts = [(each[0], each[0]["expected"], len(each)) for each in alike.values()]
+        names = [f"{row['backend']} {row['size']} {row['layout']}" for row, _, _ in firsts]
         costs = [number(expected["cost"], 2) for _, expected, _ in firsts]
         columns = [
-            Column("expected of each run", [f"{row['backend']} {row['size']} {row['layout']}" for row, _, _ in firsts]),
+            Column("expected of each run", names, left=True),
             Column("runs", [str(count) for _, _, count in firsts], rank=3),
             Column("iterations", [str(row["iterations"]) for row, _, _ in firsts], rank=2),
             Column("GiB", [_of_memory(expected) for _, expected, _ in firsts]),

@@ -27,23 +27,13 @@ def inside_bytes(
     return ELEMENT_BYTES * tokens * (attention + (2 + gated) * ffn) / tensor
 
 
-def routed_bytes(tokens: Numbers, hidden: Numbers, per_token: Numbers) -> Numbers:
-    """Per block with experts: the input and the output of each expert that a token meets, beside the block's own."""
-    return ELEMENT_BYTES * 2 * tokens * hidden * per_token
-
-
 def score_bytes(tokens: Numbers, sequence: Numbers, heads: Numbers, tensor: Numbers) -> Numbers:
     """Per block, unfused attention: 5 a s^2 b / t (arXiv 2205.05198, equation 2); fused attention keeps none of it."""
     return 5 * tokens * sequence * heads / tensor
 
 
 def kept_bytes(
-    recompute: Numbers,
-    outside: Numbers,
-    inside: Numbers,
-    scores: Numbers,
-    inputs: Numbers,
-    operators_share: Numbers,
+    recompute: Numbers, outside: Numbers, inside: Numbers, scores: Numbers, inputs: Numbers, operators_share: Numbers
 ) -> Numbers:
     """What one block keeps under recompute modes 0 none, 1 selective, 2 operators, 3 full (arXiv 2205.05198, table 2).
 

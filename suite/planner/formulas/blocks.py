@@ -7,9 +7,12 @@ divides as Megatron does (Shoeybi et al., arXiv 1909.08053, section 3).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from suite.planner.work import Jobs
 
 Numbers = Any
 ELEMENT_BYTES = 2
@@ -39,16 +42,15 @@ def linear_flops(tokens: Numbers, elements: Numbers, tensor: Numbers) -> Numbers
     return 2 * tokens * elements / tensor
 
 
-def inverse_inner_width(
-    hidden: Numbers, ffn: Numbers, kv_share: Numbers, gated: Numbers, tensor: Numbers, width: Numbers, mlps: Numbers
-) -> Numbers:
+def inverse_inner_width(jobs: Jobs) -> Numbers:
     """Mean of 1 / k over a block's FLOPs, k being the width that a product sums over.
 
     That is h in the column-parallel products, w / t and ffn / t in the row-parallel ones (arXiv 1909.08053, figure 3).
-    ``width`` and ``mlps``, the experts that a token meets, as in ``matrix_elements``.
     """
-    per_width = width / hidden * (1 + 2 * kv_share) + (1 + mlps) * tensor + mlps * ((1 + gated) * ffn / hidden)
-    return per_width * hidden / matrix_elements(hidden, ffn, kv_share, gated, width, mlps)
+    hidden, ffn, kv_share, width, mlps = jobs.hidden, jobs.ffn, jobs.kv_share, jobs.width, jobs.experts_per_token
+    inside = mlps * ((1 + jobs.gated) * ffn / hidden)
+    per_width = width / hidden * (1 + 2 * kv_share) + (1 + mlps) * jobs.tensor + inside
+    return per_width * hidden / matrix_elements(hidden, ffn, kv_share, jobs.gated, width, mlps)
 
 
 def attention_flops(tokens: Numbers, sequence: Numbers, width: Numbers, tensor: Numbers, causal: Numbers) -> Numbers:
@@ -60,41 +62,15 @@ def attention_flops(tokens: Numbers, sequence: Numbers, width: Numbers, tensor: 
     return 4 * tokens * sequence * width / tensor * (1 - causal / 2)
 
 
-def operand_bytes(
-    tokens: Numbers,
-    hidden: Numbers,
-    ffn: Numbers,
-    kv_share: Numbers,
-    gated: Numbers,
-    tensor: Numbers,
-    width: Numbers,
-    mlps: Numbers,
-) -> Numbers:
+def operand_bytes(jobs: Jobs) -> Numbers:
     """Bytes of activations that a block's matrix products read and write in one forward pass, each once, in 16 bit.
 
     Column-parallel products read the whole input, row-parallel ones write the whole output (arXiv 1909.08053, fig. 3).
-    Each expert that a token meets reads its input and writes its output. ``width`` as in ``matrix_elements``.
+    Each expert that a token meets reads its input and writes its output.
     """
-    inside = tokens * (width * (2 + 2 * kv_share) + mlps * ((2 + gated) * ffn)) / tensor
-    return ELEMENT_BYTES * (inside + (2 + 2 * mlps) * tokens * hidden)
-
-
-def weight_bytes(elements: Numbers, tensor: Numbers) -> Numbers:
-    """Bytes of a block's weights, read once in 16 bit."""
-    return ELEMENT_BYTES * elements / tensor
-
-
-def residual_bytes(tokens: Numbers, hidden: Numbers, split: Numbers) -> Numbers:
-    """Bytes of norms, residual additions and dropout: about eight passes over s b h in 16 bit.
-
-    ``split`` is the tensor parallel degree under sequence parallelism, else 1 (arXiv 2205.05198, section 4.2.2).
-    """
-    return 8 * ELEMENT_BYTES * tokens * hidden / split
-
-
-def activation_function_bytes(tokens: Numbers, ffn: Numbers, gated: Numbers, tensor: Numbers) -> Numbers:
-    """Bytes of the MLP's activation function: one read and one write of its width, a gate read besides."""
-    return ELEMENT_BYTES * (2 + gated) * tokens * ffn / tensor
+    tokens, mlps = jobs.tokens, jobs.experts_per_token
+    inside = tokens * (jobs.width * (2 + 2 * jobs.kv_share) + mlps * ((2 + jobs.gated) * jobs.ffn)) / jobs.tensor
+    return ELEMENT_BYTES * (inside + (2 + 2 * mlps) * tokens * jobs.hidden)
 
 
 def score_bytes(tokens: Numbers, sequence: Numbers, heads: Numbers, tensor: Numbers) -> Numbers:
@@ -109,11 +85,6 @@ def score_bytes(tokens: Numbers, sequence: Numbers, heads: Numbers, tensor: Numb
 def head_flops(tokens: Numbers, hidden: Numbers, vocab: Numbers, tensor: Numbers) -> Numbers:
     """Forward FLOPs of the output head on ``tokens`` positions."""
     return 2 * tokens * hidden * vocab / tensor
-
-
-def loss_bytes(tokens: Numbers, vocab: Numbers, tensor: Numbers) -> Numbers:
-    """Bytes of the loss on the logits, forward and backward: five passes in fp32."""
-    return 20 * tokens * vocab / tensor
 
 
 def roofline(compute: Numbers, memory: Numbers, exposed: Numbers) -> Numbers:

@@ -18,7 +18,7 @@ USUAL_SPREAD = 0.5
 #: Chances and weights of Gauss-Legendre quadrature from 0 to 1: the maximum of n lies below the quantile p^(1/n) with
 #: chance p.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
-_QUANTILES = ((_NODES + 1) / 2, _WEIGHTS / 2)
+QUANTILES = ((_NODES + 1) / 2, _WEIGHTS / 2)
 
 
 def expected_maximum(count: Numbers) -> Numbers:
@@ -26,7 +26,7 @@ def expected_maximum(count: Numbers) -> Numbers:
     from scipy.special import ndtri
 
     unique, back = np.unique(np.maximum(np.asarray(count, float), 1), return_inverse=True)
-    found = (ndtri(_QUANTILES[0] ** (1 / unique[:, None])) * _QUANTILES[1]).sum(-1)
+    found = (ndtri(QUANTILES[0] ** (1 / unique[:, None])) * QUANTILES[1]).sum(-1)
     return np.where(unique > 1, found, 0.0)[back].reshape(np.shape(count))
 
 
@@ -39,11 +39,6 @@ def fullest_share(spread: Numbers, samples: Numbers, replicas: Numbers) -> Numbe
 def at_once(samples: Numbers, places: Numbers, pool: Numbers, of_sample: Numbers) -> Numbers:
     """Samples that run together: no more than there are, than an engine has places, than the pool of cache holds."""
     return np.maximum(1, np.minimum(samples, np.minimum(places, pool / of_sample)))
-
-
-def refilled_steps(samples: Numbers, mean: Numbers, together: Numbers) -> Numbers:
-    """Steps while every place is taken: what the samples need, shared by those that run together."""
-    return samples * mean / together
 
 
 def steps_to_the_last(samples: Numbers, mean: Numbers, longest: Numbers, together: Numbers) -> Numbers:
@@ -78,20 +73,16 @@ def weight_read_bytes(layers: Numbers, elements: Numbers, hidden: Numbers, vocab
     return ELEMENT_BYTES * (layers * elements + vocab * hidden) / tensor
 
 
-def cache_positions(prompt: Numbers, new: Numbers) -> Numbers:
-    """Positions of the cache that one sequence reads in the ``new`` - 1 steps after the prefill: step i prompt + i."""
-    steps = new - 1
-    return steps * prompt + steps * (steps - 1) / 2
-
-
 def cache_read_bytes(
     sequences: Numbers, prompt: Numbers, new: Numbers, layers: Numbers, width: Numbers, tensor: Numbers
 ) -> Numbers:
-    """Bytes of keys and values read over the steps of ``sequences`` sequences of one length.
+    """Bytes of keys and values that ``sequences`` sequences of one length read in the ``new`` - 1 steps after the
+    prefill, ``prompt`` + i positions in step i.
 
     ``width`` is key-value heads x head dimension (arXiv 2211.05102, section 2: the KV cache grows with the context).
     """
-    return position_bytes(sequences * cache_positions(prompt, new), layers, width, tensor)
+    steps = new - 1
+    return position_bytes(sequences * (steps * prompt + steps * (steps - 1) / 2), layers, width, tensor)
 
 
 def position_bytes(positions: Numbers, layers: Numbers, width: Numbers, tensor: Numbers) -> Numbers:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from pydantic import Field
 
-from suite.planner.ask import Question, device_counts, not_to_be_run
+from suite.planner.ask import Question, device_counts
 from suite.planner.found import Found, Objective, Placing, arrangements
-from suite.planner.notes import calibration_notes, passes_text, stack_notes
 from suite.planner.option import Option, chosen, front, label_of, options
-from suite.planner.search.week import DEVICE_HOURS_OF_A_FAILURE, Pauses, Week, week_of
-from suite.planner.search.wishes import Prices, Target
+from suite.planner.plan import NOT_RUN, not_to_be_run, passes_text, stack_notes
+from suite.planner.search.wishes import DEVICE_HOURS_OF_A_FAILURE, Pauses, Prices, Target, Week, week_of
 from suite.spec.base import Frozen, UsageError
 from suite.spec.workload import Workload
 
@@ -42,8 +42,8 @@ class Answer(Frozen):
     fitting: int
     options: list[Option]
     front: list[Option]
-    kinds: list[Kind]
-    nearest: Option | None = Field(description="where nothing fits, what lacks least memory")
+    kinds: list[Kind] = Field(default=[], description="of devices, under a target")
+    nearest: Option | None = Field(default=None, description="where nothing fits, what lacks least memory")
     week: Week | None = Field(description="of the best; null where its checkpoints and restarts are not known")
     prices: str
     assumed: list[str]
@@ -72,8 +72,15 @@ class Search:
         """Everything on each number of devices."""
         return arrangements(replace(asked, workload=self.work), devices, self.placing, self.staleness)
 
-    def price(self, asked: Question) -> float | None:
-        return self.prices.of(asked.hardware.name)
+    def on_first_device(self, work: Workload, devices: Sequence[int]) -> list[Found]:
+        """Everything on the first kind of device, by each backend, of other work."""
+        own, first = replace(self, work=work), self.questions[0].hardware.name
+        return [own.found(asked, devices) for asked in self.questions if asked.hardware.name == first]
+
+    def question_of(self, option: Option) -> Question:
+        """The question that an option answers."""
+        named = {(asked.hardware.name, asked.profile.name): asked for asked in self.questions}
+        return named[option.device, option.backend]
 
 
 def best_on(search: Search, devices: Sequence[int], most: int) -> Answer:
@@ -82,28 +89,28 @@ def best_on(search: Search, devices: Sequence[int], most: int) -> Answer:
     best: list[Option] = []
     fastest: list[Option] = []
     closest: list[Option] = []
-    counts = [count for count in device_counts(max(devices)) if count not in devices]
     for asked in search.questions:
-        price = search.price(asked)
-        found = search.found(asked, sorted({*devices, *counts}))
+        price = search.prices.of(asked.hardware.name)
+        found = search.found(asked, sorted({*devices, *device_counts(max(devices))}))
         considered, fitting = considered + len(found), fitting + int(found.told.fits.sum())
         order = [index for index in found.ranked(search.objective) if int(found.devices[index]) in devices]
         best += chosen(found, order, most, price)
         fastest += options(found, [[index] for index in found.fastest_by_count()], price)
-        closest += _closest(found, price)
+        if len(found) and not found.told.fits.any():
+            closest += options(found, [[int(found.told.memory.total.argmin())]], price)
     best.sort(key=lambda option: _measure(option, search.objective))
-    return _answer(search, considered, fitting, best[:most], front(fastest), [], _least(closest, best), None)
+    nearest = None if best else min(closest, key=lambda option: option.memory_bytes, default=None)
+    return _answer(search, best[:most], considered=considered, fitting=fitting, front=front(fastest), nearest=nearest)
 
 
 def fewest_for(search: Search, target: Target, limit: int) -> Answer:
     """Of each kind of device the fewest that reach the target, up to ``limit`` devices; first what was asked for."""
-    if search.objective == "cost" and all(search.price(asked) is None for asked in search.questions):
+    if search.objective == "cost" and all(search.prices.of(asked.hardware.name) is None for asked in search.questions):
         raise UsageError(
             "the cheapest devices are asked for, but no price is known: --price H100-SXM-80GB=2.10 for each"
         )
     considered = fitting = 0
     kinds: dict[str, list[Kind]] = {}
-    closest: list[Option] = []
     every: list[Option] = []
     for asked in search.questions:
         looked, fits, one, all_of_them = _kind(search, asked, target, limit)
@@ -113,7 +120,7 @@ def fewest_for(search: Search, target: Target, limit: int) -> Answer:
     best = [min(found, key=lambda kind: _kind_measure(kind, search.objective)) for found in kinds.values()]
     best.sort(key=lambda kind: _kind_measure(kind, search.objective))
     answered = [kind.best for kind in best if kind.reached and kind.best]
-    return _answer(search, considered, fitting, answered, front(every), best, _least(closest, every), target)
+    return _answer(search, answered, target, considered=considered, fitting=fitting, front=front(every), kinds=best)
 
 
 def _kind(search: Search, asked: Question, target: Target, limit: int) -> tuple[int, int, Kind, list[Option]]:
@@ -132,7 +139,7 @@ def _kind(search: Search, asked: Question, target: Target, limit: int) -> tuple[
             better = best is None or rate > best.samples_per_second
             if not better and not enough:
                 continue
-            (option,) = options(found, [[index]], search.price(asked))
+            (option,) = options(found, [[index]], search.prices.of(asked.hardware.name))
             passed.append(option)
             best = option if not reached and better else best
             reached = reached or enough
@@ -146,11 +153,8 @@ def _kind(search: Search, asked: Question, target: Target, limit: int) -> tuple[
 
 def _blocks(limit: int) -> list[list[int]]:
     """Numbers of devices in turns, so that a small answer does not wait for the largest."""
-    counts = device_counts(limit)
-    if limit not in counts:
-        counts.append(limit)
-    edges = (0, 16, 128, 1024, limit)
-    blocks = [[count for count in counts if low < count <= high] for low, high in pairwise(edges)]
+    counts = sorted({*device_counts(limit), limit})
+    blocks = [[count for count in counts if low < count <= high] for low, high in pairwise((0, 16, 128, 1024, limit))]
     return [block for block in blocks if block]
 
 
@@ -174,30 +178,12 @@ def _kind_measure(kind: Kind, objective: Objective) -> tuple[float, ...]:
     return (0.0, float(best.devices), -best.samples_per_second)
 
 
-def _closest(found: Found, price: float | None) -> list[Option]:
-    """Of what does not fit the one that needs least memory, where nothing fits."""
-    if not len(found) or found.told.fits.any():
-        return []
-    return options(found, [[int(found.told.memory.total.argmin())]], price)
-
-
-def _least(closest: Sequence[Option], found: Sequence[Option]) -> Option | None:
-    return None if found else min(closest, key=lambda option: option.memory_bytes, default=None)
-
-
-def _answer(
-    search: Search,
-    considered: int,
-    fitting: int,
-    best: list[Option],
-    on_front: list[Option],
-    kinds: list[Kind],
-    nearest: Option | None,
-    target: Target | None,
-) -> Answer:
-    first = search.questions[0]
+def _answer(search: Search, best: list[Option], target: Target | None = None, **found: Any) -> Answer:
+    """``found``: the other fields of an answer."""
+    asked = search.question_of(best[0]) if best else None
+    notes = [NOT_RUN, *stack_notes(asked), *not_to_be_run(asked, best[0])] if asked else [NOT_RUN]
     return Answer(
-        size=first.shape.name,
+        size=search.questions[0].shape.name,
         workload=search.work.name,
         work=search.work,
         objective=search.objective,
@@ -205,23 +191,18 @@ def _answer(
         most_staleness=search.staleness,
         target=target.text if target else None,
         target_samples_per_second=target.samples_per_second if target else None,
-        considered=considered,
-        fitting=fitting,
         options=best,
-        front=on_front,
-        kinds=kinds,
-        nearest=nearest,
         week=week_of(best[0], search.pauses) if best and search.pauses else None,
         prices=search.prices.text,
         assumed=assumed(search, best),
-        notes=[*search.notes, *_notes(search, best)],
+        notes=[*search.notes, *notes],
+        **found,
     )
 
 
 def assumed(search: Search, best: Sequence[Option]) -> list[str]:
     """What is taken for granted of the work, of the engine and of the machines."""
-    first, lines = search.questions[0], []
-    manner = first.manner
+    manner, lines = search.questions[0].manner, []
     if search.work.uneven:
         lines.append(passes_text(manner))
     if manner.generation == "vllm":
@@ -245,24 +226,11 @@ def assumed(search: Search, best: Sequence[Option]) -> list[str]:
     return lines
 
 
-def _notes(search: Search, best: Sequence[Option]) -> list[str]:
-    notes = ["a prediction, not a measurement: nothing in it was run"]
-    if best:
-        by_name = {asked.profile.name: asked for asked in search.questions}
-        asked = by_name[best[0].backend]
-        notes += stack_notes(asked)
-        notes += calibration_notes(asked.parameters)
-        notes += not_to_be_run(asked, best[0])
-    return notes
-
-
 def found_again(search: Search, option: Option) -> tuple[Found, int]:
     """The columns that an option was taken from, and its place."""
-    for asked in search.questions:
-        if (asked.hardware.name, asked.profile.name) == (option.device, option.backend):
-            found = search.found(asked, [option.devices])
-            for index in found.ranked(search.objective).tolist():
-                micro = int(found.space.choices["micro_batch"][found.pairs.t[index]])
-                if micro == option.micro_batch and label_of(found, index) == option.label:
-                    return found, index
+    found = search.found(search.question_of(option), [option.devices])
+    for index in found.ranked(search.objective).tolist():
+        micro = int(found.space.choices["micro_batch"][found.pairs.t[index]])
+        if micro == option.micro_batch and label_of(found, index) == option.label:
+            return found, index
     raise AssertionError("the option is of this search")

@@ -1,20 +1,24 @@
-"""From what a user gives to a search: the preset's work or their own, devices, backends, placement, wishes."""
+"""From what a user gives to a search: the preset's work or their own, devices, backends, placement, wishes; and what
+would change its answer: longer responses, slower links, prices."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from suite.planner.ask import MOST_DEVICES, Question, checked_counts, device_range, engine_manner, standing
-from suite.planner.curves import CurvePoint, curves, fixed
-from suite.planner.found import Found, Objective, Placing
+from pydantic import Field
+
+from suite.planner.ask import MOST_DEVICES, Question, checked_counts, engine_manner, standing
+from suite.planner.curves import fixed
+from suite.planner.found import Objective, Placing
+from suite.planner.hardware import Hardware
 from suite.planner.lengths import drawn
+from suite.planner.option import Option
 from suite.planner.search.answer import Answer, Search, best_on, fewest_for
-from suite.planner.search.week import Pauses
-from suite.planner.search.wishes import Prices, device_kinds, target_of
+from suite.planner.search.wishes import Pauses, Prices, device_kinds, target_of
 from suite.planner.space import Manner
-from suite.spec.base import UsageError
+from suite.spec.base import Frozen, UsageError
 from suite.spec.catalogue import Preset, PresetPoint, find_preset, find_size, find_workload
 from suite.spec.shape import Shape
 from suite.spec.shape_file import load_shape
@@ -22,6 +26,7 @@ from suite.spec.typed import shown
 from suite.spec.workload import Workload
 
 USUAL_DEVICES = 8
+#: Publications of weights that samples may be behind; what is further behind is predicted to be no faster.
 MOST_STALENESS = 1
 
 
@@ -131,16 +136,7 @@ def make_search(questions: Sequence[Question], samples_on: int, wishes: Wishes, 
     ]
     if wishes.generation_device:
         asked_ones = [_with_other(each, wishes.generation_device, wishes.prices) for each in asked_ones]
-    return Search(
-        questions=asked_ones,
-        work=work,
-        placing=placing,
-        staleness=staleness,
-        objective=wishes.objective,
-        prices=wishes.prices,
-        notes=tuple(notes),
-        pauses=wishes.pauses,
-    )
+    return Search(asked_ones, work, placing, staleness, wishes.objective, wishes.prices, notes, wishes.pauses)
 
 
 def _with_other(asked: Question, name: str, prices: Prices) -> Question:
@@ -161,17 +157,66 @@ def answer(search: Search, wishes: Wishes) -> Answer:
     return fewest_for(search, goal, max(wishes.devices, default=MOST_DEVICES))
 
 
-def search_curves(search: Search, text: str, workload: Workload) -> tuple[list[CurvePoint], list[int]]:
-    """Weak and strong curves of the first device over the best of its backends, and their numbers of devices.
-    UsageError for a range that is none."""
-    counts = device_range(text)
-    device = search.questions[0].hardware.name
-    asked = [each for each in search.questions if each.hardware.name == device]
+class Change(Frozen):
+    """The answer where one thing is otherwise."""
 
-    def look(work: Workload, some: Sequence[int]) -> list[Found]:
-        return [replace(search, work=work).found(each, some) for each in asked]
+    what: str
+    best: Option | None = Field(description="the best arrangement then; null where nothing is enough")
+    text: str
 
-    return curves(look, counts, workload, device), counts
+
+def sensitivity(search: Search, wishes: Wishes, found: Answer) -> list[Change]:
+    """The answer to the same wishes where responses double, as they may while a policy learns; where links and network
+    cards give half their rate; and at which price another kind of device would be cheaper."""
+    now = found.options[0] if found.options else None
+    what, longer = "responses twice as long", _with_longer_responses(search.work)
+    if longer.sequence_tokens > search.questions[0].shape.positions:
+        text = f"a sample would have {longer.sequence_tokens:,} tokens, more than the model has positions"
+        changes = [Change(what=what, best=None, text=text)]
+    else:
+        changes = [_change(what, answer(replace(search, work=longer), wishes), now)]
+    slower = [
+        replace(asked, hardware=_slower(asked.hardware), other=asked.other and _slower(asked.other))
+        for asked in search.questions
+    ]
+    links = answer(replace(search, questions=slower), wishes)
+    changes.append(_change("links and network at half their rate", links, now))
+    return [*changes, *_prices(found)]
+
+
+def _slower(hardware: Hardware) -> Hardware:
+    return replace(hardware, network=hardware.network / 2, link=hardware.link / 2)
+
+
+def _with_longer_responses(work: Workload) -> Workload:
+    """Twice the tokens of each response; of a distribution its mean and cap, of listed lengths each."""
+    lengths = work.lengths
+    if lengths is None:
+        return work.model_copy(update={"new_tokens": 2 * work.new_tokens})
+    doubled = {name: 2 * value for name in ("tokens", "mean", "cap") if (value := getattr(lengths, name))}
+    doubled["listed"] = lengths.listed and tuple(2 * length for length in lengths.listed)
+    return work.model_copy(update={"lengths": lengths.model_copy(update=doubled)})
+
+
+def _change(what: str, then: Answer, now: Option | None) -> Change:
+    if not then.options:
+        return Change(what=what, best=None, text="nothing that was looked at is enough")
+    best = then.options[0]
+    before = "" if now is None or now.devices == best.devices else f" in place of {now.devices:,}"
+    same = now is not None and (now.device, now.devices, now.label) == (best.device, best.devices, best.label)
+    arrangement = "the same" if same else f"{best.devices:,} x {best.device}{before}, {best.label} ({best.backend})"
+    return Change(what=what, best=best, text=f"{arrangement}, predicted {best.samples_per_second:.3g} samples/s")
+
+
+def _prices(found: Answer) -> Iterator[Change]:
+    """Where the cheapest is asked for, and a second kind reaches the target."""
+    reached = [kind.best for kind in found.kinds if kind.reached and kind.best and kind.best.cost_per_hour]
+    if found.objective != "cost" or len(reached) < 2:
+        return
+    first, second = reached[:2]
+    ratio = (second.cost_per_hour or 0.0) / (first.cost_per_hour or 1.0)
+    text = f"{second.device} is cheaper once {first.device} costs {ratio:.2f} times its price"
+    yield Change(what="prices", best=second, text=text)
 
 
 def model_of(size: str | None, shape: Path | None, preset: PresetPoint | None) -> Shape:

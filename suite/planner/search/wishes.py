@@ -1,15 +1,19 @@
-"""What is wished for: a rate or a deadline, devices and their prices. Wishes that contradict each other are refused."""
+"""What is wished for, a rate or a deadline, and what a user knows: devices, their prices, pauses, and what these leave
+of a week. Wishes that contradict each other are refused."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, sqrt
+
+from pydantic import Field
 
 from suite.planner.ask import named_device
 from suite.planner.hardware import hardware_of
-from suite.spec.base import UsageError
+from suite.planner.option import Option
+from suite.spec.base import Frozen, UsageError
 from suite.spec.catalogue import devices as known_devices
 from suite.spec.typed import shown
 
@@ -18,6 +22,9 @@ _TARGET = re.compile(rf"{_NUMBER} ?(samples/s|tokens/s|s/iteration)?")
 _DEADLINE = re.compile(rf"{_NUMBER} ?(s|min|h|d)")
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _LONGEST = 40
+#: 419 unexpected interruptions of 16,384 GPUs in 54 days (The Llama 3 Herd of Models, arXiv 2407.21783, section 3.3.4).
+DEVICE_HOURS_OF_A_FAILURE = 16_384 * 54 * 24 / 419
+_WEEK = 7 * 24 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -80,10 +87,9 @@ class Prices:
         """Whose prices these are."""
         if self.every is None and not self.by_device:
             return "none given: the suite knows no prices (--price 2.10, or --price H100-SXM-80GB=2.10 for each device)"
+        every = [] if self.every is None else [f"{self.every:g}"]
         named = [f"{name} {price:g}" for name, price in self.by_device.items()]
-        return "yours, per device and hour: " + ", ".join(
-            [*([f"{self.every:g}"] if self.every is not None else []), *named]
-        )
+        return "yours, per device and hour: " + ", ".join(every + named)
 
 
 def read_prices(texts: Sequence[str]) -> Prices:
@@ -110,3 +116,51 @@ def device_kinds(names: Sequence[str]) -> tuple[list[str], list[str]]:
     kinds = [name for name, has_peak in peaks.items() if has_peak and not name.endswith("-module")]
     left = [name for name in peaks if name not in kinds]
     return kinds, [f"not looked at, without a 16-bit peak or twice in the catalogue: {', '.join(left)}"] if left else []
+
+
+class Pauses(Frozen):
+    """Seconds that the user knows of their own cluster."""
+
+    checkpoint: float = Field(description="in which a checkpoint halts everything")
+    restart: float = Field(description="from a failure, or the first command, to the next iteration")
+
+
+class Week(Frozen):
+    """What a week comes to, where devices fail as often as Llama 3's."""
+
+    goodput: float = Field(description="the share of it that is work")
+    samples: float
+    failure_seconds: float = Field(description="between two failures")
+    checkpoint_seconds: float = Field(description="between two checkpoints, of all intervals the one that loses least")
+
+    @property
+    def text(self) -> str:
+        return (
+            f"{100 * self.goodput:.1f} % of a week is work, {self.samples:,.0f} samples: a failure every "
+            f"{self.failure_seconds / 86400:.3g} days as of Llama 3's devices, a checkpoint every "
+            f"{self.checkpoint_seconds / 60:,.0f} min"
+        )
+
+
+def pauses_of(checkpoint: float | None, restart: float | None) -> Pauses | None:
+    """``None`` where neither is given. Raises UsageError for one without the other, and for no time at all."""
+    if checkpoint is None and restart is None:
+        return None
+    if checkpoint is None or restart is None or not (0 < checkpoint < _WEEK and 0 < restart < _WEEK):
+        raise UsageError("what a week comes to needs --checkpoint and --restart, both in seconds, less than a week")
+    return Pauses(checkpoint=checkpoint, restart=restart)
+
+
+def week_of(option: Option, pauses: Pauses) -> Week:
+    """A failure loses a restart and half of what lies between two checkpoints; the best interval is the root of twice
+    a checkpoint times the time between failures (Young, CACM 17 (9), 1974)."""
+    between = DEVICE_HOURS_OF_A_FAILURE * 3600 / option.devices
+    interval = min(_WEEK, sqrt(2 * pauses.checkpoint * between))
+    lost = pauses.checkpoint / interval + (interval / 2 + pauses.restart) / between + pauses.restart / _WEEK
+    goodput = max(0.0, 1 - lost)
+    return Week(
+        goodput=goodput,
+        samples=goodput * option.samples_per_second * _WEEK,
+        failure_seconds=between,
+        checkpoint_seconds=interval,
+    )

@@ -4,59 +4,54 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from suite.planner.ask import Question
 from suite.planner.formulas.generation import at_once, steps_to_the_last
 from suite.planner.found import Found
-from suite.planner.jobs import Column
 from suite.planner.lengths import drawn
 from suite.planner.search.answer import Answer, Search, found_again
 from suite.planner.simulate.generating import Pace
-from suite.planner.simulate.iteration import Setting, Simulated, TooLarge, simulate
+from suite.planner.simulate.iteration import Setting, Simulated, simulate
 from suite.planner.simulate.stragglers import Stragglers
-from suite.spec.base import UsageError
-from suite.spec.workload import Workload
+from suite.planner.work import Column
 
 #: Parts of a training step that are no pass of a micro batch.
 _ONCE = ("bubble", "gradient reduction", "optimizer", "stragglers", "critic")
 _TALK = ("tensor parallel", "context parallel", "expert parallel", "pipeline sends", "parameter gathers")
 _WIDEST = 40
+_SIDES = ("training", "generation")
 
 
 def best_simulated(search: Search, answer: Answer, slow: Stragglers | None) -> Simulated:
-    """The best arrangement of an answer, task by task. UsageError where it has too many."""
+    """The best arrangement of an answer, task by task. Raises TooLarge."""
     columns, index = found_again(search, answer.options[0])
-    try:
-        return simulate(setting_of(columns, index, slow is not None), slow)
-    except TooLarge as error:
-        raise UsageError(f"{error}: simulate fewer devices, or larger micro batches (--micro-batch)") from error
+    return simulate(setting_of(columns, index, slow is not None), slow)
 
 
 def setting_of(found: Found, index: int, drawn_slow: bool) -> Setting:
     """The simulation of one candidate: what is predicted of it, task by task. ``drawn_slow``: stragglers are drawn, so
     that the fitted ones are left out."""
     asked, space, told = found.asked, found.space, found.told
-    workload, t = asked.workload, int(found.pairs.t[index])
+    t = int(found.pairs.t[index])
     jobs = space.work.jobs.take(np.array([t]))
     phases = {name: float(column[index]) for name, column in told.phases.items()}
     parts = {name: float(column[index]) for name, column in told.training.items()}
     factor = phases["train"] / sum(parts.values())
-    steps, stages = int(space.work.steps), int(jobs.pipeline[0])
+    steps, stages, epochs = int(space.work.steps[t]), int(jobs.pipeline[0]), asked.workload.ppo_epochs
     replica, micro = (int(space.choices[name][t]) for name in ("rollouts", "micro_batch"))
-    epochs = workload.ppo_epochs
-    weights = np.tile(
-        micro_weights(asked, workload, replica, micro, float((jobs.tokens * jobs.context)[0])), (1, epochs)
-    )
+    tokens = float((jobs.tokens * jobs.context)[0])
+    weights = np.tile(micro_weights(asked, replica, micro, tokens), (1, epochs))
     count = weights.shape[1]
     body = sum(seconds for name, seconds in parts.items() if name not in _ONCE)
     each = factor * (body + parts["critic"]) / count
     share = 1 / (4 if jobs.recompute[0] == 3 else 3)
-    forward = phases["score"] / (1 + float(space.work.critic))
+    forward = phases["score"] / (1 + float(space.work.critic[t]))
     passes = (phases["score"] + phases["reference"]) / forward if forward else 0.0
     score = forward / (count // epochs + stages - 1)
-    lengths, places, pace = _engines(found, workload, index, phases["generate"])
+    lengths, places, pace = _engines(found, index, phases["generate"])
     return Setting(
         stages=stages,
         chunks=int(jobs.chunks[0]),
@@ -77,17 +72,18 @@ def setting_of(found: Found, index: int, drawn_slow: bool) -> Setting:
         places=places,
         pace=pace,
         split=bool(found.split[index]),
-        staleness=int(found.staleness[index]),
+        staleness=int(found.pairs.staleness[index]),
         devices=(int(space.choices["devices"][t]), int(found.devices[index] - space.choices["devices"][t])),
     )
 
 
-def micro_weights(asked: Question, workload: Workload, replica: int, micro: int, tokens: float) -> Column:
+def micro_weights(asked: Question, replica: int, micro: int, tokens: float) -> Column:
     """Tokens of the micro batches of each replica over ``tokens``, those that are predicted: [replicas, micro batches].
 
     Samples are dealt in their order, or, balanced, so that replicas have nearly equal tokens.
     """
-    lengths, replicas = drawn(workload, workload.rollouts), max(1, workload.rollouts // replica)
+    rollouts = asked.workload.rollouts
+    lengths, replicas = drawn(asked.workload, rollouts), max(1, rollouts // replica)
     whole = np.resize(lengths.prompts + lengths.responses, replicas * replica)
     if asked.manner.balance:
         order = np.sort(whole)[::-1].reshape(replica, replicas)
@@ -100,21 +96,19 @@ def micro_weights(asked: Question, workload: Workload, replica: int, micro: int,
     return np.asarray(sizes / tokens)
 
 
-def _engines(
-    found: Found, workload: Workload, index: int, seconds: float
-) -> tuple[tuple[tuple[float, ...], ...], int, Pace]:
+def _engines(found: Found, index: int, seconds: float) -> tuple[tuple[tuple[float, ...], ...], int, Pace]:
     """Lengths of each engine's samples, its places, and its pace: what is predicted of a step, and of a token."""
-    _, gen, _ = found.only([index])
-    if not np.all(np.asarray(gen.engine) > 0):  # the stack's own loop: one length of time for all
+    workload, g = found.asked.workload, found.pairs.g[index]
+    if found.gen.engine[g] == 0:  # the stack's own loop: one length of time for all
         return (((1.0,),), 1, Pace(seconds, 0.0))
     parts = {name: float(column[index]) for name, column in found.told.generation.items()}
-    replicas = float((gen.replicas + np.zeros(1))[0])
-    samples = float((np.asarray(gen.samples) + np.zeros(1))[0]) / replicas
+    samples, response, longest = (
+        float(column[g]) for column in (found.gen.samples / found.gen.replicas, found.gen.response, found.gen.longest)
+    )
     count = max(1, round(workload.rollouts / samples))
     each = -(-workload.rollouts // count)
     dealt = np.resize(drawn(workload, workload.rollouts).responses, workload.rollouts)
     lengths = tuple(tuple(dealt[first : first + each].tolist()) for first in range(0, len(dealt), each))
-    response, longest = (float((np.asarray(each_) + np.zeros(1))[0]) for each_ in (gen.response, gen.longest))
     together = parts["together"]
     steps = float(steps_to_the_last(samples, response, longest, at_once(samples, together, np.inf, 1.0)))
     whole = parts["bulk"] + parts["tail"]
@@ -143,3 +137,31 @@ def lines(simulated: Simulated, predicted: float, stragglers: Stragglers | None,
     for name, seconds in causes:
         drawn_bar = "█" * max(1 if seconds > 0 else 0, round(bar * max(seconds, 0) / most))
         yield f"{name:<{label}}  {drawn_bar:<{bar}}{seconds:>8.2f} s {100 * seconds / simulated.seconds:5.1f} %"
+
+
+def trace_of(simulated: Simulated) -> dict[str, Any]:
+    """A trace that Perfetto and Chrome show, as JSON: complete events (`X`) with microseconds, a process for each side
+    and a thread for each lane (Chrome, "Trace Event Format")."""
+    events: list[dict[str, Any]] = [
+        {"name": "process_name", "ph": "M", "pid": side, "tid": 0, "args": {"name": _SIDES[side]}}
+        for side in sorted({side for _, side in simulated.lanes})
+    ]
+    events += [
+        {"name": "thread_name", "ph": "M", "pid": side, "tid": lane, "args": {"name": name}}
+        for lane, (name, side) in enumerate(simulated.lanes)
+    ]
+    events += [
+        {
+            "name": task.name,
+            "cat": task.cause,
+            "ph": "X",
+            "ts": round(1e6 * began, 3),
+            "dur": round(1e6 * (ended - began), 3),
+            "pid": simulated.lanes[lane][1],
+            "tid": lane,
+        }
+        for task, began, ended in simulated.spans
+        for lane in task.lanes
+        if ended > began
+    ]
+    return {"displayTimeUnit": "ms", "otherData": {"seconds": simulated.seconds}, "traceEvents": events}

@@ -7,17 +7,20 @@ step, (m + p - 1) s for a scoring pass, and of two sides that work at once the s
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from math import ceil
 
 import numpy as np
 
-from suite.planner.jobs import Column
 from suite.planner.simulate.events import Span, Task, Timeline, account
 from suite.planner.simulate.generating import Pace, generate
 from suite.planner.simulate.schedules import Pass, before, schedule
 from suite.planner.simulate.stragglers import Draws, Stragglers
+from suite.planner.work import Column
+from suite.spec.base import UsageError
 
 #: Iterations that are simulated where two sides work at once: their period is the last one's.
 _OVERLAPPED = 4
@@ -29,7 +32,7 @@ OTHER_SIDE, REDUCTION = "waiting for the other side", "gradients"
 SLOW, UNEVEN = "stragglers", "uneven lengths"
 
 
-class TooLarge(ValueError):
+class TooLarge(UsageError):
     """More tasks than are worth simulating."""
 
 
@@ -84,20 +87,23 @@ class Setting:
 
 @dataclass(frozen=True)
 class Simulated:
-    """``seconds`` of an iteration, and mean device-seconds by cause, which add up to it."""
+    """``seconds`` of an iteration, and mean device-seconds by cause, which add up to it. ``lanes`` have a name and a
+    side: 0 trains, 1 generates."""
 
     seconds: float
     causes: dict[str, float]
     spans: Sequence[Span]
-    lanes: tuple[str, ...]
-    sides: tuple[int, ...]
+    lanes: tuple[tuple[str, int], ...]
 
 
 def simulate(setting: Setting, stragglers: Stragglers | None = None, seed: int = 0) -> Simulated:
     """One iteration, and why it takes as long as it does: the same one is run again with nobody slow, and with equal
     lengths, and what each saves is that cause's. Raises TooLarge."""
     if setting.tasks > MOST_TASKS:
-        raise TooLarge(f"{setting.tasks:,} tasks are more than the {MOST_TASKS:,} that are simulated")
+        raise TooLarge(
+            f"{setting.tasks:,} tasks are more than the {MOST_TASKS:,} that are simulated: simulate fewer devices, or "
+            "larger micro batches (--micro-batch)"
+        )
     whole = once(setting, Draws(stragglers, seed))
     fair = once(setting, Draws(None, seed)) if stragglers is not None else whole
     even = once(_even(setting), Draws(None, seed)) if _is_uneven(setting) else fair
@@ -131,7 +137,7 @@ def once(setting: Setting, draws: Draws) -> Simulated:
     computing = causes.pop(COMPUTE, 0.0)
     own = {COMPUTE: (1 - setting.talk) * computing, TALK: setting.talk * computing}
     causes = {name: spent for name, spent in (own | causes).items() if spent > 0}
-    return Simulated(ended - began, causes, spans, tuple(maker.names), tuple(maker.sides))
+    return Simulated(ended - began, causes, spans, tuple(maker.lanes))
 
 
 def _causes(maker: "_Maker", spans: Sequence[Span], began: float, length: float) -> dict[str, float]:
@@ -162,12 +168,9 @@ class _Maker:
         self.setting, self.draws, self.timeline = setting, draws, Timeline()
         self.training_lanes = list(range(setting.replicas * setting.stages))
         self.engine_lanes = [len(self.training_lanes) + engine for engine in range(len(setting.lengths))]
-        self.names = [
-            f"replica {lane // setting.stages}" + (f" stage {lane % setting.stages}" if setting.stages > 1 else "")
-            for lane in self.training_lanes
-        ]
-        self.names += [f"engine {number}" for number in range(len(setting.lengths))]
-        self.sides = [0] * len(self.training_lanes) + [1] * len(self.engine_lanes)
+        stages = [f" stage {stage}" for stage in range(setting.stages)] if setting.stages > 1 else [""]
+        self.lanes = [(f"replica {replica}{stage}", 0) for replica in range(setting.replicas) for stage in stages]
+        self.lanes += [(f"engine {number}", 1) for number in range(len(setting.lengths))]
         self.published: list[int] = []
 
     def made(self) -> Sequence[Span]:
@@ -215,29 +218,22 @@ class _Maker:
         slow = [self.draws.factor("score") for _ in self.training_lanes]
         rounds = ceil(setting.passes)
         share = setting.passes / max(1, rounds)
-        for _ in range(rounds):
-            for micro in range(setting.weights.shape[1]):
-                for replica in range(setting.replicas):
-                    last: tuple[int, ...] = ()
-                    for stage in range(setting.stages):
-                        lane = replica * setting.stages + stage
-                        seconds = share * setting.score * float(setting.weights[replica, micro]) * slow[lane]
-                        last = (timeline.add(Task((lane,), seconds, last, f"score {micro}", COMPUTE, BUBBLE)),)
+        for _, micro, replica in product(range(rounds), range(setting.weights.shape[1]), range(setting.replicas)):
+            last: tuple[int, ...] = ()
+            for lane in range(replica * setting.stages, (replica + 1) * setting.stages):
+                seconds = share * setting.score * float(setting.weights[replica, micro]) * slow[lane]
+                last = (timeline.add(Task((lane,), seconds, last, f"score {micro}", COMPUTE, BUBBLE)),)
 
     def _step(self, step: int) -> None:
         setting, timeline = self.setting, self.timeline
-        micros = setting.micros
         slow = [self.draws.factor("train") for _ in self.training_lanes]
-        first = step * micros
-        if setting.in_step and setting.stages == 1:
-            for micro in range(micros):
-                for replica in range(setting.replicas):
-                    for forward in (True, False):
-                        self._pass(replica, 0, Pass(forward, micro, 0), first, slow, {})
-                timeline.barrier(self.training_lanes, (), REPLICAS)
-        else:
+        together = setting.in_step and setting.stages == 1
+        group = 1 if together else setting.micros
+        for first in range(step * setting.micros, (step + 1) * setting.micros, group):
             for replica in range(setting.replicas):
-                self._pipeline(replica, first, micros, slow)
+                self._pipeline(replica, first, group, slow)
+            if together:
+                timeline.barrier(self.training_lanes, (), REPLICAS)
         lanes = tuple(self.training_lanes)
         waits = REPLICAS if setting.stages == 1 else BUBBLE
         timeline.add(Task(lanes, setting.reduction, (), "gradients", REDUCTION, waits))
@@ -248,33 +244,26 @@ class _Maker:
     def _pipeline(self, replica: int, first: int, micros: int, slow: Sequence[float]) -> None:
         """Passes of one replica, added once what they need has been: stages take turns until all are in."""
         setting = self.setting
-        orders = [schedule(stage, setting.stages, setting.chunks, micros) for stage in range(setting.stages)]
-        places = [0] * setting.stages
+        left = [deque(schedule(stage, setting.stages, setting.chunks, micros)) for stage in range(setting.stages)]
         known: dict[tuple[int, Pass], int] = {}
-        while any(place < len(order) for place, order in zip(places, orders, strict=True)):
-            moved = False
-            for stage, order in enumerate(orders):
-                while places[stage] < len(order):
-                    one = order[places[stage]]
-                    wanted = before(one, stage, setting.stages, setting.chunks)
+        while any(left):
+            done = len(known)
+            for stage, order in enumerate(left):
+                while order:
+                    wanted = before(order[0], stage, setting.stages, setting.chunks)
                     if wanted is not None and wanted not in known:
                         break
-                    known[stage, one] = self._pass(replica, stage, one, first, slow, known)
-                    places[stage] += 1
-                    moved = True
-            assert moved, "a schedule never waits in a circle"
+                    one, after = order.popleft(), () if wanted is None else (known[wanted],)
+                    lane = replica * setting.stages + stage
+                    known[stage, one] = self._pass(lane, one, first + one.micro, after, slow)
+            assert len(known) > done, "a schedule never waits in a circle"
 
-    def _pass(
-        self, replica: int, stage: int, one: Pass, first: int, slow: Sequence[float], known: dict[tuple[int, Pass], int]
-    ) -> int:
+    def _pass(self, lane: int, one: Pass, micro: int, after: tuple[int, ...], slow: Sequence[float]) -> int:
+        """``micro`` is counted over all steps."""
         setting = self.setting
-        lane = replica * setting.stages + stage
-        whole = setting.forward if one.forward else setting.backward
-        seconds = whole / setting.chunks * float(setting.weights[replica, first + one.micro]) * slow[lane]
-        wanted = before(one, stage, setting.stages, setting.chunks)
-        after = (known[wanted],) if wanted in known and wanted is not None else ()
-        name = f"{'forward' if one.forward else 'backward'} {one.micro}"
-        return self.timeline.add(Task((lane,), seconds, after, name, COMPUTE, BUBBLE))
+        name, whole = ("forward", setting.forward) if one.forward else ("backward", setting.backward)
+        seconds = whole / setting.chunks * float(setting.weights[lane // setting.stages, micro]) * slow[lane]
+        return self.timeline.add(Task((lane,), seconds, after, f"{name} {micro % setting.micros}", COMPUTE, BUBBLE))
 
 
 def _refilled(lengths: Sequence[float], places: int, pace: Pace, slow: float) -> float:

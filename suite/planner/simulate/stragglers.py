@@ -11,7 +11,7 @@ import numpy as np
 
 from suite.bundle.event_fields import Phase
 from suite.bundle.store import DamagedBundle, find_bundles
-from suite.planner.jobs import Column
+from suite.planner.work import Column
 from suite.spec.base import UsageError
 
 #: Phases whose ranks each do work of their own; iterations before these are warm-up.
@@ -48,8 +48,7 @@ def measured(folders: Iterable[Path]) -> Stragglers:
     runs = 0
     for bundle in find_bundles(folders):
         try:
-            manifest, record = bundle.manifest(), bundle.record()
-            events = bundle.events()
+            manifest, record, events = bundle.manifest(), bundle.record(), bundle.events()
         except DamagedBundle:
             continue
         if record is None or record.status != "ok":

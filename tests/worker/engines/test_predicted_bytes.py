@@ -25,8 +25,7 @@ import pytest
 
 from suite.planner.ask import Question
 from suite.planner.hardware import hardware_of
-from suite.planner.host_memory import OPTIMIZER_BYTES, host_memory
-from suite.planner.memory import MEGATRON_LEAVES, standing_bytes, training_phases
+from suite.planner.memory import MEGATRON_LEAVES, OPTIMIZER_BYTES, host_memory, standing_bytes, training_phases
 from suite.planner.parameters import load_parameters
 from suite.planner.predict_manifest import one_layout
 from suite.planner.profiles import PROFILES

@@ -11,7 +11,7 @@ import pytest
 
 from suite.bundle.event_fields import FIELDS, wrong_field
 from suite.launch.local import free_port
-from suite.planner.formulas.offload import SWAP_HOST_BYTES
+from suite.planner.plan import SWAP_HOST_BYTES
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest
 from suite.theory.parameters import parameter_count
