@@ -85,7 +85,7 @@ def make_job(manifest: Manifest, site: Site) -> Job:
     measure = manifest.measure
     env = {
         "OMP_NUM_THREADS": str(measure.threads_per_rank),
-        "PYTHONPATH": site.python_path,
+        "PYTHONPATH": "",
         "PYTHONUNBUFFERED": "1",
         "HF_HUB_OFFLINE": "1",
     }
@@ -93,6 +93,8 @@ def make_job(manifest: Manifest, site: Site) -> Job:
         env["CUDA_VISIBLE_DEVICES"] = ""
     env.update(driver.variables(measure))
     env.update(site.env)
+    # where a user gives one too, the suite's own folder stays the first: ranks find their worker by it
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, (site.python_path, site.env.get("PYTHONPATH"))))
     return Job(
         name=manifest.run.id,
         argv=(site.python, *driver.worker_argv(f"{site.bundle}/manifest.json", site.bundle)),
