@@ -138,10 +138,16 @@ def written_to(output: Path, suffix: str, as_json: bool = False) -> Iterator[Pat
 
 
 def require_place(option: str, path: Path | None) -> None:
-    """Raises UsageError for a file that could not be written: before anything is computed for it."""
-    if path is not None and (path.is_dir() or not path.parent.is_dir()):
-        why = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-        raise UsageError(f"{option} {path} cannot be written: {why}")
+    """Raises UsageError for a file that could not be written, or that would be waited for as a pipe is: before anything
+    is computed for it."""
+    if path is None or path.is_file():
+        return
+    if path.is_dir():
+        raise UsageError(f"{option} {path} cannot be written: it is a folder")
+    if not path.parent.is_dir():
+        raise UsageError(f"{option} {path} cannot be written: there is no folder {path.parent}")
+    if path.exists():
+        raise UsageError(f"{option} {path} cannot be written: it is not a regular file")
 
 
 _NAMED = 3
