@@ -149,12 +149,19 @@ def _occupants_of(nvml: ModuleType, handle: Any) -> Iterator[str]:
         held = "" if process.usedGpuMemory is None else f" with {process.usedGpuMemory / 2**30:.1f} GiB"
         yield f"process {process.pid}{_name(process.pid)}{held}"
     if not running:
-        used = nvml.nvmlDeviceGetMemoryInfo(handle).used
+        used = _used_bytes(nvml, handle)
         if used > _USED_BYTES:
             yield f"an unidentified process using {used / 2**30:.1f} GiB"
         busy = nvml.nvmlDeviceGetUtilizationRates(handle).gpu
         if busy > _UTILISATION_PERCENT:
             yield f"an unidentified process, {busy} % of the time"
+
+
+def _used_bytes(nvml: ModuleType, handle: Any) -> int:
+    """As CUDA counts them: the library's first version adds what the driver keeps for itself."""
+    with suppress(AttributeError, nvml.NVMLError):  # a binding, or a driver, that is too old
+        return int(nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2).used)
+    return int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
 
 
 def _name(pid: int) -> str:
