@@ -12,9 +12,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
+from docker import APIClient
+from docker.errors import APIError, DockerException
 from pydantic import Field
+from requests.exceptions import RequestException
 
 from suite.bundle.files import replace_atomically
 from suite.images.project import Project, labelled_packages, normal, pins_of
@@ -31,9 +34,6 @@ from suite.spec.images import (
     stack_labels,
 )
 from suite.spec.version import suite_version
-
-if TYPE_CHECKING:
-    from docker import APIClient
 
 LAST_LINES = 15
 _STEP = re.compile(r"^Step (\d+)/(\d+) : (.*)", flags=re.DOTALL)
@@ -155,9 +155,6 @@ def build_image(
     Raises UsageError for what cannot be asked and BuildFailed, with the end of the failed step's output, for a build
     that does not come to its end.
     """
-    from docker.errors import APIError, DockerException
-    from requests.exceptions import RequestException
-
     image = find_image(name)
     _require_inputs(image, project, choices)
     stage = f"-{choices.target}" if choices.target else ""  # one on the way never takes the image's own name

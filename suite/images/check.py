@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
+from docker import APIClient
 from pydantic import Field
 
 from suite.images.inside import Environment, Inside, look_inside
@@ -12,9 +12,6 @@ from suite.images.project import Project, labelled_packages, normal, pins_of
 from suite.spec.base import Frozen
 from suite.spec.images import COMMIT_LABEL, STACK_LABEL, VARIANT_LABEL, VERSION_LABEL, Image, stack_versions_of
 from suite.spec.version import suite_version
-
-if TYPE_CHECKING:
-    from docker import APIClient
 
 DRIVER_PYTHON = "3.11"
 

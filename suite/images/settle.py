@@ -14,10 +14,11 @@ import tarfile
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from docker import APIClient
+from docker import APIClient
+from docker.errors import DockerException
+from requests.exceptions import RequestException
 
 #: What an image says of how it runs; the rest is about the container that the builder made it from.
 _KEPT = (
@@ -32,9 +33,6 @@ def settle(api: APIClient, identity: str, tag: str, created: int) -> str | None:
     ``created``: seconds since 1970 that stand for the time of the build. ``None`` where the runtime tells too little of
     how the image was made, or wants the layers again: the image is then as it was.
     """
-    from docker.errors import DockerException
-    from requests.exceptions import RequestException
-
     with suppress(DockerException, RequestException, ValueError):
         chain = _chain(api, identity)
         if len(chain) < 2:
@@ -103,9 +101,6 @@ def name_leftovers(api: APIClient, image: str, stages: Mapping[str, str], cache:
     """Leave no untagged image of a build: stages are kept for the next one as ``cache:STAGE``, and those that hold
     nothing beyond ``image`` are removed. What cannot be removed stays; images of others are not touched.
     """
-    from docker.errors import DockerException
-    from requests.exceptions import RequestException
-
     with suppress(DockerException, RequestException):
         whole = _layers(api.inspect_image(image))
         former = _ids(api, cache)
@@ -129,8 +124,6 @@ def _ids(api: APIClient, repository: str) -> set[str]:
 
 def _remove(api: APIClient, identity: str) -> None:
     """Unless something stands on it, or it has a name."""
-    from docker.errors import DockerException
-
     with suppress(DockerException):
         if not api.inspect_image(identity).get("RepoTags"):
             api.remove_image(identity)

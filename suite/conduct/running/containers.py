@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Literal
 
+from docker.errors import DockerException
 from pydantic import Field
 
 from suite.backends.base import optional_packages
@@ -107,8 +108,6 @@ def _versions(runtime: Runtime, image: ImageFacts, python: str, backend: str) ->
 
 def _clear_away(runtime: Runtime, on_progress: Callable[[str], None]) -> None:
     """Remove what dead drivers left; what cannot be removed does not keep a session from its work."""
-    from docker.errors import DockerException
-
     try:
         orphans = remove_orphans(runtime.api, not runtime.facts.remote)
     except DockerException as error:

@@ -9,7 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+from docker import APIClient
+from docker.errors import APIError, DockerException
+from requests.exceptions import ConnectionError as NoConnection
+from requests.exceptions import RequestException
 
 from suite.launch.docker import copying
 from suite.launch.docker.conclude import conclude, essence, reason_of, runtime_failure
@@ -32,9 +37,6 @@ from suite.launch.job import PYTHON_PATH, RUNS, Job, Mount, Site
 from suite.launch.outcome import Failure, FailureKind, LauncherUnavailable, OnEvent, Outcome
 from suite.launch.requests import StopRequests, Stops, stop_requests
 from suite.spec.manifest import Manifest
-
-if TYPE_CHECKING:
-    from docker import APIClient
 
 Answer = TypeVar("Answer")
 
@@ -89,7 +91,7 @@ class DockerLauncher:
                 RUN_LABEL: manifest.run.id,
                 PLAN_LABEL: manifest.run.plan,
                 SESSION_LABEL: session_id(),
-                DRIVER_LABEL: this_driver().label,
+                DRIVER_LABEL: this_driver(),
             },
         )
 
@@ -117,8 +119,6 @@ class DockerLauncher:
     def run(self, job: Job, folder: Path, on_event: OnEvent) -> Outcome:
         """See ``Launcher.run``. Raises UsageError for several nodes, LauncherUnavailable where the runtime stays away;
         all that a runtime refuses is an Outcome."""
-        from docker.errors import DockerException
-
         document = container_document(job, self.settings, self._placing(job))
         began = time.monotonic()
         with self.stops() as requests, self._removed_afterwards(job):
@@ -164,8 +164,6 @@ class DockerLauncher:
 
     def _patiently(self, call: Callable[[], Answer]) -> Answer:
         """Call a runtime that may just be restarted: it has some time to come back. Raises what it raises then."""
-        from requests.exceptions import ConnectionError as NoConnection
-
         give_up = time.monotonic() + self.patience.runtime_seconds
         while True:
             try:
@@ -177,8 +175,6 @@ class DockerLauncher:
 
     def _created(self, document: dict[str, Any], name: str) -> str:
         """The container by its id, or by its name where a runtime made it before its answer was lost."""
-        from docker.errors import APIError
-
         try:
             made: str = self._api.create_container_from_config(document, name)["Id"]
         except APIError as error:
@@ -204,8 +200,6 @@ class DockerLauncher:
 
     def _state(self, container: str) -> dict[str, Any] | None:
         """What the runtime says of the container; None when it has it no longer, or stays away."""
-        from docker.errors import DockerException
-
         with suppress(DockerException, OSError):
             return self._patiently(lambda: self._api.inspect_container(container))["State"]
         return None
@@ -221,8 +215,6 @@ class DockerLauncher:
 
     def _take_back(self, container: str, job: Job, folder: Path) -> str | None:
         """Copy the ranks' files here, also after a failure; a line when that cannot be done."""
-        from docker.errors import DockerException
-
         try:
             copying.take_bundle(self._api, container, job.name, folder)
         except (DockerException, OSError, copying.UnsafeCopy) as error:
@@ -252,8 +244,6 @@ class DockerLauncher:
 
     def _is_removed(self, labels: dict[str, str]) -> bool:
         """Remove what a run has left; a runtime that has just come back fails to remove what it has not found again."""
-        from docker.errors import DockerException
-
         try:
             return remove_labelled(self._api, labels)
         except (DockerException, OSError):
@@ -274,9 +264,6 @@ def _with_evidence(outcome: Outcome, line: str) -> Outcome:
 
 def _is_silence(error: Exception) -> bool:
     """Whether nobody answered, rather than refused."""
-    from docker.errors import APIError, DockerException
-    from requests.exceptions import RequestException
-
     silent = (DockerException, RequestException, ConnectionError, TimeoutError)
     return isinstance(error, silent) and not isinstance(error, APIError)
 

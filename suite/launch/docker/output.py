@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+from docker import APIClient
+from urllib3.exceptions import HTTPError
 
 from suite.launch.requests import Mailbox
-
-if TYPE_CHECKING:
-    from docker import APIClient
 
 Stream = Literal["stdout", "stderr"]
 
@@ -65,8 +65,6 @@ class Output:
             threading.Thread(target=self._drain, args=(stream, take), daemon=True).start()
 
     def _drain(self, stream: Any, take: Callable[[Any], None]) -> None:
-        from urllib3.exceptions import HTTPError
-
         try:
             for piece in stream:
                 take(piece)

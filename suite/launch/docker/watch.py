@@ -10,8 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from docker import APIClient
+from docker.errors import APIError, DockerException, NotFound
 from pydantic import ValidationError
 
 from suite.launch.docker.conclude import ContainerEnd, reason_of
@@ -22,9 +24,6 @@ from suite.launch.outcome import OnEvent, Outcome
 from suite.launch.requests import Mailbox, StopRequests
 from suite.launch.traces import log_tail
 from suite.launch.watching import Watch
-
-if TYPE_CHECKING:
-    from docker import APIClient
 
 CONTAINER_LOG = "container.log"
 REMOVED = "the container was removed in mid-run by somebody else"
@@ -149,8 +148,6 @@ class ContainerWatch(Watch):
             self._alarms[self._resume] = time.monotonic() + self._patience.break_seconds
 
     def _resume(self) -> None:
-        from docker.errors import APIError, DockerException
-
         try:
             self._output.resume()
         except APIError:
@@ -192,15 +189,11 @@ class ContainerWatch(Watch):
         self._output_ended = True
 
     def _signal(self, number: signal.Signals) -> None:
-        from docker.errors import DockerException
-
         with suppress(DockerException, OSError):  # ended already, or the runtime is away
             self._api.kill(self._container, number.value)
 
     def _wait_for_exit(self) -> None:
         """In a thread: wait for the container over every break, until the runtime stays away for too long."""
-        from docker.errors import DockerException, NotFound
-
         away_since: float | None = None
         while not self._closing.is_set():
             try:
