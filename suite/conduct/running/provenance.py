@@ -57,8 +57,7 @@ def driver_facts(launcher: Described, job: Job, bundle: str) -> dict:
         },
         "host": host_facts(),
     }
-    found: dict[str, Any] = without_secrets_in(facts)
-    return found
+    return without_secrets_in(facts)
 
 
 @lru_cache(maxsize=1)

@@ -28,8 +28,7 @@ def find_launcher(name: str) -> type[ClusterLauncher]:
             f"there is no cluster launcher {name!r}{nearest(name, CLUSTER_LAUNCHERS)} (there are: {known})"
         )
     module, _, attribute = CLUSTER_LAUNCHERS[name].partition(":")
-    launcher: type[ClusterLauncher] = getattr(import_module(module), attribute)
-    return launcher
+    return getattr(import_module(module), attribute)
 
 
 def find_scheduler(name: str) -> Scheduler:

@@ -119,8 +119,7 @@ class Cluster:
                 response.close()
 
     def _call(self, method: str, kind: str, name: str = "", **given: Any) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(self._raw(method, kind, name, **given))
-        return answer
+        return json.loads(self._raw(method, kind, name, **given))
 
     def _raw(self, method: str, kind: str, name: str = "", **given: Any) -> bytes:
         with _api_errors(self, f"{method} {kind}"):

@@ -208,8 +208,7 @@ def _job(submission: Submission) -> str | None:
 
 
 def _index(submission: Submission) -> int | None:
-    index: int | None = submission.fact("index", int, type(None))
-    return index
+    return submission.fact("index", int, type(None))
 
 
 def _status(word: str | None, interrupted: bool, ended: bool) -> Any:
