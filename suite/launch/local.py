@@ -84,12 +84,9 @@ class LocalLauncher:
 
     def site(self, manifest: Manifest, bundle: Path, python: str) -> Site:
         """The host's own paths, and a GPU for each rank. Raises UsageError as ``worker_path`` does."""
-        own = {"env": dict(self._env), "stack": self._stack(manifest)}
-        site = local_site(bundle, python).model_copy(update=own)
-        if manifest.measure.device != "cuda":
-            return site
-        devices = self._gpus[: manifest.layout.devices_per_node] or None
-        return site.model_copy(update={"devices": devices})
+        gpus = self._gpus[: manifest.layout.devices_per_node] if manifest.measure.device == "cuda" else ()
+        own = {"env": dict(self._env), "stack": self._stack(manifest), "devices": gpus or None}
+        return local_site(bundle, python).model_copy(update=own)
 
     def facts(self, job: Job) -> dict[str, Any]:
         """The GPUs, where they were chosen; the host's other facts are everybody's."""

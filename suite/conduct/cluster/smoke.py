@@ -59,7 +59,7 @@ def smoke_plan(
 
 def smoke_documents(launcher: ClusterLauncher, manifests: Sequence[Manifest], root: Path) -> list[Document]:
     """What the scheduler takes for them. Raises UsageError."""
-    return launcher.render(prepare(manifests, launcher.scheduler(), launcher.site, launcher.starter), smoke_root(root))
+    return launcher.render(prepare(manifests, launcher), smoke_root(root))
 
 
 def _small(

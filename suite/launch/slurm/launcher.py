@@ -79,10 +79,10 @@ class SlurmLauncher(ClusterLauncher):
 
     def _script(self, group: Sequence[Submission], root: Path) -> Document:
         from suite.launch.cluster.submission import FOLDER
-        from suite.launch.slurm.script import SlurmRun, batch_script
+        from suite.launch.slurm.script import batch_script
 
         name = group[0].run_id
-        text = batch_script([SlurmRun(each.manifest, each.job) for each in group], self._settings, root)
+        text = batch_script(group, self._settings, root)
         facts = {
             "name": name,
             "job": None,

@@ -6,15 +6,13 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from suite.launch.cluster.render import Raw, render_shell, shell_word
-from suite.launch.cluster.submission import FOLDER
+from suite.launch.cluster.submission import FOLDER, Submission
 from suite.launch.cluster.torchrun import Rendezvous, torchrun_argv
 from suite.launch.job import Job, Mount, torchrun_variables
 from suite.launch.slurm.settings import SlurmSettings
 from suite.spec.base import UsageError
-from suite.spec.manifest import Manifest
 
 JOB_TEMPLATE, TASK_TEMPLATE = "slurm/job.sbatch.j2", "slurm/task.sh.j2"
 #: What the batch script and Slurm set for a task. A NUL cannot be in any other word, so nothing is mistaken for one.
@@ -24,14 +22,7 @@ _VARIABLE = re.compile("\0([A-Za-z_]+)\0")
 LONGEST_NAME = 200
 
 
-class SlurmRun(NamedTuple):
-    """One run of a script."""
-
-    manifest: Manifest
-    job: Job
-
-
-def batch_script(runs: Sequence[SlurmRun], settings: SlurmSettings, root: Path) -> str:
+def batch_script(runs: Sequence[Submission], settings: SlurmSettings, root: Path) -> str:
     """The script of one run, or of an array: all runs must ask for the same. ``root``: the results folder, absolute.
 
     Raises UsageError for what Slurm or a container does not take.
