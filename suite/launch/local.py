@@ -64,7 +64,7 @@ class LocalLauncher:
         self._patience, self._gpus, self._env, self._start = patience, gpus, env, start
         self._zygotes = Zygotes()
         self._stops: Stops = stop_requests
-        self._in_main_thread: InMainThread = _called
+        self._in_main_thread: InMainThread = lambda call: call()
 
     def beside(self, stops: Stops, in_main_thread: InMainThread) -> LocalLauncher:
         """The same launcher for one of several runs at the same time, stopped by these requests."""
@@ -148,10 +148,6 @@ def worker_path(python: str) -> str:
         )
     inherited = os.environ.get("PYTHONPATH")
     return os.pathsep.join([str(root), inherited] if inherited else [str(root)])
-
-
-def _called(call: Callable[[], Any]) -> Any:
-    return call()
 
 
 def start_all(

@@ -7,16 +7,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from suite.spec.terminal import UsageError, say
 from suite.spec.typed import MOST, MOST_RANKS, first_beyond, shown, whole
 from suite.spec.typed import seconds as seconds
-
-if TYPE_CHECKING:
-    from pydantic import ValidationError
 
 #: `--python` of every command that starts a stack or asks one; an image sets the variable to its own stack
 Python = Annotated[
@@ -59,18 +56,14 @@ def checked(make: Callable[[], Any]) -> Any:
     try:
         return make()
     except ValidationError as error:
-        raise UsageError(validation_message(error)) from error
+        # each option, or else field, with its value and what is wrong with it
+        raise UsageError("; ".join(_reason(entry) for entry in error.errors(include_url=False))) from error
 
 
 #: Characters of what is wrong with one field.
 _LONGEST_MESSAGE = 1000
 #: models in which the fields that options set lie
 _INNER = frozenset(("layout", "limits", "measure", "stopping", "work", "workload"))
-
-
-def validation_message(error: ValidationError) -> str:
-    """A validation error in one line: each option, or else field, with its value and what is wrong with it."""
-    return "; ".join(_reason(entry) for entry in error.errors(include_url=False))
 
 
 def _reason(entry: Any) -> str:

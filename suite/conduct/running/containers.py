@@ -70,9 +70,7 @@ def open_containers(
 
     ``planning``: nothing is run, so GPUs that are asked for need not be there.
     """
-    require_device_name(device)
-    if device == "cpu" and settings.gpu_ids:
-        raise UsageError("--device cpu leaves no use for --gpu-ids; leave it out")
+    require_device_name(device, settings.gpu_ids)
     runtime = connect(settings.copy_back)
     _clear_away(runtime, on_progress)
     references = {name: image or usual_image(name) for name in backends}

@@ -87,7 +87,9 @@ def sbatch_options(names: Sequence[str], job: Job, settings: SlurmSettings, root
         if value is not None:
             options.append(f"--{name}={value}")
     if job.device_count:
-        options.append(gpu_option(job.device_count, settings))
+        kind = f"{settings.gpu_type}:" if settings.gpu_type else ""
+        option = "gres=gpu:" if settings.gpu_request == "gres" else "gpus-per-node="
+        options.append(f"--{option}{kind}{job.device_count}")
     if settings.exclusive:
         options.append("--exclusive")
     cpus = _cpus_per_task(settings, tasks)
@@ -100,12 +102,6 @@ def sbatch_options(names: Sequence[str], job: Job, settings: SlurmSettings, root
     elif settings.exclusive:
         options.append("--mem=0")
     return [*options, *settings.options]
-
-
-def gpu_option(count: int, settings: SlurmSettings) -> str:
-    """GPUs of each node."""
-    kind = f"{settings.gpu_type}:" if settings.gpu_type else ""
-    return f"--gres=gpu:{kind}{count}" if settings.gpu_request == "gres" else f"--gpus-per-node={kind}{count}"
 
 
 def _cpus_per_task(settings: SlurmSettings, tasks: int) -> int | None:
