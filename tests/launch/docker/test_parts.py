@@ -20,10 +20,9 @@ from suite.launch.docker.conclude import conclude
 from suite.launch.docker.connection import chosen_host, unreachable
 from suite.launch.docker.images import digest_in, find_image
 from suite.launch.docker.launcher import DockerLauncher
-from suite.launch.docker.output import Output
 from suite.launch.docker.session import RUN_LABEL, SESSION_LABEL, is_dead, remove_orphans, this_driver
 from suite.launch.docker.settings import DockerSettings
-from suite.launch.docker.watch import ContainerPatience, ContainerWatch
+from suite.launch.docker.watch import ContainerPatience, ContainerWatch, Output
 from suite.launch.requests import MOST_WAITING, Mailbox, StopRequests
 from suite.spec.base import UsageError
 from tests.launch.ranks import make_folder, make_job
