@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -177,7 +178,9 @@ def build_image(
             decode=True,
             timeout=None,
         )
-        ended = _follow(stream, log, on_step)
+        # closing the stream ends the build on the runtime
+        with closing(stream), log.open("w", encoding="utf-8") as file:
+            ended = read_output(stream, file, on_step, log)
         settled = settle(api, ended.image, tag, created)
         found = api.inspect_image(settled or ended.image)
         name_leftovers(api, found["Id"], ended.stages, f"{image.repository}-cache")
@@ -195,15 +198,6 @@ def build_image(
         log=log,
         is_settled=settled is not None,
     )
-
-
-def _follow(stream: Iterator[dict[str, Any]], log: Path, on_step: OnStep) -> Ended:
-    """Write the log, show the steps, and give back what was made. Closing the stream ends the build on the runtime."""
-    try:
-        with log.open("w", encoding="utf-8") as file:
-            return read_output(stream, file, on_step, log)
-    finally:
-        stream.close()  # type: ignore[attr-defined]
 
 
 def _require_inputs(image: Image, project: Project, choices: BuildChoices) -> None:

@@ -34,7 +34,9 @@ def settle(api: APIClient, identity: str, tag: str, created: int) -> str | None:
     how the image was made, or wants the layers again: the image is then as it was.
     """
     with suppress(DockerException, RequestException, ValueError):
-        chain = _chain(api, identity)
+        chain = [api.inspect_image(identity)]  # it, and all that it was made from
+        while chain[-1].get("Parent"):
+            chain.append(api.inspect_image(chain[-1]["Parent"]))
         if len(chain) < 2:
             return None
         steps = [str(entry.get("CreatedBy", "")) for entry in api.history(identity)][: len(chain) - 1]
@@ -69,14 +71,6 @@ def settled_configuration(chain: list[Mapping[str, Any]], steps: list[str], crea
         "rootfs": {"type": "layers", "diff_ids": _layers(image)},
         "history": history,
     }
-
-
-def _chain(api: APIClient, identity: str) -> list[Mapping[str, Any]]:
-    """The image and all that it was made from, newest first."""
-    chain = [api.inspect_image(identity)]
-    while chain[-1].get("Parent"):
-        chain.append(api.inspect_image(chain[-1]["Parent"]))
-    return chain
 
 
 def _layers(image: Mapping[str, Any]) -> list[str]:

@@ -75,7 +75,8 @@ def others_on_cpus(proc: Path = _PROC, seconds: float = _SAMPLE_SECONDS) -> Othe
     """What others do right now; null where nobody else has work, which takes no time to see, or nothing is told."""
     cpus = usable_cpus()
     try:
-        load, running = _load(proc)
+        words = (proc / "loadavg").read_text().split()
+        load, running = float(words[0]), int(words[3].partition("/")[0])  # of the last minute; threads that want a CPU
         if load <= _OTHERS_CPUS and running <= 1:
             return None
         before, own = _program_ticks(proc), time.process_time()
@@ -100,12 +101,6 @@ def busy_now(device: str, uuids: Sequence[str]) -> str | None:
     if use is not None and use.disturbs(device):
         found.append(use.text)
     return "; ".join(found) or None
-
-
-def _load(proc: Path) -> tuple[float, int]:
-    """Of the last minute, and how many threads want a CPU right now."""
-    words = (proc / "loadavg").read_text().split()
-    return float(words[0]), int(words[3].partition("/")[0])
 
 
 def _busy_seconds(proc: Path, cpus: Sequence[int]) -> float:

@@ -6,7 +6,7 @@ The planner is imported only for runs on CUDA in 16 bit: of a CPU it knows nothi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from suite.spec.layout import Layout
@@ -81,28 +81,6 @@ def _rounded_up(seconds: float) -> float:
 def can_be_predicted(measure: Measure) -> bool:
     """Whether the planner could know such a run at all."""
     return measure.device == "cuda" and measure.precision != "fp32"
-
-
-def layouts_to_prefer(
-    size: Shape,
-    workload: Workload,
-    layout: Layout,
-    backend: str,
-    measure: Measure,
-    device_memory_bytes: int | None,
-    spare: bool,
-) -> Iterator[Layout]:
-    """Layouts expected to fit a device of this memory, nearest to ``layout`` first; none where ``layout`` itself does.
-
-    ``spare``: nor may it be nearer to the capacity than the memory model's error, if another layout is not.
-
-    Whether a layout fits does not depend on the device's speed, so that any device can be planned for.
-    """
-    if device_memory_bytes is None or not can_be_predicted(measure):
-        return
-    from suite.planner.predict_manifest import fitting_layouts
-
-    yield from fitting_layouts(size, workload, layout, backend, device_memory_bytes, spare)
 
 
 def expected_pace(

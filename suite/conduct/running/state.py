@@ -11,7 +11,6 @@ from suite.conduct.planning.request import RunState
 from suite.spec.manifest import Manifest
 
 if TYPE_CHECKING:
-    from suite.bundle.record import Record
     from suite.bundle.store import Bundle
 
 _REPEAT = re.compile(r"[1-9]\d{0,8}")
@@ -69,12 +68,7 @@ def judged(bundle: Bundle, manifest: Manifest, is_over: bool = False) -> RunStat
         return "damaged"
     if (found.hash, found.run.id) != (manifest.hash, manifest.run.id):
         return "damaged"
-    return _state_in(record)
-
-
-def _state_in(record: Record) -> RunState:
-    """A run that a full disk ended had no room: it is done again, as one that was interrupted."""
     if record.status == "failed" and record.failure is not None and record.failure.kind == "disk_full":
-        return "interrupted"
+        return "interrupted"  # it had no room, and is done again
     states: dict[str, RunState] = {"ok": "done", "failed": "failed before", "interrupted": "interrupted"}
     return states[record.status]
