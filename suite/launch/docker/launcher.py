@@ -16,21 +16,13 @@ from docker.errors import APIError, DockerException
 from requests.exceptions import ConnectionError as NoConnection
 from requests.exceptions import RequestException
 
-from suite.launch.docker import copying
+from suite.launch.docker import copying, session
 from suite.launch.docker.conclude import conclude, essence, reason_of, runtime_failure
 from suite.launch.docker.connection import Runtime
 from suite.launch.docker.document import RuntimeRules, container_document
 from suite.launch.docker.gpus import access_of
 from suite.launch.docker.images import ImageFacts
-from suite.launch.docker.session import (
-    DRIVER_LABEL,
-    PLAN_LABEL,
-    RUN_LABEL,
-    SESSION_LABEL,
-    remove_labelled,
-    session_id,
-    this_driver,
-)
+from suite.launch.docker.session import remove_labelled
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import RETRY_SECONDS, USUAL_PATIENCE, ContainerPatience, ContainerWatch
 from suite.launch.job import PYTHON_PATH, RUNS, Job, Mount, Site
@@ -88,10 +80,10 @@ class DockerLauncher:
             memory_bytes=self.settings.memory_bytes,
             mounts=(Mount(source=str(bundle), target=f"{RUNS}/{manifest.run.id}", read_only=False),),
             labels={
-                RUN_LABEL: manifest.run.id,
-                PLAN_LABEL: manifest.run.plan,
-                SESSION_LABEL: session_id(),
-                DRIVER_LABEL: this_driver(),
+                session.RUN_LABEL: manifest.run.id,
+                session.PLAN_LABEL: manifest.run.plan,
+                session.SESSION_LABEL: session.session_id(),
+                session.DRIVER_LABEL: session.this_driver(),
             },
         )
 
@@ -252,7 +244,7 @@ class DockerLauncher:
 
 def _container_name(job: Job) -> str:
     """Two users of one runtime may run the same plan: the run's id alone could be taken."""
-    return f"{job.name.lower()}-{session_id()}"
+    return f"{job.name.lower()}-{session.session_id()}"
 
 
 def _with_evidence(outcome: Outcome, line: str) -> Outcome:
