@@ -2,8 +2,6 @@
 have in common, such as generation by vLLM and split placement.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import cache

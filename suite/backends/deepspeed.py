@@ -1,7 +1,5 @@
 """DeepSpeed: the suite's PPO iteration on a DeepSpeed engine around a Hugging Face model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from suite.backends import base

@@ -1,7 +1,5 @@
 """Megatron-Core: the suite's PPO iteration on a Megatron GPT model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from suite.backends import base

@@ -1,7 +1,5 @@
 """OpenRLHF: its own trainers of PPO, GRPO and others on Ray, with DeepSpeed and vLLM, synchronous and asynchronous."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from suite.backends import base

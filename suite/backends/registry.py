@@ -3,8 +3,6 @@
 A package adds one with an entry point of the group ``suite.backends`` that loads to a ``BackendDriver``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

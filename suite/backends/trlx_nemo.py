@@ -1,7 +1,5 @@
 """trlx on NeMo-Megatron: trlx's own NeMoPPOTrainer, timed at its phase edges."""
 
-from __future__ import annotations
-
 from suite.backends.base import BackendKind, OwnBackend, laid_out
 from suite.backends.trlx import branch_error, trlx_errors
 from suite.launch.probe import stack_versions

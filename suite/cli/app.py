@@ -1,7 +1,5 @@
 """The application: commands by name, of which only the one asked for is imported, and how help lays them out."""
 
-from __future__ import annotations
-
 import copy
 import os
 import re

@@ -4,8 +4,6 @@ Steps are shown as they begin; all output of the container runtime is in a log f
 interrupted leaves no container behind: the runtime removes them. A built image is pinned for compose.yaml by its id.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections import deque

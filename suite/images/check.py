@@ -1,7 +1,5 @@
 """Does an image hold what its lock and its labels say?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from docker import APIClient

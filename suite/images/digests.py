@@ -1,7 +1,5 @@
 """Asking registries which digest a base's tag has; writing it into catalogue, Dockerfiles and compose/build.yaml."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -5,8 +5,6 @@ same each time, if the Dockerfile sees to that; over these layers a configuratio
 moves no data.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """What the commands around images print, and what of the catalogue the runtime holds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

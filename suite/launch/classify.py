@@ -3,8 +3,6 @@
 The lines are data (``PATTERNS``): a launcher adds its own by ``(*PATTERNS, ...)``.
 """
 
-from __future__ import annotations
-
 import re
 import signal
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """What else uses the devices of this host: asked by the driver before it starts anything that wants them alone."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """Ranks of one node, started by this process and watched without polling; and ports at which they meet."""
 
-from __future__ import annotations
-
 import os
 import random
 import socket
@@ -66,7 +64,7 @@ class LocalLauncher:
         self._stops: Stops = stop_requests
         self._in_main_thread: InMainThread = lambda call: call()
 
-    def beside(self, stops: Stops, in_main_thread: InMainThread) -> LocalLauncher:
+    def beside(self, stops: Stops, in_main_thread: InMainThread) -> "LocalLauncher":
         """The same launcher for one of several runs at the same time, stopped by these requests."""
         one = copy(self)
         one._stops, one._in_main_thread = stops, in_main_thread

@@ -6,8 +6,6 @@ rank's. Version 1 counts for one group alone, in which a rank need not be: there
 is.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import resource

@@ -1,7 +1,5 @@
 """A user's own shape: a YAML file of its fields, or a Hugging Face config.json."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, NoReturn

@@ -1,7 +1,5 @@
 """Options that follow from declarations: of fields of models, and of data classes that commands share."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence

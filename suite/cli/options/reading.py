@@ -1,7 +1,5 @@
 """Reading what a user typed into values, with one clear line when it cannot be read, and where output goes."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """From submissions to a cluster, or to files for it: all of a document's runs or none, one driver at a time."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import secrets

@@ -1,7 +1,5 @@
 """An image that is a file: known by what it holds, since another may lie under the same name tomorrow."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -4,8 +4,6 @@ It finds what would end the long runs as well: an image that cannot be pulled, a
 a stack that is not the manifest's, ranks that do not reach each other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """From a plan to what is submitted to a cluster: which runs are still to be done, and each as a submission."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from pathlib import Path

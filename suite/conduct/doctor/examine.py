@@ -1,7 +1,5 @@
 """What this machine can run, and why not: the facts behind `suite doctor`, and how they are shown."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What this machine and its stack interpreter offer to a request, and which variables of its user are measured with."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """From a request to the manifests of every run, in the order in which they are run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from types import MappingProxyType

@@ -3,8 +3,6 @@
 The planner is imported only for runs on CUDA in 16 bit: of a CPU it knows nothing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -102,7 +100,7 @@ def predicted_layout(
     return predict_layout(size, workload, resolve_work(size, workload, layout, measure.seed), layout, backend, device)
 
 
-def with_prediction(record: Record, manifest: Manifest) -> Record:
+def with_prediction(record: "Record", manifest: Manifest) -> "Record":
     """The record with what the planner expected of the run, where it knows the device that the worker saw."""
     if not can_be_predicted(manifest.measure):
         return record

@@ -1,7 +1,5 @@
 """What a user asks of `suite run`: a cross product, or the sizes of a preset with what replaces its parts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal

@@ -1,7 +1,5 @@
 """A session in containers: the container runtime, images and devices, examined once before the first run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """One run: bundle, job, launcher, events, record; and room on its disk that is kept free for its end."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shlex

@@ -5,8 +5,6 @@ a file of their own in the folder of ``suite.bundle.cache.place``. With each run
 manifest under that key; a manifest that was changed, or came from elsewhere, has none that fits.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import os

@@ -1,7 +1,5 @@
 """Adding runs to the rows of a plan, round by round, until its stopping rule asks for no more."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Running a manifest again: the same work and layout, in fresh processes, here; and what a stranger's asks for."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

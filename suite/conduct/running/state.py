@@ -1,7 +1,5 @@
 """What the results folder already holds of a run. A run that is not there costs no module that reads bundles."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -54,7 +52,7 @@ def state_of(root: Path, manifest: Manifest) -> RunState:
     return state if path.exists() else "to run"
 
 
-def judged(bundle: Bundle, manifest: Manifest, is_over: bool = False) -> RunState:
+def judged(bundle: "Bundle", manifest: Manifest, is_over: bool = False) -> RunState:
     """The same of a bundle; ``is_over``: nobody else writes it. ``damaged`` is also one of another manifest."""
     from suite.bundle.derive import StillRunning, record_of
     from suite.bundle.store import DamagedBundle

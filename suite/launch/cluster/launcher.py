@@ -1,8 +1,6 @@
 """What a cluster launcher brings: its options, the files its scheduler takes, how they are submitted, and who is asked
 about the runs afterwards. The commands, and all that is done with bundles, know no more of a launcher than this."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Reaching the runtime that DOCKER_HOST, DOCKER_CONTEXT or Docker's own configuration names, also by ssh."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import platform

@@ -1,7 +1,5 @@
 """Bundles for a container runtime that does not see this host's folders: put in before the run, taken back after it."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -1,7 +1,5 @@
 """Which GPUs a container runtime can give to a container, and asking an image or a runtime by a short container."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

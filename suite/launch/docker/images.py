@@ -1,7 +1,5 @@
 """The image of a run: found, pulled where that is wanted, and held to what the driver needs of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

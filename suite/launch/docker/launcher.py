@@ -1,7 +1,5 @@
 """One container for each run, on the runtime that Docker's own settings name."""
 
-from __future__ import annotations
-
 import errno
 import os
 import time
@@ -54,7 +52,7 @@ class DockerLauncher:
 
     def beside(
         self, stops: Stops, runs_at_once: int = 1, gpus: tuple[str, ...] | None = None, cpuset: str | None = None
-    ) -> DockerLauncher:
+    ) -> "DockerLauncher":
         """The same launcher for one of several runs at the same time, or side by side on devices of its own, stopped by
         these requests."""
         settings = self.settings if cpuset is None else self.settings.model_copy(update={"cpuset": cpuset})

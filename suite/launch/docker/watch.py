@@ -1,7 +1,5 @@
 """Watching one container from its start to its end, and all that it prints, also over a break of the connection."""
 
-from __future__ import annotations
-
 import selectors
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Kubernetes as a cluster launcher: each run's objects as YAML, created through the official client."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A run on Kubernetes: the site of its ranks, the YAML of its objects, and handing them over, all of them or none."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Slurm as a cluster launcher: batch scripts of one run or of an array, handed to sbatch in lanes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
@@ -122,7 +120,7 @@ class SlurmLauncher(ClusterLauncher):
         step = document.text.partition("command=(\n")[2].partition("    bash\n")[0].split()
         return [f"sbatch {' '.join(options)}", " ".join(step)]
 
-    def _own_lanes(self, document: Document) -> Lanes:
+    def _own_lanes(self, document: Document) -> "Lanes":
         """Behind whatever this results folder has under way; asked once."""
         if self._lanes is None:
             root = Path(document.submissions[0].fact("output", str)).parent.parent

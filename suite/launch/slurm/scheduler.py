@@ -1,7 +1,5 @@
 """Slurm as a cluster scheduler: where a submitted run is, how to end it, and what it left."""
 
-from __future__ import annotations
-
 import re
 import time
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The batch script of one run, or of an array of runs that ask the cluster for the same. Pure."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence
