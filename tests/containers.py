@@ -144,7 +144,7 @@ def container_job(launched: DockerLauncher, root: Path, script: str, ranks: int 
         "devices": (),
         "mounts": (Mount(source=str(root), target=f"{RUNS}/{name}", read_only=False),),
         "limits": JobLimits(**{"run_seconds": 100.0, "silence_seconds": 100.0, **limits}),
-        "labels": {RUN_LABEL: name, SESSION_LABEL: session_id(), DRIVER_LABEL: this_driver().label},
+        "labels": {RUN_LABEL: name, SESSION_LABEL: session_id(), DRIVER_LABEL: this_driver()},
     }
     return Job.model_validate({**fields, **changes})
 

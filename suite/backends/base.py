@@ -2,8 +2,6 @@
 have in common, such as generation by vLLM and split placement.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import cache
@@ -79,12 +77,6 @@ class OnDeepSpeed(OwnBackend):
     def variables(self, measure: Measure) -> dict[str, str]:
         """DeepSpeed looks for an accelerator by itself; on a CPU run it must not find the machine's GPU."""
         return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
-
-
-def heads_errors(size: Shape) -> list[str]:
-    if size.architecture == "gpt2" and size.kv_heads != size.heads:
-        return [f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}"]
-    return []
 
 
 class Trainer(OwnBackend):
@@ -164,7 +156,9 @@ class OneVersion(Trainer):
 
 def engine_errors(size: Shape, measure: Measure) -> list[str]:
     """What no stack can do."""
-    errors = heads_errors(size)
+    errors = []
+    if size.architecture == "gpt2" and size.kv_heads != size.heads:
+        errors.append(f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}")
     if measure.device == "cpu" and measure.precision == "fp16":
         errors.append("fp16 is not trained on a CPU; use fp32 or bf16")
     return errors
@@ -208,8 +202,7 @@ def versions_errors(
 
 def experimental(driver: BackendDriver) -> str | None:
     """What keeps the backend from being relied on, in a few words; null where nothing does."""
-    found: str | None = getattr(driver, "experimental", None)
-    return found
+    return getattr(driver, "experimental", None)
 
 
 def without_turns(driver: BackendDriver, layout: Layout) -> str | None:
@@ -223,8 +216,7 @@ def without_turns(driver: BackendDriver, layout: Layout) -> str | None:
 
 def native_packages(driver: BackendDriver) -> tuple[str, ...]:
     """What a stack needs for native kernels, beyond what it needs for any run."""
-    found: tuple[str, ...] = getattr(driver, "native_packages", ())
-    return found
+    return getattr(driver, "native_packages", ())
 
 
 def optional_packages(driver: BackendDriver) -> tuple[str, ...]:
@@ -321,8 +313,7 @@ def placed(request: LayoutRequest) -> dict[str, Any]:
 
 def training_ranks(request: LayoutRequest) -> int:
     """Ranks that are left to train. Raises ValueError as ``placed`` does."""
-    generating: int = placed(request).get("generation_ranks", 0)
-    return request.ranks - generating
+    return request.ranks - placed(request).get("generation_ranks", 0)
 
 
 def placement_errors(layout: Layout) -> list[str]:

@@ -1,19 +1,8 @@
 """DeepSpeed: the suite's PPO iteration on a DeepSpeed engine around a Hugging Face model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
-from suite.backends.base import (
-    BackendKind,
-    OnDeepSpeed,
-    engine_errors,
-    has_room,
-    laid_out,
-    placed,
-    placement_errors,
-    training_ranks,
-)
+from suite.backends import base
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.resolve import layout_errors, resolve_work
@@ -34,11 +23,11 @@ OLDEST_TRANSFORMERS = 5
 FAMILIES = ("gpt2", "llama", "qwen2", "qwen3")
 
 
-class DeepSpeed(OnDeepSpeed):
+class DeepSpeed(base.OnDeepSpeed):
     """ZeRO shards over data parallel ranks; there is no tensor, pipeline or expert parallelism."""
 
     name = "deepspeed"
-    kind: BackendKind = "engine"
+    kind: base.BackendKind = "engine"
     summary = "the suite's PPO iteration on DeepSpeed ZeRO and a Hugging Face model"
     packages: tuple[str, ...] = ("torch", "deepspeed", "transformers")
     extra_work: tuple[str, ...] = ("lora_rank", "critic", "algorithm", "group", "lengths", "prompt_lengths")
@@ -90,7 +79,7 @@ class DeepSpeed(OnDeepSpeed):
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Beyond divisibility: what the engine cannot do."""
-        errors = engine_errors(size, measure) + family_errors(size) + placement_errors(layout)
+        errors = base.engine_errors(size, measure) + family_errors(size) + base.placement_errors(layout)
         if layout.tensor > 1 or layout.pipeline > 1:
             errors.append("the deepspeed backend is data parallel only: tensor and pipeline parallel must be 1")
         return errors
@@ -128,11 +117,11 @@ def zero_layout(size: Shape, workload: Workload, request: LayoutRequest, setting
     """
 
     def under(stage: int) -> Layout:
-        return laid_out(
+        return base.laid_out(
             request,
-            data=training_ranks(request),
+            data=base.training_ranks(request),
             zero_stage=stage,
-            **placed(request),
+            **base.placed(request),
             **request.switches(settings),
         )
 
@@ -140,11 +129,11 @@ def zero_layout(size: Shape, workload: Workload, request: LayoutRequest, setting
         return under(request.zero_stage)
     if request.offload_parameters:
         return under(3)
-    if training_ranks(request) == 1:
+    if base.training_ranks(request) == 1:
         return under(2)
     if parameter_count(size).total >= ZERO_3_FROM_PARAMETERS:
         return under(3)
     two = under(2)
     # Work that does not divide over the ranks is refused with its reasons once the layout stands.
-    stays = layout_errors(size, workload, two) or has_room(size, workload, two, request.device_memory_bytes)
+    stays = layout_errors(size, workload, two) or base.has_room(size, workload, two, request.device_memory_bytes)
     return two if stays else under(3)

@@ -1,19 +1,8 @@
 """Megatron-Core: the suite's PPO iteration on a Megatron GPT model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
-from suite.backends.base import (
-    BackendKind,
-    OwnBackend,
-    engine_errors,
-    has_room,
-    laid_out,
-    placed,
-    placement_errors,
-    training_ranks,
-)
+from suite.backends import base
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.resolve import layout_errors
@@ -23,11 +12,11 @@ from suite.spec.workload import Workload
 _DEGREES = [1, 2, 4, 8, 16]
 
 
-class Megatron(OwnBackend):
+class Megatron(base.OwnBackend):
     """Tensor, pipeline, sequence and data parallel with a distributed optimizer."""
 
     name = "megatron"
-    kind: BackendKind = "engine"
+    kind: base.BackendKind = "engine"
     summary = "the suite's PPO iteration on Megatron-Core"
     packages: tuple[str, ...] = ("torch", "megatron-core")
     native_packages: tuple[str, ...] = ("transformer-engine",)
@@ -56,24 +45,24 @@ class Megatron(OwnBackend):
         ]
         possible = [layout for layout in layouts if not layout_errors(size, workload, layout)]
         for layout in possible:
-            if has_room(size, workload, layout, request.device_memory_bytes):
+            if base.has_room(size, workload, layout, request.device_memory_bytes):
                 return layout
         return (possible or [self._with_degrees(request, tensors[0], experts[0], workload)])[-1]
 
     @staticmethod
     def _divides(request: LayoutRequest, tensor: int, expert: int) -> bool:
         whole = request.devices_per_node % tensor == 0 or tensor == request.tensor
-        return whole and training_ranks(request) % (tensor * (request.pipeline or 1) * expert) == 0
+        return whole and base.training_ranks(request) % (tensor * (request.pipeline or 1) * expert) == 0
 
     @staticmethod
     def _with_degrees(request: LayoutRequest, tensor: int, expert: int, workload: Workload) -> Layout:
-        pipeline, ranks = request.pipeline or 1, training_ranks(request)
+        pipeline, ranks = request.pipeline or 1, base.training_ranks(request)
         if ranks % (tensor * pipeline):
             raise ValueError(f"{ranks} ranks do not divide into tensor parallel {tensor} x pipeline {pipeline}")
         sequence = request.sequence_parallel
         if sequence is None:
             sequence = tensor > 1 and (workload.uneven or workload.sequence_tokens % tensor == 0)
-        return laid_out(
+        return base.laid_out(
             request,
             tensor=tensor,
             pipeline=pipeline,
@@ -84,13 +73,13 @@ class Megatron(OwnBackend):
             kernels=request.kernels or "torch",
             generation=request.generation or "hf",
             engine_sleep=bool(request.engine_sleep),
-            **placed(request),
+            **base.placed(request),
             **request.switches(Megatron.settings),
         )
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Beyond divisibility: what the engine cannot do."""
-        errors = [*engine_errors(size, measure), *_family_errors(size, layout), *placement_errors(layout)]
+        errors = [*base.engine_errors(size, measure), *_family_errors(size, layout), *base.placement_errors(layout)]
         if workload.reference == "hydra":
             errors.append("the megatron backend keeps a full reference copy; use --reference full")
         if layout.zero_stage or layout.offload_parameters:

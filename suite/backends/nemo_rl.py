@@ -1,7 +1,5 @@
 """NeMo-RL in its own image, timed by its own log; experimental, never run."""
 
-from __future__ import annotations
-
 from suite.backends.base import OneVersion, laid_out
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure

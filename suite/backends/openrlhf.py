@@ -1,19 +1,8 @@
 """OpenRLHF: its own trainers of PPO, GRPO and others on Ray, with DeepSpeed and vLLM, synchronous and asynchronous."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
-from suite.backends.base import (
-    OnDeepSpeed,
-    OneVersion,
-    generation_errors,
-    laid_out,
-    limits,
-    placed,
-    placement_errors,
-    training_ranks,
-)
+from suite.backends import base
 from suite.backends.deepspeed import FAMILIES, ZERO_3_FROM_PARAMETERS
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
@@ -24,7 +13,7 @@ from suite.theory.parameters import parameter_count
 STAGES = (2, 3)
 
 
-class OpenRlhf(OneVersion, OnDeepSpeed):
+class OpenRlhf(base.OneVersion, base.OnDeepSpeed):
     """Data parallel on one node. Colocated, every device has a part of all models and a vLLM engine of its own; split,
     vLLM has the generation ranks and the other models share the rest, in turn or, with staleness, side by side."""
 
@@ -46,23 +35,23 @@ class OpenRlhf(OneVersion, OnDeepSpeed):
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
         """ZeRO-2, or on several training ranks ZeRO-3 from the size on from which the deepspeed backend takes it."""
-        ranks = training_ranks(request)
+        ranks = base.training_ranks(request)
         stage = request.zero_stage
         if stage is None:
             stage = 3 if ranks > 1 and parameter_count(size).total >= ZERO_3_FROM_PARAMETERS else 2
-        return laid_out(
+        return base.laid_out(
             request,
             data=ranks,
             zero_stage=stage,
             generation=request.generation or "vllm",
             engine_sleep=bool(request.engine_sleep),
-            **placed(request),
+            **base.placed(request),
             **request.switches(self.settings),
         )
 
     def more_errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Beyond what is declared."""
-        errors = generation_errors(size, layout, measure) + placement_errors(layout)
+        errors = base.generation_errors(size, layout, measure) + base.placement_errors(layout)
         if measure.precision != "bf16" and (measure.precision, measure.device) != ("fp32", "cpu"):
             errors.append(f"OpenRLHF trains and generates in bf16, not {measure.precision}: --dtype bf16")
         if layout.nodes > 1:
@@ -82,7 +71,7 @@ class OpenRlhf(OneVersion, OnDeepSpeed):
 
     def layout_versions_errors(self, layout: Layout, versions: Mapping[str, str]) -> list[str]:
         """vLLM is asked for by the methods that its tested versions have."""
-        found = next((versions[name] for name in limits()["packages"].values() if name in versions), None)
-        if found is None or ".".join(found.split(".")[:2]) in limits()["versions"]:
+        found = next((versions[name] for name in base.limits()["packages"].values() if name in versions), None)
+        if found is None or ".".join(found.split(".")[:2]) in base.limits()["versions"]:
             return []
-        return [f"openrlhf is measured with vLLM {' or '.join(limits()['versions'])}, and {found} is there"]
+        return [f"openrlhf is measured with vLLM {' or '.join(base.limits()['versions'])}, and {found} is there"]

@@ -3,8 +3,6 @@
 A package adds one with an entry point of the group ``suite.backends`` that loads to a ``BackendDriver``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -39,8 +37,7 @@ def _declared() -> dict[str, str]:
 @cache
 def _own(name: str) -> BackendDriver:
     module, _, attribute = _declared()[name].partition(":")
-    driver: BackendDriver = getattr(import_module(module), attribute)()
-    return driver
+    return getattr(import_module(module), attribute)()
 
 
 @cache
@@ -122,8 +119,7 @@ class Interpreters(Frozen):
 
 def environment_of(driver: BackendDriver) -> str | None:
     """The environment that a stack needs because it fits no other; None for one that lives with the engines."""
-    found: str | None = getattr(driver, "environment", None)
-    return found
+    return getattr(driver, "environment", None)
 
 
 def environment_python(name: str) -> str | None:

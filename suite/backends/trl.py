@@ -1,7 +1,5 @@
 """TRL's own GRPO and RLOO trainers on Accelerate: on DeepSpeed's ZeRO, on torch's DDP or on FSDP2."""
 
-from __future__ import annotations
-
 from suite.backends.base import OnDeepSpeed, OneVersion, laid_out
 from suite.backends.deepspeed import FAMILIES, zero_layout
 from suite.spec.layout import Layout, LayoutRequest

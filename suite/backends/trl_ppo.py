@@ -1,7 +1,5 @@
 """TRL's own PPO trainer: ``trl-ppo`` on DeepSpeed's engine or torch's DDP."""
 
-from __future__ import annotations
-
 from suite.backends.base import OnDeepSpeed, OneVersion, laid_out
 from suite.backends.deepspeed import FAMILIES, zero_layout
 from suite.spec.layout import Layout, LayoutRequest

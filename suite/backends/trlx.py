@@ -1,7 +1,5 @@
 """What the backends around trlx share: the question whether an interpreter holds the trlx that is measured."""
 
-from __future__ import annotations
-
 import re
 
 from suite.launch.probe import ask_worker

@@ -1,7 +1,5 @@
 """trlx's own PPO trainer on Accelerate: ``trlx-deepspeed`` on DeepSpeed's engine, ``trlx-ddp`` on torch's DDP."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from suite.backends.base import OnDeepSpeed, Trainer, laid_out

@@ -1,7 +1,5 @@
 """trlx on NeMo-Megatron: trlx's own NeMoPPOTrainer, timed at its phase edges."""
 
-from __future__ import annotations
-
 from suite.backends.base import BackendKind, OwnBackend, laid_out
 from suite.backends.trlx import branch_error, trlx_errors
 from suite.launch.probe import stack_versions
@@ -56,12 +54,12 @@ class TrlxNemo(OwnBackend):
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Beyond divisibility: what trlx's trainer and NeMo cannot do, each with what to do about it."""
-        return [
-            *_model_errors(size),
-            *_layout_errors(workload, layout),
-            *_work_errors(size, workload),
-            *_measure_errors(measure),
-        ]
+        errors = _model_errors(size) + _work_errors(size, workload, layout)
+        if measure.device != "cuda":
+            errors.append("NeMo and apex run on NVIDIA GPUs only; use --device cuda")
+        if measure.precision != "bf16":
+            errors.append(f"trlx-nemo trains in bf16 (Megatron's O2), not {measure.precision}; use --dtype bf16")
+        return errors
 
     def variables(self, measure: Measure) -> dict[str, str]:
         """trlx's trainer logs to Weights & Biases by itself; nothing may leave the machine."""
@@ -105,8 +103,9 @@ def _model_errors(size: Shape) -> list[str]:
     return errors
 
 
-def _layout_errors(workload: Workload, layout: Layout) -> list[str]:
+def _work_errors(size: Shape, workload: Workload, layout: Layout) -> list[str]:
     errors = []
+    positions = trained_positions(workload)
     if layout.pipeline > 1:
         errors.append(
             f"pipeline parallel {layout.pipeline}: trlx's NeMo trainer runs with 1 only "
@@ -114,18 +113,11 @@ def _layout_errors(workload: Workload, layout: Layout) -> list[str]:
         )
     if layout.zero_stage or layout.offload_optimizer or layout.offload_parameters:
         errors.append("ZeRO stages and offload belong to the DeepSpeed backends")
-    positions = trained_positions(workload)
     if layout.sequence_parallel and positions % layout.tensor:
         errors.append(
             f"trlx trains on {positions} positions a sample, not divisible by tensor parallel {layout.tensor}; "
             "choose another --tp, or --no-sequence-parallel"
         )
-    return errors
-
-
-def _work_errors(size: Shape, workload: Workload) -> list[str]:
-    errors = []
-    positions = trained_positions(workload)
     if positions > size.positions:
         errors.append(f"trlx trains on {positions} positions a sample, more than the {size.positions} of {size.name}")
     if workload.new_tokens < 2:
@@ -136,13 +128,4 @@ def _work_errors(size: Shape, workload: Workload) -> list[str]:
         errors.append("trlx's NeMo trainer trains at least one block; use --trainable-layers 1 or more")
     if workload.reward.kind != "constant":
         errors.append(f"trlx-nemo knows the constant reward only, not {workload.reward.kind}")
-    return errors
-
-
-def _measure_errors(measure: Measure) -> list[str]:
-    errors = []
-    if measure.device != "cuda":
-        errors.append("NeMo and apex run on NVIDIA GPUs only; use --device cuda")
-    if measure.precision != "bf16":
-        errors.append(f"trlx-nemo trains in bf16 (Megatron's O2), not {measure.precision}; use --dtype bf16")
     return errors

@@ -1,7 +1,5 @@
 """verl's own PPO trainer with a critic, or GRPO: FSDP2, vLLM servers, processes of Ray."""
 
-from __future__ import annotations
-
 from suite.backends.base import OneVersion, laid_out
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure

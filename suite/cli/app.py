@@ -1,13 +1,12 @@
 """The application: commands by name, of which only the one asked for is imported, and how help lays them out."""
 
-from __future__ import annotations
-
 import copy
 import os
 import re
 import sys
 from collections.abc import Mapping
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -79,15 +78,18 @@ class GroupedCommand(TyperCommand):
         which replace them."""
         words = todays_options(args)
         rest = super().parse_args(ctx, [*words])
-        has_files = ctx.params.get(OPTIONS_FILE) or "site" in ctx.params or os.path.isfile(DEFAULTS)
-        if ctx.resilient_parsing or not has_files:
+        if ctx.resilient_parsing:
             return rest
         from suite.cli.exits import complain
 
+        has_files = ctx.params.get(OPTIONS_FILE) or "site" in ctx.params or os.path.isfile(DEFAULTS)
         try:
-            more = self._words_of_files(ctx)
+            more = self._words_of_files(ctx) if has_files else []
+            refuse_no_folder([*more, *words])
         except UsageError as error:
             raise typer.Exit(complain(str(error), as_json=bool(ctx.params.get("as_json")))) from error
+        if not more:
+            return rest
         ctx.params.clear()
         return super().parse_args(ctx, [*more, *words])
 
@@ -240,6 +242,12 @@ def todays_options(words: list[str]) -> list[str]:
         _tell(f"--precision {value}", f"{option} {value}")
         found.append(f"{option}={value}")
     return found
+
+
+def refuse_no_folder(words: list[str]) -> None:
+    """Raises UsageError for a results folder without a name, which a path of nothing would have be the working one."""
+    if "--runs=" in words or ("--runs", "") in pairwise(words):
+        raise UsageError("--runs '' names no folder; name one, or leave it out")
 
 
 def _tell(old: str, new: str) -> None:

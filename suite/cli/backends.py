@@ -1,7 +1,5 @@
 """`suite backends`: the stacks that can be measured."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

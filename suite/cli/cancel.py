@@ -1,7 +1,5 @@
 """`suite cancel`: cancel runs that were submitted to a cluster."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

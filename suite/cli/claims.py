@@ -1,7 +1,5 @@
 """`suite claims`: published figures recomputed from each other."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,7 +45,7 @@ def check(
     return GATE_NOT_MET if found.flags else DONE
 
 
-def claim_lines(found: Claims, most: int) -> list[str]:
+def claim_lines(found: "Claims", most: int) -> list[str]:
     """The check as a terminal shows it."""
     lines = [f"{'column':<34} {'rows':>5} {'explained':>9} {'flagged':>7} {'underivable':>11} {'unreadable':>10}"]
     source = ""

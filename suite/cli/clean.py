@@ -1,7 +1,5 @@
 """`suite clean`: remove what is left of runs that were collected from a cluster."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`suite collect`: make the bundles of runs that a cluster is done with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

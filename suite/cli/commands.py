@@ -1,7 +1,5 @@
 """The table of commands: the function behind each name, and the line that help shows for it. Imports nothing heavy."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """`suite compare`: two sides, row by row."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`suite doctor`: what this machine can run, and why not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Exit codes, and how a command ends when something is wrong: one line on standard error, never a traceback."""
 
-from __future__ import annotations
-
 import errno
 import functools
 import inspect

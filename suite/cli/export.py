@@ -1,7 +1,5 @@
 """`suite export`: measured runs as a table that other tools read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

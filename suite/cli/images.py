@@ -1,7 +1,5 @@
 """`suite images`: the images that hold the stacks."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

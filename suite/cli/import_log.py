@@ -1,7 +1,5 @@
 """`suite import`: another tool's step log as a row that says it was not measured here."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

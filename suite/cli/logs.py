@@ -1,7 +1,5 @@
 """`suite logs`: the last lines that a run printed, wherever it runs or ran."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Entry point of the console script. Help and the version are answered before anything heavy is imported."""
 
-from __future__ import annotations
-
 import gc
 import io
 import os

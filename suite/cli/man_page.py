@@ -3,8 +3,6 @@
 ``python -m suite.cli.man_page FILE`` writes it from ``saved_help.json``, as a build does (``hatch_build.py``).
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

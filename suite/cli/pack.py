@@ -1,7 +1,6 @@
 """`suite pack`: a results folder as one file that can be handed on."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +11,6 @@ from suite.cli.options.reading import STANDARD_OUTPUT, print_json, written_to
 from suite.spec.terminal import UsageError, printable, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from suite.bundle.archive.packing import Packed
 
 
@@ -82,7 +79,7 @@ def pack(
         say(printable(line))
 
 
-def _told(done: Packed, output: Path) -> Iterator[str]:
+def _told(done: "Packed", output: Path) -> Iterator[str]:
     from suite.bundle.archive.index import scrubbed_line
 
     index = done.index

@@ -214,7 +214,7 @@ def require_consent(manifest: Manifest, path: Path, runs: str, yes: bool, named:
     ``runs``: how many it will be, in words. ``named``: how the user named it, where it lies elsewhere. Raises
     UsageError where the answer is no, or where nobody can be asked.
     """
-    from suite.conduct.running.consent import recorded_here, what_it_asks
+    from suite.conduct.running.rerun import recorded_here, what_it_asks
 
     if yes or recorded_here(manifest, path):
         return

@@ -1,7 +1,5 @@
 """`suite run`: measure a cross product of backends, sizes, ranks and layouts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path

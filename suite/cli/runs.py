@@ -1,7 +1,5 @@
 """`suite runs`: list the runs of results folders, tag them, remove them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

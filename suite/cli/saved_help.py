@@ -4,8 +4,6 @@
 the text comes from and their digest: where one was changed since, or the file is missing, help is answered live.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`suite schema`: the forms of the files that the suite writes, for other programs."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

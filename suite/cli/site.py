@@ -1,7 +1,5 @@
 """`suite site`: the history of many results folders, as pages for any web server or none."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`suite sizes`: the shapes on the ladders, with their exact parameter counts."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -56,7 +54,7 @@ def sizes(
         say("\n".join(wrapped(unbroken(points) + " ranks", columns, "  ")))
 
 
-def _row(size: Shape) -> dict[str, Any]:
+def _row(size: "Shape") -> dict[str, Any]:
     """A shape's fields with its parameters, and with experts those that one token meets."""
     from suite.theory.parameters import parameter_count
 

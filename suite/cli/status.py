@@ -1,7 +1,5 @@
 """`suite status`: how far the runs are that were submitted to clusters."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`suite submit`: submit runs to a cluster, or write the files for it. A sub-command per launcher."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

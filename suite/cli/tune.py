@@ -1,7 +1,5 @@
 """`suite tune`: each stack at its best, under equal budgets, with every trial kept."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from shlex import quote
 from typing import Annotated

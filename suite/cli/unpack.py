@@ -1,7 +1,5 @@
 """`suite unpack`: a file of `suite pack` as a folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -4,17 +4,19 @@ Steps are shown as they begin; all output of the container runtime is in a log f
 interrupted leaves no container behind: the runtime removes them. A built image is pinned for compose.yaml by its id.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
+from docker import APIClient
+from docker.errors import APIError, DockerException
 from pydantic import Field
+from requests.exceptions import RequestException
 
 from suite.bundle.files import replace_atomically
 from suite.images.project import Project, labelled_packages, normal, pins_of
@@ -31,9 +33,6 @@ from suite.spec.images import (
     stack_labels,
 )
 from suite.spec.version import suite_version
-
-if TYPE_CHECKING:
-    from docker import APIClient
 
 LAST_LINES = 15
 _STEP = re.compile(r"^Step (\d+)/(\d+) : (.*)", flags=re.DOTALL)
@@ -155,9 +154,6 @@ def build_image(
     Raises UsageError for what cannot be asked and BuildFailed, with the end of the failed step's output, for a build
     that does not come to its end.
     """
-    from docker.errors import APIError, DockerException
-    from requests.exceptions import RequestException
-
     image = find_image(name)
     _require_inputs(image, project, choices)
     stage = f"-{choices.target}" if choices.target else ""  # one on the way never takes the image's own name
@@ -180,7 +176,9 @@ def build_image(
             decode=True,
             timeout=None,
         )
-        ended = _follow(stream, log, on_step)
+        # closing the stream ends the build on the runtime
+        with closing(stream), log.open("w", encoding="utf-8") as file:
+            ended = read_output(stream, file, on_step, log)
         settled = settle(api, ended.image, tag, created)
         found = api.inspect_image(settled or ended.image)
         name_leftovers(api, found["Id"], ended.stages, f"{image.repository}-cache")
@@ -198,15 +196,6 @@ def build_image(
         log=log,
         is_settled=settled is not None,
     )
-
-
-def _follow(stream: Iterator[dict[str, Any]], log: Path, on_step: OnStep) -> Ended:
-    """Write the log, show the steps, and give back what was made. Closing the stream ends the build on the runtime."""
-    try:
-        with log.open("w", encoding="utf-8") as file:
-            return read_output(stream, file, on_step, log)
-    finally:
-        stream.close()  # type: ignore[attr-defined]
 
 
 def _require_inputs(image: Image, project: Project, choices: BuildChoices) -> None:

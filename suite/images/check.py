@@ -1,20 +1,15 @@
 """Does an image hold what its lock and its labels say?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
+from docker import APIClient
 from pydantic import Field
 
 from suite.images.inside import Environment, Inside, look_inside
 from suite.images.project import Project, labelled_packages, normal, pins_of
 from suite.spec.base import Frozen
-from suite.spec.images import COMMIT_LABEL, STACK_LABEL, VARIANT_LABEL, VERSION_LABEL, Image, stack_versions_of
+from suite.spec.images import COMMIT_LABEL, STACK_LABEL, VARIANT_LABEL, VERSION_LABEL, Image, Source, stack_versions_of
 from suite.spec.version import suite_version
-
-if TYPE_CHECKING:
-    from docker import APIClient
 
 DRIVER_PYTHON = "3.11"
 
@@ -42,15 +37,16 @@ def differences(
 ) -> list[Difference]:
     """What is not as catalogue, locks and labels say; empty when all is."""
     variant = labels.get(VARIANT_LABEL)
+    sources: Mapping[str, Source] = {} if variant is not None and variant.endswith("-deps") else image.sources
     return [
         *_compared("suite version", version, inside.suite),
         *_compared(f"label {VERSION_LABEL}", inside.suite, labels.get(VERSION_LABEL)),
         *([Difference(where="user", expected="any but root", found="root")] if inside.user == 0 else []),
         *_variant(image, variant),
         *_environment("driver", inside.driver, DRIVER_PYTHON, pins_of(project.lock("driver.lock")), {}),
-        *_stack(image, variant, inside.stack, project),
-        *_commits(image, variant, labels),
-        *_labels(image, variant, stack_versions_of(labels), inside.stack),
+        *_stack(image, variant, sources, inside.stack, project),
+        *_commits(sources, labels),
+        *_labels(image, sources, stack_versions_of(labels), inside.stack),
     ]
 
 
@@ -66,17 +62,15 @@ def _variant(image: Image, variant: str | None) -> Iterator[Difference]:
         yield Difference(where=f"label {VARIANT_LABEL}", expected=expected, found=variant)
 
 
-def _stack(image: Image, variant: str | None, found: Environment | None, project: Project) -> Iterator[Difference]:
+def _stack(
+    image: Image, variant: str | None, sources: Mapping[str, Source], found: Environment | None, project: Project
+) -> Iterator[Difference]:
     if variant is not None and variant == image.cpu_stack:
         pins = pins_of(project.cpu_lock(image))
     else:
         pins = pins_of(project.lock(image.lock)) if image.lock else {}
-    sources = {} if _lacks_sources(variant) else {name: source.commit for name, source in image.sources.items()}
-    yield from _environment("stack", found, image.python, pins, sources, complete=image.stack is not None)
-
-
-def _lacks_sources(variant: str | None) -> bool:
-    return variant is not None and variant.endswith("-deps")
+    commits = {name: source.commit for name, source in sources.items()}
+    yield from _environment("stack", found, image.python, pins, commits, complete=image.stack is not None)
 
 
 def _environment(
@@ -102,13 +96,13 @@ def _environment(
             yield Difference(where=f"{name}: {package}", expected=None, found=found.packages[package])
 
 
-def _commits(image: Image, variant: str | None, labels: Mapping[str, str]) -> Iterator[Difference]:
+def _commits(sources: Mapping[str, Source], labels: Mapping[str, str]) -> Iterator[Difference]:
     """What comes from a repository is labelled with its commit; a package built on the way has no other trace of it."""
     own = [label for label in labels if label.startswith(COMMIT_LABEL)]
     declared = {label.removeprefix(COMMIT_LABEL): labels[label] for label in own}
-    known = {} if _lacks_sources(variant) else {name: source.commit for name, source in image.sources.items()}
-    for package in sorted(declared.keys() | known.keys()):
-        yield from _compared(f"label {COMMIT_LABEL}{package}", known.get(package), declared.get(package))
+    for package in sorted(declared.keys() | sources.keys()):
+        known = sources[package].commit if package in sources else None
+        yield from _compared(f"label {COMMIT_LABEL}{package}", known, declared.get(package))
 
 
 def _is_pinned(found: str | None, pin: str) -> bool:
@@ -117,9 +111,9 @@ def _is_pinned(found: str | None, pin: str) -> bool:
 
 
 def _labels(
-    image: Image, variant: str | None, declared: Mapping[str, str], found: Environment | None
+    image: Image, sources: Mapping[str, Source], declared: Mapping[str, str], found: Environment | None
 ) -> Iterator[Difference]:
     packages = {} if found is None else found.packages
-    wanted = {name for name in labelled_packages(image) if not (_lacks_sources(variant) and name in image.sources)}
+    wanted = {name for name in labelled_packages(image) if name in sources or name not in image.sources}
     for package in sorted(wanted | declared.keys()):
         yield from _compared(f"label {STACK_LABEL}{package}", packages.get(normal(package)), declared.get(package))

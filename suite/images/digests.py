@@ -1,19 +1,16 @@
 """Asking registries which digest a base's tag has; writing it into catalogue, Dockerfiles and compose/build.yaml."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from docker import APIClient
+from docker.errors import APIError
 from pydantic import Field
 
 from suite.spec.base import Frozen
 from suite.spec.images import BaseImage
-
-if TYPE_CHECKING:
-    from docker import APIClient
 
 Verdict = Literal["same", "differs", "new", "unknown"]
 
@@ -39,8 +36,6 @@ class Answer(Frozen):
 
 def ask(api: APIClient, bases: Mapping[str, BaseImage]) -> list[Answer]:
     """Ask each base's registry through the runtime, which has the log-ins and the proxies."""
-    from docker.errors import APIError
-
     answers = []
     for name, base in bases.items():
         found = reason = None

@@ -1,7 +1,5 @@
 """Asking an image what it holds: a short container without network and with a read-only root."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from typing import TYPE_CHECKING
@@ -63,7 +61,7 @@ class Inside(Frozen):
     stack: Environment | None = Field(description="null: there is none, or its interpreter does not start")
 
 
-def look_inside(api: APIClient, image: str) -> Inside:
+def look_inside(api: "APIClient", image: str) -> Inside:
     """Run a short container of the image. Raises UsageError where it gives no answer."""
     from docker.errors import APIError, ImageNotFound
     from requests.exceptions import RequestException
@@ -76,7 +74,7 @@ def look_inside(api: APIClient, image: str) -> Inside:
         raise UsageError(f"{image} cannot be run: {_reason(error)}") from error
 
 
-def copy_out(api: APIClient, image: str, path: str) -> bytes:
+def copy_out(api: "APIClient", image: str, path: str) -> bytes:
     """A file of the image. Raises UsageError when it has no such file."""
     from docker.errors import ImageNotFound, NotFound
 

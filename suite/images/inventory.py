@@ -4,8 +4,6 @@ Listed are both Python environments, the interpreters, and the packages of the o
 image's content alone: no time, and a serial number made from the components.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

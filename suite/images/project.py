@@ -1,7 +1,5 @@
 """The checkout that images are built from: its Dockerfiles, its locks and what they pin, and its commit."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ class Project:
     root: Path
 
     @classmethod
-    def of(cls, root: Path | None = None) -> Project:
+    def of(cls, root: Path | None = None) -> "Project":
         """The checkout at ``root``, else the one this suite runs from. UsageError where there is none."""
         root_folder = (root or data_root().parent).resolve()
         if not (root_folder / "requirements" / "images").is_dir():

@@ -5,8 +5,6 @@ same each time, if the Dockerfile sees to that; over these layers a configuratio
 moves no data.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -14,10 +12,11 @@ import tarfile
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from docker import APIClient
+from docker import APIClient
+from docker.errors import DockerException
+from requests.exceptions import RequestException
 
 #: What an image says of how it runs; the rest is about the container that the builder made it from.
 _KEPT = (
@@ -32,11 +31,10 @@ def settle(api: APIClient, identity: str, tag: str, created: int) -> str | None:
     ``created``: seconds since 1970 that stand for the time of the build. ``None`` where the runtime tells too little of
     how the image was made, or wants the layers again: the image is then as it was.
     """
-    from docker.errors import DockerException
-    from requests.exceptions import RequestException
-
     with suppress(DockerException, RequestException, ValueError):
-        chain = _chain(api, identity)
+        chain = [api.inspect_image(identity)]  # it, and all that it was made from
+        while chain[-1].get("Parent"):
+            chain.append(api.inspect_image(chain[-1]["Parent"]))
         if len(chain) < 2:
             return None
         steps = [str(entry.get("CreatedBy", "")) for entry in api.history(identity)][: len(chain) - 1]
@@ -73,14 +71,6 @@ def settled_configuration(chain: list[Mapping[str, Any]], steps: list[str], crea
     }
 
 
-def _chain(api: APIClient, identity: str) -> list[Mapping[str, Any]]:
-    """The image and all that it was made from, newest first."""
-    chain = [api.inspect_image(identity)]
-    while chain[-1].get("Parent"):
-        chain.append(api.inspect_image(chain[-1]["Parent"]))
-    return chain
-
-
 def _layers(image: Mapping[str, Any]) -> list[str]:
     return list((image.get("RootFS") or {}).get("Layers") or ())
 
@@ -103,9 +93,6 @@ def name_leftovers(api: APIClient, image: str, stages: Mapping[str, str], cache:
     """Leave no untagged image of a build: stages are kept for the next one as ``cache:STAGE``, and those that hold
     nothing beyond ``image`` are removed. What cannot be removed stays; images of others are not touched.
     """
-    from docker.errors import DockerException
-    from requests.exceptions import RequestException
-
     with suppress(DockerException, RequestException):
         whole = _layers(api.inspect_image(image))
         former = _ids(api, cache)
@@ -129,8 +116,6 @@ def _ids(api: APIClient, repository: str) -> set[str]:
 
 def _remove(api: APIClient, identity: str) -> None:
     """Unless something stands on it, or it has a name."""
-    from docker.errors import DockerException
-
     with suppress(DockerException):
         if not api.inspect_image(identity).get("RepoTags"):
             api.remove_image(identity)

@@ -1,13 +1,12 @@
 """What the commands around images print, and what of the catalogue the runtime holds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
+from docker import APIClient
 from pydantic import Field
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -18,9 +17,6 @@ from suite.images.digests import Answer
 from suite.spec.base import Frozen
 from suite.spec.images import IMAGE_LABEL, REVISION_LABEL, VARIANT_LABEL, VERSION_LABEL, Image, find_image
 from suite.spec.terminal import plain, say
-
-if TYPE_CHECKING:
-    from docker import APIClient
 
 
 class Present(Frozen):

@@ -3,8 +3,6 @@
 ``engines.sqsh.stack.json`` speaks of ``engines.sqsh``: what the image itself answered, not what a lock would have.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,7 +44,7 @@ def beside(image: Path) -> Path:
     return image.with_name(image.name + ENDING)
 
 
-def of_image(api: APIClient, image: str, file: str | None) -> StackFile:
+def of_image(api: "APIClient", image: str, file: str | None) -> StackFile:
     """Ask an image of the container runtime. Raises UsageError where it gives no answer or has no stack."""
     stack = look_inside(api, image).stack
     if stack is None:

@@ -4,8 +4,6 @@ It is filled by pip with the caller's own configuration, for the images' Python 
 source alone is built here.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

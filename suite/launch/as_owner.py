@@ -4,8 +4,6 @@ For a container that begins as root because nobody could tell it whose the resul
 belongs to that user. Standard library only.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import warnings  # noqa: F401 - execvp imports it, when the owner may be unable to read this interpreter's files

@@ -3,8 +3,6 @@
 The lines are data (``PATTERNS``): a launcher adds its own by ``(*PATTERNS, ...)``.
 """
 
-from __future__ import annotations
-
 import re
 import signal
 from collections.abc import Iterable, Iterator
@@ -106,15 +104,12 @@ def strongest(lines: Iterable[str], patterns: tuple[Pattern, ...], started: bool
             continue
         bare = _RANK_PREFIX.sub("", line)
         for pattern in patterns:
-            if _tells_more(pattern, found, started) and re.search(pattern.expression, bare):
+            if pattern.before_start and started:
+                continue
+            tells_more = found is None or _STRENGTH_OF_ROLE[pattern.role] < _STRENGTH_OF_ROLE[found.pattern.role]
+            if tells_more and re.search(pattern.expression, bare):
                 found = Match(pattern, line)
     return found
-
-
-def _tells_more(pattern: Pattern, found: Match | None, started: bool) -> bool:
-    if pattern.before_start and started:
-        return False
-    return found is None or _STRENGTH_OF_ROLE[pattern.role] < _STRENGTH_OF_ROLE[found.pattern.role]
 
 
 LOG_LINES = 12
@@ -227,9 +222,10 @@ def _ended(rank: RankEnd, code: int | None, time: float, end: RunEnd, patterns: 
     match = strongest(rank.log, patterns, rank.started)
     # a process aborts by its own doing, and has said why before
     lost = code is not None and code < 0 and code != -signal.SIGABRT
-    if match and (match.pattern.role == "cause" or not lost):
-        return _by_log(rank, match, time, end)
     ending = f"{rank.name} ended {how(code)}"
+    if match and (match.pattern.role == "cause" or not lost):
+        failure = _failure(end, match.pattern.kind, f"{rank.name}: {match.line}", ending)
+        return Finding(_STRENGTH_OF_ROLE[match.pattern.role], time, rank.rank, failure)
     if code == -signal.SIGKILL and end.oom_kills and end.oom_kills.kills > 0:
         count, name = end.oom_kills
         counter = f"the kernel's count of out-of-memory kills ({name}) rose by {count}"
@@ -241,12 +237,6 @@ def _ended(rank: RankEnd, code: int | None, time: float, end: RunEnd, patterns: 
     kind: FailureKind = "rank_lost" if lost else "unknown"
     strength = Strength.CAUSE if lost else Strength.SILENT
     return Finding(strength, time, rank.rank, _failure(end, kind, ending, *last))
-
-
-def _by_log(rank: RankEnd, match: Match, time: float, end: RunEnd) -> Finding:
-    ending = f"{rank.name} ended {how(rank.exit_code)}"
-    failure = _failure(end, match.pattern.kind, f"{rank.name}: {match.line}", ending)
-    return Finding(_STRENGTH_OF_ROLE[match.pattern.role], time, rank.rank, failure)
 
 
 def how(exit_code: int | None) -> str:

@@ -1,7 +1,5 @@
 """What else uses the devices of this host: asked by the driver before it starts anything that wants them alone."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter
@@ -75,7 +73,8 @@ def others_on_cpus(proc: Path = _PROC, seconds: float = _SAMPLE_SECONDS) -> Othe
     """What others do right now; null where nobody else has work, which takes no time to see, or nothing is told."""
     cpus = usable_cpus()
     try:
-        load, running = _load(proc)
+        words = (proc / "loadavg").read_text().split()
+        load, running = float(words[0]), int(words[3].partition("/")[0])  # of the last minute; threads that want a CPU
         if load <= _OTHERS_CPUS and running <= 1:
             return None
         before, own = _program_ticks(proc), time.process_time()
@@ -100,12 +99,6 @@ def busy_now(device: str, uuids: Sequence[str]) -> str | None:
     if use is not None and use.disturbs(device):
         found.append(use.text)
     return "; ".join(found) or None
-
-
-def _load(proc: Path) -> tuple[float, int]:
-    """Of the last minute, and how many threads want a CPU right now."""
-    words = (proc / "loadavg").read_text().split()
-    return float(words[0]), int(words[3].partition("/")[0])
 
 
 def _busy_seconds(proc: Path, cpus: Sequence[int]) -> float:
@@ -149,12 +142,19 @@ def _occupants_of(nvml: ModuleType, handle: Any) -> Iterator[str]:
         held = "" if process.usedGpuMemory is None else f" with {process.usedGpuMemory / 2**30:.1f} GiB"
         yield f"process {process.pid}{_name(process.pid)}{held}"
     if not running:
-        used = nvml.nvmlDeviceGetMemoryInfo(handle).used
+        used = _used_bytes(nvml, handle)
         if used > _USED_BYTES:
             yield f"an unidentified process using {used / 2**30:.1f} GiB"
         busy = nvml.nvmlDeviceGetUtilizationRates(handle).gpu
         if busy > _UTILISATION_PERCENT:
             yield f"an unidentified process, {busy} % of the time"
+
+
+def _used_bytes(nvml: ModuleType, handle: Any) -> int:
+    """As CUDA counts them: the library's first version adds what the driver keeps for itself."""
+    with suppress(AttributeError, nvml.NVMLError):  # a binding, or a driver, that is too old
+        return int(nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2).used)
+    return int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
 
 
 def _name(pid: int) -> str:

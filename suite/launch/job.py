@@ -1,7 +1,5 @@
 """The one thing a launcher is given: what to start, where, on what, when to give it up; and where images have it."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from suite.spec.base import Frozen

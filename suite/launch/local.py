@@ -1,7 +1,5 @@
 """Ranks of one node, started by this process and watched without polling; and ports at which they meet."""
 
-from __future__ import annotations
-
 import os
 import random
 import socket
@@ -64,9 +62,9 @@ class LocalLauncher:
         self._patience, self._gpus, self._env, self._start = patience, gpus, env, start
         self._zygotes = Zygotes()
         self._stops: Stops = stop_requests
-        self._in_main_thread: InMainThread = _called
+        self._in_main_thread: InMainThread = lambda call: call()
 
-    def beside(self, stops: Stops, in_main_thread: InMainThread) -> LocalLauncher:
+    def beside(self, stops: Stops, in_main_thread: InMainThread) -> "LocalLauncher":
         """The same launcher for one of several runs at the same time, stopped by these requests."""
         one = copy(self)
         one._stops, one._in_main_thread = stops, in_main_thread
@@ -84,12 +82,9 @@ class LocalLauncher:
 
     def site(self, manifest: Manifest, bundle: Path, python: str) -> Site:
         """The host's own paths, and a GPU for each rank. Raises UsageError as ``worker_path`` does."""
-        own = {"env": dict(self._env), "stack": self._stack(manifest)}
-        site = local_site(bundle, python).model_copy(update=own)
-        if manifest.measure.device != "cuda":
-            return site
-        devices = self._gpus[: manifest.layout.devices_per_node] or None
-        return site.model_copy(update={"devices": devices})
+        gpus = self._gpus[: manifest.layout.devices_per_node] if manifest.measure.device == "cuda" else ()
+        own = {"env": dict(self._env), "stack": self._stack(manifest), "devices": gpus or None}
+        return local_site(bundle, python).model_copy(update=own)
 
     def facts(self, job: Job) -> dict[str, Any]:
         """The GPUs, where they were chosen; the host's other facts are everybody's."""
@@ -151,10 +146,6 @@ def worker_path(python: str) -> str:
         )
     inherited = os.environ.get("PYTHONPATH")
     return os.pathsep.join([str(root), inherited] if inherited else [str(root)])
-
-
-def _called(call: Callable[[], Any]) -> Any:
-    return call()
 
 
 def start_all(

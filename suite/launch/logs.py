@@ -5,8 +5,6 @@ appended to. What a rank writes in the moment of a cut may be lost with it. A sh
 (``ulimit -f``): who has met that is told here too.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 from collections.abc import Iterable

@@ -5,8 +5,6 @@ launcher, so hangs, time-outs and failures are detected by the same code, repeat
 output, and says last how the job ended, as an event of the kind ``outcome``.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """How a job ended, what to do about each way to fail, and what a launcher is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Protocol

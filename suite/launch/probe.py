@@ -1,7 +1,5 @@
 """What this machine has: its host, the packages of a stack's interpreter, its devices, and which of these runs use."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform
@@ -10,14 +8,12 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 from pydantic import Field
 
 from suite.spec.base import Frozen, UsageError
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 ASK_SECONDS = 30.0
 _IDENTITY = Path(__file__).parents[1] / "worker" / "identity.py"

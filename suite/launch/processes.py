@@ -6,8 +6,6 @@ rank's. Version 1 counts for one group alone, in which a rank need not be: there
 is.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import resource
@@ -17,10 +15,9 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
+from typing import IO, NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    import psutil
+import psutil
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -126,8 +123,6 @@ def end_with_this_process(memory_bytes: int | None) -> Callable[[], None]:
 
 def descendants(pid: int | None = None) -> set[int]:
     """Ids of all processes below one, this one unless told."""
-    import psutil
-
     try:
         return {child.pid for child in psutil.Process(pid).children(recursive=True)}
     except psutil.NoSuchProcess:
@@ -136,8 +131,6 @@ def descendants(pid: int | None = None) -> set[int]:
 
 def end_with_children(process: RankProcess) -> None:
     """Kill a process that leads a group, with all processes below it, and wait for them."""
-    import psutil
-
     try:
         below = psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
@@ -160,8 +153,6 @@ def sweep(before: Collection[int] | None, sessions: Collection[int], patience_se
 
     Helpers that end by themselves once their rank is gone have ``patience_seconds`` to do so; the rest is killed.
     """
-    import psutil
-
     left = _left(before, sessions)
     if left:
         psutil.wait_procs(left, timeout=patience_seconds)
@@ -176,8 +167,6 @@ def sweep(before: Collection[int] | None, sessions: Collection[int], patience_se
 
 
 def _left(before: Collection[int] | None, sessions: Collection[int]) -> list[psutil.Process]:
-    import psutil
-
     below = [] if before is None else psutil.Process().children(recursive=True)
     found = {process.pid: process for process in below if process.pid not in (before or ())}
     for pid in psutil.pids():

@@ -1,8 +1,6 @@
 """What a driver waits for beside its runs: Ctrl-C and SIGTERM, instead of an exception in the middle of a step, and
 what other threads have to tell."""
 
-from __future__ import annotations
-
 import os
 import queue
 import signal

@@ -1,7 +1,5 @@
 """What ranks print: rank 0's standard output, parted into events and log, and lines as a terminal may show them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

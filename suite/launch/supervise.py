@@ -1,7 +1,5 @@
 """Watching the ranks of one node to their end, and telling how they ended."""
 
-from __future__ import annotations
-
 import os
 import selectors
 import signal

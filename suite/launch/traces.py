@@ -3,8 +3,6 @@
 Ranks may leave anything there, also something that is no file: a bounded part is read of files alone.
 """
 
-from __future__ import annotations
-
 import json
 import stat
 from collections.abc import Iterable

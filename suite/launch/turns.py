@@ -9,8 +9,6 @@ Whoever watches a run, ``{"run": ID, "watches": true}``, is told ``-`` when it w
 when it goes on.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,8 +1,6 @@
 """Watching a run to its end, whoever runs it: one wait for output, exits, stop requests and the next deadline; and when
 it waits for its turn, as the driver that gives turns tells whoever watches it (``suite.launch.turns``)."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -6,8 +6,6 @@ waited for, signalled and ended as any other. What a zygote cannot do is never a
 started by themselves.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

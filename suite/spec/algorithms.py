@@ -4,8 +4,6 @@ Each of these files opens with a ``DECLARATION``, a literal that is read here wi
 torch. A new algorithm is a new file.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Mapping
 from functools import lru_cache

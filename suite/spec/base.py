@@ -1,7 +1,5 @@
 """Ground of every data model: frozen, closed, and hashed from a canonical JSON text."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Sizes, workloads, devices and presets by name, from the data files in ``manifests/``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -67,7 +65,7 @@ def find_ladder(name: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1)
-def workloads() -> Mapping[str, Workload]:
+def workloads() -> Mapping[str, "Workload"]:
     """Every workload by name."""
     from suite.spec.workload import Workload  # of many models, which listing sizes need not build
 
@@ -75,7 +73,7 @@ def workloads() -> Mapping[str, Workload]:
     return MappingProxyType({name: Workload.model_validate({"name": name, **entry}) for name, entry in entries})
 
 
-def find_workload(name: str) -> Workload:
+def find_workload(name: str) -> "Workload":
     """The workload called ``name`` in any case; UsageError with the nearest names otherwise."""
     return workloads()[look_up(name, "workload", workloads(), f"known are {', '.join(workloads())}")]
 
@@ -159,7 +157,7 @@ class Preset(Frozen):
     source: str
     note: str | None = None
 
-    def work_of(self, point: PresetPoint) -> Workload:
+    def work_of(self, point: PresetPoint) -> "Workload":
         """What one iteration of a point does."""
         return find_workload(self.workload).changed(point.work)
 

@@ -1,7 +1,5 @@
 """Accelerators: what a data sheet says of them. A device that is not in the catalogue has no peak."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

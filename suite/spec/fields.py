@@ -4,8 +4,6 @@ A field of a workload, a layout or a launcher's settings carries a ``Declared`` 
 messages and labels read it from there, so that a new field is declared in one place.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache

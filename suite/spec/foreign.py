@@ -5,8 +5,6 @@ only regular files are opened, none is waited for, no more is read than was agre
 the user named it.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

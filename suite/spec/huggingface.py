@@ -1,7 +1,5 @@
 """From a Hugging Face ``config.json`` to the fields of a shape."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

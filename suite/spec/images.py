@@ -1,7 +1,5 @@
 """The images that hold the stacks under test, by name, from ``manifests/images.yaml``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """How ranks share the work: nodes, parallel degrees, sharding, recompute, offload; and what is asked of it."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """Distributions of prompt and response lengths, and the lengths that they give."""
 
-from __future__ import annotations
-
 import math
 import random
 import re

@@ -1,7 +1,5 @@
 """Everything that is resolved before a run, hashed; and the rule by which its row gets more runs."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator

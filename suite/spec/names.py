@@ -1,7 +1,5 @@
 """Names: helping a user who misspelt one, or gave one twice, and which can be those of runs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches

@@ -1,7 +1,5 @@
 """Packages that not everybody needs: imported when something is done with them, with one clear line where they lack."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The phases of an iteration, declared once in ``suite/worker/phases.json`` for the driver and the worker alike."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

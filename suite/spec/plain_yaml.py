@@ -1,7 +1,5 @@
 """YAML that others may have written: names, texts, numbers, lists; nothing that stands for more than is there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@
 proportion to the text, and has one group: what of a match is kept before the secret.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """From workload and layout to the work of a replica and to a hashed manifest, with every divisibility rule."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import gcd
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """What is said of a file whose schema this version does not read."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from suite.spec.version import suite_version

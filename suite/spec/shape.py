@@ -1,7 +1,5 @@
 """The size of a model: its shape, and the architecture that the shape belongs to."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator

@@ -1,7 +1,5 @@
 """A user's own shape: a YAML file of its fields, or a Hugging Face config.json."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, NoReturn
@@ -26,22 +24,21 @@ def load_shape(path: Path | str) -> Shape:
     Raises UsageError, one line, for whatever is wrong with the file.
     """
     path = Path(path)
-    text = _read(path)
-    data = _parse_json(path, text) if path.suffix == ".json" else load_plain(path, text, "a shape file")
-    if not isinstance(data, dict):
-        raise UsageError(f"{path}: a shape file holds fields with values, not {_kind(data)}")
-    if "model_type" in data or "architectures" in data:
-        data = shape_from_config(data, name=_model_name(path), where=str(path))
-    return _validate(path, data)
-
-
-def _read(path: Path) -> str:
     if path.is_dir():
         raise UsageError(f"{path} is a folder; give a YAML file or a config.json")
     try:
-        return read_text(path, str(path), MAX_BYTES, by_user=True)
+        text = read_text(path, str(path), MAX_BYTES, by_user=True)
     except FileNotFoundError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    data = _parse_json(path, text) if path.suffix == ".json" else load_plain(path, text, "a shape file")
+    if not isinstance(data, dict):
+        kinds = {type(None): "nothing", list: "a list", str: "a single text"}
+        raise UsageError(
+            f"{path}: a shape file holds fields with values, not {kinds.get(type(data), 'a single value')}"
+        )
+    if "model_type" in data or "architectures" in data:
+        data = shape_from_config(data, name=_model_name(path), where=str(path))
+    return _validate(path, data)
 
 
 def _parse_json(path: Path, text: str) -> Any:
@@ -59,7 +56,7 @@ def _parse_json(path: Path, text: str) -> Any:
     except RecursionError as error:
         raise UsageError(f"{path}: nested too deeply for a shape") from error
     except ValueError as error:
-        raise UsageError(f"{path} is not valid JSON: {_line(error)}") from error
+        raise UsageError(f"{path} is not valid JSON: {' '.join(str(error).split())}") from error
 
 
 def _validate(path: Path, data: dict[Any, Any]) -> Shape:
@@ -108,11 +105,3 @@ def _model_name(path: Path) -> str:
     """A config.json is named after its folder, any other file after itself."""
     name = path.resolve().parent.name if path.name == "config.json" else path.stem
     return name[:64] or "model"
-
-
-def _kind(value: Any) -> str:
-    return {type(None): "nothing", list: "a list", str: "a single text"}.get(type(value), "a single value")
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -1,8 +1,6 @@
 """What is told to a user: refusals in one line, and text on its way to a terminal. Whatever wrote it, it is only shown,
 and moves, colours or reverses nothing."""
 
-from __future__ import annotations
-
 import sys
 from typing import Literal
 

@@ -3,8 +3,6 @@
 The bounds are beyond any machine, and within what formulas can take.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The suite's own version, as the worker carries it."""
 
-from __future__ import annotations
-
 import runpy
 from functools import cache
 from pathlib import Path

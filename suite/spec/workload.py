@@ -1,7 +1,5 @@
 """The work of one iteration of reinforcement learning, and the counts that follow from it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 

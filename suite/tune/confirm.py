@@ -64,7 +64,8 @@ class Confirmation:
         firsts = [self._manifest(member, "iterations") for member in members]
         reason = self._alone(firsts)
         if reason is not None:
-            self.notes += (f"rounds, not turns by iteration: {reason}",)
+            if len(members) > 1:  # one row alone is in no comparison that would be worse for it
+                self.notes += (f"rounds, not turns by iteration: {reason}",)
             firsts = [self._manifest(member, "rounds") for member in members]
         runs: dict[int, list[str]] = {id(member): [] for member in members}
         for start in range(starts):
@@ -86,12 +87,12 @@ class Confirmation:
 
     def _alone(self, firsts: Sequence[Manifest]) -> str | None:
         """Why these rows cannot take turns by iteration, all at once; null where they can."""
+        if len(firsts) == 1:
+            return "there is nothing beside it"
         parts = ("size", "workload", "layout", "measure", "limits")
         points = [
             Point(backend=first.backend.label, **{part: getattr(first, part) for part in parts}) for first in firsts
         ]
-        if len(firsts) == 1:
-            return "there is nothing beside them"
         seated = take_seats(points, self._turning, False)
         if seated.in_rounds:
             return seated.in_rounds[0]

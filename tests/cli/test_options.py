@@ -43,6 +43,18 @@ def test_what_is_no_number_of_ranks_is_refused_with_its_value(text: str, words: 
         rank_counts(["2", text], most=8)
 
 
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("--workload", ""), "there is no workload ''"),
+        (("--runs", ""), "--runs '' names no folder"),
+        (("--runs=",), "--runs '' names no folder"),
+    ],
+)
+def test_an_option_that_is_given_nothing_is_refused_instead_of_being_left_out(words: tuple[str, ...], line: str):
+    assert line in refused(*PLAN, *words)
+
+
 def test_threads_places_and_free_devices_of_a_clusters_ranks() -> None:
     stack = [word for package in ("torch", "megatron-core") for word in ("--stack", f"{package}=1")]
 

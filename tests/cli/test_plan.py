@@ -1,6 +1,7 @@
 """`suite plan` as a user types it; what a buyer is told is what the planner answers."""
 
 import json
+import os
 import re
 import shlex
 import sys
@@ -251,6 +252,13 @@ def test_the_best_is_simulated_and_its_seconds_are_told_by_cause(tmp_path):
         if seconds >= 0.005 * simulated.seconds:
             assert re.search(rf"^{cause} +█* +{seconds:.2f} s", told.stdout, re.MULTILINE), cause
     assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+
+
+def test_a_trace_is_written_into_no_pipe_whose_reader_would_be_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    done = plan(*H100, "--trace", tmp_path / "pipe")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.endswith("pipe cannot be written: it is not a regular file\n")
 
 
 def test_what_would_change_the_answer_is_the_answer_to_changed_questions():

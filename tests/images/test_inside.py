@@ -43,7 +43,7 @@ def test_a_plain_file_is_copied_out_of_a_container_that_is_found_as_an_orphan_sh
     runtime = runtime_of(archive(tarfile.REGTYPE, b"content"))
     assert copy_out(runtime, "image", "/sbom.json") == b"content"
     (body,) = runtime.create_container_from_config.call_args.args
-    assert body["Labels"]["suite.driver"] == this_driver().label
+    assert body["Labels"]["suite.driver"] == this_driver()
 
 
 ENDLESS = itertools.repeat(bytes(1 << 20))

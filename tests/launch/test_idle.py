@@ -31,13 +31,18 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             raise pynvml.NVMLError_NotFound
         return UUIDS.index(uuid)
 
+    def memory_of(handle: int, version: int = 0) -> SimpleNamespace:
+        """The library's first version adds what the driver keeps for itself."""
+        kept = 0 if version else 2 * GIB
+        return SimpleNamespace(used=kept + (second["used"] if handle else 0))
+
     calls = {
         "Init": lambda: None,
         "Shutdown": lambda: None,
         "DeviceGetHandleByUUID": handle_of,
         "DeviceGetIndex": lambda handle: handle,
         "DeviceGetComputeRunningProcesses": lambda handle: second["processes"] if handle else [],
-        "DeviceGetMemoryInfo": lambda handle: SimpleNamespace(used=second["used"] if handle else 0),
+        "DeviceGetMemoryInfo": memory_of,
         "DeviceGetUtilizationRates": lambda handle: SimpleNamespace(gpu=second["busy"] if handle else 0),
     }
     for name, call in calls.items():

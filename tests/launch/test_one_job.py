@@ -18,13 +18,14 @@ from suite.launch.kubernetes.run import kubernetes_site, parse, render
 from suite.launch.kubernetes.settings import KubernetesSettings
 from suite.launch.local import rank_variables
 from suite.launch.node import _parse as parse_node
-from suite.launch.slurm.script import SlurmRun, apptainer_image, batch_script, pyxis_image
+from suite.launch.slurm.script import apptainer_image, batch_script, pyxis_image
 from suite.launch.slurm.settings import SlurmSettings
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import LayoutRequest
 from suite.spec.manifest import Limits, Manifest, Measure
 from suite.spec.resolve import layout_errors, make_manifest
 from tests.launch.kubernetes.read_back import as_pods
+from tests.launch.slurm.jobs import SlurmRun
 
 IMAGE = "registry.example/suite-engines@sha256:" + "5" * 64
 #: what says where the suite lies, how its output comes back and which network is there: each launcher's own

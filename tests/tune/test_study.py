@@ -198,6 +198,14 @@ def test_a_backend_whose_trials_fail_is_told_and_the_others_are_compared(tmp_pat
     assert [winner.backend for winner in study.winners] == ["deepspeed"]
 
 
+def test_that_a_default_which_wins_alone_takes_no_turns_is_no_news(tmp_path, scripted):
+    scripted({"of": {"deepspeed": {"seconds": 0.01, "times": {"layout.zero_stage=1": 2.0}}}})
+    done = suite(*FEW, "--runs", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert [row.row for row in study_of(tmp_path).confirmed] == ["equal-config"]
+    assert "rounds, not turns" not in done.output
+
+
 @pytest.mark.parametrize(("loss", "is_other"), [(0.95, True), (0.99, False)])
 def test_losses_of_other_work_are_further_off_than_drawn_tokens_put_them(loss: float, is_other: bool) -> None:
     assert ((apart([loss, -1.0], [1.0, -1.0]) or 0) > OTHER_LOSSES) == is_other

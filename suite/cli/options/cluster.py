@@ -158,19 +158,18 @@ class Nodes:
         """What the scheduler takes for all runs that are still to be done. Raises UsageError, also for runs that are
         not expected to fit or to end in time. What is expected of the others goes to standard error."""
         from suite.cli.options.check import refuse, warn
-        from suite.conduct.cluster.hand_over import documents_to_do
+        from suite.conduct.cluster.to_do import prepare, to_do
 
         plan, found = self.look(work, launcher)
         for entry in plan.skipped:
             note(f"not possible: {entry.backend} {entry.size} on {entry.ranks} ranks: {entry.reason}")
-
-        def check(manifests: Sequence[Manifest]) -> None:
-            refuse(found, {manifest.run.id for manifest in manifests}, work.force)
-
-        documents, to_do = documents_to_do(launcher, plan.manifests, self.runs, self.retry_failed, check)
-        for line in found.of({manifest.run.id for manifest in to_do.manifests}).summary():
+        left = to_do(plan.manifests, self.runs, self.retry_failed)
+        runs = {manifest.run.id for manifest in left.manifests}
+        refuse(found, runs, work.force)
+        documents = launcher.render(prepare(left.manifests, launcher), self.runs)
+        for line in found.of(runs).summary():
             warn("note: ", line)
-        return documents, to_do
+        return documents, left
 
     def smoke(self, work: Work, launcher: ClusterLauncher, manifests: Sequence[Manifest]) -> tuple[Manifest, ...]:
         """The short first runs before these, one for each backend. Raises UsageError."""

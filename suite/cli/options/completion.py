@@ -1,7 +1,5 @@
 """What the shell offers as values of options: the names in the catalogues, and runs that were submitted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path

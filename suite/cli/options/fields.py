@@ -1,7 +1,5 @@
 """Options that follow from declarations: of fields of models, and of data classes that commands share."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -47,10 +45,7 @@ def option_group(model: type[BaseModel], panel: str, has_defaults: bool = True) 
 def settings_of(options: Any, model: type[Model]) -> Model:
     """The model of such options. Raises UsageError where it takes one of them not."""
     given = {name: getattr(options, name) for name, fact in declared(model) if fact.option}
-    made: Model = checked(
-        lambda: model.model_validate({name: value for name, value in given.items() if value is not None})
-    )
-    return made
+    return checked(lambda: model.model_validate({name: value for name, value in given.items() if value is not None}))
 
 
 def _option(name: str, fact: Declared, info: FieldInfo, panel: str, has_defaults: bool) -> tuple[str, Any, DataField]:

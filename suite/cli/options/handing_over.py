@@ -13,7 +13,7 @@ from suite.cli.options.check import show_plan, still_to_do, warn
 from suite.cli.options.reading import print_json
 from suite.conduct.cluster.hand_over import hand_over, write_documents
 from suite.conduct.cluster.smoke import smoke_documents, smoke_root
-from suite.conduct.cluster.standing import Standing, collect_run, wait_until_over
+from suite.conduct.cluster.standing import collect_run, wait_until_over
 from suite.conduct.cluster.to_do import ToDo, prepare
 from suite.conduct.running.outcome_line import outcome_line
 from suite.conduct.running.state import states
@@ -89,13 +89,12 @@ class HandingOver:
         return True
 
     def _collected(self, submission: Submission, root: Path) -> Record:
-        wait_until_over(root, submission, self._show_state)
+        wait_until_over(
+            root, submission, lambda now: self.show(f"    {now.state.word}: {now.state.detail}".rstrip(": "))
+        )
         record = collect_run(root, submission)
         self.show(f"    {outcome_line(record)}")
         return record
-
-    def _show_state(self, now: Standing) -> None:
-        self.show(f"    {now.state.word}: {now.state.detail}".rstrip(": "))
 
     def _refuse(self, run_id: str, record: Record) -> None:
         failure = record.failure
@@ -182,7 +181,7 @@ def dry(work: Work, nodes: Nodes, launcher: ClusterLauncher, smoke: bool, as_jso
     plan, found = nodes.look(work, launcher)
     left = still_to_do(states(plan.manifests, nodes.runs), nodes.retry_failed)
     manifests = [manifest for manifest in plan.manifests if manifest.run.id in left]
-    documents = launcher.render(prepare(manifests, launcher.scheduler(), launcher.site, launcher.starter), nodes.runs)
+    documents = launcher.render(prepare(manifests, launcher), nodes.runs)
     first = smoke_documents(launcher, nodes.smoke(work, launcher, manifests), nodes.runs) if smoke and manifests else []
     more: dict[str, Any] = {"documents": [_described(launcher, each) for each in documents]}
     if smoke:

@@ -1,8 +1,6 @@
 """Options in files, as words of a command line: a plan of `suite run`, a folder's defaults, what a site says of its
 cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any

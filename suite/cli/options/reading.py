@@ -1,22 +1,17 @@
 """Reading what a user typed into values, with one clear line when it cannot be read, and where output goes."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from suite.spec.terminal import UsageError, say
 from suite.spec.typed import MOST, MOST_RANKS, first_beyond, shown, whole
 from suite.spec.typed import seconds as seconds
-
-if TYPE_CHECKING:
-    from pydantic import ValidationError
 
 #: `--python` of every command that starts a stack or asks one; an image sets the variable to its own stack
 Python = Annotated[
@@ -59,18 +54,14 @@ def checked(make: Callable[[], Any]) -> Any:
     try:
         return make()
     except ValidationError as error:
-        raise UsageError(validation_message(error)) from error
+        # each option, or else field, with its value and what is wrong with it
+        raise UsageError("; ".join(_reason(entry) for entry in error.errors(include_url=False))) from error
 
 
 #: Characters of what is wrong with one field.
 _LONGEST_MESSAGE = 1000
 #: models in which the fields that options set lie
 _INNER = frozenset(("layout", "limits", "measure", "stopping", "work", "workload"))
-
-
-def validation_message(error: ValidationError) -> str:
-    """A validation error in one line: each option, or else field, with its value and what is wrong with it."""
-    return "; ".join(_reason(entry) for entry in error.errors(include_url=False))
 
 
 def _reason(entry: Any) -> str:
@@ -138,10 +129,16 @@ def written_to(output: Path, suffix: str, as_json: bool = False) -> Iterator[Pat
 
 
 def require_place(option: str, path: Path | None) -> None:
-    """Raises UsageError for a file that could not be written: before anything is computed for it."""
-    if path is not None and (path.is_dir() or not path.parent.is_dir()):
-        why = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-        raise UsageError(f"{option} {path} cannot be written: {why}")
+    """Raises UsageError for a file that could not be written, or that would be waited for as a pipe is: before anything
+    is computed for it."""
+    if path is None or path.is_file():
+        return
+    if path.is_dir():
+        raise UsageError(f"{option} {path} cannot be written: it is a folder")
+    if not path.parent.is_dir():
+        raise UsageError(f"{option} {path} cannot be written: there is no folder {path.parent}")
+    if path.exists():
+        raise UsageError(f"{option} {path} cannot be written: it is not a regular file")
 
 
 _NAMED = 3

@@ -3,8 +3,6 @@
 It is checked whole before it counts.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Container
 from dataclasses import replace
@@ -58,7 +56,7 @@ def site_words(context: Any, launcher: str, given: Container[str]) -> list[str]:
     return found.words
 
 
-def with_site(context: Any, work: Work, nodes: Nodes) -> Nodes:
+def with_site(context: Any, work: "Work", nodes: "Nodes") -> "Nodes":
     """The nodes with the image that is meant; what was taken of the site file is told on standard error.
 
     Raises UsageError.
@@ -78,7 +76,7 @@ def _told(word: str) -> str:
     return f"{option} {value.partition('=')[0] if option == '--env' else value}".rstrip()
 
 
-def _image(given: str | None, work: Work, images: dict[str, str]) -> str | None:
+def _image(given: str | None, work: "Work", images: dict[str, str]) -> str | None:
     """The image that is meant: one of the site's by its name, a file by its whole path, else that of the backends.
 
     Raises UsageError where the site has one for some of the backends alone, or several.

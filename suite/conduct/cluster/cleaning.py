@@ -1,7 +1,5 @@
 """What lies beside the results of runs that were collected, and removing it."""
 
-from __future__ import annotations
-
 import os
 import stat
 import time

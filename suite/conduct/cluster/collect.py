@@ -1,7 +1,5 @@
 """From what came back of a cluster to a bundle like any other, with its record."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """From submissions to a cluster, or to files for it: all of a document's runs or none, one driver at a time."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import secrets
@@ -12,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from suite.bundle.files import writing
-from suite.conduct.cluster.to_do import ToDo, make_room, prepare, to_do
+from suite.conduct.cluster.to_do import ToDo, make_room, to_do
 from suite.conduct.running.attic import put_back
 from suite.launch.cluster.launcher import ClusterLauncher, Document
 from suite.launch.cluster.scheduler import Unanswered
@@ -27,26 +25,9 @@ from suite.launch.cluster.submission import (
 from suite.launch.requests import held_back
 from suite.spec.base import UsageError
 from suite.spec.foreign import read_text
-from suite.spec.manifest import Manifest
 from suite.spec.terminal import detail, say
 
 _WAITING = "waiting for the cluster's answer, so that the job is not forgotten; again to leave at once"
-
-
-def documents_to_do(
-    launcher: ClusterLauncher,
-    manifests: Sequence[Manifest],
-    root: Path,
-    retry_failed: bool,
-    check: Callable[[Sequence[Manifest]], None],
-) -> tuple[list[Document], ToDo]:
-    """What the scheduler takes for the runs that no results folder and no cluster has yet.
-
-    ``check`` gets these runs, and raises where they should not be started. Raises UsageError.
-    """
-    found = to_do(manifests, root, retry_failed)
-    check(found.manifests)
-    return launcher.render(prepare(found.manifests, launcher.scheduler(), launcher.site, launcher.starter), root), found
 
 
 def write_documents(launcher: ClusterLauncher, documents: Sequence[Document], folder: Path, root: Path) -> list[Path]:

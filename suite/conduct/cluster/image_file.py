@@ -1,7 +1,5 @@
 """An image that is a file: known by what it holds, since another may lie under the same name tomorrow."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -10,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from suite.bundle.cache.place import cache_folder, is_own
+from suite.bundle.files import replace_atomically
 from suite.spec.base import UsageError
 from suite.spec.foreign import open_plain, read_text
 
@@ -72,10 +71,7 @@ def _kept() -> dict[str, str]:
 
 def _keep(digests: dict[str, str]) -> None:
     path = _place()
-    if path is None:
-        return
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
     newest = dict(list(digests.items())[-_MOST_KEPT:])
-    with suppress(OSError):
-        draft.write_text(json.dumps(newest, indent=1), encoding="utf-8")
-        draft.replace(path)
+    if path is not None:
+        with suppress(UsageError):
+            replace_atomically(path, json.dumps(newest, indent=1))

@@ -1,7 +1,5 @@
 """What a run prints, while it runs and afterwards: from its bundle, or from the cluster that has it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a cluster offers to a request, or to a manifest that is measured once more, as far as it is known from here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path

@@ -4,8 +4,6 @@ It finds what would end the long runs as well: an image that cannot be pulled, a
 a stack that is not the manifest's, ranks that do not reach each other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -59,7 +57,7 @@ def smoke_plan(
 
 def smoke_documents(launcher: ClusterLauncher, manifests: Sequence[Manifest], root: Path) -> list[Document]:
     """What the scheduler takes for them. Raises UsageError."""
-    return launcher.render(prepare(manifests, launcher.scheduler(), launcher.site, launcher.starter), smoke_root(root))
+    return launcher.render(prepare(manifests, launcher), smoke_root(root))
 
 
 def _small(

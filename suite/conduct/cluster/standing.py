@@ -1,7 +1,5 @@
 """Runs that were submitted to clusters: how far they are, waiting for them, and making their bundles."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress

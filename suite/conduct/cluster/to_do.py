@@ -1,9 +1,7 @@
 """From a plan to what is submitted to a cluster: which runs are still to be done, and each as a submission."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from suite.conduct.cluster.image_file import content_name, is_file
@@ -11,14 +9,12 @@ from suite.conduct.running.attic import set_aside
 from suite.conduct.running.execute import make_job
 from suite.conduct.running.provenance import driver_facts, origin_of
 from suite.conduct.running.state import state_of
+from suite.launch.cluster.launcher import ClusterLauncher
 from suite.launch.cluster.registry import find_scheduler
 from suite.launch.cluster.scheduler import Scheduler, SchedulerState
 from suite.launch.cluster.submission import Submission, read_submission, submission_path
-from suite.launch.job import Site
 from suite.spec.base import Frozen
 from suite.spec.manifest import Manifest
-
-SiteOf = Callable[[Manifest], Site]
 
 
 class ToDo(Frozen):
@@ -83,20 +79,15 @@ def make_room(root: Path, manifests: Sequence[Manifest]) -> dict[str, Path]:
     return kept
 
 
-def prepare(
-    manifests: Sequence[Manifest], scheduler: Scheduler, site_of: SiteOf, starter: str | None = None
-) -> list[Submission]:
-    """Each run's job on the cluster, and what its environment.json is to hold.
-
-    ``starter``: who starts the ranks, where that is not the launcher's usual way.
-    """
-    prepared = []
+def prepare(manifests: Sequence[Manifest], launcher: ClusterLauncher) -> list[Submission]:
+    """Each run's job on the cluster, and what its environment.json is to hold."""
+    prepared, scheduler = [], launcher.scheduler()
     for manifest in manifests:
-        site = site_of(manifest)
+        site = launcher.site(manifest)
         job = make_job(manifest, site)
         facts = {**driver_facts(scheduler, job, site.bundle), **origin_of(manifest)}
-        if starter is not None:
-            facts["starter"] = starter
+        if launcher.starter is not None:
+            facts["starter"] = launcher.starter
         if job.image is not None and is_file(job.image):
             facts["image"] = {"reference": job.image, "digest": content_name(job.image)}
         prepared.append(Submission(launcher=scheduler.name, manifest=manifest, job=job, environment=facts))

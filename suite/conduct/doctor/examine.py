@@ -1,7 +1,5 @@
 """What this machine can run, and why not: the facts behind `suite doctor`, and how they are shown."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -81,7 +79,9 @@ def examine(asked: Interpreters, runs: Path) -> Diagnosis:
     with ThreadPoolExecutor(_IMPORTS_AT_ONCE) as pool:
         drivers = backends().values()
         checks += pool.map(lambda driver: _backend_check(driver, asked.of(driver.name), device), drivers)
-    checks += [_vllm_check(python, device)]
+    versions = stack_versions(python, VLLM_PACKAGES)
+    found = ", ".join(f"{package} {version}" for package, version in versions.items() if version)
+    checks += [_check("generation vllm", found or "no vLLM", vllm_error(device, versions, python))]
     memory = psutil.virtual_memory()
     free = f"{memory.available / 2**30:.1f} GiB free of {memory.total / 2**30:.1f} GiB"
     checks += [_gpu_check(gpus), _cores_check(), _check("memory", free), _disk_check(runs), runtime_check()]
@@ -130,12 +130,6 @@ def _import_errors(backend: str, python: str, device: str) -> list[str]:
 def _check(name: str, found: str, advice: str | None = None) -> Check:
     """Of what runs can do without."""
     return Check(name=name, state="warning" if advice else "ok", found=found, advice=advice)
-
-
-def _vllm_check(python: str, device: str) -> Check:
-    versions = stack_versions(python, VLLM_PACKAGES)
-    found = ", ".join(f"{package} {version}" for package, version in versions.items() if version)
-    return _check("generation vllm", found or "no vLLM", vllm_error(device, versions, python))
 
 
 def commands_to_install(backend: str) -> list[str]:

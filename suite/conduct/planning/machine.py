@@ -1,7 +1,5 @@
 """What this machine and its stack interpreter offer to a request, and which variables of its user are measured with."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -220,12 +218,6 @@ def threads_of_a_full_node(cores: int | None, devices: int) -> int:
     return USUAL_THREADS if cores is None or devices == 0 else max(1, cores // devices)
 
 
-def _of_their_kind(gpus: Sequence[LocalDevice], present: Sequence[LocalDevice]) -> int:
-    """How many GPUs of this host are like those chosen: all of them share its cores, whoever uses the others."""
-    kinds = {gpu.name for gpu in gpus}
-    return max(len(gpus), sum(gpu.name in kinds for gpu in present))
-
-
 def without_missing(optional: tuple[str, ...], versions: dict[str, str | None]) -> dict[str, str | None]:
     """The versions without those packages of ``optional`` that are not there."""
     return {package: version for package, version in versions.items() if version is not None or package not in optional}
@@ -249,10 +241,12 @@ def name_of_all(gpus: Sequence[LocalDevice]) -> str | None:
     return gpus[0].name if len({gpu.name for gpu in gpus}) == 1 else None
 
 
-def require_device_name(device: str) -> None:
-    """Raises UsageError unless it is one that ``--device`` takes."""
+def require_device_name(device: str, gpu_ids: tuple[str, ...]) -> None:
+    """Raises UsageError unless it is one that ``--device`` takes, which has a use for GPUs that are named."""
     if device not in ("auto", "cpu", "cuda"):
         raise UsageError(f"--device is auto, cpu or cuda, not {device!r}")
+    if device == "cpu" and gpu_ids:
+        raise UsageError("--device cpu leaves no use for --gpu-ids; leave it out")
 
 
 def look_at_machine(python: str, device: str, planning: bool = False, gpu_ids: tuple[str, ...] = ()) -> Machine:
@@ -263,12 +257,13 @@ def look_at_machine(python: str, device: str, planning: bool = False, gpu_ids: t
     """
     import psutil
 
-    require_device_name(device)
-    if device == "cpu" and gpu_ids:
-        raise UsageError("--device cpu leaves no use for --gpu-ids; leave it out")
+    require_device_name(device, gpu_ids)
     present = local_devices() if device != "cpu" else ()
     gpus = local_choice(present, gpu_ids, os.environ)
     if gpus or (planning and device == "cuda"):
+        # all of their kind share the host's cores, whoever uses the others
+        kinds = {gpu.name for gpu in gpus}
+        alike = max(len(gpus), sum(gpu.name in kinds for gpu in present))
         return Machine(
             python=python,
             device="cuda",
@@ -278,7 +273,7 @@ def look_at_machine(python: str, device: str, planning: bool = False, gpu_ids: t
             host_memory_bytes=psutil.virtual_memory().total if gpus else None,
             device_names=tuple(gpu.uuid for gpu in gpus),
             limited_by=_limit(gpu_ids) if len(gpus) < len(present) else None,
-            threads_per_rank=threads_of_a_full_node(physical_cores(usable_cpus()), _of_their_kind(gpus, present)),
+            threads_per_rank=threads_of_a_full_node(physical_cores(usable_cpus()), alike),
         )
     if device == "cuda":
         hidden = hidden_by_variable(present, os.environ) if present else None

@@ -1,7 +1,5 @@
 """From a request to the manifests of every run, in the order in which they are run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from types import MappingProxyType
@@ -10,7 +8,7 @@ from pydantic import Field, ValidationError
 
 from suite.backends.base import BackendDriver, choice, generation_errors, stack_of, unknown_work, versions_errors
 from suite.backends.registry import seat_of
-from suite.conduct.planning.prediction import Pace, counted_iterations, expected_pace, layouts_to_prefer, limits_for
+from suite.conduct.planning.prediction import Pace, can_be_predicted, counted_iterations, expected_pace, limits_for
 from suite.conduct.planning.request import Request, Skipped
 from suite.conduct.planning.turns import ROUNDS, Point, Seat, Turning, take_seats
 from suite.spec.base import Frozen, UsageError, digest
@@ -206,10 +204,16 @@ def _profile_errors(driver: BackendDriver, layout: Layout, request: Request) -> 
 def _expected_to_fit(
     request: Request, driver: BackendDriver, size: Shape, workload: Workload, layout: Layout
 ) -> Layout:
-    """The first choice, or the nearest that the planner expects to fit where it expects that one not to."""
-    measure = request.measure
-    memory = request.device_memory_bytes
-    for other in layouts_to_prefer(size, workload, layout, driver.name, measure, memory, request.wants_spare):
+    """The first choice, or the nearest that the planner expects to fit where it expects that one not to.
+
+    Whether a layout fits does not depend on the device's speed, so that any device can be planned for.
+    """
+    measure, memory = request.measure, request.device_memory_bytes
+    if memory is None or not can_be_predicted(measure):
+        return layout
+    from suite.planner.predict_manifest import fitting_layouts
+
+    for other in fitting_layouts(size, workload, layout, driver.name, memory, request.wants_spare):
         if not layout_errors(size, workload, other) + driver.errors(size, workload, other, measure):
             return other
     return layout

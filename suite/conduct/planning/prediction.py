@@ -3,10 +3,8 @@
 The planner is imported only for runs on CUDA in 16 bit: of a CPU it knows nothing.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from suite.spec.layout import Layout
@@ -83,28 +81,6 @@ def can_be_predicted(measure: Measure) -> bool:
     return measure.device == "cuda" and measure.precision != "fp32"
 
 
-def layouts_to_prefer(
-    size: Shape,
-    workload: Workload,
-    layout: Layout,
-    backend: str,
-    measure: Measure,
-    device_memory_bytes: int | None,
-    spare: bool,
-) -> Iterator[Layout]:
-    """Layouts expected to fit a device of this memory, nearest to ``layout`` first; none where ``layout`` itself does.
-
-    ``spare``: nor may it be nearer to the capacity than the memory model's error, if another layout is not.
-
-    Whether a layout fits does not depend on the device's speed, so that any device can be planned for.
-    """
-    if device_memory_bytes is None or not can_be_predicted(measure):
-        return
-    from suite.planner.predict_manifest import fitting_layouts
-
-    yield from fitting_layouts(size, workload, layout, backend, device_memory_bytes, spare)
-
-
 def expected_pace(
     size: Shape, workload: Workload, layout: Layout, backend: str, measure: Measure, device: str | None
 ) -> Pace | None:
@@ -124,7 +100,7 @@ def predicted_layout(
     return predict_layout(size, workload, resolve_work(size, workload, layout, measure.seed), layout, backend, device)
 
 
-def with_prediction(record: Record, manifest: Manifest) -> Record:
+def with_prediction(record: "Record", manifest: Manifest) -> "Record":
     """The record with what the planner expected of the run, where it knows the device that the worker saw."""
     if not can_be_predicted(manifest.measure):
         return record

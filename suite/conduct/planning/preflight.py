@@ -1,7 +1,5 @@
 """What a plan is expected to need and to cost, before anything is started; the same for every launcher."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -89,7 +87,7 @@ class Preflight(Frozen):
         for reason in self.unchecked:
             yield f"not checked: {reason}"
 
-    def of(self, runs: Collection[str]) -> Preflight:
+    def of(self, runs: Collection[str]) -> "Preflight":
         """The same for some of the runs, by their ids."""
         return self.model_copy(update={"rows": tuple(row for row in self.rows if row.run in runs)})
 

@@ -1,7 +1,5 @@
 """What a user asks of `suite run`: a cross product, or the sizes of a preset with what replaces its parts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -118,7 +116,7 @@ def cross_product(
         "sizes": chosen_sizes(given.sizes, given.ladder, given.shape_files),
         "ranks": given.ranks or (1,),
         "nodes": given.nodes or 1,
-        "workload": find_workload(given.workload or usual_workload).changed(given.work),
+        "workload": find_workload(usual_workload if given.workload is None else given.workload).changed(given.work),
         "measure": {**common["measure"], "precision": given.precision or usual_precision},
         "track": given.track or "equal-config",
     }
@@ -191,15 +189,14 @@ def _request(preset: Preset, point: PresetPoint, given: GivenOptions, common: Ma
             layout[name] = _values(value) if name in compared else value
     if layout.get("generation") and "vllm" not in layout["generation"]:
         layout["engine_sleep"] = None  # the preset's, of an engine that was asked away
+    own = preset.work_of(point) if given.workload is None else find_workload(given.workload)
     return Request.model_validate(
         {
             **common,
             "sizes": (find_size(point.size),),
             "ranks": given.ranks or (point.ranks,),
             "nodes": given.nodes or (1 if given.ranks else point.nodes),
-            "workload": (find_workload(given.workload) if given.workload else preset.work_of(point)).changed(
-                given.work
-            ),
+            "workload": own.changed(given.work),
             "layout": layout,
             "measure": {**common["measure"], "precision": given.precision or preset.precision},
             "track": given.track or preset.track,

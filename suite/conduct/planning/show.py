@@ -1,7 +1,5 @@
 """What a dry run shows: every run of a plan, and what is expected of each configuration."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 

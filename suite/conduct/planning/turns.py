@@ -1,7 +1,5 @@
 """Which rows of a plan take turns by iteration, with which others, and why the rest do not."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence

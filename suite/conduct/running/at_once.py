@@ -1,7 +1,5 @@
 """Several runs at the same time: a thread for each, and one that waits for all and alone touches their ledger."""
 
-from __future__ import annotations
-
 import os
 import selectors
 import signal

@@ -1,7 +1,5 @@
 """Moving aside what is to be done again, and writing records that a driver died before."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable

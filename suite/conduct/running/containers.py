@@ -1,10 +1,9 @@
 """A session in containers: the container runtime, images and devices, examined once before the first run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Literal
 
+from docker.errors import DockerException
 from pydantic import Field
 
 from suite.backends.base import optional_packages
@@ -69,9 +68,7 @@ def open_containers(
 
     ``planning``: nothing is run, so GPUs that are asked for need not be there.
     """
-    require_device_name(device)
-    if device == "cpu" and settings.gpu_ids:
-        raise UsageError("--device cpu leaves no use for --gpu-ids; leave it out")
+    require_device_name(device, settings.gpu_ids)
     runtime = connect(settings.copy_back)
     _clear_away(runtime, on_progress)
     references = {name: image or usual_image(name) for name in backends}
@@ -107,8 +104,6 @@ def _versions(runtime: Runtime, image: ImageFacts, python: str, backend: str) ->
 
 def _clear_away(runtime: Runtime, on_progress: Callable[[str], None]) -> None:
     """Remove what dead drivers left; what cannot be removed does not keep a session from its work."""
-    from docker.errors import DockerException
-
     try:
         orphans = remove_orphans(runtime.api, not runtime.facts.remote)
     except DockerException as error:

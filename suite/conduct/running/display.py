@@ -1,7 +1,5 @@
 """What a session shows: a live line or plain lines, and a summary."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -44,7 +42,7 @@ def _stream(to_stderr: bool) -> TextIO:
     return StringIO() if is_quiet() else sys.stderr if to_stderr else sys.stdout
 
 
-def results(plan: Plan, root: Path) -> ReportModel:
+def results(plan: Plan, root: Path) -> "ReportModel":
     """The report of the plan's runs that have ended under ``root``, of these alone."""
     from suite.bundle.derive import StillRunning, record_of
     from suite.bundle.store import Bundle, DamagedBundle
@@ -100,7 +98,7 @@ def _were(count: int) -> str:
     return "was" if count == 1 else "were"
 
 
-def print_rerun(outcome: RerunOutcome, root: Path) -> None:
+def print_rerun(outcome: "RerunOutcome", root: Path) -> None:
     """The rates of before and now, their ratio, the verdict, and what differs around the runs."""
     from suite.conduct.running.reproduction import measured
     from suite.planner.grid import Column, grid_lines

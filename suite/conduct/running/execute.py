@@ -1,7 +1,5 @@
 """One run: bundle, job, launcher, events, record; and room on its disk that is kept free for its end."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shlex
@@ -9,7 +7,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -35,48 +33,40 @@ _LEAST_BYTES = 4096
 
 
 class SpareRoom:
-    """``release`` gives it to whoever writes next."""
+    """Room in the file system of a folder, until ``close`` gives it to whoever writes next; none where it has none.
 
-    def __init__(self, folder: Path, file: BinaryIO | None) -> None:
-        self._folder, self._file = folder, file
+    The file that takes it has no name, so that a driver that is killed leaves nothing.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file: BinaryIO | None = None
+        with suppress(OSError):
+            self._file = _file_of(folder, _BYTES)
 
     def is_all_there_is(self) -> bool:
         """Whether nobody else finds room in the file system, or is given any."""
         try:
-            with tempfile.TemporaryFile(dir=self._folder, buffering=0) as file:
-                os.posix_fallocate(file.fileno(), 0, _LEAST_BYTES)
+            _file_of(self._folder, _LEAST_BYTES).close()
         except OSError as error:
             return error.errno in (errno.ENOSPC, errno.EDQUOT)
         return False
 
-    def release(self) -> None:
+    def close(self) -> None:
         """Once or several times."""
         if self._file is not None:
             self._file.close()
-            self._file = None
 
 
-@contextmanager
-def spare_room(folder: Path) -> Iterator[SpareRoom]:
-    """Room in the file system of a folder while the block runs; none where it has none. The file that takes it has no
-    name, so that a driver that is killed leaves nothing."""
-    room = SpareRoom(folder, _taken(folder))
+def _file_of(folder: Path, size: int) -> BinaryIO:
+    """A file that takes so many bytes. Raises OSError."""
+    file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - its user closes it
     try:
-        yield room
-    finally:
-        room.release()
-
-
-def _taken(folder: Path) -> BinaryIO | None:
-    with suppress(OSError):
-        file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 (closed by SpareRoom)
-        try:
-            os.posix_fallocate(file.fileno(), 0, _BYTES)
-        except OSError:
-            file.close()
-            raise
-        return file
-    return None
+        os.posix_fallocate(file.fileno(), 0, size)
+    except OSError:
+        file.close()
+        raise
+    return file
 
 
 def make_job(manifest: Manifest, site: Site) -> Job:
@@ -85,7 +75,7 @@ def make_job(manifest: Manifest, site: Site) -> Job:
     measure = manifest.measure
     env = {
         "OMP_NUM_THREADS": str(measure.threads_per_rank),
-        "PYTHONPATH": site.python_path,
+        "PYTHONPATH": "",
         "PYTHONUNBUFFERED": "1",
         "HF_HUB_OFFLINE": "1",
     }
@@ -93,6 +83,8 @@ def make_job(manifest: Manifest, site: Site) -> Job:
         env["CUDA_VISIBLE_DEVICES"] = ""
     env.update(driver.variables(measure))
     env.update(site.env)
+    # where a user gives one too, the suite's own folder stays the first: ranks find their worker by it
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, (site.python_path, site.env.get("PYTHONPATH"))))
     return Job(
         name=manifest.run.id,
         argv=(site.python, *driver.worker_argv(f"{site.bundle}/manifest.json", site.bundle)),
@@ -129,7 +121,7 @@ def execute(
     ``interrupted``; one that comes when the run is over already is raised as KeyboardInterrupt once the record is
     written.
     """
-    with Bundle.begin(root, manifest) as bundle, _stop_requests() as requests, spare_room(bundle.path) as spare:
+    with Bundle.begin(root, manifest) as bundle, _stop_requests() as requests, closing(SpareRoom(bundle.path)) as spare:
         away: LauncherUnavailable | None = None
         try:
             with bundle.driver_events() as log:
@@ -147,12 +139,12 @@ def execute(
                 except LauncherUnavailable as error:
                     away, outcome = error, _without_launcher(job, error, time.monotonic() - began)
                 outcome = _by_full_disk(outcome, spare)
-                spare.release()
+                spare.close()
                 if outcome.failure is not None:
                     log.write("failure", **failure_fields(outcome.failure))
                 log.write("end", **end_fields(outcome, job.ranks))
         except (OSError, UsageError):
-            spare.release()
+            spare.close()
             with suppress(OSError, UsageError, DamagedBundle):
                 bundle.write_record(_derived(bundle, is_over=True))
             raise

@@ -1,7 +1,5 @@
 """Runs that were started together and take turns by iteration: what is compared meets the same machine."""
 
-from __future__ import annotations
-
 import selectors
 import time
 from collections.abc import Callable, Hashable, Sequence
@@ -54,7 +52,7 @@ def run_in_turns(
 
 
 def _start(
-    ledger: Ledger, settings: Settings, launcher: LocalLauncher | DockerLauncher, view: View, group: Group
+    ledger: Ledger, settings: Settings, launcher: "LocalLauncher | DockerLauncher", view: View, group: Group
 ) -> bool:
     """Make the next run of the ledger, with those that take turns with it; whether somebody asked to stop."""
     first = ledger.waiting[0]
@@ -81,7 +79,7 @@ class InTurns(AtOnce):
         self,
         ledger: Ledger,
         settings: Settings,
-        launcher: LocalLauncher | DockerLauncher,
+        launcher: "LocalLauncher | DockerLauncher",
         taken: Sequence[Manifest],
         view: View,
         listener: Listener,

@@ -1,7 +1,5 @@
 """What is left of a plan, in order, and what became of the rest; kept by whoever works through it."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import math

@@ -1,7 +1,5 @@
 """One run's result in a line."""
 
-from __future__ import annotations
-
 from suite.bundle.record import Record
 from suite.spec.base import printable
 

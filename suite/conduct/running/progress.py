@@ -4,8 +4,6 @@ A clock that ticks on the screen would disturb what is measured. So one ticks on
 model, every few seconds, and stops before the first iteration begins; then the driver sleeps while ranks measure.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -5,8 +5,6 @@ a file of their own in the folder of ``suite.bundle.cache.place``. With each run
 manifest under that key; a manifest that was changed, or came from elsewhere, has none that fits.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import os
@@ -57,8 +55,7 @@ def driver_facts(launcher: Described, job: Job, bundle: str) -> dict:
         },
         "host": host_facts(),
     }
-    found: dict[str, Any] = without_secrets_in(facts)
-    return found
+    return without_secrets_in(facts)
 
 
 @lru_cache(maxsize=1)

@@ -1,7 +1,5 @@
 """Adding runs to the rows of a plan, round by round, until its stopping rule asks for no more."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -116,7 +114,9 @@ class Pursuit:
         self.look()
         for row in self.rows:
             self._tell(row)
-        active = self._active()
+        units = {self._partners(row) for row in self.rows if row.goes_on}
+        # rows that go on, and those that they take turns with
+        active = [row for row in self.rows if row.gave_up is None and self._partners(row) in units]
         chosen = self._affordable(active, ledger.seconds_left())
         rounds: dict[Hashable, int] = {}
         for row in chosen:
@@ -129,13 +129,9 @@ class Pursuit:
         longest = max((len(row.repeats) for row in chosen), default=0)
         to_come = sum((row.outlook.more_runs or 1) - 1 for row in active if row.outlook)
         self._view.planned(sum(len(row.repeats) for row in self.rows) + to_come)
-        rest = sum(max(0.0, (row.seconds_more or 0.0) - _one_run(row)) for row in active)
+        one_run = [row.cost.run_seconds(row.iterations) if row.cost else 0.0 for row in active]
+        rest = sum(max(0.0, (row.seconds_more or 0.0) - one) for row, one in zip(active, one_run, strict=True))
         return (following if longest % 2 else following[::-1]), rest
-
-    def _active(self) -> list[PursuedRow]:
-        """Rows that go on, and those that they take turns with."""
-        units = {self._partners(row) for row in self.rows if row.goes_on}
-        return [row for row in self.rows if row.gave_up is None and self._partners(row) in units]
 
     def _partners(self, row: PursuedRow) -> Hashable:
         """Equal of rows that are started together; of one in rounds its own."""
@@ -362,7 +358,3 @@ def _measured(record: Record) -> RunSeconds | None:
 def mean_cost(costs: Sequence[Cost]) -> Cost:
     """Of several runs."""
     return Cost(fmean(cost.start_seconds for cost in costs), fmean(cost.iteration_seconds for cost in costs))
-
-
-def _one_run(row: PursuedRow) -> float:
-    return 0.0 if row.cost is None else row.cost.run_seconds(row.iterations)

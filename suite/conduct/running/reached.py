@@ -1,7 +1,5 @@
 """What a plan under a stopping rule came to: how narrow each row got, why it ended, and what it took."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 from suite.conduct.planning.plan import Plan

@@ -1,7 +1,5 @@
 """Whether later runs of a manifest have the rate of the earlier ones, or the ratio to rows that took turns with it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Working through a plan: skip what is done, run the rest interleaved, keep to the budget, stop cleanly."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from itertools import count

@@ -1,7 +1,5 @@
 """Several runs at once on one host, each on devices of its own. Neighbours disturb timings, so the record says so."""
 
-from __future__ import annotations
-
 import time
 
 from suite.conduct.planning.machine import Machine

@@ -1,7 +1,5 @@
 """What the results folder already holds of a run. A run that is not there costs no module that reads bundles."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,7 +9,6 @@ from suite.conduct.planning.request import RunState
 from suite.spec.manifest import Manifest
 
 if TYPE_CHECKING:
-    from suite.bundle.record import Record
     from suite.bundle.store import Bundle
 
 _REPEAT = re.compile(r"[1-9]\d{0,8}")
@@ -55,7 +52,7 @@ def state_of(root: Path, manifest: Manifest) -> RunState:
     return state if path.exists() else "to run"
 
 
-def judged(bundle: Bundle, manifest: Manifest, is_over: bool = False) -> RunState:
+def judged(bundle: "Bundle", manifest: Manifest, is_over: bool = False) -> RunState:
     """The same of a bundle; ``is_over``: nobody else writes it. ``damaged`` is also one of another manifest."""
     from suite.bundle.derive import StillRunning, record_of
     from suite.bundle.store import DamagedBundle
@@ -69,12 +66,7 @@ def judged(bundle: Bundle, manifest: Manifest, is_over: bool = False) -> RunStat
         return "damaged"
     if (found.hash, found.run.id) != (manifest.hash, manifest.run.id):
         return "damaged"
-    return _state_in(record)
-
-
-def _state_in(record: Record) -> RunState:
-    """A run that a full disk ended had no room: it is done again, as one that was interrupted."""
     if record.status == "failed" and record.failure is not None and record.failure.kind == "disk_full":
-        return "interrupted"
+        return "interrupted"  # it had no room, and is done again
     states: dict[str, RunState] = {"ok": "done", "failed": "failed before", "interrupted": "interrupted"}
     return states[record.status]

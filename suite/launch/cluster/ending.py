@@ -3,8 +3,6 @@
 Its ranks' events, torchrun, the logs and the scheduler tell.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import signal

@@ -1,21 +1,18 @@
 """What a cluster launcher brings: its options, the files its scheduler takes, how they are submitted, and who is asked
 about the runs afterwards. The commands, and all that is done with bundles, know no more of a launcher than this."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from shlex import quote
+from typing import Any, ClassVar, NamedTuple
 
-from suite.launch.job import PYTHON
-
-if TYPE_CHECKING:
-    from suite.launch.cluster.scheduler import Scheduler
-    from suite.launch.cluster.submission import Submission
-    from suite.launch.job import Mount, Site
-    from suite.spec.manifest import Manifest
+from suite.launch.cluster.scheduler import Scheduler
+from suite.launch.cluster.submission import Submission
+from suite.launch.job import PYTHON, Mount, Site
+from suite.spec.base import digest
+from suite.spec.manifest import Manifest
 
 
 @dataclass(frozen=True)
@@ -40,7 +37,7 @@ class ClusterLauncher(ABC):
     """One way to have a cluster run jobs; registered by name in ``registry``.
 
     The class tells what the commands look like; an object of it holds what the user asked for in one command. Modules
-    of launchers are imported to print help: what is heavy is imported inside the methods.
+    of launchers are imported to print help: what is heavy is imported inside of functions.
     """
 
     name: ClassVar[str]
@@ -80,8 +77,6 @@ class ClusterLauncher(ABC):
     @property
     def manner(self) -> tuple[str, ...]:
         """What a run's id says of ``starter``."""
-        from suite.spec.base import digest
-
         if self.starter is None:
             return ()
         first, _, more = self.starter.partition(" ")
@@ -120,8 +115,6 @@ class ClusterLauncher(ABC):
 
     def by_hand(self, paths: Sequence[Path]) -> list[str]:
         """Lines for a shell that hand rendered files over."""
-        from shlex import quote
-
         return [f"{self.command} {quote(str(path))}" for path in paths]
 
     def start_after(self, first: Sequence[Submission]) -> None:

@@ -1,7 +1,5 @@
 """The cluster launchers by name. A new one is a folder beside these and a line here."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -18,7 +16,7 @@ CLUSTER_LAUNCHERS = {
 }
 
 
-def find_launcher(name: str) -> type[ClusterLauncher]:
+def find_launcher(name: str) -> "type[ClusterLauncher]":
     """The class of a launcher; imported only now. Raises UsageError for a name that is not registered."""
     if name not in CLUSTER_LAUNCHERS:
         from suite.spec.names import nearest
@@ -28,10 +26,9 @@ def find_launcher(name: str) -> type[ClusterLauncher]:
             f"there is no cluster launcher {name!r}{nearest(name, CLUSTER_LAUNCHERS)} (there are: {known})"
         )
     module, _, attribute = CLUSTER_LAUNCHERS[name].partition(":")
-    launcher: type[ClusterLauncher] = getattr(import_module(module), attribute)
-    return launcher
+    return getattr(import_module(module), attribute)
 
 
-def find_scheduler(name: str) -> Scheduler:
+def find_scheduler(name: str) -> "Scheduler":
     """Who is asked about runs that this launcher submitted. Raises UsageError for a name that is not registered."""
     return find_launcher(name).scheduler()

@@ -1,7 +1,5 @@
 """Templates that values cannot break out of: shell words quoted by default, YAML values as JSON, nothing undefined."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """What a cluster's scheduler can be asked, and what it answers, whichever scheduler it is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol

@@ -1,7 +1,5 @@
 """What was submitted to a cluster: all that is needed to find a run there and to make its bundle, in one small file."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import suppress

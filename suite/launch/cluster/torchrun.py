@@ -1,7 +1,5 @@
 """From a job to the command of one node of a cluster: pure, a list of arguments, never a shell line."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 What runtimes and their hooks say when a container does not start or does not live is data (``RUNTIME_PATTERNS``).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple

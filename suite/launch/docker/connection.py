@@ -1,7 +1,5 @@
 """Reaching the runtime that DOCKER_HOST, DOCKER_CONTEXT or Docker's own configuration names, also by ssh."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import platform
@@ -11,15 +9,17 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
+import docker
+from docker import APIClient
+from docker.context import ContextAPI
+from docker.context.config import get_current_context_name
+from docker.errors import DockerException
 from pydantic import Field
 
 from suite.spec.base import Frozen, UsageError
-
-if TYPE_CHECKING:
-    from docker import APIClient
 
 OLDEST_API = (1, 40)
 ASK_SECONDS = 10
@@ -61,16 +61,13 @@ def connect(copy_back: bool = False) -> Runtime:
 
     Raises UsageError with one line when there is none, it may not be used, or it is too old.
     """
-    import docker
-    from docker.errors import DockerException
-
     host = chosen_host()
     try:
         tunnel = open_tunnel(host) if host.startswith("ssh://") else None
         if tunnel is None:
             api = docker.from_env(timeout=ASK_SECONDS).api
         else:
-            api = docker.APIClient(base_url=tunnel, timeout=ASK_SECONDS)
+            api = APIClient(base_url=tunnel, timeout=ASK_SECONDS)
         version, info = api.version(), api.info()
     except UsageError:
         raise
@@ -83,9 +80,6 @@ def connect(copy_back: bool = False) -> Runtime:
 
 def chosen_host() -> str:
     """Address of the runtime that Docker's own command line would use. Raises UsageError for an unknown context."""
-    from docker.context import ContextAPI
-    from docker.context.config import get_current_context_name
-
     if os.environ.get("DOCKER_HOST"):
         return os.environ["DOCKER_HOST"]
     name = os.environ.get("DOCKER_CONTEXT") or get_current_context_name()

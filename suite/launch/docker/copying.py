@@ -1,20 +1,17 @@
 """Bundles for a container runtime that does not see this host's folders: put in before the run, taken back after it."""
 
-from __future__ import annotations
-
 import io
 import os
 import re
 import tarfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
+
+from docker import APIClient
 
 from suite.launch.job import RUNS
 from suite.spec.foreign import read_bytes
-
-if TYPE_CHECKING:
-    from docker import APIClient
 
 MANIFEST = "manifest.json"
 MOST_FILES = 100_000
@@ -52,24 +49,20 @@ def extract(pieces: Iterable[bytes], target: Path) -> None:
     A file that is there already is kept as it is. Raises UnsafeCopy beyond 100 000 entries or 8 GiB, and for what is no
     archive.
     """
+    files, total = 0, 0
     try:
-        _extract(pieces, target)
+        with tarfile.open(fileobj=io.BufferedReader(_Pieces(pieces)), mode="r|") as tar:
+            for member in tar:
+                files, total = files + 1, total + max(member.size, 0)
+                if files > MOST_FILES or total > MOST_BYTES:
+                    raise UnsafeCopy(f"the container's folder holds more than {MOST_FILES} files or {MOST_BYTES} bytes")
+                match = _RANK_FILE.fullmatch(member.name)
+                if member.isreg() and match and match.group(1) == target.name:
+                    source = tar.extractfile(member)
+                    assert source is not None, "a regular file has content"
+                    _write(target / match.group(2), source)
     except (tarfile.TarError, EOFError) as error:
         raise UnsafeCopy(f"what came of the container's folder is no archive: {str(error)[:200]}") from error
-
-
-def _extract(pieces: Iterable[bytes], target: Path) -> None:
-    files, total = 0, 0
-    with tarfile.open(fileobj=io.BufferedReader(_Pieces(pieces)), mode="r|") as tar:
-        for member in tar:
-            files, total = files + 1, total + max(member.size, 0)
-            if files > MOST_FILES or total > MOST_BYTES:
-                raise UnsafeCopy(f"the container's folder holds more than {MOST_FILES} files or {MOST_BYTES} bytes")
-            match = _RANK_FILE.fullmatch(member.name)
-            if member.isreg() and match and match.group(1) == target.name:
-                source = tar.extractfile(member)
-                assert source is not None, "a regular file has content"
-                _write(target / match.group(2), source)
 
 
 def _write(path: Path, source: IO[bytes]) -> None:

@@ -1,7 +1,5 @@
 """From a job to the document that the container runtime makes a container of. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 

@@ -1,12 +1,12 @@
 """Which GPUs a container runtime can give to a container, and asking an image or a runtime by a short container."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
+
+from docker.errors import APIError
 
 from suite.launch.docker import session
 from suite.launch.docker.conclude import OTHER_IMAGE, essence, runtime_failure
@@ -61,8 +61,6 @@ def usable_gpus(runtime: Runtime, settings: DockerSettings, image: str) -> tuple
 
 def _ask_container(runtime: Runtime, settings: DockerSettings, image: str) -> tuple[LocalDevice, ...]:
     """As the runtime gives them to a container of the image. Their memory is not listed this way."""
-    from docker.errors import APIError
-
     wanted = _requests(settings, access_of(runtime, settings.gpu_access))
     try:
         listed = ask(runtime, image, (LISTER, "-L"), DeviceRequests=wanted)
@@ -83,8 +81,6 @@ def _device_files(
     runtime: Runtime, settings: DockerSettings, image: str, wanted: Sequence[dict[str, Any]]
 ) -> tuple[LocalDevice, ...]:
     """As ``_ask_container``, where the runtime gives a container the devices alone, as CDI may: by index."""
-    from docker.errors import APIError
-
     try:
         listed = ask(runtime, image, ("/bin/sh", "-c", "ls /dev"), DeviceRequests=wanted)
     except APIError as error:
@@ -139,8 +135,6 @@ def image_versions(
     A package of ``optional`` is there only where the image has it.
     Raises UsageError when it has no such interpreter.
     """
-    from docker.errors import APIError
-
     if all(package in image.stack for package in packages) and python == PYTHON:
         return {package: image.stack[package] for package in (*packages, *optional) if package in image.stack}
     try:

@@ -1,10 +1,10 @@
 """The image of a run: found, pulled where that is wanted, and held to what the driver needs of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from docker.errors import APIError, DockerException, ImageNotFound
+from docker.utils import parse_repository_tag
 from pydantic import Field
 
 from suite.launch.docker.connection import Runtime
@@ -38,8 +38,6 @@ def usual_image(backend: str) -> str:
 
 def find_image(runtime: Runtime, reference: str, pull: Pull, on_progress: OnProgress) -> ImageFacts:
     """The image on the runtime. Raises UsageError when it is not there, cannot be had, or is not meant for this."""
-    from docker.errors import APIError, ImageNotFound
-
     if pull == "always":
         _pull(runtime, reference, on_progress)
     try:
@@ -95,9 +93,6 @@ def _missing(reference: str, pull: Pull) -> str:
 
 def _pull(runtime: Runtime, reference: str, on_progress: OnProgress) -> None:
     """Pull, reporting each layer that is done."""
-    from docker.errors import DockerException
-    from docker.utils import parse_repository_tag
-
     repository, tag = parse_repository_tag(reference)
     on_progress(f"pulling {reference}")
     layers: set[str] = set()

@@ -1,7 +1,5 @@
 """One container for each run, on the runtime that Docker's own settings name."""
 
-from __future__ import annotations
-
 import errno
 import os
 import time
@@ -9,32 +7,26 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from suite.launch.docker import copying
+from docker import APIClient
+from docker.errors import APIError, DockerException
+from requests.exceptions import ConnectionError as NoConnection
+from requests.exceptions import RequestException
+
+from suite.launch.docker import copying, session
 from suite.launch.docker.conclude import conclude, essence, reason_of, runtime_failure
 from suite.launch.docker.connection import Runtime
 from suite.launch.docker.document import RuntimeRules, container_document
 from suite.launch.docker.gpus import access_of
 from suite.launch.docker.images import ImageFacts
-from suite.launch.docker.session import (
-    DRIVER_LABEL,
-    PLAN_LABEL,
-    RUN_LABEL,
-    SESSION_LABEL,
-    remove_labelled,
-    session_id,
-    this_driver,
-)
+from suite.launch.docker.session import remove_labelled
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import RETRY_SECONDS, USUAL_PATIENCE, ContainerPatience, ContainerWatch
 from suite.launch.job import PYTHON_PATH, RUNS, Job, Mount, Site
 from suite.launch.outcome import Failure, FailureKind, LauncherUnavailable, OnEvent, Outcome
 from suite.launch.requests import StopRequests, Stops, stop_requests
 from suite.spec.manifest import Manifest
-
-if TYPE_CHECKING:
-    from docker import APIClient
 
 Answer = TypeVar("Answer")
 
@@ -60,7 +52,7 @@ class DockerLauncher:
 
     def beside(
         self, stops: Stops, runs_at_once: int = 1, gpus: tuple[str, ...] | None = None, cpuset: str | None = None
-    ) -> DockerLauncher:
+    ) -> "DockerLauncher":
         """The same launcher for one of several runs at the same time, or side by side on devices of its own, stopped by
         these requests."""
         settings = self.settings if cpuset is None else self.settings.model_copy(update={"cpuset": cpuset})
@@ -86,10 +78,10 @@ class DockerLauncher:
             memory_bytes=self.settings.memory_bytes,
             mounts=(Mount(source=str(bundle), target=f"{RUNS}/{manifest.run.id}", read_only=False),),
             labels={
-                RUN_LABEL: manifest.run.id,
-                PLAN_LABEL: manifest.run.plan,
-                SESSION_LABEL: session_id(),
-                DRIVER_LABEL: this_driver().label,
+                session.RUN_LABEL: manifest.run.id,
+                session.PLAN_LABEL: manifest.run.plan,
+                session.SESSION_LABEL: session.session_id(),
+                session.DRIVER_LABEL: session.this_driver(),
             },
         )
 
@@ -117,8 +109,6 @@ class DockerLauncher:
     def run(self, job: Job, folder: Path, on_event: OnEvent) -> Outcome:
         """See ``Launcher.run``. Raises UsageError for several nodes, LauncherUnavailable where the runtime stays away;
         all that a runtime refuses is an Outcome."""
-        from docker.errors import DockerException
-
         document = container_document(job, self.settings, self._placing(job))
         began = time.monotonic()
         with self.stops() as requests, self._removed_afterwards(job):
@@ -164,8 +154,6 @@ class DockerLauncher:
 
     def _patiently(self, call: Callable[[], Answer]) -> Answer:
         """Call a runtime that may just be restarted: it has some time to come back. Raises what it raises then."""
-        from requests.exceptions import ConnectionError as NoConnection
-
         give_up = time.monotonic() + self.patience.runtime_seconds
         while True:
             try:
@@ -177,8 +165,6 @@ class DockerLauncher:
 
     def _created(self, document: dict[str, Any], name: str) -> str:
         """The container by its id, or by its name where a runtime made it before its answer was lost."""
-        from docker.errors import APIError
-
         try:
             made: str = self._api.create_container_from_config(document, name)["Id"]
         except APIError as error:
@@ -204,8 +190,6 @@ class DockerLauncher:
 
     def _state(self, container: str) -> dict[str, Any] | None:
         """What the runtime says of the container; None when it has it no longer, or stays away."""
-        from docker.errors import DockerException
-
         with suppress(DockerException, OSError):
             return self._patiently(lambda: self._api.inspect_container(container))["State"]
         return None
@@ -221,8 +205,6 @@ class DockerLauncher:
 
     def _take_back(self, container: str, job: Job, folder: Path) -> str | None:
         """Copy the ranks' files here, also after a failure; a line when that cannot be done."""
-        from docker.errors import DockerException
-
         try:
             copying.take_bundle(self._api, container, job.name, folder)
         except (DockerException, OSError, copying.UnsafeCopy) as error:
@@ -252,8 +234,6 @@ class DockerLauncher:
 
     def _is_removed(self, labels: dict[str, str]) -> bool:
         """Remove what a run has left; a runtime that has just come back fails to remove what it has not found again."""
-        from docker.errors import DockerException
-
         try:
             return remove_labelled(self._api, labels)
         except (DockerException, OSError):
@@ -262,7 +242,7 @@ class DockerLauncher:
 
 def _container_name(job: Job) -> str:
     """Two users of one runtime may run the same plan: the run's id alone could be taken."""
-    return f"{job.name.lower()}-{session_id()}"
+    return f"{job.name.lower()}-{session.session_id()}"
 
 
 def _with_evidence(outcome: Outcome, line: str) -> Outcome:
@@ -274,9 +254,6 @@ def _with_evidence(outcome: Outcome, line: str) -> Outcome:
 
 def _is_silence(error: Exception) -> bool:
     """Whether nobody answered, rather than refused."""
-    from docker.errors import APIError, DockerException
-    from requests.exceptions import RequestException
-
     silent = (DockerException, RequestException, ConnectionError, TimeoutError)
     return isinstance(error, silent) and not isinstance(error, APIError)
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from suite.spec.base import UsageError
 
@@ -21,29 +21,18 @@ _MOST_BYTES = 64 << 20
 RUN_LABEL, PLAN_LABEL, SESSION_LABEL, DRIVER_LABEL = "suite.run", "suite.plan", "suite.session", "suite.driver"
 
 
-class Driver(NamedTuple):
-    """A driver's process, identified among all others: kernel, space of process ids, id, and start in ticks."""
-
-    boot: str
-    space: str
-    pid: int
-    started: str
-
-    @property
-    def label(self) -> str:
-        return f"{self.boot}/{self.space}/{self.pid}/{self.started}"
-
-
 @cache
 def session_id() -> str:
     """A name for this process that no other one has."""
     return secrets.token_hex(6)
 
 
-def this_driver() -> Driver:
-    """This process. Empty parts where the system does not tell them: such a driver is never taken for dead."""
-    boot, space = _boot(), _space()
-    return Driver(boot, space, os.getpid(), _start_ticks(os.getpid()) or "")
+def this_driver() -> str:
+    """The label of this process, which tells it from all others: kernel, space of process ids, id, and start in ticks.
+
+    Parts are empty where the system does not tell them: such a driver is never taken for dead.
+    """
+    return f"{_boot()}/{_space()}/{os.getpid()}/{_start_ticks(os.getpid()) or ''}"
 
 
 def is_dead(label: str) -> bool:
@@ -51,10 +40,8 @@ def is_dead(label: str) -> bool:
     parts = label.split("/")
     if len(parts) != 4 or not all(parts) or not parts[2].isdigit():
         return False
-    theirs = Driver(parts[0], parts[1], int(parts[2]), parts[3])
-    if (theirs.boot, theirs.space) != (_boot(), _space()):
-        return False
-    return _start_ticks(theirs.pid) != theirs.started
+    boot, space, pid, started = parts
+    return (boot, space) == (_boot(), _space()) and _start_ticks(int(pid)) != started
 
 
 def remove_orphans(api: APIClient, is_local: bool) -> int:
@@ -99,7 +86,7 @@ def short_container(api: APIClient, image: str, command: Sequence[str], **host: 
         "Cmd": [],
         "Env": ["HOME=/tmp", "NVIDIA_DRIVER_CAPABILITIES=utility"],
         "Healthcheck": {"Test": ["NONE"]},
-        "Labels": {SESSION_LABEL: session_id(), DRIVER_LABEL: this_driver().label},
+        "Labels": {SESSION_LABEL: session_id(), DRIVER_LABEL: this_driver()},
         "HostConfig": {
             "CapDrop": ["ALL"],
             "SecurityOpt": ["no-new-privileges"],

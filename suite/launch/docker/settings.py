@@ -1,7 +1,5 @@
 """What a user may set of the containers that runs are started in, and the options that set it."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence

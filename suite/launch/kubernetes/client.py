@@ -1,7 +1,5 @@
 """The cluster's API through the official client: plain JSON in and out, and one line where it refuses."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -51,7 +49,7 @@ class Refused(UsageError):
 class Cluster:
     """One namespace of a cluster. Every call raises UsageError with one line where it cannot be done."""
 
-    def __init__(self, api: ApiClient, namespace: str, context: str | None = None) -> None:
+    def __init__(self, api: "ApiClient", namespace: str, context: str | None = None) -> None:
         self._api = api
         self.namespace = namespace
         self.context = context
@@ -119,8 +117,7 @@ class Cluster:
                 response.close()
 
     def _call(self, method: str, kind: str, name: str = "", **given: Any) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(self._raw(method, kind, name, **given))
-        return answer
+        return json.loads(self._raw(method, kind, name, **given))
 
     def _raw(self, method: str, kind: str, name: str = "", **given: Any) -> bytes:
         with _api_errors(self, f"{method} {kind}"):
@@ -134,7 +131,7 @@ class Cluster:
         body: dict[str, Any] | None = None,
         query: list[tuple[str, str]] | None = None,
         seconds: tuple[float, float] = ASK_SECONDS,
-    ) -> HTTPResponse:
+    ) -> "HTTPResponse":
         """An answer whose body is not read yet."""
         path = "/" + _WHERE[kind].format(namespace=self.namespace) + (f"/{name}" if name else "")
         return self._api.call_api(
@@ -211,7 +208,7 @@ def _api_errors(cluster: Cluster, call: str) -> Iterator[None]:
         raise Unanswered(f"the cluster at {cluster.server} does not answer: {_line(error)}") from error
 
 
-def _refused(cluster: Cluster, call: str, error: ApiException) -> Refused:
+def _refused(cluster: Cluster, call: str, error: "ApiException") -> Refused:
     message = _message(error)
     where = f"namespace {cluster.namespace} of {cluster.server}"
     text = f"{where} refuses {call}: {message}"
@@ -233,7 +230,7 @@ def _refused(cluster: Cluster, call: str, error: ApiException) -> Refused:
     return Refused(text, int(error.status or 0), message)
 
 
-def _message(error: ApiException) -> str:
+def _message(error: "ApiException") -> str:
     """The server's own sentence."""
     try:
         answer = json.loads(error.body or "")["message"]

@@ -1,7 +1,5 @@
 """Why a run ended as the cluster tells it: from the conditions of its pods and of the run's own object. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple

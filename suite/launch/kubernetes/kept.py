@@ -6,8 +6,6 @@ kubelet that is followed goes on over its cuts. Each stream has a file of its ow
 have the moments before them by which what is new is known.
 """
 
-from __future__ import annotations
-
 import fcntl
 import glob
 import json

@@ -1,21 +1,18 @@
 """Kubernetes as a cluster launcher: each run's objects as YAML, created through the official client."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from suite.launch.cluster.launcher import ClusterLauncher, Document, NodeSetup
+from suite.launch.cluster.submission import Submission
+from suite.launch.job import Site
+from suite.launch.kubernetes import client
+from suite.launch.kubernetes.run import kubernetes_site, run_document, submit_run
+from suite.launch.kubernetes.scheduler import KubernetesScheduler, clear_away
 from suite.launch.kubernetes.settings import KubernetesSettings, is_pinned, quantity_number
 from suite.spec.base import UsageError
-
-if TYPE_CHECKING:
-    from suite.launch.cluster.submission import Submission
-    from suite.launch.job import Site
-    from suite.launch.kubernetes.client import Cluster
-    from suite.launch.kubernetes.scheduler import KubernetesScheduler
-    from suite.spec.manifest import Manifest
+from suite.spec.manifest import Manifest
 
 
 class KubernetesLauncher(ClusterLauncher):
@@ -34,7 +31,7 @@ class KubernetesLauncher(ClusterLauncher):
     separator = "---\n"
     waits = True
 
-    def __init__(self, options: KubernetesSettings, nodes: NodeSetup, cluster: Cluster | None = None) -> None:
+    def __init__(self, options: KubernetesSettings, nodes: NodeSetup, cluster: client.Cluster | None = None) -> None:
         self._settings = options
         self._namespace = options.namespace if "namespace" in options.model_fields_set else None
         self._image = self._checked_image(nodes.image)
@@ -71,28 +68,20 @@ class KubernetesLauncher(ClusterLauncher):
 
     @staticmethod
     def scheduler() -> KubernetesScheduler:
-        from suite.launch.kubernetes.scheduler import KubernetesScheduler
-
         return KubernetesScheduler()
 
     def connect(self) -> None:
-        from suite.launch.kubernetes.client import connect
+        self._reach(client.connect(self._settings.context, self._namespace))
 
-        self._reach(connect(self._settings.context, self._namespace))
-
-    def _reach(self, cluster: Cluster) -> None:
+    def _reach(self, cluster: client.Cluster) -> None:
         """From now on everything is rendered for the namespace of this cluster."""
         self._cluster = cluster
         self._settings = self._settings.model_copy(update={"namespace": cluster.namespace})
 
     def site(self, manifest: Manifest) -> Site:
-        from suite.launch.kubernetes.run import kubernetes_site
-
         return kubernetes_site(manifest, self._image, self._env, self._settings.memory_per_rank)
 
     def render(self, submissions: Sequence[Submission], root: Path) -> list[Document]:
-        from suite.launch.kubernetes.run import run_document
-
         return [run_document(each, self._settings, root) for each in submissions]
 
     def announced(self, document: Document, token: str) -> Document:
@@ -101,9 +90,6 @@ class KubernetesLauncher(ClusterLauncher):
         return document._replace(submissions=tuple(known))
 
     def submit(self, document: Document, earlier: Sequence[Submission]) -> tuple[Submission, ...]:
-        from suite.launch.kubernetes.run import submit_run
-        from suite.launch.kubernetes.scheduler import clear_away
-
         for submission in earlier:
             clear_away(self._cluster, submission)
         return (submit_run(self._cluster, document),)

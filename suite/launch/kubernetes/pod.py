@@ -1,7 +1,5 @@
 """A job in the words of Kubernetes, on a Ray cluster of KubeRay too: the variables of the templates. Pure."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

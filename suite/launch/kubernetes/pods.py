@@ -3,8 +3,6 @@
 An answer may hold anything: what is not of its kind counts as not there, so that nobody stumbles.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, NamedTuple

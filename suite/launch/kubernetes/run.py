@@ -1,7 +1,5 @@
 """A run on Kubernetes: the site of its ranks, the YAML of its objects, and handing them over, all of them or none."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping
@@ -103,7 +101,7 @@ def render_run(submission: Submission, settings: KubernetesSettings) -> str:
         MANIFEST: submission.manifest.model_dump_json(by_alias=True) + "\n",
         ENVIRONMENT: json.dumps(submission.environment, indent=2, sort_keys=True) + "\n",
     }
-    return render(submission.job, bundle_folder(submission.job), settings, files, about_run(submission, settings))
+    return render(submission.job, f"{RUNS}/{submission.run_id}", settings, files, about_run(submission, settings))
 
 
 def run_document(submission: Submission, settings: KubernetesSettings, root: Path) -> Document:
@@ -116,7 +114,7 @@ def run_document(submission: Submission, settings: KubernetesSettings, root: Pat
         context=settings.context,
         settings=settings.model_dump(mode="json"),
         objects=[[kind_of(body), body["metadata"]["name"]] for body in parse(text)],
-        folder=bundle_folder(submission.job),
+        folder=f"{RUNS}/{submission.run_id}",
         spool=str(spool_path(root, submission.run_id).resolve()),
     )
     return Document(submission.run_id, text, (known,))
@@ -139,11 +137,6 @@ def submit_run(cluster: Cluster, document: Document) -> Submission:
 def spool_path(root: Path, run_id: str) -> Path:
     """Where the last output of a cancelled run is kept; no submission's name."""
     return root / FOLDER / f"{run_id}.kept"
-
-
-def bundle_folder(job: Job) -> str:
-    """The run's folder as its ranks see it."""
-    return f"{RUNS}/{job.name}"
 
 
 def hand_over(cluster: Cluster, objects: list[dict[str, Any]]) -> dict[str, Any]:

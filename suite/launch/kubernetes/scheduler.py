@@ -1,7 +1,5 @@
 """Kubernetes as a cluster scheduler: where a submitted run is, how to end it, and what it left."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable
@@ -12,20 +10,9 @@ from typing import Any
 from suite.launch.cluster.scheduler import Gathered, Phase, SchedulerState, Stream
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job
+from suite.launch.kubernetes import kept
 from suite.launch.kubernetes.client import KINDS, Cluster, Refused, connect
 from suite.launch.kubernetes.diagnose import hopeless, scheduler_end
-from suite.launch.kubernetes.kept import (
-    Snapshot,
-    end_of_printed,
-    keep_printed,
-    kept_lines,
-    kept_streams,
-    printed_since,
-    read_kept,
-    read_snapshot,
-    whole_log,
-    write_snapshot,
-)
 from suite.launch.kubernetes.pod import ATTEMPT_LABEL, PATTERNS, RUN_LABEL, is_ray, run_labels
 from suite.launch.kubernetes.pods import Pod, part, read_pods, run_end, text
 from suite.launch.kubernetes.run import render_reader
@@ -63,9 +50,9 @@ class KubernetesScheduler:
         cluster = self._cluster(submission)
         found = self._ask(cluster, submission)
         nodes = submission.job.nodes
-        kept = read_snapshot(_spool(submission))
-        if kept is not None:
-            return SchedulerState(phase="over", word="Failed" if kept.given_up else "Cancelled")
+        snapshot = kept.read_snapshot(_spool(submission))
+        if snapshot is not None:
+            return SchedulerState(phase="over", word="Failed" if snapshot.given_up else "Cancelled")
         if (found.run is None and not found.pods) or _is_of_another_attempt(submission, found.run):
             return SchedulerState(phase="gone", word="Deleted", detail=f"nothing is left in {cluster.namespace}")
         end = run_end(found.run) if found.run else None
@@ -100,16 +87,16 @@ class KubernetesScheduler:
                 "made, and it is left alone; cancel it in the folder it was submitted from"
             )
         found = _with_logs(cluster, found, _spool(submission), needed=False)
-        write_snapshot(_spool(submission), found._replace(given_up=state.hopeless is not None))
+        kept.write_snapshot(_spool(submission), found._replace(given_up=state.hopeless is not None))
         _delete(cluster, submission)
 
     def gather(self, submission: Submission) -> Gathered:
         """Logs of the pods, and what a claim holds. Raises UsageError when the cluster has forgotten the run."""
         cluster = self._cluster(submission)
-        kept = read_snapshot(_spool(submission))
+        snapshot = kept.read_snapshot(_spool(submission))
         settings = _settings(submission)
         spool = _spool(submission)
-        found = kept or _with_logs(cluster, self._ask(cluster, submission), spool, needed=settings.claim is None)
+        found = snapshot or _with_logs(cluster, self._ask(cluster, submission), spool, needed=settings.claim is None)
         if found.run is None and not found.pods and settings.claim is None:
             raise UsageError(
                 f"{submission.run_id}: the cluster has forgotten the run and its logs (namespace "
@@ -130,18 +117,18 @@ class KubernetesScheduler:
         if settings.claim is not None:
             streams.append(Stream("claim", read_claim(cluster, submission, settings).splitlines(keepends=True)))
         end = run_end(found.run) if found.run else None
-        if settings.variant == "raycluster" and kept is None:
+        if settings.variant == "raycluster" and snapshot is None:
             _release(cluster, submission)
-        told = scheduler_end(pods, end, nodes, found.warnings, cancelled=kept is not None and not kept.given_up)
+        told = scheduler_end(pods, end, nodes, found.warnings, cancelled=snapshot is not None and not snapshot.given_up)
         return Gathered(tuple(streams), told, PATTERNS if is_ray(settings) else ())
 
     def printed(self, submission: Submission, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
-        kept = read_snapshot(_spool(submission))
-        if kept is not None:
-            return kept_lines(kept, place, lines)
+        snapshot = kept.read_snapshot(_spool(submission))
+        if snapshot is not None:
+            return kept.kept_lines(snapshot, place, lines)
         cluster = self._cluster(submission)
         pods = [pod for pod in read_pods(_pods_of(cluster, submission)) if pod.role != "reader"]
-        return [(pod.stream, printed_since(cluster, pod, place, lines)) for pod in pods]
+        return [(pod.stream, kept.printed_since(cluster, pod, place, lines)) for pod in pods]
 
     def keep(self, submission: Submission) -> None:
         """What pods have printed so far, where no claim holds it: logs are cut, and deleted pods take theirs along."""
@@ -151,11 +138,11 @@ class KubernetesScheduler:
         for pod in read_pods(_pods_of(cluster, submission)):
             if pod.role != "reader" and pod.phase != "Pending":
                 with suppress(Refused):  # its node is out of reach now
-                    keep_printed(cluster, _spool(submission), pod)
+                    kept.keep_printed(cluster, _spool(submission), pod)
 
     def files(self, submission: Submission) -> list[Path]:
         spool = _spool(submission)
-        return [*([spool] if spool.exists() else []), *(path for _, path in kept_streams(spool))]
+        return [*([spool] if spool.exists() else []), *(path for _, path in kept.kept_streams(spool))]
 
     def _cluster(self, submission: Submission) -> Cluster:
         cluster = self._reach(submission.scheduler.get("context"), _settings(submission).namespace)
@@ -164,12 +151,12 @@ class KubernetesScheduler:
             raise UsageError(f"{submission.run_id} was submitted to {server}, the kubeconfig says {cluster.server} now")
         return cluster
 
-    def _ask(self, cluster: Cluster, submission: Submission) -> Snapshot:
+    def _ask(self, cluster: Cluster, submission: Submission) -> kept.Snapshot:
         kind, name = _objects(submission)[-1]
         run = cluster.get(kind, name)
         pods = _pods_of(cluster, submission)
         is_whole = len(pods) >= submission.job.nodes and all(pod.phase != "Pending" for pod in read_pods(pods))
-        return Snapshot(run=run, pods=pods, warnings=[] if is_whole else _warnings(cluster, name), logs={})
+        return kept.Snapshot(run=run, pods=pods, warnings=[] if is_whole else _warnings(cluster, name), logs={})
 
 
 def _ranks(pod: Pod, job: Job) -> tuple[int, ...]:
@@ -186,10 +173,10 @@ def _ranks_of_node(number: int, job: Job) -> tuple[int, ...]:
 def _of_deleted(spool: Path, told: set[str], job: Job) -> list[Stream]:
     """What was kept of pods that are gone, such as those that a failed Job took along."""
     found = []
-    for name, _ in kept_streams(spool):
+    for name, _ in kept.kept_streams(spool):
         node = _NODE.fullmatch(name)
         if node is not None and name not in told and int(node[1]) < job.nodes:
-            lines = (read_kept(spool, name) or b"").splitlines(keepends=True)
+            lines = (kept.read_kept(spool, name) or b"").splitlines(keepends=True)
             found.append(Stream(name, lines, _ranks_of_node(int(node[1]), job)))
     return found
 
@@ -202,7 +189,7 @@ def _release(cluster: Cluster, submission: Submission) -> None:
                 cluster.patch(kind, name, {"spec": {"suspend": True}})
 
 
-def _with_logs(cluster: Cluster, found: Snapshot, spool: Path, needed: bool) -> Snapshot:
+def _with_logs(cluster: Cluster, found: kept.Snapshot, spool: Path, needed: bool) -> kept.Snapshot:
     """With what its pods printed, also where their nodes are out of reach by now. ``needed``: nothing but the logs
     holds what the ranks measured.
 
@@ -211,7 +198,7 @@ def _with_logs(cluster: Cluster, found: Snapshot, spool: Path, needed: bool) -> 
     pods = read_pods(found.pods)
     for pod in pods:
         try:
-            end_of_printed(cluster, spool, pod)
+            kept.end_of_printed(cluster, spool, pod)
         except Refused as error:
             if error.status < 500:
                 raise
@@ -221,7 +208,7 @@ def _with_logs(cluster: Cluster, found: Snapshot, spool: Path, needed: bool) -> 
                     "run suite collect again later"
                 ) from error
     last = {pod.stream: pod.name for pod in pods}
-    return found._replace(logs={name: read_kept(spool, stream) or b"" for stream, name in last.items()})
+    return found._replace(logs={name: kept.read_kept(spool, stream) or b"" for stream, name in last.items()})
 
 
 def _warnings(cluster: Cluster, name: str) -> list[str]:
@@ -320,7 +307,7 @@ def read_claim(cluster: Cluster, submission: Submission, settings: KubernetesSet
                 raise UsageError(f"pod {name}, which reads the claim {settings.claim}, was deleted")
             (reader,) = read_pods([body])
             if reader.is_over:
-                return whole_log(cluster, _spool(submission), reader)
+                return kept.whole_log(cluster, _spool(submission), reader)
             if time.monotonic() > deadline:
                 why = reader.why_pending() or reader.phase
                 raise UsageError(f"pod {name}, which reads the claim {settings.claim}, does not start: {why}")

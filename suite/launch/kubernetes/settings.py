@@ -3,8 +3,6 @@
 None of it changes the work that is measured.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from fractions import Fraction

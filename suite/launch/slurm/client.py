@@ -1,7 +1,5 @@
 """Slurm's own commands, each with a time limit, their refusals as one line, and why a job can never start."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

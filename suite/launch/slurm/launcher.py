@@ -1,21 +1,21 @@
 """Slurm as a cluster launcher: batch scripts of one run or of an array, handed to sbatch in lanes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from shlex import quote
+from typing import Any
 
 from suite.launch.cluster.launcher import ClusterLauncher, Document, NodeSetup
-from suite.launch.job import PYTHON_PATH
+from suite.launch.cluster.submission import FOLDER, SMOKE, Submission
+from suite.launch.cluster.torchrun import EVENTS_ON_OUTPUT
+from suite.launch.job import PYTHON_PATH, Site
+from suite.launch.local import worker_path
+from suite.launch.slurm import client
+from suite.launch.slurm.scheduler import SlurmScheduler, submit
+from suite.launch.slurm.script import LONGEST_NAME, announcement, batch_script, same_request
 from suite.launch.slurm.settings import Container, SlurmSettings
 from suite.spec.base import UsageError
-
-if TYPE_CHECKING:
-    from suite.launch.cluster.submission import Submission
-    from suite.launch.job import Site
-    from suite.launch.slurm.scheduler import SlurmScheduler
-    from suite.spec.manifest import Manifest
+from suite.spec.manifest import Manifest
 
 
 class SlurmLauncher(ClusterLauncher):
@@ -47,15 +47,9 @@ class SlurmLauncher(ClusterLauncher):
 
     @staticmethod
     def scheduler() -> SlurmScheduler:
-        from suite.launch.slurm.scheduler import SlurmScheduler
-
         return SlurmScheduler()
 
     def site(self, manifest: Manifest) -> Site:
-        from suite.launch.cluster.torchrun import EVENTS_ON_OUTPUT
-        from suite.launch.job import Site
-        from suite.launch.local import worker_path
-
         python, image = self._nodes.python, self._nodes.image
         return Site(
             python=python,
@@ -69,8 +63,6 @@ class SlurmLauncher(ClusterLauncher):
         )
 
     def render(self, submissions: Sequence[Submission], root: Path) -> list[Document]:
-        from suite.launch.slurm.script import same_request
-
         groups: dict[str, list[Submission]] = {}
         for submission in submissions:
             key = same_request(submission.job).model_dump_json() if self._settings.array else submission.run_id
@@ -78,11 +70,8 @@ class SlurmLauncher(ClusterLauncher):
         return [self._script(group, root.resolve()) for group in groups.values()]
 
     def _script(self, group: Sequence[Submission], root: Path) -> Document:
-        from suite.launch.cluster.submission import FOLDER
-        from suite.launch.slurm.script import SlurmRun, batch_script
-
         name = group[0].run_id
-        text = batch_script([SlurmRun(each.manifest, each.job) for each in group], self._settings, root)
+        text = batch_script(group, self._settings, root)
         facts = {
             "name": name,
             "job": None,
@@ -95,8 +84,6 @@ class SlurmLauncher(ClusterLauncher):
 
     def announced(self, document: Document, token: str) -> Document:
         """A name and output files of this attempt alone."""
-        from suite.launch.slurm.script import LONGEST_NAME
-
         known = []
         for each in document.submissions:
             output = Path(each.fact("output", str)).with_name(f"{document.name}-{token}")
@@ -105,9 +92,6 @@ class SlurmLauncher(ClusterLauncher):
         return document._replace(submissions=tuple(known))
 
     def submit(self, document: Document, earlier: Sequence[Submission]) -> tuple[Submission, ...]:
-        from suite.launch.slurm.scheduler import submit
-        from suite.launch.slurm.script import announcement
-
         first, is_array = document.submissions[0], len(document.submissions) > 1
         lanes = self._own_lanes(document)
         own = announcement(first.fact("name", str), first.fact("output", str), is_array)
@@ -121,8 +105,6 @@ class SlurmLauncher(ClusterLauncher):
 
     def by_hand(self, paths: Sequence[Path]) -> list[str]:
         """A chain of jobs where one run at a time is asked for."""
-        from shlex import quote
-
         if len(paths) == 1 or self._settings.at_once > 1:
             return super().by_hand(paths)
         lines, waits = [], ""
@@ -138,13 +120,9 @@ class SlurmLauncher(ClusterLauncher):
         step = document.text.partition("command=(\n")[2].partition("    bash\n")[0].split()
         return [f"sbatch {' '.join(options)}", " ".join(step)]
 
-    def _own_lanes(self, document: Document) -> Lanes:
+    def _own_lanes(self, document: Document) -> "Lanes":
         """Behind whatever this results folder has under way; asked once."""
-        from suite.launch.slurm import client
-
         if self._lanes is None:
-            from suite.launch.cluster.submission import FOLDER, SMOKE
-
             root = Path(document.submissions[0].fact("output", str)).parent.parent
             root = root.parent if root.name == SMOKE else root
             folders = (str(root / FOLDER), str(root / SMOKE / FOLDER))

@@ -1,8 +1,6 @@
 """What a job's output file holds: each task's lines behind its number, kept to a size, and Slurm's own between them.
 Pure."""
 
-from __future__ import annotations
-
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence

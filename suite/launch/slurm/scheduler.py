@@ -1,7 +1,5 @@
 """Slurm as a cluster scheduler: where a submitted run is, how to end it, and what it left."""
 
-from __future__ import annotations
-
 import re
 import time
 from contextlib import suppress
@@ -208,8 +206,7 @@ def _job(submission: Submission) -> str | None:
 
 
 def _index(submission: Submission) -> int | None:
-    index: int | None = submission.fact("index", int, type(None))
-    return index
+    return submission.fact("index", int, type(None))
 
 
 def _status(word: str | None, interrupted: bool, ended: bool) -> Any:

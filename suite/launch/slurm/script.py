@@ -1,20 +1,16 @@
 """The batch script of one run, or of an array of runs that ask the cluster for the same. Pure."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from suite.launch.cluster.render import Raw, render_shell, shell_word
-from suite.launch.cluster.submission import FOLDER
+from suite.launch.cluster.submission import FOLDER, Submission
 from suite.launch.cluster.torchrun import Rendezvous, torchrun_argv
 from suite.launch.job import Job, Mount, torchrun_variables
 from suite.launch.slurm.settings import SlurmSettings
 from suite.spec.base import UsageError
-from suite.spec.manifest import Manifest
 
 JOB_TEMPLATE, TASK_TEMPLATE = "slurm/job.sbatch.j2", "slurm/task.sh.j2"
 #: What the batch script and Slurm set for a task. A NUL cannot be in any other word, so nothing is mistaken for one.
@@ -24,14 +20,7 @@ _VARIABLE = re.compile("\0([A-Za-z_]+)\0")
 LONGEST_NAME = 200
 
 
-class SlurmRun(NamedTuple):
-    """One run of a script."""
-
-    manifest: Manifest
-    job: Job
-
-
-def batch_script(runs: Sequence[SlurmRun], settings: SlurmSettings, root: Path) -> str:
+def batch_script(runs: Sequence[Submission], settings: SlurmSettings, root: Path) -> str:
     """The script of one run, or of an array: all runs must ask for the same. ``root``: the results folder, absolute.
 
     Raises UsageError for what Slurm or a container does not take.
@@ -96,7 +85,9 @@ def sbatch_options(names: Sequence[str], job: Job, settings: SlurmSettings, root
         if value is not None:
             options.append(f"--{name}={value}")
     if job.device_count:
-        options.append(gpu_option(job.device_count, settings))
+        kind = f"{settings.gpu_type}:" if settings.gpu_type else ""
+        option = "gres=gpu:" if settings.gpu_request == "gres" else "gpus-per-node="
+        options.append(f"--{option}{kind}{job.device_count}")
     if settings.exclusive:
         options.append("--exclusive")
     cpus = _cpus_per_task(settings, tasks)
@@ -109,12 +100,6 @@ def sbatch_options(names: Sequence[str], job: Job, settings: SlurmSettings, root
     elif settings.exclusive:
         options.append("--mem=0")
     return [*options, *settings.options]
-
-
-def gpu_option(count: int, settings: SlurmSettings) -> str:
-    """GPUs of each node."""
-    kind = f"{settings.gpu_type}:" if settings.gpu_type else ""
-    return f"--gres=gpu:{kind}{count}" if settings.gpu_request == "gres" else f"--gpus-per-node={kind}{count}"
 
 
 def _cpus_per_task(settings: SlurmSettings, tasks: int) -> int | None:

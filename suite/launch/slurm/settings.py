@@ -3,8 +3,6 @@
 Further options of sbatch that would lose a run's result, or its place, are refused.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -125,7 +123,7 @@ class SlurmSettings(Frozen):
         return options
 
     @model_validator(mode="after")
-    def _binds_once(self) -> SlurmSettings:
+    def _binds_once(self) -> "SlurmSettings":
         if self.cpu_bind is not None and self.starter == "torchrun":
             raise ValueError(
                 f"--cpu-bind {self.cpu_bind}: torchrun starts the ranks of a node, so srun cannot bind them; add "

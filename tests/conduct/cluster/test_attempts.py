@@ -13,9 +13,9 @@ import pytest
 from click.testing import Result
 
 from suite.bundle.store import ATTIC, Bundle
-from suite.conduct.cluster.hand_over import documents_to_do, hand_over, write_documents
+from suite.conduct.cluster.hand_over import hand_over, write_documents
 from suite.conduct.cluster.standing import collect_run, standing
-from suite.conduct.cluster.to_do import ToDo, to_do
+from suite.conduct.cluster.to_do import ToDo, prepare, to_do
 from suite.launch.cluster.launcher import Document, NodeSetup
 from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.cluster.submission import FOLDER, read_submission, submission_path, submissions
@@ -58,7 +58,8 @@ def wanted(count: int) -> list[Manifest]:
 
 def documents(root: Path, count: int, **options: Any) -> tuple[SlurmLauncher, list[Document]]:
     made = launcher(**options)
-    return made, documents_to_do(made, wanted(count), root, True, lambda manifests: None)[0]
+    left = to_do(wanted(count), root, retry_failed=True)
+    return made, made.render(prepare(left.manifests, made), root)
 
 
 def one(root: Path) -> tuple[SlurmLauncher, Document, Path]:

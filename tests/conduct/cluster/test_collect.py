@@ -38,6 +38,12 @@ def submission(manifest: Manifest) -> Submission:
     )
 
 
+def test_a_path_that_a_user_gives_comes_after_the_suites_by_which_ranks_find_their_worker() -> None:
+    given = Site(python="python", bundle=".", python_path="/suite", env={"PYTHONPATH": "/mine", "A": "b"})
+    job = make_job(synthetic_manifest(), given)
+    assert (job.env["PYTHONPATH"], job.env["A"]) == ("/suite:/mine", "b")
+
+
 def printed(manifest: Manifest, ranks: Sequence[int]) -> list[bytes]:
     """What these ranks print, one after another."""
     texts = [as_lines(rank_events(manifest, rank, lambda iteration, rank: 1.0)) for rank in ranks]

@@ -10,8 +10,8 @@ import pytest
 
 from suite.bundle.store import Bundle
 from suite.cli.rerun import require_consent
-from suite.conduct.running.consent import recorded_here, what_it_asks
 from suite.conduct.running.provenance import FIELD, is_from_here, origin_of
+from suite.conduct.running.rerun import recorded_here, what_it_asks
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size
 from suite.spec.layout import Layout

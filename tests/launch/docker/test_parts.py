@@ -20,10 +20,9 @@ from suite.launch.docker.conclude import conclude
 from suite.launch.docker.connection import chosen_host, unreachable
 from suite.launch.docker.images import digest_in, find_image
 from suite.launch.docker.launcher import DockerLauncher
-from suite.launch.docker.output import Output
-from suite.launch.docker.session import RUN_LABEL, SESSION_LABEL, Driver, is_dead, remove_orphans, this_driver
+from suite.launch.docker.session import RUN_LABEL, SESSION_LABEL, is_dead, remove_orphans, this_driver
 from suite.launch.docker.settings import DockerSettings
-from suite.launch.docker.watch import ContainerPatience, ContainerWatch
+from suite.launch.docker.watch import ContainerPatience, ContainerWatch, Output
 from suite.launch.requests import MOST_WAITING, Mailbox, StopRequests
 from suite.spec.base import UsageError
 from tests.launch.ranks import make_folder, make_job
@@ -32,18 +31,19 @@ from tests.waiting import wait_until
 
 class TestWhoseAContainerIs:
     def test_only_a_process_that_is_known_to_have_ended_is_dead(self) -> None:
-        ours = this_driver()
-        assert is_dead(ours._replace(pid=2**22 + 1).label)
-        assert is_dead(ours._replace(started="1").label), "its id is another's by now"
-        assert not is_dead(ours.label)
-        for label in ("", "x", "//1/2", Driver("other-boot", "4026531836", 2**22 + 1, "1").label):
+        boot, space, pid, started = this_driver().split("/")
+        gone = 2**22 + 1
+        assert is_dead(f"{boot}/{space}/{gone}/{started}")
+        assert is_dead(f"{boot}/{space}/{pid}/1"), "its id is another's by now"
+        assert not is_dead(this_driver())
+        for label in ("", "x", "//1/2", f"other-boot/4026531836/{gone}/1"):
             assert not is_dead(label)
-        assert not is_dead(ours._replace(space="1", pid=2**22 + 1).label), "another space of ids"
-        assert not is_dead(ours._replace(started="").label)
+        assert not is_dead(f"{boot}/1/{gone}/{started}"), "another space of ids"
+        assert not is_dead(f"{boot}/{space}/{pid}/")
 
     def test_orphans_go_and_their_volumes_and_nobody_elses(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        dead, alive = this_driver()._replace(started="1").label, this_driver().label
-        before_boot = Driver("earlier", "1", 1, "1").label
+        dead, alive = f"{this_driver().rpartition('/')[0]}/1", this_driver()
+        before_boot = "earlier/1/1/1"
         monkeypatch.setattr("psutil.boot_time", lambda: 1000.0)
         entries = {
             "dead": (dead, "running", 2000),

@@ -1,5 +1,6 @@
 """Jobs as the cluster commands make them, and settings that use everything there is."""
 
+from types import SimpleNamespace
 from typing import Any, get_args
 
 from suite.conduct.cluster.to_do import prepare
@@ -53,7 +54,9 @@ def kubernetes_manifest(nodes: int = 2, ranks_per_node: int = 1, device: str = "
 
 def submission_of(manifest: Manifest, memory_bytes: int | None = None, **env: str) -> Submission:
     """The run as it is handed over."""
-    return prepare([manifest], KubernetesScheduler(), lambda one: kubernetes_site(one, IMAGE, env, memory_bytes))[0]
+    site = lambda one: kubernetes_site(one, IMAGE, env, memory_bytes)  # noqa: E731
+    launcher: Any = SimpleNamespace(scheduler=KubernetesScheduler, site=site, starter=None)
+    return prepare([manifest], launcher)[0]
 
 
 def job_of(**changes: Any) -> Job:

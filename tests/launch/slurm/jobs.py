@@ -1,16 +1,23 @@
 """Jobs and manifests of Slurm's tests."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 from suite.conduct.running.execute import make_job
 from suite.launch.cluster.torchrun import EVENTS_ON_OUTPUT
 from suite.launch.job import Job, Mount, Site
-from suite.launch.slurm.script import SlurmRun
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest
 from tests.synthetic import synthetic_manifest
 
 ROOT = Path("/scratch/team/runs")
+
+
+class SlurmRun(NamedTuple):
+    """What a script reads of a submission."""
+
+    manifest: Manifest
+    job: Job
 
 
 def manifest(nodes: int = 4, gpus: int = 8, repeat: int = 1, device: str = "cuda") -> Manifest:

@@ -31,7 +31,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def handed_over(slurm: Path, root: Path, launcher: SlurmLauncher, repeats: int = 3) -> list[str]:
     """The options by which each job waits."""
     runs = [manifest(nodes=1, gpus=1, repeat=repeat, device="cpu") for repeat in range(1, repeats + 1)]
-    for document in launcher.render(prepare(runs, launcher.scheduler(), launcher.site), root):
+    for document in launcher.render(prepare(runs, launcher), root):
         hand_over(launcher, document, root)
     calls = (slurm / "calls").read_text().splitlines()
     return [call.partition("--dependency=")[2].partition(" ")[0] for call in calls]
@@ -56,7 +56,7 @@ def test_jobs_wait_for_those_before(slurm: Path, tmp_path: Path, options: dict[s
 
 def test_nothing_starts_before_a_first_run_has_ended_well(slurm: Path, tmp_path: Path) -> None:
     launcher = launcher_of()
-    run = prepare([manifest(nodes=1, gpus=1, device="cpu")], launcher.scheduler(), launcher.site)[0]
+    run = prepare([manifest(nodes=1, gpus=1, device="cpu")], launcher)[0]
     launcher.start_after([run.with_scheduler(job="3")])
     waits = handed_over(slurm, tmp_path / "runs", launcher, repeats=2)
     assert waits == ["afterok:3", "afterok:3,afterany:5"]

@@ -15,11 +15,11 @@ from syrupy.assertion import SnapshotAssertion
 
 from suite.launch.job import Job, JobLimits, Mount
 from suite.launch.local import free_port
-from suite.launch.slurm.script import SlurmRun, batch_script, sbatch_options, srun_argv
+from suite.launch.slurm.script import batch_script, sbatch_options, srun_argv
 from suite.launch.slurm.settings import SlurmSettings
 from suite.spec.base import UsageError
 from tests.launch.differences import differences
-from tests.launch.slurm.jobs import ROOT, job, manifest, run
+from tests.launch.slurm.jobs import ROOT, SlurmRun, job, manifest, run
 from tests.launch.slurm.stand_in import with_programs
 from tests.slurm import Slurm
 
