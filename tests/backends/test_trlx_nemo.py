@@ -32,11 +32,6 @@ def test_every_size_of_a_preset_is_laid_out_as_trlx_ships_it(preset: str, snapsh
     assert rows == snapshot
 
 
-def test_a_size_that_trlx_does_not_ship_is_not_split() -> None:
-    assert (shipped_tensor(find_size("13B")), shipped_tensor(find_size("13B-trlx"))) == (2, 2)
-    assert shipped_tensor(find_size("350M")) == 1
-
-
 @given(
     name=st.sampled_from(sorted(sizes("true") | sizes("trlx"))),
     nodes=st.sampled_from([1, 2, 4]),

@@ -146,13 +146,6 @@ class TestWhatIsTold:
         with pytest.raises(BuildFailed, match=words):
             read(*lines)
 
-    def test_the_last_image_of_each_stage_is_known(self) -> None:
-        words = ("FROM a AS one", "RUN x", "FROM one AS two", "LABEL a=b")
-        lines: list[dict] = []
-        for number, word in enumerate(words, 1):
-            lines += [{"stream": f"Step {number}/4 : {word}"}, {"stream": f" ---> {number:012d}\n"}]
-        assert read(*lines, {"aux": {"ID": "sha256:4"}}) == ("sha256:4", {"one": "000000000002", "two": "000000000004"})
-
     def test_an_interrupted_build_is_ended_on_the_engine(self, project: Project) -> None:
         runtime = runtime_of(*GOOD)
 

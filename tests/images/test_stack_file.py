@@ -11,7 +11,7 @@ import pytest
 
 from suite.conduct.cluster.image_file import file_digest
 from suite.conduct.cluster.machine import ClusterMachine, cluster_machine
-from suite.images.stack_file import StackFile, beside, of_image, of_interpreter, read_stack
+from suite.images.stack_file import StackFile, beside, of_image, read_stack
 from suite.spec.base import UsageError
 from tests.command import suite
 from tests.images.test_inside import runtime_of
@@ -97,11 +97,6 @@ def test_what_is_no_such_file_is_refused_in_one_line(image: Path, text: str) -> 
     with pytest.raises(UsageError, match=r"is no file of `suite images stack`") as refused:
         machine(image)
     assert str(refused.value).isprintable()
-
-
-def test_an_interpreter_tells_what_it_has() -> None:
-    found = of_interpreter(sys.executable, None)
-    assert found.python == ".".join(map(str, sys.version_info[:3])) and "pytest" in found.packages
 
 
 def test_an_image_without_a_stack_is_refused() -> None:

@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import pytest
 
-from suite.launch.classify import PATTERNS, Pattern, RankEnd, Report, RunEnd, classify, how, strongest
+from suite.launch.classify import PATTERNS, RankEnd, Report, RunEnd, classify, how, strongest
 from suite.launch.outcome import NEXT_STEPS, Failure, FailureKind
 from suite.launch.processes import OomKills
 
@@ -129,13 +129,6 @@ WATCHDOG = "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqN
 )
 def test_a_rank_that_said_nothing_is_judged_by_its_log_and_its_end(kind: str, rank: dict[str, Any]) -> None:
     assert classify(RunEnd((a_rank(**rank),))).kind == kind
-
-
-def test_another_launcher_adds_its_own_texts():
-    added = Pattern("image_missing", "cause", r"No such image: \S+")
-    end = RunEnd((a_rank(code=125, log=("Error: No such image: suite:1",)),))
-    assert classify(end, (*PATTERNS, added)).kind == "image_missing"
-    assert classify(end).kind == "unknown"
 
 
 def told(rank: int, kind: FailureKind, time: float, word: str) -> RankEnd:

@@ -17,7 +17,6 @@ from suite.launch.traces import (
     parse_reports,
     printable_lines,
     read_reports,
-    stack_lines,
 )
 
 
@@ -69,13 +68,6 @@ def test_the_tail_of_a_huge_log_is_short_and_its_lines_are_cut(tmp_path):
     assert lines == ("x" * LONGEST_LINE, "\N{REPLACEMENT CHARACTER} last")
     assert log_tail(log, log_size(log) - 6) == ("last",)
     assert printable_lines(b"\n  \na \n") == ("a",)
-
-
-def test_of_a_dump_the_running_thread_is_kept():
-    dump = ("Thread 0x1 (most recent call first):", "  File a", "Current thread 0x2 (most recent call first):", "  b")
-    assert stack_lines(dump, 10) == dump[2:]
-    assert stack_lines(dump, 1) == dump[2:3]
-    assert stack_lines(dump[:2], 1) == dump[:1]
 
 
 @pytest.mark.parametrize("trap", ["link", "pipe", "folder"])

@@ -16,7 +16,7 @@ from suite.launch import zygotes
 from suite.launch.job import Job
 from suite.launch.local import LocalLauncher
 from suite.launch.processes import child_subreaper, end_with_children
-from suite.launch.zygotes import Zygote, surroundings
+from suite.launch.zygotes import Zygote
 from tests.launch.ranks import IMPORT_VARIABLE, QUICK, make_job, no_process_is_left, toy_worker  # noqa: F401
 from tests.waiting import wait_until
 
@@ -140,14 +140,6 @@ def test_other_surroundings_have_a_zygote_of_their_own(runs: Runs, change: dict[
     assert len(zygote_processes()) == 2
     runs()
     assert len(zygote_processes()) == 2, "the first is still there"
-
-
-def test_what_a_process_inherits_is_of_its_surroundings(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    job, _ = runs.job(TELL)
-    before = surroundings(job, {"RANK": "0"})
-    assert surroundings(job, {"RANK": "1"}) == before, "what differs from rank to rank does not count"
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {11})
-    assert surroundings(job, {}) != before
 
 
 def test_only_so_many_stacks_are_kept_imported(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

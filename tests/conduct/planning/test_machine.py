@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suite.conduct.planning.machine import Machine, look_at_machine, threads_of_a_full_node
+from suite.conduct.planning.machine import Machine, look_at_machine
 from suite.conduct.planning.plan import make_plan
 from suite.conduct.running.side_by_side import Slots, require_containers
 from suite.launch.probe import LocalDevice
@@ -51,11 +51,6 @@ def test_more_than_there_is_is_refused(here: Machine, asked: tuple[int, int], sa
     if here.device == "cpu":
         here.require_room(1, False, threads=2)
         here.require_room(ranks, True, threads=threads)
-
-
-@pytest.mark.parametrize(("cores", "devices", "threads"), [(96, 8, 12), (6, 8, 1), (7, 2, 3), (None, 8, 8), (96, 0, 8)])
-def test_a_rank_on_a_gpu_has_its_share_of_a_full_nodes_cores(cores: int | None, devices: int, threads: int) -> None:
-    assert threads_of_a_full_node(cores, devices) == threads
 
 
 @pytest.mark.parametrize(

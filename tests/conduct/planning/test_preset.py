@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from suite.conduct.planning.plan import Plan, make_joint_plan, make_plan
-from suite.conduct.planning.request import GivenOptions, cross_product, preset_requests, replaced
+from suite.conduct.planning.plan import Plan, make_joint_plan
+from suite.conduct.planning.request import GivenOptions, preset_requests, replaced
 from suite.spec.base import UsageError
 from suite.spec.catalogue import Preset, find_preset
 
@@ -43,12 +43,6 @@ def test_the_ladder_gives_every_backend_the_same_work_at_every_size() -> None:
     assert "tensor does not apply to deepspeed and was left out there" in plan.notes
     assert len(changed) == len(plan.notes) - 1
     assert any(note.startswith("megatron 66B: ") for note in changed), "80 GB are assumed, where tp8 dp4 does not fit"
-
-
-def test_a_preset_on_a_backend_without_tensor_parallelism_leaves_its_degrees_out() -> None:
-    plan = planned(SCRIPT, "deepspeed", given=GivenOptions(sizes=("13b-trlx",)))
-    assert [(m.layout.tensor, m.work.global_rollouts) for m in plan.manifests] == [(1, 64)]
-    assert plan.notes == ()
 
 
 def test_options_override_a_preset_and_each_that_does_has_its_line() -> None:
@@ -110,12 +104,6 @@ def test_a_backend_without_adapters_or_critic_does_not_leave_them_out_silently(b
 def test_sizes_that_a_preset_does_not_have_are_refused(given: GivenOptions, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         preset_requests(LADDER, given, common("megatron"))
-
-
-def test_without_a_preset_the_plan_is_that_of_the_one_request() -> None:
-    request = cross_product(GivenOptions(sizes=("1M",)), common("deepspeed"), "cpu", "bf16")
-    assert make_joint_plan((request,), STACKS) == make_plan(request, STACKS)
-    assert (request.ranks, request.track, request.workload.name) == ((1,), "equal-config", "cpu")
 
 
 def test_generation_that_is_asked_for_replaces_a_presets_engine_and_its_sleep() -> None:

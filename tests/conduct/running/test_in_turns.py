@@ -213,17 +213,6 @@ def test_an_interrupt_ends_all_rows_and_the_same_command_starts_them_together(tm
     assert len({record.turns.start for record in records(tmp_path).values() if record.turns}) == 1
 
 
-def test_a_view_that_cannot_print_ends_all_rows(tmp_path: Path, script: Script) -> None:
-    script(**SLEEPING, of={"deepspeed": OF_DEEPSPEED})
-
-    def broken(pids: object) -> None:
-        raise BrokenPipeError
-
-    with pytest.raises(BrokenPipeError):
-        work(plan_of(), tmp_path, Striking(tmp_path, broken))
-    assert {record.status for record in records(tmp_path).values()} == {"interrupted"}
-
-
 @pytest.mark.ranks
 @pytest.mark.timeout(400)
 def test_real_engines_take_turns_with_the_same_work_as_ever(tmp_path: Path) -> None:

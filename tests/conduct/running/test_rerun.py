@@ -67,12 +67,6 @@ def test_so_many_more_runs_as_it_says_settle_it_where_the_spread_stays() -> None
     assert reproduction(runs(100), later, 0.033).verdict == "reproduced"
 
 
-def test_where_more_runs_now_do_not_help_both_sides_are_asked_for() -> None:
-    found = reproduction(runs(100, (0.9, 1.1)), runs(100), 0.05)
-    assert found.more_before and found.more_after
-    assert "of before" in found.sentence()
-
-
 def in_turns(rate: float, starts: int = 3) -> InTurns:
     """Starts of 20 turns, all of one spread around the rate."""
     made, turns = [], []

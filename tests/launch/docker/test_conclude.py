@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from suite.launch.docker.conclude import RUNTIME_PATTERNS, ContainerEnd, conclude, essence, runtime_failure
+from suite.launch.docker.conclude import RUNTIME_PATTERNS, ContainerEnd, conclude, runtime_failure
 from suite.launch.outcome import Failure, Outcome
 
 OK = Outcome(status="ok", exit_codes={0: 0, 1: 0}, elapsed_seconds=3.0)
@@ -131,15 +131,3 @@ def test_every_pattern_has_a_real_line_that_it_is_the_first_to_fit() -> None:
     expressions = [entry.expression for entry in RUNTIME_PATTERNS]
     fitting = ([each for each in expressions if re.search(each, line)] for _, line, _ in REAL_LINES)
     assert {found[0] for found in fitting} == set(expressions)
-
-
-def test_an_error_is_shown_without_the_programs_that_handed_it_on() -> None:
-    handed_on = (
-        "failed to create task for container: failed to create shim task: OCI runtime create failed: "
-        "runc create failed: unable to start container process: error during container init: error running hook #0: "
-        "error running hook: exit status 1, stdout: , stderr: "
-    )
-    failed_with = "nvidia-container-cli: device error: 9: unknown device"
-    assert essence(f"{handed_on}{failed_with}: unknown") == failed_with
-    assert essence("No such\n image: x") == "No such image: x"
-    assert runtime_failure("all is well", "") is None

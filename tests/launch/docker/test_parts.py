@@ -20,14 +20,13 @@ from suite.launch.docker.conclude import conclude
 from suite.launch.docker.connection import chosen_host, unreachable
 from suite.launch.docker.images import digest_in, find_image
 from suite.launch.docker.launcher import DockerLauncher
-from suite.launch.docker.output import Output
 from suite.launch.docker.session import RUN_LABEL, SESSION_LABEL, Driver, is_dead, remove_orphans, this_driver
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import ContainerPatience, ContainerWatch
 from suite.launch.requests import MOST_WAITING, Mailbox, StopRequests
 from suite.spec.base import UsageError
+from suite.spec.images import IMAGE_LABEL, VERSION_LABEL
 from tests.launch.ranks import make_folder, make_job
-from tests.waiting import wait_until
 
 
 class TestWhoseAContainerIs:
@@ -157,21 +156,6 @@ class TestMailbox:
         assert not poster.is_alive()
         assert made == list(range(len(made)))
 
-    def test_a_wake_up_that_comes_after_the_end_is_not_written_into_whatever_has_the_descriptor_then(self) -> None:
-        box, others = Mailbox(), []
-
-        def ended_meanwhile(call: Any, timeout: float) -> None:
-            box.close()
-            others.extend(os.pipe())
-
-        box._calls.put = ended_meanwhile  # type: ignore[method-assign]
-        box.post(lambda: None)
-        os.set_blocking(others[0], False)
-        with pytest.raises(BlockingIOError):
-            os.read(others[0], 1)
-        for descriptor in others:
-            os.close(descriptor)
-
 
 def test_a_runtime_may_be_restarted_at_every_call_that_begins_a_run(tmp_path: Path) -> None:
     scripted, calls = ScriptedRuntime(says=(b"a line\n",)), Mock()
@@ -227,19 +211,6 @@ class GivenOutput:
 
     def close(self) -> None:
         self.ended.set()
-
-
-@pytest.mark.parametrize("says", [(b"a line\n",), ()], ids=["it ends", "it is cut"])
-def test_the_socket_of_an_output_is_closed_with_it(says: tuple[bytes, ...]) -> None:
-    """Not when the collector of cycles comes by: a plan of a thousand runs would be out of descriptors before."""
-    box, stream = Mailbox(), GivenOutput(says, threading.Event())
-    output = Output(Mock(attach=lambda *args, **how: stream), "container", box, lambda *data: None, lambda: None)
-    output.attach()
-    if not says:
-        output.close()
-    wait_until(lambda: stream._response.closed)
-    output.close()
-    box.close()
 
 
 #: for a container that does not listen
@@ -315,17 +286,27 @@ HEX, OTHER = "sha256:" + "1" * 64, "sha256:" + "2" * 64
     ("reference", "digests", "found"),
     [
         ("lab:5000/suite-engines:0.1.0", (f"mirror/suite-engines@{OTHER}", f"lab:5000/suite-engines@{HEX}"), 1),
-        (f"lab:5000/suite-engines@{HEX}", (f"lab:5000/suite-engines@{HEX}",), 0),
-        ("team/suite-engines", (f"team/suite-engines@{HEX}",), 0),
         ("docker.io/team/suite-engines:2", (f"team/suite-engines@{HEX}",), 0),
         ("suite-engines:0.1.0", (f"lab:5000/suite-engines@{HEX}",), None),
-        ("suite-engines:0.1.0", (f"localhost/suite-engines@{HEX}",), None),
         (HEX, (f"lab:5000/suite-engines@{OTHER}",), None),
         ("lab:5000/suite-engines", (), None),
     ],
 )
 def test_a_digest_is_that_of_the_repository_that_was_asked_for(reference, digests, found):
     assert digest_in(reference, digests) == (None if found is None else digests[found])
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ({"Architecture": "arm64"}, "mine:1 is built for arm64, the runtime's host is amd64"),
+        ({"Config": {"Labels": {IMAGE_LABEL: "trl", VERSION_LABEL: "0.0.1"}}}, "holds suite 0.0.1, .* build trl$"),
+    ],
+)
+def test_an_image_for_another_host_or_driver_is_refused(found, words):
+    runtime = Mock(architecture="amd64", **{"api.inspect_image.return_value": found})
+    with pytest.raises(UsageError, match=words):
+        find_image(runtime, "mine:1", "missing", print)
 
 
 @pytest.mark.parametrize(

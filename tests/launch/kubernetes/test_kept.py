@@ -7,14 +7,12 @@ import pytest
 
 from suite.launch.kubernetes.client import Cluster
 from suite.launch.kubernetes.kept import (
-    Snapshot,
     end_of_printed,
     forget_kept,
     keep_printed,
     kept_streams,
     read_kept,
     read_snapshot,
-    write_snapshot,
 )
 from suite.launch.kubernetes.pods import Pod
 from suite.spec.base import UsageError
@@ -111,13 +109,6 @@ def test_a_name_that_is_no_streams_makes_no_file_and_another_attempt_begins_with
     forget_kept(watched.spool)
     assert kept_streams(watched.spool) == []
     assert read_kept(watched.spool, "node-0") is None
-
-
-def test_what_was_kept_is_read_back_byte_for_byte(tmp_path: Path) -> None:
-    kept = Snapshot(run={"kind": "Job"}, pods=[{"a": 1}], warnings=["w"], logs={"pod": bytes(range(256))})
-    write_snapshot(tmp_path / "kept.json", kept)
-    assert read_snapshot(tmp_path / "kept.json") == kept
-    assert read_snapshot(tmp_path / "none.json") is None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "5", '{"logs": []}', '{"logs": {"a": 1}}', "[" * 100_000, "\u00e9"])

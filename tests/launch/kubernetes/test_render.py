@@ -107,14 +107,6 @@ class TestPods:
             assert context["runAsNonRoot"] is True and context["runAsUser"] > 0
             assert context["seccompProfile"] == {"type": "RuntimeDefault"}
 
-    def test_every_pod_may_run_where_the_settings_send_the_run(self, variant: Variant) -> None:
-        toleration = {"key": "gpu", "value": "only"}
-        asked = {"tolerations": [toleration], "node_selector": {"pool": "a"}, "service_account": "bench"}
-        for role, _, template in pod_templates(rendered(variant, **asked)):
-            spec = template["spec"]
-            assert spec["tolerations"] == [{"key": "gpu", "operator": "Equal", "value": "only"}], role
-            assert (spec["nodeSelector"], spec["serviceAccountName"]) == ({"pool": "a"}, "bench"), role
-
     def test_a_deleted_pod_stays_until_it_was_looked_at_where_only_its_log_holds_the_results(self, variant):
         for asked in (settings_of(variant), settings_of(variant, claim="results")):
             pods = pod_templates(of_job(job_of(), asked))
