@@ -162,10 +162,6 @@ class TestProject:
         identity = ("-c", "user.name=a", "-c", "user.email=a@b.example")
         subprocess.run(("git", "-C", str(root), *identity, *arguments), check=True, capture_output=True)
 
-    def test_a_folder_without_locks_is_no_checkout(self, tmp_path: Path) -> None:
-        with pytest.raises(UsageError, match="no checkout of the suite"):
-            Project.of(tmp_path)
-
     def test_the_commit_tells_of_changes(self, tmp_path: Path) -> None:
         assert Project(tmp_path).revision() is None
         self.git(tmp_path, "init")

@@ -39,13 +39,6 @@ def test_a_log_that_is_cut_again_and_again_says_how_much_is_missing(tmp_path: Pa
     assert int(cut) == len(whole) - len(first) - len(last)
 
 
-def test_a_small_log_and_none_stay_as_they_are(tmp_path: Path) -> None:
-    (tmp_path / "rank-0.log").write_bytes(b"x" * 1000)
-    os.mkfifo(tmp_path / "rank-1.log")
-    LogLimit().hold([tmp_path / f"rank-{rank}.log" for rank in range(3)])
-    assert (tmp_path / "rank-0.log").read_bytes() == b"x" * 1000
-
-
 def test_what_silent_ranks_print_is_no_sign_of_life_and_is_told(tmp_path: Path) -> None:
     script = 'while True:\n    print("still waiting", file=sys.stderr, flush=True)\n    time.sleep(0.1)'
     ran = run(tmp_path, f'event("phase", phase="train", iteration=0)\n{script}', patience=STERN, passing={"phase": 200})

@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,9 +56,3 @@ def test_an_endless_line_behind_the_prefix_is_log_and_is_not_held_in_memory():
     stream.feed(b"\n" + EVENT_PREFIX + b'{"kind": "end"}\n')
     assert events == [{"kind": "end"}]
     assert bytes(log) == EVENT_PREFIX + chunk * 64 + b"\n"
-
-
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
-def test_a_line_with_a_number_that_json_does_not_have_is_log(number):
-    line = EVENT_PREFIX + f'{{"kind": "end", "time": {number}}}\n'.encode()
-    assert part(line, [7]) == (line, [])

@@ -178,13 +178,6 @@ def test_what_a_stack_starts_is_waited_for_though_the_zygote_has_ended_by_itself
             os.waitpid(-process.pid, os.WNOHANG)
 
 
-def test_an_import_that_hangs_is_left_to_the_ranks(runs: Runs) -> None:
-    job, folder = runs.job("time.sleep(600)", env={IMPORT_VARIABLE: "import time; time.sleep(600)"})
-    limits = job.limits.model_copy(update={"silence_seconds": 0.5})
-    outcome = runs.launcher.run(job.model_copy(update={"limits": limits}), folder, lambda event: None)
-    assert outcome.failure is not None and outcome.failure.kind == "hang"
-
-
 def test_a_killed_zygote_takes_no_rank_along_and_the_next_run_has_another(runs: Runs) -> None:
     job, folder = runs.job('event("start")\ntime.sleep(0.2)\nevent("end", status="ok")')
 
@@ -212,16 +205,3 @@ def test_a_zygote_that_does_not_fork_leaves_the_ranks_to_themselves(runs, troubl
     waiting = f"{TELL}\nif how_started() == 'forked':\n    time.sleep(600)\n"
     assert [json.loads(line)["how"] for line in runs(waiting, ranks=2)] == ["spawned", "spawned"]
     assert len(forked) == 1 and forked[0].returncode == -signal.SIGKILL, "half of a run is not forked"
-
-
-def test_where_ends_of_children_are_not_told_ranks_are_not_forked(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signal, "getsignal", lambda number: signal.SIG_IGN)
-    assert not zygotes.can_fork(runs.job(TELL)[0])
-
-
-def test_a_launcher_that_is_gone_keeps_no_stack_imported(tmp_path: Path) -> None:
-    runs = Runs(tmp_path)
-    runs()
-    (zygote,) = zygote_processes()
-    del runs
-    assert not zygote.is_running()

@@ -24,14 +24,6 @@ def common(*backends: str, **changes: Any) -> dict[str, Any]:
     return {"backends": backends, "layout": {**LAYOUT, **changes}, "measure": measure, "repeats": 1}
 
 
-def test_all_six_sizes_of_the_script_are_one_plan_on_their_own_track() -> None:
-    plan = planned(SCRIPT, "trlx-nemo")
-    rows = [(m.size.name, m.layout.nodes, m.layout.tensor, m.layout.ranks) for m in plan.manifests]
-    assert rows == [(point.size, point.nodes, point.layout["tensor"], point.ranks) for point in SCRIPT.points]
-    assert {m.track for m in plan.manifests} == {"vendor-default"}
-    assert len({m.run.id for m in plan.manifests}) == 6 and {m.run.plan for m in plan.manifests} == {plan.id}
-
-
 def test_the_ladder_gives_every_backend_the_same_work_at_every_size() -> None:
     plan = planned(LADDER, "deepspeed", "megatron", "trlx-nemo")
     assert len(plan.manifests) == 18 and not plan.skipped

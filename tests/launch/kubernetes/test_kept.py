@@ -74,14 +74,6 @@ def test_a_pod_that_runs_is_followed_over_the_cuts_of_its_log(watched: Watched) 
     assert watched.end(running) == b"".join(LINES[:3] + LINES[7:])
 
 
-def test_a_line_that_a_progress_bar_drew_over_again_and_again_is_one_line(watched: Watched) -> None:
-    lines = [b"%d of 9\r%d of 9\n" % (number, number + 1) for number in range(9)]
-    watched.cluster.logs[POD.name] = b"".join(lines[:3])
-    watched.keep()
-    watched.cluster.logs[POD.name] = b"".join(lines[:3] + [lines[0]] * 2)
-    assert watched.keep() == b"".join(lines[:3] + [lines[0]] * 2)
-
-
 def test_half_a_line_waits_for_its_other_half_or_for_the_end(watched: Watched) -> None:
     watched.prints(2, b"half")
     assert watched.keep() == b"".join(LINES[:2])
