@@ -177,27 +177,3 @@ def test_packages_come_from_the_archive_of_a_day(line: str, moved: str) -> None:
     rules = re.findall(r'-e "(s#.*#)"', stage("Dockerfile.deepspeed", "outfit").replace("${APT_SNAPSHOT}", "DAY"))
     done = subprocess.run(("sed", "-E", ";".join(rules)), input=line, capture_output=True, text=True, check=True)
     assert done.stdout == moved
-
-
-@pytest.mark.parametrize(
-    ("says", "code"),
-    [("\tlibnuma.so.1 => not found", 2), ("\tlibnuma.so.1 => /lib/libnuma.so.1\n\tlibc10.so => not found", 0)],
-)
-def test_a_cpu_image_whose_vllm_cannot_load_is_not_built(tmp_path: Path, says: str, code: int) -> None:
-    """torch's own libraries, which Python loads first, are not looked for."""
-    package = tmp_path / "lib/python3.11/site-packages/vllm"
-    package.mkdir(parents=True)
-    (package / "_C_AVX2.abi3.so").touch()
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name, script in (("suite", "true"), ("ldd", f"printf '{says}\\n'")):
-        (programs / name).write_text(f"#!/bin/sh\n{script}\n")
-        (programs / name).chmod(0o755)
-    step = instructions("Dockerfile.deepspeed")[-1].removeprefix("RUN ").replace("/opt/stack", str(tmp_path))
-    environment = {"PATH": f"{programs}:/usr/bin:/bin"}
-    done = subprocess.run(("sh", "-c", step), env=environment, capture_output=True, text=True)
-    assert done.returncode == code and ("libnuma1 on Debian" in done.stderr) == (code == 2)
-    (package / "_C_AVX2.abi3.so").unlink()
-    assert subprocess.run(("sh", "-c", step), env=environment).returncode == 0, "a stack without vLLM's CPU build"
-    (programs / "suite").write_text("#!/bin/sh\nfalse\n")
-    assert subprocess.run(("sh", "-c", step), env=environment).returncode == 1

@@ -111,13 +111,3 @@ def test_the_command_prints_it_or_writes_it_beside_the_file(image: Path) -> None
     done = suite("images", "stack", "--python", sys.executable, "--file", image)
     assert re.search(rf"wrote {image}\.stack\.json: \d+ packages", done.output)
     assert read_stack(beside(image)).file == file_digest(image)
-
-
-def test_a_submission_of_a_trainer_needs_nothing_typed(image: Path, tmp_path: Path) -> None:
-    command = ("submit", "slurm", "--preset", "trlx-ds-chat", "--backend", "trlx-nemo", "--size", "1.3B-trlx")
-    rest = ("--image", image, "--dry-run", "--runs", tmp_path / "runs")
-    done = suite(*command, *rest)
-    assert done.exit_code == 2 and "give --stack torch=VERSION" in done.stderr
-    write(image)
-    done = suite(*command, *rest)
-    assert done.exit_code == 0 and "would be sent" in done.stdout

@@ -197,46 +197,16 @@ def test_the_socket_is_nobody_elses_and_goes_once_all_are_there(tmp_path, monkey
     assert not folder.exists() and driver.turns(2) == ["a", "a"]
 
 
-class TestARank:
-    """The worker's side against the driver's."""
-
-    @staticmethod
-    def opened(driver: Driver) -> Any:
-        manifest = {"run": {"id": "a"}, "measure": {}}
-        return open_turns({"SUITE_TURNS": driver.listener.address}, manifest, 0)
-
-    def test_waits_for_its_turn_and_has_as_many_iterations_as_it_is_told(self) -> None:
-        driver = Driver((3, 3), a=1, b=1)
-        turns = self.opened(driver)
-        assert self.asked(driver, turns, ends="b") == 0
-        assert self.asked(driver, turns) == 3
-
-    @staticmethod
-    def asked(driver: Driver, turns: Any, ends: str = "") -> int:
-        """Iterations of the turn that it waited for."""
-        waiting = threading.Thread(target=turns.ask)
-        waiting.start()
-        driver.serve()
-        if ends:
-            assert waiting.is_alive()
-            driver.arbiter.end(ends)
-        while waiting.is_alive():  # what it asks may not have come yet
-            driver.serve()
-        spent = 0
-        while not turns.is_over:
-            turns.begin_iteration()
-            spent += 1
-        return spent
-
-    def test_fails_where_its_driver_is_gone(self) -> None:
-        driver = Driver(a=1, b=1)
-        turns = self.opened(driver)
-        driver.serve()
-        driver.arbiter.close()
-        with pytest.raises(DriverGoneError, match="the driver that gives turns is gone"):
-            turns.ask()
-        with pytest.raises(DriverGoneError):
-            self.opened(driver)
+def test_a_rank_whose_driver_is_gone_fails() -> None:
+    driver = Driver(a=1, b=1)
+    where, manifest = {"SUITE_TURNS": driver.listener.address}, {"run": {"id": "a"}, "measure": {}}
+    turns = open_turns(where, manifest, 0)
+    driver.serve()
+    driver.arbiter.close()
+    with pytest.raises(DriverGoneError, match="the driver that gives turns is gone"):
+        turns.ask()
+    with pytest.raises(DriverGoneError):
+        open_turns(where, manifest, 0)
 
 
 class Waiting:

@@ -2,13 +2,11 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 from suite.bundle.store import Bundle, find_bundles
@@ -89,21 +87,6 @@ def test_a_stopped_driver_stops_and_removes_its_container(runtime, scripted_imag
     assert containers(runtime) == []
     record = find_bundles([tmp_path])[0].record()
     assert (record.status, record.failure.evidence) == ("interrupted", (f"the driver was sent {number.name}",))
-
-
-def test_a_second_signal_does_not_wait(runtime: Runtime, scripted_image: str, tmp_path: Path) -> None:
-    with start(runtime, tmp_path, at={"iteration": 1, "do": "hang"}) as driver:
-        wait_for_event(tmp_path, "generate")
-        name = containers(runtime)[0]
-        init = int(runtime.docker("inspect", "--format", "{{.State.Pid}}", name).stdout)
-        psutil.Process(init).children()[0].suspend()  # the node cannot answer the first one
-        driver.send_signal(signal.SIGINT)
-        status = Path(f"/proc/{driver.pid}/status")
-        wait_until(lambda: re.search(r"^ShdPnd:\s+0+$", status.read_text(), re.MULTILINE), told=status.read_text)
-        assert driver.poll() is None and containers(runtime) == [name]
-        driver.send_signal(signal.SIGINT)
-        driver.communicate()
-    assert driver.returncode == 130 and containers(runtime) == []
 
 
 def test_what_a_killed_driver_leaves_the_next_session_removes_and_no_other(runtime, scripted_image, tmp_path):

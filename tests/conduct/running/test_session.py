@@ -23,7 +23,7 @@ from suite.conduct.planning.plan import Plan, make_plan
 from suite.conduct.running.attic import set_aside
 from suite.conduct.running.ledger import Ledger, Settings
 from suite.conduct.running.rerun import require_same_stack
-from suite.conduct.running.state import judged, state_of, states
+from suite.conduct.running.state import judged, states
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 from tests.command import suite
@@ -235,22 +235,6 @@ def test_a_start_is_begun_as_a_whole_or_not_at_all_and_counts_once(tmp_path: Pat
             ledger.ended(manifest, derive(Bundle(make_bundle(tmp_path, manifest))))
         assert seen.left == (None if now[0] == 10 else pytest.approx(15)), "two starts of 10 s, of a budget of 25"
     assert ledger.take() is None and ledger.spent and len(ledger.outcome["left_by_budget"]) == 2
-
-
-def test_a_run_is_held_as_soon_as_it_is_seen(tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[bool] = []
-    rename = Path.rename
-
-    def renamed(path: Path, target: Path) -> Path:
-        rename(path, target)
-        seen.append(Bundle(target).running())
-        return target
-
-    monkeypatch.setattr(Path, "rename", renamed)
-    with Bundle.begin(tmp_path, plan.manifests[0]):
-        pass
-    assert seen == [True]
-    assert state_of(tmp_path, plan.manifests[0]) == "interrupted", "and is let go at its end"
 
 
 def test_a_lock_of_a_moved_run_holds_nothing(tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:

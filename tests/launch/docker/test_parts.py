@@ -23,7 +23,7 @@ from suite.launch.docker.launcher import DockerLauncher
 from suite.launch.docker.session import RUN_LABEL, SESSION_LABEL, Driver, is_dead, remove_orphans, this_driver
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import ContainerPatience, ContainerWatch
-from suite.launch.requests import MOST_WAITING, Mailbox, StopRequests
+from suite.launch.requests import StopRequests
 from suite.spec.base import UsageError
 from suite.spec.images import IMAGE_LABEL, VERSION_LABEL
 from tests.launch.ranks import make_folder, make_job
@@ -140,21 +140,6 @@ class TestWhichRuntimeIsMeant:
         with pytest.raises(UsageError, match=r"too old: it speaks API 1\.39, 1\.40"):
             connection._require_new_enough("h", {"ApiVersion": "1.39"})
         connection._require_new_enough("h", {"ApiVersion": "1.40"})
-
-
-class TestMailbox:
-    def test_calls_are_made_in_the_order_they_came_and_nobody_waits_for_a_reader_that_is_gone(self) -> None:
-        box, made = Mailbox(), []
-        poster = threading.Thread(
-            target=lambda: [box.post(lambda n=n: made.append(n)) for n in range(5 * MOST_WAITING)]
-        )
-        poster.start()
-        while len(made) < 3 * MOST_WAITING:
-            box.deliver()
-        box.close()
-        poster.join(60)
-        assert not poster.is_alive()
-        assert made == list(range(len(made)))
 
 
 def test_a_runtime_may_be_restarted_at_every_call_that_begins_a_run(tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 @settings(max_examples=40)
-@given(st.text(min_size=1, max_size=200))
-def test_any_run_id_becomes_a_dns_label_with_room_for_what_variants_append(run_id: str) -> None:
-    name = object_name(run_id)
+@given(st.text(min_size=1, max_size=200), st.sampled_from((NAME_LENGTH, 47)))
+def test_any_run_id_becomes_a_dns_label_with_room_for_what_variants_append(run_id: str, length: int) -> None:
+    name = object_name(run_id, length)
     assert DNS_1035.fullmatch(name)
-    assert len(name) <= NAME_LENGTH
+    assert len(name) <= length
 
 
 def test_a_readable_run_id_stays_readable_and_long_ones_that_differ_at_their_end_differ() -> None:

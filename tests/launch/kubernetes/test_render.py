@@ -149,13 +149,6 @@ def shape_of(value: Any) -> Any:
     return [shape_of(part) for part in value] if isinstance(value, list) else type(value).__name__
 
 
-@settings(max_examples=25)
-@given(name=st.text(min_size=1, max_size=120))
-def test_any_run_id_gives_valid_names(name: str) -> None:
-    for variant in ("job", "rayjob"):
-        assert cluster_problems(of_job(job_of(name=name), settings_of(variant), about={})) == []
-
-
 class TestWhatVariantsNeed:
     def test_the_words_for_a_gang(self) -> None:
         runtime = rendered("trainjob", gang="coscheduling")[1]

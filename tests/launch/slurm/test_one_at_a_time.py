@@ -63,19 +63,6 @@ def test_nothing_starts_before_a_first_run_has_ended_well(slurm: Path, tmp_path:
     assert "--kill-on-invalid-dep=yes" in (slurm / "calls").read_text()
 
 
-def dependencies(lanes: Lanes, jobs: list[str], arrays: frozenset[str] = frozenset()) -> list[str | None]:
-    found = []
-    for job in jobs:
-        found.append(lanes.dependency(job in arrays))
-        lanes.take(job, job in arrays)
-    return found
-
-
-def test_an_array_waits_for_all_and_they_wait_for_it() -> None:
-    waits = dependencies(Lanes(2), list("abXcd"), frozenset("X"))
-    assert waits == [None, None, "afterany:a:b", "afterany:X", "afterany:X"]
-
-
 @given(at_once=st.integers(1, 5), ahead=st.integers(0, 7), count=st.integers(1, 20))
 def test_no_more_jobs_than_asked_for_can_be_under_way(at_once: int, ahead: int, count: int) -> None:
     """Those ahead may all run; a job of these starts when what it waits for has ended, and the earliest ends last."""

@@ -79,25 +79,6 @@ def test_a_script_is_shell_and_holds_what_was_asked_for(name: str) -> None:
     assert step(script) == shlex.split(" ".join(srun_argv(asked.job, how)))
 
 
-def test_an_array_holds_every_run_once_and_asks_for_their_nodes_once() -> None:
-    runs = [run(nodes=2, gpus=4, repeat=repeat) for repeat in (1, 2, 3)]
-    script = batch_script(runs, SlurmSettings(at_once=2), ROOT)
-    assert "--array=0-2%2" in directives(script)
-    assert any(word.endswith("-%A_%a.out") for word in directives(script))
-    for number, each in enumerate(runs):
-        assert f"{number}) cat <<'SUITE_MANIFEST'" in script
-        assert each.manifest.run.id in script
-
-
-def test_limits_are_asked_for_in_whole_minutes_and_for_all_ranks_of_a_node() -> None:
-    limits = JobLimits(run_seconds=3601, silence_seconds=60, memory_bytes=64 << 30)
-    made = job(manifest(gpus=8)).model_copy(update={"limits": limits})
-    options = sbatch_options(["run"], made, SlurmSettings(allowance_seconds=600), ROOT)
-    assert {"--time=71", "--mem=524288M"} <= set(options)
-    options = sbatch_options(["run"], job(manifest(device="cpu")), SlurmSettings(gpu_request="gres"), ROOT)
-    assert not [option for option in options if "gpu" in option]
-
-
 @pytest.mark.parametrize(
     ("change", "folder", "words"),
     [
