@@ -131,6 +131,7 @@ def test_what_it_can_do_is_not_refused(backend: str, asked: dict[str, Any]) -> N
         ("trl-ppo", {"engine": "ddp", "zero_stage": 2}, "DeepSpeed's"),
         ("verl", {"generation": "hf"}, "generates with vLLM"),
         ("megatron", {"size": find_size("1M-moe"), "ranks": 4, "expert": 3}, "not divisible by 3"),
+        ("trlx-nemo", {"ranks": 8, "tensor": 3}, "8 ranks do not divide into tensor parallel 3"),
         *((engine, {"placement": "split"}, "needs --generation-ranks") for engine in ("deepspeed", "megatron")),
         ("deepspeed", {"generation_ranks": 1}, "for --placement split"),
         ("deepspeed", {"ranks": 1, **SPLIT}, "none is left to train"),

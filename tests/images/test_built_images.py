@@ -15,7 +15,7 @@ import pytest
 
 from suite.images.build import BuildChoices, BuildFailed, Built, build_image
 from suite.images.check import check_image
-from suite.images.inside import SBOM, copy_out, look_inside
+from suite.images.inside import SBOM, copy_out
 from suite.images.project import Project, pins_of
 from suite.launch.docker.session import SESSION_LABEL, session_id
 from suite.launch.job import PYTHON, PYTHON_PATH
@@ -208,21 +208,6 @@ def building(docker_api: APIClient) -> set[str]:
 
 
 class TestBuilding:
-    def test_the_common_stages_can_be_built_alone_and_hold_the_driver(
-        self, docker_api: APIClient, runtime: Runtime, engines_image: Built, base_image: str, build_project: Project
-    ) -> None:
-        tag = "suite-test-nemo-common:1"
-        choices = BuildChoices(
-            base_image=base_image, offline=True, target="common", tag=tag, arguments={"STACK_PYTHON": "3.11"}
-        )
-        try:
-            built = build_image("nemo", docker_api, build_project, choices)
-            done = runtime.docker("run", "--rm", "--read-only", "--tmpfs", "/tmp", built.id, "sizes")
-            assert done.returncode == 0 and "ladder cpu" in done.stdout
-            assert look_inside(docker_api, built.id).stack is None
-        finally:
-            runtime.docker("rmi", tag)
-
     def test_the_suite_is_laid_upon_an_image_that_others_publish(
         self, docker_api: APIClient, runtime: Runtime, engines_image: Built, base_image: str, build_project: Project
     ) -> None:

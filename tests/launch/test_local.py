@@ -14,7 +14,6 @@ from suite.launch.local import LocalLauncher
 from suite.launch.logs import FIRST_BYTES, LAST_BYTES, MOST_BYTES
 from suite.launch.supervise import Patience
 from suite.spec.base import UsageError
-from suite.spec.typed import MOST_SECONDS
 from tests.launch import ranks
 from tests.launch.ranks import QUICK, STERN, Ran, is_gone, make_folder, make_job, no_process_is_left, run  # noqa: F401
 
@@ -114,11 +113,6 @@ def test_a_run_over_its_time_is_ended_whatever_it_reports(tmp_path):
     failure = failure_of(run(tmp_path, WAIT, ranks=2, run_seconds=90, passing={"start": 91}))
     assert failure.kind == "timeout"
     assert failure.evidence == ("the run took longer than its limit of 90 s",)
-
-
-def test_a_limit_that_is_longer_than_the_timers_of_an_operating_system_is_waited_for_like_any_other(tmp_path):
-    seconds = float(MOST_SECONDS)
-    assert run(tmp_path, OK, run_seconds=seconds, silence_seconds=seconds).outcome.status == "ok"
 
 
 @pytest.mark.parametrize("how", ["left behind", "in a session of its own", "deaf when the run is ended"])

@@ -81,14 +81,6 @@ UNTOLD = Failure(kind="unknown", evidence=("rank 0 ended with exit code 1",))
 LOST = Failure(kind="rank_lost", evidence=("rank 0: Connection closed by peer",))
 
 
-def test_the_same_command_does_what_a_full_disk_ended(tmp_path: Path, plan: Plan) -> None:
-    second = plan.manifests[1].run.id
-    assert work(plan, tmp_path, Failing(TOLD))[0].failed == (second,)
-    assert recorded(tmp_path, second)[1].kind == "disk_full"
-    again, _ = work(plan, tmp_path, Instantly())
-    assert again.measured == (second,) and not again.failed_before
-
-
 @pytest.fixture
 def little_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 2 MiB."""

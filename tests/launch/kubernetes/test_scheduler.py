@@ -237,10 +237,8 @@ class TestAnImageThatCannotBeHad:
         ("reason", "message", "seconds", "is_hopeless"),
         [
             ("ErrImageNeverPull", "", 1, True),
-            ("InvalidImageName", "", 1, True),
             ("ImagePullBackOff", "manifest unknown", 1, False),
             ("ImagePullBackOff", "manifest unknown", 120, True),
-            ("ErrImagePull", "pull access denied", 120, True),
             ("ImagePullBackOff", "dial tcp: i/o timeout", 120, False),
             ("ImagePullBackOff", "dial tcp: i/o timeout", 1200, True),
             ("ContainerCreating", "", 9000, False),
