@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +13,8 @@ import pytest
 from suite.launch import zygotes
 from suite.launch.job import Job
 from suite.launch.local import LocalLauncher
-from suite.launch.processes import child_subreaper, end_with_children
 from suite.launch.zygotes import Zygote
 from tests.launch.ranks import IMPORT_VARIABLE, QUICK, make_job, no_process_is_left, toy_worker  # noqa: F401
-from tests.waiting import wait_until
 
 TELL = """
 import ctypes, gc, random, resource, socket, threading
@@ -166,16 +162,6 @@ def test_a_stack_that_cannot_be_forked_is_imported_by_each_rank(runs: Runs, on_i
     for _ in range(2):
         assert runs.told(env={IMPORT_VARIABLE: on_import})["how"] == "spawned"
     assert zygote_processes() == []
-
-
-def test_what_a_stack_starts_is_waited_for_though_the_zygote_has_ended_by_itself() -> None:
-    with child_subreaper():
-        orphaning = "import subprocess; subprocess.Popen(['sleep', '600'])"
-        process = subprocess.Popen([sys.executable, "-c", orphaning], start_new_session=True)
-        wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE)
-        end_with_children(process)
-        with pytest.raises(ChildProcessError):
-            os.waitpid(-process.pid, os.WNOHANG)
 
 
 def test_a_killed_zygote_takes_no_rank_along_and_the_next_run_has_another(runs: Runs) -> None:

@@ -251,18 +251,6 @@ class TestWhoStopsWhat:
         outcome, _ = watched(tmp_path, runtime)
         assert outcome.failure.kind == "unknown" and "before its node reported" in outcome.failure.evidence[0]
 
-    def test_a_full_disk_under_the_log_ends_the_container(self, tmp_path, monkeypatch):
-        write = os.write
-
-        def full(descriptor: int, data: bytes) -> int:
-            if data == b"plain\n":
-                raise OSError(28, "No space left on device")
-            return write(descriptor, data)
-
-        monkeypatch.setattr("os.write", full)
-        outcome, _ = watched(tmp_path, ScriptedRuntime(says=(b"plain\n",)))
-        assert outcome.failure.kind == "disk_full" and "container.log" in outcome.failure.evidence[0]
-
 
 HEX, OTHER = "sha256:" + "1" * 64, "sha256:" + "2" * 64
 
