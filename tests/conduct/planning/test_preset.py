@@ -66,19 +66,6 @@ def test_another_workload_takes_the_place_of_the_presets_work() -> None:
     assert (request.workload.name, request.workload.rollouts) == ("smoke", 4)
 
 
-def test_deepspeed_chats_step_brings_its_critic_its_adapters_and_its_precision() -> None:
-    plan = planned(find_preset("ds-chat-step3"), "deepspeed")
-    rows = [(m.size.name, m.workload.lora_rank, m.layout.zero_stage, m.layout.recompute) for m in plan.manifests]
-    assert rows == [
-        ("1.3B", None, 2, "none"),
-        ("6.7B", None, 3, "full"),
-        ("13B", 128, 3, "full"),
-        ("33B-trlx", 128, 3, "full"),
-        ("66B", 128, 3, "full"),
-    ]
-    assert {(m.workload.critic is not None, m.measure.precision) for m in plan.manifests} == {(True, "fp16")}
-
-
 @pytest.mark.parametrize("backend", ["megatron", "trlx-nemo"])
 def test_a_backend_without_adapters_or_critic_does_not_leave_them_out_silently(backend: str) -> None:
     with pytest.raises(UsageError, match=f"the {backend} backend has no LoRA adapters.*no separate critic"):
