@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from suite.launch import logs
 from suite.launch.logs import LogLimit
 from suite.launch.stream import LONGEST_LINE, MOST_BYTES, read_on, shown
-from suite.spec.base import UsageError
 from tests.launch.ranks import STERN, run
 
 
@@ -90,11 +89,3 @@ def test_no_more_than_a_mebibyte_is_read_at_once(tmp_path: Path) -> None:
     found = read_on(path, place, 5)
     assert found[-1] == b"last\n" and sum(map(len, found)) <= MOST_BYTES
     assert place[str(path)] == path.stat().st_size
-
-
-def test_pipes_links_and_devices_are_no_logs(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "link").symlink_to("/etc/passwd")
-    for path in (tmp_path / "pipe", tmp_path / "link", Path("/dev/zero")):
-        with pytest.raises(UsageError):
-            read_on(path, {}, 5)
