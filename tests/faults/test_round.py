@@ -141,15 +141,6 @@ def test_the_page_counts_and_names_what_was_not_right() -> None:
     assert "Nothing was tried yet" in page.table([late], host)
 
 
-def test_a_page_keeps_the_words_around_its_table(tmp_path: Path) -> None:
-    path = tmp_path / "page.md"
-    path.write_text("before\n[\nold\n]\nafter\n")
-    page.put(path, "[", "]", "new")
-    assert path.read_text() == "before\n[\nnew\n]\nafter\n"
-    page.put(tmp_path / "another.md", "[", "]", "new")
-    assert (tmp_path / "another.md").read_text() == "[\nnew\n]"
-
-
 def test_a_leak_grows_noise_is_flat_and_few_wild_runs_cannot_tell() -> None:
     noise = Random(1)
     runs = [100 + noise.gauss(0, 1) for _ in range(1000)]
