@@ -11,7 +11,7 @@ import pytest
 from suite import api
 from suite.bundle.imported.record import MARK, Told
 from suite.export.schema import schema
-from tests.bundle.imported.made import imported, nemo_console, verl_console
+from tests.bundle.imported.made import imported, verl_console
 from tests.command import refused, suite
 from tests.synthetic import make_bundle, synthetic_manifest
 
@@ -55,14 +55,6 @@ def test_a_log_becomes_a_folder_that_says_what_it_is(log: Path, tmp_path: Path) 
     assert again.exit_code == 2 and "was imported with the same words before" in again.stderr
     assert suite("import", log, *GIVEN, "--note", "b", "--runs", tmp_path / "runs").exit_code == 0, "other words"
     assert len(list((tmp_path / "runs").glob("imported-*"))) == 2
-
-
-def test_work_that_neither_tells_is_asked_for(tmp_path: Path) -> None:
-    (tmp_path / "nemo.log").write_text(nemo_console())
-    given = ("import", tmp_path / "nemo.log", "--from", "nemo-rl", "--model", "m", "--devices", 1)
-    assert "the log tells no work: --samples" in suite(*given, "--runs", tmp_path / "a").stdout
-    told = suite(*given, "--samples", 16, "--prompt-tokens", 100, "--runs", tmp_path / "b", "--json")
-    assert json.loads(told.stdout)["throughput"]["tokens_per_second"] == pytest.approx(640)
 
 
 @pytest.mark.parametrize("name", ["skyrl", "areal"])

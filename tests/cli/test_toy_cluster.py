@@ -52,17 +52,6 @@ def test_its_options_and_words_are_in_the_help(call: Call) -> None:
     assert "toy" in call("submit", "--help").output
 
 
-def test_runs_are_rendered_to_the_terminal_and_into_a_folder(call: Call, tmp_path: Path) -> None:
-    runs, folder = tmp_path / "runs", tmp_path / "files"
-    printed = call("submit", "toy", "-o", "-", *SMALL, "--lane", "fast", "--runs", runs).stdout
-    assert printed.startswith("run deepspeed-1M-n2-") and printed.endswith(" in fast\n")
-    assert not runs.exists()
-    done = call("submit", "toy", *SMALL, "--runs", runs, "-o", str(folder))
-    (path,) = folder.iterdir()
-    assert done.stdout == f"toy-submit {path}\n" and path.suffix == ".toy"
-    assert [each.launcher for each in submissions(runs)] == ["toy"]
-
-
 def test_a_run_is_submitted_looked_at_and_collected(call: Call, tmp_path: Path) -> None:
     done = call("submit", "toy", *SMALL, "--lane", "fast", "--runs", tmp_path)
     (submission,) = submissions(tmp_path)

@@ -182,9 +182,3 @@ def test_what_cannot_be_done_is_one_line_and_nothing_is_written(arguments, probl
     assert done.exit_code == 2
     assert problem in done.stderr and len(done.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_without_runs_is_told(tmp_path: Path) -> None:
-    done = export(tmp_path, "-o", tmp_path / "runs.csv")
-    assert done.exit_code == 2 and "no bundle" in done.stderr
-    assert list(tmp_path.iterdir()) == []

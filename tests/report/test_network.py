@@ -207,12 +207,10 @@ def test_a_run_of_several_ranks_without_figures_says_so_and_one_rank_is_silent(c
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_check_leaves_out_what_nobody_could_have_measured() -> None:
-    sizes = [{"bytes": 1 << 20, "bus_bytes_per_second": rate} for rate in (-1, "fast", None, float("1e30"))]
+def test_a_check_of_wild_facts_is_one_plain_line() -> None:
+    sizes = [{"bytes": 1 << 20, "bus_bytes_per_second": 1e9}]
     wild = [{"scope": "within_node", "pattern": "all_reduce", "ranks": "two", "sizes": sizes}]
     facts = {**made.GPU_FACTS, "network": {"backend": "\x1b[31m", "measurements": wild}}
-    assert network_checks(made.entry(ranks=2, facts=facts).record) == ()
-    wild[0]["sizes"] = [{"bytes": 1 << 20, "bus_bytes_per_second": 1e9}]
     (check,) = network_checks(made.entry(ranks=2, facts=facts).record)
     assert str(check).isprintable() and check.ranks is None
 

@@ -26,7 +26,7 @@ from tests.report import entries as made
 from tests.report import reports
 from tests.report.parsed import Parsed
 from tests.report.reports import EVIL, families, mixed, trainers, troubled
-from tests.synthetic import facts_of, make_bundle, synthetic_manifest
+from tests.synthetic import make_bundle, synthetic_manifest
 
 ROOT = Path(__file__).resolve().parents[2]
 #: What no HTML attribute or text may become: an end of a script, a handler, a picture, a hidden turn of the text.
@@ -278,13 +278,3 @@ class TestCommand:
         (tmp_path / "a-file").write_text("")
         done = suite("report", tmp_path / "runs", "--html", tmp_path / bad)
         assert done.exit_code == 2 and "cannot write" in done.output
-
-    def test_the_device_is_told_beside_rows_of_two_machines(self, tmp_path: Path) -> None:
-        gpu = synthetic_manifest(device="cuda", precision="bf16")
-        make_bundle(tmp_path / "runs", synthetic_manifest())
-        make_bundle(tmp_path / "runs", gpu, facts=facts_of(gpu, "NVIDIA H100 80GB HBM3"))
-        entries = read_entries([tmp_path / "runs"]).entries
-        _, page = parsed(entries)
-        told = page.data("report")
-        first, second = (told["environments"][row["environment"]] for row in told["rows"])
-        assert first["device"] != second["device"]

@@ -137,18 +137,6 @@ def test_theme_and_words_can_be_chosen(tab: Tab, page: Path) -> None:
     tab.has(RUNS, 1)
 
 
-def test_a_mark_below_the_pointer_is_told(tab: Tab, page: Path) -> None:
-    opened(tab, page)
-    tab.value("document.querySelector('[data-chart=iteration]').scrollIntoView({block: 'center'})")
-    tab.settle()
-    x, y = tab.value(
-        "(() => { const box = document.querySelector('[data-chart=iteration] [data-item]').getBoundingClientRect();"
-        " return [box.left + box.width / 2, box.top + box.height / 2]; })()"
-    )
-    tab.point(x, y)
-    tab.until(f"{CARD} && {CARD}.innerText.includes('works')")
-
-
 def test_pictures_and_figures_can_be_saved(tab: Tab, page: Path, tmp_path: Path) -> None:
     opened(tab, page, theme="dark")
     tab.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
@@ -165,15 +153,6 @@ def test_pictures_and_figures_can_be_saved(tab: Tab, page: Path, tmp_path: Path)
     width, height = struct.unpack(">II", data[16:24])
     assert data.startswith(b"\x89PNG") and width == 2 * float(root.get("width", 0)) and height > 100
     assert tab.troubles() == []
-
-
-def test_it_prints_without_its_controls(tab: Tab, page: Path) -> None:
-    tab.open(page)
-    tab.look(1000, 900, "dark", media="print")
-    for hidden in ("#selection", ".contents", ".toolbar", ".actions"):
-        tab.has(f"getComputedStyle(document.querySelector('{hidden}')).display", "none")
-    tab.has("getComputedStyle(document.body).backgroundColor", "rgb(255, 255, 255)")
-    assert len(tab.call("Page.printToPDF", printBackground=True)["data"]) > 40_000
 
 
 def test_nothing_that_a_run_wrote_is_run(tab: Tab, tmp_path: Path) -> None:

@@ -202,17 +202,6 @@ class TestWhatIsOneRow:
         assert machine_of(before, after)["image in its registry"] == (PUSHED,), "for whoever wants to fetch it"
         assert environment_differences([before.record], [after.record]) == ()
 
-    def test_an_image_that_one_side_names_by_digest_alone_is_the_other_sides(self) -> None:
-        one = in_image(made.entry(), IMAGE, PUSHED)
-
-        def named(image: str) -> Entry:
-            facts = {"driver": {}, "worker": {**made.CPU_FACTS, "image": image}}
-            return made.recorded(one, environment=one.record.environment.model_copy(update=facts))
-
-        for image, differs in ((PUSHED, False), (PUSHED.replace("5", "6"), True)):
-            names = [found.name for found in environment_differences([one.record], [named(image).record])]
-            assert ("image" in names) is differs
-
 
 class TestWhereItWasMeasured:
     def test_the_machine_names_the_container_runtime_and_the_suite_that_drove_each_run(self) -> None:
@@ -227,19 +216,6 @@ class TestWhereItWasMeasured:
             f"0.1.0, commit {'b' * 12} with changes (1 run)",
         )
         assert machine_of(made.driven(made.entry(), suite_version="0.1.0", git_commit=None))["suite"] == ("0.1.0",)
-
-    def test_a_measured_product_of_another_precision_than_the_runs_says_so(self) -> None:
-        def told(**dtype: str) -> set[str]:
-            ceilings = {"matmul_flops": 7e14, "copy_bytes_per_second": 2e12, **dtype}
-            facts = machine_of(made.entry(device="cuda", facts={**made.GPU_FACTS, "ceilings": ceilings}))
-            return {name for name in facts if name.startswith("measured")}
-
-        own = {"measured matrix product (bf16 runs)", "measured copy (bf16 runs)"}
-        assert told() == told(matmul_dtype="bfloat16") == own
-        assert told(matmul_dtype="float16") == {
-            "measured matrix product (in fp16, bf16 runs)",
-            "measured copy (bf16 runs)",
-        }
 
     def test_the_command_of_a_row_names_its_launcher_and_what_a_cluster_is_to_be_told(self) -> None:
         local, docker = made.driven(made.entry()), in_image(made.entry(), IMAGE)

@@ -18,15 +18,6 @@ from suite.stats.moderated import moderate
 from tests.report import entries as made
 
 
-def test_runs_of_one_row_that_ended_alike_are_told_once_and_other_evidence_is_another_row() -> None:
-    alike = [made.failed(repeat=repeat) for repeat in (1, 2, 3)]
-    failures = build([*alike, made.failed(repeat=4, evidence=("CUDA error", "and more"))]).failures
-    assert [(one.evidence, one.evidence_lines, len(one.run_ids), len(one.paths)) for one in failures] == [
-        ("CUDA error", 2, 1, 1),
-        ("RuntimeError: out of memory", 1, 3, 3),
-    ]
-
-
 def test_a_run_without_a_classified_failure_is_told_by_its_status() -> None:
     def unclassified(status: str) -> Entry:
         return made.recorded(made.failed(status, size=f"{len(status)}M"), failure=None)
@@ -84,11 +75,6 @@ def test_a_scaling_curve_has_no_suspect_point() -> None:
     entries = [*made.repeats(3), *made.repeats(3, ranks=2, rate=36.0)]
     assert build(entries).scaling.curves
     assert not build([*entries[:3], *map(doubtful, entries[3:])]).scaling.curves
-
-
-def test_equal_reasons_of_a_row_are_told_once_whatever_their_figures() -> None:
-    (row,) = build([doubtful(made.entry(repeat=repeat), REASON.format(f"1.{repeat}")) for repeat in (1, 2, 3)]).rows
-    assert row.doubts == (REASON.format("1.1"),)
 
 
 def test_an_invalid_run_is_in_no_figure_even_if_suspect_ones_are_asked_for() -> None:

@@ -11,21 +11,11 @@ from suite.report.comparing.model import Unjudged
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel, build
 from suite.report.terminal import headline_rows, print_headline
-from suite.report.text.comparison import MOST_LINES, _ratio, print_comparison
+from suite.report.text.comparison import MOST_LINES, print_comparison
 from tests.report import entries as made
 from tests.report.conftest import Columns
 from tests.report.reports import TRLX
 from tests.report.test_comparing import side
-
-
-def test_the_headline_has_a_line_per_row_with_the_same_titles() -> None:
-    model = build([*made.matrix(sizes=("1M", "8M")), made.failed(size="25M")])
-    lines = headline_rows(model)
-    assert len(lines) == len(model.rows) == 9
-    assert len({tuple(line) for line in lines}) == 1
-    assert (lines[-1]["samples/s [95 %]"], lines[-1]["runs ok"]) == ("failed", "0 of 1")
-    assert {line["eta"] for line in lines if line["ranks"] == "1"} == {"-"}
-    assert headline_rows(build([])) == []
 
 
 def engines_and_trainer() -> ReportModel:
@@ -45,13 +35,6 @@ def test_the_headline_fits_a_terminal_a_line_per_row_and_no_word_is_cut(model, w
 def test_what_a_narrow_headline_leaves_out_is_named_below_it(columns: Columns) -> None:
     text = " ".join(columns(80, lambda: print_headline(build(made.matrix()))))
     assert "not shown at 80 columns: runs ok, tokens/s" in text
-
-
-def test_a_narrow_headline_has_no_column_without_a_figure(columns: Columns) -> None:
-    for ranks, has_eta in (((1, 2), True), ((1,), False)):
-        model = build(made.matrix(sizes=("1M",), ranks=ranks))
-        head = columns(80, lambda model=model: print_headline(model))[:2]
-        assert (" eta" in " ".join(head)) is has_eta
 
 
 def test_rows_that_only_their_launcher_tells_apart_are_told_apart() -> None:
@@ -104,25 +87,6 @@ def test_a_comparison_with_everything_in_it_fits_the_terminal(width: int, printe
     assert re.search(r"generate +\S+ +\S+ +0\.8", text)
     assert "rows with failed runs" not in text and "1 row with failed runs:" in text
     assert "1 row without partner:" in text and lines[-1].startswith("doubtful: what would be said of")
-
-
-@pytest.mark.parametrize(
-    ("rate", "runs", "short"), [(20, 3, "equal"), (10, 3, "slower"), (10, 1, "not tested"), (19.7, 5, "slower =")]
-)
-def test_abbreviated_verdicts_are_explained(rate: float, runs: int, short: str, printed: Printed) -> None:
-    before = side(runs, rate=20, spread=0.002)
-    after = side(runs, 11, rate=rate, spread=0.002)
-    narrow, wide = printed(80, before, after), printed(160, before, after)
-    (row,) = [line for line in narrow if line.split()[:2] == ["1M", "1"]]
-    assert row.endswith(short) and max(map(len, narrow)) <= 80
-    explained = {"equal": "equal within 5%", "untested": "see below why", "slower =": "=: equal within 5%"}
-    assert explained.get(short, "") in " ".join(narrow)
-    assert any(verdict in " ".join(wide) for verdict in ("slower", "not distinguishable", "not tested"))
-
-
-@pytest.mark.parametrize(("ratio", "text"), [(0.00999, "<0.01"), (0.01, "0.010"), (100, "100.000"), (100.1, ">100")])
-def test_bounds_that_say_nothing_are_not_written_out(ratio: float, text: str) -> None:
-    assert _ratio(1.0, ratio, ratio) == f"1.000 [{text}, {text}]"
 
 
 def test_rows_that_look_alike_are_told_apart(printed: Printed) -> None:

@@ -10,7 +10,6 @@ from suite.report.compare import compare_entries
 from suite.report.facts.entry import Entry
 from suite.report.facts.kind import FAMILIES
 from suite.report.facts.model import build
-from suite.report.plots.series import backend_colours, series_of
 from suite.report.terminal import print_headline
 from suite.report.text.markdown import render
 from suite.spec.layout import Layout
@@ -61,31 +60,6 @@ def test_samples_of_other_lengths_are_never_ranked_together_even_where_the_distr
     assert len({row.work_hash for row in model.rows}) == 1
 
 
-def test_rows_of_two_kinds_are_no_variants_of_each_other() -> None:
-    rows = build([*made.repeats(1), *made.repeats(1, work=made.workload(algorithm="grpo", group=4))]).rows
-    assert [row.variant for row in rows] == ["", ""]
-
-
-def test_rows_that_differ_in_their_draw_alone_say_so() -> None:
-    def seeded(seed: int) -> Entry:
-        one = made.entry(work=made.grpo())
-        measure = one.manifest.measure.model_copy(update={"seed": seed})
-        drawn = SampleLengths(prompt=(16,) * 16, response=(seed,) * 16)
-        work = one.manifest.work.model_copy(update={"lengths": drawn})
-        body = {"measure": measure, "work": work, "hash": str(seed) * 64}
-        return replace(one, manifest=one.manifest.model_copy(update=body))
-
-    variants = [row.variant for row in build([seeded(1), seeded(2)]).rows]
-    assert all(re.fullmatch(r"lengths=[0-9a-f]{8} seed=[12]", variant) for variant in variants), variants
-    assert len(set(variants)) == 2
-
-
-def test_a_list_of_lengths_is_not_written_out() -> None:
-    listed = made.grpo(lengths={"kind": "list", "listed": list(range(1, 101))})
-    text = render(build(on_llama(1, work=listed)), {})
-    assert "list of 100, longest 100" in text and "98" not in section(text, "Work")
-
-
 def test_what_the_longest_sample_costs_is_a_mean_over_runs_that_all_tell() -> None:
     runs = [
         *on_llama(1, rollout={"idle_slot_seconds": 0.2, "idle_slot_share": 0.5}, spread=0),
@@ -97,11 +71,6 @@ def test_what_the_longest_sample_costs_is_a_mean_over_runs_that_all_tell() -> No
     assert re.search(r"\| +0.300 \| +19 \|", section(render(build(runs), {}), "Lengths and padding")), "of 1.6 s"
 
 
-def test_log_probs_are_shown_only_where_an_engine_tells_them() -> None:
-    silent = section(render(build(on_llama(1, layout=VLLM)), {}), "Generation and weight sync")
-    assert "vllm" in silent and "Log-probs" not in silent
-
-
 def test_the_memory_of_an_engine_is_shown_by_phase_although_sync_has_no_floor() -> None:
     (row,) = build(on_llama(2, layout=VLLM)).rows
     assert row.memory is not None
@@ -109,21 +78,6 @@ def test_the_memory_of_an_engine_is_shown_by_phase_although_sync_has_no_floor() 
     assert list(by_phase) == ["sync", "generate", "train"]
     assert (by_phase["sync"].floor_bytes, by_phase["sync"].efficiency) == (None, None)
     assert by_phase["sync"].peak_bytes == by_phase["generate"].peak_bytes < by_phase["train"].peak_bytes
-
-
-def test_samples_of_older_weights_are_marked_in_the_ranking() -> None:
-    text = render(build(families()), {})
-    assert re.search(r"split g1 .*\| faster \(stale samples\)", text)
-    assert "Stale samples: this row trains on samples of older weights" in text
-    assert "stale" not in render(build(made.matrix(runs=1)), {}).lower()
-
-
-def test_lines_of_a_picture_are_named_by_algorithm_and_family_where_backends_have_both() -> None:
-    model = build(families())
-    lines, _ = series_of(model.rows, backend_colours(model.rows))
-    labels = [line.label for line in lines]
-    assert {"deepspeed zero2 PPO GPT-2", "deepspeed zero2 GRPO Llama", "megatron dist-opt PPO GPT-2"} <= set(labels)
-    assert len(set(labels)) == len(labels) and not any("smoke" in label for label in labels)
 
 
 @pytest.mark.parametrize("width", [80, 100, None])

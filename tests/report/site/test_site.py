@@ -9,7 +9,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-import suite.bundle.cache.cores as cores
 from suite.bundle.archive.packing import Packing, pack
 from suite.bundle.cache.survey import survey
 from suite.bundle.store import Bundle
@@ -152,19 +151,6 @@ def test_a_night_more_is_read_alone_and_pages_of_what_is_gone_are_removed() -> N
     assert told("out")["pages"]["removed"] == 1 and len(list(Path("out/series").iterdir())) == 1
 
 
-def test_read_on_all_cores_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    nights(Path("runs"), [1.0] * 4)
-    broken = night(Path("runs"), 5)[0]
-    (broken / "manifest.json").write_text("{")
-    told("one", "--from", "runs")
-    shutil.rmtree("cache")
-    monkeypatch.setattr(cores, "MANY", 2)
-    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1})
-    found = told("two", "--from", "runs")
-    assert pages("one") == pages("two")
-    assert len(found["told"]) == 1 and "left out, damaged" in found["told"][0]
-
-
 def test_failed_runs_are_shown_and_copies_and_runs_under_way_are_left_out() -> None:
     paths = nights(Path("runs"), [1.0] * 2)
     failure = {"failure": "oom_device", "phase": "train", "iteration": 1, "evidence": ["x"]}
@@ -277,10 +263,3 @@ def test_names_in_a_list_that_somebody_changed_remove_nothing() -> None:
     body["pages"] |= {"../mine.txt": {"made_of": "", "text": ""}, "series": 3, "../runs": None}
     listed.write_text(json.dumps(body))
     assert told("out")["pages"]["removed"] == 0 and mine.exists()
-
-
-def test_without_a_cache_all_is_read_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SUITE_CACHE", "off")
-    nights(Path("runs"), [1.0] * 2)
-    for _ in range(2):
-        assert told("out", "--from", "runs")["runs_read"] == 6
