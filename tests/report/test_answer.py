@@ -1,7 +1,6 @@
 """What every view opens with: who is faster, by how much, how sure, and in which phase."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from tests.report.conftest import Columns
 from tests.report.reports import REPORTS, families
 from tests.report.test_rows_in_doubt import slow
 
-ROOT = Path(__file__).resolve().parents[2]
 GENERATING = dict(made.SHARES, generate=0.55, train=0.27)
 ZERO3 = Layout(devices_per_node=2, data=2, zero_stage=3)
 
@@ -128,10 +126,3 @@ def test_a_comment_of_a_pull_request_is_the_head_of_the_report_without_links() -
     model = build(made.matrix())
     head = render(model, {}).partition("\n## ")[0].strip()
     assert re.sub(r"\[([^\]]*)\]\(#[a-z-]+\)", r"\1", head)[2:] == brief(model).strip()[4:]
-
-
-def test_the_published_report_is_short_and_its_head_is_enough_to_decide() -> None:
-    text = (ROOT / "docs/results/cpu/report.md").read_text()
-    assert text.count("\n| R1 ") and len(text.encode()) <= 15 * 1024
-    head = "\n".join(text.splitlines()[:25])
-    assert all(words in head for words in ("who is faster", "- Scaling:", "- Memory:", "- Cost:", "How far to trust"))

@@ -12,7 +12,6 @@ from suite.bundle.cache.database import Database
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel, build
 from suite.report.plots import draw, kept
-from suite.report.plots.series import MOST_BARS, bars
 from suite.report.plots.style import COLOURS
 from tests.report import entries as made
 from tests.report.reports import hostile
@@ -67,16 +66,6 @@ def test_what_is_left_out_of_a_picture_is_said(tmp_path: Path) -> None:
     assert "24 of 72 rows drawn, fastest layouts first; all are in the table." in texts(tmp_path / "phases.svg")
     assert "Not drawn: 2 rank counts; all rows are in the table." in texts(tmp_path / "throughput.svg")
     assert "Not drawn: 2 sizes; all rows are in the table." in texts(tmp_path / "scaling.svg")
-
-
-def test_bars_keep_backends_side_by_side_and_the_ends_of_both_ladders() -> None:
-    chosen, _ = bars(build(many()).rows)
-    assert len(chosen) <= MOST_BARS
-    assert {(row.size, row.ranks) for row in chosen if row.backend == "deepspeed"} == {
-        (row.size, row.ranks) for row in chosen if row.backend == "megatron"
-    }
-    assert {row.size for row in chosen} >= {"1M", "6.7B"}
-    assert {row.ranks for row in chosen} >= {1, 32}
 
 
 def test_a_backend_has_one_colour_in_every_picture(tmp_path: Path) -> None:
@@ -135,10 +124,3 @@ def test_what_is_no_picture_is_drawn_again(tmp_path, drawn, body, monkeypatch):
     monkeypatch.setattr(Database, "get", lambda self, name: body)
     assert "memory.svg" in pictures(build(made.repeats(2)), tmp_path / "a")
     assert drawn == [tmp_path / "a"] and not (tmp_path / "elsewhere").exists()
-
-
-def test_without_a_cache_they_are_drawn(tmp_path: Path, drawn: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SUITE_CACHE", "off")
-    model = build(made.repeats(2))
-    assert pictures(model, tmp_path / "a") == pictures(model, tmp_path / "b")
-    assert drawn == [tmp_path / "a", tmp_path / "b"]

@@ -1,6 +1,5 @@
 """What `suite report` and `suite compare` print: it fits, names what it abbreviates, and says no more than it shows."""
 
-import re
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -30,11 +29,6 @@ def test_the_headline_fits_a_terminal_a_line_per_row_and_no_word_is_cut(model, w
     for row in headline_rows(model):
         identity = " ".join((row["size"], row["ranks"], row["backend"], row["layout"]))
         assert any(" ".join(line.split()).startswith(identity) and row["samples/s [95 %]"] in line for line in lines)
-
-
-def test_what_a_narrow_headline_leaves_out_is_named_below_it(columns: Columns) -> None:
-    text = " ".join(columns(80, lambda: print_headline(build(made.matrix()))))
-    assert "not shown at 80 columns: runs ok, tokens/s" in text
 
 
 def test_rows_that_only_their_launcher_tells_apart_are_told_apart() -> None:
@@ -83,10 +77,8 @@ def test_a_comparison_with_everything_in_it_fits_the_terminal(width: int, printe
     text = " ".join(lines)
     assert lines[0].startswith("across machines: CPU Example CPU 3000 -> Another CPU")
     assert "8 rows compared: 4 slower" in text
-    assert "Benjamini-Hochberg" in text and "where the time went" in text
-    assert re.search(r"generate +\S+ +\S+ +0\.8", text)
-    assert "rows with failed runs" not in text and "1 row with failed runs:" in text
-    assert "1 row without partner:" in text and lines[-1].startswith("doubtful: what would be said of")
+    assert "1 row with failed runs:" in text and "1 row without partner:" in text
+    assert lines[-1].startswith("doubtful: what would be said of")
 
 
 def test_rows_that_look_alike_are_told_apart(printed: Printed) -> None:
