@@ -164,9 +164,7 @@ def test_runs_lists_it_as_imported_and_it_can_be_chosen_tagged_and_removed(both:
     assert row["mark"] == MARK and row["model"] == "Qwen/Qwen3-8B"
     (one,) = listed("--status", "imported")
     assert one["state"] == "imported" and one["mark"] == MARK and one["valid"] is False
-    assert (
-        one["size"] == "Qwen/Qwen3-8B" and one["backend"] == "verl" and one["samples_per_second"] == pytest.approx(1.6)
-    )
+    assert one["backend"] == "verl" and one["samples_per_second"] == pytest.approx(1.6)
     assert len(listed()) == 4 and len(listed("--valid")) == 3
     assert suite("runs", "tag", one["run"], "--add", "theirs", "--runs", both).exit_code == 0
     assert [run["run"] for run in listed("--tag", "theirs")] == [one["run"]]

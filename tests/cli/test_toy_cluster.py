@@ -119,10 +119,7 @@ def test_a_runs_manifest_is_submitted_again_by_its_name_alone(call: Call, tmp_pa
     wrong = call(*again)
     assert wrong.exit_code == 2 and "needs again" not in wrong.stdout and "--env NCCL_ALGO=Tree" in wrong.stderr
     extra = call(*again, "--size", "3M")
-    assert (extra.exit_code, extra.stderr) == (
-        2,
-        "error: --size: a manifest says what is measured; leave it out beside --manifest\n",
-    )
+    assert extra.exit_code == 2 and "--size: a manifest says what is measured; leave it out" in extra.stderr
     done = call(*again, "--env", "NCCL_ALGO=Tree")
     assert done.exit_code == 0, done.output
     repeat = run_id.removesuffix("r1") + "r2"

@@ -95,9 +95,7 @@ def test_in_a_pipe_no_line_is_broken(printed: Printed) -> None:
 
 
 def test_many_bundles_in_trouble_are_counted_and_only_some_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    trouble = [
-        Unjudged(lack="altered", side="after", name=f"runs/{n}", detail="record.json differs") for n in range(48)
-    ]
+    trouble = [Unjudged(lack="altered", side="after", name=f"runs/{n}", detail="it differs") for n in range(48)]
     print_comparison(compare_entries(side(2), side(2, 11), left_out=trouble))
     lines = [line for line in capsys.readouterr().out.splitlines() if "runs/" in line or "48" in line or "43" in line]
     assert lines[0] == "48 bundles with records that are not what their events give:"
