@@ -122,12 +122,6 @@ class TestSurroundings:
         assert around.label.startswith(label) and names <= {one.name for one in around.differences}
         assert all(one.before != one.after and one.rows for one in around.differences)
 
-    def test_a_difference_of_some_rows_is_told_with_these_rows(self) -> None:
-        other = {**made.CPU_FACTS, "kernel": "6.9"}
-        after = [*side(3, 11), *side(3, 11, size="3M", facts=other)]
-        (one,) = compare_entries([*side(3), *side(3, size="3M")], after).surroundings.differences
-        assert one.name == "kernel" and [name.split()[1] for name in one.rows] == ["3M"]
-
     def test_other_iterations_and_seeds_are_told(self) -> None:
         around = compare_entries(side(3), side(3, 11, iterations=8)).surroundings
         assert around.label == "across settings"
@@ -136,13 +130,6 @@ class TestSurroundings:
 
 
 class TestPairing:
-    def test_a_row_measured_in_two_ways_does_not_keep_the_others_from_being_compared(self) -> None:
-        before = [*side(3), *side(3, iterations=20), *side(3, size="3M")]
-        result = compare_entries(before, [*side(3, 11, iterations=12), *side(3, 11, size="3M")])
-        assert [row.size for row in result.rows] == ["3M"]
-        (one,) = result.unjudged
-        assert one.lack == "ambiguous" and "iterations 6" in one.detail and "iterations 20" in one.detail
-
     def test_of_several_ways_those_pair_that_both_sides_have(self) -> None:
         before = [*side(3), *side(3, iterations=20)]
         result = compare_entries(before, [*side(3, 11), *side(3, 11, iterations=20, rate=10)])

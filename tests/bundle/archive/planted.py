@@ -132,6 +132,7 @@ def a_submission(manifest: Any) -> Submission:
             "name": "a",
             "job": "77",
             "output": f"{_F['home']}/out.log",
+            "starter": "torchrun",
             "account": "acme-robotics",
             "user": _F["user"],
         },
