@@ -237,10 +237,6 @@ class TestTraces:
         (trace,), left_out = traces.traces_of(build(entries).rows, entries)
         assert trace.ranks == 8 and len(trace.shown) <= 4 and "1 more" in left_out
 
-    def test_runs_whose_bundle_is_elsewhere_have_none(self) -> None:
-        entries = made.repeats(2)
-        assert traces.traces_of(build(entries).rows, entries)[0] == []
-
 
 class TestCommand:
     def test_page_and_markdown_go_together_and_the_size_is_said(self, tmp_path: Path) -> None:
