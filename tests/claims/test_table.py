@@ -10,13 +10,6 @@ from suite.claims.table import parse_table
 from suite.spec.base import UsageError
 
 
-def test_a_line_that_is_almost_a_rule_is_none() -> None:
-    """However long it is: a pattern that backtracks would not end here."""
-    line = "-" + " " * 99_990 + "x|"
-    with pytest.raises(UsageError, match="holds no table"):
-        parse_table("\n".join(["a|b", *[line] * 20]), "table.md", markdown=True)
-
-
 @pytest.mark.parametrize(
     ("rule", "is_one"),
     [

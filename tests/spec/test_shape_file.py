@@ -4,8 +4,6 @@ import os
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size, sizes
@@ -110,10 +108,3 @@ def test_what_is_no_file_is_refused(tmp_path):
 )
 def test_broken_json_is_refused(tmp_path, text, reason):
     assert reason in refused(written(tmp_path, text, "config.json"))
-
-
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(st.binary(max_size=300) | st.text(max_size=300).map(lambda text: text.encode("utf-8", "surrogatepass")))
-def test_any_bytes_give_a_refusal_and_never_another_error(tmp_path, content):
-    for name in ("shape.yaml", "config.json"):
-        refused(written(tmp_path, content, name))
