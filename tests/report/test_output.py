@@ -18,7 +18,6 @@ from suite.report.text.output import as_json, write
 from suite.spec.base import UsageError
 from tests.command import suite
 from tests.report import entries as made
-from tests.synthetic import make_bundle, synthetic_manifest
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 RESULTS = DOCS / "results"
@@ -105,17 +104,6 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def written() -> list[str]:
     return [path.as_posix() for path in Path(".").rglob("*") if path.is_file() and path.parts[0] != "runs"]
-
-
-def test_without_output_it_prints_the_table_alone_and_with_it_names_every_file_it_wrote() -> None:
-    make_bundle(Path("runs"), synthetic_manifest())
-    done = suite("report", "runs")
-    assert done.exit_code == 0 and "samples/s [95 %]" in done.stdout
-    assert "add -o report.md to write" in done.stdout and written() == []
-    done = suite("report", "runs", "-o", "out/report.md")
-    assert done.exit_code == 0 and "samples/s [95 %]" in done.stdout
-    names = done.stdout.split("wrote ")[1].strip().split(", ")
-    assert sorted(names) == sorted(written())
 
 
 @pytest.mark.parametrize("option", ["--output", "--html"])

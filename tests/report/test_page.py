@@ -239,15 +239,6 @@ class TestTraces:
 
 
 class TestCommand:
-    def test_page_and_markdown_go_together_and_the_size_is_said(self, tmp_path: Path) -> None:
-        make_bundle(tmp_path / "runs", synthetic_manifest())
-        made_alone = suite("report", tmp_path / "runs", "--html", tmp_path / "out" / "page.html")
-        assert made_alone.exit_code == 0, made_alone.output
-        assert re.search(r"page\.html \(0\.\d+ MiB\)", made_alone.stdout.replace("\n", ""))
-        assert [path.name for path in (tmp_path / "out").iterdir()] == ["page.html"]
-        assert suite("report", tmp_path / "runs", "-o", tmp_path / "r.md", "--html", tmp_path / "r.html").exit_code == 0
-        assert {"r.md", "r.html"} <= {path.name for path in tmp_path.iterdir()}
-
     def test_a_page_that_would_be_too_large_is_cut_and_says_so(self, tmp_path, monkeypatch):
         for repeat in (1, 2, 3):
             make_bundle(tmp_path / "runs", synthetic_manifest(repeat=repeat), float(repeat))
