@@ -26,6 +26,8 @@ def test_the_list_works_without_an_engine_and_says_what_it_cannot_know() -> None
     assert all(f"{name} " in told for name in images())
     assert "not pinned by digest" in told and told.count("digest   sha256:") == 7
     assert f"no container runtime answers at {NO_ENGINE}" in told
+    listed = json.loads(suite("images", "list", "--json").stdout)["images"]
+    assert [row["image"]["name"] for row in listed] == list(images())
 
 
 class Connection:
@@ -51,6 +53,7 @@ def test_lock_tells_a_digest_that_differs_and_registries_that_do_not_answer(monk
     assert done.exit_code == code
     assert ("differs from the locked one" in done.stdout) is (NEW in found)
     assert ("neither confirmed nor refuted" in done.stderr) is (code == 2)
+    assert ('"differs"' in suite("images", "lock", "--json").stdout) is (NEW in found)
 
 
 @pytest.mark.parametrize("found", [[], [Difference(where="stack: torch", expected="2", found="1")]])

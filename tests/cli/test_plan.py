@@ -74,6 +74,13 @@ def test_fewest_devices_by_offload_name_the_host_memory():
     assert "offload" not in plan(*asked, "--backend", "trlx-nemo").stdout
 
 
+@pytest.mark.parametrize("more", [(), ("--scale", "8..16"), ("--target", "5 samples/s", "--simulate")])
+def test_no_line_is_longer_than_the_terminal(more, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = plan("--size", "1.3B", "--device", "H100", *more).stdout
+    assert "samples/s" in shown and not [line for line in shown.splitlines() if len(line) > 80]
+
+
 def test_json_holds_the_same_plan():
     plans = body_of("--size", "13B", "--devices", "8", "--min-devices", "--max-batch")["plans"]
     assert [entry["backend"] for entry in plans] == ["deepspeed", "megatron"]

@@ -128,6 +128,12 @@ def test_nothing_is_removed_where_one_run_cannot_be(results: Path) -> None:
     assert len(ids(results)) == 5
 
 
+def test_a_list_fits_and_says_what_it_leaves_out(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = runs("list", results).stdout.splitlines()
+    assert max(map(len, lines[:-1])) <= 80 and lines[-1].startswith("not shown at 80 columns: ")
+
+
 def test_what_is_being_run_or_damaged_is_listed_as_such(results: Path) -> None:
     first, second, *_ = (results / name for name in sorted(ids(results)))
     with Bundle(first).hold():

@@ -146,6 +146,12 @@ def test_the_headline_fits_a_terminal_a_line_per_row_and_no_word_is_cut(model, w
         assert any(" ".join(line.split()).startswith(identity) and row["samples/s [95 %]"] in line for line in lines)
 
 
+def test_a_comparison_fits_and_explains_what_it_abbreviates(columns: Columns) -> None:
+    result = compare_entries(side(3, spread=0.002), side(3, 11, spread=0.002))
+    lines = columns(80, lambda: print_comparison(result))
+    assert max(map(len, lines)) <= 80 and "equal: not distinguishable, and equal within 5%" in " ".join(lines)
+
+
 def test_rows_that_only_their_launcher_tells_apart_are_told_apart() -> None:
     slurm = [made.started(one, launcher="slurm", id=f"{one.record.run.id}-slurm") for one in made.repeats(3)]
     rows = headline_rows(build([*made.repeats(3), *slurm]))

@@ -10,6 +10,7 @@ from suite.report.compare import compare_entries
 from suite.report.facts.entry import Entry
 from suite.report.facts.kind import FAMILIES
 from suite.report.facts.model import build
+from suite.report.plots.series import backend_colours, series_of
 from suite.report.terminal import print_headline
 from suite.report.text.markdown import render
 from suite.spec.layout import Layout
@@ -78,6 +79,12 @@ def test_the_memory_of_an_engine_is_shown_by_phase_although_sync_has_no_floor() 
     assert list(by_phase) == ["sync", "generate", "train"]
     assert (by_phase["sync"].floor_bytes, by_phase["sync"].efficiency) == (None, None)
     assert by_phase["sync"].peak_bytes == by_phase["generate"].peak_bytes < by_phase["train"].peak_bytes
+
+
+def test_lines_of_a_picture_are_named_by_algorithm_and_family_where_backends_have_both() -> None:
+    rows = build(families()).rows
+    labels = {line.label for line in series_of(rows, backend_colours(rows))[0]}
+    assert {"deepspeed zero2 PPO GPT-2", "deepspeed zero2 GRPO Llama", "megatron dist-opt PPO GPT-2"} <= labels
 
 
 @pytest.mark.parametrize("width", [80, 100, None])

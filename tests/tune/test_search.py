@@ -53,6 +53,17 @@ def test_the_same_seed_takes_the_same_steps_and_begins_with_the_stacks_own_row()
     assert first[0] == (0, 0)
 
 
+def test_every_row_is_tried_once_in_the_end_and_slow_ones_get_few_iterations() -> None:
+    knobs: dict[str, tuple[Value, ...]] = {"packing": (False, True), "threads": (1, 2), "zero_stage": (2, 3)}
+    settings = {setting: index for index, setting in enumerate(product(*knobs.values()))}
+    searcher, steps = Searcher(knobs, settings, RUNGS, 1), []
+    while (step := searcher.next()) is not None:
+        steps.append(step)
+        searcher.tell(100.0 - step.candidate)
+    assert sorted(step.candidate for step in steps if step.rung == 0) == list(range(len(settings)))
+    assert sum(step.rung == 2 for step in steps) <= len(settings) / 2
+
+
 def made_up(rates: dict[int, float]) -> Sweep:
     """Rows of micro batches, each of one device-second an iteration."""
     rows = [Row({"micro_batch": micro}, rate, (4.0, 8.0, 20.0)) for micro, rate in rates.items()]
