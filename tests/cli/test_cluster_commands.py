@@ -93,6 +93,7 @@ def test_a_dry_run_shows_what_is_expected_and_touches_nothing(launcher: str, tmp
     assert done.exit_code == 0, done.stderr
     for word in ("expected of each run", "GiB", "limit", "GPU-h", "cost", "nothing was run"):
         assert word in done.stdout
+    assert ("ConfigMap/suite-" in done.stdout) is (launcher == "kubernetes"), "pods' objects are named"
     body = told("submit", launcher, *known, "--dry-run")
     assert len(body["runs"]) == 4 and body["expected"]["runs"] == 4
     assert body["expected"]["cost"] == pytest.approx(2 * body["expected"]["gpu_hours"])
