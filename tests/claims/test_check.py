@@ -305,19 +305,6 @@ def test_what_cannot_be_derived_is_not_flagged_and_says_what_would_help(table, m
     assert would_help is None or found.would_help == {would_help: rows}
 
 
-@pytest.mark.parametrize(
-    ("table", "help_text"),
-    [
-        ("GPUs,tokens/s/GPU\n8,1000\n", "tokens/s"),
-        ("GPUs,seq,batch,tokens/s/GPU\n8,4096,128,1000\n", "step time"),
-        ("tokens/s/GPU,TFLOP/s per GPU\n1000,400\n", "parameters"),
-        ("params (B),tokens/s/GPU,MFU (%)\n7,1000,40\n", "GPU model or its peak"),
-    ],
-)
-def test_an_underivable_column_says_what_would_help(table, help_text):
-    assert help_text in [text for entry in checked(table).findings for text in entry.would_help]
-
-
 def invoke(*arguments):
     return suite("claims", "check", *arguments)
 

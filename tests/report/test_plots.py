@@ -12,7 +12,6 @@ from suite.bundle.cache.database import Database
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel, build
 from suite.report.plots import draw, kept
-from suite.report.plots.style import COLOURS
 from tests.report import entries as made
 from tests.report.reports import hostile
 
@@ -66,18 +65,6 @@ def test_what_is_left_out_of_a_picture_is_said(tmp_path: Path) -> None:
     assert "24 of 72 rows drawn, fastest layouts first; all are in the table." in texts(tmp_path / "phases.svg")
     assert "Not drawn: 2 rank counts; all rows are in the table." in texts(tmp_path / "throughput.svg")
     assert "Not drawn: 2 sizes; all rows are in the table." in texts(tmp_path / "scaling.svg")
-
-
-def test_a_backend_has_one_colour_in_every_picture(tmp_path: Path) -> None:
-    """Only megatron was measured on two rank counts, so it alone is in the picture of scaling."""
-    entries = [
-        *made.repeats(3),
-        *(entry for ranks in (1, 2) for entry in made.repeats(3, rate=25.0 * ranks, ranks=ranks, backend="megatron")),
-    ]
-    draw(build(entries), tmp_path)
-    own, other = COLOURS[1].lower(), COLOURS[0].lower()
-    assert all(own in (tmp_path / f"{name}.svg").read_text() for name in ("throughput", "scaling", "memory"))
-    assert other not in (tmp_path / "scaling.svg").read_text()
 
 
 def test_one_wild_interval_does_not_press_the_values_flat(tmp_path: Path) -> None:

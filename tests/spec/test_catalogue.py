@@ -47,13 +47,6 @@ def test_the_ladders_name_known_sizes_rise_and_every_size_is_on_one():
         assert held == sorted(held), ladder
 
 
-def test_a_name_is_found_in_any_case():
-    assert find_size("66b") is find_size("66B")
-    assert find_size(" 66b-TRLX ").name == "66B-trlx"
-    assert find_preset(" TRLX-DS-chat ") is find_preset("trlx-ds-chat")
-    assert find_image(" Engines").name == "engines"
-
-
 @pytest.mark.parametrize(
     ("find", "name", "nearest"),
     [
