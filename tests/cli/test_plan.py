@@ -128,7 +128,6 @@ def test_an_installation_without_a_checkout_says_where_the_check_is(monkeypatch)
         (("--size", "13B", "--deadline", "24h"), "--deadline needs --iterations"),
         (("--size", "13B", "--deadline", "soon", "--iterations", "5"), "--deadline is a time such as 24h"),
         (("--size", "13B", "--iterations", "5"), "until --deadline, which is not given"),
-        (("--size", "13B", "--target", "5", "--objective", "cost"), "no price is known"),
         (("--size", "13B", "--target", "5", "--min-devices"), "leave out --placement, --target and --preset"),
         (("--size", "13B", "--placement", "split", "--generation", "hf"), "--generation vllm, or --placement"),
         (("--preset", "ladder", "--target", "5"), "preset ladder has several sizes"),

@@ -86,14 +86,8 @@ SLOW = {"ranks": 2, "rates": {"within_node": 100e9}}
 CAUSES: dict[str, tuple[dict[str, Any], str | None]] = {
     "a good one": ({}, None),
     "few adapters": ({"adapters": (HDR,), "rates": {"across_nodes": 5e9}}, None),
-    "few and slow": (
-        {"adapters": (HDR,), "rates": {"across_nodes": 1e9}},
-        "16 % of the 6.25 GB/s of a device's share of its node's adapters; 1 adapter",
-    ),
-    "no adapter": (
-        {"adapters": (), "rates": {"across_nodes": 1e9}},
-        "the ranks see no active InfiniBand or RoCE adapter, so messages go over TCP",
-    ),
+    "few and slow": ({"adapters": (HDR,), "rates": {"across_nodes": 1e9}}, "16 % of the 6.25 GB/s of a device's share"),
+    "no adapter": ({"adapters": (), "rates": {"across_nodes": 1e9}}, "adapter, so messages go over TCP"),
     "links down": (
         {"rates": {"within_node": 200e9}, "gpus": [gpu(active=9, to_ranks=9)] * 8},
         "44 % of the 450 GB/s of the links, one direction; 9 of 18 NVLinks of a device are up",
