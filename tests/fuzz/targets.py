@@ -6,7 +6,7 @@ from suite.bundle.files import DamagedBundle
 from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.docker.copying import UnsafeCopy
 from suite.spec.base import UsageError
-from tests.fuzz import bundles, clusters, manifests, mutate, settings, tables, words
+from tests.fuzz import bundles, clusters, manifests, mutate, tables, words
 from tests.fuzz.archives import make_copied, make_identity, make_packed, read_copied, read_identity, read_packed
 from tests.fuzz.imports import make_import, read_import
 from tests.fuzz.run import Target
@@ -39,9 +39,9 @@ TARGETS = {
         Target("kubernetes", clusters.make_kubernetes, clusters.read_kubernetes, BUNDLE),
         Target("stream", clusters.make_stream, clusters.read_stream, ()),
         Target("pod-log", clusters.make_pod_log, clusters.read_pod_log, (Unanswered,)),
-        Target("site", settings.make_site, settings.read_a_site, (UsageError,)),
-        Target("tags", settings.make_tags, settings.read_tags, (UsageError,)),
-        Target("image-stack", settings.make_stack, settings.read_a_stack, (UsageError,)),
+        Target("site", words.make_site, words.read_a_site, (UsageError,)),
+        Target("tags", words.make_tags, words.read_tags, (UsageError,)),
+        Target("image-stack", words.make_stack, words.read_a_stack, (UsageError,)),
         Target("archive", make_copied, read_copied, (UnsafeCopy,)),
         Target("packed", make_packed, read_packed, (UsageError,)),
         Target("identity", make_identity, read_identity, (UsageError,)),

@@ -120,14 +120,8 @@ def test_everything_is_done_with_the_keyboard(tab: Tab, page: Path) -> None:
     assert tab.troubles() == []
 
 
-def test_theme_and_words_can_be_chosen(tab: Tab, page: Path) -> None:
+def test_runs_are_found_by_words(tab: Tab, page: Path) -> None:
     opened(tab, page)
-    ground = "getComputedStyle(document.body).backgroundColor"
-    light = tab.value(ground)
-    tab.value("document.querySelector('input[value=dark]').click()")
-    tab.until(f"{ground} !== {light!r}")
-    tab.value("document.querySelector('input[value=system]').click()")
-    tab.has(ground, light)
     tab.value("document.querySelector('#runs input').focus()")
     tab.type("oom failed nothing-has-this")
     tab.has(RUNS, 0)
@@ -135,18 +129,6 @@ def test_theme_and_words_can_be_chosen(tab: Tab, page: Path) -> None:
         "const box = document.querySelector('#runs input'); box.value = 'failed'; box.dispatchEvent(new Event('input'))"
     )
     tab.has(RUNS, 1)
-
-
-def test_a_mark_below_the_pointer_is_told(tab: Tab, page: Path) -> None:
-    opened(tab, page)
-    tab.value("document.querySelector('[data-chart=iteration]').scrollIntoView({block: 'center'})")
-    tab.settle()
-    x, y = tab.value(
-        "(() => { const box = document.querySelector('[data-chart=iteration] [data-item]').getBoundingClientRect();"
-        " return [box.left + box.width / 2, box.top + box.height / 2]; })()"
-    )
-    tab.point(x, y)
-    tab.until(f"{CARD} && {CARD}.innerText.includes('works')")
 
 
 def test_pictures_and_figures_can_be_saved(tab: Tab, page: Path, tmp_path: Path) -> None:
@@ -165,15 +147,6 @@ def test_pictures_and_figures_can_be_saved(tab: Tab, page: Path, tmp_path: Path)
     width, height = struct.unpack(">II", data[16:24])
     assert data.startswith(b"\x89PNG") and width == 2 * float(root.get("width", 0)) and height > 100
     assert tab.troubles() == []
-
-
-def test_it_prints_without_its_controls(tab: Tab, page: Path) -> None:
-    tab.open(page)
-    tab.look(1000, 900, "dark", media="print")
-    for hidden in ("#selection", ".contents", ".toolbar", ".actions"):
-        tab.has(f"getComputedStyle(document.querySelector('{hidden}')).display", "none")
-    tab.has("getComputedStyle(document.body).backgroundColor", "rgb(255, 255, 255)")
-    assert len(tab.call("Page.printToPDF", printBackground=True)["data"]) > 40_000
 
 
 def test_nothing_that_a_run_wrote_is_run(tab: Tab, tmp_path: Path) -> None:
