@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suite.planner.formulas import activations, generation
+from suite.planner.formulas import activations
 from suite.planner.formulas.communication import group_bandwidth, overlapped
-from suite.planner.formulas.pipeline import in_flight, micro_batches
+from suite.planner.formulas.pipeline import in_flight
 from suite.planner.formulas.recipes import fsdp_bytes, megatron_bytes, zero_bytes
 
 POSITIVE = st.floats(1e-3, 1e6)
@@ -72,14 +72,3 @@ def test_a_pipeline_holds_as_many_micro_batches_as_it_has_stages_and_more_when_i
     assert float(in_flight(35.0, 3.0, 280.0, 34.0)) == pytest.approx(35 * (1 + 34 / (35 * 3)))
     assert float(in_flight(8.0, 4.0, 8.0, 7.0)) == 8, "no more than there are"
     assert float(in_flight(8.0, 4.0, 64.0, 0.0)) == pytest.approx((3 * 8 + 1) / 4), "the last interleaved stage"
-
-
-def test_micro_batches_are_whole():
-    assert float(micro_batches(100, 8, 4)) == 4
-
-
-@given(st.integers(1, 512), st.integers(2, 512), st.integers(1, 64))
-def test_the_cache_read_over_all_steps_is_the_sum_of_the_steps(prompt, new, sequences):
-    whole = generation.cache_read_bytes(sequences, prompt, new, 2, 128, 1)
-    steps = sum(2 * 2 * sequences * (prompt + step) * 2 * 128 for step in range(new - 1))
-    assert whole == pytest.approx(steps)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from suite.planner.formulas import generation as engine
-from suite.planner.formulas.blocks import roofline
 from suite.planner.iteration import LIMITS, PHASES
 from suite.planner.parameters import load_parameters
 from suite.planner.training import step_seconds
@@ -103,10 +102,6 @@ def test_an_engine_that_wakes_waits_for_the_host_link_and_for_what_others_traine
     assert slow - usual == pytest.approx(2 * 8.03e9 / 48e9 / P["wake_share"], rel=1e-6)
     assert sync({"pipeline": 8}, {}) > sync({"pipeline": 1}, {}), "seven eighths of the weights are on other ranks"
     assert sync({}, {"weight_bytes": 1.0}) > sync({}, {})
-
-
-def test_the_larger_of_arithmetic_and_traffic_counts_and_a_share_of_the_other():
-    assert roofline(3.0, 2.0, 0.0) == 3.0 and roofline(2.0, 3.0, 0.25) == 3.5
 
 
 def test_what_is_offloaded_crosses_the_host_link_wherever_it_is_chosen():

@@ -1,7 +1,6 @@
 """What holds of every predicted iteration, whatever its layout, its lengths and its devices."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,21 +30,6 @@ def samples_of(changes: dict[str, dict[str, float]], samples: int) -> dict[str, 
         "changed": {**changes["changed"], "global_batch": samples / 4},
         "gen": {**changes["gen"], "samples": samples},
     }
-
-
-@settings(max_examples=25)
-@given(changes=rl_changes(), colocated=st.booleans(), staleness=st.sampled_from([0, 1]))
-def test_phases_take_time_and_are_the_iteration_where_nothing_overlaps(changes, colocated, staleness):
-    how = {"colocated": float(colocated), "staleness": 0.0 if colocated else float(staleness)}
-    found = rl_seconds(**changes, how=how)
-    columns = np.array(list(found.phases.values()))
-    assert np.isfinite(columns).all() and (columns >= 0).all()
-    assert found.phases["generate"] > 0 and found.phases["train"] > 0
-    if colocated or not staleness:
-        assert found.seconds == pytest.approx(columns.sum())
-    else:
-        learning = sum(column for name, column in found.phases.items() if name not in ("generate", "sync"))
-        assert learning * (1 - 1e-9) <= found.seconds <= columns.sum() * (1 + 1e-9)
 
 
 @settings(max_examples=25)

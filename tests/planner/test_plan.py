@@ -86,19 +86,6 @@ def test_predicted_memory_is_never_below_the_floor(data, backend, count):
         assert total[index] > memory_floor(shape, workload, work, layout, "bf16").bytes
 
 
-def test_deepspeed_casts_gradients_to_step_and_megatron_keeps_them_in_fp32():
-    gradients = {
-        backend: next(option for option in ask("1.3B", backend).plan([1]).options if option.micro_batch == 4).memory[
-            "gradients"
-        ]
-        for backend in ("deepspeed", "megatron")
-    }
-    _, trained = parameters_of(find_size("1.3B"), find_workload("trlx-ds-chat"))
-    # stage 0: 2 bytes a parameter, cast to 4
-    assert gradients["deepspeed"] == pytest.approx(6 * trained, rel=0.01)
-    assert gradients["megatron"] == pytest.approx(4 * trained, rel=0.01)
-
-
 def test_offloading_takes_host_memory_as_deepspeed_counts_it():
     work = find_workload("trlx-ds-chat")
     space, _ = table(ask("13B", "deepspeed"), [8])
@@ -218,12 +205,11 @@ def test_ones_own_cluster_has_its_own_nodes_and_cards():
         (lambda: ask(device="A100-81GB"), "no device"),
         (lambda: ask(device="A100"), ".*".join(device for device in devices() if device.startswith("A100"))),
         (lambda: ask(backend="megatrom"), "did you mean 'megatron'"),
-        (lambda: ask().plan([0]), "1 to 16384"),
         (lambda: ask().plan([20000]), "1 to 16384"),
         (lambda: ask(trainable_layers=99), "99 trainable layers"),
         (lambda: ask(prompt_tokens=5000), "positions"),
-        (lambda: device_range("8"), "range"),
-        (lambda: device_range("8..4"), "range|goes from"),
+        (lambda: device_range("8"), "is a range such as"),
+        (lambda: device_range("8..4"), "goes from"),
     ],
 )
 def test_what_cannot_be_planned_is_one_clear_line(make, words):

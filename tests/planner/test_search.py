@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from suite.planner.ask import question
+from suite.planner.grid import Column, grid_lines
 from suite.planner.iteration import predict
 from suite.planner.option import front
 from suite.planner.search.answer import best_on, fewest_for, found_again
@@ -233,3 +234,18 @@ NO_TARGETS += [(None, "soon", 3), (None, None, 3), ("9" * 99, None, None), (None
 def test_what_is_no_target_and_what_is_no_price_is_refused(given):
     with pytest.raises(UsageError):
         read_prices([given]) if isinstance(given, str) else target_of(*given, samples=2048, sample_tokens=1200.0)
+
+
+NAMES = [f"{n} split 16+{n} async1, tp2 dp8 sp dist-opt packed, vllm 8 x tp{n}" for n in range(1, 4)]
+LIMITS = ["generation: latency of launches and collectives", "generation: keys and values read", "none"]
+
+
+@pytest.mark.parametrize("most", range(60, 140, 7))
+def test_no_line_of_a_table_is_longer_than_the_terminal_and_no_word_is_lost(most):
+    names, limits = Column("arrangement", NAMES, left=True), Column("limit", LIMITS, left=True)
+    figures = [Column("gen s", ["54.0", "41.2", "41.2"], 6), Column("range", ["44.8 to 65.5"] * 3, 1)]
+    lines = list(grid_lines([names, *figures, Column("devices", ["24", "32", "48"]), limits], most))
+    assert max(map(len, lines)) <= most
+    words = " ".join(lines).split()
+    for text in (*NAMES, *LIMITS):
+        assert all(words.count(word) >= text.split().count(word) for word in text.split())

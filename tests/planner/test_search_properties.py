@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from suite.backends.registry import find_backend
 from suite.planner.ask import Question, question
-from suite.planner.found import Found
 from suite.planner.found import layouts as every_layout
-from suite.planner.option import label_of
 from suite.planner.predict_manifest import predict_layout
 from suite.planner.profiles import PROFILES
 from suite.planner.search.answer import best_on
@@ -50,23 +48,6 @@ def test_more_memory_per_device_unfits_no_layout(backend, size, count, gib):
     assert len(less.fits) == len(more.fits) and not (less.fits & ~more.fits).any()
     if asked.manner.generation == "hf":
         assert less.seconds == pytest.approx(more.seconds), "memory that is not needed makes nothing faster"
-
-
-def fitting(found: Found) -> set[tuple[str, int, float]]:
-    micro = found.space.choices["micro_batch"]
-    places = [place for place in range(len(found)) if found.told.fits[place]]
-    return {(label_of(found, place), int(found.devices[place]), float(micro[found.pairs.t[place]])) for place in places}
-
-
-@settings(max_examples=25)
-@given(st.sampled_from(["megatron", "deepspeed"]), st.tuples(st.floats(8, 96), st.floats(8, 96)).map(sorted))
-def test_more_memory_per_device_unfits_no_arrangement_with_engines(backend, gib):
-    search = make_search([grpo(backend)], 4, Wishes(kinds=(H100,)), None)
-    (asked,) = search.questions
-    less, more = (search.found(with_memory(asked, most), [4]) for most in gib)
-    assert fitting(less) <= fitting(more)
-    best = [each.told.seconds[each.told.fits].min(initial=1e9) for each in (less, more)]
-    assert best[0] * (1 + 1e-9) >= best[1]
 
 
 @settings(max_examples=25)

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suite.planner.simulate.events import Task, Timeline, account
 from suite.planner.simulate.generating import Pace, generate
-from suite.planner.simulate.iteration import GENERATION, MOST_TASKS, SLOW, UNEVEN, Setting, TooLarge, simulate
+from suite.planner.simulate.iteration import MOST_TASKS, SLOW, UNEVEN, Setting, TooLarge, simulate
 from suite.planner.simulate.schedules import before, schedule
 from suite.planner.simulate.stragglers import Stragglers, measured
 from suite.planner.simulate.trace import trace_of
@@ -116,14 +115,6 @@ def test_the_trace_has_a_lane_for_each_stage_and_engine_and_never_two_tasks_at_o
         own = sorted((span["ts"], span["dur"]) for span in spans if span["tid"] == lane)
         assert own and all(at + taken <= after + 1e-2 for (at, taken), (after, _) in pairwise(own))
     assert max(span["ts"] + span["dur"] for span in spans) == pytest.approx(1e6 * found.seconds)
-
-
-def test_idle_time_is_what_a_lane_waited_for():
-    timeline = Timeline()
-    first = timeline.add(Task((0,), 2.0, name="a", cause=GENERATION))
-    timeline.add(Task((1,), 1.0, (first,), cause="computing", waits="waiting for a"))
-    assert [(span.began, span.ended) for span in timeline.spans] == [(0.0, 2.0), (2.0, 3.0)]
-    assert account(timeline.spans, [1], 3.0) == {"waiting for a": 2.0, "computing": 1.0}
 
 
 RUNS = Path(__file__).resolve().parents[2] / "docs/results/cpu/runs"

@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suite.planner.formulas import blocks
-from suite.planner.memory import training_phases
 from suite.planner.parameters import load_parameters
 from suite.planner.training import forward_seconds, step_parts, step_seconds
 from tests.planner.rl_work import job as usual_job
@@ -76,17 +75,6 @@ def test_tokens_go_to_experts_of_other_nodes_over_each_devices_own_card(degree):
     assert found == pytest.approx(32 * 2 * slowest * 2)
 
 
-def test_zero_2_reduces_gradients_every_micro_batch_and_zero_1_once_a_step():
-    """Where they hide behind nothing: a slow network and tiny micro batches."""
-    slow = {"zero_engine": 1, "devices": 64, "network": 1e8, "sequence": 128, "attended": 128, "global_batch": 64 * 8}
-    once, every = (parts(**slow, zero_stage=stage)["gradient reduction"] for stage in (1, 2))
-    assert every > 3 * once
-    alone = {**slow, "global_batch": 64}
-    assert parts(**alone, zero_stage=2)["gradient reduction"] == pytest.approx(
-        parts(**alone, zero_stage=1)["gradient reduction"]
-    )
-
-
 def test_scoring_passes_the_keys_of_a_context_parallel_group_too():
     slow, fast = (work(context=8, devices=64, link=rate, network=rate) for rate in (1e8, 1e12))
     seconds = [float(forward_seconds(one, P.values)[0]) for one in (slow, fast)]
@@ -97,9 +85,3 @@ def test_a_chip_with_more_power_for_each_product_reaches_more_of_its_peak():
     few, many = (parts(power_share=share)["matrix products"] for share in (1.0, 3.8))
     assert many < few
     assert parts(power_share=100.0)["matrix products"] == parts(power_share=50.0)["matrix products"]
-
-
-def test_sharding_divides_states_and_leaves_activations():
-    whole, shared = (training_phases(work(zero_stage=stage), P.values)["train"] for stage in (0, 1))
-    assert shared["optimizer states"][0] == pytest.approx(whole["optimizer states"][0] / 8)
-    assert shared["activations"][0] == whole["activations"][0]

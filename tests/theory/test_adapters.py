@@ -13,9 +13,8 @@ from suite.spec.manifest import Work
 from suite.spec.workload import Workload
 from suite.theory.adapters import adapter_elements, critic_parameters
 from suite.theory.bandwidth import decode_bytes
-from suite.theory.flops import iteration_flops
 from suite.theory.memory import memory_floor
-from suite.theory.parameters import layer_matrix_elements, parameter_count, trainable_count
+from suite.theory.parameters import layer_matrix_elements, parameter_count
 from tests.theory.shapes import parameters_of
 
 CHAT = find_workload("ds-chat-step3")
@@ -48,32 +47,6 @@ def test_lora_trains_everything_but_the_blocks_matrices() -> None:
     matrices = SIZE.layers * layer_matrix_elements(SIZE)
     assert total == parameter_count(SIZE).with_value_head + adapters
     assert trained == total - matrices < 0.06 * total
-
-
-@pytest.mark.parametrize("trainable_layers", [None, 2])
-def test_without_either_the_counts_are_those_of_before(trainable_layers: int | None) -> None:
-    plain = changed(critic=None, trainable_layers=trainable_layers)
-    assert parameters_of(SIZE, plain) == (
-        parameter_count(SIZE).with_value_head,
-        trainable_count(SIZE, trainable_layers),
-    )
-
-
-def test_lora_saves_the_weight_gradients_and_costs_its_own_products() -> None:
-    full, lora = (iteration_flops(SIZE, changed(critic=None, lora_rank=rank), 1) for rank in (None, 128))
-    tokens, adapters = CHAT.sequence_tokens, SIZE.layers * adapter_elements(SIZE, changed(lora_rank=128))
-    frozen = 2 * SIZE.layers * layer_matrix_elements(SIZE) * tokens
-    assert lora.train - full.train == 3 * 2 * adapters * tokens - frozen
-    assert lora.score - full.score == 2 * adapters * tokens
-    assert lora.generate - full.generate == 2 * adapters * (tokens - 1)
-    assert lora.reference == full.reference
-
-
-def test_a_critic_is_scored_once_and_trained_once() -> None:
-    head = iteration_flops(SIZE, changed(critic=None), 1)
-    critic = iteration_flops(SIZE, CHAT, 1)
-    assert critic.train - head.train == 3 * (critic.score - head.score)
-    assert (critic.generate, critic.reference) == (head.generate, head.reference)
 
 
 @given(rank=st.integers(1, 512), name=st.sampled_from(["1.3B", "13B", "66B"]))

@@ -31,21 +31,6 @@ def test_training_with_recompute_is_the_megatron_formula_with_logits_on_the_resp
 
 
 @given(size=shapes(), data=st.data())
-def test_decode_steps_add_up_to_single_steps_over_a_growing_cache(size, data):
-    work = data.draw(workloads(size.layers))
-    mlps = 1 if size.experts is None else size.experts.per_token
-    matrices = 2 * size.hidden * (size.heads + size.kv_heads) * size.head_dim
-    matrices += mlps * (3 if size.gated_mlp else 2) * size.hidden * size.ffn
-    matrices += 0 if size.experts is None else size.hidden * size.experts.count
-    attention = 4 * size.heads * size.head_dim
-    expected = sum(
-        size.layers * (2 * matrices + attention * (work.prompt_tokens + step)) + 2 * size.hidden * size.vocab
-        for step in range(1, work.new_tokens)
-    )
-    assert iteration_flops(size, work, 1).generate_decode == expected
-
-
-@given(size=shapes(), data=st.data())
 def test_prefill_and_decode_under_the_causal_convention_are_one_causal_pass_less_its_last_token(size, data):
     """Decoding token by token does the work of a causal forward pass over all tokens that are fed."""
     work = data.draw(workloads(size.layers))
@@ -90,15 +75,6 @@ def test_training_everything_costs_three_forward_passes_and_each_frozen_layer_sa
     head = work.new_tokens * 2 * size.hidden * size.vocab
     assert everything - trains[-1] == head
     assert everything == 3 * forward
-
-
-@given(size=shapes(), data=st.data())
-def test_a_hydra_reference_runs_only_the_branch(size, data):
-    work = data.draw(workloads(size.layers)).model_copy(update={"trainable_layers": 1, "reference": "full"})
-    hydra = work.model_copy(update={"reference": "hydra"})
-    full, branch = iteration_flops(size, work, 1).reference, iteration_flops(size, hydra, 1).reference
-    head = work.new_tokens * 2 * size.hidden * size.vocab
-    assert (full - head) == size.layers * (branch - head)
 
 
 def test_more_trainable_layers_than_layers_are_refused():

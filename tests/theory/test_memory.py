@@ -12,7 +12,6 @@ from suite.theory.memory import generating_floor, memory_floor
 from suite.theory.parameters import parameter_count, trainable_count, value_head_parameters
 from suite.theory.shards import Stage, stages, states
 from tests.theory.shapes import (
-    WITH_EXPERTS,
     NoReference,
     NoValues,
     layout,
@@ -133,25 +132,6 @@ def test_each_zero_stage_freezing_and_a_hydra_reference_lower_the_floor_or_leave
     assert held.reference == frozen.trainable_layers * count.per_layer + count.final_norm
 
 
-@given(size=shapes(), data=st.data())
-def test_the_distributed_optimizer_shards_the_optimizer_alone(size, data):
-    workload = data.draw(workloads(size.layers))
-    (whole,) = stages(size, workload, layout())
-    plain, sharded = (states(whole, layout(data=4, distributed_optimizer=on), "bf16") for on in (False, True))
-    assert (plain.weights, plain.gradients, plain.reference) == (sharded.weights, sharded.gradients, sharded.reference)
-    assert sharded.optimizer == 12 * -(-whole.trainable // 4)
-
-
-@given(size=shapes(), data=st.data(), precision=st.sampled_from(PRECISIONS))
-def test_what_is_offloaded_is_not_on_the_device(size, data, precision):
-    workload = data.draw(workloads(size.layers))
-    (whole,) = stages(size, workload, layout())
-    optimizer = states(whole, layout(data=2, zero_stage=3, offload_optimizer=True), precision)
-    everything = states(whole, layout(data=2, zero_stage=3, offload_optimizer=True, offload_parameters=True), precision)
-    assert optimizer.optimizer == optimizer.gradients == 0 < optimizer.weights
-    assert everything.weights == everything.reference == everything.optimizer == everything.gradients == 0
-
-
 def test_megatrons_offloaded_optimizer_leaves_the_gradients_on_the_device_and_old_bundles_did_not_count_them():
     size, workload = find_size("6.7B"), find_workload("trlx-ds-chat")
     held = layout(distributed_optimizer=True, offload_optimizer=True)
@@ -161,16 +141,6 @@ def test_megatrons_offloaded_optimizer_leaves_the_gradients_on_the_device_and_ol
     assert old.parts["optimizer"] == new.parts["optimizer"] == 0
     zero = memory_floor(size, workload, work(8, 4), layout(zero_stage=2, offload_optimizer=True), "bf16")
     assert "gradients" not in zero.parts or zero.parts["gradients"] == 0
-
-
-def test_only_the_last_stage_of_a_pipeline_holds_logits_and_the_fullest_stage_counts():
-    size, workload = find_size("6.7B"), find_workload("trlx-ds-chat")
-    one = memory_floor(size, workload, work(), layout(), "bf16")
-    four = memory_floor(size, workload, work(), layout(pipeline=4), "bf16")
-    first, _, _, last = stages(size, workload, layout(pipeline=4))
-    assert four.bytes > one.bytes / 4
-    assert first.trainable > last.trainable
-    assert "logits" in four.parts
 
 
 def test_sequence_parallelism_shares_the_stored_inputs():
@@ -273,13 +243,3 @@ def test_split_ranks_have_a_floor_of_their_own_kind_each():
     assert generating_floor(size, workload, share, engine, "bf16") == weights + tokens * position
     assert memory_floor(size, workload, share, engine, "bf16").by_phase == training
     assert generating_floor(size, workload, share, colocated, "bf16") == 0
-
-
-@given(size=shapes(architectures=WITH_EXPERTS), data=st.data())
-def test_stages_tell_how_many_of_their_parameters_sit_in_experts(size, data):
-    workload = data.draw(workloads(size.layers))
-    (whole,) = stages(size, workload, layout())
-    experts, trained = size.layers * parameter_count(size).experts_per_layer, workload.trainable_layers
-    assert whole.trainable_experts + whole.frozen_experts == experts
-    assert whole.trainable_experts * size.layers == experts * (size.layers if trained is None else trained)
-    assert whole.reference_experts == (whole.trainable_experts if workload.reference == "hydra" else experts)
