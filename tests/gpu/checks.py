@@ -1,8 +1,5 @@
 """The manifests of the checks, and how their programs are started."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -58,15 +55,6 @@ def run_together(checks: Sequence[tuple[str, Manifest]]) -> list[dict[str, Any]]
     """Several checks at once, in which no time is measured and each process tells of itself alone."""
     with ThreadPoolExecutor(len(checks)) as pool:
         return list(pool.map(lambda check: run_check(*check), checks))
-
-
-def communicator_bytes() -> dict[str, int]:
-    """What ``tests.gpu.communicators`` prints. Raises RuntimeError with its last lines."""
-    done = subprocess.run((sys.executable, "-m", "tests.gpu.communicators"), cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(done.stderr[-3000:])
-    line = next(line for line in done.stdout.splitlines() if line.startswith("RESULT "))
-    return json.loads(line.removeprefix("RESULT "))
 
 
 def predicted_states(manifest: Manifest, device: str) -> int:

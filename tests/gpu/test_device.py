@@ -14,7 +14,7 @@ from suite.conduct.running.execute import execute
 from suite.launch.local import LocalLauncher
 from suite.spec.catalogue import find_device
 from tests.gpu import judge
-from tests.gpu.checks import ROOT, SIZE, communicator_bytes, gpu_manifest, run_check
+from tests.gpu.checks import ROOT, SIZE, gpu_manifest, run_check
 from tests.gpu.rank import BLOCK_BYTES
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(180)]
@@ -85,9 +85,3 @@ def test_a_real_out_of_memory_is_told_with_its_phase(device: dict[str, Any], tmp
     (bundle,) = find_bundles([tmp_path / "runs"])
     record = json.loads((bundle.path / "record.json").read_text())
     assert judge.out_of_memory(record, ("generate", "score")) == []
-
-
-def test_communicators_of_groups_that_nobody_uses_take_no_memory(device: dict[str, Any]) -> None:
-    steps = communicator_bytes()
-    print(f"outside the allocator, bytes: {steps}")
-    assert judge.communicators(steps) == []

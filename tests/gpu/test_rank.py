@@ -13,7 +13,6 @@ from suite.bundle.event_fields import FIELDS, wrong_field
 from suite.worker import nvml
 from tests.gpu import judge, look, rank
 from tests.gpu.checks import ROOT, agreement_manifest, run_check
-from tests.gpu.conftest import found_device
 from tests.gpu.rank import BLOCK_BYTES
 from tests.worker.tiny import tiny_manifest, write_manifest
 
@@ -106,13 +105,3 @@ def test_a_machine_without_a_device_is_told_loudly_and_packages_that_are_missing
     assert capsys.readouterr().err.startswith("NOTHING WAS TESTED: no CUDA device: torch ")
     monkeypatch.setattr(look, "PACKAGES", ("torch", "no_such_package.inner", "nor_this"))
     assert look.look() == {"problem": f"{sys.executable} has no no_such_package.inner, nor_this"}
-
-
-@pytest.mark.parametrize(("is_required", "outcome"), [(True, pytest.fail.Exception), (False, pytest.skip.Exception)])
-def test_a_device_that_went_away_fails_tests_where_it_is_required_and_skips_them_elsewhere(
-    monkeypatch: pytest.MonkeyPatch, is_required: bool, outcome: type[BaseException]
-) -> None:
-    done = subprocess.CompletedProcess((), look.NOTHING_TESTED, "", "a warning\nNOTHING WAS TESTED: no CUDA device\n")
-    monkeypatch.setattr(subprocess, "run", lambda *arguments, **options: done)
-    with pytest.raises(outcome, match="NOTHING WAS TESTED: no CUDA device"):
-        found_device(is_required)
