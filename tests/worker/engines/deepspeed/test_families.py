@@ -10,7 +10,7 @@ import torch
 
 from suite.worker.engines.deepspeed.families import build_config, class_of
 from suite.worker.engines.deepspeed.generation import generate
-from suite.worker.engines.deepspeed.policy import Policy, freeze_below, keep_rotary_exact, policy_builder
+from suite.worker.engines.deepspeed.policy import Policy, freeze_below, policy_builder
 from suite.worker.engines.deepspeed.rows import Rows
 from suite.worker.engines.deepspeed.weights import draw_weights, plain_weights
 from suite.worker.samples import Samples
@@ -90,23 +90,6 @@ def test_log_probs_of_uneven_samples_are_those_of_the_plain_model(name: str, pac
 
 
 @FAMILIES
-def test_packed_and_recomputed_gradients_are_the_padded_ones(name: str) -> None:
-    samples, gradients = uneven(), []
-    for packs in (False, True):
-        policy = drawn(name, packs).train()
-        if packs:
-            policy.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        logprobs, values = policy(rows=Rows(samples, packs))
-        (logprobs * torch.arange(21.0).view(3, 7)).sum().backward(retain_graph=True)
-        values.square().sum().backward()
-        gradients.append({each: parameter.grad for each, parameter in policy.named_parameters()})
-    padded, packed = gradients
-    for each, gradient in padded.items():
-        assert gradient is not None and packed[each] is not None, each
-        assert torch.allclose(packed[each], gradient, atol=1e-5 * float(gradient.abs().max() + 1)), each
-
-
-@FAMILIES
 def test_decoding_with_a_cache_gives_uneven_samples_and_the_log_probs_of_a_full_forward(name: str) -> None:
     policy, given, steps = drawn(name).eval(), uneven(), []
     policy.register_forward_hook(lambda _module, _inputs, output: steps.append(output.logits[:, -1].float()))
@@ -172,15 +155,6 @@ def test_merged_adapters_are_the_plain_model_that_computes_the_same(name: str) -
         logprobs, _ = policy(rows=Rows(samples, packed=False))
         wanted = by_hand(plain_model(policy, name), samples)
     assert_chosen(logprobs, wanted, samples, 1e-4)
-
-
-def test_rotary_frequencies_survive_a_conversion_to_16_bit() -> None:
-    policy = drawn("llama")
-    exact = policy.trunk.rotary_emb.inv_freq.clone()
-    policy.bfloat16()
-    assert not torch.equal(policy.trunk.rotary_emb.inv_freq.float(), exact)
-    keep_rotary_exact(policy)
-    assert torch.equal(policy.trunk.rotary_emb.inv_freq, exact)
 
 
 @pytest.mark.slow

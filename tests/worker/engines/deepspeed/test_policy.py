@@ -2,9 +2,7 @@
 
 import pytest
 import torch
-from transformers.pytorch_utils import Conv1D
 
-from suite.worker.engines.deepspeed.lora import LowRank
 from suite.worker.engines.deepspeed.policy import Policy, policy_builder, token_logprobs
 from suite.worker.engines.deepspeed.rows import Rows
 from suite.worker.engines.deepspeed.weights import draw_weights
@@ -60,16 +58,3 @@ def test_an_optimizer_with_weight_decay_leaves_padded_rows_at_zero(tied: bool) -
         assert matrix.grad is not None and not matrix.grad[GPT2_VOCAB:].any()
         assert not drawn[GPT2_VOCAB:].any() and not matrix[GPT2_VOCAB:].any()
         assert not torch.equal(matrix[:GPT2_VOCAB], drawn[:GPT2_VOCAB])
-
-
-def test_an_adapter_is_three_products_side_by_side_beside_the_joint_matrix() -> None:
-    torch.manual_seed(0)
-    joint = LowRank(Conv1D(3 * 4, 4), rank=2, groups=3)
-    with torch.no_grad():
-        joint.down.normal_()
-        joint.up.normal_()
-    states = torch.randn(2, 5, 4)
-    downs = joint.down.split(2, dim=1)
-    by_hand = torch.cat([states @ down @ joint.up[index] for index, down in enumerate(downs)], dim=-1) / 2
-    assert torch.allclose(joint(states), joint.base(states) + by_hand, atol=1e-6)
-    assert not joint.base.weight.requires_grad and joint.base.bias.requires_grad
