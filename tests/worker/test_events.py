@@ -1,6 +1,5 @@
 """The event stream of a rank."""
 
-import json
 import os
 from pathlib import Path
 
@@ -20,15 +19,6 @@ def test_events_are_numbered_and_readable_before_the_file_is_closed(tmp_path: Pa
     assert [(event["kind"], event["rank"], event["seq"]) for event in events] == [("phase", 3, 0), ("end", 3, 1)]
     assert events[0]["seconds"] == 0.5
     assert events[0]["time"] <= events[1]["time"]
-
-
-def test_only_the_main_rank_speaks_on_standard_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for rank in (0, 1):
-        log = EventLog(str(tmp_path), rank, mirror=rank == 0)
-        log.emit("end", status="ok")
-        log.close()
-    lines = capsys.readouterr().out.splitlines()
-    assert [json.loads(line.removeprefix("::suite:: "))["rank"] for line in lines] == [0]
 
 
 def test_what_is_not_a_json_number_is_never_written(tmp_path: Path) -> None:

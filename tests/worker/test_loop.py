@@ -292,15 +292,3 @@ def test_a_session_forgets_the_peaks_of_the_set_up_and_watches_its_models(tmp_pa
     assert engine.calls.count("forget") == 1
     beats = [(event["iteration"], event["phase"]) for event in events_in(tmp_path, "heartbeat")]
     assert [beat for beat in beats if beat[1] != "setup"] == [(0, "score"), (1, "score"), (2, "score")]
-
-
-def test_without_a_recorder_the_work_is_the_same(tmp_path: Path) -> None:
-    manifest = tiny_body(workload=WORK)
-    engines = ScriptedEngine(), ScriptedEngine()
-    results = [
-        Loop(engine, manifest).run_iteration(5, kept)
-        for engine, kept in zip(engines, (NullRecorder(), recorder(tmp_path)), strict=True)
-    ]
-    assert results[0] == results[1]
-    for bare, recorded in zip(engines[0].trained, engines[1].trained, strict=True):
-        assert all(torch.equal(bare[name], recorded[name]) for name in bare)

@@ -60,12 +60,6 @@ def test_longer_work_tells_how_far_it_is_once_a_beat(progress: Progress, tmp_pat
     assert {later["time"] - beat["time"] for beat, later in pairwise(beats)} == {BEAT_SECONDS}
 
 
-def test_without_a_log_work_is_counted_only() -> None:
-    silent = Progress(beat_seconds=0.0)
-    silent.beat()
-    assert silent.calls == 1
-
-
 def test_a_recorder_beats_at_each_forward_call_of_what_it_watches(progress: Progress, tmp_path: Path) -> None:
     world = World(0, 1, 0, 1, torch.device("cpu"))
     watched, other = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)

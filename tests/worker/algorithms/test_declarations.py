@@ -1,7 +1,5 @@
-"""What the driver reads of an algorithm is what the worker does, and nothing but its file knows its name."""
+"""What the driver reads of an algorithm is what the worker does, and one is added by its file alone."""
 
-import json
-import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -42,30 +40,6 @@ def test_an_unknown_algorithm_is_refused_by_the_worker_too() -> None:
 def test_ppo_has_no_options_here_so_that_old_manifests_are_ppos() -> None:
     assert Algorithm.model_validate("ppo") == PPO_ALGORITHM
     assert PPO_ALGORITHM.options == {}
-
-
-def of_trainers() -> tuple[str, ...]:
-    """Where trainers of others are driven, each of which runs algorithms by names of its own."""
-    declared = json.loads((ROOT / "suite/worker/backends.json").read_text(encoding="utf-8"))["trainers"].values()
-    drivers = {entry["driver"].partition(":")[0].replace(".", "/") + ".py" for entry in declared}
-    return ("suite/worker/trainers/", *drivers)
-
-
-def _named(path: Path) -> str:
-    """The text of a module without workloads that it asks for by name."""
-    return re.sub(r"find_workload\(.*?\)", "", path.read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_only_an_algorithms_file_names_it_and_trainers(name: str) -> None:
-    quoted = (f'"{name}"', f"'{name}'")
-    files = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "suite").rglob("*.py")}
-    naming = [
-        name
-        for name, path in files.items()
-        if not name.startswith(of_trainers()) and any(word in _named(path) for word in quoted)
-    ]
-    assert len(naming) == 1 and naming[0].startswith("suite/worker/algorithms/")
 
 
 TOY = """
