@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suite.planner.ask import (
-    cluster_of,
     device_counts,
     device_range,
     fewest_devices,
@@ -16,8 +15,10 @@ from suite.planner.ask import (
     question,
 )
 from suite.planner.curves import curves, look_at
+from suite.planner.formulas.offload import SWAP_BYTES
 from suite.planner.found import layouts
 from suite.planner.hardware import hardware_of, published_hardware
+from suite.planner.held import trained_weights
 from suite.planner.host_memory import host_memory
 from suite.planner.iteration import TRAINING_LIMITS
 from suite.planner.memory import GIB
@@ -187,18 +188,6 @@ def test_weak_scaling_keeps_the_rate_per_device_and_strong_scaling_loses_it_unti
     assert last.best is None and last.limit == "global batch too small"
 
 
-def test_ones_own_cluster_has_its_own_nodes_and_cards():
-    def seconds(cluster):
-        work = find_workload("trlx-ds-chat")
-        return question(find_size("13B"), work, "A100-80GB", "deepspeed", cluster=cluster).plan([32]).options[0]
-
-    usual, slow = (seconds(cluster_of(None, nic, None)) for nic in (None, 10))
-    assert slow.samples_per_second < usual.samples_per_second
-    assert seconds(cluster_of(4, None, None)).layout.devices_per_node == 4
-    with pytest.raises(UsageError, match="--nic is a positive number"):
-        cluster_of(None, -1, None)
-
-
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -253,3 +242,41 @@ def test_what_a_name_says_of_power_and_memory_counts_and_a_bridge_between_two_ca
     for name, rates in cards.items():
         hardware = published_hardware(name, None)
         assert (hardware.link, hardware.network) == rates
+
+
+def test_the_reference_of_trlx_nemo_takes_longer_than_scoring_by_the_swap_and_its_casts():
+    """Tensor parallelism divides the swap: the policy's 2 bytes out, the reference's 4 in, and 2 back."""
+    options = ask("6.7B", "trlx-nemo").plan([8], most=64).options
+    whole = SWAP_BYTES * parameter_count(find_size("6.7B")).total / 24e9
+    for one in options:
+        more = one.phases["reference"] - one.phases["score"]
+        assert whole < more * one.layout.tensor < 2 * whole, "casts are a few passes over the weights"
+    assert len({one.layout.tensor for one in options}) > 2
+
+
+def test_only_what_trains_is_swapped():
+    size = find_size("6.7B")
+    work = find_workload("trlx-ds-chat")
+    half = work.model_copy(update={"trainable_layers": 16})
+    assert trained_weights(size, work) == parameter_count(size).total
+    assert trained_weights(size, half) == 16 * parameter_count(size).per_layer + parameter_count(size).final_norm
+
+
+@pytest.mark.parametrize("backend", ["megatron", "deepspeed"])
+def test_a_resident_reference_takes_as_long_as_scoring_and_swaps_nothing(backend):
+    for option in ask("6.7B", backend).plan([8], most=64).options:
+        assert option.phases["reference"] == pytest.approx(option.phases["score"])
+
+
+def test_the_fp32_reference_counts_in_the_memory_of_its_phase():
+    """With everything recomputed its pass is the fullest: 4 bytes a parameter, 2 in other phases."""
+    option = next(
+        one for one in ask("6.7B", "trlx-nemo").plan([8], most=64).options if one.label == "dp8 dist-opt recompute"
+    )
+    assert option.memory["reference"] == pytest.approx(4 * parameter_count(find_size("6.7B")).total, rel=1e-9)
+
+
+def test_host_memory_is_stated_for_a_replica():
+    (note,) = [note for note in ask("6.7B", "trlx-nemo").plan([8], most=64).notes if "host memory" in note]
+    assert "40 GB for each data parallel replica" in note, "6 bytes for each of 6.66e9 parameters; eight replicas: 320"
+    assert not [note for note in ask("6.7B").plan([8], most=64).notes if "host memory" in note]

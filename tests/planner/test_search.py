@@ -1,7 +1,5 @@
 """`suite plan` over placements: what is searched, what is chosen, and what is refused."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -196,28 +194,6 @@ def test_the_simulation_of_an_arrangement_agrees_with_its_prediction_where_that_
         else:
             assert made.seconds > 0.99 * option.seconds
     assert exact
-
-
-@pytest.mark.parametrize(
-    ("size", "device", "counts", "target", "words"),
-    [
-        ("Llama-3.1-8B", H100, [16], None, "prices: "),
-        ("Llama-3.1-8B", H100, [32], Target(20.0, "20 samples/s"), "assumed: "),
-        ("Llama-3.1-8B", H100, [16], Target(1e6, "1e6 samples/s"), "not reached: the nearest is"),
-        ("Llama-3.1-70B", "RTX-4090", [1], None, "nothing"),
-    ],
-)
-@pytest.mark.parametrize("columns", [80, 120])
-def test_an_answer_says_what_it_is_and_no_line_is_longer_than_the_terminal(
-    size, device, counts, target, words, columns
-):
-    one = make_search([asked(size, device=device)], 16, Wishes(kinds=(device,)), None)
-    result = best_on(one, counts, 4) if target is None else fewest_for(one, target, counts[0])
-    assert result.met == (words in ("prices: ", "assumed: "))
-    lines = list(answer_lines(result, columns))
-    assert words in "\n".join(lines) and max(map(len, lines)) <= columns
-    for option in json.loads(result.model_dump_json())["options"]:
-        assert option["low"] < option["samples_per_second"] < option["high"] and option["limit"]
 
 
 NO_TARGETS = [

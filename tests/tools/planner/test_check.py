@@ -1,4 +1,4 @@
-"""The check against published rows, and that priors stood before the fit that is shipped and were left alone."""
+"""The check against published rows, how rows of RL iterations are read, and that priors stood before the fit."""
 
 import csv
 
@@ -67,16 +67,37 @@ def test_a_stack_never_seen_is_predicted_from_physics_alone(tmp_path):
     assert "fits" not in check.overall
 
 
-def test_odd_cells_leave_a_row_out_and_stop_nothing(tmp_path):
-    rows = list(csv.DictReader((PUBLISHED / "rl" / "verl_logs.csv").open(encoding="utf-8")))
-    odd = ("", "0", "-3", "nan", "1e400", "many", "7" * 400)
-    path = tmp_path / "odd.csv"
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        for column in ("resp_len_mean", "heads", "layers", "n_gpus", "gen_tp", "tp", "value", "gpu_model", "seq_len"):
-            for text in odd:
-                writer.writerow({**rows[0], "config_id": f"{column}-{text[:9]}", column: text, "ffn": "4x4e top9"})
-    found = read([path])
-    assert len(found.rows) + len(found.left_out) >= 9 * len(odd)
-    assert all(np.isfinite(row.predicted) for row in check_of(found, load_parameters()).rows)
+def test_every_configuration_is_read_or_left_out_for_a_reason_and_named_by_its_page(published):
+    assert len(published.rows) > 100 and len({row.stack for row in published.rows}) >= 6
+    assert all(entry.reason for entry in published.left_out)
+    for path in (PUBLISHED / "rl").glob("*.csv"):
+        for row in [] if "recipes" in path.name else csv.DictReader(path.open(encoding="utf-8")):
+            assert row["url"]
+
+
+def test_rows_get_the_layout_of_their_recipe_and_engines_that_their_heads_allow(published):
+    rows = {row.config: row for row in published.rows}
+    nemo = rows["nemorl-v0.6-09"]
+    assert (nemo.job["devices"], nemo.work["gen_devices"], nemo.work["staleness"]) == (128, 64, 8)
+    assert nemo.job["experts_per_token"] == 8 and 3300 < nemo.job["sequence"] < 3330
+    degrees = [rows[f"verllog-lora-qwen{size}"].work["gen_tensor"] for size in ("7b", "14b")]
+    assert degrees == [2, 8], "as their command lines say"
+
+
+def test_what_a_stack_does_by_its_documents_goes_for_its_releases_alone(published):
+    rows = {row.config: row for row in published.rows}
+    packed = [rows[f"verl-sync-qwen3-30b-a3b-16-16-{each}"].work["one_by_one"] for each in ("off", "on")]
+    assert packed == [1, 0], "tensors that a checkpoint engine packs are not sent one by one"
+    old = rows["verllog-gpg-qwen2-7b-fsdp-all"]
+    assert old.work["eager"] == 1, "release 0.4 captures no graphs"
+    assert ("generation_time", "generation", "generation and sync") in old.values
+    trainer = next(row for row in published.rows if row.source == "prime-rl-bench")
+    assert trainer.work["chunked_loss"] in (0, 1) and trainer.job["trainer"] == 1
+
+
+def test_deepspeed_chats_rates_are_whole_iterations_of_the_largest_batch_that_fits(published):
+    rows = [row for row in published.rows if row.stack == "deepspeed-chat zero"]
+    assert len(rows) == 15
+    for row in rows:
+        assert row.job["plain_model"] == 1 and row.work["engine"] == 0
+        assert row.work["samples"] <= 1024 and row.work["samples"] % row.job["devices"] == 0

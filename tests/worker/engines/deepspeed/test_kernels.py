@@ -1,4 +1,4 @@
-"""Whose Adam the DeepSpeed engine runs: torch's, or one that DeepSpeed compiles, or a refusal with its reason."""
+"""The manifest in DeepSpeed's own words, and whose Adam it runs: torch's, one that it compiles, or none and why."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from suite.worker.engines.deepspeed import optimizer
+from suite.worker.engines.deepspeed.config import training_config
 from tests.worker.tiny import tiny_body
 
 
@@ -102,3 +103,25 @@ def test_every_adam_gets_the_workloads_coefficients_and_decouples_weight_decay(m
         ("FusedAdam", {**wanted, "adam_w_mode": True}),
         ("DeepSpeedCPUAdam", {**wanted, "adamw_mode": True}),
     ]
+
+
+def config_of(device: str, data: int, stage: int, parameters: int = 1000) -> dict[str, Any]:
+    measure, workload = {"device": device, "precision": "bf16"}, {"rollouts": 8}
+    manifest = tiny_body(data, layout={"zero_stage": stage}, measure=measure, workload=workload)
+    return training_config(manifest, parameters)
+
+
+@pytest.mark.parametrize(
+    ("device", "data", "stage", "overlaps"),
+    [("cuda", 2, 1, True), ("cuda", 2, 2, True), ("cuda", 1, 2, False), ("cuda", 2, 0, False), ("cpu", 2, 2, False)],
+)
+def test_gradients_are_reduced_during_backward_where_megatron_does_it_too(device, data, stage, overlaps):
+    zero = config_of(device, data, stage)["zero_optimization"]
+    assert zero.get("overlap_comm", False) is overlaps
+
+
+def test_one_train_call_is_one_optimizer_step_and_the_bucket_is_no_larger_than_the_model() -> None:
+    config = config_of("cuda", 1, 2)
+    assert config["gradient_accumulation_steps"] == 4
+    assert config["zero_optimization"]["reduce_bucket_size"] == 1000
+    assert config_of("cuda", 1, 2, 10**10)["zero_optimization"]["reduce_bucket_size"] == 500_000_000

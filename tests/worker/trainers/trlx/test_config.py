@@ -1,4 +1,4 @@
-"""The manifest in trlx's words, for every size and layout; nothing of trlx is imported."""
+"""The manifest in trlx's words, for every size and layout, and its model; nothing of trlx is imported."""
 
 from typing import Any
 
@@ -10,12 +10,15 @@ from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.resolve import layout_errors
 from suite.spec.workload import Workload
+from suite.theory.parameters import parameter_count
 from suite.worker.asked import expected_counts
 from suite.worker.deepspeed_json import training_json
+from suite.worker.rank import ConfigError
 from suite.worker.trainers.on_accelerate import accelerate_variables
 from suite.worker.trainers.trlx import config as trlx_config
+from suite.worker.trainers.trlx.accelerate import model as trlx_model
 from suite.worker.trainers.trlx.work import notes, work_differences
-from tests.worker.trainers.runs import CPU, CUDA, as_read, trainer_manifest
+from tests.worker.trainers.runs import CPU, CUDA, as_read, tiny_shape, trainer_manifest
 
 
 def trlx_body(
@@ -131,3 +134,26 @@ def test_where_the_work_differs_from_the_suites_it_is_told(backend, work, change
         manifest[section].update(change)
     found = "\n".join([*work_differences(manifest), *notes(manifest, "eager")])
     assert all(words in found for words in told) and not any(words in found for words in untold)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "opt", "llama"])
+def test_a_model_has_the_shapes_parameters(family: str) -> None:
+    shape = tiny_shape(family)
+    model = trlx_model.build_model(shape.model_dump(mode="json"))
+    assert sum(parameter.numel() for parameter in model.parameters()) == parameter_count(shape).total
+    assert model.config.architectures == [type(model).__name__] and not model.training
+
+
+class ConfigBefore431:
+    """Takes whatever it is given, as Hugging Face's do, and has no field for key-value heads."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.__dict__.update(fields)
+
+
+def test_grouped_queries_are_never_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trlx_model.AutoConfig, "for_model", lambda _, **fields: ConfigBefore431(**fields))
+    grouped = tiny_shape("llama").model_dump(mode="json")
+    with pytest.raises(ConfigError, match=r"no grouped queries, which tiny-llama has; install 4"):
+        trlx_model.build_config(grouped)
+    assert trlx_model.build_config({**grouped, "kv_heads": 4}).num_attention_heads == 4
