@@ -44,9 +44,7 @@ def test_prefill_and_decode_under_the_causal_convention_are_one_causal_pass_less
 
 
 @given(size=shapes(), data=st.data(), samples=st.integers(1, 100))
-def test_model_flops_are_those_of_phases_and_samples_hardware_adds_recompute_and_a_causal_mask_saves(
-    size, data, samples
-):
+def test_model_flops_are_those_of_phases_and_samples_recompute_adds_and_a_causal_mask_saves(size, data, samples):
     work = data.draw(workloads(size.layers))
     plain, again = iteration_flops(size, work, samples), iteration_flops(size, work, samples, recompute=True)
     one, causal = iteration_flops(size, work, 1), iteration_flops(size, work, samples, attention="causal")

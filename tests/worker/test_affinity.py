@@ -3,8 +3,9 @@
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,17 +20,9 @@ ADDRESSES = ("0000:17:00.0", "0000:65:00.0", "0000:ca:00.0", "0000:e3:00.0")
 SOCKETS = (frozenset({*range(8), *range(16, 24)}), frozenset({*range(8, 16), *range(24, 32)}))
 
 
-class PretendedGpu:
+def gpu(address: str | None, *cpus: int) -> Any:
     """What the binding asks of a GPU."""
-
-    def __init__(self, address: str | None, cpus: Sequence[int] = ()) -> None:
-        self._address, self._cpus = address, list(cpus)
-
-    def pci_address(self) -> str | None:
-        return self._address
-
-    def near_cpus(self) -> list[int]:
-        return self._cpus
+    return SimpleNamespace(pci_address=lambda: address, near_cpus=lambda: list(cpus))
 
 
 @pytest.fixture
@@ -45,7 +38,7 @@ def node(tmp_path: Path) -> str:
 
 
 def shares(node: str, allowed: frozenset[int], ranks: int = 4) -> list[frozenset[int]]:
-    places = [near(PretendedGpu(ADDRESSES[rank]), node).cpus for rank in range(ranks)]
+    places = [near(gpu(ADDRESSES[rank]), node).cpus for rank in range(ranks)]
     return [choose(places, rank, allowed, node)[0] for rank in range(ranks)]
 
 
@@ -62,9 +55,9 @@ def test_ranks_at_one_socket_divide_its_cores_and_keep_the_threads_of_a_core_tog
 
 
 def test_the_kernel_tells_where_a_gpu_is_and_where_it_hides_the_device_its_driver(node: str) -> None:
-    assert near(PretendedGpu(ADDRESSES[3]), node) == (SOCKETS[1], 1, "the kernel")
-    assert near(PretendedGpu("0000:00:00.0", [4, 5]), node) == ({4, 5}, None, "NVML")
-    assert near(PretendedGpu(None), node).cpus == frozenset()
+    assert near(gpu(ADDRESSES[3]), node) == (SOCKETS[1], 1, "the kernel")
+    assert near(gpu("0000:00:00.0", 4, 5), node) == ({4, 5}, None, "NVML")
+    assert near(gpu(None), node).cpus == frozenset()
 
 
 @given(allowed=st.frozensets(st.integers(0, 31), min_size=1))
@@ -94,9 +87,9 @@ def test_a_process_is_really_bound_with_the_threads_it_has(tmp_path: Path) -> No
     program = (
         "import os, threading, time\n"
         "from suite.worker.affinity import bind\n"
-        "from tests.worker.test_affinity import PretendedGpu\n"
+        "from tests.worker.test_affinity import gpu\n"
         "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
-        f"print(bind([PretendedGpu({ADDRESSES[0]!r})], 0, {str(tmp_path)!r}))\n"
+        f"print(bind([gpu({ADDRESSES[0]!r})], 0, {str(tmp_path)!r}))\n"
         "print([sorted(os.sched_getaffinity(int(task))) for task in os.listdir('/proc/self/task')])"
     )
     ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -205,9 +205,9 @@ EFFECTIVE = (8 * math.exp(0.5) + 26) ** 2 / (34 * (8 * math.exp(1) + 26))
         (float("nan"), None, None, None),
     ],
 )
-def test_a_generator_has_weights_first_sleeps_before_scoring_and_is_told_of_in_the_iterations_event(
-    apart: float, mean: float | None, most: float | None, effective: float | None, tmp_path: Path
-) -> None:
+def test_a_generator_has_weights_first_sleeps_before_scoring_and_is_in_the_event(
+    apart, mean, most, effective, tmp_path
+):
     engine = ScriptedEngine()
     Loop(engine, uneven(), ScriptedGenerator(engine, apart)).run_iteration(0, recorder(tmp_path))
     assert engine.calls[:4] == ["sync", "generate", "sleep", "score"]
@@ -265,9 +265,7 @@ def test_an_iteration_is_recorded_as_the_contract_says(tmp_path: Path) -> None:
         ("fp16", {}, "absent"),
     ],
 )
-def test_steps_that_fp16_skipped_are_summed_into_the_iterations_event_and_others_say_nothing(
-    precision: str, told: dict[str, float], expected: object, tmp_path: Path
-) -> None:
+def test_steps_that_fp16_skipped_are_summed_in_the_event_and_others_say_nothing(precision, told, expected, tmp_path):
     manifest = tiny_body(workload=WORK, measure={"precision": precision})
     iterate(ScriptedEngine(**told), manifest, recorder(tmp_path))
     event = events_in(tmp_path)[-1]

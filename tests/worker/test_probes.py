@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import weakref
 from importlib.metadata import version
-from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -49,9 +48,7 @@ class TestMemory:
         assert peaks["peak_reserved_bytes"] is peaks["peak_device_bytes"] is peaks["allocation_retries"] is None
         assert MemoryProbe(ALONE.device, 1 << 50).peaks()["peak_allocated_bytes"] == 0, "less than the baseline"
 
-    def test_behind_the_set_up_the_allocator_is_emptied_before_peaks_start_anew(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_behind_the_set_up_the_allocator_is_emptied_before_peaks_start_anew(self, monkeypatch):
         calls: list[str] = []
         for name in ("synchronize", "empty_cache", "reset_peak_memory_stats"):
             monkeypatch.setattr(torch.cuda, name, lambda *_, name=name: calls.append(name))
@@ -62,9 +59,7 @@ class TestMemory:
         assert calls == ["synchronize", "empty_cache", "reset_peak_memory_stats"]
         assert gone() is None  # a cycle that would have kept its tensors in the allocator
 
-    def test_what_an_engine_used_before_it_slept_is_seen_and_torchs_count_of_it_is_not_told(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_what_an_engine_used_before_it_slept_is_seen_and_torchs_count_of_it_is_not_told(self, monkeypatch):
         free, run = [2, 6], mock.MagicMock()
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free[0], 8))
         for name in ("reset_peak_memory_stats", "max_memory_allocated", "max_memory_reserved", "memory_stats"):
@@ -120,9 +115,7 @@ class TestFacts:
         assert driver_version(line) == version
 
     @pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
-    def test_the_product_is_in_the_runs_own_precision(
-        self, monkeypatch: pytest.MonkeyPatch, precision: str, dtype: torch.dtype
-    ) -> None:
+    def test_the_product_is_in_the_runs_own_precision(self, monkeypatch, precision, dtype):
         multiplied = []
         product = torch.matmul
         monkeypatch.setattr(torch, "matmul", lambda a, b, out: multiplied.append(a.dtype) or product(a, b, out=out))
@@ -172,9 +165,7 @@ class PretendedGpu:
 
 
 class TestSampler:
-    def test_a_recorders_windows_run_from_each_begin_to_its_stop_and_leave_what_passes_between_to_the_counter(
-        self, tmp_path: Path
-    ) -> None:
+    def test_a_recorders_windows_run_from_each_begin_to_its_stop_and_leave_the_rest_to_the_counter(self, tmp_path):
         gpu, log = PretendedGpu(), EventLog(str(tmp_path), 0, mirror=False)
         sampler = DeviceSampler(gpu)  # type: ignore[arg-type]
         recorder = Recorder(ALONE, log, MemoryProbe(ALONE.device, 0), sampler, Progress())

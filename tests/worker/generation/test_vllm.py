@@ -1,7 +1,6 @@
 """vLLM with the policy's weights, in whole runs on two ranks: two replicas, or one of tensor parallel ranks."""
 
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,9 +41,7 @@ pytestmark = [pytest.mark.ranks, pytest.mark.packages, pytest.mark.timeout(2 * S
 
 
 @pytest.mark.parametrize(("family", "backend", "layout"), CASES)
-def test_sync_and_generate_are_told_apart_and_the_two_stacks_agree_in_every_iteration(
-    tmp_path: Path, family: str, backend: str, layout: dict[str, Any]
-) -> None:
+def test_sync_and_generate_are_told_apart_and_both_stacks_agree_in_every_iteration(tmp_path, family, backend, layout):
     require_vllm()
     manifest = tiny_manifest(
         RANKS,

@@ -11,7 +11,6 @@ from typing import Any
 from tests.worker.engines.batches import uneven_samples
 from tests.worker.engines.megatron.families import (
     LAYERS,
-    VOCAB,
     checkpoint_of,
     hugging_face_model,
     load_checkpoint,
@@ -165,8 +164,6 @@ def observe(case: Case, world: Any) -> dict[str, Any]:
     seen["moved"] = sorted(moved)
     seen["logprobs_trained"] = engine.score(samples)[0].tolist()
     seen["reference"] = engine.reference(samples).tolist()
-    if case.size["vocab"] != VOCAB:
-        seen["padding"] = fill_padding(engine, samples, batch)
     if case.precision == "fp16":
         seen["overflow"] = overflow(engine, samples, batch)
     parallel_state.destroy_model_parallel()
@@ -251,31 +248,6 @@ def cached_logprobs(engine: Any, samples: Any) -> list[list[float]] | None:
     for row, (prompt, length) in enumerate(zip(samples.prompt_lengths, samples.lengths, strict=True)):
         found[row, : length - prompt] = whole_rows[row, prompt - first : length - first]
     return found.tolist()
-
-
-def fill_padding(engine: Any, samples: Any, batch: dict[str, Any]) -> dict[str, Any]:
-    """Rows of no token filled with what would show; then what scoring, sampling and training make of them."""
-    import torch
-
-    from suite.worker.engines.megatron.stack import parallel_state
-
-    parameter = engine._model.embedding.word_embeddings.weight
-    first = parallel_state.get_tensor_model_parallel_rank() * parameter.size(0)
-    padding = slice(max(0, engine._model.unpadded_vocab - first), None)
-    with torch.no_grad():
-        parameter[padding] = 3.0
-    logprobs, _ = engine.score(samples)
-    tokens = engine.generate(prompts_of(samples)).tokens
-    engine.train(samples, batch, toy_loss)
-    gradient = parameter.main_grad
-    return {
-        "shard": parameter.size(0),
-        "rows": gradient[padding].size(0),
-        "logprobs": logprobs.tolist(),
-        "largest_token": int(tokens.max()),
-        "gradient": gradient[padding].abs().sum().item(),
-        "other_gradient": gradient[: padding.start].abs().sum().item(),
-    }
 
 
 def overflow(engine: Any, samples: Any, batch: dict[str, Any]) -> dict[str, Any]:

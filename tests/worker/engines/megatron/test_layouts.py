@@ -170,26 +170,6 @@ def test_frozen_layers_stay_and_the_others_move(seen: Seen, case: str) -> None:
     assert {name for name in moved if name.startswith("value_head")} == head
 
 
-#: of each rank, its rows of the vocabulary and how many of them are no token
-SHARDS = {
-    "gpt2-vocab-300": [(384, 84)],
-    "gpt2-tp2-vocab-300": [(192, 0), (192, 84)],
-    "gpt2-vocab-60": [(128, 68)],
-    "gpt2-tp2-vocab-60": [(64, 4), (64, 64)],
-}
-
-
-@the(list(SHARDS))
-def test_padded_rows_are_never_drawn_nor_counted_nor_trained(seen: Seen, case: str) -> None:
-    padding = [rank["padding"] for rank in seen[case]]
-    assert [(each["shard"], each["rows"]) for each in padding] == SHARDS[case]
-    for rank, each in zip(seen[case], padding, strict=True):
-        assert apart(each["logprobs"], rank["logprobs_trained"]) < 2e-5
-        assert each["largest_token"] < CASES[case].size["vocab"]
-        assert each["gradient"] == 0
-        assert each["other_gradient"] > 0 or each["rows"] == each["shard"]
-
-
 @every_case
 def test_attention_is_fused_and_the_notes_name_the_patches_and_the_fused_optimizer(seen: Seen, case: str) -> None:
     for rank in seen[case]:

@@ -190,9 +190,7 @@ TRAINING = [
 
 
 @pytest.mark.parametrize("full_reference", [False, True], ids=["hydra", "full reference"])
-def test_edges_are_told_in_the_order_of_the_trainers_own_calls_and_an_iteration_ends_where_the_next_begins(
-    full_reference: bool,
-) -> None:
+def test_edges_are_told_in_the_order_of_the_trainers_calls_and_an_iteration_ends_where_the_next_begins(full_reference):
     lines, state, counted = run(iterations=3, full_reference=full_reference)
     one = [*EXPERIENCE, *TRAINING, "stop"]
     assert lines == ["begin 0", *one, "begin 1", *one, "begin 2", *one]

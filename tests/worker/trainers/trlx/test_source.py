@@ -20,9 +20,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_measured_commit_is_found_in_front_of_the_path_and_another_one_is_named_with_what_to_do(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_measured_commit_is_found_in_front_of_the_path_and_another_is_named_with_what_to_do(checkout, monkeypatch):
     told = f"the trlx in {checkout / 'trlx'} is not commit 3340c2f3, or its files were changed; install"
     assert told in str(trlx_source.trlx_problem())
     with pytest.raises(ConfigError, match="not commit 3340c2f3"):
