@@ -1,7 +1,6 @@
 """Shapes, algorithms, lengths and engines of what is trained now: what is predicted moves as their physics says."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -65,15 +64,6 @@ def test_decoding_reads_the_experts_that_its_batch_meets_and_computes_those_that
     assert (many.local_elements <= many.elements).all() and (many.local_elements < many.elements).any()
 
 
-def test_a_mixture_trains_faster_than_a_dense_model_of_its_size_and_pays_for_sending_tokens():
-    space, moe = table(ask("Qwen3-30B-A3B"), 32)
-    _, dense = table(ask("33B"), 32)
-    assert moe.training["matrix products"].min() < dense.training["matrix products"].min() / 2
-    spread = space.choices["expert"] > 1
-    assert (moe.training["expert parallel"][spread] > 0).all()
-    assert not moe.training["expert parallel"][~spread].any()
-
-
 def test_a_mixtures_tensor_degree_is_searched_where_the_trainer_divides_experts_too():
     degrees = {name: set(table(ask("Qwen3-30B-A3B", name))[0].choices["tensor"]) for name in ("megatron", "nemo-rl")}
     assert degrees["megatron"] == {1.0} and {1.0, 2.0, 4.0} <= degrees["nemo-rl"]
@@ -130,17 +120,6 @@ def test_a_distribution_of_one_length_is_that_length(manner):
     for one, two in ((even.phases, fixed.phases), (even.memory.parts, fixed.memory.parts)):
         assert all(two[part] == pytest.approx(one[part]) for part in one)
     assert other.sample_tokens == pytest.approx(space.sample_tokens)
-
-
-def test_packing_and_balance_make_training_shorter_and_change_nothing_of_generation():
-    tables = [
-        table(ask(lengths=UNEVEN, manner=manner))[1]
-        for manner in (Manner(), Manner(packing=True), Manner(packing=True, balance=True))
-    ]
-    for slower, faster in pairwise(tables):
-        assert (faster.phases["train"] <= slower.phases["train"] * (1 + 1e-9)).all()
-        assert faster.phases["train"].sum() < slower.phases["train"].sum()
-        assert faster.phases["generate"] == pytest.approx(slower.phases["generate"], rel=0.02)
 
 
 def test_an_engine_brings_a_copy_of_the_weights_and_a_phase_and_takes_what_published_ones_do():

@@ -6,7 +6,6 @@ import pytest
 from suite.planner.ask import question
 from suite.planner.grid import Column, grid_lines
 from suite.planner.iteration import predict
-from suite.planner.option import front
 from suite.planner.search.answer import best_on, fewest_for, found_again
 from suite.planner.search.request import Wishes, answer, make_search
 from suite.planner.search.week import Pauses, pauses_of, week_of
@@ -59,16 +58,6 @@ def test_what_is_called_fitting_is_within_the_device(found):
     capacity, memory, fits = asked().hardware.memory_bytes, columns.told.memory, columns.told.fits
     assert (memory.total[fits] <= capacity).all() and (memory.engine[fits] <= capacity).all()
     assert not fits[memory.total > capacity].any() and 0 < fits.sum() < len(columns)
-
-
-def test_nothing_on_the_front_is_beaten(found):
-    one, _ = found
-    result = best_on(one, [16], 4)
-    assert result.options[0].samples_per_second >= result.options[-1].samples_per_second
-    assert [option.devices for option in result.front] == sorted({option.devices for option in result.front})
-    rates = [option.samples_per_second for option in result.front]
-    assert rates == sorted(rates) and front(result.front) == result.front
-    assert result.front[-1].samples_per_second == pytest.approx(result.options[0].samples_per_second)
 
 
 def test_the_fewest_devices_reach_the_target_and_fewer_do_not():

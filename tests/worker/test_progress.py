@@ -4,15 +4,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-import torch
 
 from suite.worker import events as events_module
 from suite.worker import progress as progress_module
 from suite.worker.events import EventLog
-from suite.worker.memory import MemoryProbe
 from suite.worker.progress import Progress, beat_seconds
-from suite.worker.recorder import NullRecorder, Recorder
-from suite.worker.world import World
 from tests.worker.clock import Clock
 from tests.worker.written import events_in
 
@@ -58,14 +54,3 @@ def test_longer_work_tells_how_far_it_is_once_a_beat(progress: Progress, tmp_pat
     assert [(beat["kind"], beat["iteration"], beat["phase"]) for beat in beats] == [("heartbeat", 3, "train")] * 5
     assert [beat["calls"] for beat in beats] == [10, 20, 30, 40, 50]
     assert {later["time"] - beat["time"] for beat, later in pairwise(beats)} == {BEAT_SECONDS}
-
-
-def test_a_recorder_beats_at_each_forward_call_of_what_it_watches(progress: Progress, tmp_path: Path) -> None:
-    world = World(0, 1, 0, 1, torch.device("cpu"))
-    watched, other = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
-    Recorder(world, progress.log, MemoryProbe(world.device, 0), None, progress).watch(watched)
-    NullRecorder().watch(other)
-    for _ in range(3):
-        watched(torch.ones(2))
-        other(torch.ones(2))
-    assert progress.calls == 3

@@ -84,17 +84,6 @@ def test_rows_get_the_layout_of_their_recipe_and_engines_that_their_heads_allow(
     assert degrees == [2, 8], "as their command lines say"
 
 
-def test_what_a_stack_does_by_its_documents_goes_for_its_releases_alone(published):
-    rows = {row.config: row for row in published.rows}
-    packed = [rows[f"verl-sync-qwen3-30b-a3b-16-16-{each}"].work["one_by_one"] for each in ("off", "on")]
-    assert packed == [1, 0], "tensors that a checkpoint engine packs are not sent one by one"
-    old = rows["verllog-gpg-qwen2-7b-fsdp-all"]
-    assert old.work["eager"] == 1, "release 0.4 captures no graphs"
-    assert ("generation_time", "generation", "generation and sync") in old.values
-    trainer = next(row for row in published.rows if row.source == "prime-rl-bench")
-    assert trainer.work["chunked_loss"] in (0, 1) and trainer.job["trainer"] == 1
-
-
 def test_deepspeed_chats_rates_are_whole_iterations_of_the_largest_batch_that_fits(published):
     rows = [row for row in published.rows if row.stack == "deepspeed-chat zero"]
     assert len(rows) == 15

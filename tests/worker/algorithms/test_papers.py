@@ -40,14 +40,6 @@ def grpo_loss(whole: Batch, options: dict[str, Any]) -> float:
     return fmean(term for row in by_row for term in row)
 
 
-@pytest.mark.parametrize("scale", [True, False])
-def test_grpos_advantages_compare_a_sample_with_its_group_wherever_the_group_lies(scale: bool) -> None:
-    whole = batch(1, groups=3, group=4)
-    found = by_sample(whole, REPLICAS, algorithm_of(f"grpo:scale={scale}"))
-    expected = grpo_advantages(whole, scale)
-    assert {number: each[0] for number, each in found.items()} == pytest.approx(dict(enumerate(expected)), rel=1e-5)
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -105,14 +97,6 @@ def test_rloos_loss_is_the_mean_over_samples_of_the_clipped_ratio_of_whole_respo
     ]
     loss, parts, _ = step_loss(whole, REPLICAS, algorithm_of("rloo:clip_high=0.3"), micro_rows)
     assert loss == pytest.approx(fmean(terms), rel=1e-5) == parts["policy_loss"]
-
-
-def test_before_the_policy_moves_rloos_gradient_is_reinforces() -> None:
-    moved = batch(3, groups=3, group=4)
-    whole = Batch(moved.group, moved.scores, moved.old, moved.old, moved.reference)
-    gradients = step_loss(whole, REPLICAS, algorithm_of("rloo"), 3)[2]
-    for number, advantage in enumerate(rloo_advantages(whole, 0.05)):
-        assert gradients[number] == pytest.approx([-advantage / 12] * whole.lengths[number], rel=1e-4, abs=1e-7)
 
 
 def reinforce_advantages(whole: Batch, kl_coefficient: float) -> list[list[float]]:

@@ -39,11 +39,6 @@ class Case:
     def work(self) -> tuple[Any, ...]:
         return self.size, self.lengths, self.trainable_layers, self.precision
 
-    @property
-    def multiple(self) -> int:
-        """Of which the length of a micro batch is one."""
-        return self.layout["tensor"] if self.layout.get("sequence_parallel") else 1
-
 
 def gpt2(
     ranks: int = 1, *, trainable_layers: int | None = None, precision: str = "fp32", size: Any = None, **layout: Any

@@ -132,18 +132,6 @@ def test_ranks_of_a_replica_agree_and_draw_anew_each_time(seen: Seen, case: str)
         assert first == again and first[0] != first[1]
 
 
-@every_case
-def test_padding_is_counted_and_packing_has_none(seen: Seen, case: str) -> None:
-    """Rows of a micro batch: 0 and 1, then 2 and 3; of two replicas 0 and 2, and 1 and 3."""
-    own, wanted = CASES[case], 0
-    lengths = [sum(each) for each in zip(*own.lengths, strict=True)]
-    step = own.layout.get("data", 1)
-    for micro in (lengths[:2], lengths[2:]) if step == 1 else (lengths[::2], lengths[1::2]):
-        rows = [sum(micro)] if own.layout.get("packing") else [max(micro)] * 2
-        wanted += sum(row + -row % own.multiple for row in rows) - sum(micro)
-    assert [each * step for each in mean_steps(seen[case], "padded_tokens")] == [wanted] * STEPS
-
-
 @the(["gpt2-fp16", "gpt2-pp2-fp16"])
 def test_an_overflow_on_one_rank_is_a_skipped_step_on_all(seen: Seen, case: str) -> None:
     for rank in seen[case]:

@@ -15,9 +15,8 @@ from suite.worker.samples import Samples
 from suite.worker.trainers.nemo_rl.entry import told
 from suite.worker.trainers.nemo_rl.inputs import Rewards, prompts
 from suite.worker.trainers.nemo_rl.logged import LoggedStep, StepSink, check_counts, read_steps
-from suite.worker.trainers.nemo_rl.timers import TIMERS, time_step
-from suite.worker.trainers.nemo_rl.trainer import differences
-from tests.worker.trainers.nemo_rl.made import HERE, body, made_manifest, recorded_steps
+from suite.worker.trainers.nemo_rl.timers import time_step
+from tests.worker.trainers.nemo_rl.made import body, made_manifest, recorded_steps
 
 
 def changed(folder: Path, **values: float | None) -> LoggedStep:
@@ -109,12 +108,3 @@ def test_names_of_another_version_are_refused(tmp_path: Path) -> None:
 def test_times_that_cannot_be_are_refused(tmp_path: Path, seconds: float | None, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         time_step(changed(tmp_path, generation=seconds))
-
-
-def test_the_documentation_has_every_timer_and_every_difference_of_the_work() -> None:
-    page = " ".join((HERE.parents[3] / "docs" / "trainers" / "nemo-rl.md").read_text().split())
-    for name, timer in TIMERS.items():
-        assert f"| `{name}` | {timer.phase or 'other'} | " in page
-    for kl_coefficient in (0.0, 0.001):
-        for sentence in differences(body(made_manifest(kl_coefficient=kl_coefficient))):
-            assert f"- {sentence}" in page, sentence

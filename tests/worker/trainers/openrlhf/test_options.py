@@ -1,18 +1,15 @@
 """The manifest in OpenRLHF's options, its prompts and labels, and how its patches on a CPU reach a module."""
 
 import importlib
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import suite
 from suite.spec.layout import LayoutRequest
 from suite.spec.manifest import Measure
-from suite.worker.trainers.openrlhf import _START_UP, cpu, options
+from suite.worker.trainers.openrlhf import cpu, options
 from suite.worker.trainers.openrlhf.label import Label
 from suite.worker.trainers.openrlhf.prompts import rows
 from suite.worker.trainers.openrlhf.work import work_differences
@@ -102,9 +99,6 @@ def test_a_critic_of_the_policys_shape_and_stale_samples_are_told_as_other_work(
     assert "up to 2 publications" in told_of({"algorithm": "grpo"}, **split)
 
 
-ROOT = Path(next(iter(suite.__path__))).resolve().parent
-
-
 def test_a_module_is_patched_after_its_own_code_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "patched_one.py").write_text("value = lent")
     (tmp_path / "plain_one.py").write_text("value = 1")
@@ -119,14 +113,3 @@ def test_a_module_is_patched_after_its_own_code_ran(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(sys, "lent", 0, raising=False)
     assert importlib.import_module("patched_one").value == 42
     assert importlib.import_module("plain_one").value == 1
-
-
-def test_every_process_that_finds_the_folder_installs_the_patches_once() -> None:
-    code = "import sys; from suite.worker.trainers.openrlhf import cpu; cpu.install(); cpu.install(); " + (
-        "print(sum(isinstance(each, cpu.Finder) for each in sys.meta_path), 'torch' in sys.modules)"
-    )
-    path = os.pathsep.join((_START_UP, str(ROOT)))
-    said = subprocess.run(
-        (sys.executable, "-c", code), env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True
-    )
-    assert said.stdout.split() == ["1", "False"]

@@ -208,20 +208,6 @@ def test_an_import_error_of_nemo_is_shown_as_it_is(monkeypatch: pytest.MonkeyPat
         trainer_class("trlx-nemo", "cuda")
 
 
-@pytest.mark.parametrize(
-    ("new_tokens", "words"),
-    [
-        (8, "leaves out each response's first token (7 of 8)"),
-        (6, "first token and takes in the end token behind its last"),
-    ],
-)
-def test_what_the_loss_leaves_out_depends_on_trlxs_padding(new_tokens: int, words: str) -> None:
-    from suite.worker.trainers.trlx.nemo.trainer import work_differences
-
-    manifest = as_read(nemo_manifest(prompt_tokens=8, new_tokens=new_tokens))
-    assert any(line.endswith(words) for line in work_differences(manifest))
-
-
 @pytest.mark.parametrize("slurm", [False, True])
 def test_lightning_finds_torchruns_ranks_with_and_without_slurm(monkeypatch: pytest.MonkeyPatch, slurm: bool) -> None:
     from suite.worker.trainers.trlx.nemo.trainer import lead_lightning
