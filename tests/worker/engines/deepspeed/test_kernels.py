@@ -1,5 +1,6 @@
-"""The manifest in DeepSpeed's own words, and whose Adam it runs: torch's, one that it compiles, or none and why."""
+"""The manifest in DeepSpeed's own words, whose Adam it runs, and which of its steps fp16 skips."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -7,6 +8,8 @@ import torch
 
 from suite.worker.engines.deepspeed import optimizer
 from suite.worker.engines.deepspeed.config import training_config
+from suite.worker.engines.deepspeed.engine import DeepSpeedEngine
+from suite.worker.samples import Samples
 from tests.worker.tiny import tiny_body
 
 
@@ -125,3 +128,50 @@ def test_one_train_call_is_one_optimizer_step_and_the_bucket_is_no_larger_than_t
     assert config["gradient_accumulation_steps"] == 4
     assert config["zero_optimization"]["reduce_bucket_size"] == 1000
     assert config_of("cuda", 1, 2, 10**10)["zero_optimization"]["reduce_bucket_size"] == 500_000_000
+
+
+class ScriptedModel:
+    """What ``deepspeed.initialize`` returns, as far as training touches it; step n is skipped or it is not."""
+
+    def __init__(self, skips: list[bool], output: Any) -> None:
+        self.global_steps = self.skipped_steps = 0
+        self._skips, self._output = skips, output
+
+    def __call__(self, rows: Samples) -> Any:
+        return self._output
+
+    def backward(self, loss: torch.Tensor) -> None:
+        assert loss.dim() == 0
+
+    def step(self) -> None:
+        self.skipped_steps += self._skips[self.global_steps]
+        self.global_steps += 1
+
+    def get_global_grad_norm(self) -> None:
+        return None
+
+
+def counted(policy: list[bool], critic: list[bool] | None) -> list[float]:
+    """``skipped_steps`` of each train call, one micro batch each."""
+    engine, response = DeepSpeedEngine.__new__(DeepSpeedEngine), torch.zeros(2, 2)
+    engine._policy, engine._micro_batch = SimpleNamespace(train=lambda: None), 2
+    engine._engine = ScriptedModel(policy, (response, response))
+    engine._packs = False
+    engine._critic = None if critic is None else ScriptedModel(critic, response)
+    samples, batch = Samples.even(torch.zeros(2, 4), 2), {"logprobs": response, "values": response}
+    parts = dict.fromkeys(("loss", "policy_loss", "value_loss"), torch.zeros(()))
+    return [engine.train(samples, batch, lambda *_: (torch.zeros(()), parts))["skipped_steps"] for _ in policy]
+
+
+@pytest.mark.parametrize(
+    ("policy", "critic", "skipped"),
+    [
+        ([True, False, True], None, [1.0, 0.0, 1.0]),
+        ([False, True], [False, False], [0.0, 1.0]),
+        ([False, False], [False, True], [0.0, 1.0]),
+        ([False, True], [False, True], [0.0, 1.0]),
+    ],
+    ids=["no critic", "policy alone", "critic alone", "both at once are one step"],
+)
+def test_a_step_is_counted_where_it_was_skipped(policy, critic, skipped):
+    assert counted(policy, critic) == skipped
