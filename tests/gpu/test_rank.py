@@ -1,8 +1,5 @@
 """The programs of the GPU checks on a CPU, what guards them, and their judge on figures made up here."""
 
-import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,33 +7,15 @@ from typing import Any
 
 import pytest
 
-from suite.bundle.event_fields import FIELDS, wrong_field
 from suite.spec.catalogue import find_device
 from suite.worker import nvml
 from tests.gpu import judge, look, rank
-from tests.gpu.checks import ROOT, agreement_manifest, run_check
+from tests.gpu.checks import agreement_manifest, run_check
 from tests.gpu.rank import BLOCK_BYTES
-from tests.worker.tiny import tiny_manifest, write_manifest
+from tests.worker.tiny import tiny_manifest
 
 #: instead of 50,257, for which a CPU takes half a minute
 FEWER_TOKENS = 700
-#: A rank whose engine runs out of memory in training, as torch tells it on CUDA: the worker from its start to its end,
-#: with the engine alone replaced.
-OUT_OF_MEMORY = """
-import sys
-import torch
-from suite.worker.__main__ import main
-from tests.worker.test_loop import ScriptedEngine
-
-class Full(ScriptedEngine):
-    def __init__(self, manifest, world):
-        super().__init__()
-
-    def train(self, batch, prompt_tokens, loss_fn):
-        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total ...")
-
-sys.exit(main(sys.argv[1:], find_build=lambda manifest: Full))
-"""
 
 
 @pytest.mark.ranks
@@ -68,21 +47,6 @@ def test_the_agreement_program_trains_both_engines_in_bf16_beside_fp32() -> None
     told = run_check("agreement", agreement_manifest("deepspeed", "cpu", FEWER_TOKENS))
     assert {name: len(steps) for name, steps in told.items()} == dict.fromkeys(told, rank.STEPS)
     assert judge.agreement(told) == []
-
-
-@pytest.mark.ranks
-@pytest.mark.ci
-def test_an_out_of_memory_error_of_torch_is_told_as_oom_device_with_its_phase(tmp_path: Path) -> None:
-    path = write_manifest(tiny_manifest(), tmp_path)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = (sys.executable, "-c", OUT_OF_MEMORY, str(path))
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 1
-    events = [json.loads(line) for line in (tmp_path / "events" / "rank-0.jsonl").read_text().splitlines()]
-    (failure,) = [event for event in events if event["kind"] == "failure"]
-    record = {"status": "failed", "failure": {**failure, "kind": failure["failure"]}}
-    assert judge.out_of_memory(record, ("train",)) == []
-    assert wrong_field(failure, FIELDS["rank"]["failure"]) is None
 
 
 def test_the_sampled_gpu_is_found_by_the_uuid_of_torchs_device(monkeypatch: pytest.MonkeyPatch) -> None:

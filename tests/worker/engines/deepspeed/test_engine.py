@@ -50,7 +50,6 @@ PADDED_ROWS = {"vocab": 100}
 HYDRA = {"trainable_layers": 1, "reference": "hydra"}
 CRITIC = {"critic": {"layers": 1, "hidden": 16, "ffn": 32, "heads": 2}}
 CHAT = {**CRITIC, "lora_rank": 3}
-PACKED = {"zero_stage": 3, "packing": True, "recompute": "full"}
 OFFLOADED = {"zero_stage": 3, "offload_optimizer": True, "offload_parameters": True}
 #: ranks, and what differs from the tiny run
 CASES: dict[str, tuple[int, dict[str, Any]]] = {
@@ -63,13 +62,8 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
         },
     ),
     "hydra": (1, {"shape": PADDED_ROWS, "workload": HYDRA}),
-    "hydra, packed and uneven": (1, {"shape": WIDE, "workload": {**HYDRA, **UNEVEN}, "layout": PACKED}),
     "offloaded": (1, {"shape": PADDED_ROWS, "layout": OFFLOADED}),
     "critic": (1, {"workload": CRITIC, "layout": {"recompute": "full"}}),
-    "adapters and critic, uneven": (
-        1,
-        {"shape": WIDE, "workload": {**CHAT, **UNEVEN}, "layout": {"zero_stage": 2, "recompute": "full"}},
-    ),
     "groups under ZeRO-3, uneven": (
         1,
         {
@@ -80,8 +74,6 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
         },
     ),
     "ZeRO-1": (2, {"layout": {"zero_stage": 1}, "shape": PADDED_ROWS}),
-    "ZeRO-2": (2, {"layout": {"zero_stage": 2}, "shape": PADDED_ROWS}),
-    "ZeRO-3": (2, {"layout": {"zero_stage": 3}, "shape": PADDED_ROWS}),
     "hydra under ZeRO-3": (
         2,
         {"layout": {"zero_stage": 3, "recompute": "full", "gather_for_generation": True}, "workload": HYDRA},
