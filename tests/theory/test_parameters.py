@@ -91,22 +91,6 @@ def test_what_a_shape_cannot_have_is_refused():
             trainable_count(size, trainable)
 
 
-#: size -> tensor parallel degree whose padding of the vocabulary counts, and published parameters in units of 1e9
-TRLX = {"1.3B": (1, 0.812), "6.7B": (1, 6.659), "13B": (2, 12.854), "20B": (4, 20.259)} | {
-    "33B": (8, 29.981),
-    "66B": (8, 65.728),
-}
-
-
-def test_trlx_sizes_hold_their_published_parameters_with_padded_vocabulary_and_half_of_66b_trains():
-    for name, (tensor, billions) in TRLX.items():
-        size = find_size(f"{name}-trlx")
-        total = parameter_count(size, vocab=-(-size.vocab // (128 * tensor)) * 128 * tensor).total
-        assert round(total / 1e9, 3) == billions, name
-    trained = trainable_count(size, 33) - parameter_count(size).value_head
-    assert round(trained / 1e9, 2) == 33.64, "the script asks for 32 layers, the code unfreezes 33"
-
-
 #: name -> parameters that huggingface.co shows for the repository's weights
 PUBLISHED = {
     "Llama-3.2-1B": 1_235_814_400,

@@ -1,8 +1,5 @@
 """Every family computes what Hugging Face's plain model does with the same weights, and never its padded rows."""
 
-import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -155,23 +152,6 @@ def test_merged_adapters_are_the_plain_model_that_computes_the_same(name: str) -
         logprobs, _ = policy(rows=Rows(samples, packed=False))
         wanted = by_hand(plain_model(policy, name), samples)
     assert_chosen(logprobs, wanted, samples, 1e-4)
-
-
-@pytest.mark.slow
-def test_all_that_a_model_is_made_of_is_imported_before_memory_counts() -> None:
-    """A peak on a CPU is counted from what is resident before the model is built."""
-    code = (
-        "import json, sys\n"
-        "from suite.worker.engines.deepspeed.families import build_config, class_of\n"
-        "manifest = json.loads(sys.argv[1])\n"
-        "class_of(manifest['size']['architecture'])\n"
-        "before = set(sys.modules)\n"
-        "class_of(manifest['size']['architecture'])(build_config(manifest['size']))\n"
-        "print(*sorted(set(sys.modules) - before))"
-    )
-    manifest = json.dumps({"size": SIZES["llama"], "work": {}, "layout": {}})
-    done = subprocess.run([sys.executable, "-c", code, manifest], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
 
 
 SIZE = size_of("gpt2", layers=3, hidden=16, ffn=32, heads=2, kv_heads=2, vocab=32, positions=8)

@@ -25,6 +25,7 @@ from tests.worker.trainers.journal import Journal
 from tests.worker.trainers.runs import ALONE, as_read, tiny_shape, trainer_manifest
 
 GROUPED = {"algorithm": "grpo", "group": 2, "rollouts": 4}
+SPLIT: dict[str, Any] = {"placement": "split", "generation_ranks": 1}
 
 
 def edges(*phases: str) -> list[str]:
@@ -152,8 +153,7 @@ def test_a_batch_that_is_under_way_is_busy_until_now(tmp_path: Path) -> None:
 
 
 def test_periods_begin_behind_the_first_publication_and_tell_how_old_samples_were(tmp_path, monkeypatch):
-    split = {"placement": "split", "generation_ranks": 1, "staleness": 1}
-    manifest, clock = openrlhf_body(2, GROUPED, **split), Journal()
+    manifest, clock = openrlhf_body(2, GROUPED, **SPLIT, staleness=1), Journal()
     monkeypatch.setattr(hooks, "ask_all", lambda *_: trained(manifest))
     path = tmp_path / "times"
 
@@ -249,17 +249,12 @@ def test_grpo_has_groups_kl_in_the_loss_and_no_critic() -> None:
     ("asked", "engines", "ranks", "switches"),
     [
         ({}, "3", "3", {"train.colocate_all"}),
-        ({"placement": "split", "generation_ranks": 1}, "1", "2", {"train.colocate_actor_ref"}),
-        (
-            {"placement": "split", "generation_ranks": 1, "staleness": 1},
-            "1",
-            "2",
-            {"train.colocate_all", "train.async_enable"},
-        ),
+        (SPLIT, "1", "2", {"train.colocate_actor_ref"}),
+        ({**SPLIT, "staleness": 1}, "1", "2", {"train.colocate_all", "train.async_enable"}),
     ],
 )
 def test_devices_are_shared_as_the_layout_says(asked, engines, ranks, switches):
-    said = told(openrlhf_body(3, {"algorithm": "grpo", "group": 2, "rollouts": 4}, **asked))
+    said = told(openrlhf_body(3, GROUPED, **asked))
     assert (said["vllm.num_engines"], said["actor.num_gpus_per_node"]) == (engines, ranks)
     assert {name for name in said if name.startswith(("train.colocate", "train.async_enable"))} == switches
     assert said.get("train.async_queue_size") == ("1" if "staleness" in asked else None)
@@ -285,8 +280,7 @@ def test_a_critic_of_the_policys_shape_and_stale_samples_are_told_as_other_work(
     critic = {"layers": 1, "hidden": 32, "ffn": 64, "heads": 2}
     assert "values come from a model of its own with the policy's shape" in told_of({})
     assert "policy's shape" not in told_of({"critic": critic})
-    split = {"placement": "split", "generation_ranks": 1, "staleness": 2}
-    assert "up to 2 publications" in told_of({"algorithm": "grpo"}, **split)
+    assert "up to 2 publications" in told_of({"algorithm": "grpo"}, **SPLIT, staleness=2)
 
 
 def test_a_module_is_patched_after_its_own_code_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

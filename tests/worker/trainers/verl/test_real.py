@@ -7,7 +7,7 @@ import pytest
 from suite.worker.trainers.verl.tied import NAME
 from tests.needs import require_environment
 from tests.worker.trainers.runs import whole_run_of
-from tests.worker.trainers.verl.manifests import GRPO, verl_manifest
+from tests.worker.trainers.verl.test_settings import GRPO, verl_manifest
 
 pytestmark = [pytest.mark.ranks, pytest.mark.trainers, pytest.mark.timeout(560)]
 

@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from suite.spec.catalogue import sizes
+from suite.spec.layout import LayoutRequest
+from suite.spec.manifest import Manifest, Measure
 from suite.worker.asked import draw_prompts
 from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
@@ -21,12 +23,31 @@ from suite.worker.trainers.verl.settings import prompt_rows, settings
 from suite.worker.trainers.verl.work import work_differences
 from suite.worker.trainers.verl.workspace import draw_critic, write_plugins
 from tests.waiting import wait_until
-from tests.worker.trainers.runs import ALONE, as_read, tiny_shape
-from tests.worker.trainers.verl.manifests import GRPO, SHAPE, verl_manifest
+from tests.worker.trainers.runs import ALONE, as_read, tiny_shape, trainer_manifest
+
+# vLLM on a CPU has no narrower heads than 32
+SHAPE: dict[str, Any] = {"hidden": 64, "ffn": 128, "heads": 2, "positions": 32}
+WORK: dict[str, Any] = {"name": "tiny", "prompt_tokens": 6, "new_tokens": 8, "rollouts": 8, "micro_batch": 2}
+GRPO: dict[str, Any] = {"algorithm": "grpo", "group": 4}
+
+
+def verl_manifest(
+    ranks: int = 1,
+    *,
+    sampler: str | None = None,
+    python: str | None = None,
+    iterations: int = 2,
+    shape: dict[str, Any] | None = None,
+    **work: Any,
+) -> Manifest:
+    """``work`` changes the workload, ``shape`` the model; with the stack of ``python``, if any."""
+    size = tiny_shape("llama", **{**SHAPE, **(shape or {})})
+    asked = LayoutRequest(devices_per_node=ranks, sampler=sampler)
+    measure = Measure(device="cpu", precision="fp32", warmup=1, iterations=iterations)
+    return trainer_manifest("verl", size, {**WORK, **work}, asked, measure, python)
+
 
 FOLDERS = {name: f"/{name}" for name in ("model", "tokenizer", "critic", "plugins", "prompts")}
-
-
 ROLLOUT, ACTOR = "actor_rollout_ref.rollout.", "actor_rollout_ref.actor."
 SAMPLER = "trainer.v1.sampler.custom_sampler.name"
 OPTIONS = {"kl_coefficient": 0.02, "loss": "sequence", "scale": False, "clip_high": 0.28}
