@@ -16,6 +16,7 @@ from suite.spec.catalogue import find_device
 from tests.gpu import judge
 from tests.gpu.checks import ROOT, SIZE, gpu_manifest, run_check
 from tests.gpu.rank import BLOCK_BYTES
+from tests.worker.written import events_in
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(180)]
 #: steady work for longer than 10 s, below which a record calls its energy invalid
@@ -51,9 +52,7 @@ def finished(device: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -
     record = execute(manifest, folder, LocalLauncher(), sys.executable, lambda event: None)
     assert record.status == "ok", record.failure
     (bundle,) = find_bundles([folder])
-    events = [json.loads(line) for line in (bundle.path / "events" / "rank-0.jsonl").read_text().splitlines()]
-    iterations = [event for event in events if event["kind"] == "iteration"]
-    return record, iterations[manifest.measure.warmup :]
+    return record, events_in(bundle.path, "iteration")[manifest.measure.warmup :]
 
 
 def test_energy_is_power_over_time(finished: tuple[Record, list[dict[str, Any]]]) -> None:

@@ -244,12 +244,6 @@ def test_only_what_trains_is_swapped():
     assert trained_weights(size, half) == 16 * parameter_count(size).per_layer + parameter_count(size).final_norm
 
 
-@pytest.mark.parametrize("backend", ["megatron", "deepspeed"])
-def test_a_resident_reference_takes_as_long_as_scoring_and_swaps_nothing(backend):
-    for option in ask("6.7B", backend).plan([8], most=64).options:
-        assert option.phases["reference"] == pytest.approx(option.phases["score"])
-
-
 def test_the_fp32_reference_counts_in_the_memory_of_its_phase():
     """With everything recomputed its pass is the fullest: 4 bytes a parameter, 2 in other phases."""
     option = next(

@@ -73,12 +73,6 @@ def test_an_engine_takes_at_least_its_longest_sample_and_at_most_them_one_by_one
     assert found.seconds <= tokens * (pace.step + pace.sample) + 1e-9
 
 
-def test_samples_of_one_length_end_together_as_the_closed_form_says():
-    found = generate([100.0] * 8, 8, Pace(0.01, 0.001))
-    assert found.seconds == pytest.approx(100 * 0.01 + 800 * 0.001)
-    assert found.full == pytest.approx(found.seconds)
-
-
 ENGINES = {"lengths": ((100.0,) * 4, (100.0,) * 4), "places": 4, "pace": Pace(0.05, 0.0)}
 
 

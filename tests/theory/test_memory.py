@@ -97,13 +97,6 @@ def test_all_rollouts_of_a_replica_hold_their_keys_and_values_at_once_and_in_old
     assert all(new.by_phase[phase] == old.by_phase[phase] for phase in new.by_phase if phase != "generate")
 
 
-def test_with_one_micro_batch_gradients_and_logits_do_not_stand_side_by_side():
-    size, workload = find_size("125M"), find_workload("trlx-ds-chat")
-    one, two = (memory_floor(size, workload, work(8, micro), layout(), "bf16") for micro in (8, 4))
-    assert "gradients" not in one.parts or "logits" not in one.parts
-    assert {"gradients", "logits"} <= set(two.parts)
-
-
 @given(size=shapes(), data=st.data(), precision=st.sampled_from(PRECISIONS), stage=st.integers(0, 3))
 def test_more_tensor_or_data_parallel_never_raises_the_floor(size, data, precision, stage):
     workload = data.draw(workloads(size.layers))

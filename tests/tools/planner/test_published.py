@@ -12,7 +12,6 @@ from suite.spec.base import UsageError
 from tests.tools.planner.rows import PUBLISHED, ROW, write_rows
 from tools.planner import published
 from tools.planner.check import run_check
-from tools.planner.entries import number
 from tools.planner.published import csv_files, measured, read_published
 from tools.planner.stacks import plain_framework, traits
 
@@ -89,15 +88,6 @@ def test_what_is_no_table_is_told_and_not_read_without_end(tmp_path, monkeypatch
         read_published([tmp_path / "long.csv"] * 2)
 
 
-NUMBERS = {"16,384": 16384, "16,38": None}
-NO_NUMBERS = ("", "n/a", "-3", "0", "nan", "inf", "16/8", "1 (5)", "<=1024", "1e300")
-
-
-@pytest.mark.parametrize(("text", "value"), [*NUMBERS.items(), *((text, None) for text in NO_NUMBERS)])
-def test_what_is_no_plain_positive_number_is_unknown(text, value):
-    assert number(text) == value
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -159,7 +149,6 @@ def test_every_published_row_is_used_or_has_a_reason():
 @pytest.mark.parametrize(
     ("name", "family", "framework", "fused"),
     [
-        ("NeMo 24.07 Megatron", "megatron", "nemo megatron", True),
         ("Megatron-LM PTD-P (interleaved 1F1B + scatter/gather)", "megatron", "megatron lm", False),
         ("Megatron-DeepSpeed 3D", "zero", "megatron deepspeed", False),
         ("MaxText", "xla", "maxtext", True),
