@@ -137,37 +137,6 @@ def test_every_kind_has_a_band_and_an_unknown_stack_the_wider_one():
     assert parameters.effect({"framework": "nemo megatron"}) != 0 == parameters.effect({"framework": "no such"})
 
 
-COUNTS = st.sampled_from([1, 2, 4, 8, 16, 64])
-
-
-@st.composite
-def rl_changes(draw: st.DrawFn) -> dict[str, dict[str, float]]:
-    """Layouts and lengths of an iteration with engines."""
-    response = draw(st.integers(1, 4000))
-    tensor, pipeline, data = draw(st.sampled_from([1, 2, 8])), draw(st.sampled_from([1, 2, 4])), draw(COUNTS)
-    job = {"tensor": tensor, "pipeline": pipeline, "devices": tensor * pipeline * data}
-    gen = {"response": response, "longest": response * draw(st.floats(1, 8)), "prompt": draw(st.integers(1, 2000))}
-    engine = draw(st.sampled_from([1, 2, 4, 8]))
-    return {"changed": job, "gen": {**gen, "tensor": engine, "devices": engine * draw(COUNTS)}}
-
-
-def samples_of(changes: dict[str, dict[str, float]], samples: int) -> dict[str, dict[str, float]]:
-    """The same with so many samples, trained on in four steps."""
-    return {
-        "changed": {**changes["changed"], "global_batch": samples / 4},
-        "gen": {**changes["gen"], "samples": samples},
-    }
-
-
-@settings(max_examples=25)
-@given(changes=rl_changes(), samples=st.sampled_from([64, 256, 1024]), times=st.sampled_from([2, 4, 16]))
-def test_more_samples_take_longer_and_never_more_than_as_many_iterations(changes, samples, times):
-    few, many = (rl_seconds(**samples_of(changes, samples * factor)) for factor in (1, times))
-    assert few.seconds < many.seconds <= times * few.seconds * (1 + 1e-9)
-    for phase in ("generate", "score", "train"):
-        assert few.phases[phase] <= many.phases[phase] * (1 + 1e-9), phase
-
-
 def ask(backend: str, rollouts: int, micro_batch: int, new_tokens: int) -> Question:
     changes = {"rollouts": rollouts, "micro_batch": micro_batch, "new_tokens": new_tokens}
     return question(find_size("1.3B"), find_workload("trlx-ds-chat").changed(changes), "H100-SXM-80GB", backend)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import Layout
 from suite.spec.manifest import Work
-from suite.theory.bandwidth import ENGINE_SAMPLES, decode_bytes, experts_touched
+from suite.theory.bandwidth import ENGINE_SAMPLES, decode_bytes
 from suite.theory.lengths import decode_batches
 from suite.theory.parameters import parameter_count
 from tests.theory.shapes import layout, sample_lengths, shapes, uneven, work, workloads
@@ -77,14 +77,6 @@ def test_the_suites_own_vllm_reads_the_weights_again_for_the_samples_that_wait()
     once, twice = (decode_bytes(size, workload, work(many), layout(), "bf16", each) for each in (None, ENGINE_SAMPLES))
     weights = 2 * (size.layers * count.per_layer + count.final_norm + size.vocab * size.hidden)
     assert twice - once == (workload.new_tokens - 1) * weights
-
-
-@given(count=st.integers(2, 300), data=st.data())
-def test_more_tokens_touch_more_experts_from_those_of_one_token_to_all(count, data):
-    per_token = data.draw(st.integers(1, count))
-    touched = [experts_touched(count, per_token, tokens) for tokens in (0, 1, 2, 16, 1000, 10**6)]
-    assert touched == sorted(touched)
-    assert (touched[0], touched[1], touched[-1]) == (0, per_token, count)
 
 
 def test_a_step_reads_the_experts_that_it_touches_and_expert_parallel_ranks_share_them():

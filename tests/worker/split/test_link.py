@@ -20,6 +20,7 @@ from suite.worker.split import link as link_module
 from suite.worker.split.generation import RolloutProducer, generation_manifest
 from suite.worker.split.link import Link
 from suite.worker.split.sides import find_side
+from suite.worker.split.weights import Publisher
 from suite.worker.world import World
 from tests.worker.clock import Clock
 from tests.worker.tiny import tiny_body
@@ -156,3 +157,12 @@ def test_prompts_are_drawn_in_no_phase(monkeypatch: pytest.MonkeyPatch) -> None:
     assert calls.draw.call_args_list == [mock.call(batch) for batch in range(iterations + 1)]
     drawn_at = [place for place, name in enumerate(names) if name == "draw"]
     assert [names[place + 1] for place in drawn_at] == ["generate", *["begin"] * iterations]
+
+
+def test_a_publication_adds_up_one_tensor_in_sixteen_and_sixteen_publications_all() -> None:
+    tensors = torch.nn.ParameterDict({f"{number:02}": torch.full((300,), 2.0**number) for number in range(32)})
+    link = mock.Mock(carries_tensors=False)
+    link.wait.return_value = {"parameters": [(name, [300], "float32") for name, _ in tensors.named_parameters()]}
+    publisher = Publisher(mock.Mock(models=[tensors]), link, Progress())
+    added = [publisher.publish() for _ in range(16)]
+    assert added == [256 * (2.0**number + 2.0 ** (number + 16)) for number in range(16)]
