@@ -23,7 +23,6 @@ from tests.theory.shapes import (
 )
 
 PRECISIONS = ("fp32", "bf16", "fp16")
-DEGREES = (1, 2, 4, 8)
 
 #: ZeRO (arXiv 1910.02054), table 1, of 7.5e9 parameters: GB (1e9) of model states per device by stage, and across
 #: them by data parallel degree.
@@ -95,21 +94,6 @@ def test_all_rollouts_of_a_replica_hold_their_keys_and_values_at_once_and_in_old
     assert new.parts["kv_cache"] == 64 * 511 * 2 * 32 * 4096 * 2
     assert new.by_phase["generate"] - old.by_phase["generate"] == 60 * 511 * 2 * 32 * 4096 * 2
     assert all(new.by_phase[phase] == old.by_phase[phase] for phase in new.by_phase if phase != "generate")
-
-
-@given(size=shapes(), data=st.data(), precision=st.sampled_from(PRECISIONS), stage=st.integers(0, 3))
-def test_more_tensor_or_data_parallel_never_raises_the_floor(size, data, precision, stage):
-    workload = data.draw(workloads(size.layers))
-    share = work(16, data.draw(st.sampled_from([1, 4, 16])))
-    floors = [
-        [
-            memory_floor(size, workload, share, layout(tensor=tensor, data=degree, zero_stage=stage), precision).bytes
-            for degree in DEGREES
-        ]
-        for tensor in DEGREES
-    ]
-    for row in (*floors, *zip(*floors, strict=True)):
-        assert list(row) == sorted(row, reverse=True)
 
 
 @given(size=shapes(), data=st.data(), precision=st.sampled_from(PRECISIONS))

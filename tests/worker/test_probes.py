@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from importlib.metadata import version
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -52,7 +53,7 @@ class TestMemory:
         calls: list[str] = []
         for name in ("synchronize", "empty_cache", "reset_peak_memory_stats"):
             monkeypatch.setattr(torch.cuda, name, lambda *_, name=name: calls.append(name))
-        cycle = Held()
+        cycle: Any = type("Held", (), {})()
         cycle.itself, gone = cycle, weakref.ref(cycle)
         del cycle
         MemoryProbe(torch.device("cuda", 0), 0).forget_setup()
@@ -72,12 +73,6 @@ class TestMemory:
         peaks = probe.peaks()
         assert (peaks["peak_device_bytes"], free) == (6, [6])
         assert peaks["peak_allocated_bytes"] is peaks["peak_reserved_bytes"] is None
-
-
-class Held:
-    """What a constructor may leave behind: reachable from itself alone."""
-
-    itself: Held | None = None
 
 
 class TestFacts:
@@ -145,29 +140,19 @@ class TestFacts:
         assert allows_tf32() is True
 
 
-class PretendedGpu:
-    """Tells one reading for ever; its energy counter is what the test sets."""
-
-    joules = 5000.0
-
-    def __init__(self) -> None:
-        self.readings = 0
-
-    def sample(self) -> Sample:
-        self.readings += 1
-        return Sample(250.0, 1500, 2600, 61, 0x4, 97)
-
-    def energy_joules(self) -> float:
-        return self.joules
-
-    def others(self) -> dict[str, int | None]:
-        return {"other_processes": 0, "other_utilisation": None}
+def pretended_gpu() -> Any:
+    """Tells one reading whenever it is asked; its energy counter is what the test sets."""
+    gpu = mock.Mock(joules=5000.0)
+    gpu.sample.return_value = Sample(250.0, 1500, 2600, 61, 0x4, 97)
+    gpu.energy_joules = lambda: gpu.joules
+    gpu.others.return_value = {"other_processes": 0, "other_utilisation": None}
+    return gpu
 
 
 class TestSampler:
     def test_a_recorders_windows_run_from_each_begin_to_its_stop_and_leave_the_rest_to_the_counter(self, tmp_path):
-        gpu, log = PretendedGpu(), EventLog(str(tmp_path), 0, mirror=False)
-        sampler = DeviceSampler(gpu)  # type: ignore[arg-type]
+        gpu, log = pretended_gpu(), EventLog(str(tmp_path), 0, mirror=False)
+        sampler = DeviceSampler(gpu)
         recorder = Recorder(ALONE, log, MemoryProbe(ALONE.device, 0), sampler, Progress())
         for iteration in range(3):
             gpu.joules += 7
@@ -195,17 +180,17 @@ class TestSampler:
         assert window["throttle_reasons"] == []
 
     def test_a_window_counts_only_its_own_samples_and_energy(self) -> None:
-        gpu = PretendedGpu()
-        sampler = DeviceSampler(gpu)  # type: ignore[arg-type]
+        gpu = pretended_gpu()
+        sampler = DeviceSampler(gpu)
         sampler.start()
-        wait_until(lambda: gpu.readings > 1)
+        wait_until(lambda: gpu.sample.call_count > 1)
         sampler.open_window()
-        before = gpu.readings
-        wait_until(lambda: gpu.readings > before + 1)
+        before = gpu.sample.call_count
+        wait_until(lambda: gpu.sample.call_count > before + 1)
         gpu.joules += 30
         first = sampler.close_window()
         sampler.stop()
         sampler.open_window()
-        assert 1 <= first["samples"] <= gpu.readings - before + 1
+        assert 1 <= first["samples"] <= gpu.sample.call_count - before + 1
         assert (first["energy_joules"], first["power_watts_mean"]) == (30.0, 250.0)
         assert sampler.close_window()["samples"] == 0

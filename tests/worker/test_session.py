@@ -57,11 +57,7 @@ def test_what_other_rows_take_of_a_gpu_is_in_no_peak(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(("before", "used", "held"), [(500, 700, 200), (500, None, 0), (None, 700, 0), (500, 400, 0)])
 def test_what_rows_before_it_took_of_a_gpu_is_theirs(before, used, held, monkeypatch):
-    class Gpu:
-        def used_bytes(self) -> int | None:
-            return used
-
-    monkeypatch.setattr(session, "find_gpu", lambda rank: Gpu())
+    monkeypatch.setattr(session, "find_gpu", lambda rank: mock.Mock(used_bytes=lambda: used))
     identity, idle = RankIdentity(0, 1, 0, 1), {"used_bytes": before}
     assert session._held_since(idle, identity, Turns(socket.socket())) == held
     assert session._held_since(idle, identity, Turns()) == 0

@@ -82,17 +82,17 @@ COMMIT = "3340c2f3" * 5
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of installed packages with one that is called forked-stack."""
-    for name, text in (
-        ("forked_stack/__init__.py", "STEP = 1\n"),
-        ("forked_stack/csrc/adam.cu", "// kernel\n"),
-        ("forked_stack-1.2.dist-info/METADATA", "Metadata-Version: 2.1\nName: forked-stack\nVersion: 1.2\n"),
-        ("forked_stack-1.2.dist-info/RECORD", "forked_stack/__init__.py,sha256=0,0\n"),
-        ("forked_stack-1.2.dist-info/direct_url.json", f'{{"vcs_info": {{"commit_id": "{COMMIT}"}}}}'),
-    ):
-        write(tmp_path / "site", {name: text})
-    monkeypatch.syspath_prepend(tmp_path / "site")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
-    return tmp_path / "site"
+    files = {
+        "forked_stack/__init__.py": "STEP = 1\n",
+        "forked_stack/csrc/adam.cu": "// kernel\n",
+        "forked_stack-1.2.dist-info/METADATA": "Metadata-Version: 2.1\nName: forked-stack\nVersion: 1.2\n",
+        "forked_stack-1.2.dist-info/RECORD": "forked_stack/__init__.py,sha256=0,0\n",
+        "forked_stack-1.2.dist-info/direct_url.json": f'{{"vcs_info": {{"commit_id": "{COMMIT}"}}}}',
+    }
+    site = write(tmp_path / "site", files)
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    return site
 
 
 def told() -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -39,14 +40,7 @@ def stand_in_engine(stage: int) -> Any:
     """Of DeepSpeed's class, and at that stage; nothing of it was built."""
     import deepspeed
 
-    class AtStage(deepspeed.DeepSpeedEngine):  # type: ignore[misc]
-        def __del__(self) -> None:
-            pass
-
-        def zero_optimization_stage(self) -> int:
-            return stage
-
-    return object.__new__(AtStage)
+    return mock.Mock(spec=deepspeed.DeepSpeedEngine, zero_optimization_stage=lambda: stage)
 
 
 def ddp() -> nn.Module:
