@@ -11,7 +11,6 @@ from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from suite.theory.bandwidth import decode_bytes
 from suite.theory.flops import iteration_flops
-from suite.theory.memory import kv_bytes_per_position
 from suite.theory.parameters import layer_matrix_elements, parameter_count
 
 LADDER = ("1.3B", "6.7B", "13B", "20B", "33B", "66B")
@@ -46,16 +45,6 @@ def elements(shape: Shape) -> np.ndarray:
 
 def workload(prompt: int, new: int, **rest: object) -> Workload:
     return Workload(name="counts", prompt_tokens=prompt, new_tokens=new, rollouts=ROLLOUTS, micro_batch=4, **rest)
-
-
-@layouts
-@lengths
-def test_keys_and_values(shape: Shape, tensor: int, pipeline: int, prompt: int, new: int) -> None:
-    layout = Layout(devices_per_node=tensor * pipeline, tensor=tensor, pipeline=pipeline, data=1)
-    layers = shape.layers // pipeline
-    exact = ROLLOUTS * (prompt + new) * kv_bytes_per_position(shape, layers, layout, "bf16")
-    numbers = columns(ROLLOUTS * (prompt + new), layers, shape.kv_heads * shape.head_dim, tensor)
-    assert generation.position_bytes(*numbers)[0] == exact
 
 
 @layouts

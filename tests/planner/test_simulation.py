@@ -42,13 +42,6 @@ def test_pipelines_take_what_the_closed_form_says(stages, groups, chunks, forwar
     assert found.seconds == pytest.approx((micros + (stages - 1) / chunks) * (forward + backward))
 
 
-@pytest.mark.parametrize(("stages", "micros"), [(1, 5), (4, 7)])
-def test_scoring_is_a_pipeline_of_forward_passes(stages, micros):
-    found = simulate(setting(stages, micros=micros, forward=0.0, backward=0.0, score=0.5, passes=2.0))
-    # the second model's passes follow the first one's without a gap
-    assert found.seconds == pytest.approx((2 * micros + stages - 1) * 0.5)
-
-
 @pytest.mark.parametrize(("stages", "chunks"), [(4, 1), (4, 2), (2, 3)])
 def test_every_stage_runs_each_pass_once_and_never_before_what_it_needs(stages, chunks):
     micros = 8

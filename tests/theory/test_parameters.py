@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suite.spec.catalogue import find_size, sizes
-from suite.theory.parameters import active_matrix_elements, layer_matrix_elements, parameter_count, trainable_count
+from suite.theory.parameters import parameter_count, trainable_count
 from tests.theory.shapes import ARCHITECTURES, shapes
 
 torch = pytest.importorskip("torch")
@@ -112,13 +112,3 @@ def test_models_that_are_trained_now_hold_what_is_published():
         for name, size in sizes(ladder).items()
     }
     assert held == PUBLISHED
-
-
-@given(shapes())
-def test_what_is_active_is_all_without_experts_and_with_every_expert_chosen(size):
-    count = parameter_count(size)
-    if size.experts is None or size.experts.per_token == size.experts.count:
-        assert count.active == count.total and active_matrix_elements(size) == layer_matrix_elements(size)
-    else:
-        left_out = size.experts.count - size.experts.per_token
-        assert count.total - count.active == left_out * size.layers * 3 * size.hidden * size.ffn

@@ -155,12 +155,6 @@ def says(node: Path, *lines: str) -> None:
     (node / "nvidia-smi").chmod(0o755)
 
 
-def test_nothing_is_looked_at_where_no_launcher_chose(node: Path) -> None:
-    list_gpus(node, 0)
-    check_devices({})
-    assert seen_gpus.cache_info().currsize == 0
-
-
 @pytest.mark.parametrize("text", ["count:2", "ids:4,5", "ids:GPU-0,GPU-1"])
 def test_as_many_as_asked_for_are_well(node: Path, text: str) -> None:
     list_gpus(node, 0, 1)

@@ -30,15 +30,6 @@ def test_a_whole_row_is_an_entry_with_its_job(tmp_path):
     assert entry.groups["framework|device|precision|release"] == "some trainer|H100|16 bit|v1.2"
 
 
-@pytest.mark.parametrize(
-    ("sharding", "offloads"),
-    [("ZeRO-3 + offload", 1), ("FSDP FULL_SHARD cpu_offload=False", 0), ("ZeRO-2, no offload", 0), ("", 0)],
-)
-def test_an_offload_that_is_switched_off_is_none(tmp_path, sharding, offloads):
-    entry = only(write_rows(tmp_path / "a.csv", {"sharding": sharding}))
-    assert entry.job["offload_optimizer"] == offloads
-
-
 def test_tokens_per_second_give_the_step_time(tmp_path):
     tokens = 128 * 4096
     per_device = only(
@@ -159,9 +150,3 @@ def test_every_published_row_is_used_or_has_a_reason():
 def test_traits_come_from_words_that_a_new_stack_shares(name, family, framework, fused):
     known = traits(name)
     assert (known.family, plain_framework(name), known.fused_attention) == (family, framework, fused)
-
-
-def test_notes_tell_what_a_name_does_not():
-    assert traits("torchtitan", "FSDP eager").eager
-    assert traits("torchtitan", "+AsyncTP").asynchronous_tensor
-    assert traits("torchtitan", "", "float8 rowwise").row_scaling

@@ -132,7 +132,6 @@ def observe(case: Case, world: Any) -> dict[str, Any]:
         "replica": engine.data_parallel_rank,
         "replicas": engine.data_parallel_size,
         "notes": engine.notes,
-        "attention": type(engine._model.decoder.layers[0].self_attention.core_attention).__name__,
         "drawn": {name: tensor.double().sum().item() for name, tensor in engine.weights()},
         "logprobs_drawn": engine.score(samples)[0].tolist(),
         "expected": expected_logprobs(original, samples),

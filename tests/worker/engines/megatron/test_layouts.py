@@ -156,11 +156,3 @@ def test_frozen_layers_stay_and_the_others_move(seen: Seen, case: str) -> None:
     assert last + "self_attention.linear_qkv.weight" in moved
     head = {f"value_head.{layer}.{kind}" for layer in (0, 2) for kind in ("weight", "bias")}
     assert {name for name in moved if name.startswith("value_head")} == head
-
-
-@every_case
-def test_attention_is_fused_and_the_notes_name_the_patches_and_the_fused_optimizer(seen: Seen, case: str) -> None:
-    for rank in seen[case]:
-        assert rank["attention"] == "FusedAttention"
-        assert any(note.startswith("optimizer: torch.optim.adamw.AdamW, fused") for note in rank["notes"])
-        assert sum(note.startswith("CPU patch:") for note in rank["notes"]) == 6
