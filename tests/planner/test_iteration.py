@@ -22,7 +22,6 @@ from suite.planner.training import forward_seconds, step_parts, step_seconds
 from suite.planner.work import Generation, Pairs, Training
 from suite.spec.catalogue import find_size, find_workload
 from tools.planner.columns import alone, jobs_of
-from tools.planner.rl_cells import expected_longest
 from tools.planner.stacks import traits
 
 LLAMA = {"layers": 32, "hidden": 4096, "ffn": 14336, "heads": 32, "kv_heads": 8, "vocab": 128256, "gated": 1}
@@ -43,12 +42,7 @@ def training(row: dict[str, Any] | None = None, **changes: Any) -> Training:
     return alone(jobs_of([row or job()]), **{**usual, **changes})
 
 
-def rl_seconds(
-    changed: dict[str, Any] | None = None,
-    gen: dict[str, Any] | None = None,
-    how: dict[str, Any] | None = None,
-    **work: Any,
-) -> Predicted:
+def rl_seconds(changed=None, gen=None, how=None, **work) -> Predicted:
     """The prediction with these changes of the job, of generation, of where both stand, and of the rest."""
     row, generation = job(**(changed or {})), {"pool_share": 0.6, **GENERATION, **(gen or {})}
     one = {"pipeline": 1, "context": 1, "expert_parallel": 1, "tensor": generation["tensor"]}
@@ -106,15 +100,6 @@ def test_the_largest_of_some_normals_is_that_of_order_statistics():
     draws = np.random.default_rng(1).normal(size=(4000, 64)).max(1).mean()
     assert float(engine.expected_maximum(64)) == pytest.approx(draws, rel=0.02)
     assert float(engine.fullest_share(0.5, 1, 2)) == pytest.approx(1 + 0.56419 * np.sqrt(np.expm1(0.25)), rel=1e-3)
-
-
-def test_the_longest_of_more_samples_is_longer_and_stops_at_the_cap():
-    few, many = (expected_longest(100, 0.5, 1e9, count) for count in (4, 4096))
-    random = np.random.default_rng(0)
-    for count, found in ((4, few), (4096, many)):
-        draws = random.lognormal(np.log(100) - 0.125, 0.5, (400, count)).max(1).mean()
-        assert found == pytest.approx(draws, rel=0.06)
-    assert few < many and expected_longest(100, 0.5, 120, 4096) == 120
 
 
 def test_an_engine_computes_a_groups_prompt_once_and_one_positions_logits_for_each():

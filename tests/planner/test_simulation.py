@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from suite.planner.simulate.generating import Pace, generate
 from suite.planner.simulate.iteration import MOST_TASKS, SLOW, UNEVEN, Setting, TooLarge, simulate
-from suite.planner.simulate.schedules import before, schedule
 from suite.planner.simulate.stragglers import Stragglers, measured
 from suite.planner.simulate.trace import trace_of
 from suite.spec.base import UsageError
@@ -40,18 +39,6 @@ def test_pipelines_take_what_the_closed_form_says(stages, groups, chunks, forwar
     backward = forward if chunks > 1 else backward
     found = simulate(setting(stages, chunks, micros=micros, forward=forward, backward=backward, passes=0.0))
     assert found.seconds == pytest.approx((micros + (stages - 1) / chunks) * (forward + backward))
-
-
-@pytest.mark.parametrize(("stages", "chunks"), [(4, 1), (4, 2), (2, 3)])
-def test_every_stage_runs_each_pass_once_and_never_before_what_it_needs(stages, chunks):
-    micros = 8
-    for stage in range(stages):
-        order = schedule(stage, stages, chunks, micros)
-        assert len(order) == len(set(order)) == 2 * micros * chunks
-        places = {one: place for place, one in enumerate(order)}
-        for one in order:
-            wanted = before(one, stage, stages, chunks)
-            assert wanted is None or wanted[0] != stage or places[wanted[1]] < places[one]
 
 
 @given(st.lists(st.floats(1, 200), min_size=1, max_size=40), st.integers(1, 64))

@@ -197,9 +197,7 @@ EFFECTIVE = (8 * math.exp(0.5) + 26) ** 2 / (34 * (8 * math.exp(1) + 26))
         (float("nan"), None, None, None),
     ],
 )
-def test_a_generator_has_weights_first_sleeps_before_scoring_and_is_in_the_event(
-    apart, mean, most, effective, tmp_path
-):
+def test_a_generator_has_weights_first_sleeps_before_scoring_and_is_told(apart, mean, most, effective, tmp_path):
     engine = ScriptedEngine()
     Loop(engine, uneven(), ScriptedGenerator(engine, apart)).run_iteration(0, recorder(tmp_path))
     assert engine.calls[:4] == ["sync", "generate", "sleep", "score"]
