@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from benchmarks.ranks import one_manifest, run_script
 from suite.planner.predict_manifest import predict_manifest
@@ -19,7 +19,6 @@ SIZE = "125M"
 WORKLOAD = {"prompt_tokens": 128, "new_tokens": 128, "rollouts": 16, "micro_batch": 8}
 #: where the catalogue does not know the device: bytes of a layout hardly depend on it
 USUAL_DEVICE = "A100-SXM-80GB"
-Device = Literal["cpu", "cuda"]
 
 
 def gpu_manifest(backend: str, iterations: int = 2, **changes: Any) -> Manifest:
@@ -28,7 +27,7 @@ def gpu_manifest(backend: str, iterations: int = 2, **changes: Any) -> Manifest:
     return one_manifest(backend, given.pop("size", SIZE), 1, iterations, **given)
 
 
-def agreement_manifest(backend: str, device: Device, vocabulary: int = VOCABULARY) -> Manifest:
+def agreement_manifest(backend: str) -> Manifest:
     """A small shape with the real vocabulary and two micro batches a step."""
     shape = Shape(
         name="agreement",
@@ -37,13 +36,13 @@ def agreement_manifest(backend: str, device: Device, vocabulary: int = VOCABULAR
         ffn=4 * HIDDEN,
         heads=4,
         kv_heads=4,
-        vocab=vocabulary,
+        vocab=VOCABULARY,
         positions=PROMPT_TOKENS + NEW_TOKENS,
     )
     work: dict[str, Any] = {"prompt_tokens": PROMPT_TOKENS, "new_tokens": NEW_TOKENS, "rollouts": ROWS}
     work.update(micro_batch=ROWS // 2, optimizer={"learning_rate": 1e-4})
     layout: dict[str, Any] = {"zero_stage": (2,)} if backend == "deepspeed" else {"distributed_optimizer": False}
-    return gpu_manifest(backend, size=shape, device=device, workload=work, layout=layout)
+    return gpu_manifest(backend, size=shape, workload=work, layout=layout)
 
 
 def run_check(name: str, manifest: Manifest, variables: Mapping[str, str] | None = None) -> dict[str, Any]:
