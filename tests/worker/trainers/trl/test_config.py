@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from suite.worker.trainers.trl import config
+from suite.worker.trainers.trl.shims import SHIMS
 from suite.worker.trainers.trl.work import work_differences
 from tests.worker.tiny import tiny_body
 
@@ -79,3 +80,7 @@ def test_rounded_log_probs_and_a_vocabulary_without_padding_are_told_where_they_
     manifest["measure"]["precision"], manifest["size"]["vocab"] = precision, vocab
     text = "; ".join(work_differences(manifest))
     assert {words for words in ("is rounded to bf16", "not padded") if words in text} == told
+
+
+def test_deepspeeds_operator_is_replaced_before_its_group_would_compile_it() -> None:
+    assert [shim.name for shim in SHIMS[:2]] == ["no-shared-memory-operator", "deepspeed-joins-gloo"]

@@ -212,6 +212,13 @@ def test_an_import_error_of_nemo_is_shown_as_it_is(monkeypatch: pytest.MonkeyPat
         trainer_class("trlx-nemo", "cuda")
 
 
+def test_a_sequence_that_trlx_pads_has_its_end_token_in_the_loss() -> None:
+    from suite.worker.trainers.trlx.nemo.trainer import work_differences
+
+    manifest = as_read(nemo_manifest(prompt_tokens=8, new_tokens=6))
+    assert any(line.endswith("takes in the end token behind its last") for line in work_differences(manifest))
+
+
 @pytest.mark.parametrize("slurm", [False, True])
 def test_lightning_finds_torchruns_ranks_with_and_without_slurm(monkeypatch: pytest.MonkeyPatch, slurm: bool) -> None:
     from suite.worker.trainers.trlx.nemo.trainer import lead_lightning
