@@ -25,7 +25,6 @@ from tests.synthetic import (
     driver_events,
     facts_of,
     grpo_workload,
-    make_bundle,
     rank_events,
     synthetic_manifest,
     write_bundle,
@@ -262,12 +261,6 @@ def test_each_side_has_its_own_time_and_memory(tmp_path: Path) -> None:
     assert training.memory.peak_allocated_bytes == record.memory.peak_allocated_bytes == 512 * MIB
     assert "kv_cache" not in record.memory.floor.parts
     assert record.memory.floor.by_phase["generate"] < record.memory.floor.by_phase["train"]
-
-
-def test_a_colocated_run_has_no_sides(tmp_path: Path) -> None:
-    record = record_of(make_bundle(tmp_path))
-    assert record.overlap is None
-    assert record.phases.generate.tokens_per_second is not None
 
 
 def test_a_generation_side_that_did_other_work_takes_the_rate_away(tmp_path: Path) -> None:

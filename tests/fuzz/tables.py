@@ -1,24 +1,15 @@
 # ruff: noqa: E501 - inputs are as long as they are
-"""Published tables: those that claims are checked on, and those that the planner is fitted on."""
+"""Published tables that claims are checked on."""
 
 import csv
 import io
-from collections.abc import Callable
-from functools import cache
 from random import Random
 
 from suite.claims.check import check_claims
 from suite.claims.table import parse_table
 from suite.cli.claims import claim_lines
 from suite.cli.options.reading import without_collector
-from suite.planner.parameters import load_parameters
 from tests.fuzz import mutate
-from tests.fuzz.material import ROOT, in_file
-from tools.planner.check import check_of
-from tools.planner.published import read_published
-from tools.planner.rl_nemo import read_recipes
-from tools.planner.rl_rows import read_rl
-from tools.planner.rows import Published
 
 CLAIMS = (
     "model,gpu,gpus,params (B),layers,hidden,ffn,seq len,global batch,heads,kv heads,vocab,tokens/s,tokens/s/gpu,tflops/gpu,mfu,"
@@ -65,42 +56,3 @@ def read_claims(data: bytes) -> None:
     with without_collector():  # as the command does
         found = check_claims(table, {}, 0.02)
     claim_lines(found, 40)
-
-
-def heads(folder: str, lines: int) -> list[bytes]:
-    """The first lines of every published table."""
-    tables = sorted((ROOT / "docs/published" / folder).glob("*.csv"))
-    return [b"".join(path.read_bytes().splitlines(keepends=True)[:lines]) for path in tables]
-
-
-@cache
-def recipes() -> list[dict[str, str]]:
-    """What NeMo-RL's rows are read with."""
-    return read_recipes([ROOT / "docs/published/rl/nemo_rl_recipes.csv"])
-
-
-def make_table(folder: str, lines: int) -> Callable[[Random], bytes]:
-    seeds = heads(folder, lines)
-
-    def make(random: Random) -> bytes:
-        seed = random.choice(seeds)
-        return mutate.lines(seed, random) if random.random() < 0.3 else cells_changed(seed, random)
-
-    return make
-
-
-make_published, make_published_rl = make_table(".", 6), make_table("rl", 8)
-_every = iter(range(1 << 62))
-
-
-def read_rows(data: bytes) -> None:
-    found = read_published([in_file("rows.csv", data)])
-    if found.entries and next(_every) % 10 == 0:  # the planner takes long
-        check_of(Published(tuple(found.entries), (), (), ""), load_parameters())
-
-
-def read_rl_rows(data: bytes) -> None:
-    rows, _ = read_rl([in_file("rl.csv", data)], recipes())
-    if rows and next(_every) % 10 == 0:  # the planner takes long
-        for each in check_of(Published((), tuple(rows), (), ""), load_parameters()).rows:
-            assert each.predicted >= 0

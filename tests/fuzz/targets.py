@@ -30,8 +30,6 @@ TARGETS = {
         Target("environment", mutate.json_document(lambda: [bundles.ENVIRONMENT]), bundles.read_environment, BUNDLE),
         Target("submission", clusters.every_submission, clusters.read_a_submission, (UsageError,)),
         Target("claims", tables.make_claims, tables.read_claims, (UsageError,)),
-        Target("published", tables.make_published, tables.read_rows, (UsageError,)),
-        Target("published-rl", tables.make_published_rl, tables.read_rl_rows, (UsageError,)),
         Target("durations", words.make_text(words.DURATIONS), words.read_duration, (UsageError,)),
         Target("sizes", words.make_text(words.SIZES), words.read_size, (UsageError,)),
         Target("words", words.make_text(words.WORDS), words.read_words, (UsageError,)),

@@ -117,11 +117,3 @@ def test_ranks_see_the_first_of_the_chosen_gpus_by_their_names(tmp_path: Path) -
         variables = rank_variables(job, rank, 1)
         assert variables["CUDA_VISIBLE_DEVICES"] == "GPU-1c3d,GPU-2e4f"
         assert variables["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
-
-
-def test_a_run_on_the_cpu_gets_no_gpus(tmp_path: Path) -> None:
-    site = LocalLauncher(gpus=UUIDS).site(synthetic_manifest(), tmp_path, "python")
-    assert (site.devices, site.env) == (None, {})
-    job = make_job(make_folder(tmp_path), "")
-    assert "CUDA_VISIBLE_DEVICES" not in rank_variables(job, 0, 1)
-    assert rank_variables(job.model_copy(update={"devices": ()}), 0, 1)["CUDA_VISIBLE_DEVICES"] == ""

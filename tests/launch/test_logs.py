@@ -1,41 +1,13 @@
-"""Logs that become too large keep their beginning and their end; those of others are read in bounds, shown plainly."""
+"""Logs of others are read in bounds and shown plainly."""
 
-import os
-import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suite.launch import logs
-from suite.launch.logs import LogLimit
 from suite.launch.stream import LONGEST_LINE, MOST_BYTES, read_on, shown
 from tests.launch.ranks import STERN, run
-
-
-@pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "FIRST_BYTES", 100)
-    monkeypatch.setattr(logs, "LAST_BYTES", 100)
-    monkeypatch.setattr(logs, "MOST_BYTES", 1000)
-
-
-def test_a_log_that_is_cut_again_and_again_says_how_much_is_missing(tmp_path: Path) -> None:
-    log, limit = tmp_path / "rank-1.log", LogLimit()
-    lines = [b"line %05d\n" % number for number in range(1000)]
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    for start in range(0, 1000, 100):
-        for line in lines[start : start + 100]:
-            os.write(descriptor, line)
-        limit.hold([log])
-    os.close(descriptor)
-    kept = log.read_bytes()
-    first, cut, last = re.split(rb"\n\[suite: (\d+) bytes were cut here;.*\n", kept)
-    whole = b"".join(lines)
-    assert whole.startswith(first) and len(first) == 100
-    assert whole.endswith(last) and 90 <= len(last) <= 100
-    assert int(cut) == len(whole) - len(first) - len(last)
 
 
 def test_what_silent_ranks_print_is_no_sign_of_life_and_is_told(tmp_path: Path) -> None:

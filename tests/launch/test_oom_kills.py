@@ -42,14 +42,6 @@ def test_a_container_sees_its_own_group_as_the_root(machine):
     assert counted(machine) == OomKills(3, GROUP)
 
 
-@pytest.mark.parametrize("told", ["", "4:memory:/a/b\n", "0::/../x\n", "0::relative\n", "\x00"])
-def test_a_group_that_cannot_be_seen_is_not_looked_for(machine, told):
-    (machine / "proc" / "self" / "cgroup").write_text(told)
-    write_events(machine / "groups" / "a" / "b", 2)
-    write_events(machine, 4)
-    assert counted(machine) == MACHINE
-
-
 @pytest.mark.parametrize("events", ["", "oom_kill\n", "oom_kill many\n", "oom_kill 1 2\n", "low 1\n"])
 def test_a_counter_that_cannot_be_read_is_none(machine, events):
     (machine / "groups" / "a" / "b" / "memory.events").write_text(events)

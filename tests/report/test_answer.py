@@ -8,15 +8,15 @@ import pytest
 from suite.report.compare import compare_entries
 from suite.report.comparing.model import Unjudged
 from suite.report.facts.entry import Entry
-from suite.report.facts.model import ReportModel, build
-from suite.report.terminal import headline_rows, print_answer, print_headline
+from suite.report.facts.model import build
+from suite.report.terminal import headline_rows, print_answer
 from suite.report.text.answer import Verdict, as_lines, verdicts_of
 from suite.report.text.comparison import MOST_LINES, print_comparison
 from suite.report.text.markdown import brief, render
 from suite.spec.layout import Layout
 from tests.report import entries as made
 from tests.report.conftest import Columns
-from tests.report.reports import REPORTS, TRLX, families
+from tests.report.reports import REPORTS, families
 from tests.report.test_comparing import side
 from tests.report.test_rows_in_doubt import slow
 
@@ -56,13 +56,6 @@ def only(entries: list[Entry]) -> Verdict:
 def test_a_verdict_is_as_sure_as_its_runs(entries: list[Entry], faster: str, sure: str, phase: str) -> None:
     verdict = only(entries)
     assert (verdict.faster, verdict.sure, verdict.phase) == (faster, sure, phase)
-
-
-@pytest.mark.parametrize(("spread", "word"), [(0.001, "equal"), (0.1, "unclear")])
-def test_the_table_of_rows_calls_equal_what_the_answer_does(spread: float, word: str) -> None:
-    entries = [*made.repeats(5, spread=spread), *made.repeats(5, backend="megatron", rate=20.01, spread=spread)]
-    assert {row["verdict"] for row in headline_rows(build(entries))} == {word}
-    assert only(entries).confidence.startswith("equal") is (word == "equal")
 
 
 def test_of_three_rows_those_that_cannot_be_told_from_the_best_stand_with_it() -> None:
@@ -130,26 +123,6 @@ def test_a_comment_of_a_pull_request_is_the_head_of_the_report_without_links() -
     model = build(made.matrix())
     head = render(model, {}).partition("\n## ")[0].strip()
     assert re.sub(r"\[([^\]]*)\]\(#[a-z-]+\)", r"\1", head)[2:] == brief(model).strip()[4:]
-
-
-def engines_and_trainer() -> ReportModel:
-    return build([*made.matrix(), *(one for ranks in (1, 2) for one in made.repeats(3, ranks=ranks, **TRLX))])
-
-
-@pytest.mark.parametrize("model", [build(made.matrix()), engines_and_trainer()], ids=["engines", "trainer"])
-@pytest.mark.parametrize("width", [80, 100, 120])
-def test_the_headline_fits_a_terminal_a_line_per_row_and_no_word_is_cut(model, width, columns):
-    lines = columns(width, lambda: print_headline(model))
-    assert max(map(len, lines)) <= width and "…" not in "\n".join(lines)
-    for row in headline_rows(model):
-        identity = " ".join((row["size"], row["ranks"], row["backend"], row["layout"]))
-        assert any(" ".join(line.split()).startswith(identity) and row["samples/s [95 %]"] in line for line in lines)
-
-
-def test_a_comparison_fits_and_explains_what_it_abbreviates(columns: Columns) -> None:
-    result = compare_entries(side(3, spread=0.002), side(3, 11, spread=0.002))
-    lines = columns(80, lambda: print_comparison(result))
-    assert max(map(len, lines)) <= 80 and "equal: not distinguishable, and equal within 5%" in " ".join(lines)
 
 
 def test_rows_that_only_their_launcher_tells_apart_are_told_apart() -> None:

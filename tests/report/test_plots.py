@@ -54,23 +54,12 @@ def test_each_picture_with_data_is_drawn_without_a_warning(name: str, tmp_path: 
         assert not [tag for tag in root.iter() if tag.tag.endswith(("script", "foreignObject", "image"))]
 
 
-def test_a_configuration_without_a_rate_is_marked(tmp_path: Path) -> None:
-    draw(build([*made.matrix(sizes=("1M",), ranks=(1,), runs=1), made.failed(size="8M")]), tmp_path)
-    assert {"8M", "no run succeeded"} <= set(texts(tmp_path / "throughput.svg"))
-
-
 @pytest.mark.slow
 def test_what_is_left_out_of_a_picture_is_said(tmp_path: Path) -> None:
     draw(build(many()), tmp_path)
     assert "24 of 72 rows drawn, fastest layouts first; all are in the table." in texts(tmp_path / "phases.svg")
     assert "Not drawn: 2 rank counts; all rows are in the table." in texts(tmp_path / "throughput.svg")
     assert "Not drawn: 2 sizes; all rows are in the table." in texts(tmp_path / "scaling.svg")
-
-
-def test_one_wild_interval_does_not_press_the_values_flat(tmp_path: Path) -> None:
-    wild = made.entry(rate=20), made.entry(rate=60, repeat=2), made.entry(backend="megatron", rate=21)
-    draw(build(wild), tmp_path)
-    assert "Intervals that reach the frame go on beyond it." in texts(tmp_path / "throughput.svg")
 
 
 @pytest.fixture

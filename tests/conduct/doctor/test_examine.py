@@ -50,13 +50,6 @@ def test_all_that_trlx_lacks_is_named_with_the_page_and_the_image(diagnosis: Dia
     assert text.count("accelerate") == 1, "a package that another line names is not listed twice"
 
 
-def test_nemo_is_not_to_be_installed_here_but_has_its_image(diagnosis: Diagnosis) -> None:
-    text = advice(diagnosis, "backend trlx-nemo")
-    assert all(word in text for word in ("nemo_toolkit", "apex", "pytorch-lightning", "there is no trlx", "ray"))
-    assert "suite images build nemo" in text and "docs/trainers/trlx.md" in text and "Python 3.8" in text
-    assert "install nemo_toolkit" not in text
-
-
 def test_a_backend_without_a_page_is_installed_here(diagnosis: Diagnosis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examined, "stack_versions", lambda python, packages: dict.fromkeys(packages))
     text = advice(examine(Interpreters(usual="python"), Path()), "backend megatron")

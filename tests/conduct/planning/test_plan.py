@@ -27,12 +27,6 @@ def test_one_rank_serves_weak_and_strong_scaling_with_one_run() -> None:
     assert [(m.layout.ranks, m.work.global_rollouts) for m in plan.manifests] == [(1, 4), (2, 8), (2, 4)]
 
 
-def test_defaults_keep_the_strategy_across_rank_counts() -> None:
-    plan = make_plan(request(), STACKS)
-    strategies = {(m.backend.name, m.layout.strategy()) for m in plan.manifests}
-    assert strategies == {("deepspeed", "zero2"), ("megatron", "dist-opt")}
-
-
 def test_a_layout_that_does_not_divide_is_left_out_with_its_reason() -> None:
     plan = make_plan(request(layout=LayoutChoices(tensor=(2,))), STACKS)
     assert [(entry.backend, entry.ranks) for entry in plan.skipped] == [("megatron", 1)]

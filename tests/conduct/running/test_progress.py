@@ -19,7 +19,6 @@ from suite.conduct.running.ledger import Ledger, Settings
 from suite.conduct.running.outcome_line import outcome_line
 from suite.conduct.running.progress import LiveView, PlainView, Ticker
 from suite.conduct.running.rerun import read_manifest
-from suite.conduct.running.session import Summary
 from suite.conduct.running.state import states
 from suite.launch.outcome import Failure
 from suite.spec.base import UsageError
@@ -196,14 +195,6 @@ def test_results_count_failed_runs_and_pool_the_others(tmp_path: Path) -> None:
     work(plan, tmp_path, FAST)
     (row,) = results(plan, tmp_path).rows
     assert (row.runs_ok, row.runs) == (2, 3) and row.samples_per_second.value == pytest.approx(200, rel=1e-4)
-
-
-@pytest.mark.parametrize("interrupted", [False, True])
-def test_no_report_of_nothing_is_suggested(tmp_path: Path, capsys: Printed, interrupted: bool) -> None:
-    plan = two_rows()
-    left = tuple(manifest.run.id for manifest in plan.manifests)
-    print_summary(Summary(interrupted=True) if interrupted else Summary(left_by_budget=left), plan, tmp_path)
-    assert "suite report" not in capsys.readouterr().out
 
 
 def test_a_results_folder_is_not_a_bundle_and_the_message_names_some(tmp_path: Path) -> None:

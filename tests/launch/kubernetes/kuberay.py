@@ -7,7 +7,6 @@ Kubernetes client's models.
 
 from typing import NamedTuple
 
-GROUP, VERSION = "ray.io", "v1"
 #: whose fields are Kubernetes' own business: the tests hold the pods to its schemas, and post them as pods
 POD = "PodTemplateSpec"
 
