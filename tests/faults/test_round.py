@@ -10,8 +10,7 @@ from random import Random
 import pytest
 
 from tests.faults import local, page
-from tests.faults.launchers import Launcher
-from tests.faults.run import make, rounds
+from tests.faults.run import Launcher, make, rounds
 from tests.faults.scene import APART, MARK, Scene
 from tests.faults.soak import flatness
 from tests.faults.tries import Fault, Missed, Try, Verdict, Wrong, append, following, read

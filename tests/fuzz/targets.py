@@ -8,7 +8,6 @@ from suite.launch.docker.copying import UnsafeCopy
 from suite.spec.base import UsageError
 from tests.fuzz import bundles, clusters, manifests, mutate, tables, words
 from tests.fuzz.archives import make_copied, make_identity, make_packed, read_copied, read_identity, read_packed
-from tests.fuzz.imports import make_import, read_import
 from tests.fuzz.run import Target
 
 BUNDLE = (DamagedBundle, UsageError)
@@ -43,6 +42,6 @@ TARGETS = {
         Target("archive", make_copied, read_copied, (UnsafeCopy,)),
         Target("packed", make_packed, read_packed, (UsageError,)),
         Target("identity", make_identity, read_identity, (UsageError,)),
-        Target("import", make_import, read_import, (UsageError,)),
+        Target("import", tables.make_import, tables.read_import, (UsageError,)),
     )
 }
