@@ -196,16 +196,6 @@ def test_a_figure_of_generation_that_cannot_be_is_named(tmp_path: Path, field: s
     assert len(str(caught.value)) < 400
 
 
-@pytest.mark.parametrize("name", ["samples", "prompt_tokens", "response_tokens", "trained_tokens"])
-def test_counts_that_are_not_the_manifests_lengths_give_no_rate(tmp_path: Path, name: str) -> None:
-    def change(rank: int, event: Event) -> None:
-        event["counts"] = {**event["counts"], name: event["counts"][name] + 1}
-
-    record = derived(tmp_path, uneven_manifest(), change)
-    assert (record.counts, record.throughput, record.padding) == (None, None, None)
-    assert any(f"{name} is" in note and "the manifest asks for" in note for note in record.notes)
-
-
 def test_lengths_that_are_none_are_damage() -> None:
     manifest = uneven_manifest()
     for response in ((0, *([4] * 15)), ()):

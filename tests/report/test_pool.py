@@ -10,15 +10,12 @@ from suite.bundle.record import Wait
 from suite.report.compare import compare_entries
 from suite.report.facts.entry import Entry
 from suite.report.facts.environment import environment_differences, facts_of
-from suite.report.facts.kind import FAMILIES
 from suite.report.facts.model import build
 from suite.report.facts.pool import Row
-from suite.report.plots.series import backend_colours, series_of
 from suite.report.terminal import print_headline
 from suite.report.text.markdown import render
 from suite.spec.layout import Layout
 from suite.spec.manifest import SampleLengths
-from suite.spec.shape import Architecture
 from suite.stats.intervals import RunSeconds, pooled_mean, pooled_rate
 from tests.report import entries as made
 from tests.report.conftest import Columns
@@ -256,10 +253,6 @@ def on_llama(runs: int = 3, **asked: Any) -> list[Entry]:
     return made.repeats(runs, **{**LLAMA, "work": made.grpo(), **asked})
 
 
-def test_every_family_of_shapes_has_a_name() -> None:
-    assert set(FAMILIES) == set(Architecture.__args__)
-
-
 def test_rows_of_each_kind_are_ranked_in_a_table_of_their_own_under_a_line_of_their_work() -> None:
     text = section(render(build(families()), {}), "Ranking")
     ppo, grpo = re.split(r"\nGRPO in groups of 4 on Llama, responses lognormal:[^\n]*:\n", text)
@@ -302,12 +295,6 @@ def test_the_memory_of_an_engine_is_shown_by_phase_although_sync_has_no_floor() 
     assert list(by_phase) == ["sync", "generate", "train"]
     assert (by_phase["sync"].floor_bytes, by_phase["sync"].efficiency) == (None, None)
     assert by_phase["sync"].peak_bytes == by_phase["generate"].peak_bytes < by_phase["train"].peak_bytes
-
-
-def test_lines_of_a_picture_are_named_by_algorithm_and_family_where_backends_have_both() -> None:
-    rows = build(families()).rows
-    labels = {line.label for line in series_of(rows, backend_colours(rows))[0]}
-    assert {"deepspeed zero2 PPO GPT-2", "deepspeed zero2 GRPO Llama", "megatron dist-opt PPO GPT-2"} <= labels
 
 
 @pytest.mark.parametrize("width", [80, 100, None])
