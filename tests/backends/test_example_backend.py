@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -10,13 +9,11 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from suite import testing
 from suite.backends.deepspeed import DeepSpeed
 from suite.testing import BackendContract
-from tests.needs import require_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "tests" / "example_backend"
@@ -113,48 +110,6 @@ def test_the_contract_finds_a_driver_that_takes_the_name_of_a_backend_of_the_sui
     monkeypatch.setattr(testing, "own_backends", lambda: {"toy": Keeping()})
     with pytest.raises(AssertionError, match="the suite has a backend of that name"):
         kept(monkeypatch, Keeping, "test_it_is_registered_once_under_its_own_name")
-
-
-@pytest.fixture
-def ray_python() -> str:
-    """An interpreter with Ray: that of the environment which the toy says it needs."""
-    return require_environment("verl")
-
-
-def asked_of_ray(python: str, runs: Path, *more: str) -> tuple[str, ...]:
-    asked = ("--backend", "example-ray", "--size", "1M", "--ranks", "2", "--repeats", "1", "--device", "cpu", *more)
-    return ("run", *asked, "--runs", str(runs), "--json", "--force", "--python", f"verl={python}")
-
-
-def left_behind() -> set[str]:
-    """Ray's processes and folders on this machine."""
-    names = {str(path) for path in Path("/tmp").glob("suite-ray-*")}
-    for process in psutil.process_iter(("name", "cmdline")):
-        line = " ".join(process.info["cmdline"] or ())
-        if "raylet" in line or "gcs_server" in line:
-            names.add(f"{process.pid} {line[:60]}")
-    return names
-
-
-@pytest.mark.ranks
-@pytest.mark.trainers
-def test_ranks_follow_a_trainer_on_ray(site: Path, tmp_path: Path, ray_python: str) -> None:
-    before = left_behind()
-    done = python(site, "suite", *asked_of_ray(ray_python, tmp_path, "--iterations", "3"))
-    assert done.returncode == 0, done.stderr
-    (run,) = json.loads(done.stdout)["measured"]
-    record = json.loads((tmp_path / run / "record.json").read_text())
-    assert (record["run"]["backend"], record["run"]["ranks"]) == ("example-ray", 2)
-    assert set(record["phases"]) >= {"generate", "train", "other"}
-    events = [
-        [json.loads(line) for line in (tmp_path / run / "events" / f"rank-{rank}.jsonl").open()] for rank in (0, 1)
-    ]
-    kinds = [[(event["kind"], event.get("phase"), event.get("iteration")) for event in rank] for rank in events]
-    assert kinds[0] == kinds[1], "the second rank did what the first one did"
-    assert record["memory"]["peak_resident_bytes"] > 100 << 20, "Ray's processes, not the rank's own"
-    assert record["memory"]["peak_allocated_bytes"] is None, "nobody knows it"
-    assert python(site, "suite", "verify", str(tmp_path / run)).returncode == 0
-    assert left_behind() <= before
 
 
 @pytest.mark.slow

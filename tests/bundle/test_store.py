@@ -6,7 +6,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from suite.bundle.derive import derive
 from suite.bundle.event_fields import kind_of
 from suite.bundle.store import ATTIC, AlreadyThere, Bundle, DamagedBundle, find_bundles
 from suite.spec.base import UsageError
@@ -111,16 +110,6 @@ def test_a_run_is_held_by_one_process_and_freed_by_its_death(tmp_path):
     with bundle.hold():
         assert bundle.running()
     assert not bundle.running()
-
-
-def test_environment_and_record_are_read_as_they_were_written(tmp_path):
-    bundle = Bundle(make_bundle(tmp_path))
-    bundle.write_environment({"host": "a", "job": {"argv": ["x"]}})
-    record = derive(bundle)
-    bundle.write_record(record)
-    assert (bundle.environment(), bundle.record()) == ({"host": "a", "job": {"argv": ["x"]}}, record)
-    names = ["environment.json", "events", "logs", "manifest.json", "record.json"]
-    assert sorted(path.name for path in bundle.path.iterdir()) == names
 
 
 def test_bundles_are_found_below_their_roots_once_and_by_id_and_in_the_attic_when_it_is_named(tmp_path):

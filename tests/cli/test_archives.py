@@ -173,13 +173,7 @@ def test_a_finding_is_named_and_ends_in_3(runs: Path) -> None:
     code, out, _ = called("verify", str(runs), "--json")
     found = {Path(each["bundle"]).name: each for each in json.loads(out)}
     assert code == 3 and found[f"{ROW}-r2"]["findings"][0]["name"] == "event-times"
-    assert found[f"{ROW}-r1"] == {
-        "bundle": f"{runs}/{ROW}-r1",
-        "status": "equal",
-        "differences": [],
-        "findings": [],
-        "digest": found[f"{ROW}-r1"]["digest"],
-    }
+    assert found[f"{ROW}-r1"]["status"] == "equal"
 
 
 @pytest.mark.slow

@@ -1,10 +1,9 @@
-"""What every command has alike, and the two other ways to say what a run is: a layout in one option, a file."""
+"""What every command has alike, and the ways to say what a run is: options, a layout in one option, a file."""
 
 import csv
 import io
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -15,9 +14,13 @@ from typing import Any
 
 import pytest
 
-from suite.cli.commands import COMMANDS, HEADINGS
 from suite.cli.main import main
-from suite.cli.options.reading import confirmed
+from suite.cli.options.fields import settings_of
+from suite.cli.options.launchers import Where
+from suite.cli.options.reading import confirmed, rank_counts
+from suite.launch.docker.settings import DockerSettings
+from suite.launch.local import LocalLauncher
+from suite.spec.catalogue import find_workload
 from tests.command import refused, suite, told
 from tests.conduct.running.test_progress import Terminal
 from tests.synthetic import make_bundle
@@ -36,13 +39,6 @@ def _any_stack(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def layouts(*arguments: object) -> list[str]:
     return [run["layout"] for run in told(*arguments)["runs"]]
-
-
-def test_commands_are_listed_in_five_groups_each_in_one_line() -> None:
-    shown = suite("--help").stdout.split("Measure:\n")[1].split("\n\n")
-    assert [*HEADINGS] == ["Measure", "Look", "Clusters", "Hand on", "More"]
-    lines = [line for group in shown for line in group.splitlines() if line.startswith("  ")]
-    assert [line.split()[0] for line in lines] == [*COMMANDS]
 
 
 class TestOldSpellings:
@@ -76,7 +72,6 @@ class TestLayout:
         [
             ("tpp=2", "--layout tpp=2: there is no 'tpp', did you mean 'tp'"),
             ("tp", "--layout tp: write tp=VALUE"),
-            ("recompute=yes", "--layout recompute=yes: write recompute"),
             ("tp=2,tp=1", "--tp is given twice"),
             ("tp=many", "--tp 'many': must be a valid integer"),
         ],
@@ -98,19 +93,13 @@ class TestFile:
         ("text", "words"),
         [
             ("sizes: 1M", "has no option 'sizes', did you mean 'size'"),
-            ("recompute: 1", "recompute is true or false, not 1"),
-            ("size: true", "size is a text, not True"),
-            ("[1M]", "holds names with values, not list"),
-            ("size: {", "is not valid YAML"),
-            ("repeats: many", "repeats is a whole number, not 'many'"),
             (r'runs: "a\0b"', r"runs holds a character that no command line can carry: 'a\x00b'"),
             (r'runs: "\ud800"', r"runs holds a character that no command line can carry: '\ud800'"),
         ],
     )
     def test_what_is_wrong_in_it_is_told(self, text: str, words: str, tmp_path: Path) -> None:
         (tmp_path / "plan.yaml").write_text(text)
-        done = suite("run", tmp_path / "plan.yaml", "--dry-run")
-        assert done.exit_code == 2 and words in done.stderr
+        assert words in refused("run", tmp_path / "plan.yaml", "--dry-run")
 
 
 class TestDefaults:
@@ -131,19 +120,13 @@ class TestDefaults:
         ("text", "words"),
         [
             ("[run]\nsizes = '1M'", "suite.toml: run has no option 'sizes', did you mean 'size'"),
-            ("[run]\nseed = 'many'", "suite.toml: run: seed is a whole number, not 'many'"),
             ("[runn]\nsize = '1M'", "suite.toml is of no command 'runn', did you mean 'run'"),
-            ("run = 1", "suite.toml: run holds names with values, not int"),
             ("[run", "suite.toml is not valid TOML"),
         ],
     )
     def test_what_is_wrong_in_it_is_one_line(self, text: str, words: str) -> None:
         Path("suite.toml").write_text(text)
         assert words in refused(*PLAN)
-
-    def test_what_is_no_command_of_a_group_is_told_too(self) -> None:
-        Path("suite.toml").write_text("[submit.slrum]\nqos = 'large'\n")
-        assert "suite.toml is of no command 'slrum', did you mean 'slurm'" in refused("submit", "slurm", "--size", "1M")
 
     def test_consent_is_typed(self) -> None:
         Path("suite.toml").write_text("[rerun]\nyes = true")
@@ -197,13 +180,6 @@ class TestOutput:
         assert "--output" in refused("export", tmp_path, "-o", "-", "--json")
         assert not Path("-").exists()
 
-    def test_columns_hold_in_a_pipe_too(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        make_bundle(tmp_path)
-        wide = suite("report", tmp_path).stdout
-        monkeypatch.setenv("COLUMNS", "60")
-        narrow = suite("report", tmp_path).stdout
-        assert max(map(len, narrow.splitlines())) <= 60 < max(map(len, wide.splitlines()))
-
     def test_q_leaves_errors_and_results(self, tmp_path: Path) -> None:
         make_bundle(tmp_path)
         for words in (("report", tmp_path), ("sizes",)):
@@ -224,13 +200,6 @@ def test_a_stack_that_cannot_run_says_so_and_which_interpreter_has_it(monkeypatc
     assert lines[first + 3].strip().startswith("cannot run there: ") and "1.12.0" in lines[first + 3]
     (usable,) = [number for number, line in enumerate(lines) if line.startswith("trl-grpo ")]
     assert "cannot run" not in lines[usable + 3]
-
-
-def test_colour_is_nobodys_where_no_color_says_so(tmp_path: Path) -> None:
-    make_bundle(tmp_path)
-    words = [sys.executable, "-c", "from suite.cli.main import main; main()", "report", str(tmp_path)]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, env={**os.environ, "NO_COLOR": "1", "FORCE_COLOR": "1"})
-    assert not re.search(rb"\x1b\[[0-9;]*3[0-7]m", done.stdout)
 
 
 SHAPE = "name: Größe\nlayers: 2\nhidden: 64\nffn: 256\nheads: 4\nkv_heads: 4\nvocab: 512\npositions: 64\n"
@@ -274,3 +243,94 @@ def test_ctrl_c_while_modules_are_imported_is_one_line_and_130(module, monkeypat
         main()
     assert ended.value.code == 130
     assert capsys.readouterr() == ("", "error: interrupted\n")
+
+
+DEEPSPEED = (*PLAN, "--backend", "deepspeed")
+
+
+def test_all_ranks_are_as_many_as_there_are_places() -> None:
+    assert rank_counts(["1", "all", "4"], most=8) == (1, 8, 4)
+
+
+def test_threads_places_and_free_devices_of_a_clusters_ranks() -> None:
+    stack = [word for package in ("torch", "megatron-core") for word in ("--stack", f"{package}=1")]
+
+    def rendered(*more: str) -> str:
+        done = suite(
+            "submit", "slurm", "-o", "-", "--backend", "megatron", "--size", "125M", "--repeats", "1", *stack, *more
+        )
+        assert done.exit_code == 0, done.stderr
+        return done.stdout
+
+    usual = rendered()
+    assert "OMP_NUM_THREADS=8 " in usual and '"threads_per_rank":8,"bind":"near-gpu"' in usual
+    assert "SUITE_REQUIRE_IDLE" not in usual
+    changed = rendered("--threads", "12", "--no-bind", "--require-idle")
+    assert "OMP_NUM_THREADS=12 " in changed and '"threads_per_rank":12,"warmup"' in changed
+    assert "SUITE_REQUIRE_IDLE=1 " in changed
+    on_cpus = rendered("--device", "cpu", "--workload", "cpu")
+    assert "OMP_NUM_THREADS=1 " in on_cpus and "bind" not in on_cpus.split("<<'SUITE_MANIFEST'")[1].split("limits")[0]
+
+
+def test_what_is_typed_becomes_the_containers_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NCCL_DEBUG", "INFO")
+    where = Where(
+        launcher="docker",
+        gpu_ids="0,GPU-8f6a",
+        shm_bytes="1.5g",
+        ulimits=["memlock=unlimited", "nofile=4096"],
+        env=["NCCL_DEBUG", "A=b=c"],
+        memory_bytes="512m",
+    )
+    assert settings_of(where, DockerSettings) == DockerSettings(
+        gpu_ids=("0", "GPU-8f6a"),
+        shm_bytes=3 << 29,
+        ulimits={"memlock": -1, "nofile": 4096},
+        env={"NCCL_DEBUG": "INFO", "A": "b=c"},
+        memory_bytes=512 << 20,
+    )
+    assert settings_of(Where(launcher="docker"), DockerSettings) == DockerSettings()
+
+
+def test_the_local_launcher_takes_its_interpreter_and_no_container_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    machine, launcher = Where(python=["/x/python"]).open("cpu", ("megatron",))
+    assert isinstance(launcher, LocalLauncher) and machine.python == "/x/python"
+
+
+def test_an_interpreter_of_this_machine_is_not_sought_in_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str | None] = []
+    monkeypatch.setattr("suite.conduct.running.containers.open_containers", lambda *given: asked.append(given[4]))
+    monkeypatch.setenv("SUITE_PYTHON", "/here/python")
+    Where(launcher="docker", python=[]).open("cpu", ("megatron",))
+    Where(launcher="docker", python=["/image/python"]).open("cpu", ("megatron",))
+    assert asked == [None, "/image/python"]
+
+
+def planned(*options: str) -> list[dict]:
+    return told(*DEEPSPEED, *options)["runs"]
+
+
+def test_the_work_is_set_from_the_command_line() -> None:
+    (usual,), (changed,) = planned(), planned("--rollouts", "6", "--micro-batch", "3")
+    assert (usual["samples"], changed["samples"]) == (4, 6)
+    assert usual["run"] != changed["run"]
+    (same,) = planned("--prompt-tokens", str(find_workload("cpu").prompt_tokens))
+    assert usual["run"] == same["run"], "a value that the workload has anyway"
+
+
+def test_work_that_cannot_be_is_refused_in_one_line() -> None:
+    assert "--lengths (at most 800)" in refused(*DEEPSPEED, "--lengths", "lognormal:mean=6,sigma=0.6,cap=800")
+    assert "grpo compares the samples of a prompt: --gro" in refused(*DEEPSPEED, "--algorithm", "grpo", "--group", "1")
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("--workload", ""), "there is no workload ''"),
+        (("--runs", ""), "--runs '' names no folder"),
+        (("--runs=",), "--runs '' names no folder"),
+    ],
+)
+def test_an_option_that_is_given_nothing_is_refused_instead_of_being_left_out(words: tuple[str, ...], line: str):
+    assert line in refused(*PLAN, *words)

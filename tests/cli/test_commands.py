@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from suite.report.formatting import width
 from suite.spec.catalogue import presets
-from tests.command import suite, told
+from tests.command import refused, suite, told
 from tests.synthetic import make_bundle, synthetic_manifest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,26 +35,18 @@ ONE = (*RUN, "--backend", "deepspeed")
         (("run", "--dry-run"), "--size, --ladder or --shape"),
         ((*RUN, "--size", "1M"), "named twice"),
         ((*RUN, "--ranks", "4096"), "--force"),
-        ((*RUN, "--repeats", "1001"), "--repeats 1001: must be less than"),
+        ((*RUN, "--ranks", "0"), "--ranks is at least 1, not 0"),
         ((*RUN, "--zero", "5"), "--zero 5: must be less than or equal to 3"),
-        ((*RUN, "--budget", "soon"), "--budget 'soon' is no duration"),
-        ((*RUN, "--dtype", "fp7"), "--dtype 'fp7': must be"),
         ((*RULED, "--with-suspect"), "--with-suspect goes with --until 3%"),
         ((*RULED, "--until", "0%"), "--until is a percentage such as 3%, not '0%'"),
         ((*RUN, "--until", "3%"), "--repeats 1: intervals that are looked at need 3 runs at least"),
-        ((*RULED, "--difference", "5"), "--difference is a percentage such as 3%, not '5'"),
         ((*RULED, "--difference", "5%"), "no two rows of this plan are"),
-        (
-            (*RULED, "--until", "3%", "--repeats", "5", "--most-repeats", "3"),
-            "--most-repeats 3 is fewer than --repeats 5",
-        ),
+        ((*RULED, "--until", "3%", "--repeats", "5", "--most-repeats", "3"), "--most-repeats 3 is fewer than"),
         (("submit", "slurm", "--size", "1M", "--until", "3%", "--dry-run"), "which a submitted plan cannot"),
         ((*RUN, "--reference", "half"), "--reference 'half': must be 'full' or 'hydra'"),
-        ((*RUN, "--device", "tpu"), "auto, cpu or cuda"),
         ((*RUN, "--price", "inf"), "--price is a number up to"),
         (("rerun", "nowhere"), "does not exist"),
         (("compare", ".", ".", "--strict"), "give --gate too"),
-        (("compare", ".", ".", "--allow-missing"), "give --gate too"),
         (("compare", ".", ".", "--gate", "0"), "above 0"),
         (("imges",), "Did you mean 'images'"),
         ((*RUN, "--launcher", "dokcer"), "did you mean 'docker'"),
@@ -63,7 +54,6 @@ ONE = (*RUN, "--backend", "deepspeed")
         ((*RUN, "--gpu-ids", "0"), "--device cpu leaves no use for --gpu-ids"),
         ((*RUN, "--device", "auto", "--gpu-ids", "first"), "'first' is no GPU id"),
         ((*RUN, "--start", "fokr"), "--start is auto, fork or spawn, not 'fokr', did you mean 'fork'?"),
-        ((*RUN, *DOCKER, "--start", "fork"), "--start means nothing to the docker launcher"),
         ((*RUN, *DOCKER, "--shm-size", "big"), "--shm-size 'big' is no size"),
         ((*RUN, *DOCKER, "--ulimit", "memlock=much"), "--ulimit memlock"),
         ((*RUN, *DOCKER, "--env", "NO_SUCH_VARIABLE"), "--env NO_SUCH_VARIABLE"),
@@ -71,14 +61,9 @@ ONE = (*RUN, "--backend", "deepspeed")
         ((*RUN, "--turns", "rounds", "--turn-length", "2"), "--turn-length is of turns by iteration"),
         ((*ONE, "--turns", "iterations"), "--turns iterations: 1M is one row, with nobody to take turns with"),
         ((*ONE, "--python", f"before={sys.executable}"), "(two such names are environments of a backend to compare)"),
-        (
-            (*ONE, "--python", f"a={sys.executable}", "--python", f"b={sys.executable}"),
-            "deepspeed@b are the same stack",
-        ),
+        ((*ONE, "--python", f"a={sys.executable}", "--python", f"b={sys.executable}"), "are the same stack"),
         ((*RUN, *DOCKER), "no container runtime answers at unix:///nowhere/docker.sock"),
-        (("images", "wheelhouse", "nemo"), "has no CPU build"),
         (("images", "build", "engines", "--project", "/nowhere"), "no checkout"),
-        (("images", "build", "engines", "--build-arg", "STACK"), "NAME=VALUE"),
         (("images", "build", "engines"), "no container runtime answers"),
     ],
 )
@@ -134,8 +119,7 @@ def test_a_gpu_that_is_demanded_is_taken_or_nothing_is(monkeypatch: pytest.Monke
     monkeypatch.setattr("suite.conduct.planning.machine.local_devices", tuple)
     monkeypatch.setenv("SUITE_DEVICE", "cuda")
     monkeypatch.setenv("SUITE_RANKS", "all")
-    done = suite("run", "--size", "1M", "--runs", tmp_path / "runs")
-    assert done.exit_code == 2 and done.stderr.count("\n") == 1 and "no NVIDIA driver shows a GPU" in done.stderr
+    assert "no NVIDIA driver shows a GPU" in refused("run", "--size", "1M", "--runs", tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
 
@@ -171,8 +155,6 @@ def test_doctor_says_what_can_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_presets_and_sizes_are_listed_with_what_they_hold() -> None:
-    shown = " ".join(suite("run", "--help").stdout.split())
-    assert "--preset NAME a whole measurement, such as ladder or grpo-8b (`suite sizes`)" in shown
     listed = suite("sizes").stdout
     for name, preset in presets().items():
         assert f"preset {name}: {preset.summary}\n" in listed
@@ -180,16 +162,6 @@ def test_presets_and_sizes_are_listed_with_what_they_hold() -> None:
     counted = {row["name"]: round(row["parameters"] / 1e9, 3) for row in rows}
     assert counted["1.3B-trlx"] == 0.812, "and not what the name says"
     assert "66B on 32 ranks" in listed and "preset" not in suite("sizes", "--ladder", "cpu").stdout
-
-
-def test_of_sizes_at_80_columns_a_note_has_lines_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    wide = suite("sizes").stdout
-    monkeypatch.setattr(width, "terminal_columns", lambda: 80)
-    narrow = suite("sizes").stdout
-    assert not [line for line in narrow.splitlines() if len(line) > 80]
-    assert narrow.split() == wide.split(), "the same words, none of them broken"
-    note = "ffn is four times the hidden width here; 1.3B-trlx has 3072"
-    assert f"\n    {note}\n" in narrow and f"50257  {note}\n" in wide
 
 
 def test_a_closed_pipe_is_no_traceback() -> None:

@@ -26,12 +26,8 @@ def test_the_list_works_without_an_engine_and_says_what_it_cannot_know() -> None
     assert all(f"{name} " in told for name in images())
     assert "not pinned by digest" in told and told.count("digest   sha256:") == 7
     assert f"no container runtime answers at {NO_ENGINE}" in told
-
-
-def test_the_list_as_json_holds_the_catalogue() -> None:
-    told = json.loads(suite("images", "list", "--json").stdout)
-    assert [row["image"]["name"] for row in told["images"]] == list(images())
-    assert all(row["present"] is None for row in told["images"]) and NO_ENGINE in told["engine"]
+    listed = json.loads(suite("images", "list", "--json").stdout)["images"]
+    assert [row["image"]["name"] for row in listed] == list(images())
 
 
 class Connection:
@@ -57,13 +53,7 @@ def test_lock_tells_a_digest_that_differs_and_registries_that_do_not_answer(monk
     assert done.exit_code == code
     assert ("differs from the locked one" in done.stdout) is (NEW in found)
     assert ("neither confirmed nor refuted" in done.stderr) is (code == 2)
-
-
-def test_lock_as_json_has_a_verdict_for_each_base(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_answers(monkeypatch, NEW)
-    done = suite("images", "lock", "--json")
-    told = json.loads(done.stdout)
-    assert done.exit_code == 3 and told["changed"] == [] and [one["verdict"] for one in told["bases"]] == ["differs"]
+    assert ('"differs"' in suite("images", "lock", "--json").stdout) is (NEW in found)
 
 
 @pytest.mark.parametrize("found", [[], [Difference(where="stack: torch", expected="2", found="1")]])

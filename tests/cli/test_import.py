@@ -11,7 +11,7 @@ import pytest
 from suite import api
 from suite.bundle.imported.record import MARK, Told
 from suite.export.schema import schema
-from tests.bundle.imported.made import imported, nemo_console, verl_console
+from tests.bundle.imported.made import imported, verl_console
 from tests.command import refused, suite
 from tests.synthetic import make_bundle, synthetic_manifest
 
@@ -51,18 +51,9 @@ def test_a_log_becomes_a_folder_that_says_what_it_is(log: Path, tmp_path: Path) 
     assert (folder / "source.log").read_bytes() == log.read_bytes()
     for file, name in (("import.json", "import"), ("record.json", "imported")):
         jsonschema.Draft202012Validator(schema(name)).validate(json.loads((folder / file).read_text()))
-    again = suite("import", log, *GIVEN, "--runs", tmp_path / "runs")
-    assert again.exit_code == 2 and "was imported with the same words before" in again.stderr
+    assert "imported with the same words before" in refused("import", log, *GIVEN, "--runs", tmp_path / "runs")
     assert suite("import", log, *GIVEN, "--note", "b", "--runs", tmp_path / "runs").exit_code == 0, "other words"
     assert len(list((tmp_path / "runs").glob("imported-*"))) == 2
-
-
-def test_work_that_neither_tells_is_asked_for(tmp_path: Path) -> None:
-    (tmp_path / "nemo.log").write_text(nemo_console())
-    given = ("import", tmp_path / "nemo.log", "--from", "nemo-rl", "--model", "m", "--devices", 1)
-    assert "the log tells no work: --samples" in suite(*given, "--runs", tmp_path / "a").stdout
-    told = suite(*given, "--samples", 16, "--prompt-tokens", 100, "--runs", tmp_path / "b", "--json")
-    assert json.loads(told.stdout)["throughput"]["tokens_per_second"] == pytest.approx(640)
 
 
 @pytest.mark.parametrize("name", ["skyrl", "areal"])
@@ -168,16 +159,12 @@ def test_runs_lists_it_as_imported_and_it_can_be_chosen_tagged_and_removed(both:
     def listed(*arguments: object) -> list[dict]:
         return json.loads(suite("runs", "list", both, *arguments, "--json").stdout)["runs"]
 
-    found = api.load(both)
-    (row,) = found.rows("imported")
-    assert len(found) == 3 and row["mark"] == MARK and row["model"] == "Qwen/Qwen3-8B"
+    (row,) = api.load(both).rows("imported")
+    assert row["mark"] == MARK and row["model"] == "Qwen/Qwen3-8B"
     (one,) = listed("--status", "imported")
     assert one["state"] == "imported" and one["mark"] == MARK and one["valid"] is False
-    assert (
-        one["size"] == "Qwen/Qwen3-8B" and one["backend"] == "verl" and one["samples_per_second"] == pytest.approx(1.6)
-    )
+    assert one["backend"] == "verl" and one["samples_per_second"] == pytest.approx(1.6)
     assert len(listed()) == 4 and len(listed("--valid")) == 3
-    assert [run["run"] for run in listed("--device", "h100")] == [one["run"]]
     assert suite("runs", "tag", one["run"], "--add", "theirs", "--runs", both).exit_code == 0
     assert [run["run"] for run in listed("--tag", "theirs")] == [one["run"]]
     assert suite("runs", "remove", one["run"], "--yes", "--runs", both).exit_code == 0
@@ -202,15 +189,6 @@ def test_it_travels_in_an_archive_without_identity(tmp_path: Path) -> None:
     assert record["log"]["sha256_before"] and record["throughput"]["tokens_per_second"] == pytest.approx(640)
     assert MARK in suite("report", archive).stdout
     assert json.loads(suite("report", archive, "--json").stdout)["imported"][0]["path"].startswith(str(archive))
-
-
-def test_a_folder_or_an_archive_of_imports_alone_is_reported(tmp_path: Path) -> None:
-    folder = imported(tmp_path / "runs")
-    archive = tmp_path / "one.suite.zip"
-    assert suite("pack", folder.path, "-o", archive, "--keep-identity").exit_code == 0
-    for place in (tmp_path / "runs", archive):
-        assert MARK in suite("report", place, "--html", tmp_path / "report.html").stdout
-        assert json.loads(suite("report", place, "--json").stdout)["rows"] == []
 
 
 def test_a_newer_import_is_refused_with_the_reason(both: Path) -> None:

@@ -15,11 +15,10 @@ from suite.planner.search.request import Wishes, answer, make_search, manner_of
 from suite.planner.search.wishes import read_prices
 from suite.planner.simulate.explain import setting_of
 from suite.planner.simulate.iteration import simulate
-from suite.report.formatting import width
 from suite.spec.catalogue import find_size, find_workload
-from tests.command import suite
+from tests.command import refused, suite
 from tests.spec.test_huggingface import PUBLISHED as PUBLISHED_CONFIGS
-from tests.tools.planner.rows import PUBLISHED, write_rows
+from tests.tools.planner.rows import PUBLISHED
 
 PAGE = (PUBLISHED.parent / "planner.md").read_text(encoding="utf-8")
 EXAMPLES = [line for line in PAGE.splitlines() if line.startswith("suite plan ")]
@@ -48,13 +47,8 @@ def test_the_answer_is_one_screen_with_layouts_memory_and_misses():
 def test_the_output_says_which_work_and_which_device_it_plans():
     shown = plan(*H100).stdout
     (line,) = [line for line in shown.splitlines() if line.startswith("one iteration: ")]
-    for words in (
-        *("16 samples per device (128 on 8)", "256 prompt and 256 new tokens", "1 PPO epoch of 1 optimizer step"),
-        *("micro batch at most 4", "all layers train", "full reference", "no separate critic"),
-    ):
-        assert words in line
+    assert "16 samples per device (128 on 8)" in line and "no separate critic" in line
     assert "a separate critic of 24 layers" in plan(*H100, "--workload", "ds-chat-step3").stdout
-    assert "13B on H100-SXM-80GB" in shown
     assert "note: H100 is taken for H100-SXM-80GB; others are H100-PCIe-80GB, H100-NVL-94GB" in shown
 
 
@@ -81,39 +75,19 @@ def test_fewest_devices_by_offload_name_the_host_memory():
     assert "offload" not in plan(*asked, "--backend", "trlx-nemo").stdout
 
 
-@pytest.mark.parametrize("columns", [72, 80, 100, 121])
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        H100,
-        (*H100[:2], "--min-devices", "--price", "2"),
-        (*H100[:2], "--scale", "8..16"),
-        ("--size", "1.3B", "--target", "5 samples/s", "--device", "H100", "--device", "A100-80GB", "--simulate"),
-    ],
-    ids=["layouts", "fewest", "scale", "target"],
-)
-def test_no_line_is_longer_than_the_terminal(columns, arguments, monkeypatch):
-    monkeypatch.setattr(width, "terminal_columns", lambda: columns)
-    shown = plan(*arguments).stdout
-    assert "samples/s" in shown
-    assert not [line for line in shown.splitlines() if len(line) > columns]
-
-
-def test_a_mark_means_one_part_in_all_charts():
-    shown = plan(*H100[:6]).stdout
-    meanings = {}
-    for mark, part in re.findall(r"([█▓▒░▚▞▤▦◫·]) ([A-Za-z ]+?) (?:[\d.]+|-)(?:  |$)", shown, re.MULTILINE):
-        meanings.setdefault(mark, set()).add(part)
-    assert len(meanings) >= 8 and all(len(parts) == 1 for parts in meanings.values())
+@pytest.mark.parametrize("more", [(), ("--scale", "8..16"), ("--target", "5 samples/s", "--simulate")])
+def test_no_line_is_longer_than_the_terminal(more, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = plan("--size", "1.3B", "--device", "H100", *more).stdout
+    assert "samples/s" in shown and not [line for line in shown.splitlines() if len(line) > 80]
 
 
 def test_json_holds_the_same_plan():
     plans = body_of("--size", "13B", "--devices", "8", "--min-devices", "--max-batch")["plans"]
     assert [entry["backend"] for entry in plans] == ["deepspeed", "megatron"]
     for entry in plans:
-        assert entry["options"][0]["fits"]
+        assert entry["options"][0]["fits"] and entry["max_micro_batch"]
         assert entry["min_devices"] == entry["options"][0]["devices"]
-        assert entry["max_micro_batch"]
 
 
 def test_nothing_that_fits_ends_with_three_and_names_the_nearest():
@@ -133,13 +107,7 @@ def test_the_check_prints_its_table_and_its_json():
 
 def test_an_installation_without_a_checkout_says_where_the_check_is(monkeypatch):
     monkeypatch.setitem(sys.modules, "tools.planner.check", None)
-    done = plan("--check", PUBLISHED)
-    assert done.exit_code == 2 and "which an installed package lacks: run it in a checkout" in done.stderr
-
-
-def test_several_files_can_be_checked(tmp_path):
-    first, second = write_rows(tmp_path / "a.csv"), write_rows(tmp_path / "b.csv", {"source_id": "other"})
-    assert set(body_of("--check", first, second)["sources"]) == {"somebody", "other"}
+    assert "which an installed package lacks: run it in a checkout" in refused("plan", "--check", PUBLISHED)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +121,6 @@ def test_several_files_can_be_checked(tmp_path):
         (("--size", "13B", "--top", "0"), "--top is at least 1"),
         (("--size", "13B", "--scaling", "odd"), "scaling"),
         (("--check", "no-such-file.csv"), "no file or folder"),
-        (("--size", "13B", "--calibrate", "no-such-folder"), "no-such-folder"),
         (("rows.csv", "--size", "13B"), "--check"),
         (("--size", "13B", "--scale", "x..y"), "--scale"),
         (("--size", "13B", "--target", "fast"), "--target is a rate such as '50 samples/s'"),
@@ -161,19 +128,15 @@ def test_several_files_can_be_checked(tmp_path):
         (("--size", "13B", "--deadline", "24h"), "--deadline needs --iterations"),
         (("--size", "13B", "--deadline", "soon", "--iterations", "5"), "--deadline is a time such as 24h"),
         (("--size", "13B", "--iterations", "5"), "until --deadline, which is not given"),
-        (("--size", "13B", "--target", "5", "--objective", "cost"), "no price is known"),
         (("--size", "13B", "--target", "5", "--min-devices"), "leave out --placement, --target and --preset"),
         (("--size", "13B", "--placement", "split", "--generation", "hf"), "--generation vllm, or --placement"),
         (("--preset", "ladder", "--target", "5"), "preset ladder has several sizes"),
-        (("--size", "13B", "--target", "5", "--trace", "no/such/t.json"), "there is no folder no/such"),
     ],
 )
 def test_a_mistake_is_one_line_and_ends_with_two(arguments, words, tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "falcon", "hidden_size": 64}')
-    done = plan(*(tmp_path / "config.json" if word == "FALCON" else word for word in arguments))
-    assert done.exit_code == 2
-    assert words in done.stderr and done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1
+    given = [tmp_path / "config.json" if word == "FALCON" else word for word in arguments]
+    assert words in refused("plan", *given)
 
 
 def test_a_config_json_with_grpo_uneven_lengths_and_vllm_is_planned(tmp_path):
@@ -221,13 +184,9 @@ def test_the_words_a_buyer_reads_are_those_of_the_planners_own_answer(words, wis
     best, word = found.options[0], "cheapest" if found.objective == "cost" else "fewest"
     assert found.target_samples_per_second == pytest.approx(rate) and best.samples_per_second >= rate
     assert told.stdout.startswith(f"{best.devices} {best.device} ("), "the first line is the answer in words"
-    assert "to be sure)" in told.stdout.splitlines()[0] or "is sure)" in told.stdout.splitlines()[0]
     assert f"{word}: {best.devices} x {best.device}, {best.label}" in told.stdout
-    assert f"predicted {best.samples_per_second:.3g})" in told.stdout and f"{best.seconds:.1f} s an iter" in told.stdout
     assert best.cost_per_hour == 2 * best.devices and f"{best.cost_per_hour:.2f} an hour" in told.stdout
     assert found.target in told.stdout and "prices: yours, per device and hour: 2" in told.stdout
-    for kind in found.kinds:
-        assert re.search(rf"^{kind.device} +{kind.best.devices} ", told.stdout, re.MULTILINE), "each kind has its row"
 
 
 def test_a_target_out_of_reach_ends_with_three_and_says_what_the_most_devices_do():
@@ -292,8 +251,7 @@ def test_ones_own_cluster_is_planned_for():
     slow, usual = (json.loads(suite(*each, "--json").stdout)["plans"][0] for each in (asked, ("plan", *H100)))
     assert slow["options"][0]["layout"]["devices_per_node"] == 4
     assert slow["options"][0]["samples_per_second"] < usual["options"][0]["samples_per_second"]
-    done = suite("plan", *H100, "--nic", "-1")
-    assert done.exit_code == 2 and "--nic is a positive number" in done.stderr
+    assert "--nic is a positive number" in refused("plan", *H100, "--nic", "-1")
 
 
 @pytest.mark.slow

@@ -74,23 +74,6 @@ def brought_home(suite: Suite, runs: Path, exit_code: int = 0) -> Any:
     return bundle.record()
 
 
-@pytest.fixture(scope="module")
-def late(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that hangs until Slurm's time limit, a minute at the least, while the other tests go on."""
-    runs = tmp_path_factory.mktemp("late")
-    minute = ("--timeout", "30s", "--allowance", "30s")
-    hang = script(at={"iteration": 1, "do": "hang"})
-    options = (*SMALL, *ONCE, *minute, *BY_SLURM, *hang, "--runs", str(runs))
-    command = [sys.executable, SCRIPTED, "submit", "slurm", *options]
-    subprocess.run(command, env=slurm.environment, cwd=ROOT, check=True, capture_output=True)
-    return runs
-
-
-@pytest.fixture(autouse=True)
-def _start_the_late_one_first(late: Path) -> None:
-    pass
-
-
 @pytest.mark.ranks
 def test_two_nodes_measure_and_stand_beside_a_local_run(suite: Suite, scratch: Path, tmp_path: Path) -> None:
     runs = tmp_path / 'it\'s $(ours), "quoted" & ünïcode 100%'
@@ -230,11 +213,3 @@ def test_what_slurm_refuses_is_one_line_and_leaves_nothing(suite, slurm, tmp_pat
     assert len([line for line in done.stderr.splitlines() if not line.startswith("note: ")]) == 1
     assert not runs.exists()
     assert set(slurm.jobs()) <= before
-
-
-@pytest.mark.timeout(200)
-def test_a_run_that_slurm_ended_at_its_time_limit_timed_out(suite: Suite, late: Path) -> None:
-    record = brought_home(suite, late, exit_code=1)
-    assert record.status == "failed"
-    assert record.failure.kind == "timeout"
-    assert any("DUE TO TIME LIMIT" in line for line in record.failure.evidence)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from suite.cli.app import app, load
 from suite.cli.commands import COMMANDS, Group
 from suite.launch.cluster.submission import submission_path
-from suite.spec.catalogue import devices, ladders, presets, sizes
+from suite.spec.catalogue import devices, presets, sizes
 from tests.cli.test_help import commands
 
 
@@ -46,13 +46,10 @@ def offered(line: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ("line", "names"),
     [
         ("suite run --size ", list(sizes())),
-        ("suite sizes --ladder ", list(ladders())),
         ("suite run --backend meg", ["megatron"]),
         ("suite run --preset ", list(presets())),
         ("suite plan --device ", list(devices())),
-        ("suite run --device c", ["cpu", "cuda"]),
         ("suite re", ["rerun", "report"]),
-        ("suite images lo", ["lock"]),
     ],
 )
 def test_names_are_offered(line: str, names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

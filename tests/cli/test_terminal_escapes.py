@@ -13,11 +13,11 @@ import pytest
 from suite.bundle.derive import derive
 from suite.bundle.store import Bundle
 from suite.conduct.running.progress import PlainView
-from suite.launch.cluster.submission import Submission, write_submission
-from suite.launch.job import Job
+from suite.launch.cluster.submission import write_submission
 from suite.launch.slurm import client
 from suite.spec.manifest import manifest_hash
 from suite.spec.terminal import plain
+from tests.bundle.archive.planted import a_submission
 from tests.command import suite
 from tests.synthetic import make_bundle, synthetic_manifest
 from tests.tools.planner.rows import ROW, write_rows
@@ -129,12 +129,7 @@ def test_of_a_run_that_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_of_a_submission_and_of_what_a_cluster_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = synthetic_manifest()
-    job = Job(name=manifest.run.id, argv=("python",), ranks_per_node=1)
-    facts = {"name": "a", "index": None, "job": "7", "output": "/nowhere/a", "starter": "torchrun"}
-    whole = Submission(
-        launcher="slurm", manifest=manifest, job=job, environment={"host": "a"}, submitted=1.0, scheduler=facts
-    )
-    body = json.loads(write_submission(tmp_path, whole).read_text())
+    body = json.loads(write_submission(tmp_path, a_submission(manifest)).read_text())
     entry = client.QueueEntry("7", f"PENDING{EVIL}", 1.0, 2.0, f"n{EVIL}", f"Priority{EVIL}")
     monkeypatch.setattr(client, "find", lambda job: entry)
     told = run("status", "--runs", tmp_path)

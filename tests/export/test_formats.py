@@ -19,9 +19,8 @@ from suite.export.tables import TABLES, Row, rows_of
 from suite.export.writing import write
 from suite.report.formatting.escape import visible
 from suite.report.reading import read_entries
-from suite.spec import optional
 from suite.spec.base import UsageError
-from tests.export.made import HOSTILE, missing
+from tests.export.made import HOSTILE
 
 RUNS = TABLES["runs"]
 #: How spreadsheets begin formulas; tabs and line ends never come first, or at all.
@@ -144,31 +143,7 @@ def test_parquet_has_the_rows_their_types_and_what_they_mean(made: Path, tmp_pat
             assert found.schema.field(column.name).metadata[b"description"] == column.meaning.encode()
 
 
-def test_pandas_reads_what_was_written(tmp_path: Path, rows: list[Row]) -> None:
-    pandas = pytest.importorskip("pandas", reason="CSV with pandas NOT CHECKED: no pandas in this interpreter")
-    write(tmp_path / "runs.csv", RUNS, rows)
-    frame = pandas.read_csv(tmp_path / "runs.csv", parse_dates=["started", "ended"])
-    assert list(frame.columns) == list(RUNS.names)
-    known = [row for row in rows if row["samples_per_second"] is not None]
-    # before version 3 it takes float_precision="round_trip" for the last bit
-    figures = [row["samples_per_second"] for row in known]
-    assert list(frame["samples_per_second"].dropna()) == pytest.approx(figures, rel=1e-15)
-    assert list(frame["status"]) == [row["status"] for row in rows]
-    assert frame["started"][0] == rows[0]["started"]
-    evidence = [json.loads(text) for text in frame["failure_evidence"].dropna()]
-    assert ["=1+1", "CUDA out of memory"] in evidence
-
-
-def test_without_the_package_it_is_one_line_that_names_the_extra(tmp_path, rows, monkeypatch):
-    monkeypatch.setattr(optional, "import_module", missing)
-    with pytest.raises(UsageError, match=r"^pyarrow is not installed: pip install 'rlhf-suite\[data\]' brings it$"):
-        write(tmp_path / "new" / "runs.parquet", RUNS, rows)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "problem"), [("runs", "names no format"), ("runs.xlsx", "names no format"), ("folder.csv", "is a folder")]
-)
+@pytest.mark.parametrize(("name", "problem"), [("runs", "names no format"), ("folder.csv", "is a folder")])
 def test_a_file_that_cannot_be_written_is_told_by_name(name: str, problem: str, tmp_path: Path) -> None:
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(UsageError, match=problem):

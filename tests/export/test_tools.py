@@ -19,7 +19,7 @@ from suite.export.tables import TABLES, Row, rows_of
 from suite.report.reading import read_entries
 from suite.spec import optional
 from suite.spec.base import UsageError
-from tests.command import suite
+from tests.command import refused, suite
 from tests.export.made import missing
 from tests.synthetic import make_bundle, synthetic_manifest
 
@@ -178,13 +178,5 @@ def test_tags_are_exported_and_what_is_left_out_is_told(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_done_is_one_line_and_nothing_is_written(arguments, problem, made, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = export(made, *arguments)
-    assert done.exit_code == 2
-    assert problem in done.stderr and len(done.stderr.splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_without_runs_is_told(tmp_path: Path) -> None:
-    done = export(tmp_path, "-o", tmp_path / "runs.csv")
-    assert done.exit_code == 2 and "no bundle" in done.stderr
+    assert problem in refused("export", made, *arguments)
     assert list(tmp_path.iterdir()) == []

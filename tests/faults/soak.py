@@ -31,9 +31,8 @@ from suite.launch.probe import host_facts
 from suite.spec.layout import Layout
 from suite.stats.quantiles import student_quantile
 from tests.containers import scripted_suite
-from tests.faults.launchers import LAUNCHERS, Launcher
 from tests.faults.page import PAGE, put
-from tests.faults.run import set_apart
+from tests.faults.run import LAUNCHERS, Launcher, set_apart
 from tests.faults.scene import ROOT, Scene, scene, scripted_command, suite_command
 from tests.synthetic import make_bundle, synthetic_manifest
 

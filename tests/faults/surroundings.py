@@ -1,4 +1,4 @@
-"""What goes wrong around a local run: memory, disks, clock, network, output, and other drivers."""
+"""Runs of two real ranks on this host, and what goes wrong around them: memory, disks, clock, network, drivers."""
 
 import os
 import re
@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -17,15 +18,39 @@ import psutil
 
 from suite.bundle.store import find_bundles
 from suite.bundle.verify import verify
-from tests.faults.host import ITERATIONS, MEASURE, SIZE, Host
 from tests.faults.judging import check_output, is_whole, lost_of, told
-from tests.faults.scene import OF_TIMES, Scene, scripted_command
-from tests.faults.sites import Act, struck
+from tests.faults.scene import OF_TIMES, Scene, scripted_command, suite_command
+from tests.faults.sites import Act, OwnDriver, struck
 from tests.faults.tries import Missed, Verdict, Wrong
 from tests.waiting import wait_until
 
+ITERATIONS = 8
+#: ranks that start on a busy machine are silent for long
+SILENCE = ("--hang-timeout", "45s")
+SIZE = ("--backend", "deepspeed", "--size", "1M", "--workload", "cpu", "--device", "cpu", "--ranks", "2")
+MEASURE = ("--warmup", "1", "--iterations", str(ITERATIONS - 1), "--force")
 DRIVERS = 8
 MIB = 1 << 20
+
+
+@dataclass
+class Host(OwnDriver):
+    """This machine. ``inside``: what comes before each command."""
+
+    inside: tuple[str, ...] = ()
+    iterations = ITERATIONS
+    start_seconds = 15.0
+
+    def command(self, scene: Scene, *options: str) -> list[str]:
+        again = ("--repeats", "1", "--start", "fork", *SILENCE, "--runs", str(scene.runs))
+        return [*self.inside, *suite_command("run", *SIZE, *MEASURE, *again, *options)]
+
+    def rank(self, scene: Scene, number: int) -> psutil.Process:
+        """Raises Missed."""
+        try:
+            return psutil.Process(scene.ranks()[number])
+        except psutil.NoSuchProcess:
+            raise Missed("the rank is not there any more") from None
 
 
 def slow_rank(site: Host, scene: Scene, random: Random) -> Act:

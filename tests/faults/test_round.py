@@ -10,8 +10,7 @@ from random import Random
 import pytest
 
 from tests.faults import local, page
-from tests.faults.launchers import Launcher
-from tests.faults.run import make, rounds
+from tests.faults.run import Launcher, make, rounds
 from tests.faults.scene import APART, MARK, Scene
 from tests.faults.soak import flatness
 from tests.faults.tries import Fault, Missed, Try, Verdict, Wrong, append, following, read
@@ -139,15 +138,6 @@ def test_the_page_counts_and_names_what_was_not_right() -> None:
     assert "number 1 of seed 1: wrong: a 'hang' / and\\nmore; 2 iterations lost; left behind: 7 python" in text
     assert "Not tried: local: SIGKILL of the driver" in text
     assert "Nothing was tried yet" in page.table([late], host)
-
-
-def test_a_page_keeps_the_words_around_its_table(tmp_path: Path) -> None:
-    path = tmp_path / "page.md"
-    path.write_text("before\n[\nold\n]\nafter\n")
-    page.put(path, "[", "]", "new")
-    assert path.read_text() == "before\n[\nnew\n]\nafter\n"
-    page.put(tmp_path / "another.md", "[", "]", "new")
-    assert (tmp_path / "another.md").read_text() == "[\nnew\n]"
 
 
 def test_a_leak_grows_noise_is_flat_and_few_wild_runs_cannot_tell() -> None:

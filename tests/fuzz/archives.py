@@ -19,17 +19,12 @@ from suite.bundle.archive.scrubbing import learn_json, scrub_json
 from suite.bundle.derive import derive
 from suite.bundle.store import Bundle
 from suite.launch.docker.copying import extract
+from tests.bundle.archive.planted import LINES
 from tests.fuzz import mutate
 from tests.fuzz.material import folder
 from tests.synthetic import make_bundle, synthetic_manifest
 
 INDEX = "suite-archive.json"
-TEXTS = (
-    "gpu-node-17.hpc.example.de:4411:4502 [0] NCCL INFO Bootstrap : Using eth0:10.42.7.19<0>",
-    'File "/data/alice/venv/lib/python3.11/site-packages/torch/nn/module.py", line 12',
-    "USER=alice uid=1004(alice) mail alice.b@example.de http://alice:pass@node4:8080/a fe80::1 b8ce:f603:00a1:22c4",
-    "docker-4f1c8e6a90b2d3755e8f01a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6.scope serial: AB-12 3c:ec:ef:12:34:56",
-)
 
 
 @cache
@@ -86,7 +81,7 @@ def read_packed(data: bytes) -> None:
 
 
 def make_identity(random: Random) -> bytes:
-    lines = [mutate.text(random.choice(TEXTS), random) for _ in range(random.randint(1, 6))]
+    lines = [mutate.text(random.choice(LINES), random) for _ in range(random.randint(1, 6))]
     return "\n".join(lines).encode(errors="surrogatepass")
 
 

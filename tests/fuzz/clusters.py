@@ -10,8 +10,7 @@ from typing import Any
 from suite.bundle.files import parse_object
 from suite.launch.cluster.ending import read_streams
 from suite.launch.cluster.scheduler import Stream, Unanswered
-from suite.launch.cluster.submission import Submission, read_submission
-from suite.launch.job import Job
+from suite.launch.cluster.submission import read_submission
 from suite.launch.kubernetes.diagnose import scheduler_end
 from suite.launch.kubernetes.kept import whole_log
 from suite.launch.kubernetes.pods import Pod, read_pods, readable, run_end
@@ -19,6 +18,7 @@ from suite.launch.slurm import client
 from suite.launch.slurm.output import read_output, verdict
 from suite.launch.stream import EventStream
 from suite.spec.names import SAFE_ID
+from tests.bundle.archive.planted import a_submission
 from tests.fuzz import mutate
 from tests.fuzz.manifests import hashed_again
 from tests.fuzz.material import TWO_RANKS, folder, in_file, text_of
@@ -27,16 +27,7 @@ from tests.synthetic import synthetic_manifest
 
 @cache
 def submission_bodies() -> list[Any]:
-    manifest = synthetic_manifest()
-    whole = Submission(
-        launcher="slurm",
-        manifest=manifest,
-        job=Job(name=manifest.run.id, argv=("python",), env={"A": "b"}, ranks_per_node=1),
-        environment={"host": {"name": "a"}},
-        submitted=1.7e9,
-        scheduler={"name": "a", "index": None, "job": "7", "output": "/nowhere/a", "starter": "torchrun"},
-    )
-    return [json.loads(whole.model_dump_json(by_alias=True))]
+    return [json.loads(a_submission(synthetic_manifest()).model_dump_json(by_alias=True))]
 
 
 def submission_again(body: Any, random: Random) -> Any:

@@ -20,6 +20,8 @@ from suite.spec.shape_file import load_shape
 from suite.spec.workload import Workload
 from tests.fuzz import mutate
 from tests.fuzz.material import TWO_RANKS, in_file, text_of
+from tests.spec.test_huggingface import FAMILIES, LLAMA3
+from tests.spec.test_huggingface import LLAMA as LLAMA_CONFIG
 from tests.synthetic import GPT, LLAMA, SMOKE, grpo_workload, synthetic_manifest
 
 
@@ -71,22 +73,8 @@ def read_config(data: bytes) -> None:
 
 
 YAMLS = [yaml.safe_dump(shape.model_dump(mode="json")).encode() for shape in (GPT, LLAMA)]
-_SCALING = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-
-
-def config(kind: str, hidden: int, **more: Any) -> dict[str, Any]:
-    """As `config.json` of most families has them."""
-    sizes = {"num_attention_heads": 32, "num_hidden_layers": 32, "vocab_size": 32000, "num_key_value_heads": 8}
-    return {"model_type": kind, "hidden_size": hidden, "intermediate_size": 11008, **sizes, **more}
-
-
-CONFIGS: list[Any] = [
-    config("llama", 4096, rms_norm_eps=1e-5, max_position_embeddings=8192, rope_scaling=_SCALING),
-    {"model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 12, "vocab_size": 50257, "n_positions": 1024},
-    config("opt", 768, ffn_dim=3072, max_position_embeddings=2048, word_embed_proj_dim=768),
-    config("mixtral", 4096, num_local_experts=8, num_experts_per_tok=2),
-    config("qwen3", 2048, head_dim=128, rope_theta=1000000),
-]
+_FIELDS = {"rms_norm_eps": 1e-5, "rope_theta": 1000000, "tie_word_embeddings": True, "word_embed_proj_dim": 32}
+CONFIGS: list[Any] = [*FAMILIES, {**LLAMA_CONFIG, **_FIELDS, "rope_scaling": LLAMA3}]
 
 
 def read_workload(data: bytes) -> None:

@@ -1,24 +1,21 @@
 # ruff: noqa: E501 - inputs are as long as they are
-"""Published tables: those that claims are checked on, and those that the planner is fitted on."""
+"""Published tables that claims are checked on, and other tools' logs as `suite import` reads them."""
 
 import csv
 import io
-from collections.abc import Callable
-from functools import cache
 from random import Random
 
+from suite.bundle.imported.derive import derive
+from suite.bundle.imported.record import Import, Told
+from suite.bundle.imported.store import identity, log_facts
+from suite.bundle.imported.timers import NAMES
 from suite.claims.check import check_claims
 from suite.claims.table import parse_table
 from suite.cli.claims import claim_lines
 from suite.cli.options.reading import without_collector
-from suite.planner.parameters import load_parameters
+from suite.spec.base import UsageError
+from tests.bundle.imported.made import PRINTED, nemo_console, nemo_tracker, verl_console, verl_tracker
 from tests.fuzz import mutate
-from tests.fuzz.material import ROOT, in_file
-from tools.planner.check import check_of
-from tools.planner.published import read_published
-from tools.planner.rl_nemo import read_recipes
-from tools.planner.rl_rows import read_rl
-from tools.planner.rows import Published
 
 CLAIMS = (
     "model,gpu,gpus,params (B),layers,hidden,ffn,seq len,global batch,heads,kv heads,vocab,tokens/s,tokens/s/gpu,tflops/gpu,mfu,"
@@ -67,40 +64,24 @@ def read_claims(data: bytes) -> None:
     claim_lines(found, 40)
 
 
-def heads(folder: str, lines: int) -> list[bytes]:
-    """The first lines of every published table."""
-    tables = sorted((ROOT / "docs/published" / folder).glob("*.csv"))
-    return [b"".join(path.read_bytes().splitlines(keepends=True)[:lines]) for path in tables]
+_MADE = (verl_console(), verl_tracker(), nemo_console(), nemo_tracker())
+_SEEDS = [text.encode() for text in (*_MADE, *PRINTED.values())]
+_TOLD = Told(model="m", devices=3, samples=16, prompt_tokens=100.0, response_tokens=300.0)
 
 
-@cache
-def recipes() -> list[dict[str, str]]:
-    """What NeMo-RL's rows are read with."""
-    return read_recipes([ROOT / "docs/published/rl/nemo_rl_recipes.csv"])
+make_import = mutate.line_document(*_SEEDS)
 
 
-def make_table(folder: str, lines: int) -> Callable[[Random], bytes]:
-    seeds = heads(folder, lines)
-
-    def make(random: Random) -> bytes:
-        seed = random.choice(seeds)
-        return mutate.lines(seed, random) if random.random() < 0.3 else cells_changed(seed, random)
-
-    return make
-
-
-make_published, make_published_rl = make_table(".", 6), make_table("rl", 8)
-_every = iter(range(1 << 62))
-
-
-def read_rows(data: bytes) -> None:
-    found = read_published([in_file("rows.csv", data)])
-    if found.entries and next(_every) % 10 == 0:  # the planner takes long
-        check_of(Published(tuple(found.entries), (), (), ""), load_parameters())
-
-
-def read_rl_rows(data: bytes) -> None:
-    rows, _ = read_rl([in_file("rl.csv", data)], recipes())
-    if rows and next(_every) % 10 == 0:  # the planner takes long
-        for each in check_of(Published((), tuple(rows), (), ""), load_parameters()).rows:
-            assert each.predicted >= 0
+def read_import(data: bytes) -> None:
+    """By each tool: a log may be handed in as another's."""
+    errors = []
+    for tool in NAMES:
+        asked = Import(suite_version="0", tool=tool, warmup=1, told=_TOLD, log=log_facts(data))
+        try:
+            record = derive(identity(asked), asked, data)
+        except UsageError as error:
+            errors.append(error)
+        else:
+            record.model_dump_json(by_alias=True)
+    if len(errors) == len(NAMES):
+        raise errors[0]

@@ -6,9 +6,8 @@ from suite.bundle.files import DamagedBundle
 from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.docker.copying import UnsafeCopy
 from suite.spec.base import UsageError
-from tests.fuzz import bundles, clusters, manifests, mutate, settings, tables, words
+from tests.fuzz import bundles, clusters, manifests, mutate, tables, words
 from tests.fuzz.archives import make_copied, make_identity, make_packed, read_copied, read_identity, read_packed
-from tests.fuzz.imports import make_import, read_import
 from tests.fuzz.run import Target
 
 BUNDLE = (DamagedBundle, UsageError)
@@ -30,8 +29,6 @@ TARGETS = {
         Target("environment", mutate.json_document(lambda: [bundles.ENVIRONMENT]), bundles.read_environment, BUNDLE),
         Target("submission", clusters.every_submission, clusters.read_a_submission, (UsageError,)),
         Target("claims", tables.make_claims, tables.read_claims, (UsageError,)),
-        Target("published", tables.make_published, tables.read_rows, (UsageError,)),
-        Target("published-rl", tables.make_published_rl, tables.read_rl_rows, (UsageError,)),
         Target("durations", words.make_text(words.DURATIONS), words.read_duration, (UsageError,)),
         Target("sizes", words.make_text(words.SIZES), words.read_size, (UsageError,)),
         Target("words", words.make_text(words.WORDS), words.read_words, (UsageError,)),
@@ -39,12 +36,12 @@ TARGETS = {
         Target("kubernetes", clusters.make_kubernetes, clusters.read_kubernetes, BUNDLE),
         Target("stream", clusters.make_stream, clusters.read_stream, ()),
         Target("pod-log", clusters.make_pod_log, clusters.read_pod_log, (Unanswered,)),
-        Target("site", settings.make_site, settings.read_a_site, (UsageError,)),
-        Target("tags", settings.make_tags, settings.read_tags, (UsageError,)),
-        Target("image-stack", settings.make_stack, settings.read_a_stack, (UsageError,)),
+        Target("site", words.make_site, words.read_a_site, (UsageError,)),
+        Target("tags", words.make_tags, words.read_tags, (UsageError,)),
+        Target("image-stack", words.make_stack, words.read_a_stack, (UsageError,)),
         Target("archive", make_copied, read_copied, (UnsafeCopy,)),
         Target("packed", make_packed, read_packed, (UsageError,)),
         Target("identity", make_identity, read_identity, (UsageError,)),
-        Target("import", make_import, read_import, (UsageError,)),
+        Target("import", tables.make_import, tables.read_import, (UsageError,)),
     )
 }

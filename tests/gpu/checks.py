@@ -1,12 +1,9 @@
 """The manifests of the checks, and how their programs are started."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from benchmarks.ranks import one_manifest, run_script
 from suite.planner.predict_manifest import predict_manifest
@@ -22,7 +19,6 @@ SIZE = "125M"
 WORKLOAD = {"prompt_tokens": 128, "new_tokens": 128, "rollouts": 16, "micro_batch": 8}
 #: where the catalogue does not know the device: bytes of a layout hardly depend on it
 USUAL_DEVICE = "A100-SXM-80GB"
-Device = Literal["cpu", "cuda"]
 
 
 def gpu_manifest(backend: str, iterations: int = 2, **changes: Any) -> Manifest:
@@ -31,7 +27,7 @@ def gpu_manifest(backend: str, iterations: int = 2, **changes: Any) -> Manifest:
     return one_manifest(backend, given.pop("size", SIZE), 1, iterations, **given)
 
 
-def agreement_manifest(backend: str, device: Device, vocabulary: int = VOCABULARY) -> Manifest:
+def agreement_manifest(backend: str) -> Manifest:
     """A small shape with the real vocabulary and two micro batches a step."""
     shape = Shape(
         name="agreement",
@@ -40,13 +36,13 @@ def agreement_manifest(backend: str, device: Device, vocabulary: int = VOCABULAR
         ffn=4 * HIDDEN,
         heads=4,
         kv_heads=4,
-        vocab=vocabulary,
+        vocab=VOCABULARY,
         positions=PROMPT_TOKENS + NEW_TOKENS,
     )
     work: dict[str, Any] = {"prompt_tokens": PROMPT_TOKENS, "new_tokens": NEW_TOKENS, "rollouts": ROWS}
     work.update(micro_batch=ROWS // 2, optimizer={"learning_rate": 1e-4})
     layout: dict[str, Any] = {"zero_stage": (2,)} if backend == "deepspeed" else {"distributed_optimizer": False}
-    return gpu_manifest(backend, size=shape, device=device, workload=work, layout=layout)
+    return gpu_manifest(backend, size=shape, workload=work, layout=layout)
 
 
 def run_check(name: str, manifest: Manifest, variables: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -58,15 +54,6 @@ def run_together(checks: Sequence[tuple[str, Manifest]]) -> list[dict[str, Any]]
     """Several checks at once, in which no time is measured and each process tells of itself alone."""
     with ThreadPoolExecutor(len(checks)) as pool:
         return list(pool.map(lambda check: run_check(*check), checks))
-
-
-def communicator_bytes() -> dict[str, int]:
-    """What ``tests.gpu.communicators`` prints. Raises RuntimeError with its last lines."""
-    done = subprocess.run((sys.executable, "-m", "tests.gpu.communicators"), cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(done.stderr[-3000:])
-    line = next(line for line in done.stdout.splitlines() if line.startswith("RESULT "))
-    return json.loads(line.removeprefix("RESULT "))
 
 
 def predicted_states(manifest: Manifest, device: str) -> int:

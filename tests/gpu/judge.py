@@ -26,7 +26,6 @@ ENERGY_SHARE = 0.1
 LEAST_CEILING, MOST_CEILING = 0.6, 1.0
 #: buffers come and go with offloading; a moment that stays on the device is a third of what should leave it
 OFFLOAD_SHARE = 0.2
-COMMUNICATOR_SLACK_BYTES = 64 << 20
 #: eager and compiled kernels round in another order
 FUSED_ERROR = 0.05
 
@@ -139,17 +138,6 @@ def offload(plain: Mapping[str, int], offloaded: Mapping[str, int], expected: in
         complaints.append(f"the device holds {fell} bytes less, the planner says {expected}")
     if rose < (1 - OFFLOAD_SHARE) * expected:
         complaints.append(f"the host holds {rose} bytes more for {expected} that left the device")
-    return complaints
-
-
-def communicators(steps: Mapping[str, int]) -> list[str]:
-    """Groups take memory once they are used, and none before."""
-    before, made, used = (steps[name] for name in ("before", "groups made", "groups used"))
-    complaints = []
-    if made > before + COMMUNICATOR_SLACK_BYTES:
-        complaints.append(f"unused groups: {made - before} bytes")
-    if used <= made:
-        complaints.append(f"used groups: {used - made} bytes more than unused ones, so nothing was seen")
     return complaints
 
 

@@ -35,6 +35,7 @@ from suite.worker.samples import Samples
 from suite.worker.trainers.clock import marker
 from suite.worker.world import World, join, leave
 from tests.worker.engines.batches import even_batch, loss_of
+from tests.worker.written import events_in
 
 STEPS, ROWS, PROMPT_TOKENS, NEW_TOKENS = 4, 8, 8, 24
 #: the shape whose weights are carried from one engine to the other
@@ -92,7 +93,7 @@ def clock(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, Any
     warmup, iterations = manifest["measure"]["warmup"], manifest["measure"]["iterations"]
     for iteration in range(warmup + iterations):
         loop.run_iteration(iteration, recorder)
-    phases = zip(_events(folder, "phase"), _events(folder, "memory"), strict=True)
+    phases = zip(events_in(folder, "phase"), events_in(folder, "memory"), strict=True)
     told = [{**phase, "memory": memory} for phase, memory in phases]
     return {
         "told": told,
@@ -186,7 +187,7 @@ def overflow(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, 
     recorder = Recorder(world, log, MemoryProbe(world.device, 0), None, Progress())
     for iteration in range(2):
         loop.run_iteration(iteration, recorder)
-    return {"skipped_steps": [event.get("skipped_steps") for event in _events(folder, "iteration")]}
+    return {"skipped_steps": [event.get("skipped_steps") for event in events_in(folder, "iteration")]}
 
 
 def packed(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, Any]:
@@ -238,11 +239,6 @@ def _steps(engine: Any, manifest: dict[str, Any], world: World) -> list[dict[str
 def _between(began: Any, ended: Any) -> float:
     """Seconds between two readings of the device's clock, or of the host's."""
     return ended - began if isinstance(began, float) else began.elapsed_time(ended) / 1000.0
-
-
-def _events(folder: Path, kind: str) -> list[dict[str, Any]]:
-    events = map(json.loads, (folder / "events" / "rank-0.jsonl").read_text().splitlines())
-    return [event for event in events if event["kind"] == kind]
 
 
 Check = Callable[[dict[str, Any], Path, World], dict[str, Any]]

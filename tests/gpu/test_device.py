@@ -14,8 +14,9 @@ from suite.conduct.running.execute import execute
 from suite.launch.local import LocalLauncher
 from suite.spec.catalogue import find_device
 from tests.gpu import judge
-from tests.gpu.checks import ROOT, SIZE, communicator_bytes, gpu_manifest, run_check
+from tests.gpu.checks import ROOT, SIZE, gpu_manifest, run_check
 from tests.gpu.rank import BLOCK_BYTES
+from tests.worker.written import events_in
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(180)]
 #: steady work for longer than 10 s, below which a record calls its energy invalid
@@ -51,9 +52,7 @@ def finished(device: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -
     record = execute(manifest, folder, LocalLauncher(), sys.executable, lambda event: None)
     assert record.status == "ok", record.failure
     (bundle,) = find_bundles([folder])
-    events = [json.loads(line) for line in (bundle.path / "events" / "rank-0.jsonl").read_text().splitlines()]
-    iterations = [event for event in events if event["kind"] == "iteration"]
-    return record, iterations[manifest.measure.warmup :]
+    return record, events_in(bundle.path, "iteration")[manifest.measure.warmup :]
 
 
 def test_energy_is_power_over_time(finished: tuple[Record, list[dict[str, Any]]]) -> None:
@@ -85,9 +84,3 @@ def test_a_real_out_of_memory_is_told_with_its_phase(device: dict[str, Any], tmp
     (bundle,) = find_bundles([tmp_path / "runs"])
     record = json.loads((bundle.path / "record.json").read_text())
     assert judge.out_of_memory(record, ("generate", "score")) == []
-
-
-def test_communicators_of_groups_that_nobody_uses_take_no_memory(device: dict[str, Any]) -> None:
-    steps = communicator_bytes()
-    print(f"outside the allocator, bytes: {steps}")
-    assert judge.communicators(steps) == []

@@ -16,13 +16,13 @@ VARIABLE_LENGTH = (2, 12)
 
 
 def test_both_engines_agree_in_bf16_at_a_vocabulary_of_50257(device: dict[str, Any]) -> None:
-    told = run_check("agreement", agreement_manifest("deepspeed", "cuda"))
+    told = run_check("agreement", agreement_manifest("deepspeed"))
     assert judge.agreement(told) == []
 
 
 def test_compiled_kernels_change_no_result(device: dict[str, Any]) -> None:
     """DeepSpeed turns torch's compiler off for its process, so Megatron is alone in these."""
-    manifest = agreement_manifest("megatron", "cuda")
+    manifest = agreement_manifest("megatron")
     compiled, eager = run_together([("alone", manifest), ("eager", manifest)])
     if compiled["notes"] == eager["notes"]:
         pytest.skip(f"nothing is compiled here: {'; '.join(note for note in compiled['notes'] if 'compile' in note)}")

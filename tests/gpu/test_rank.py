@@ -1,41 +1,18 @@
-"""The programs of the GPU checks on a CPU, where the host's readings stand for the device's, and what guards them."""
+"""The programs of the GPU checks on a CPU, what guards them, and their judge on figures made up here."""
 
-import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from suite.bundle.event_fields import FIELDS, wrong_field
+from suite.spec.catalogue import find_device
 from suite.worker import nvml
 from tests.gpu import judge, look, rank
-from tests.gpu.checks import ROOT, agreement_manifest, run_check
-from tests.gpu.conftest import found_device
+from tests.gpu.checks import run_check
 from tests.gpu.rank import BLOCK_BYTES
-from tests.worker.tiny import tiny_manifest, write_manifest
-
-#: instead of 50,257, for which a CPU takes half a minute
-FEWER_TOKENS = 700
-#: A rank whose engine runs out of memory in training, as torch tells it on CUDA: the worker from its start to its end,
-#: with the engine alone replaced.
-OUT_OF_MEMORY = """
-import sys
-import torch
-from suite.worker.__main__ import main
-from tests.worker.test_loop import ScriptedEngine
-
-class Full(ScriptedEngine):
-    def __init__(self, manifest, world):
-        super().__init__()
-
-    def train(self, batch, prompt_tokens, loss_fn):
-        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total ...")
-
-sys.exit(main(sys.argv[1:], find_build=lambda manifest: Full))
-"""
+from tests.worker.tiny import tiny_manifest
 
 
 @pytest.mark.ranks
@@ -57,31 +34,6 @@ def test_the_packed_program_compares_rows_in_bf16_with_samples_in_fp32() -> None
     told = run_check("packed", tiny_manifest(measure={"precision": "bf16"}))
     assert "sample by sample" in told["kernel"]
     assert len(told["distances"]) == 4 and 1e-4 < max(told["distances"]) < 2e-2
-
-
-@pytest.mark.ranks
-@pytest.mark.ci
-@pytest.mark.thorough
-@pytest.mark.timeout(150)
-def test_the_agreement_program_trains_both_engines_in_bf16_beside_fp32() -> None:
-    told = run_check("agreement", agreement_manifest("deepspeed", "cpu", FEWER_TOKENS))
-    assert {name: len(steps) for name, steps in told.items()} == dict.fromkeys(told, rank.STEPS)
-    assert judge.agreement(told) == []
-
-
-@pytest.mark.ranks
-@pytest.mark.ci
-def test_an_out_of_memory_error_of_torch_is_told_as_oom_device_with_its_phase(tmp_path: Path) -> None:
-    path = write_manifest(tiny_manifest(), tmp_path)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = (sys.executable, "-c", OUT_OF_MEMORY, str(path))
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 1
-    events = [json.loads(line) for line in (tmp_path / "events" / "rank-0.jsonl").read_text().splitlines()]
-    (failure,) = [event for event in events if event["kind"] == "failure"]
-    record = {"status": "failed", "failure": {**failure, "kind": failure["failure"]}}
-    assert judge.out_of_memory(record, ("train",)) == []
-    assert wrong_field(failure, FIELDS["rank"]["failure"]) is None
 
 
 def test_the_sampled_gpu_is_found_by_the_uuid_of_torchs_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,11 +60,74 @@ def test_a_machine_without_a_device_is_told_loudly_and_packages_that_are_missing
     assert look.look() == {"problem": f"{sys.executable} has no no_such_package.inner, nor_this"}
 
 
-@pytest.mark.parametrize(("is_required", "outcome"), [(True, pytest.fail.Exception), (False, pytest.skip.Exception)])
-def test_a_device_that_went_away_fails_tests_where_it_is_required_and_skips_them_elsewhere(
-    monkeypatch: pytest.MonkeyPatch, is_required: bool, outcome: type[BaseException]
-) -> None:
-    done = subprocess.CompletedProcess((), look.NOTHING_TESTED, "", "a warning\nNOTHING WAS TESTED: no CUDA device\n")
-    monkeypatch.setattr(subprocess, "run", lambda *arguments, **options: done)
-    with pytest.raises(outcome, match="NOTHING WAS TESTED: no CUDA device"):
-        found_device(is_required)
+GIB = 1 << 30
+
+
+def steps(*offsets: float) -> list[dict[str, Any]]:
+    """Steps whose log-probs and values are so far from those of training without rounding."""
+    return [
+        {"logprobs": [-10.0 + 0.01 * step + offset] * 4, "values": [0.1 * step + offset] * 4}
+        for step, offset in enumerate(offsets)
+    ]
+
+
+EXACT, NEAR, STILL = steps(0, 0, 0), steps(0.002, 0.01, 0.03), [steps(0.0)[0]] * 3
+
+
+def agreement(exact: Any, first: Any, second: Any) -> list[str]:
+    return judge.agreement({"exact": exact, "deepspeed": first, "megatron": second})
+
+
+def phase(seconds: float = 1.0, allocated: int = 8 * GIB) -> list[dict[str, Any]]:
+    return [{"phase": "train", "seconds": seconds, "memory": {"peak_allocated_bytes": allocated}}]
+
+
+def ceilings(matmul: float, copy: float) -> list[str]:
+    """Of shares of an A100's data sheet."""
+    a100 = find_device("NVIDIA A100-SXM4-80GB")
+    assert a100 is not None
+    flops, rate = matmul * a100.peak_flops["bf16"], copy * a100.memory_bytes_per_second
+    return judge.ceilings({"matmul_dtype": "bfloat16", "matmul_flops": flops, "copy_bytes_per_second": rate}, a100)
+
+
+def out_of_memory(**changes: Any) -> list[str]:
+    failure = {"kind": "oom_device", "phase": "score", "evidence": ("OutOfMemoryError: CUDA out of memory.",)}
+    return judge.out_of_memory({"status": "failed", "failure": {**failure, **changes}}, ("score",))
+
+
+WINDOWS = (5.0, 400.0), (5.0, 420.0)
+ON_DEVICE, LEFT = {"device_bytes": 3 * GIB, "host_bytes": GIB}, {"device_bytes": 2 * GIB, "host_bytes": 2 * GIB}
+
+
+@pytest.mark.parametrize(
+    ("complaints", "words"),
+    [
+        (agreement(EXACT, steps(0.002, 0.03, 0.09), NEAR), None),
+        (agreement(EXACT, steps(0.5, 0.5, 0.5), NEAR), "step 0, logprobs: 0.5000 and 0.0020 from fp32, limit 0.02"),
+        (agreement(EXACT, steps(0.0, 0.02, 0.0), steps(0.0, -0.02, 0.0)), "0.0400 apart"),
+        (agreement(EXACT, steps(float("nan"), 0.0, 0.0), EXACT), "nan"),
+        (agreement(STILL, STILL, STILL), "exact: the log-probs did not change in 3 steps"),
+        (judge.same_steps(steps(0.0, 0.0), steps(0.001, 0.02)), None),
+        (judge.same_steps(steps(0.0, 0.0), steps(0.0, 0.2)), "step 1: log-probs 0.2000 apart, limit 0.05"),
+        (judge.phase_seconds(phase(1.02), phase()), None),
+        (judge.phase_seconds(phase(0.9), phase()), "train: 0.9000 s, by CUDA events 1.0000 s"),
+        (judge.phase_seconds([], []), "no phase was told"),
+        (judge.peaks(phase(), phase(), 80 * GIB), None),
+        (judge.peaks(phase(allocated=9 * GIB), phase(), 80 * GIB), f"{9 * GIB}, the device says {8 * GIB}"),
+        (judge.block(GIB + (1 << 20), GIB), None),
+        (judge.block(GIB // 2, GIB), "the peak rose by"),
+        (ceilings(0.8, 0.9), None),
+        (ceilings(0.5, 0.9), "matrix product in bf16: 50% of what A100-SXM-80GB should reach"),
+        (ceilings(0.8, 1.1), "copy: 110% of what A100-SXM-80GB should reach"),
+        (judge.energy(4000.0, WINDOWS), None),
+        (judge.energy(8000.0, WINDOWS), "8000 J by the counter, 4100 J by sampled power"),
+        (judge.energy(None, WINDOWS), "not all are known"),
+        (judge.offload(ON_DEVICE, LEFT, GIB), None),
+        (judge.offload(ON_DEVICE, ON_DEVICE, GIB), "the device holds 0 bytes less"),
+        (out_of_memory(), None),
+        (out_of_memory(kind="unknown"), "wanted failed, oom_device, score"),
+        (out_of_memory(evidence=[]), "no line proves it"),
+    ],
+)
+def test_each_wrong_figure_is_a_complaint(complaints: list[str], words: str | None) -> None:
+    assert complaints == [] if words is None else words in complaints[0]

@@ -9,12 +9,23 @@ from unittest.mock import Mock
 
 import pytest
 
-from suite.images.build import LAST_LINES, BuildChoices, BuildFailed, Step, build_image, read_output
+from suite.images.build import (
+    LAST_LINES,
+    BuildChoices,
+    BuildFailed,
+    Built,
+    Step,
+    build_image,
+    pin_for_compose,
+    read_output,
+    variable,
+)
 from suite.images.project import Project
 from suite.spec.base import UsageError
-from suite.spec.images import BASE_DIGEST_LABEL, BASE_NAME_LABEL, REVISION_LABEL, find_image
+from suite.spec.images import BASE_DIGEST_LABEL, BASE_NAME_LABEL, REVISION_LABEL, find_image, images
 from suite.spec.version import suite_version
 
+COMPOSE = (Path(__file__).resolve().parents[2] / "compose.yaml").read_text()
 GOOD = (
     {"stream": "Step 1/2 : FROM ${BASE_IMAGE} AS base"},
     {"stream": "\n"},
@@ -45,6 +56,7 @@ def runtime_of(*lines: dict[str, Any]) -> Mock:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
+    (tmp_path / "compose.yaml").write_text(COMPOSE)
     (tmp_path / "build/image").mkdir(parents=True)
     (tmp_path / "build/image/cpu.lock").write_text(
         "torch==2.13.0+cpu\ndeepspeed==0.19.8\ntransformers==5.19.0\nmegatron-core==0.16.1\n"
@@ -146,13 +158,6 @@ class TestWhatIsTold:
         with pytest.raises(BuildFailed, match=words):
             read(*lines)
 
-    def test_the_last_image_of_each_stage_is_known(self) -> None:
-        words = ("FROM a AS one", "RUN x", "FROM one AS two", "LABEL a=b")
-        lines: list[dict] = []
-        for number, word in enumerate(words, 1):
-            lines += [{"stream": f"Step {number}/4 : {word}"}, {"stream": f" ---> {number:012d}\n"}]
-        assert read(*lines, {"aux": {"ID": "sha256:4"}}) == ("sha256:4", {"one": "000000000002", "two": "000000000004"})
-
     def test_an_interrupted_build_is_ended_on_the_engine(self, project: Project) -> None:
         runtime = runtime_of(*GOOD)
 
@@ -168,10 +173,6 @@ class TestProject:
     def git(self, root: Path, *arguments: str) -> None:
         identity = ("-c", "user.name=a", "-c", "user.email=a@b.example")
         subprocess.run(("git", "-C", str(root), *identity, *arguments), check=True, capture_output=True)
-
-    def test_a_folder_without_locks_is_no_checkout(self, tmp_path: Path) -> None:
-        with pytest.raises(UsageError, match="no checkout of the suite"):
-            Project.of(tmp_path)
 
     def test_the_commit_tells_of_changes(self, tmp_path: Path) -> None:
         assert Project(tmp_path).revision() is None
@@ -197,3 +198,26 @@ class TestProject:
         self.git(tmp_path, "init")
         self.git(tmp_path, "remote", "add", "origin", remote)
         assert Project(tmp_path).source() == shown
+
+
+class TestPin:
+    """What is built is what Compose runs: the pin in .env, and nothing else of that file."""
+
+    def built(self, project: Project, name: str, digit: str = "a", tag: str | None = None) -> Built:
+        what = {"name": name, "tag": tag or find_image(name).tag(TAG), "id": "sha256:" + digit * 64}
+        return build_image("trlx", runtime_of(*GOOD), project).model_copy(update=what)
+
+    def test_a_later_build_replaces_its_own_line_and_no_other(self, project: Project) -> None:
+        (project.root / ".env").write_text("MINE=1\nSUITE_TRLX_IMAGE=kept\n")
+        pin_for_compose(project, self.built(project, "engines", "a"))
+        path = pin_for_compose(project, self.built(project, "engines", "b"))
+        assert path is not None
+        assert path.read_text() == f"MINE=1\nSUITE_TRLX_IMAGE=kept\nSUITE_ENGINES_IMAGE=sha256:{'b' * 64}\n"
+
+    def test_another_tag_and_an_image_that_compose_does_not_run_are_not_pinned(self, project: Project) -> None:
+        assert pin_for_compose(project, self.built(project, "engines", tag="mine:dev")) is None
+        assert pin_for_compose(project, self.built(project, "trlx-upstream")) is None
+        assert not (project.root / ".env").exists()
+
+    def test_compose_runs_every_image_but_upstreams_own_stack(self) -> None:
+        assert {name for name in images() if variable(name) in COMPOSE} == set(images()) - {"trlx-upstream"}

@@ -15,14 +15,12 @@ import pytest
 
 from suite.images.build import BuildChoices, BuildFailed, Built, build_image
 from suite.images.check import check_image
-from suite.images.inside import SBOM, copy_out, look_inside
+from suite.images.inside import SBOM, copy_out
 from suite.images.project import Project, pins_of
-from suite.images.show import rows
 from suite.launch.docker.session import SESSION_LABEL, session_id
 from suite.launch.job import PYTHON, PYTHON_PATH
 from suite.spec.base import UsageError
-from suite.spec.images import BASE_NAME_LABEL, VARIANT_LABEL, find_image, images, stack_versions_of
-from suite.spec.version import suite_version
+from suite.spec.images import BASE_NAME_LABEL, VARIANT_LABEL, find_image, stack_versions_of
 from tests.built import ROOT
 from tests.container_runtime import Runtime
 from tests.waiting import wait_until
@@ -88,13 +86,6 @@ class TestWhatItHolds:
         passed_in = {"uv", "ca.crt", "ca.pem", "pip.conf", *(path.name for path in wheelhouse.iterdir())}
         leftover |= {name for name in layers.names if name.rpartition("/")[2] in passed_in}
         assert leftover == set()
-
-    def test_its_python_files_are_compiled(self, run: Run) -> None:
-        places = {"/opt/stack/bin/python": "torch.nn.modules.linear", "/opt/suite/bin/python": "suite.spec.base"}
-        for python, module in places.items():
-            code = f"import os, {module} as m; print(os.path.exists(m.__cached__))"
-            done = run("-c", code, options=("--entrypoint", python))
-            assert done.stdout.split() == ["True"], done.stderr
 
 
 class Layers(NamedTuple):
@@ -217,26 +208,6 @@ def building(docker_api: APIClient) -> set[str]:
 
 
 class TestBuilding:
-    def test_the_list_names_what_was_built(self, docker_api: APIClient, engines_image: Built) -> None:
-        (row,) = [row for row in rows(images(), suite_version(), docker_api) if row.image.name == "engines"]
-        (present,) = [one for one in row.present or () if engines_image.tag in one.tags]
-        assert present.id == engines_image.id and present.variant == "cpu"
-
-    def test_the_common_stages_can_be_built_alone_and_hold_the_driver(
-        self, docker_api: APIClient, runtime: Runtime, engines_image: Built, base_image: str, build_project: Project
-    ) -> None:
-        tag = "suite-test-nemo-common:1"
-        choices = BuildChoices(
-            base_image=base_image, offline=True, target="common", tag=tag, arguments={"STACK_PYTHON": "3.11"}
-        )
-        try:
-            built = build_image("nemo", docker_api, build_project, choices)
-            done = runtime.docker("run", "--rm", "--read-only", "--tmpfs", "/tmp", built.id, "sizes")
-            assert done.returncode == 0 and "ladder cpu" in done.stdout
-            assert look_inside(docker_api, built.id).stack is None
-        finally:
-            runtime.docker("rmi", tag)
-
     def test_the_suite_is_laid_upon_an_image_that_others_publish(
         self, docker_api: APIClient, runtime: Runtime, engines_image: Built, base_image: str, build_project: Project
     ) -> None:

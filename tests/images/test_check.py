@@ -72,13 +72,6 @@ def test_what_is_another_in_an_image_is_found(inside: Inside, where: set[str]) -
     assert set(found(inside)) == where
 
 
-def test_a_difference_says_what_is_there_and_what_should_be() -> None:
-    told = found(whole(stack=changed(STACK, torch="2.12.0", rogue="6.6")))
-    assert str(told["stack: torch"]) == "stack: torch: 2.12.0, expected 2.13.0"
-    assert str(told["stack: rogue"]) == "stack: rogue: 6.6, expected none"
-    assert "stack: interpreter" in found(whole(stack=None))
-
-
 @pytest.mark.parametrize(
     ("label", "value"),
     [

@@ -82,15 +82,6 @@ def test_what_compiles_operators_is_of_the_cuda_that_torch_is_built_for(name: st
     assert len({".".join(pins[package].split(".")[:2]) for package in compiling}) == 1
 
 
-def test_trlx_runs_on_the_newest_engine_it_can_or_on_its_own_or_on_nvidias() -> None:
-    trlx, runtimes = pins_of(LOCKS / "trlx.lock"), pins_of(LOCKS / "engines.lock")
-    assert trlx["torch"] == runtimes["torch"] and trlx["deepspeed"] == runtimes["deepspeed"]
-    assert trlx["transformers"].startswith("4.33.")
-    assert "peft" not in trlx
-    assert pins_of(LOCKS / "upstream.lock")["torch"] == "2.0.1+cu118"
-    assert not {"torch", "torchvision", "apex", "trlx"} & pins_of(LOCKS / "nemo.lock").keys(), "its base has these"
-
-
 def test_trlx_is_installed_from_the_catalogues_commit() -> None:
     source = find_image("trlx").sources["trlx"]
     (line,) = [line for line in (LOCKS / "trlx-source.lock").read_text().splitlines() if not line.startswith("#")]

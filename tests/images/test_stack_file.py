@@ -11,7 +11,7 @@ import pytest
 
 from suite.conduct.cluster.image_file import file_digest
 from suite.conduct.cluster.machine import ClusterMachine, cluster_machine
-from suite.images.stack_file import StackFile, beside, of_image, of_interpreter, read_stack
+from suite.images.stack_file import StackFile, beside, of_image, read_stack
 from suite.spec.base import UsageError
 from tests.command import suite
 from tests.images.test_inside import runtime_of
@@ -99,11 +99,6 @@ def test_what_is_no_such_file_is_refused_in_one_line(image: Path, text: str) -> 
     assert str(refused.value).isprintable()
 
 
-def test_an_interpreter_tells_what_it_has() -> None:
-    found = of_interpreter(sys.executable, None)
-    assert found.python == ".".join(map(str, sys.version_info[:3])) and "pytest" in found.packages
-
-
 def test_an_image_without_a_stack_is_refused() -> None:
     with pytest.raises(UsageError, match="has no stack"):
         of_image(answering(None), "foreign:1", None)
@@ -116,13 +111,3 @@ def test_the_command_prints_it_or_writes_it_beside_the_file(image: Path) -> None
     done = suite("images", "stack", "--python", sys.executable, "--file", image)
     assert re.search(rf"wrote {image}\.stack\.json: \d+ packages", done.output)
     assert read_stack(beside(image)).file == file_digest(image)
-
-
-def test_a_submission_of_a_trainer_needs_nothing_typed(image: Path, tmp_path: Path) -> None:
-    command = ("submit", "slurm", "--preset", "trlx-ds-chat", "--backend", "trlx-nemo", "--size", "1.3B-trlx")
-    rest = ("--image", image, "--dry-run", "--runs", tmp_path / "runs")
-    done = suite(*command, *rest)
-    assert done.exit_code == 2 and "give --stack torch=VERSION" in done.stderr
-    write(image)
-    done = suite(*command, *rest)
-    assert done.exit_code == 0 and "would be sent" in done.stdout

@@ -63,11 +63,6 @@ def test_another_image_has_a_lock_of_its_own_beside_the_same_wheels(project, mon
     assert pins_of(folder.parent / "cpu-trl.lock") == {"torch": "2.13.0+cpu"}
 
 
-def test_an_image_without_a_cpu_build_needs_none(project: Project) -> None:
-    with pytest.raises(UsageError, match="the image nemo-rl has no CPU build"):
-        wheelhouse.fill_wheelhouse(project, find_image("nemo-rl"))
-
-
 def test_a_second_call_builds_deepspeed_no_more(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     pip = ScriptedPip(monkeypatch, WHEELS)
     wheelhouse.fill_wheelhouse(project, ENGINES)

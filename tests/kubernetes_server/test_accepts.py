@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from suite.launch.kubernetes.client import Cluster, Refused
-from suite.launch.kubernetes.run import hand_over, parse, pod_templates, render, render_reader
+from suite.launch.kubernetes.run import hand_over, parse, pod_templates, render
 from suite.spec.base import UsageError
 from tests.launch.kubernetes.runs import FOLDER, FULL, VARIANTS, job_of, settings_of
 
@@ -53,11 +53,6 @@ def test_every_plain_object_is_accepted(cluster: Cluster, variant: str, given: d
     assert cluster.find("ConfigMap", labelSelector="suite/run") == []
 
 
-def test_the_pod_that_reads_a_claim_is_accepted(cluster: Cluster) -> None:
-    settings = settings_of("job", claim="results", namespace=cluster.namespace)
-    cluster.create(render_reader(job_of(), FOLDER, settings), dry_run=True)
-
-
 def of_container(job: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = job["spec"]["template"]["spec"]["containers"][0]
     return found
@@ -87,11 +82,3 @@ def test_an_operator_that_is_not_installed_is_named(cluster: Cluster) -> None:
         with pytest.raises(Refused, match="install what brings it"):
             hand_over(cluster, rendered(variant, {}, cluster.namespace))
     assert cluster.find("ConfigMap", labelSelector="app.kubernetes.io/name=suite") == []
-
-
-def test_objects_belong_to_their_job_so_that_they_go_with_it(cluster: Cluster) -> None:
-    objects = rendered("job", {}, cluster.namespace)
-    job = hand_over(cluster, objects)
-    for kind in ("ConfigMap", "Service"):
-        (body,) = cluster.find(kind, labelSelector="app.kubernetes.io/name=suite")
-        assert body["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]

@@ -10,12 +10,10 @@ from suite.conduct.planning.machine import look_at_machine
 from suite.launch.local import LocalLauncher, rank_variables
 from suite.launch.probe import (
     LocalDevice,
-    hidden_by_variable,
     local_choice,
     named_gpus,
     one_kind,
     visible_gpus,
-    why_no_gpu,
 )
 from suite.spec.base import UsageError
 from suite.spec.layout import Layout
@@ -84,12 +82,6 @@ def test_a_card_for_a_screen_is_left_out_unless_it_is_named() -> None:
     assert one_kind(()) == ()
 
 
-def test_what_is_hidden_is_told() -> None:
-    assert hidden_by_variable(GPUS, {"CUDA_VISIBLE_DEVICES": "0"}) == "CUDA_VISIBLE_DEVICES=0 hides 3 of them"
-    assert hidden_by_variable(GPUS, {"CUDA_VISIBLE_DEVICES": "3,2,1,0"}) is None
-    assert hidden_by_variable(GPUS, {}) is None
-
-
 class TestTheMachine:
     @pytest.fixture(autouse=True)
     def four_gpus_and_a_screen(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,18 +117,3 @@ def test_ranks_see_the_first_of_the_chosen_gpus_by_their_names(tmp_path: Path) -
         variables = rank_variables(job, rank, 1)
         assert variables["CUDA_VISIBLE_DEVICES"] == "GPU-1c3d,GPU-2e4f"
         assert variables["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
-
-
-def test_a_run_on_the_cpu_gets_no_gpus(tmp_path: Path) -> None:
-    site = LocalLauncher(gpus=UUIDS).site(synthetic_manifest(), tmp_path, "python")
-    assert (site.devices, site.env) == (None, {})
-    job = make_job(make_folder(tmp_path), "")
-    assert "CUDA_VISIBLE_DEVICES" not in rank_variables(job, 0, 1)
-    assert rank_variables(job.model_copy(update={"devices": ()}), 0, 1)["CUDA_VISIBLE_DEVICES"] == ""
-
-
-def test_devices_without_a_driver_that_answers_are_told_in_a_container(tmp_path: Path) -> None:
-    assert "though" not in why_no_gpu(True, tmp_path)
-    for name in ("nvidiactl", "nvidia1", "nvidia0"):
-        (tmp_path / name).touch()
-    assert "though /dev/nvidia0 is there" in why_no_gpu(True, tmp_path)

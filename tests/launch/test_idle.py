@@ -150,14 +150,6 @@ def test_nobody_waits_to_see_that_a_host_is_idle(tmp_path: Path, monkeypatch: py
     assert idle.others_on_cpus(tmp_path / "nothing") is None
 
 
-def test_a_gpu_in_use_is_named_before_runs_on_it(answers: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(idle, "others_on_cpus", lambda: None)
-    assert idle.busy_now("cuda", UUIDS) is None
-    answers["busy"] = 80
-    assert idle.busy_now("cuda", UUIDS) == "GPU 1 is used by an unidentified process, 80 % of the time"
-    assert idle.busy_now("cpu", UUIDS) is None
-
-
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_busy_machine_is_told_in_one_line_unless_it_is_to_be_idle(asked, monkeypatch, capsys):
     use = idle.OthersUse(cpus=2, others=1.7, load=3.4, programs=(("gzip", 1.2), ("make", 0.5)))

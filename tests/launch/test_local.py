@@ -2,7 +2,6 @@
 
 import os
 import resource
-import selectors
 import signal
 from pathlib import Path
 
@@ -12,10 +11,9 @@ import pytest
 from suite.launch import supervise, watching
 from suite.launch.job import Job
 from suite.launch.local import LocalLauncher
-from suite.launch.logs import FIRST_BYTES, LAST_BYTES, LOOK_SECONDS, MOST_BYTES
+from suite.launch.logs import FIRST_BYTES, LAST_BYTES, MOST_BYTES
 from suite.launch.supervise import Patience
 from suite.spec.base import UsageError
-from suite.spec.typed import MOST_SECONDS
 from tests.launch import ranks
 from tests.launch.ranks import QUICK, STERN, Ran, is_gone, make_folder, make_job, no_process_is_left, run  # noqa: F401
 
@@ -117,27 +115,6 @@ def test_a_run_over_its_time_is_ended_whatever_it_reports(tmp_path):
     assert failure.evidence == ("the run took longer than its limit of 90 s",)
 
 
-def test_a_limit_that_is_longer_than_the_timers_of_an_operating_system_is_waited_for_like_any_other(tmp_path):
-    seconds = float(MOST_SECONDS)
-    assert run(tmp_path, OK, run_seconds=seconds, silence_seconds=seconds).outcome.status == "ok"
-
-
-def test_the_driver_asks_to_be_woken_by_what_happens_and_by_the_next_limit_alone(tmp_path, monkeypatch):
-    waits = []
-
-    class Selector(selectors.DefaultSelector):
-        def select(self, timeout=None):
-            waits.append(timeout)
-            return super().select(timeout)
-
-    monkeypatch.setattr(selectors, "DefaultSelector", Selector)
-    clock = ranks.Clock({})
-    clock.monotonic = lambda: 0.0  # no time passes
-    monkeypatch.setattr(ranks, "Clock", lambda passing: clock)
-    assert run(tmp_path, OK, ranks=2).outcome.status == "ok"
-    assert min(waits[-3:]) == LOOK_SECONDS
-
-
 @pytest.mark.parametrize("how", ["left behind", "in a session of its own", "deaf when the run is ended"])
 def test_grandchildren_end_with_the_run(tmp_path, how):
     deaf, detached = how.startswith("deaf"), "own" in how
@@ -200,20 +177,6 @@ def test_a_limit_on_the_size_of_files_is_named(tmp_path, ranks, said):
     failure = failure_of(ran)
     assert failure.kind == "config"
     assert failure.evidence[0].startswith(f"{said} the 8192 bytes") and "ulimit -f" in failure.evidence[0]
-
-
-def test_a_rank_that_leaves_a_pipe_in_the_place_of_its_events_keeps_nobody_waiting(tmp_path):
-    script = """
-event("start")
-file = os.path.join(os.environ["EVENTS"], "rank-0.jsonl")
-os.remove(file)
-os.mkfifo(file)
-sys.exit(3)
-"""
-    assert failure_of(run(tmp_path, script)).evidence == (
-        "rank 0 ended with exit code 3",
-        "events/rank-0.jsonl is not a regular file: it was not read",
-    )
 
 
 def test_a_full_disk_under_the_log_ends_the_run_as_disk_full(tmp_path, monkeypatch):

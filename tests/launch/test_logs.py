@@ -1,49 +1,23 @@
-"""Logs that become too large keep their beginning and their end; those of others are read in bounds, shown plainly."""
+"""Rank 0's output is parted into events and log; logs are read in bounds and shown plainly."""
 
-import os
-import re
+import json
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suite.launch import logs
-from suite.launch.logs import LogLimit
-from suite.launch.stream import LONGEST_LINE, MOST_BYTES, read_on, shown
-from suite.spec.base import UsageError
+from suite.launch.stream import (
+    EVENT_PREFIX,
+    LONGEST_EVENT_BYTES,
+    LONGEST_LINE,
+    MOST_BYTES,
+    EventStream,
+    parse_event,
+    read_on,
+    shown,
+)
 from tests.launch.ranks import STERN, run
-
-
-@pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "FIRST_BYTES", 100)
-    monkeypatch.setattr(logs, "LAST_BYTES", 100)
-    monkeypatch.setattr(logs, "MOST_BYTES", 1000)
-
-
-def test_a_log_that_is_cut_again_and_again_says_how_much_is_missing(tmp_path: Path) -> None:
-    log, limit = tmp_path / "rank-1.log", LogLimit()
-    lines = [b"line %05d\n" % number for number in range(1000)]
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    for start in range(0, 1000, 100):
-        for line in lines[start : start + 100]:
-            os.write(descriptor, line)
-        limit.hold([log])
-    os.close(descriptor)
-    kept = log.read_bytes()
-    first, cut, last = re.split(rb"\n\[suite: (\d+) bytes were cut here;.*\n", kept)
-    whole = b"".join(lines)
-    assert whole.startswith(first) and len(first) == 100
-    assert whole.endswith(last) and 90 <= len(last) <= 100
-    assert int(cut) == len(whole) - len(first) - len(last)
-
-
-def test_a_small_log_and_none_stay_as_they_are(tmp_path: Path) -> None:
-    (tmp_path / "rank-0.log").write_bytes(b"x" * 1000)
-    os.mkfifo(tmp_path / "rank-1.log")
-    LogLimit().hold([tmp_path / f"rank-{rank}.log" for rank in range(3)])
-    assert (tmp_path / "rank-0.log").read_bytes() == b"x" * 1000
 
 
 def test_what_silent_ranks_print_is_no_sign_of_life_and_is_told(tmp_path: Path) -> None:
@@ -99,9 +73,52 @@ def test_no_more_than_a_mebibyte_is_read_at_once(tmp_path: Path) -> None:
     assert place[str(path)] == path.stat().st_size
 
 
-def test_pipes_links_and_devices_are_no_logs(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "link").symlink_to("/etc/passwd")
-    for path in (tmp_path / "pipe", tmp_path / "link", Path("/dev/zero")):
-        with pytest.raises(UsageError):
-            read_on(path, {}, 5)
+EVENTS = st.fixed_dictionaries(
+    {"kind": st.text(max_size=8), "seconds": st.floats(allow_nan=False, allow_infinity=False), "note": st.text()}
+)
+ORDINARY = (
+    st.binary(max_size=40).map(lambda data: data.replace(b"\n", b"")).filter(lambda line: parse_event(line) is None)
+)
+BROKEN = st.sampled_from([b"{", b"[]", b"5", b'{"kind": 1}', b'{"no": "kind"}', b"\xff", b"[" * 5000, b"", b"NaN"]).map(
+    lambda text: EVENT_PREFIX + text
+)
+CLOSE_CALLS = st.sampled_from(
+    [b"", b":", b"::suite::", b"::suite", b" ::suite:: {}", b"::suite::{}", b'progress ::suite:: {"kind": "end"}']
+)
+
+
+def part(data: bytes, sizes: list[int]) -> tuple[bytes, list[dict]]:
+    """Feed ``data`` in chunks of ``sizes``, the rest in one."""
+    log, events = bytearray(), []
+    stream = EventStream(log.extend, events.append)
+    for size in sizes:
+        stream.feed(data[:size])
+        data = data[size:]
+    stream.feed(data)
+    stream.close()
+    return bytes(log), events
+
+
+@given(
+    st.lists(st.one_of(EVENTS, ORDINARY, BROKEN, CLOSE_CALLS)), st.lists(st.integers(1, 30), max_size=60), st.booleans()
+)
+def test_every_event_is_delivered_and_every_other_byte_is_kept_however_the_output_is_cut(lines, sizes, ends_in_newline):
+    whole = [(EVENT_PREFIX + json.dumps(line).encode() if isinstance(line, dict) else line) + b"\n" for line in lines]
+    if whole and not ends_in_newline:
+        whole[-1] = whole[-1][:-1]
+    log, events = part(b"".join(whole), sizes)
+    assert events == [line for line in lines if isinstance(line, dict)]
+    assert log == b"".join(text for text, line in zip(whole, lines, strict=True) if not isinstance(line, dict))
+
+
+def test_an_endless_line_behind_the_prefix_is_log_and_is_not_held_in_memory():
+    log, events = bytearray(), []
+    stream = EventStream(log.extend, events.append)
+    chunk = b"x" * 65536
+    stream.feed(EVENT_PREFIX)
+    for index in range(64):
+        stream.feed(chunk)
+        assert len(EVENT_PREFIX) + (index + 1) * len(chunk) - len(log) <= LONGEST_EVENT_BYTES
+    stream.feed(b"\n" + EVENT_PREFIX + b'{"kind": "end"}\n')
+    assert events == [{"kind": "end"}]
+    assert bytes(log) == EVENT_PREFIX + chunk * 64 + b"\n"

@@ -137,11 +137,7 @@ def seen(site: Site, argv: list[str], env: dict[str, str], **rest: Any) -> Seen:
 def by_local(asked: Asked) -> Seen:
     manifest, extra, memory = asked
     where = {"python": "/venv/bin/python", "bundle": "/here/runs/run", "python_path": "/here"}
-    return on_this_host(manifest, Site(**where, env=extra, memory_bytes=memory))
-
-
-def on_this_host(manifest: Manifest, site: Site) -> Seen:
-    """What the local launcher makes of a run."""
+    site = Site(**where, env=extra, memory_bytes=memory)
     job = make_job(manifest, site)
     ranks = [rank_variables(job, rank, 29500) for rank in range(job.ranks)]
     assert [rank_env["RANK"] for rank_env in ranks] == [str(rank) for rank in range(manifest.layout.ranks)]

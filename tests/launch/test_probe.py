@@ -1,15 +1,16 @@
-"""What is found of this machine and of a stack's interpreter."""
+"""What is found of this machine, of a stack's interpreter, and of what the kernel has killed."""
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import Mock
 
 import pydantic
 import pynvml
 import pytest
 
 from suite.launch import probe
-from suite.launch.probe import LocalDevice, host_facts, id_in_mounts, local_devices, stack_versions
+from suite.launch.probe import LocalDevice, id_in_mounts, local_devices, stack_versions
+from suite.launch.processes import OomKills, oom_kills
 from suite.spec.base import UsageError
 
 CONTAINER = "1f" * 32
@@ -47,13 +48,6 @@ def test_what_is_no_interpreter_is_refused_in_one_line(tmp_path, monkeypatch, te
     assert "\n" not in str(refused.value)
 
 
-def test_host_facts_are_plausible():
-    facts = host_facts()
-    assert facts["cpu"]["threads"] >= 1
-    assert facts["memory_bytes"] > 1 << 28
-    assert facts["python"] == ".".join(map(str, sys.version_info[:3]))
-
-
 def test_a_container_is_known_by_its_host_name_file_and_a_host_of_containers_is_none():
     folder = f"/var/lib/docker/containers/{CONTAINER}"
     inside = f"612 590 254:1 {folder}/hostname /etc/hostname rw,relatime - ext4 /dev/vda1 rw\n"
@@ -89,6 +83,46 @@ def test_devices_are_listed_as_the_driver_names_them_and_unknown_memory_stays_un
     assert shut
 
 
-def test_without_a_driver_there_are_no_devices(monkeypatch):
-    monkeypatch.setattr(pynvml, "nvmlInit", Mock(side_effect=pynvml.NVMLError_LibraryNotFound))
-    assert local_devices() == ()
+MACHINE = OomKills(7, "oom_kill in /proc/vmstat, of the whole machine")
+GROUP = "oom_kill in memory.events of the run's control group"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """One whose kernel has killed 7 processes since it started; a process of it in the group a/b."""
+    (tmp_path / "proc" / "self").mkdir(parents=True)
+    (tmp_path / "proc" / "vmstat").write_text("nr_free_pages 5\noom_kill 7\nnuma_hit 1\n")
+    (tmp_path / "proc" / "self" / "cgroup").write_text("4:memory:/else\n0::/a/b\n")
+    (tmp_path / "groups" / "a" / "b").mkdir(parents=True)
+    return tmp_path
+
+
+def counted(machine: Path) -> OomKills | None:
+    return oom_kills(machine / "proc", machine / "groups")
+
+
+def write_events(folder: Path, count: int) -> None:
+    (folder / "memory.events").write_text(f"low 0\nhigh 0\nmax 12\noom 9\noom_kill {count}\noom_group_kill 0\n")
+
+
+def test_the_nearest_group_that_counts_is_taken_and_the_machines_count_where_none_does(machine):
+    assert counted(machine) == MACHINE
+    write_events(machine / "groups" / "a", 6)
+    assert counted(machine) == OomKills(6, GROUP)
+    write_events(machine / "groups" / "a" / "b", 2)
+    assert counted(machine) == OomKills(2, GROUP), "what neighbours lost is not counted"
+
+
+def test_a_container_sees_its_own_group_as_the_root(machine):
+    (machine / "proc" / "self" / "cgroup").write_text("0::/\n")
+    write_events(machine / "groups", 3)
+    assert counted(machine) == OomKills(3, GROUP)
+
+
+@pytest.mark.parametrize("events", ["", "oom_kill\n", "oom_kill many\n", "oom_kill 1 2\n", "low 1\n"])
+def test_a_counter_that_cannot_be_read_is_none(machine, events):
+    (machine / "groups" / "a" / "b" / "memory.events").write_text(events)
+    assert counted(machine) == MACHINE
+    (machine / "proc" / "vmstat").unlink()
+    assert counted(machine) is None
+    assert oom_kills(machine / "none", machine / "none") is None

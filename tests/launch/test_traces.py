@@ -6,8 +6,6 @@ import tracemalloc
 from functools import partial
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from suite.launch.traces import (
     LONGEST_LINE,
@@ -17,7 +15,6 @@ from suite.launch.traces import (
     parse_reports,
     printable_lines,
     read_reports,
-    stack_lines,
 )
 
 
@@ -33,17 +30,6 @@ def test_failures_are_read_around_torn_and_foreign_lines(tmp_path):
     ((time, failure),) = found.reports
     assert (found.started, time) == (True, 5.5)
     assert failure.model_dump() == {"kind": "hang", "phase": "train", "iteration": 1, "evidence": ("x",)}
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-)
-
-
-@given(st.fixed_dictionaries(dict.fromkeys(("failure", "time", "phase", "iteration", "evidence"), JSON)))
-def test_a_failure_event_of_any_content_is_taken_without_trust(fields):
-    assert len(parse_reports([reported(**fields)]).reports) == 1
 
 
 @pytest.mark.parametrize(
@@ -69,13 +55,6 @@ def test_the_tail_of_a_huge_log_is_short_and_its_lines_are_cut(tmp_path):
     assert lines == ("x" * LONGEST_LINE, "\N{REPLACEMENT CHARACTER} last")
     assert log_tail(log, log_size(log) - 6) == ("last",)
     assert printable_lines(b"\n  \na \n") == ("a",)
-
-
-def test_of_a_dump_the_running_thread_is_kept():
-    dump = ("Thread 0x1 (most recent call first):", "  File a", "Current thread 0x2 (most recent call first):", "  b")
-    assert stack_lines(dump, 10) == dump[2:]
-    assert stack_lines(dump, 1) == dump[2:3]
-    assert stack_lines(dump[:2], 1) == dump[:1]
 
 
 @pytest.mark.parametrize("trap", ["link", "pipe", "folder"])

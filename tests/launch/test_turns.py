@@ -1,6 +1,5 @@
 """Who has the next turn, what becomes of turns when somebody is gone, and limits that leave waiting out."""
 
-import os
 import selectors
 import socket
 import stat
@@ -130,21 +129,6 @@ def test_turns_of_short_iterations_have_several_once_the_second_tells_how_short(
     assert driver.lengths == [length for length in expected for _ in "ab"]
 
 
-def test_a_turn_lasts_until_the_last_rank_asks() -> None:
-    driver = Driver(a=2, b=1)
-    for row, rank in (("a", 0), ("a", 1), ("b", 0)):
-        driver.rank(row, rank)
-    if driver.going() == ["b"]:
-        driver.ask("b")
-        driver.going()
-    driver.rows["a"][0].sendall(b"?")
-    driver.serve()
-    assert driver.going() == []
-    driver.rows["a"][1].sendall(b"?")
-    driver.serve()
-    assert driver.going() != []
-
-
 @pytest.mark.parametrize("in_its_turn", [True, False])
 def test_a_row_that_loses_a_rank_is_waited_for_until_its_run_is_over_and_then_no_more(in_its_turn: bool) -> None:
     driver = Driver(a=1, b=1)
@@ -213,51 +197,16 @@ def test_the_socket_is_nobody_elses_and_goes_once_all_are_there(tmp_path, monkey
     assert not folder.exists() and driver.turns(2) == ["a", "a"]
 
 
-class TestARank:
-    """The worker's side against the driver's."""
-
-    @staticmethod
-    def opened(driver: Driver) -> Any:
-        manifest = {"run": {"id": "a"}, "measure": {}}
-        return open_turns({"SUITE_TURNS": driver.listener.address}, manifest, 0)
-
-    def test_waits_for_its_turn_and_has_as_many_iterations_as_it_is_told(self) -> None:
-        driver = Driver((3, 3), a=1, b=1)
-        turns = self.opened(driver)
-        assert self.asked(driver, turns, ends="b") == 0
-        assert self.asked(driver, turns) == 3
-
-    @staticmethod
-    def asked(driver: Driver, turns: Any, ends: str = "") -> int:
-        """Iterations of the turn that it waited for."""
-        waiting = threading.Thread(target=turns.ask)
-        waiting.start()
-        driver.serve()
-        if ends:
-            assert waiting.is_alive()
-            driver.arbiter.end(ends)
-        while waiting.is_alive():  # what it asks may not have come yet
-            driver.serve()
-        spent = 0
-        while not turns.is_over:
-            turns.begin_iteration()
-            spent += 1
-        return spent
-
-    def test_fails_where_its_driver_is_gone(self) -> None:
-        driver = Driver(a=1, b=1)
-        turns = self.opened(driver)
-        driver.serve()
-        driver.arbiter.close()
-        with pytest.raises(DriverGoneError, match="the driver that gives turns is gone"):
-            turns.ask()
-        with pytest.raises(DriverGoneError):
-            self.opened(driver)
-
-    def test_has_all_time_where_nobody_gives_turns(self) -> None:
-        turns = open_turns({}, {}, 0)
+def test_a_rank_whose_driver_is_gone_fails() -> None:
+    driver = Driver(a=1, b=1)
+    where, manifest = {"SUITE_TURNS": driver.listener.address}, {"run": {"id": "a"}, "measure": {}}
+    turns = open_turns(where, manifest, 0)
+    driver.serve()
+    driver.arbiter.close()
+    with pytest.raises(DriverGoneError, match="the driver that gives turns is gone"):
         turns.ask()
-        assert not turns.are_given and not turns.is_over
+    with pytest.raises(DriverGoneError):
+        open_turns(where, manifest, 0)
 
 
 class Waiting:
@@ -350,17 +299,6 @@ def test_what_passes_in_its_own_turn_counts(limit: str, tmp_path: Path, monkeypa
 
     outcome = run.run(play)
     assert outcome.failure is not None and outcome.failure.kind == limit
-
-
-def test_a_rank_that_waits_ends_when_it_is_asked_to(tmp_path: Path, monkeypatch: Any) -> None:
-    run = Waiting(tmp_path, QUICK, SLEEPS, monkeypatch)
-
-    def play() -> None:
-        run.wait()
-        os.kill(os.getpid(), supervise.signal.SIGTERM)
-
-    outcome = run.run(play)
-    assert (outcome.status, outcome.exit_codes) == ("interrupted", {0: -supervise.signal.SIGTERM})
 
 
 def test_a_driver_that_is_gone_leaves_no_rank_stopped(tmp_path: Path, monkeypatch: Any) -> None:

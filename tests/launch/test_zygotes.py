@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +13,8 @@ import pytest
 from suite.launch import zygotes
 from suite.launch.job import Job
 from suite.launch.local import LocalLauncher
-from suite.launch.processes import child_subreaper, end_with_children
-from suite.launch.zygotes import Zygote, surroundings
+from suite.launch.zygotes import Zygote
 from tests.launch.ranks import IMPORT_VARIABLE, QUICK, make_job, no_process_is_left, toy_worker  # noqa: F401
-from tests.waiting import wait_until
 
 TELL = """
 import ctypes, gc, random, resource, socket, threading
@@ -142,14 +138,6 @@ def test_other_surroundings_have_a_zygote_of_their_own(runs: Runs, change: dict[
     assert len(zygote_processes()) == 2, "the first is still there"
 
 
-def test_what_a_process_inherits_is_of_its_surroundings(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    job, _ = runs.job(TELL)
-    before = surroundings(job, {"RANK": "0"})
-    assert surroundings(job, {"RANK": "1"}) == before, "what differs from rank to rank does not count"
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {11})
-    assert surroundings(job, {}) != before
-
-
 def test_only_so_many_stacks_are_kept_imported(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zygotes, "_MOST", 1)
     for number in "12":
@@ -174,23 +162,6 @@ def test_a_stack_that_cannot_be_forked_is_imported_by_each_rank(runs: Runs, on_i
     for _ in range(2):
         assert runs.told(env={IMPORT_VARIABLE: on_import})["how"] == "spawned"
     assert zygote_processes() == []
-
-
-def test_what_a_stack_starts_is_waited_for_though_the_zygote_has_ended_by_itself() -> None:
-    with child_subreaper():
-        orphaning = "import subprocess; subprocess.Popen(['sleep', '600'])"
-        process = subprocess.Popen([sys.executable, "-c", orphaning], start_new_session=True)
-        wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE)
-        end_with_children(process)
-        with pytest.raises(ChildProcessError):
-            os.waitpid(-process.pid, os.WNOHANG)
-
-
-def test_an_import_that_hangs_is_left_to_the_ranks(runs: Runs) -> None:
-    job, folder = runs.job("time.sleep(600)", env={IMPORT_VARIABLE: "import time; time.sleep(600)"})
-    limits = job.limits.model_copy(update={"silence_seconds": 0.5})
-    outcome = runs.launcher.run(job.model_copy(update={"limits": limits}), folder, lambda event: None)
-    assert outcome.failure is not None and outcome.failure.kind == "hang"
 
 
 def test_a_killed_zygote_takes_no_rank_along_and_the_next_run_has_another(runs: Runs) -> None:
@@ -220,16 +191,3 @@ def test_a_zygote_that_does_not_fork_leaves_the_ranks_to_themselves(runs, troubl
     waiting = f"{TELL}\nif how_started() == 'forked':\n    time.sleep(600)\n"
     assert [json.loads(line)["how"] for line in runs(waiting, ranks=2)] == ["spawned", "spawned"]
     assert len(forked) == 1 and forked[0].returncode == -signal.SIGKILL, "half of a run is not forked"
-
-
-def test_where_ends_of_children_are_not_told_ranks_are_not_forked(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signal, "getsignal", lambda number: signal.SIG_IGN)
-    assert not zygotes.can_fork(runs.job(TELL)[0])
-
-
-def test_a_launcher_that_is_gone_keeps_no_stack_imported(tmp_path: Path) -> None:
-    runs = Runs(tmp_path)
-    runs()
-    (zygote,) = zygote_processes()
-    del runs
-    assert not zygote.is_running()

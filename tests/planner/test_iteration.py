@@ -1,15 +1,55 @@
-"""Phases of an iteration: limits that follow from physics, placements, candidates of all kinds at once."""
+"""Phases of an iteration and steps of training: limits that follow from physics, placements, whatever the layout.
+
+The iteration is one of NeMo-RL on H100s: 8B parameters, GRPO, sixteen devices.
+"""
+
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from suite.planner.ask import Question, question
+from suite.planner.formulas import blocks
 from suite.planner.formulas import generation as engine
-from suite.planner.formulas.blocks import roofline
-from suite.planner.iteration import LIMITS, PHASES
+from suite.planner.found import Found, layouts
+from suite.planner.iteration import LIMITS, PHASES, Predicted, predict
 from suite.planner.parameters import load_parameters
-from suite.planner.training import step_seconds
-from tests.planner.rl_work import rl_seconds, training
-from tools.planner.rl_cells import expected_longest
+from suite.planner.profiles import PROFILES
+from suite.planner.training import forward_seconds, step_parts, step_seconds
+from suite.planner.work import Generation, Pairs, Training
+from suite.spec.catalogue import find_size, find_workload
+from tools.planner.columns import alone, jobs_of
+from tools.planner.entries import published_hardware
+from tools.planner.stacks import traits
+
+LLAMA = {"layers": 32, "hidden": 4096, "ffn": 14336, "heads": 32, "kv_heads": 8, "vocab": 128256, "gated": 1}
+LAYOUT = {"devices": 16, "tensor": 1, "pipeline": 2, "chunks": 1, "context": 1, "zero_stage": 1, "sequence_parallel": 0}
+STEP = {"sequence": 1200.0, "attended": 1300.0, "global_batch": 512, "micro_batch": 3.2, "head_share": 1, "packed": 0}
+WAYS = {"recompute": 3, "precision": 0, "low_rank": 0, "trained_share": 1, "offload_optimizer": 0, "tables": 2}
+GENERATION = {"devices": 16, "tensor": 1, "samples": 2048, "prompt": 130, "response": 1060, "longest": 3964}
+
+
+def job(**changes: Any) -> dict[str, Any]:
+    device, stack = published_hardware("H100-SXM", 80), traits("NeMo-RL Megatron")
+    assert device is not None
+    return {**LLAMA, **device.columns(), **stack.columns(), **LAYOUT, **STEP, **WAYS, **changes}
+
+
+def training(row: dict[str, Any] | None = None, **changes: Any) -> Training:
+    usual = {"samples": 2048.0, "steps": 4, "weights": 8.03e9, "old": 1.0, "reference": 1.0}
+    return alone(jobs_of([row or job()]), **{**usual, **changes})
+
+
+def rl_seconds(changed=None, gen=None, how=None, **work) -> Predicted:
+    """The prediction with these changes of the job, of generation, of where both stand, and of the rest."""
+    row, generation = job(**(changed or {})), {"pool_share": 0.6, **GENERATION, **(gen or {})}
+    one = {"pipeline": 1, "context": 1, "expert_parallel": 1, "tensor": generation["tensor"]}
+    engine = Generation(jobs=jobs_of([{**row, **one}]), **generation)
+    made = training(row, samples=float(generation["samples"]), **work)
+    return predict(made, engine, Pairs.each(1, **(how or {})), load_parameters().values)
+
 
 P = load_parameters().values
 
@@ -62,15 +102,6 @@ def test_the_largest_of_some_normals_is_that_of_order_statistics():
     assert float(engine.fullest_share(0.5, 1, 2)) == pytest.approx(1 + 0.56419 * np.sqrt(np.expm1(0.25)), rel=1e-3)
 
 
-def test_the_longest_of_more_samples_is_longer_and_stops_at_the_cap():
-    few, many = (expected_longest(100, 0.5, 1e9, count) for count in (4, 4096))
-    random = np.random.default_rng(0)
-    for count, found in ((4, few), (4096, many)):
-        draws = random.lognormal(np.log(100) - 0.125, 0.5, (400, count)).max(1).mean()
-        assert found == pytest.approx(draws, rel=0.06)
-    assert few < many and expected_longest(100, 0.5, 120, 4096) == 120
-
-
 def test_an_engine_computes_a_groups_prompt_once_and_one_positions_logits_for_each():
     alone, shared = (rl_seconds(gen={"group": group, "prompt": 2000}).generation["prefill"] for group in (1, 32))
     assert alone == pytest.approx(32 * shared)
@@ -105,10 +136,6 @@ def test_an_engine_that_wakes_waits_for_the_host_link_and_for_what_others_traine
     assert sync({}, {"weight_bytes": 1.0}) > sync({}, {})
 
 
-def test_the_larger_of_arithmetic_and_traffic_counts_and_a_share_of_the_other():
-    assert roofline(3.0, 2.0, 0.0) == 3.0 and roofline(2.0, 3.0, 0.25) == 3.5
-
-
 def test_what_is_offloaded_crosses_the_host_link_wherever_it_is_chosen():
     offloaded = {"zero_stage": 3, "zero_engine": 1, "pipeline": 1}
     plain, parameters = (rl_seconds(offloaded, offload_parameters=flag) for flag in (0.0, 1.0))
@@ -134,3 +161,111 @@ def test_every_kind_has_a_band_and_an_unknown_stack_the_wider_one():
     assert parameters.band("iteration", stack, architecture) == parameters.bands["iteration"].known
     assert parameters.band("iteration", stack, "nowhere") == parameters.bands["iteration"].new
     assert parameters.effect({"framework": "nemo megatron"}) != 0 == parameters.effect({"framework": "no such"})
+
+
+def ask(backend: str, rollouts: int, micro_batch: int, new_tokens: int) -> Question:
+    changes = {"rollouts": rollouts, "micro_batch": micro_batch, "new_tokens": new_tokens}
+    return question(find_size("1.3B"), find_workload("trlx-ds-chat").changed(changes), "H100-SXM-80GB", backend)
+
+
+def table(asked: Question, count: int) -> tuple[list[tuple[float, ...]], Found]:
+    """The choices that make each layout, its rollouts left out, and what is predicted of it."""
+    found = layouts(asked, [count])
+    choices = found.space.choices
+    names = [name for name in choices if name != "rollouts"]
+    return list(zip(*(choices[name].tolist() for name in names), strict=True)), found
+
+
+@settings(max_examples=25)
+@given(
+    backend=st.sampled_from(sorted(PROFILES)),
+    count=st.sampled_from([1, 2, 8, 32]),
+    micro=st.sampled_from([1, 2, 4]),
+    tokens=st.integers(1, 768),
+)
+def test_more_rollouts_take_longer_in_every_layout_and_need_no_less_memory(backend, count, micro, tokens):
+    (keys, few), (more_keys, many) = (table(ask(backend, each, micro, tokens), count) for each in (8, 16))
+    places = {key: place for place, key in enumerate(more_keys)}
+    assert len(keys) and set(keys) <= set(places)
+    same = [places[key] for key in keys]
+    for found in (few, many):
+        phases = np.array(list(found.told.phases.values()))
+        assert np.isfinite(phases).all() and (phases >= 0).all() and (found.told.seconds > 0).all()
+    assert (few.told.seconds < many.told.seconds[same]).all()
+    assert (few.told.memory.total <= many.told.memory.total[same] * (1 + 1e-9)).all()
+
+
+PRETRAINING = {"sequence": 8192, "attended": 8192, "global_batch": 128, "micro_batch": 1, "devices": 8, "pipeline": 1}
+
+
+def work(**changes):
+    return alone(jobs_of([job(**{**PRETRAINING, "recompute": 0, **changes})]))
+
+
+def parts(**changes):
+    return {name: float(value[0]) for name, value in step_parts(work(**changes), P).items()}
+
+
+def fastest_seconds(jobs):
+    """Model FLOPs over the 16-bit peak."""
+    tokens = jobs.global_batch * jobs.sequence
+    layer = blocks.linear_flops(tokens, jobs.elements, 1)
+    layer = layer + blocks.attention_flops(tokens, jobs.sequence, jobs.hidden, 1, 0)
+    return (
+        3 * (jobs.layers * layer + blocks.head_flops(tokens, jobs.hidden, jobs.vocab, 1)) / (jobs.devices * jobs.peak)
+    )
+
+
+@settings(max_examples=30)
+@given(
+    st.sampled_from([1, 2, 4, 8]),
+    st.sampled_from([1, 2, 4]),
+    st.sampled_from([1, 2, 8, 64]),
+    st.sampled_from([0, 1, 2, 3]),
+    st.sampled_from([0, 1, 2]),
+)
+def test_no_step_is_faster_than_the_peak_allows(tensor, pipeline, data, recompute, precision):
+    one = work(
+        tensor=tensor,
+        pipeline=pipeline,
+        devices=tensor * pipeline * data,
+        global_batch=64 * data,
+        recompute=recompute,
+        precision=precision,
+    )
+    fastest = fastest_seconds(one.jobs) / {0: 1, 1: 2, 2: 4}[precision]
+    assert float(step_seconds(one, P)[0]) > fastest[0] / 1.05
+
+
+def test_a_tensor_parallel_group_that_spans_nodes_goes_at_the_pace_of_their_network():
+    layout = {"devices": 16, "tensor": 16, "link": 300e9, "network": 25e9}
+    inside, across = parts(**layout, node_devices=16), parts(**layout, node_devices=8)
+    assert across["tensor parallel"] == pytest.approx(1.5 * inside["tensor parallel"])
+    alone = parts(devices=16, tensor=8, context=2, node_devices=8)["context parallel"]
+    assert alone == pytest.approx(9 * parts(devices=16, tensor=8, context=2, node_devices=16)["context parallel"])
+
+
+MIXTURE = {"experts": 128, "experts_per_token": 8, "ffn": 768, "hidden": 2048}
+
+
+@pytest.mark.parametrize("degree", [8, 16, 64])
+def test_tokens_go_to_experts_of_other_nodes_over_each_devices_own_card(degree):
+    """On eight H100s a node the ring of all cards is said to carry 400 GB/s; one card carries 50."""
+    one = work(**MIXTURE, devices=64, expert_parallel=degree, global_batch=64)
+    found = float(step_parts(one, P)["expert parallel"][0])
+    whole = 2 * 8192 * 2048 * 8
+    near = min(8, degree)
+    slowest = max(whole * (near - 1) / degree / 450e9, whole * (degree - near) / degree / 50e9)
+    assert found == pytest.approx(32 * 2 * slowest * 2)
+
+
+def test_scoring_passes_the_keys_of_a_context_parallel_group_too():
+    slow, fast = (work(context=8, devices=64, link=rate, network=rate) for rate in (1e8, 1e12))
+    seconds = [float(forward_seconds(one, P)[0]) for one in (slow, fast)]
+    assert seconds[0] > 2 * seconds[1]
+
+
+def test_a_chip_with_more_power_for_each_product_reaches_more_of_its_peak():
+    few, many = (parts(power_share=share)["matrix products"] for share in (1.0, 3.8))
+    assert many < few
+    assert parts(power_share=100.0)["matrix products"] == parts(power_share=50.0)["matrix products"]

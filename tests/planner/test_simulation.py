@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suite.planner.simulate.events import Task, Timeline, account
 from suite.planner.simulate.explain import trace_of
 from suite.planner.simulate.generating import Pace, generate
-from suite.planner.simulate.iteration import GENERATION, MOST_TASKS, SLOW, UNEVEN, Setting, TooLarge, simulate
-from suite.planner.simulate.schedules import before, schedule
+from suite.planner.simulate.iteration import MOST_TASKS, SLOW, UNEVEN, Setting, TooLarge, simulate
 from suite.planner.simulate.stragglers import Stragglers, measured
 from suite.spec.base import UsageError
 
@@ -43,25 +41,6 @@ def test_pipelines_take_what_the_closed_form_says(stages, groups, chunks, forwar
     assert found.seconds == pytest.approx((micros + (stages - 1) / chunks) * (forward + backward))
 
 
-@pytest.mark.parametrize(("stages", "micros"), [(1, 5), (4, 7)])
-def test_scoring_is_a_pipeline_of_forward_passes(stages, micros):
-    found = simulate(setting(stages, micros=micros, forward=0.0, backward=0.0, score=0.5, passes=2.0))
-    # the second model's passes follow the first one's without a gap
-    assert found.seconds == pytest.approx((2 * micros + stages - 1) * 0.5)
-
-
-@pytest.mark.parametrize(("stages", "chunks"), [(4, 1), (4, 2), (2, 3)])
-def test_every_stage_runs_each_pass_once_and_never_before_what_it_needs(stages, chunks):
-    micros = 8
-    for stage in range(stages):
-        order = schedule(stage, stages, chunks, micros)
-        assert len(order) == len(set(order)) == 2 * micros * chunks
-        places = {one: place for place, one in enumerate(order)}
-        for one in order:
-            wanted = before(one, stage, stages, chunks)
-            assert wanted is None or wanted[0] != stage or places[wanted[1]] < places[one]
-
-
 @given(st.lists(st.floats(1, 200), min_size=1, max_size=40), st.integers(1, 64))
 @settings(max_examples=30)
 def test_an_engine_takes_at_least_its_longest_sample_and_at_most_them_one_by_one(lengths, places):
@@ -72,12 +51,6 @@ def test_an_engine_takes_at_least_its_longest_sample_and_at_most_them_one_by_one
     assert found.seconds >= max(lengths) * pace.step + tokens * pace.sample - 1e-9
     assert found.seconds >= tokens / together * pace.step + tokens * pace.sample - 1e-9
     assert found.seconds <= tokens * (pace.step + pace.sample) + 1e-9
-
-
-def test_samples_of_one_length_end_together_as_the_closed_form_says():
-    found = generate([100.0] * 8, 8, Pace(0.01, 0.001))
-    assert found.seconds == pytest.approx(100 * 0.01 + 800 * 0.001)
-    assert found.full == pytest.approx(found.seconds)
 
 
 ENGINES = {"lengths": ((100.0,) * 4, (100.0,) * 4), "places": 4, "pace": Pace(0.05, 0.0)}
@@ -116,14 +89,6 @@ def test_the_trace_has_a_lane_for_each_stage_and_engine_and_never_two_tasks_at_o
         own = sorted((span["ts"], span["dur"]) for span in spans if span["tid"] == lane)
         assert own and all(at + taken <= after + 1e-2 for (at, taken), (after, _) in pairwise(own))
     assert max(span["ts"] + span["dur"] for span in spans) == pytest.approx(1e6 * found.seconds)
-
-
-def test_idle_time_is_what_a_lane_waited_for():
-    timeline = Timeline()
-    first = timeline.add(Task((0,), 2.0, name="a", cause=GENERATION))
-    timeline.add(Task((1,), 1.0, (first,), cause="computing", waits="waiting for a"))
-    assert [(span.began, span.ended) for span in timeline.spans] == [(0.0, 2.0), (2.0, 3.0)]
-    assert account(timeline.spans, [1], 3.0) == {"waiting for a": 2.0, "computing": 1.0}
 
 
 RUNS = Path(__file__).resolve().parents[2] / "docs/results/cpu/runs"

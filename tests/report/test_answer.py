@@ -1,23 +1,25 @@
-"""What every view opens with: who is faster, by how much, how sure, and in which phase."""
+"""What every view opens with, who is faster and how sure, and that what a terminal shows fits it."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from suite.report.compare import compare_entries
+from suite.report.comparing.model import Unjudged
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import build
 from suite.report.terminal import headline_rows, print_answer
-from suite.report.text.answer import MOST_SHOWN, Verdict, as_lines, verdicts_of
+from suite.report.text.answer import Verdict, as_lines, verdicts_of
+from suite.report.text.comparison import MOST_LINES, print_comparison
 from suite.report.text.markdown import brief, render
 from suite.spec.layout import Layout
 from tests.report import entries as made
 from tests.report.conftest import Columns
-from tests.report.reports import REPORTS, families, mixed
+from tests.report.reports import REPORTS, families
+from tests.report.test_comparing import side
 from tests.report.test_rows_in_doubt import slow
 
-ROOT = Path(__file__).resolve().parents[2]
 GENERATING = dict(made.SHARES, generate=0.55, train=0.27)
 ZERO3 = Layout(devices_per_node=2, data=2, zero_stage=3)
 
@@ -56,13 +58,6 @@ def test_a_verdict_is_as_sure_as_its_runs(entries: list[Entry], faster: str, sur
     assert (verdict.faster, verdict.sure, verdict.phase) == (faster, sure, phase)
 
 
-@pytest.mark.parametrize(("spread", "word"), [(0.001, "equal"), (0.1, "unclear")])
-def test_the_table_of_rows_calls_equal_what_the_answer_does(spread: float, word: str) -> None:
-    entries = [*made.repeats(5, spread=spread), *made.repeats(5, backend="megatron", rate=20.01, spread=spread)]
-    assert {row["verdict"] for row in headline_rows(build(entries))} == {word}
-    assert only(entries).confidence.startswith("equal") is (word == "equal")
-
-
 def test_of_three_rows_those_that_cannot_be_told_from_the_best_stand_with_it() -> None:
     third = made.repeats(5, rate=10, layout=Layout(devices_per_node=1, data=1, zero_stage=3))
     verdict = only([*against(5, 5, rate=20.2, spread=0.05), *third])
@@ -76,11 +71,6 @@ def test_one_run_has_no_bounds_anywhere() -> None:
     assert re.fullmatch(r"\d\.\d+", only(against(1, 1, rate=40)).by)
     text = render(model, {}).partition("## Throughput\n")[2].partition("\n## ")[0]
     assert len(re.findall(r"\| \d+\.\d \(1 run\) \|", text)) == 3 and not re.search(r"\d \[\d", text)
-
-
-def test_bounds_that_say_nothing_are_left_out() -> None:
-    runs = [made.entry(repeat=repeat, rate=rate) for repeat, rate in ((1, 2.0), (2, 40.0))]
-    assert only([*runs, *made.repeats(2, backend="megatron", rate=9)]).by == "-"
 
 
 def test_settings_and_works_that_differ_are_named_and_others_are_not() -> None:
@@ -104,25 +94,11 @@ def test_scaling_memory_and_cost_are_told_with_the_rows_that_have_them() -> None
     )
 
 
-def test_the_line_of_trust_leads_to_what_it_counts() -> None:
-    text = render(build(mixed()), {})
-    links = re.findall(r"\]\(#([a-z-]+)\)", text.partition("\n## ")[0])
-    headings = {line[3:].lower().replace(" ", "-") for line in text.splitlines() if line.startswith("## ")}
-    assert links and set(links) <= headings
-
-
 def test_where_nothing_is_ranked_it_says_why() -> None:
     assert "All runs are suspect, so nothing is ranked" in as_lines(build([slow(1), slow(2)]))[1]
     assert as_lines(build([made.failed()]))[1].startswith("No run succeeded")
     assert as_lines(build([made.entry()]))[1].startswith("No two rows did equal work")
     assert as_lines(build([]))[0] == "No run was found, so nothing was measured."
-
-
-def test_of_many_comparisons_the_first_are_shown_and_the_others_counted() -> None:
-    sizes = ("1M", "3M", "8M", "25M", "1.3B", "6.7B", "13B", "20B", "66B")
-    text = render(build(made.matrix(sizes=sizes, runs=3)), {}).partition("\n## ")[0]
-    assert len(re.findall(r"(?m)^\| ", text)) == MOST_SHOWN + 2
-    assert "\nAnd 2 more under Ranking.\n" in text
 
 
 @pytest.mark.parametrize("name", REPORTS)
@@ -149,11 +125,17 @@ def test_a_comment_of_a_pull_request_is_the_head_of_the_report_without_links() -
     assert re.sub(r"\[([^\]]*)\]\(#[a-z-]+\)", r"\1", head)[2:] == brief(model).strip()[4:]
 
 
-def test_the_published_report_is_short_and_its_head_is_enough_to_decide() -> None:
-    text = (ROOT / "docs/results/cpu/report.md").read_text()
-    assert text.count("\n| R1 ") and len(text.encode()) <= 15 * 1024
-    head = "\n".join(text.splitlines()[:25])
-    assert all(words in head for words in ("who is faster", "- Scaling:", "- Memory:", "- Cost:", "How far to trust"))
-    prose = [line for line in text.splitlines() if line and not line.startswith(("|", "suite ", "!["))]
-    sentences = [sentence for line in prose for sentence in re.split(r"(?<=[.;:])\s", line)]
-    assert not [sentence for sentence in sentences if len(sentence.split()) > 35]
+def test_rows_that_only_their_launcher_tells_apart_are_told_apart() -> None:
+    slurm = [made.started(one, launcher="slurm", id=f"{one.record.run.id}-slurm") for one in made.repeats(3)]
+    rows = headline_rows(build([*made.repeats(3), *slurm]))
+    assert len({tuple(row.items()) for row in rows}) == len(rows) == 2
+    assert all("launcher=" in row["variant"] for row in rows)
+    assert "variant" not in headline_rows(build(made.repeats(3)))[0]
+
+
+def test_many_bundles_in_trouble_are_counted_and_only_some_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    trouble = [Unjudged(lack="altered", side="after", name=f"runs/{n}", detail="it differs") for n in range(48)]
+    print_comparison(compare_entries(side(2), side(2, 11), left_out=trouble))
+    lines = [line for line in capsys.readouterr().out.splitlines() if "runs/" in line or "48" in line or "43" in line]
+    assert lines[0] == "48 bundles with records that are not what their events give:"
+    assert len(lines) == 1 + MOST_LINES + 1 and "43 more" in lines[-1]

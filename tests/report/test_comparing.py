@@ -42,15 +42,6 @@ def noisy(source: random.Random, runs: int, rate: float, spread: float) -> tuple
     return tuple(RunSeconds(1.0, (math.exp(source.gauss(-math.log(rate), spread)),)) for _ in range(runs))
 
 
-def test_an_image_that_was_pushed_meanwhile_is_the_same_on_both_sides() -> None:
-    def in_image(one: Entry, digest: str | None) -> Entry:
-        return made.driven(one, "docker", image={"id": "sha256:" + "4" * 64, "digest": digest})
-
-    before = [in_image(one, None) for one in side(3)]
-    after = [in_image(one, "registry/suite-engines@sha256:" + "5" * 64) for one in side(3, 11)]
-    assert compared(before, after) and compare_entries(before, after).surroundings.equal
-
-
 class TestTogether:
     @pytest.mark.slow
     @pytest.mark.parametrize("spreads", [(0.03, 0.03), (0.01, 0.1)], ids=["alike", "very unlike"])
@@ -131,12 +122,6 @@ class TestSurroundings:
         assert around.label.startswith(label) and names <= {one.name for one in around.differences}
         assert all(one.before != one.after and one.rows for one in around.differences)
 
-    def test_a_difference_of_some_rows_is_told_with_these_rows(self) -> None:
-        other = {**made.CPU_FACTS, "kernel": "6.9"}
-        after = [*side(3, 11), *side(3, 11, size="3M", facts=other)]
-        (one,) = compare_entries([*side(3), *side(3, size="3M")], after).surroundings.differences
-        assert one.name == "kernel" and [name.split()[1] for name in one.rows] == ["3M"]
-
     def test_other_iterations_and_seeds_are_told(self) -> None:
         around = compare_entries(side(3), side(3, 11, iterations=8)).surroundings
         assert around.label == "across settings"
@@ -145,20 +130,11 @@ class TestSurroundings:
 
 
 class TestPairing:
-    def test_a_row_measured_in_two_ways_does_not_keep_the_others_from_being_compared(self) -> None:
-        before = [*side(3), *side(3, iterations=20), *side(3, size="3M")]
-        result = compare_entries(before, [*side(3, 11, iterations=12), *side(3, 11, size="3M")])
-        assert [row.size for row in result.rows] == ["3M"]
-        (one,) = result.unjudged
-        assert one.lack == "ambiguous" and "iterations 6" in one.detail and "iterations 20" in one.detail
-
     def test_of_several_ways_those_pair_that_both_sides_have(self) -> None:
         before = [*side(3), *side(3, iterations=20)]
         result = compare_entries(before, [*side(3, 11), *side(3, 11, iterations=20, rate=10)])
-        assert {row.variant: row.verdict for row in result.rows} == {
-            "iterations=6": "not distinguishable",
-            "iterations=20": "slower",
-        }
+        verdicts = {row.variant: row.verdict for row in result.rows}
+        assert verdicts == {"iterations=6": "not distinguishable", "iterations=20": "slower"}
         assert not result.unjudged
         result = compare_entries(before, side(3, 11))
         assert len(result.rows) == 1 and lacks(result) == [("no partner", "before")]
@@ -170,11 +146,7 @@ class TestPairing:
             ([*side(1), *side(1, size="8M")], side(1, track="tuned"), r"track equal-config / tuned$"),
             (side(1), [made.failed()], "no run of the second side has a rate"),
             (side(1), side(1, work=made.workload(ppo_epochs=2)), "ppo_epochs 1 / 2"),
-            (
-                side(1),
-                side(1, work=GRPO),
-                r"of equal backend, layout and work: deepspeed 1M zero2 on .*: PPO .* / GRPO",
-            ),
+            (side(1), side(1, work=GRPO), r"of equal backend, layout and work: deepspeed 1M .*: PPO .* / GRPO"),
         ],
     )
     def test_sides_that_share_no_row_say_what_keeps_the_nearest_apart(self, before, after, told):
@@ -251,24 +223,12 @@ class TestGate:
         assert self.at(0.95, result) == (["below", "kept", "undecided"], False)
         assert self.at(0.8, result)[0] == ["kept", "kept", "kept"]
 
-    @pytest.mark.parametrize("gate", [0.0, -1.0, math.inf, math.nan])
-    def test_a_gate_is_a_share(self, gate: float) -> None:
-        with pytest.raises(UsageError, match="above 0"):
-            hold_to(compare_entries(side(2), side(2, 11)), gate)
-
     @pytest.mark.slow
     def test_rows_at_the_gate_fail_it_in_at_most_one_case_in_twenty(self) -> None:
         source = random.Random(31)
         missed = sum(not hold_to(comparison(source, 16, 5, 0.95), 0.95)[1].passed for _ in range(200))
         # 200 cases at 5 % are 18 or fewer in 99 of 100 simulations
         assert missed <= 18
-
-    def test_the_chance_to_catch_a_loss_is_what_the_guide_says(self) -> None:
-        """Twelve runs a side at 5 % noise, a gate of 0.95 and a true loss of 10 %: see docs/regression-gates.md."""
-        source = random.Random(32)
-        trials = 400
-        caught = sum(not hold_to(comparison(source, 1, 12, 0.9), 0.95)[1].passed for _ in range(trials))
-        assert 0.7 < caught / trials < 0.9
 
     @pytest.mark.parametrize(("rate", "decided"), [(20, "met"), (10, "slower")])
     def test_suspect_runs_make_it_doubtful_unless_they_are_to_count(self, rate: float, decided: str) -> None:

@@ -1,21 +1,17 @@
-"""Pictures: what is drawn, what is left out and said, that nothing hides another, and each drawn once."""
+"""Pictures: what is drawn, what is left out and said, and each drawn once."""
 
 import re
 import warnings
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from suite.bundle.cache.database import Database
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel, build
-from suite.report.plots import draw, kept, scaling
-from suite.report.plots.series import MOST_BARS, MOST_POINTS, MOST_SERIES, backend_colours, bars, series_of
-from suite.report.plots.style import COLOURS, styled
-from suite.spec.layout import Layout
+from suite.report.plots import draw, kept
 from tests.report import entries as made
 from tests.report.reports import hostile
 
@@ -58,74 +54,12 @@ def test_each_picture_with_data_is_drawn_without_a_warning(name: str, tmp_path: 
         assert not [tag for tag in root.iter() if tag.tag.endswith(("script", "foreignObject", "image"))]
 
 
-def test_a_configuration_without_a_rate_is_marked(tmp_path: Path) -> None:
-    draw(build([*made.matrix(sizes=("1M",), ranks=(1,), runs=1), made.failed(size="8M")]), tmp_path)
-    assert {"8M", "no run succeeded"} <= set(texts(tmp_path / "throughput.svg"))
-
-
 @pytest.mark.slow
 def test_what_is_left_out_of_a_picture_is_said(tmp_path: Path) -> None:
     draw(build(many()), tmp_path)
     assert "24 of 72 rows drawn, fastest layouts first; all are in the table." in texts(tmp_path / "phases.svg")
     assert "Not drawn: 2 rank counts; all rows are in the table." in texts(tmp_path / "throughput.svg")
     assert "Not drawn: 2 sizes; all rows are in the table." in texts(tmp_path / "scaling.svg")
-
-
-def test_bars_keep_backends_side_by_side_and_the_ends_of_both_ladders() -> None:
-    chosen, _ = bars(build(many()).rows)
-    assert len(chosen) <= MOST_BARS
-    assert {(row.size, row.ranks) for row in chosen if row.backend == "deepspeed"} == {
-        (row.size, row.ranks) for row in chosen if row.backend == "megatron"
-    }
-    assert {row.size for row in chosen} >= {"1M", "6.7B"}
-    assert {row.ranks for row in chosen} >= {1, 32}
-
-
-def test_a_backend_has_one_colour_in_every_picture(tmp_path: Path) -> None:
-    """Only megatron was measured on two rank counts, so it alone is in the picture of scaling."""
-    entries = [
-        *made.repeats(3),
-        *(entry for ranks in (1, 2) for entry in made.repeats(3, rate=25.0 * ranks, ranks=ranks, backend="megatron")),
-    ]
-    draw(build(entries), tmp_path)
-    own, other = COLOURS[1].lower(), COLOURS[0].lower()
-    assert all(own in (tmp_path / f"{name}.svg").read_text() for name in ("throughput", "scaling", "memory"))
-    assert other not in (tmp_path / "scaling.svg").read_text()
-
-
-def test_of_many_curves_only_the_ends_are_labelled_so_that_no_label_hides_another() -> None:
-    def asked(tensor: int, ranks: int) -> dict[str, Any]:
-        layout = Layout(nodes=1, devices_per_node=ranks, tensor=tensor, data=ranks // tensor)
-        return {"rate": (10 + tensor) * ranks ** (0.9 - tensor / 100), "ranks": ranks, "layout": layout}
-
-    runs = [asked(tensor, ranks) for tensor in (1, 2, 4, 8) for ranks in (8, 16)]
-    with styled():
-        drawn = scaling.figure(build([made.entry(size="1.3B", backend="megatron", **one) for one in runs]))
-    labels = [text.get_text() for axes in drawn.axes for text in axes.texts]
-    assert len([text for text in labels if re.fullmatch(r"0\.[89]\d", text)]) == 2
-
-
-def test_curves_stand_beside_each_other_so_that_no_interval_hides_another() -> None:
-    with styled():
-        panel = scaling.figure(build(made.matrix(sizes=("1M",)))).axes[0]
-    places = {tuple(line.get_xdata()) for line in panel.lines if line.get_marker() in ("o", "s")}
-    assert len(places) == 2
-
-
-def test_one_wild_interval_does_not_press_the_values_flat(tmp_path: Path) -> None:
-    wild = made.entry(rate=20), made.entry(rate=60, repeat=2), made.entry(backend="megatron", rate=21)
-    draw(build(wild), tmp_path)
-    assert "Intervals that reach the frame go on beyond it." in texts(tmp_path / "throughput.svg")
-
-
-def test_many_backends_at_one_size_are_all_drawn_and_as_lines_only_those_that_stay_readable() -> None:
-    backends = [f"stack-{letter}" for letter in "abcdefghijklmn"]
-    points = build([made.entry(backend=name) for name in backends]).rows
-    drawn, more = series_of(points, backend_colours(points))
-    assert (len(drawn), more) == (MOST_POINTS, len(backends) - MOST_POINTS)
-    lines = build([made.entry(backend=name, size=size) for name in backends for size in ("1M", "3M")]).rows
-    drawn, more = series_of(lines, backend_colours(lines))
-    assert (len(drawn), more) == (MOST_SERIES, len(backends) - MOST_SERIES)
 
 
 @pytest.fixture
@@ -166,10 +100,3 @@ def test_what_is_no_picture_is_drawn_again(tmp_path, drawn, body, monkeypatch):
     monkeypatch.setattr(Database, "get", lambda self, name: body)
     assert "memory.svg" in pictures(build(made.repeats(2)), tmp_path / "a")
     assert drawn == [tmp_path / "a"] and not (tmp_path / "elsewhere").exists()
-
-
-def test_without_a_cache_they_are_drawn(tmp_path: Path, drawn: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SUITE_CACHE", "off")
-    model = build(made.repeats(2))
-    assert pictures(model, tmp_path / "a") == pictures(model, tmp_path / "b")
-    assert drawn == [tmp_path / "a", tmp_path / "b"]

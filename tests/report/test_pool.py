@@ -1,18 +1,25 @@
-"""Rows: which runs are one, what their figures are, and what a reader is told of where they were measured."""
+"""Rows: which runs are one, what their figures are, where they were measured, and that other work stands apart."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from suite.bundle.record import Wait
+from suite.report.compare import compare_entries
 from suite.report.facts.entry import Entry
 from suite.report.facts.environment import environment_differences, facts_of
 from suite.report.facts.model import build
 from suite.report.facts.pool import Row
+from suite.report.terminal import print_headline
 from suite.report.text.markdown import render
+from suite.spec.layout import Layout
+from suite.spec.manifest import SampleLengths
 from suite.stats.intervals import RunSeconds, pooled_mean, pooled_rate
 from tests.report import entries as made
+from tests.report.conftest import Columns
+from tests.report.reports import families
 
 GPU_A = made.GPU_FACTS
 GPU_B = {**GPU_A, "device": {**GPU_A["device"], "name": "NVIDIA A100-SXM4-80GB"}}
@@ -78,13 +85,10 @@ class TestFigures:
 
     def test_hfu_with_causal_attention_stands_beside_the_other_where_it_is_known(self) -> None:
         entry = made.entry(device="cuda")
-        assert "HFU causal" not in render(build([entry]), {})
         compute = entry.record.compute.model_copy(update={"hfu_causal": 0.35, "hardware_flops_causal": 0.9e12})
         causal = made.recorded(entry, compute=compute)
         assert (row_of(causal).hfu, row_of(causal).hfu_causal) == (pytest.approx(0.41), pytest.approx(0.35))
-        text = render(build([causal]), {})
-        assert "MFU / HFU / HFU causal / MBU %" in text and "38 / 41 / 35 / 22" in text and "HFU causal counts" in text
-        assert "HFU" not in render(build([made.entry()]), {}).split("## Conventions")[1]
+        assert "38 / 41 / 35 / 22" in render(build([causal]), {})
 
 
 class TestMemory:
@@ -202,17 +206,6 @@ class TestWhatIsOneRow:
         assert machine_of(before, after)["image in its registry"] == (PUSHED,), "for whoever wants to fetch it"
         assert environment_differences([before.record], [after.record]) == ()
 
-    def test_an_image_that_one_side_names_by_digest_alone_is_the_other_sides(self) -> None:
-        one = in_image(made.entry(), IMAGE, PUSHED)
-
-        def named(image: str) -> Entry:
-            facts = {"driver": {}, "worker": {**made.CPU_FACTS, "image": image}}
-            return made.recorded(one, environment=one.record.environment.model_copy(update=facts))
-
-        for image, differs in ((PUSHED, False), (PUSHED.replace("5", "6"), True)):
-            names = [found.name for found in environment_differences([one.record], [named(image).record])]
-            assert ("image" in names) is differs
-
 
 class TestWhereItWasMeasured:
     def test_the_machine_names_the_container_runtime_and_the_suite_that_drove_each_run(self) -> None:
@@ -227,19 +220,6 @@ class TestWhereItWasMeasured:
             f"0.1.0, commit {'b' * 12} with changes (1 run)",
         )
         assert machine_of(made.driven(made.entry(), suite_version="0.1.0", git_commit=None))["suite"] == ("0.1.0",)
-
-    def test_a_measured_product_of_another_precision_than_the_runs_says_so(self) -> None:
-        def told(**dtype: str) -> set[str]:
-            ceilings = {"matmul_flops": 7e14, "copy_bytes_per_second": 2e12, **dtype}
-            facts = machine_of(made.entry(device="cuda", facts={**made.GPU_FACTS, "ceilings": ceilings}))
-            return {name for name in facts if name.startswith("measured")}
-
-        own = {"measured matrix product (bf16 runs)", "measured copy (bf16 runs)"}
-        assert told() == told(matmul_dtype="bfloat16") == own
-        assert told(matmul_dtype="float16") == {
-            "measured matrix product (in fp16, bf16 runs)",
-            "measured copy (bf16 runs)",
-        }
 
     def test_the_command_of_a_row_names_its_launcher_and_what_a_cluster_is_to_be_told(self) -> None:
         local, docker = made.driven(made.entry()), in_image(made.entry(), IMAGE)
@@ -258,3 +238,87 @@ class TestWhereItWasMeasured:
         told = {"digest": "0123456789abcdef", "commit": "3340c2f3a56d" + 28 * "0", "changed": True, "editable": True}
         found = facts_of([made.entry(facts={**made.CPU_FACTS, "code": {"deepspeed": told}}).record])
         assert found["deepspeed code"][1] == ("0.19.8 01234567 (commit 3340c2f3a56d with changes, editable)",)
+
+
+LLAMA: dict[str, Any] = {"size": "1M-llama", "ranks": 2}
+VLLM = Layout(devices_per_node=2, data=2, zero_stage=2, generation="vllm")
+
+
+def section(text: str, heading: str) -> str:
+    """What is below one heading of the report; empty where there is none."""
+    return text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+
+
+def on_llama(runs: int = 3, **asked: Any) -> list[Entry]:
+    return made.repeats(runs, **{**LLAMA, "work": made.grpo(), **asked})
+
+
+def test_rows_of_each_kind_are_ranked_in_a_table_of_their_own_under_a_line_of_their_work() -> None:
+    text = section(render(build(families()), {}), "Ranking")
+    ppo, grpo = re.split(r"\nGRPO in groups of 4 on Llama, responses lognormal:[^\n]*:\n", text)
+    assert "\nPPO on GPT-2:\n" in ppo
+    assert "1M-llama" not in ppo and "| 1M " not in grpo
+    assert [line.split("|")[3].strip() for line in ppo.splitlines() if "| faster " in line] == ["R2", "R4"]
+
+
+def test_samples_of_other_lengths_are_never_ranked_together_even_where_the_distribution_is_the_same() -> None:
+    """The hash of the work has the seed of the lengths, not the lengths that a version of the suite drew by it."""
+
+    def shuffled(one: Entry) -> Entry:
+        drawn = one.manifest.work.lengths
+        lengths = SampleLengths(prompt=drawn.prompt, response=drawn.response[::-1])
+        work = one.manifest.work.model_copy(update={"lengths": lengths})
+        return replace(one, manifest=one.manifest.model_copy(update={"work": work, "hash": "0" * 64}))
+
+    both = [*on_llama(), *on_llama(backend="megatron")]
+    assert len(build(both).ranking.groups) == 1
+    model = build([*both[:3], *map(shuffled, both[3:])])
+    assert not model.ranking.groups and len({row.lengths_hash for row in model.rows}) == 2
+    assert len({row.work_hash for row in model.rows}) == 1
+
+
+def test_what_the_longest_sample_costs_is_a_mean_over_runs_that_all_tell() -> None:
+    runs = [
+        *on_llama(1, rollout={"idle_slot_seconds": 0.2, "idle_slot_share": 0.5}, spread=0),
+        made.entry(**LLAMA, work=made.grpo(), repeat=2, rollout={"idle_slot_seconds": 0.4}, spread=0),
+    ]
+    found = build(runs).rows[0].unevenness
+    assert found is not None
+    assert found.idle_slot_seconds == pytest.approx(0.3) and found.idle_slot_share is None
+    assert re.search(r"\| +0.300 \| +19 \|", section(render(build(runs), {}), "Lengths and padding")), "of 1.6 s"
+
+
+def test_the_memory_of_an_engine_is_shown_by_phase_although_sync_has_no_floor() -> None:
+    (row,) = build(on_llama(2, layout=VLLM)).rows
+    assert row.memory is not None
+    by_phase = {one.name: one for one in row.memory.by_phase}
+    assert list(by_phase) == ["sync", "generate", "train"]
+    assert (by_phase["sync"].floor_bytes, by_phase["sync"].efficiency) == (None, None)
+    assert by_phase["sync"].peak_bytes == by_phase["generate"].peak_bytes < by_phase["train"].peak_bytes
+
+
+@pytest.mark.parametrize("width", [80, 100, None])
+def test_the_headline_has_a_table_for_each_kind_of_work(width: int | None, columns: Columns) -> None:
+    lines = columns(width, lambda: print_headline(build(families())))
+    assert width is None or max(map(len, lines)) <= width
+    ppo, grpo = "\n".join(lines).split("GRPO in groups of 4 on Llama")
+    assert ppo.startswith("PPO on GPT-2:") and "llama" not in ppo
+    assert grpo.count("1M-llama") == 5
+
+
+def test_compare_names_rows_that_look_alike_and_did_other_work() -> None:
+    before = [*made.repeats(2), *made.repeats(2, size="3M"), *made.repeats(2, size="8M")]
+    after = [
+        *made.repeats(2, first=11),
+        *made.repeats(2, size="3M", work=made.workload(algorithm="grpo", group=4)),
+        *made.repeats(2, size="8M", work=made.workload(rollouts=16)),
+        *made.repeats(2, size="25M"),
+    ]
+    found = compare_entries(before, after)
+    assert [row.size for row in found.rows] == ["1M"]
+    assert found.other_work == (
+        "deepspeed 3M zero2 on 1 rank: PPO on GPT-2 / GRPO in groups of 4 on GPT-2",
+        "deepspeed 8M zero2 on 1 rank: 8 samples / 16 samples",
+    )
+    assert "other work: PPO on GPT-2 / GRPO in groups of 4 on GPT-2" in {one.detail for one in found.unjudged}
+    assert "deepspeed 25M zero2 on 1 rank" in found.only_after

@@ -17,25 +17,6 @@ from suite.stats.intervals import log_rates, pooled_rate
 from suite.stats.moderated import moderate
 from tests.report import entries as made
 
-
-def test_runs_of_one_row_that_ended_alike_are_told_once_and_other_evidence_is_another_row() -> None:
-    alike = [made.failed(repeat=repeat) for repeat in (1, 2, 3)]
-    failures = build([*alike, made.failed(repeat=4, evidence=("CUDA error", "and more"))]).failures
-    assert [(one.evidence, one.evidence_lines, len(one.run_ids), len(one.paths)) for one in failures] == [
-        ("CUDA error", 2, 1, 1),
-        ("RuntimeError: out of memory", 1, 3, 3),
-    ]
-
-
-def test_a_run_without_a_classified_failure_is_told_by_its_status() -> None:
-    def unclassified(status: str) -> Entry:
-        return made.recorded(made.failed(status, size=f"{len(status)}M"), failure=None)
-
-    failures = build([unclassified("interrupted"), unclassified("unknown")]).failures
-    assert sorted(one.kind for one in failures) == ["interrupted", "unknown"]
-    assert {one.evidence for one in failures} == {None}
-
-
 REASON = "others used {} of the 2 CPUs of rank 0, of which the run needs 1"
 
 
@@ -58,7 +39,6 @@ def test_a_suspect_run_is_in_no_figure_unless_asked_for_and_told_beside_its_row(
     counts, why = with_it.caveats
     assert counts == "1 suspect or invalid run left out: R1 1 of 4"
     assert why.startswith("others used 1.52 of the 2") and why.endswith(": R1")
-    assert headline_rows(with_it)[0]["runs ok"] == "4 of 4, 1 suspect"
     assert "4 of 4, 1 suspect" in render(with_it, {})
     asked = build([*quiet, slow(4)], with_suspect=True)
     assert len(asked.rows[0].measured) == 4 and asked.rows[0].holds_suspect
@@ -77,18 +57,12 @@ def test_a_row_of_suspect_runs_alone_keeps_its_figures_and_is_not_ranked() -> No
     assert "1 row of suspect runs alone not ranked" in as_lines(model)[-1]
     asked = build(entries, with_suspect=True)
     assert len(asked.ranking.groups[0].places) == 3
-    assert "suspect)" in render(asked, {})
 
 
 def test_a_scaling_curve_has_no_suspect_point() -> None:
     entries = [*made.repeats(3), *made.repeats(3, ranks=2, rate=36.0)]
     assert build(entries).scaling.curves
     assert not build([*entries[:3], *map(doubtful, entries[3:])]).scaling.curves
-
-
-def test_equal_reasons_of_a_row_are_told_once_whatever_their_figures() -> None:
-    (row,) = build([doubtful(made.entry(repeat=repeat), REASON.format(f"1.{repeat}")) for repeat in (1, 2, 3)]).rows
-    assert row.doubts == (REASON.format("1.1"),)
 
 
 def test_an_invalid_run_is_in_no_figure_even_if_suspect_ones_are_asked_for() -> None:
@@ -144,9 +118,7 @@ def test_a_row_with_a_slow_run_is_told_as_two_modes() -> None:
     assert found["megatron"] is None
     assert (found["deepspeed"].slow, found["deepspeed"].runs) == (1, 5)
     assert found["deepspeed"].loss == pytest.approx(0.3, abs=0.03)
-    text = render(model, {})
-    assert "two modes)" in text and "Two modes: some runs are slower" in text
-    assert "1 of 5 runs is 30." in text or "1 of 5 runs is 29." in text
+    assert "Two modes: some runs are slower" in render(model, {})
 
 
 def test_rows_that_differ_in_their_seed_alone_do_not_compete() -> None:
@@ -158,7 +130,6 @@ def test_rows_that_differ_in_their_seed_alone_do_not_compete() -> None:
             {"deepspeed", "megatron"},
             {group.seed},
         ]
-    assert "Seeds: rows that differ in their seed alone" in render(model, {})
     alone = build([*both[0], *both[2]]).ranking
     assert alone.groups == () and len(alone.apart) == 2, "one backend is not ranked against itself"
     (group,) = build([*both[0], *both[3]]).ranking.groups

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from suite.cli.options.reading import check_numbers, rank_counts
 from suite.planner.ask import device_range
@@ -55,16 +53,6 @@ def test_no_numeric_option_of_any_command_overflows(value: Any) -> None:
     with pytest.raises(UsageError, match="--most-repeats is a number up to 281,474,976,710,656, not '") as caught:
         check_numbers({"price": 2.5, "most_repeats": value, "names": ["a"], "where": None, "switch": True})
     assert len(str(caught.value)) < 200
-
-
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.text() | st.integers(-5, 5),
-        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    )
-)
-def test_small_data_has_no_number_beyond(value: Any) -> None:
-    assert first_beyond(value) is None
 
 
 def test_the_path_to_a_number_is_told() -> None:
@@ -139,12 +127,6 @@ def test_no_more_is_read_than_was_agreed(tmp_path: Path) -> None:
 def test_a_file_that_grows_while_it_is_read_is_not_read_without_end() -> None:
     with pytest.raises(Unreadable, match="grows beyond the 100 bytes"):
         read_bytes(Path("/proc/self/maps"), "it", 100)  # which says that it has none
-
-
-def test_text_is_utf_8(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"ab\xff")
-    with pytest.raises(Unreadable, match="it is not UTF-8 text at byte 2"):
-        read_text(tmp_path / "file", "it")
 
 
 def test_a_log_is_appended_to(tmp_path: Path) -> None:

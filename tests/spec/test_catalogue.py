@@ -1,12 +1,13 @@
-"""The data files load whole, presets among them; names are found or refused with the nearest ones."""
+"""The data files load whole, presets and images among them; names are found or refused with the nearest ones."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from suite.backends.registry import backends
 from suite.spec import catalogue
 from suite.spec.base import UsageError
 from suite.spec.catalogue import (
@@ -23,8 +24,7 @@ from suite.spec.catalogue import (
     sizes,
     workloads,
 )
-from suite.spec.images import find_image
-from suite.spec.names import repeated
+from suite.spec.images import BaseImage, find_image, images, images_of, stack_labels, stack_versions_of
 from suite.theory.parameters import parameter_count
 
 
@@ -40,19 +40,11 @@ def test_every_entry_of_every_data_file_loads_with_a_source():
 
 
 def test_the_ladders_name_known_sizes_rise_and_every_size_is_on_one():
-    assert set(ladders()) == {"cpu", "cpu-llama", "cpu-qwen", "gpu-one", "true", "trlx", "modern", "published-7b"}
     assert {size for members in ladders().values() for size in members} == set(sizes())
     for ladder, members in ladders().items():
         assert tuple(sizes(ladder)) == members == find_ladder(ladder.upper())
         held = [parameter_count(shape).total for shape in sizes(ladder).values()]
         assert held == sorted(held), ladder
-
-
-def test_a_name_is_found_in_any_case():
-    assert find_size("66b") is find_size("66B")
-    assert find_size(" 66b-TRLX ").name == "66B-trlx"
-    assert find_preset(" TRLX-DS-chat ") is find_preset("trlx-ds-chat")
-    assert find_image(" Engines").name == "engines"
 
 
 @pytest.mark.parametrize(
@@ -73,29 +65,11 @@ def test_an_unknown_name_is_refused_in_one_line_with_the_nearest(find, name, nea
     assert repr(name) in message and nearest in message and "\n" not in message
 
 
-def test_a_name_near_nothing_still_says_where_the_names_are():
-    with pytest.raises(UsageError, match="`suite sizes` lists them"):
-        find_size("")
-    with pytest.raises(UsageError, match="trlx-ds-chat, gpu-one, cpu, smoke"):
-        find_workload("\N{SNOWMAN}" * 50)
-
-
 def test_workloads_fit_the_positions_of_their_ladders():
     fitting = [("cpu", "cpu"), ("cpu", "cpu-llama"), ("smoke", "cpu"), ("gpu-one", "gpu-one"), ("trlx-ds-chat", "true")]
     for workload, ladder in fitting:
         for shape in sizes(ladder).values():
             assert find_workload(workload).sequence_tokens <= shape.positions
-
-
-def test_llama_on_a_cpu_stands_beside_the_plain_ladder_and_has_heads_that_vllm_takes():
-    for plain, llama in zip(sizes("cpu").values(), sizes("cpu-llama").values(), strict=True):
-        assert llama.name == f"{plain.name}-llama"
-        assert (llama.layers, llama.hidden, llama.heads, llama.vocab) == (
-            plain.layers, plain.hidden, plain.heads, plain.vocab,
-        )  # fmt: skip
-        assert parameter_count(llama).total == pytest.approx(parameter_count(plain).total, rel=0.05)
-        assert llama.head_dim >= 32 and llama.kv_heads < llama.heads
-    assert all(shape.head_dim >= 32 for shape in sizes("cpu-qwen").values())
 
 
 @pytest.mark.parametrize("place", ["suite/manifests", "manifests"])
@@ -165,12 +139,6 @@ def test_peaks_are_dense_and_a_die_is_half_of_its_module():
     assert {name: 2 * rate for name, rate in die.peak_flops.items()} == module.peak_flops
 
 
-@given(st.lists(st.text(max_size=2)))
-def test_the_first_name_that_comes_again_is_found(names):
-    again = [name for index, name in enumerate(names) if name in names[:index]]
-    assert repeated(names) == (again[0] if again else None)
-
-
 @pytest.mark.parametrize("name", presets())
 def test_every_point_names_a_size_and_work_that_fits_it(name: str) -> None:
     preset = find_preset(name)
@@ -201,3 +169,51 @@ def test_the_ladder_has_true_shapes_and_one_workload_for_all() -> None:
     assert preset.track == "equal-config"
     assert tuple(point.size for point in preset.points) == find_ladder("true")
     assert len({preset.work_of(point).model_dump_json() for point in preset.points}) == 1
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("image", images().values(), ids=lambda image: image.name)
+def test_what_an_image_names_is_there(image) -> None:
+    assert (ROOT / image.dockerfile).is_file()
+    assert image.lock is None or (ROOT / "requirements/images" / image.lock).is_file()
+    assert image.cpu_stack is None or (ROOT / "requirements" / image.cpu_lock).is_file()
+    assert (image.lock is None) == (image.interpreter is not None)
+    assert set(image.backends) <= set(backends())
+    assert set(image.sources) <= set(image.packages)
+
+
+@pytest.mark.parametrize("image", images().values(), ids=lambda image: image.name)
+def test_labels_answer_for_what_the_backends_of_an_image_check(image) -> None:
+    checked = {package for name in image.backends for package in backends()[name].packages}
+    # the base decides which build of torch it brings; the launcher asks inside where a label is missing
+    from_base = {"torch"} if image.name == "nemo" else checked if image.interpreter else set()
+    assert checked - from_base <= set(image.packages)
+
+
+def test_every_backend_has_an_image_and_the_usual_one_is_not_upstreams_own() -> None:
+    assert [name for name in backends() if not images_of(name)] == []
+    assert [image.name for image in images_of("trlx-deepspeed")] == ["trlx", "trlx-upstream"]
+    assert images_of("nothing") == ()
+
+
+def test_a_tag_names_image_and_version_and_is_one_that_engines_take() -> None:
+    assert find_image("nemo").tag("0.1.0") == "suite-nemo:0.1.0"
+    assert find_image("nemo").tag("0.1.0+source") == "suite-nemo:0.1.0-source"
+
+
+def test_a_base_without_a_known_digest_is_named_by_its_tag_alone() -> None:
+    assert BaseImage(reference="a:1", digest=None).pinned == "a:1"
+    assert BaseImage(reference="a:1", digest="sha256:" + "0" * 64).pinned == "a:1@sha256:" + "0" * 64
+
+
+@pytest.mark.parametrize("digest", ["latest", "sha256:12", "sha512:" + "0" * 64, "sha256:" + "G" * 64])
+def test_what_is_no_digest_is_refused(digest: str) -> None:
+    with pytest.raises(ValidationError):
+        BaseImage(reference="a:1", digest=digest)
+
+
+def test_versions_come_back_from_labels_as_they_went_in() -> None:
+    versions = {"torch": "2.13.0+cpu", "nemo_toolkit": "1.17.0"}
+    assert stack_versions_of({**stack_labels(versions), "maintainer": "x"}) == versions

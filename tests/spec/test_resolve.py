@@ -163,10 +163,3 @@ def test_a_layout_stands_only_if_its_degrees_multiply_to_the_ranks(tensor, pipel
 def test_what_cannot_be_is_refused(fields, reason):
     with pytest.raises(ValidationError, match=reason):
         Layout(devices_per_node=2, data=2, **fields)
-
-
-def test_the_label_names_what_is_on_and_the_strategy_leaves_data_parallel_out():
-    layout = Layout(devices_per_node=8, tensor=2, data=4, sequence_parallel=True, distributed_optimizer=True)
-    assert layout.label() == "tp2 dp4 sp dist-opt"
-    assert layout.strategy() == "tp2 sp dist-opt"
-    assert Layout(devices_per_node=1, data=1).label() == Layout(devices_per_node=2, data=2).strategy() == "plain"

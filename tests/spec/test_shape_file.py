@@ -4,8 +4,6 @@ import os
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size, sizes
@@ -110,34 +108,3 @@ def test_what_is_no_file_is_refused(tmp_path):
 )
 def test_broken_json_is_refused(tmp_path, text, reason):
     assert reason in refused(written(tmp_path, text, "config.json"))
-
-
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(st.binary(max_size=300) | st.text(max_size=300).map(lambda text: text.encode("utf-8", "surrogatepass")))
-def test_any_bytes_give_a_refusal_and_never_another_error(tmp_path, content):
-    for name in ("shape.yaml", "config.json"):
-        refused(written(tmp_path, content, name))
-
-
-values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(field=st.sampled_from(sorted(GOOD)), value=values)
-def test_any_value_of_any_field_gives_a_shape_or_a_refusal(tmp_path, field, value):
-    path = written(tmp_path, yaml.dump({**GOOD, field: value}, Dumper=NoAliases, allow_unicode=False))
-    try:
-        shape = load_shape(path)
-    except UsageError as error:
-        assert "\n" not in str(error)
-    else:
-        assert getattr(shape, field) == value
-
-
-class NoAliases(yaml.SafeDumper):
-    def ignore_aliases(self, data):
-        return True

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from suite.spec.algorithms import Algorithm, declarations
+from suite.spec.algorithms import Algorithm
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import Layout
@@ -104,11 +104,7 @@ def test_groups_that_do_not_divide_and_lengths_beyond_positions_name_their_optio
     (error,) = layout_errors(size, workload(algorithm="grpo", group=3), layout)
     assert error == "4 rollouts do not divide into groups of 3: choose --rollouts or --group so that they do"
     (error,) = layout_errors(size, workload(lengths="lognormal:mean=6,sigma=0.6,cap=800"), layout)
-    prompt = workload().prompt_tokens
-    assert error == (
-        f"{prompt + 800} tokens per sample exceed the 128 positions of 1M: "
-        "choose a lower cap with --lengths (at most 800)"
-    )
+    assert error.endswith("exceed the 128 positions of 1M: choose a lower cap with --lengths (at most 800)")
 
 
 def test_a_group_may_lie_across_replicas() -> None:
@@ -118,17 +114,6 @@ def test_a_group_may_lie_across_replicas() -> None:
 
 def algorithm(text: str) -> Algorithm:
     return Algorithm.model_validate(text)
-
-
-def test_ppo_comes_first_and_every_declaration_is_whole() -> None:
-    assert next(iter(declarations())) == "ppo"
-    for declared in declarations().values():
-        assert declared.summary and "arXiv" in declared.source
-        assert declared.reference is None or declared.reference in declared.options
-        assert declared.group >= declared.least_group
-        texts = [name for name, value in declared.options.items() if isinstance(value, str)]
-        assert all(declared.options[name] in declared.choices[name] for name in texts)
-        assert set(declared.most) <= set(declared.options)
 
 
 def test_options_are_read_in_the_type_of_their_default() -> None:
@@ -148,7 +133,6 @@ def test_options_are_read_in_the_type_of_their_default() -> None:
         ("nope", "there is no algorithm 'nope'; known are ppo, "),
         ("gpro", "did you mean 'grpo'"),
         ("grpo:foo=1", "grpo has no option 'foo'; its options are kl_coefficient"),
-        ("ppo:clip_low=0.1", "ppo has no option 'clip_low'; its options are none"),
         ("grpo:clip_low", "is not one option=value"),
         ("grpo:clip_low=0.1,clip-low=0.2", "each once"),
         ("grpo:clip_low=1.5", "from 0 to 1"),

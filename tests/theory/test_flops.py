@@ -1,17 +1,24 @@
-"""FLOPs of an iteration against published formulas in their limits, against a counted model, and against themselves."""
+"""FLOPs of an iteration against published formulas and a counted model; adapters and a critic, counted by hand."""
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from suite.spec.catalogue import find_size, find_workload
-from suite.spec.manifest import SampleLengths
+from suite.spec.layout import Layout
+from suite.spec.manifest import SampleLengths, Work
 from suite.spec.resolve import sample_lengths as sample_lengths_of
 from suite.spec.workload import Workload
+from suite.theory.adapters import adapter_elements, critic_parameters
+from suite.theory.bandwidth import decode_bytes
 from suite.theory.flops import iteration_flops
-from tests.theory.shapes import NoReference, sample_lengths, shapes, uneven, workloads
+from suite.theory.memory import memory_floor
+from suite.theory.parameters import layer_matrix_elements, parameter_count
+from tests.theory.shapes import NoReference, parameters_of, sample_lengths, shapes, uneven, workloads
 
 
 def value_head(hidden):
@@ -31,21 +38,6 @@ def test_training_with_recompute_is_the_megatron_formula_with_logits_on_the_resp
 
 
 @given(size=shapes(), data=st.data())
-def test_decode_steps_add_up_to_single_steps_over_a_growing_cache(size, data):
-    work = data.draw(workloads(size.layers))
-    mlps = 1 if size.experts is None else size.experts.per_token
-    matrices = 2 * size.hidden * (size.heads + size.kv_heads) * size.head_dim
-    matrices += mlps * (3 if size.gated_mlp else 2) * size.hidden * size.ffn
-    matrices += 0 if size.experts is None else size.hidden * size.experts.count
-    attention = 4 * size.heads * size.head_dim
-    expected = sum(
-        size.layers * (2 * matrices + attention * (work.prompt_tokens + step)) + 2 * size.hidden * size.vocab
-        for step in range(1, work.new_tokens)
-    )
-    assert iteration_flops(size, work, 1).generate_decode == expected
-
-
-@given(size=shapes(), data=st.data())
 def test_prefill_and_decode_under_the_causal_convention_are_one_causal_pass_less_its_last_token(size, data):
     """Decoding token by token does the work of a causal forward pass over all tokens that are fed."""
     work = data.draw(workloads(size.layers))
@@ -59,9 +51,7 @@ def test_prefill_and_decode_under_the_causal_convention_are_one_causal_pass_less
 
 
 @given(size=shapes(), data=st.data(), samples=st.integers(1, 100))
-def test_model_flops_are_those_of_phases_and_samples_hardware_adds_recompute_and_a_causal_mask_saves(
-    size, data, samples
-):
+def test_model_flops_are_those_of_phases_and_samples_recompute_adds_and_a_causal_mask_saves(size, data, samples):
     work = data.draw(workloads(size.layers))
     plain, again = iteration_flops(size, work, samples), iteration_flops(size, work, samples, recompute=True)
     one, causal = iteration_flops(size, work, 1), iteration_flops(size, work, samples, attention="causal")
@@ -90,15 +80,6 @@ def test_training_everything_costs_three_forward_passes_and_each_frozen_layer_sa
     head = work.new_tokens * 2 * size.hidden * size.vocab
     assert everything - trains[-1] == head
     assert everything == 3 * forward
-
-
-@given(size=shapes(), data=st.data())
-def test_a_hydra_reference_runs_only_the_branch(size, data):
-    work = data.draw(workloads(size.layers)).model_copy(update={"trainable_layers": 1, "reference": "full"})
-    hydra = work.model_copy(update={"reference": "hydra"})
-    full, branch = iteration_flops(size, work, 1).reference, iteration_flops(size, hydra, 1).reference
-    head = work.new_tokens * 2 * size.hidden * size.vocab
-    assert (full - head) == size.layers * (branch - head)
 
 
 def test_more_trainable_layers_than_layers_are_refused():
@@ -159,3 +140,66 @@ def test_without_values_and_reference_their_work_is_not_counted(size, data):
     assert less.reference == 0 and less.generate == full.generate
     unscored = iteration_flops(size, ppo, 3, unscored=True)
     assert unscored.score == values and unscored.model == full.model - full.score + values
+
+
+CHAT = find_workload("ds-chat-step3")
+SIZE = find_size("13B")
+WORK = Work(global_rollouts=16, replica_rollouts=16, replica_batch=16, micro_batch=16)
+ONE = Layout(devices_per_node=1, data=1)
+
+
+def changed(**changes: Any) -> Workload:
+    return Workload.model_validate({**CHAT.model_dump(), **changes})
+
+
+def test_adapters_of_a_block_are_six_as_in_deepspeed_chat() -> None:
+    hidden, ffn = SIZE.hidden, SIZE.ffn
+    one_by_one = [(hidden, hidden)] * 4 + [(hidden, ffn), (ffn, hidden)]
+    by_hand = sum(128 * (inside + outside) for inside, outside in one_by_one)
+    assert adapter_elements(SIZE, changed(lora_rank=128)) == by_hand
+    assert adapter_elements(SIZE, CHAT) == 0
+
+
+def test_the_critic_has_opt_350ms_blocks_on_the_policys_vocabulary() -> None:
+    assert CHAT.critic is not None
+    blocks = 24 * (12 * 1024**2 + 13 * 1024)
+    assert critic_parameters(SIZE, CHAT.critic) == blocks + (50257 + 2048) * 1024 + 2 * 1024 + 1024
+
+
+def test_lora_trains_everything_but_the_blocks_matrices() -> None:
+    total, trained = parameters_of(SIZE, changed(lora_rank=128, critic=None))
+    adapters = SIZE.layers * adapter_elements(SIZE, changed(lora_rank=128))
+    matrices = SIZE.layers * layer_matrix_elements(SIZE)
+    assert total == parameter_count(SIZE).with_value_head + adapters
+    assert trained == total - matrices < 0.06 * total
+
+
+@given(rank=st.integers(1, 512), name=st.sampled_from(["1.3B", "13B", "66B"]))
+def test_adapters_weigh_less_than_training_everything(rank: int, name: str) -> None:
+    size = find_size(name)
+    full, lora = (memory_floor(size, changed(lora_rank=each), WORK, ONE, "fp16").bytes for each in (None, rank))
+    assert lora < full
+    reads = [decode_bytes(size, changed(lora_rank=each), WORK, ONE, "fp16") for each in (None, rank)]
+    assert reads[1] - reads[0] == 255 * 2 * size.layers * adapter_elements(size, changed(lora_rank=rank))
+
+
+def test_the_memory_floor_holds_the_critic_with_its_optimizer() -> None:
+    assert CHAT.critic is not None
+    alone, both = (memory_floor(SIZE, changed(critic=each), WORK, ONE, "fp16").parts for each in (None, CHAT.critic))
+    difference = critic_parameters(SIZE, CHAT.critic) - (2 * SIZE.hidden**2 + 4 * SIZE.hidden + 1)
+    assert both["weights"] - alone["weights"] == 2 * difference
+    assert both["optimizer"] - alone["optimizer"] == 12 * difference
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"lora_rank": 8, "trainable_layers": 2}, {"lora_rank": 0}, {"critic": {**CHAT.critic.model_dump(), "heads": 3}}],
+)
+def test_what_makes_no_sense_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        changed(**changes)
+
+
+def test_workloads_without_either_are_written_as_they_always_were() -> None:
+    assert not {"lora_rank", "critic"} & set(find_workload("trlx-ds-chat").model_dump())
+    assert {"critic"} == {"lora_rank", "critic"} & set(CHAT.model_dump())

@@ -1,4 +1,6 @@
-"""The memory floor: published tables of states, its own arithmetic, and the directions it may move in."""
+"""Bytes: the memory floor by published tables and its own arithmetic, and what decoding reads."""
+
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -8,11 +10,12 @@ from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import Layout
 from suite.spec.manifest import SampleLengths, Work
 from suite.spec.workload import Workload
+from suite.theory.bandwidth import ENGINE_SAMPLES, decode_bytes
+from suite.theory.lengths import decode_batches
 from suite.theory.memory import generating_floor, memory_floor
 from suite.theory.parameters import parameter_count, trainable_count, value_head_parameters
 from suite.theory.shards import Stage, stages, states
 from tests.theory.shapes import (
-    WITH_EXPERTS,
     NoReference,
     NoValues,
     layout,
@@ -24,7 +27,6 @@ from tests.theory.shapes import (
 )
 
 PRECISIONS = ("fp32", "bf16", "fp16")
-DEGREES = (1, 2, 4, 8)
 
 #: ZeRO (arXiv 1910.02054), table 1, of 7.5e9 parameters: GB (1e9) of model states per device by stage, and across
 #: them by data parallel degree.
@@ -98,28 +100,6 @@ def test_all_rollouts_of_a_replica_hold_their_keys_and_values_at_once_and_in_old
     assert all(new.by_phase[phase] == old.by_phase[phase] for phase in new.by_phase if phase != "generate")
 
 
-def test_with_one_micro_batch_gradients_and_logits_do_not_stand_side_by_side():
-    size, workload = find_size("125M"), find_workload("trlx-ds-chat")
-    one, two = (memory_floor(size, workload, work(8, micro), layout(), "bf16") for micro in (8, 4))
-    assert "gradients" not in one.parts or "logits" not in one.parts
-    assert {"gradients", "logits"} <= set(two.parts)
-
-
-@given(size=shapes(), data=st.data(), precision=st.sampled_from(PRECISIONS), stage=st.integers(0, 3))
-def test_more_tensor_or_data_parallel_never_raises_the_floor(size, data, precision, stage):
-    workload = data.draw(workloads(size.layers))
-    share = work(16, data.draw(st.sampled_from([1, 4, 16])))
-    floors = [
-        [
-            memory_floor(size, workload, share, layout(tensor=tensor, data=degree, zero_stage=stage), precision).bytes
-            for degree in DEGREES
-        ]
-        for tensor in DEGREES
-    ]
-    for row in (*floors, *zip(*floors, strict=True)):
-        assert list(row) == sorted(row, reverse=True)
-
-
 @given(size=shapes(), data=st.data(), precision=st.sampled_from(PRECISIONS))
 def test_each_zero_stage_freezing_and_a_hydra_reference_lower_the_floor_or_leave_it(size, data, precision):
     whole = data.draw(workloads(size.layers)).model_copy(update={"trainable_layers": None, "reference": "full"})
@@ -133,25 +113,6 @@ def test_each_zero_stage_freezing_and_a_hydra_reference_lower_the_floor_or_leave
     assert held.reference == frozen.trainable_layers * count.per_layer + count.final_norm
 
 
-@given(size=shapes(), data=st.data())
-def test_the_distributed_optimizer_shards_the_optimizer_alone(size, data):
-    workload = data.draw(workloads(size.layers))
-    (whole,) = stages(size, workload, layout())
-    plain, sharded = (states(whole, layout(data=4, distributed_optimizer=on), "bf16") for on in (False, True))
-    assert (plain.weights, plain.gradients, plain.reference) == (sharded.weights, sharded.gradients, sharded.reference)
-    assert sharded.optimizer == 12 * -(-whole.trainable // 4)
-
-
-@given(size=shapes(), data=st.data(), precision=st.sampled_from(PRECISIONS))
-def test_what_is_offloaded_is_not_on_the_device(size, data, precision):
-    workload = data.draw(workloads(size.layers))
-    (whole,) = stages(size, workload, layout())
-    optimizer = states(whole, layout(data=2, zero_stage=3, offload_optimizer=True), precision)
-    everything = states(whole, layout(data=2, zero_stage=3, offload_optimizer=True, offload_parameters=True), precision)
-    assert optimizer.optimizer == optimizer.gradients == 0 < optimizer.weights
-    assert everything.weights == everything.reference == everything.optimizer == everything.gradients == 0
-
-
 def test_megatrons_offloaded_optimizer_leaves_the_gradients_on_the_device_and_old_bundles_did_not_count_them():
     size, workload = find_size("6.7B"), find_workload("trlx-ds-chat")
     held = layout(distributed_optimizer=True, offload_optimizer=True)
@@ -161,16 +122,6 @@ def test_megatrons_offloaded_optimizer_leaves_the_gradients_on_the_device_and_ol
     assert old.parts["optimizer"] == new.parts["optimizer"] == 0
     zero = memory_floor(size, workload, work(8, 4), layout(zero_stage=2, offload_optimizer=True), "bf16")
     assert "gradients" not in zero.parts or zero.parts["gradients"] == 0
-
-
-def test_only_the_last_stage_of_a_pipeline_holds_logits_and_the_fullest_stage_counts():
-    size, workload = find_size("6.7B"), find_workload("trlx-ds-chat")
-    one = memory_floor(size, workload, work(), layout(), "bf16")
-    four = memory_floor(size, workload, work(), layout(pipeline=4), "bf16")
-    first, _, _, last = stages(size, workload, layout(pipeline=4))
-    assert four.bytes > one.bytes / 4
-    assert first.trainable > last.trainable
-    assert "logits" in four.parts
 
 
 def test_sequence_parallelism_shares_the_stored_inputs():
@@ -275,11 +226,89 @@ def test_split_ranks_have_a_floor_of_their_own_kind_each():
     assert generating_floor(size, workload, share, colocated, "bf16") == 0
 
 
-@given(size=shapes(architectures=WITH_EXPERTS), data=st.data())
-def test_stages_tell_how_many_of_their_parameters_sit_in_experts(size, data):
+@given(size=shapes(), data=st.data(), rollouts=st.integers(1, 8))
+def test_reads_add_up_step_by_step(size, data, rollouts):
     workload = data.draw(workloads(size.layers))
-    (whole,) = stages(size, workload, layout())
-    experts, trained = size.layers * parameter_count(size).experts_per_layer, workload.trainable_layers
-    assert whole.trainable_experts + whole.frozen_experts == experts
-    assert whole.trainable_experts * size.layers == experts * (size.layers if trained is None else trained)
-    assert whole.reference_experts == (whole.trainable_experts if workload.reference == "hydra" else experts)
+    count = parameter_count(size)
+    weights = 2 * (size.layers * count.per_layer + count.final_norm + size.vocab * size.hidden)
+    if size.experts is not None:
+        left_out = Fraction(size.experts.count - size.experts.per_token, size.experts.count) ** rollouts
+        weights -= 2 * (size.layers * count.experts_per_layer * left_out // 1)
+    position = 2 * 2 * size.layers * size.kv_heads * size.head_dim
+    expected = sum(
+        weights + rollouts * (workload.prompt_tokens + step - 1) * position for step in range(1, workload.new_tokens)
+    )
+    assert decode_bytes(size, workload, work(rollouts), layout(), "bf16") == expected
+
+
+def test_fp32_reads_twice_as_much_tensor_parallelism_halves_it_and_zero_changes_nothing():
+    size, workload = find_size("1.3B"), find_workload("trlx-ds-chat")
+    whole = decode_bytes(size, workload, work(), layout(), "bf16")
+    assert decode_bytes(size, workload, work(), layout(), "fp32") == 2 * whole
+    half = decode_bytes(size, workload, work(), layout(tensor=2), "bf16")
+    assert 0 <= 2 * half - whole <= 255 * 4
+    stages = (layout(data=4, zero_stage=stage) for stage in range(4))
+    assert {decode_bytes(size, workload, work(), each, "bf16") for each in stages} == {whole}
+
+
+@given(lengths=sample_lengths(12), rows=st.sampled_from([1, 3, 4, 12]))
+def test_uneven_replicas_read_step_by_step_until_their_longest_sample_and_the_one_that_reads_most_counts(lengths, rows):
+    size, count = find_size("8M-llama"), parameter_count(find_size("8M-llama"))
+    share = Work(global_rollouts=12, replica_rollouts=rows, replica_batch=rows, micro_batch=1, lengths=lengths)
+    weights = 2 * (size.layers * count.per_layer + count.final_norm + size.vocab * size.hidden)
+    position = 2 * 2 * size.layers * size.kv_heads * size.head_dim
+    samples = list(zip(lengths.prompt, lengths.response, strict=True))
+    expected = []
+    for first in range(0, 12, rows):
+        replica, read = samples[first : first + rows], 0
+        for step in range(1, max(response for _, response in replica)):
+            read += weights + position * sum(prompt + step - 1 for prompt, response in replica if response > step)
+        expected.append(read)
+    assert decode_bytes(size, uneven(lengths), share, layout(data=12 // rows), "bf16") == max(expected)
+
+
+@given(lengths=sample_lengths(12), places=st.integers(1, 14))
+def test_an_engine_with_few_places_reads_the_weights_until_the_last_of_its_samples_is_complete(lengths, places):
+    waiting, running, seen = [response - 1 for response in lengths.response], [], []
+    while waiting or running:
+        while waiting and len(running) < places:
+            running += [left for left in [waiting.pop(0)] if left]
+        seen += [len(running)] if running else []
+        running = [left - 1 for left in running if left > 1]
+    alike = [(prompt, response, 1) for prompt, response in zip(lengths.prompt, lengths.response, strict=True)]
+    batches = decode_batches(alike, places)
+    assert [samples for steps, samples in batches for _ in range(steps)] == seen
+    if places >= 12:
+        assert batches == decode_batches(alike)
+
+
+def test_the_suites_own_vllm_reads_the_weights_again_for_the_samples_that_wait():
+    size, many = find_size("8M-llama"), 2 * ENGINE_SAMPLES
+    workload, count = find_workload("cpu"), parameter_count(find_size("8M-llama"))
+    once, twice = (decode_bytes(size, workload, work(many), layout(), "bf16", each) for each in (None, ENGINE_SAMPLES))
+    weights = 2 * (size.layers * count.per_layer + count.final_norm + size.vocab * size.hidden)
+    assert twice - once == (workload.new_tokens - 1) * weights
+
+
+def test_a_step_reads_the_experts_that_it_touches_and_expert_parallel_ranks_share_them():
+    size, workload = find_size("Qwen3-30B-A3B"), find_workload("trlx-ds-chat")
+    count, experts = parameter_count(size), 48 * 128 * 3 * 2048 * 768
+
+    def weights(rollouts, **rest):
+        plain = work(rollouts)
+        cache = rollouts * 2 * 2 * 48 * 4 * 128 * sum(range(256, 256 + 255))
+        return (decode_bytes(size, workload, plain, layout(**rest), "bf16") - cache) / (255 * 2)
+
+    dense = count.total - count.embedding - experts
+    assert weights(1) == pytest.approx(dense + experts * 8 / 128)
+    assert weights(16) == pytest.approx(dense + experts * (1 - (120 / 128) ** 16))
+    assert weights(4096) == dense + experts
+    assert weights(16, data=8, expert=8) == pytest.approx(dense + experts / 8 * (1 - (120 / 128) ** 128))
+
+
+def test_ranks_that_generate_alone_read_all_weights_for_their_share_of_the_samples():
+    size, workload = find_size("8M-llama"), find_workload("cpu")
+    split = Layout(devices_per_node=4, tensor=2, data=1, placement="split", generation_ranks=2)
+    assert decode_bytes(size, workload, work(16), split, "bf16") == decode_bytes(
+        size, workload, work(8), layout(), "bf16"
+    )

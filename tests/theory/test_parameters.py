@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suite.spec.catalogue import find_size, sizes
-from suite.theory.parameters import active_matrix_elements, layer_matrix_elements, parameter_count, trainable_count
+from suite.theory.parameters import parameter_count, trainable_count
 from tests.theory.shapes import ARCHITECTURES, shapes
 
 torch = pytest.importorskip("torch")
@@ -82,22 +82,6 @@ def test_trainable_count_equals_the_unfrozen_blocks_of_the_model(size, data):
     assert trainable_count(size, trainable) == unfrozen + norm + elements(value_head)
 
 
-@given(shapes())
-def test_training_everything_counts_the_value_head_and_every_parameter_once(size):
-    count = parameter_count(size)
-    assert (
-        trainable_count(size, None) == count.with_value_head == count.total + 2 * size.hidden**2 + 4 * size.hidden + 1
-    )
-
-
-@given(shapes(), st.integers(0, 1000))
-def test_padding_the_vocabulary_adds_rows_to_embedding_and_untied_head_only(size, extra):
-    padded, plain = parameter_count(size, vocab=size.vocab + extra), parameter_count(size)
-    tables = 1 if size.tied_embeddings else 2
-    assert padded.total - plain.total == tables * extra * size.hidden
-    assert padded.per_layer == plain.per_layer
-
-
 def test_what_a_shape_cannot_have_is_refused():
     size = find_size("66B")
     with pytest.raises(ValueError, match="smaller than the 50257"):
@@ -105,35 +89,6 @@ def test_what_a_shape_cannot_have_is_refused():
     for trainable in (-1, 65):
         with pytest.raises(ValueError, match="66B has 64"):
             trainable_count(size, trainable)
-
-
-#: size -> tensor parallel degree whose padding of the vocabulary counts, and published parameters in units of 1e9
-TRLX = {"1.3B": (1, 0.812), "6.7B": (1, 6.659), "13B": (2, 12.854), "20B": (4, 20.259)} | {
-    "33B": (8, 29.981),
-    "66B": (8, 65.728),
-}
-
-
-def test_trlx_sizes_hold_their_published_parameters_with_padded_vocabulary_and_half_of_66b_trains():
-    for name, (tensor, billions) in TRLX.items():
-        size = find_size(f"{name}-trlx")
-        total = parameter_count(size, vocab=-(-size.vocab // (128 * tensor)) * 128 * tensor).total
-        assert round(total / 1e9, 3) == billions, name
-    trained = trainable_count(size, 33) - parameter_count(size).value_head
-    assert round(trained / 1e9, 2) == 33.64, "the script asks for 32 layers, the code unfreezes 33"
-
-
-@pytest.mark.parametrize(("ladder", "off"), [("true", 0.02), ("cpu", 0.08)])
-def test_sizes_hold_what_their_names_promise(ladder, off):
-    for name, size in sizes(ladder).items():
-        promised = float(name[:-1]) * {"B": 1e9, "M": 1e6}[name[-1]]
-        assert parameter_count(size).total == pytest.approx(promised, rel=off), name
-
-
-@given(shapes())
-def test_matrix_elements_leave_out_only_biases_and_norms(size):
-    vectors = parameter_count(size).per_layer - layer_matrix_elements(size)
-    assert 0 < vectors <= 7 * size.hidden + 3 * size.query_width + size.ffn
 
 
 #: name -> parameters that huggingface.co shows for the repository's weights
@@ -157,13 +112,3 @@ def test_models_that_are_trained_now_hold_what_is_published():
         for name, size in sizes(ladder).items()
     }
     assert held == PUBLISHED
-
-
-@given(shapes())
-def test_what_is_active_is_all_without_experts_and_with_every_expert_chosen(size):
-    count = parameter_count(size)
-    if size.experts is None or size.experts.per_token == size.experts.count:
-        assert count.active == count.total and active_matrix_elements(size) == layer_matrix_elements(size)
-    else:
-        left_out = size.experts.count - size.experts.per_token
-        assert count.total - count.active == left_out * size.layers * 3 * size.hidden * size.ffn

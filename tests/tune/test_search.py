@@ -1,14 +1,18 @@
-"""The search of one backend, on made-up rates."""
+"""The search of one backend on made-up rates, and what `make tune-check` replays: published rows as sweeps."""
 
 import random
 from collections.abc import Iterator
 from itertools import islice, product
+from pathlib import Path
 
 import pytest
 
 from suite.tune.knobs import Value
 from suite.tune.search import Searcher
 from tests.needs import require_optuna
+from tests.tools.planner.rows import write_rows
+from tools.planner.rows import read
+from tools.tune_check import RUNGS, Row, Spent, Sweep, in_order, published_sweeps, replay
 
 pytestmark = pytest.mark.packages
 KNOBS: dict[str, tuple[Value, ...]] = {
@@ -19,7 +23,6 @@ KNOBS: dict[str, tuple[Value, ...]] = {
     "threads": (1, 2),
 }
 SETTINGS = {setting: index for index, setting in enumerate(product(*KNOBS.values()))}
-RUNGS = (2, 6, 18)
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +37,6 @@ def rate(setting: tuple[Value, ...]) -> float:
 
 
 RATES = [rate(setting) for setting in SETTINGS]
-FEW: dict[str, tuple[Value, ...]] = {"packing": (False, True), "threads": (1, 2), "zero_stage": (2, 3)}
 
 
 def steps_of(seed: int) -> Iterator[tuple[int, int]]:
@@ -52,8 +54,9 @@ def test_the_same_seed_takes_the_same_steps_and_begins_with_the_stacks_own_row()
 
 
 def test_every_row_is_tried_once_in_the_end_and_slow_ones_get_few_iterations() -> None:
-    settings = {setting: index for index, setting in enumerate(product(*FEW.values()))}
-    searcher, steps = Searcher(FEW, settings, RUNGS, 1), []
+    knobs: dict[str, tuple[Value, ...]] = {"packing": (False, True), "threads": (1, 2), "zero_stage": (2, 3)}
+    settings = {setting: index for index, setting in enumerate(product(*knobs.values()))}
+    searcher, steps = Searcher(knobs, settings, RUNGS, 1), []
     while (step := searcher.next()) is not None:
         steps.append(step)
         searcher.tell(100.0 - step.candidate)
@@ -61,9 +64,42 @@ def test_every_row_is_tried_once_in_the_end_and_slow_ones_get_few_iterations() -
     assert sum(step.rung == 2 for step in steps) <= len(settings) / 2
 
 
-def test_a_run_without_a_rate_ends_its_trial() -> None:
-    searcher = Searcher(KNOBS, SETTINGS, RUNGS, 1)
-    assert searcher.next() == (0, 0)
-    searcher.tell(None)
-    following = searcher.next()
-    assert following is not None and following.candidate != 0 and following.rung == 0
+def made_up(rates: dict[int, float]) -> Sweep:
+    """Rows of micro batches, each of one device-second an iteration."""
+    rows = [Row({"micro_batch": micro}, rate, (4.0, 8.0, 20.0)) for micro, rate in rates.items()]
+    return Sweep("made up", tuple(rows), (3, 2, 1, 0), (0,))
+
+
+def test_layouts_of_equal_work_are_a_sweep_with_the_planners_order_and_reruns_are_one_row(tmp_path: Path) -> None:
+    rows = [
+        {"micro_batch": "1", "value": "4"},
+        {"micro_batch": "1", "value": "9"},
+        {"micro_batch": "2", "value": "5"},
+        {"micro_batch": "4", "value": "4", "seq_len": "2048"},
+        {"micro_batch": "4", "value": "4", "source_id": "another"},
+    ]
+    (sweep,) = published_sweeps(read([write_rows(tmp_path / "rows.csv", *rows)]))
+    assert [row.choice["micro_batch"] for row in sweep.rows] == [1, 2]
+    assert [row.rate for row in sweep.rows] == pytest.approx([128 / 6, 128 / 5])
+    assert sweep.rows[1].seconds == pytest.approx([8 * (2 + count) * 5 for count in RUNGS])
+    assert sweep.best == 1 and sorted(sweep.planned) == [0, 1]
+
+
+def test_a_grid_pays_all_iterations_of_each_row_until_one_is_near_the_best() -> None:
+    sweep = made_up({1: 1.0, 2: 2.0, 4: 2.95, 8: 3.0})
+    assert in_order(sweep, range(4)) == Spent(3, 60.0)
+    assert in_order(sweep, reversed(range(4))) == Spent(1, 20.0)
+
+
+def test_what_the_planner_names_first_is_tried_next_after_the_own_row() -> None:
+    found = replay(made_up({1: 1.0, 2: 2.0, 4: 2.5, 8: 3.0}))
+    assert found.search == Spent(2, 4 + 8 + 20 + 4), "the own row with all its runs, and a short one of the best"
+    assert found.any_order.rows == pytest.approx(2.5, abs=0.3)
+
+
+def test_a_row_near_the_best_of_many_is_found_long_before_a_grid_has_run_and_before_rows_in_any_order() -> None:
+    """Starts of 5 s, iterations of 0.3 s."""
+    seconds = tuple(5 + 0.3 * (2 + count) for count in RUNGS)
+    rows = [Row(dict(zip(KNOBS, each, strict=True)), rate, seconds) for each, rate in zip(SETTINGS, RATES, strict=True)]
+    found = replay(Sweep("made up", tuple(rows), (), (0,)))
+    assert found.search.seconds < min(len(rows) * seconds[-1] / 5, found.any_order.seconds / 1.5)

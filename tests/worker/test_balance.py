@@ -4,12 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.worker.balance import assign_samples
-from suite.worker.samples import Samples
 from tests.worker.tiny import run_tiny, tiny_manifest
 
 WORK = {
@@ -33,13 +31,6 @@ def test_every_replica_gets_as_many_samples_and_each_sample_one_replica(replicas
     assert max(tokens) - min(tokens) <= max(lengths), "no replica is ahead by more than a sample"
     for hand in hands:
         assert [lengths[number] for number in hand] == sorted((lengths[number] for number in hand), reverse=True)
-
-
-def test_micro_batches_are_slices_so_that_no_index_is_copied_to_the_device() -> None:
-    samples = Samples(torch.arange(24).view(4, 6), [2] * 4, [4, 1, 3, 2])
-    micros = [micro for micro, _ in samples.micro_batches(2)]
-    assert [micro.tokens.data_ptr() for micro in micros] == [samples.tokens[row].data_ptr() for row in (0, 2)]
-    assert [micro.lengths for micro in micros] == [[6, 3], [5, 4]]
 
 
 def iterations(folder: Path, balance: bool, steps: int = 1) -> list[dict[str, Any]]:

@@ -28,12 +28,6 @@ def rank_program(world: World) -> None:
 
 
 class TestTeams:
-    @pytest.mark.parametrize(("world_size", "local"), [(2, 2), (2, 1), (8, 4), (32, 8), (6, 2)])
-    def test_every_rank_is_in_one_team_of_each_scope(self, world_size: int, local: int) -> None:
-        for _, teams in scopes(world_size, local):
-            assert sorted(rank for team in teams for rank in team) == list(range(world_size))
-            assert len({len(team) for team in teams}) == 1
-
     def test_there_are_scopes_inside_and_across_nodes_and_of_all_where_they_differ(self) -> None:
         assert scopes(4, 4) == [("within_node", [[0, 1, 2, 3]])]
         assert scopes(3, 1) == [("across_nodes", [[0, 1, 2]])]

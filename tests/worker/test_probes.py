@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from importlib.metadata import version
-from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -49,22 +49,18 @@ class TestMemory:
         assert peaks["peak_reserved_bytes"] is peaks["peak_device_bytes"] is peaks["allocation_retries"] is None
         assert MemoryProbe(ALONE.device, 1 << 50).peaks()["peak_allocated_bytes"] == 0, "less than the baseline"
 
-    def test_behind_the_set_up_the_allocator_is_emptied_before_peaks_start_anew(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_behind_the_set_up_the_allocator_is_emptied_before_peaks_start_anew(self, monkeypatch):
         calls: list[str] = []
         for name in ("synchronize", "empty_cache", "reset_peak_memory_stats"):
             monkeypatch.setattr(torch.cuda, name, lambda *_, name=name: calls.append(name))
-        cycle = Held()
+        cycle: Any = type("Held", (), {})()
         cycle.itself, gone = cycle, weakref.ref(cycle)
         del cycle
         MemoryProbe(torch.device("cuda", 0), 0).forget_setup()
         assert calls == ["synchronize", "empty_cache", "reset_peak_memory_stats"]
         assert gone() is None  # a cycle that would have kept its tensors in the allocator
 
-    def test_what_an_engine_used_before_it_slept_is_seen_and_torchs_count_of_it_is_not_told(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_what_an_engine_used_before_it_slept_is_seen_and_torchs_count_of_it_is_not_told(self, monkeypatch):
         free, run = [2, 6], mock.MagicMock()
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free[0], 8))
         for name in ("reset_peak_memory_stats", "max_memory_allocated", "max_memory_reserved", "memory_stats"):
@@ -77,12 +73,6 @@ class TestMemory:
         peaks = probe.peaks()
         assert (peaks["peak_device_bytes"], free) == (6, [6])
         assert peaks["peak_allocated_bytes"] is peaks["peak_reserved_bytes"] is None
-
-
-class Held:
-    """What a constructor may leave behind: reachable from itself alone."""
-
-    itself: Held | None = None
 
 
 class TestFacts:
@@ -120,9 +110,7 @@ class TestFacts:
         assert driver_version(line) == version
 
     @pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
-    def test_the_product_is_in_the_runs_own_precision(
-        self, monkeypatch: pytest.MonkeyPatch, precision: str, dtype: torch.dtype
-    ) -> None:
+    def test_the_product_is_in_the_runs_own_precision(self, monkeypatch, precision, dtype):
         multiplied = []
         product = torch.matmul
         monkeypatch.setattr(torch, "matmul", lambda a, b, out: multiplied.append(a.dtype) or product(a, b, out=out))
@@ -152,31 +140,19 @@ class TestFacts:
         assert allows_tf32() is True
 
 
-class PretendedGpu:
-    """Tells one reading for ever; its energy counter is what the test sets."""
-
-    joules = 5000.0
-
-    def __init__(self) -> None:
-        self.readings = 0
-
-    def sample(self) -> Sample:
-        self.readings += 1
-        return Sample(250.0, 1500, 2600, 61, 0x4, 97)
-
-    def energy_joules(self) -> float:
-        return self.joules
-
-    def others(self) -> dict[str, int | None]:
-        return {"other_processes": 0, "other_utilisation": None}
+def pretended_gpu() -> Any:
+    """Tells one reading whenever it is asked; its energy counter is what the test sets."""
+    gpu = mock.Mock(joules=5000.0)
+    gpu.sample.return_value = Sample(250.0, 1500, 2600, 61, 0x4, 97)
+    gpu.energy_joules = lambda: gpu.joules
+    gpu.others.return_value = {"other_processes": 0, "other_utilisation": None}
+    return gpu
 
 
 class TestSampler:
-    def test_a_recorders_windows_run_from_each_begin_to_its_stop_and_leave_what_passes_between_to_the_counter(
-        self, tmp_path: Path
-    ) -> None:
-        gpu, log = PretendedGpu(), EventLog(str(tmp_path), 0, mirror=False)
-        sampler = DeviceSampler(gpu)  # type: ignore[arg-type]
+    def test_a_recorders_windows_run_from_each_begin_to_its_stop_and_leave_the_rest_to_the_counter(self, tmp_path):
+        gpu, log = pretended_gpu(), EventLog(str(tmp_path), 0, mirror=False)
+        sampler = DeviceSampler(gpu)
         recorder = Recorder(ALONE, log, MemoryProbe(ALONE.device, 0), sampler, Progress())
         for iteration in range(3):
             gpu.joules += 7
@@ -192,17 +168,11 @@ class TestSampler:
 
     def test_a_window_has_means_extremes_and_every_reason(self) -> None:
         samples = [Sample(100.0, 1200, 2600, 50, 0x4, 80), Sample(300.0, 1800, 2600, 70, 0x20 | 0x1, 100)]
-        assert summarise(samples, 12.5) == {
-            "energy_joules": 12.5,
-            "power_watts_mean": 200.0,
-            "sm_clock_mhz_min": 1200,
-            "sm_clock_mhz_mean": 1500.0,
-            "memory_clock_mhz_mean": 2600.0,
-            "temperature_max": 70,
-            "throttle_reasons": ["sw_power_cap", "sw_thermal_slowdown"],
-            "utilisation_mean": 90.0,
-            "samples": 2,
-        }
+        window = summarise(samples, 12.5)
+        assert (window["energy_joules"], window["power_watts_mean"], window["temperature_max"]) == (12.5, 200.0, 70)
+        assert (window["sm_clock_mhz_min"], window["sm_clock_mhz_mean"]) == (1200, 1500.0)
+        assert (window["memory_clock_mhz_mean"], window["utilisation_mean"], window["samples"]) == (2600.0, 90.0, 2)
+        assert window["throttle_reasons"] == ["sw_power_cap", "sw_thermal_slowdown"]
 
     def test_what_a_gpu_does_not_tell_is_null_not_zero(self) -> None:
         window = summarise([Sample(None, None, None, None, None, None)], None)
@@ -210,17 +180,17 @@ class TestSampler:
         assert window["throttle_reasons"] == []
 
     def test_a_window_counts_only_its_own_samples_and_energy(self) -> None:
-        gpu = PretendedGpu()
-        sampler = DeviceSampler(gpu)  # type: ignore[arg-type]
+        gpu = pretended_gpu()
+        sampler = DeviceSampler(gpu)
         sampler.start()
-        wait_until(lambda: gpu.readings > 1)
+        wait_until(lambda: gpu.sample.call_count > 1)
         sampler.open_window()
-        before = gpu.readings
-        wait_until(lambda: gpu.readings > before + 1)
+        before = gpu.sample.call_count
+        wait_until(lambda: gpu.sample.call_count > before + 1)
         gpu.joules += 30
         first = sampler.close_window()
         sampler.stop()
         sampler.open_window()
-        assert 1 <= first["samples"] <= gpu.readings - before + 1
+        assert 1 <= first["samples"] <= gpu.sample.call_count - before + 1
         assert (first["energy_joules"], first["power_watts_mean"]) == (30.0, 250.0)
         assert sampler.close_window()["samples"] == 0

@@ -144,9 +144,7 @@ class TestFollowing:
         assert ended == [Ended(1, 1, 1), Ended(0, 0, -signal.SIGTERM)]
         assert ray.sent == [(0, signal.SIGTERM)]
 
-    def test_when_the_time_is_over_all_are_ended_and_it_is_told(
-        self, capfdbinary: pytest.CaptureFixture[bytes]
-    ) -> None:
+    def test_when_the_time_is_over_all_are_ended_and_it_is_told(self, capfdbinary):
         ray = ScriptedRay()
         ended = follow(ray, ScriptedActor(ray, 0), ScriptedActor(ray, 1), seconds=-1.0)
         assert {each.code for each in ended} == {-signal.SIGTERM}

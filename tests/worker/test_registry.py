@@ -1,16 +1,19 @@
-"""Backends by name in the worker: one line each, their packages prepared first."""
+"""Backends by name in the worker: one line each, their packages prepared first, and what they import asked for."""
 
 import ast
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from suite.backends.registry import own_backends
+from suite.worker import imports
 from suite.worker.engines import ENGINES, engine_class
 from suite.worker.registry import import_class
 from suite.worker.trainers import TRAINERS, trainer_class
+from suite.worker.trainers.base import Trainer
 
 
 def test_every_own_backend_of_the_driver_has_a_class_in_the_worker() -> None:
@@ -49,3 +52,17 @@ def test_another_name_is_refused_with_those_that_are_known() -> None:
         engine_class("x", "cpu")
     with pytest.raises(ValueError, match=r"backend 'x' has no trainer .* known: trlx-deepspeed, trlx-ddp, trlx-nemo"):
         trainer_class("x", "cpu")
+
+
+@pytest.mark.parametrize(
+    ("modules", "told"),
+    [(("json",), None), (("json", "no_such_module"), "ModuleNotFoundError: No module named 'no_such_module'")],
+)
+def test_a_module_that_is_missing_is_named(modules, told, monkeypatch):
+    class Some(Trainer):
+        imports = modules
+        run: Any = None
+
+    monkeypatch.setattr(imports, "use_own_folder", lambda: None)
+    monkeypatch.setattr(imports, "trainer_class", lambda name, device_type: Some)
+    assert imports.problem("verl", "cpu") == told

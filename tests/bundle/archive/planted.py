@@ -117,22 +117,9 @@ def _plant_in_event(event: dict[str, Any]) -> None:
 
 
 def a_submission(manifest: Any) -> Submission:
-    return Submission(
-        launcher="slurm",
-        manifest=manifest,
-        job=Job(
-            name=manifest.run.id,
-            argv=("python", f"{_F['home']}/run.py"),
-            env={"LOGNAME": _F["user"], "MASTER_ADDR": f"{_F['host']}.{_F['domain']}"},
-            ranks_per_node=1,
-        ),
-        environment={"host": {"host": _F["host"], "container": None}},
-        submitted=1.7e9,
-        scheduler={
-            "name": "a",
-            "job": "77",
-            "output": f"{_F['home']}/out.log",
-            "account": "acme-robotics",
-            "user": _F["user"],
-        },
-    )
+    env = {"LOGNAME": _F["user"], "MASTER_ADDR": f"{_F['host']}.{_F['domain']}"}
+    job = Job(name=manifest.run.id, argv=("python", f"{_F['home']}/run.py"), env=env, ranks_per_node=1)
+    told = {"name": "a", "job": "77", "output": f"{_F['home']}/out.log", "starter": "torchrun"}
+    told |= {"account": "acme-robotics", "user": _F["user"]}
+    host = {"host": {"host": _F["host"], "container": None}}
+    return Submission(launcher="slurm", manifest=manifest, job=job, environment=host, submitted=1.7e9, scheduler=told)

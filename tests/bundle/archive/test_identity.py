@@ -19,7 +19,7 @@ from suite.spec.manifest import manifest_hash
 from tests.bundle.archive.planted import FACTS, HOME, TRACES, plant
 from tests.bundle.imported.made import TOLD, imported
 from tests.bundle.tampering import change, copied, derive_again, shipped
-from tests.command import suite
+from tests.command import refused, suite
 
 
 def contents(path: Path) -> dict[str, bytes]:
@@ -129,9 +129,8 @@ def with_variable(folder: Path, value: str) -> None:
 def test_identity_that_a_hash_binds_is_refused_unless_it_may_stay(tmp_path: Path) -> None:
     with_variable(tmp_path / "runs", "/data/acme/models")
     target = tmp_path / "a.suite.zip"
-    refused = suite("pack", tmp_path / "runs", "-o", target)
-    assert refused.exit_code == 2 and refused.stderr.count("\n") == 1
-    assert "measure.variables.HF_HOME of its manifest" in refused.stderr and "--keep" in refused.stderr
+    line = refused("pack", tmp_path / "runs", "-o", target)
+    assert "measure.variables.HF_HOME of its manifest" in line and "--keep" in line
     assert not target.exists()
     assert suite("pack", tmp_path / "runs", "-o", target, "--keep", "/data/acme").exit_code == 0
     assert suite("verify", target).exit_code == 0
@@ -218,9 +217,8 @@ def test_traces_of_a_profile_are_scrubbed_inside(tmp_path: Path) -> None:
 
 def test_a_packed_file_that_is_none_cannot_be_scrubbed(tmp_path: Path) -> None:
     with_trace(tmp_path / "runs", b"no such thing")
-    refused = suite("pack", tmp_path / "runs", "-o", tmp_path / "a.suite.zip")
-    assert refused.exit_code == 2 and not (tmp_path / "a.suite.zip").exists()
-    assert "cannot be unpacked" in refused.stderr and refused.stderr.count("\n") == 1
+    assert "cannot be unpacked" in refused("pack", tmp_path / "runs", "-o", tmp_path / "a.suite.zip")
+    assert not (tmp_path / "a.suite.zip").exists()
 
 
 #: as deep as json reads, and deeper than it writes
@@ -235,14 +233,12 @@ def test_json_that_cannot_be_written_again_is_refused_in_a_line(place: str, text
     file = copied(shipped("deepspeed-3M-n1"), tmp_path / "runs") / place
     file.parent.mkdir(exist_ok=True)
     file.write_text(text)
-    refused = suite("pack", tmp_path / "runs", "-o", tmp_path / "a.suite.zip")
-    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+    assert refused("pack", tmp_path / "runs", "-o", tmp_path / "a.suite.zip")
 
 
 def test_words_of_an_import_that_grow_too_long_without_identity_are_refused_in_a_line(tmp_path: Path) -> None:
     imported(tmp_path / "runs", told=TOLD.model_copy(update={"note": "host=bench-7 " + "bench-7 " * 22}))
-    refused = suite("pack", tmp_path / "runs", "-o", tmp_path / "a.suite.zip")
-    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1) and "told.note" in refused.stderr
+    assert "told.note" in refused("pack", tmp_path / "runs", "-o", tmp_path / "a.suite.zip")
 
 
 def test_a_figure_that_scrubbing_would_change_is_refused(folder: Path, tmp_path: Path) -> None:

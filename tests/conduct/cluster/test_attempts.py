@@ -4,7 +4,6 @@ import json
 import multiprocessing
 import os
 import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from suite.launch.cluster.launcher import Document, NodeSetup
 from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.cluster.submission import FOLDER, read_submission, submission_path, submissions
 from suite.launch.kubernetes.scheduler import KubernetesScheduler
-from suite.launch.slurm import client
 from suite.launch.slurm.launcher import SlurmLauncher
 from suite.launch.slurm.scheduler import SlurmScheduler
 from suite.launch.slurm.settings import SlurmSettings
@@ -78,13 +76,6 @@ def write_output(slurm: StandIn, job: str, of: Manifest) -> None:
     slurm.output(job).write_text("".join(f"0: ::suite:: {line}\n" for line in lines.splitlines()))
 
 
-def test_a_forgotten_job_without_any_output_is_still_to_be_done(slurm: StandIn, runs: Path) -> None:
-    made, document, _ = one(runs)
-    hand_over(made, document, runs)
-    slurm.forget()
-    assert [each.run.id for each in left_to_do(runs).manifests] == [document.name]
-
-
 def submit_all(root: Path, gate: Any, answers: Any) -> None:
     """One driver: what it found to do before the others began."""
     made, found = documents(root, 3, array=True)
@@ -113,18 +104,12 @@ def test_of_six_drivers_that_submit_the_same_runs_one_does(slurm: StandIn, runs:
     assert sorted(path.name for path in (runs / FOLDER).iterdir()) == [f"{name}.json" for name in names]
 
 
-def test_each_run_is_a_job_of_its_own(slurm: StandIn, runs: Path) -> None:
-    made, found = documents(runs, 2)
-    handed = [each for document in found for each in hand_over(made, document, runs)]
-    assert [(each.scheduler["job"], each.scheduler["index"]) for each in handed] == [("70", None), ("71", None)]
-    assert [made.where(each) for each in submissions(runs)] == ["job 70", "job 71"]
-
-
 def test_runs_of_an_array_are_members_of_one_job(slurm: StandIn, runs: Path) -> None:
     made, (document,) = documents(runs, 3, array=True, starter="srun")
     handed = hand_over(made, document, runs)
     jobs = {each.run_id: f"70_{index}" for index, each in enumerate(handed)}
     assert len(slurm.jobs) == 1 and made.submitted_json(handed, {}) == {"jobs": jobs}
+    assert made.where(handed[2]) == "job 70_2"
     assert {each.scheduler["starter"] for each in submissions(runs)} == {"srun"}
 
 
@@ -179,23 +164,6 @@ def test_a_driver_that_is_killed_while_slurm_answers_leaves_a_job_that_is_found(
     assert collect_run(runs, handed).status == "ok"
 
 
-def test_a_late_answer_is_found_out(slurm: StandIn, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, document, _ = one(runs)
-    answered = subprocess.run
-
-    def too_late(argv: Any, **given: Any) -> Any:
-        done = answered(argv, **given)
-        if argv[0] != "sbatch" or "--test-only" in argv:
-            return done
-        raise subprocess.TimeoutExpired(argv, given["timeout"])
-
-    with monkeypatch.context() as patched:
-        patched.setattr(client.subprocess, "run", too_late)
-        with pytest.raises(Unanswered, match="it may have taken the job all the same"):
-            hand_over(made, document, runs)
-    assert left_to_do(runs).under_way == (document.name,) and len(slurm.jobs) == 1
-
-
 def test_what_was_never_taken_is_to_be_done(slurm: StandIn, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slurm.say("refuse", "Batch job submission failed: Socket timed out on send/recv operation")
     made, document, path = one(runs)
@@ -221,14 +189,6 @@ def test_while_the_queue_cannot_be_asked_nothing_is_decided(slurm: StandIn, runs
     with pytest.raises(UsageError, match="Unable to contact"):
         hand_over(made, document, runs)
     assert read_submission(path).scheduler["job"] == "70"
-
-
-def test_a_first_submission_that_is_refused_leaves_nothing(slurm: StandIn, runs: Path) -> None:
-    made, document, _ = one(runs)
-    slurm.say("refuse", "Invalid partition name specified")
-    with pytest.raises(UsageError, match="Invalid partition"):
-        hand_over(made, document, runs)
-    assert not runs.exists()
 
 
 def test_a_refusal_leaves_the_failed_run_where_it_was(slurm: StandIn, runs: Path) -> None:

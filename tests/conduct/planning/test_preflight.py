@@ -182,12 +182,6 @@ def test_a_layout_that_somebody_chose_is_never_changed() -> None:
     assert row.refused is not None and "--pp" in row.refused
 
 
-def test_a_vendors_layout_stands_until_it_is_known_not_to_fit() -> None:
-    (unknown,) = plan_of("trlx-ds-chat", None, sizes=("6.7B-trlx",)).manifests
-    (small,) = plan_of("trlx-ds-chat", "A100-SXM-40GB", sizes=("6.7B-trlx",)).manifests
-    assert unknown.layout.tensor == 1 and small.layout.tensor > 1
-
-
 @pytest.mark.parametrize("name", ["deepspeed", "megatron", "trlx-deepspeed", "trlx-ddp", "trlx-nemo"])
 def test_every_backend_of_the_suite_is_predicted(name: str) -> None:
     (row,) = preflight([manifest("1.3B", EIGHT, backend=find_backend(name).name)], A100).rows

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from suite.conduct.planning.plan import Plan, make_joint_plan, make_plan
-from suite.conduct.planning.request import GivenOptions, cross_product, preset_requests, replaced
+from suite.conduct.planning.plan import Plan, make_joint_plan
+from suite.conduct.planning.request import GivenOptions, preset_requests, replaced
 from suite.spec.base import UsageError
 from suite.spec.catalogue import Preset, find_preset
 
@@ -24,14 +24,6 @@ def common(*backends: str, **changes: Any) -> dict[str, Any]:
     return {"backends": backends, "layout": {**LAYOUT, **changes}, "measure": measure, "repeats": 1}
 
 
-def test_all_six_sizes_of_the_script_are_one_plan_on_their_own_track() -> None:
-    plan = planned(SCRIPT, "trlx-nemo")
-    rows = [(m.size.name, m.layout.nodes, m.layout.tensor, m.layout.ranks) for m in plan.manifests]
-    assert rows == [(point.size, point.nodes, point.layout["tensor"], point.ranks) for point in SCRIPT.points]
-    assert {m.track for m in plan.manifests} == {"vendor-default"}
-    assert len({m.run.id for m in plan.manifests}) == 6 and {m.run.plan for m in plan.manifests} == {plan.id}
-
-
 def test_the_ladder_gives_every_backend_the_same_work_at_every_size() -> None:
     plan = planned(LADDER, "deepspeed", "megatron", "trlx-nemo")
     assert len(plan.manifests) == 18 and not plan.skipped
@@ -43,12 +35,6 @@ def test_the_ladder_gives_every_backend_the_same_work_at_every_size() -> None:
     assert "tensor does not apply to deepspeed and was left out there" in plan.notes
     assert len(changed) == len(plan.notes) - 1
     assert any(note.startswith("megatron 66B: ") for note in changed), "80 GB are assumed, where tp8 dp4 does not fit"
-
-
-def test_a_preset_on_a_backend_without_tensor_parallelism_leaves_its_degrees_out() -> None:
-    plan = planned(SCRIPT, "deepspeed", given=GivenOptions(sizes=("13b-trlx",)))
-    assert [(m.layout.tensor, m.work.global_rollouts) for m in plan.manifests] == [(1, 64)]
-    assert plan.notes == ()
 
 
 def test_options_override_a_preset_and_each_that_does_has_its_line() -> None:
@@ -80,19 +66,6 @@ def test_another_workload_takes_the_place_of_the_presets_work() -> None:
     assert (request.workload.name, request.workload.rollouts) == ("smoke", 4)
 
 
-def test_deepspeed_chats_step_brings_its_critic_its_adapters_and_its_precision() -> None:
-    plan = planned(find_preset("ds-chat-step3"), "deepspeed")
-    rows = [(m.size.name, m.workload.lora_rank, m.layout.zero_stage, m.layout.recompute) for m in plan.manifests]
-    assert rows == [
-        ("1.3B", None, 2, "none"),
-        ("6.7B", None, 3, "full"),
-        ("13B", 128, 3, "full"),
-        ("33B-trlx", 128, 3, "full"),
-        ("66B", 128, 3, "full"),
-    ]
-    assert {(m.workload.critic is not None, m.measure.precision) for m in plan.manifests} == {(True, "fp16")}
-
-
 @pytest.mark.parametrize("backend", ["megatron", "trlx-nemo"])
 def test_a_backend_without_adapters_or_critic_does_not_leave_them_out_silently(backend: str) -> None:
     with pytest.raises(UsageError, match=f"the {backend} backend has no LoRA adapters.*no separate critic"):
@@ -110,12 +83,6 @@ def test_a_backend_without_adapters_or_critic_does_not_leave_them_out_silently(b
 def test_sizes_that_a_preset_does_not_have_are_refused(given: GivenOptions, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         preset_requests(LADDER, given, common("megatron"))
-
-
-def test_without_a_preset_the_plan_is_that_of_the_one_request() -> None:
-    request = cross_product(GivenOptions(sizes=("1M",)), common("deepspeed"), "cpu", "bf16")
-    assert make_joint_plan((request,), STACKS) == make_plan(request, STACKS)
-    assert (request.ranks, request.track, request.workload.name) == ((1,), "equal-config", "cpu")
 
 
 def test_generation_that_is_asked_for_replaces_a_presets_engine_and_its_sleep() -> None:

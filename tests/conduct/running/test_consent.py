@@ -1,9 +1,7 @@
 """Whose manifest a rerun runs without asking, and what it says of any other."""
 
-import json
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -92,22 +90,6 @@ def test_what_is_shown_of_a_manifest_moves_no_cursor() -> None:
     size = GPT.model_copy(update={"name": "1M\x1b[2J\u202eevil"})
     for line in what_it_asks(synthetic_manifest(size=size), "3 runs"):
         assert line.isprintable()
-
-
-def test_a_foreign_manifest_is_run_only_with_yes(tmp_path: Path, script: Callable[..., None]) -> None:
-    work = ("--size", "1M", "--ranks", "1", "--device", "cpu", "--backend", "deepspeed", "--iterations", "3")
-    assert suite("run", *work, "--repeats", 1, "--runs", tmp_path / "own").exit_code == 0
-    bundle = next(path for path in (tmp_path / "own").iterdir() if path.name.endswith("-r1"))
-    assert suite("rerun", bundle, "--runs", tmp_path / "new", "--repeats", "1").exit_code == 0
-    environment = json.loads((bundle / "environment.json").read_text())
-    del environment[FIELD]
-    (bundle / "environment.json").write_text(json.dumps(environment))
-    (bundle / "record.json").unlink()
-    foreign = ("rerun", bundle, "--runs", tmp_path / "foreign", "--repeats", "1")
-    refused = suite(*foreign)
-    assert refused.exit_code == 2 and refused.stderr.count("\n") == 1 and "--yes" in refused.stderr
-    assert not (tmp_path / "foreign").exists()
-    assert suite(*foreign, "--yes").exit_code == 0
 
 
 TWO_NODES = Layout(nodes=2, devices_per_node=1, data=2)

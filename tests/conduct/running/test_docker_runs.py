@@ -1,24 +1,17 @@
 """`suite run --launcher docker` as a user runs it: a ladder in containers, its troubles, its end by every signal."""
 
-import hashlib
-import io
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
-import docker
-import psutil
 import pytest
 
 from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify
 from suite.images.build import Built
-from suite.spec.images import VERSION_LABEL
 from tests.conduct.running.test_in_turns import starts_of
 from tests.container_runtime import Runtime
 from tests.containers import IMAGE, scripted_suite, suite_environment
@@ -83,13 +76,6 @@ def test_rows_take_turns_from_containers_of_their_own(runtime: Runtime, scripted
     assert containers(runtime) == []
 
 
-def test_a_row_that_dies_in_its_container_fails_alone(runtime: Runtime, scripted_image: str, tmp_path: Path) -> None:
-    died = {"megatron": {"at": {"iteration": 1, "do": "signal"}}}
-    done = run(runtime, tmp_path, turns=TURNS, of=died)
-    assert done.returncode == 1 and "1 run measured, 1 failed" in done.stdout, done
-    assert containers(runtime) == []
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_driver_stops_and_removes_its_container(runtime, scripted_image, tmp_path, number):
     with start(runtime, tmp_path, at={"iteration": 1, "do": "hang"}) as driver:
@@ -101,21 +87,6 @@ def test_a_stopped_driver_stops_and_removes_its_container(runtime, scripted_imag
     assert containers(runtime) == []
     record = find_bundles([tmp_path])[0].record()
     assert (record.status, record.failure.evidence) == ("interrupted", (f"the driver was sent {number.name}",))
-
-
-def test_a_second_signal_does_not_wait(runtime: Runtime, scripted_image: str, tmp_path: Path) -> None:
-    with start(runtime, tmp_path, at={"iteration": 1, "do": "hang"}) as driver:
-        wait_for_event(tmp_path, "generate")
-        name = containers(runtime)[0]
-        init = int(runtime.docker("inspect", "--format", "{{.State.Pid}}", name).stdout)
-        psutil.Process(init).children()[0].suspend()  # the node cannot answer the first one
-        driver.send_signal(signal.SIGINT)
-        status = Path(f"/proc/{driver.pid}/status")
-        wait_until(lambda: re.search(r"^ShdPnd:\s+0+$", status.read_text(), re.MULTILINE), told=status.read_text)
-        assert driver.poll() is None and containers(runtime) == [name]
-        driver.send_signal(signal.SIGINT)
-        driver.communicate()
-    assert driver.returncode == 130 and containers(runtime) == []
 
 
 def test_what_a_killed_driver_leaves_the_next_session_removes_and_no_other(runtime, scripted_image, tmp_path):
@@ -159,8 +130,6 @@ def test_a_run_is_done_again_in_a_container_and_compared(runtime: Runtime, scrip
         (("--image", "127.0.0.1:9/suite/engines:1", "--pull", "never"), "--pull never keeps it from being pulled"),
         (("--image", "suite-base:bookworm"), "suite-base:bookworm cannot tell the versions of its stack"),
         (("--image", "No Image"), "does not take 'No Image' for an image"),
-        (("--image", "suite-arm:test"), "suite-arm:test is built for arm64, the runtime's host is amd64"),
-        (("--image", "suite-earlier:test"), "holds suite 0.0.1, this driver is"),
         (
             ("--device", "auto", "--gpu-ids", "0,99"),
             "does not give GPU 0,99 to a container: nvidia-container-cli: device",
@@ -169,45 +138,13 @@ def test_a_run_is_done_again_in_a_container_and_compared(runtime: Runtime, scrip
     ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else "",
 )
 def test_what_cannot_be_done_is_one_line_and_exit_2_before_the_first_run(
-    runtime: Runtime, scripted_image: str, other_images: None, tmp_path: Path, arguments: tuple[str, ...], words: str
-) -> None:
+    runtime, scripted_image, tmp_path, arguments, words
+):
     done = run(runtime, tmp_path / "runs", *arguments)
     assert done.returncode == 2, done
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("error: ") and words in last and "Traceback" not in done.stderr
     assert not (tmp_path / "runs").exists() and containers(runtime) == []
-
-
-@pytest.fixture(scope="module")
-def other_images(runtime: Runtime, scripted_image: str) -> None:
-    """One that says it is for another processor, and one of an earlier version of the suite."""
-    api = docker.APIClient(base_url=runtime.host, version="auto")
-    api.load_image(_image_for("arm64", "suite-arm:test"))
-    recipe = f"FROM {scripted_image}\nLABEL {VERSION_LABEL}=0.0.1\n".encode()
-    list(api.build(fileobj=io.BytesIO(recipe), tag="suite-earlier:test", rm=True))
-
-
-def _image_for(architecture: str, tag: str) -> bytes:
-    """An archive as `docker save` writes it, of an image that holds nothing."""
-    layer = bytes(10240)
-    config = {
-        "architecture": architecture,
-        "os": "linux",
-        "config": {},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
-    }
-    manifest = [{"Config": "config.json", "RepoTags": [tag], "Layers": ["layer.tar"]}]
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as tar:
-        for name, data in (
-            ("config.json", json.dumps(config).encode()),
-            ("manifest.json", json.dumps(manifest).encode()),
-            ("layer.tar", layer),
-        ):
-            entry = tarfile.TarInfo(name)
-            entry.size = len(data)
-            tar.addfile(entry, io.BytesIO(data))
-    return archive.getvalue()
 
 
 SHORT = ("--device", "cpu", "--warmup", "1", "--iterations", "2", "--repeats", "1")

@@ -8,7 +8,6 @@ import pytest
 
 from suite.backends.registry import find_backend
 from suite.bundle.derive import derive
-from suite.bundle.event_fields import Iteration
 from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify
 from suite.conduct.planning.plan import make_plan
@@ -90,32 +89,3 @@ def test_every_layout_of_both_engines_does_the_same_work_on_two_ranks(choices, l
     text = write(found.entries, tmp_path / "report.md").path.read_text()
     assert all(label.split(" ", 1)[1] in text for label in labels if "zero3" not in label)
     assert "zero3 dp2" in text
-
-
-@pytest.mark.ci
-@pytest.mark.parametrize("backend", ["deepspeed", "megatron"])
-def test_it_learns_what_can_be_learned(backend: str, tmp_path: Path, launcher: LocalLauncher) -> None:
-    work = workload(
-        rollouts=32,
-        micro_batch=16,
-        ppo_epochs=2,
-        optimizer_steps=2,
-        reward={"kind": "token-below", "threshold": 32},
-        ppo={"kl_coefficient": 0.0},
-        optimizer={"learning_rate": 3e-3},
-    )
-    request = Request(
-        backends=(backend,),
-        sizes=(shape(vocab=128),),
-        ranks=(1,),
-        workload=work,
-        measure=MEASURE.model_copy(update={"iterations": 30}),
-        repeats=1,
-    )
-    (bundle,) = run(request, tmp_path, launcher)
-    stats = [iteration.stats for iteration in bundle.events().of(0, Iteration)]
-    rewards = [step["reward"] for step in stats]
-    value_losses = [step["value_loss"] for step in stats]
-    assert sum(rewards[:3]) / 3 < 0.4, "a quarter of the vocabulary by chance"
-    assert sum(rewards[-3:]) / 3 > 0.7
-    assert sum(value_losses[-5:]) < sum(value_losses[:5])

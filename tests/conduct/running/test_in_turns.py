@@ -24,15 +24,12 @@ from suite.conduct.planning.turns import turns_refused
 from suite.conduct.running.in_turns import run_in_turns
 from suite.conduct.running.ledger import Settings
 from suite.conduct.running.session import Summary
-from suite.launch import supervise, watching
-from suite.launch.job import Job
 from suite.launch.local import LocalLauncher
 from suite.spec.base import UsageError
-from suite.spec.manifest import Limits, Manifest, Measure
+from suite.spec.manifest import Manifest, Measure
 from tests.conduct.requests import STACKS, request
 from tests.conduct.sessions import Instantly, Remembering
-from tests.launch.ranks import QUICK, Clock
-from tests.waiting import wait_until
+from tests.launch.ranks import QUICK
 from tests.worker.written import events_in
 
 Script = Callable[..., None]
@@ -102,24 +99,18 @@ def is_deepspeeds(event: dict[str, Any]) -> bool:
 
 
 class Striking(Remembering):
-    """A view that does something once, when an event comes: unless told, of DeepSpeed's in iteration 2, so that others
-    wait. What it is given are the process ids of all ranks by backend.
+    """A view that does something once, in iteration 2 of DeepSpeed's row, so that others wait. What it is given are the
+    process ids of all ranks by backend.
     """
 
-    def __init__(
-        self,
-        root: Path,
-        do: Callable[[dict[str, list[int]]], None],
-        when: Callable[[dict[str, Any]], bool] | None = None,
-    ) -> None:
+    def __init__(self, root: Path, do: Callable[[dict[str, list[int]]], None]) -> None:
         super().__init__()
-        self._root, self._do, self._when = root, do, when or is_deepspeeds
-        self.struck = False
+        self._root, self._do, self._has_struck = root, do, False
 
     def event(self, event: dict[str, Any]) -> None:
         super().event(event)
-        if self._when(event) and not self.struck:
-            self.struck = True
+        if is_deepspeeds(event) and not self._has_struck:
+            self._has_struck = True
             self._do({bundle.manifest().backend.name: self._pids(bundle) for bundle in find_bundles([self._root])})
 
     def _pids(self, bundle: Bundle) -> list[int]:
@@ -166,34 +157,6 @@ def test_a_row_that_dies_fails_alone(trouble: dict[str, Any], kind: str, tmp_pat
     assert found["megatron"].failure is not None and found["megatron"].failure.kind == kind
 
 
-def test_a_row_that_hangs_fails_alone(tmp_path: Path, script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    script(of={"deepspeed": {**OF_DEEPSPEED, "at": {"iteration": 2, "do": "hang"}}})
-    clock, waiting = Clock({"passes": 10_000.0}), dict[str, bool | None]()
-    for module in (supervise, watching):
-        monkeypatch.setattr(module, "time", clock)
-
-    class Noted(watching.Waits):
-        def __init__(self, job: Job) -> None:
-            super().__init__(job)
-            self._run = job.name.partition("-")[0]
-
-        def hear(self) -> bool | None:
-            waiting[self._run] = told = super().hear()
-            return told
-
-    def pass_hours(pids: object) -> None:
-        wait_until(lambda: waiting.get("megatron"))  # who has not heard that it waits would take them for its own
-        clock.take({"kind": "passes"})
-
-    monkeypatch.setattr(watching, "Waits", Noted)
-    monkeypatch.setattr(watching, "LONGEST_WAIT_SECONDS", 0.05)
-    plan = plan_of(limits=Limits(run_seconds=5000.0, silence_seconds=5000.0))
-    work(plan, tmp_path, Striking(tmp_path, pass_hours))
-    found = records(tmp_path)
-    assert found["megatron"].status == "ok"
-    assert found["deepspeed"].failure is not None and found["deepspeed"].failure.kind == "timeout"
-
-
 def test_a_row_that_is_killed_while_it_waits_fails_alone(tmp_path: Path, script: Script) -> None:
     script(**SLEEPING, of={"deepspeed": OF_DEEPSPEED})
     view = Striking(tmp_path, lambda pids: os.kill(pids["megatron"][1], signal.SIGKILL))
@@ -211,17 +174,6 @@ def test_an_interrupt_ends_all_rows_and_the_same_command_starts_them_together(tm
     assert {record.status for record in records(tmp_path).values()} == {"interrupted"}
     assert len(work(plan_of(), tmp_path).measured) == 2
     assert len({record.turns.start for record in records(tmp_path).values() if record.turns}) == 1
-
-
-def test_a_view_that_cannot_print_ends_all_rows(tmp_path: Path, script: Script) -> None:
-    script(**SLEEPING, of={"deepspeed": OF_DEEPSPEED})
-
-    def broken(pids: object) -> None:
-        raise BrokenPipeError
-
-    with pytest.raises(BrokenPipeError):
-        work(plan_of(), tmp_path, Striking(tmp_path, broken))
-    assert {record.status for record in records(tmp_path).values()} == {"interrupted"}
 
 
 @pytest.mark.ranks

@@ -19,15 +19,10 @@ from suite.conduct.running.ledger import Ledger, Settings
 from suite.conduct.running.outcome_line import outcome_line
 from suite.conduct.running.progress import LiveView, PlainView, Ticker
 from suite.conduct.running.rerun import read_manifest
-from suite.conduct.running.session import Summary
 from suite.conduct.running.state import states
 from suite.launch.outcome import Failure
-from suite.report.facts.model import build
-from suite.report.terminal import headline_rows
-from suite.report.text.markdown import render
 from suite.spec.base import UsageError
-from suite.spec.catalogue import find_size, find_workload
-from suite.spec.manifest import Manifest, Measure
+from suite.spec.manifest import Manifest
 from tests.conduct.requests import STACKS, request, shape
 from tests.conduct.running.test_troubles import Failing
 from tests.conduct.sessions import Instantly, work
@@ -97,7 +92,7 @@ def test_a_ticker_draws_until_it_is_stopped_and_never_again() -> None:
 
 
 def test_a_clock_ticks_only_while_a_stack_loads(view: LiveView, terminal: Terminal, manifest: Manifest) -> None:
-    view.run_started(manifest, None)
+    view.run_started(manifest, 4000.0)
     clock = Ticking.last
     for event in ({"kind": "start"}, {"kind": "heartbeat", "phase": "setup"}):
         view.event(event)
@@ -105,6 +100,8 @@ def test_a_clock_ticks_only_while_a_stack_loads(view: LiveView, terminal: Termin
     Ticking.now = 35.0
     clock.tick()
     assert any("loading the stack and the model  0:00:35" in line for line in terminal.lines())
+    assert any("deepspeed tiny on 2 ranks (zero2 dp2), repeat 1" in line for line in terminal.lines())
+    assert any("1:06:05 left" in line for line in terminal.lines())
     view.event({"kind": "heartbeat", "phase": "setup", "doing": "Ray's start"})
     assert clock.ticks and any("waiting for Ray's start  0:00:35" in line for line in terminal.lines())
     view.event({"kind": "environment"})
@@ -116,19 +113,6 @@ def test_a_clock_ticks_only_while_a_stack_loads(view: LiveView, terminal: Termin
     before = terminal.getvalue()
     view.event({"kind": "heartbeat", "phase": "train", "iteration": 3})
     assert terminal.getvalue() == before, "a heartbeat is the launcher's"
-
-
-def test_at_80_columns_nothing_is_cut(view: LiveView, terminal: Terminal, manifest: Manifest) -> None:
-    view.run_started(manifest, 4000.0)
-    view.event({"kind": "environment"})
-    view._rate = "1,234,567 tokens/s"
-    view._draw(force=True)
-    drawn = terminal.lines()
-    assert all(len(line) <= 80 for line in drawn)
-    assert not any("…" in line for line in drawn)
-    assert max(line.count("━") for line in drawn) == 20
-    assert any("deepspeed tiny on 2 ranks (zero2 dp2), repeat 1" in line for line in drawn)
-    assert any("1:06:40 left" in line for line in drawn)
 
 
 def test_an_interrupted_run_is_not_counted_as_done(view: LiveView, terminal: Terminal, manifest: Manifest) -> None:
@@ -175,38 +159,15 @@ def two_rows() -> Plan:
     return make_plan(request(ranks=(1,), repeats=2), STACKS)
 
 
-def plan_lines(plan: Plan, root: Path, capsys: Printed, device: str | None = None) -> list[str]:
-    """The plan's lines, none of them longer than 80 columns where the terminal has no more."""
-    found = preflight(plan.manifests, device, price=2.0 if device else None)
-    print_plan(plan, plan_rows(states(plan.manifests, root), found), found)
-    return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-
-
 def test_the_plan_shows_whole_run_ids(tmp_path: Path, capsys: Printed, narrow: Callable[[], None]) -> None:
     narrow()
     sizes = (shape("33B-trlx-and-more"), shape("66B", layers=4))
     plan = make_plan(request(sizes=sizes, ranks=(1, 2), repeats=3), STACKS)
-    lines = plan_lines(plan, tmp_path, capsys)
+    found = preflight(plan.manifests, None)
+    print_plan(plan, plan_rows(states(plan.manifests, tmp_path), found), found)
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert all(sum(manifest.run.id in line for line in lines) == 1 for manifest in plan.manifests)
     assert not [line for line in lines if len(line) > 80 or "…" in line]
-
-
-def test_the_plan_has_all_its_columns_in_a_pipe(tmp_path: Path, capsys: Printed) -> None:
-    heading = plan_lines(two_rows(), tmp_path, capsys)[2]
-    assert heading.split() == ["run", "backend", "size", "ranks", "layout", "scaling", "samples", "repeat", "state"]
-
-
-def test_what_is_expected_is_one_line_for_all_repeats_and_fits_80_columns(tmp_path, capsys, narrow):
-    narrow()
-    body = {"sizes": (find_size("66B"),), "ranks": (32,), "nodes": 4, "workload": find_workload("trlx-ds-chat")}
-    plan = make_plan(request(**body, measure=Measure(device="cuda", precision="bf16"), repeats=3), STACKS)
-    lines = plan_lines(plan, tmp_path, capsys, "A100-SXM-80GB")
-    assert not [line for line in lines if len(line) > 80]
-    heading = next(line for line in lines if line.startswith("expected of each run"))
-    for word in ("GiB", "s/iter", "time", "limit", "GPU-h", "cost"):
-        assert word in heading
-    assert sum(line.startswith(("deepspeed 66B", "megatron 66B")) for line in lines) == 2
-    assert any(line.startswith("expected on A100-SXM-80GB: 6 runs") for line in lines)
 
 
 def test_the_results_stand_at_the_end_one_row_for_each_configuration(tmp_path, capsys, narrow, monkeypatch):
@@ -234,24 +195,6 @@ def test_results_count_failed_runs_and_pool_the_others(tmp_path: Path) -> None:
     work(plan, tmp_path, FAST)
     (row,) = results(plan, tmp_path).rows
     assert (row.runs_ok, row.runs) == (2, 3) and row.samples_per_second.value == pytest.approx(200, rel=1e-4)
-
-
-@pytest.mark.parametrize("interrupted", [False, True])
-def test_no_report_of_nothing_is_suggested(tmp_path: Path, capsys: Printed, interrupted: bool) -> None:
-    plan = two_rows()
-    left = tuple(manifest.run.id for manifest in plan.manifests)
-    print_summary(Summary(interrupted=True) if interrupted else Summary(left_by_budget=left), plan, tmp_path)
-    assert "suite report" not in capsys.readouterr().out
-
-
-def test_a_row_of_interrupted_runs_alone_did_not_fail() -> None:
-    model = build([made.failed("interrupted")])
-    (cells,) = headline_rows(model)
-    assert cells["samples/s [95 %]"] == "interrupted"
-    (line,) = [line for line in render(model, {}).splitlines() if "| R1 " in line and "0 of 1" in line]
-    assert "interrupted" in line and "failed" not in line
-    both = build([made.failed("interrupted"), made.failed("oom_device", repeat=2)])
-    assert headline_rows(both)[0]["samples/s [95 %]"] == "failed"
 
 
 def test_a_results_folder_is_not_a_bundle_and_the_message_names_some(tmp_path: Path) -> None:

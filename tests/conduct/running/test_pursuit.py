@@ -154,14 +154,6 @@ def test_suspect_runs_count_where_asked_for(tmp_path: Path, monkeypatch: pytest.
     assert counts or all("--with-suspect counts them" in row.reason for row in found.rows)
 
 
-def test_before_every_row_has_its_least_runs_none_is_put_off_for_the_budget(tmp_path: Path) -> None:
-    asked, ticks = rule(precision=0.06, most=30), iter(range(0, 10_000, 5))
-    _, summary, found, seen = pursue(asked, tmp_path, noisy(0.04, megatron=0.0), clock=ticks, budget_seconds=30)
-    attempts = [row.attempts for row in found.rows]
-    assert summary.left_by_budget and 0 < min(attempts) < LEAST and max(attempts) - min(attempts) <= 1
-    assert not [line for line in seen.notices if "come last" in line]
-
-
 def in_turns(asked: Stopping) -> Plan:
     body = request(repeats=asked.least, stopping=asked)
     return make_joint_plan((body,), STACKS, turning=Turning())

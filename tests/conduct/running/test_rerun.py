@@ -17,7 +17,7 @@ from suite.bundle.store import Bundle
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.display import print_rerun
 from suite.conduct.running.reproduction import ratios_again, reproduction, rerun_outcome
-from suite.conduct.running.rerun import default_repeats, repeats_of, rerun_plan
+from suite.conduct.running.rerun import repeats_of, rerun_plan
 from suite.spec.manifest import Manifest
 from suite.stats.intervals import RunSeconds
 from suite.stats.rounds import InTurns, Turn
@@ -65,12 +65,6 @@ def test_so_many_more_runs_as_it_says_settle_it_where_the_spread_stays() -> None
     assert found.verdict == "cannot tell" and found.more_after and found.more_before == 0
     later = runs(98, NOISE * (1 + math.ceil(found.more_after / len(NOISE))))
     assert reproduction(runs(100), later, 0.033).verdict == "reproduced"
-
-
-def test_where_more_runs_now_do_not_help_both_sides_are_asked_for() -> None:
-    found = reproduction(runs(100, (0.9, 1.1)), runs(100), 0.05)
-    assert found.more_before and found.more_after
-    assert "of before" in found.sentence()
 
 
 def in_turns(rate: float, starts: int = 3) -> InTurns:
@@ -152,13 +146,6 @@ def test_an_interrupted_rerun_is_gone_on_with_and_a_finished_one_is_not(tmp_path
     extended = rerun_plan(manifest, tmp_path, 5, extend=True)
     assert extended.manifests[:3] == first.manifests
     assert [each.run.plan for each in extended.manifests[3:]] == ["rerun-1-of-5"] * 2
-
-
-def test_as_many_runs_as_there_are_to_compare_with(tmp_path: Path) -> None:
-    manifest = before_runs(tmp_path, 5)
-    records, _ = repeats_of(manifest, tmp_path / manifest.run.id)
-    assert [default_repeats(records[:count]) for count in (0, 1, 3, 5)] == [3, 3, 3, 5]
-    assert default_repeats(records * 9) == 10
 
 
 def test_the_view_of_a_rerun_fits_80_columns(tmp_path, capsys, monkeypatch, snapshot):

@@ -23,9 +23,9 @@ from suite.conduct.planning.plan import Plan, make_plan
 from suite.conduct.running.attic import set_aside
 from suite.conduct.running.ledger import Ledger, Settings
 from suite.conduct.running.rerun import require_same_stack
-from suite.conduct.running.state import judged, state_of, states
+from suite.conduct.running.state import judged, states
 from suite.spec.base import UsageError
-from suite.spec.manifest import Limits, Manifest
+from suite.spec.manifest import Manifest
 from tests.command import suite
 from tests.conduct.requests import STACKS, request
 from tests.conduct.sessions import Instantly, Remembering, work
@@ -172,16 +172,6 @@ def test_a_driver_that_is_stopped_leaves_an_interrupted_record_and_no_rank_and_t
     assert Bundle(bundle.path).record().status == "ok"
 
 
-@pytest.mark.parametrize(
-    ("limit", "kind"), [({"silence_seconds": 1.0}, "hang"), ({"run_seconds": 1.0}, "timeout")], ids=["hang", "timeout"]
-)
-def test_a_silent_or_long_run_is_given_up(tmp_path: Path, script: Script, limit: dict[str, float], kind: str) -> None:
-    script(at={"iteration": 1, "do": "hang"})
-    assert work(plan_of(ranks=(2,), limits=Limits(**limit)), tmp_path)[0].failed
-    record = find_bundles([tmp_path])[0].record()
-    assert record.failure.kind == kind and record.failure.evidence
-
-
 DRIVERS = 8
 
 
@@ -245,22 +235,6 @@ def test_a_start_is_begun_as_a_whole_or_not_at_all_and_counts_once(tmp_path: Pat
             ledger.ended(manifest, derive(Bundle(make_bundle(tmp_path, manifest))))
         assert seen.left == (None if now[0] == 10 else pytest.approx(15)), "two starts of 10 s, of a budget of 25"
     assert ledger.take() is None and ledger.spent and len(ledger.outcome["left_by_budget"]) == 2
-
-
-def test_a_run_is_held_as_soon_as_it_is_seen(tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[bool] = []
-    rename = Path.rename
-
-    def renamed(path: Path, target: Path) -> Path:
-        rename(path, target)
-        seen.append(Bundle(target).running())
-        return target
-
-    monkeypatch.setattr(Path, "rename", renamed)
-    with Bundle.begin(tmp_path, plan.manifests[0]):
-        pass
-    assert seen == [True]
-    assert state_of(tmp_path, plan.manifests[0]) == "interrupted", "and is let go at its end"
 
 
 def test_a_lock_of_a_moved_run_holds_nothing(tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,30 +301,3 @@ def test_a_manifest_without_code_keeps_its_bytes_and_a_rerun_on_other_code_is_re
     require_same_stack(made, made.stack, {"deepspeed": "release"})
     with pytest.raises(UsageError, match="was measured with other code of deepspeed"):
         require_same_stack(made, made.stack, {"deepspeed": "patched"})
-
-
-#: Objects of 400 bytes, of which every hundredth stays: glibc gives none of the pages between them back by itself.
-_PROGRAM = """
-import psutil
-from suite.conduct.running.ledger import give_back_freed
-
-import ctypes
-libc = ctypes.CDLL(None)
-libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
-libc.free.argtypes = (ctypes.c_void_p,)
-blocks = [libc.malloc(400) for _ in range(200_000)]
-for block in blocks:
-    ctypes.memset(block, 1, 400)
-for number, block in enumerate(blocks):
-    if number % 100:
-        libc.free(block)
-before = psutil.Process().memory_info().rss
-give_back_freed()
-print((before - psutil.Process().memory_info().rss) >> 20)
-"""
-
-
-def test_pages_between_what_is_kept_go_back() -> None:
-    """Of 76 MiB freed most; without the call none does."""
-    done = subprocess.run((sys.executable, "-c", _PROGRAM), capture_output=True, text=True, check=True)
-    assert int(done.stdout) >= 40

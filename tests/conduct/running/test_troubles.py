@@ -32,12 +32,11 @@ from suite.conduct.running.progress import LiveView
 from suite.conduct.running.session import Summary
 from suite.conduct.running.side_by_side import SideBySide, Slots
 from suite.launch.docker import launcher as docker
-from suite.launch.docker.conclude import reason_of
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import ContainerPatience
 from suite.launch.job import Job
 from suite.launch.outcome import Failure, LauncherUnavailable, Outcome
-from suite.launch.requests import MOST_WAITING, stop_requests
+from suite.launch.requests import MOST_WAITING
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 from tests.conduct.requests import STACKS, request
@@ -80,14 +79,6 @@ def recorded(root: Path, run: str) -> tuple[Record, Failure]:
 TOLD = Failure(kind="disk_full", evidence=("logs/rank-0.log: No space left on device",))
 UNTOLD = Failure(kind="unknown", evidence=("rank 0 ended with exit code 1",))
 LOST = Failure(kind="rank_lost", evidence=("rank 0: Connection closed by peer",))
-
-
-def test_the_same_command_does_what_a_full_disk_ended(tmp_path: Path, plan: Plan) -> None:
-    second = plan.manifests[1].run.id
-    assert work(plan, tmp_path, Failing(TOLD))[0].failed == (second,)
-    assert recorded(tmp_path, second)[1].kind == "disk_full"
-    again, _ = work(plan, tmp_path, Instantly())
-    assert again.measured == (second,) and not again.failed_before
 
 
 @pytest.fixture
@@ -137,18 +128,6 @@ def test_a_launcher_that_is_gone_ends_the_plan_and_the_rest_is_left_to_run(tmp_p
 
 
 REFUSED = NoConnection(ProtocolError("Connection aborted.", ConnectionRefusedError(111, "Connection refused")))
-
-
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (REFUSED, "connection refused"),
-        (NoConnection(ProtocolError("Connection aborted.", ConnectionResetError("closed"))), "closed"),
-        (NoConnection(), "ConnectionError"),
-    ],
-)
-def test_why_a_runtime_is_away_is_told_in_words(error: Exception, words: str) -> None:
-    assert reason_of(error) == words
 
 
 class Gone:
@@ -294,14 +273,6 @@ def test_events_that_are_none_are_not_shown(run: Callable[..., Summary], bundle:
     assert not any(map(is_shown, NONSENSE))
 
 
-def test_events_are_shown(run: Callable[..., Summary], bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[dict] = []
-    monkeypatch.setattr(LiveView, "event", lambda self, event: seen.append(event))
-    assert run().measured
-    written = (bundle.path / "events" / "rank-0.jsonl").read_text().splitlines()
-    assert seen == [json.loads(line) for line in written]
-
-
 def test_what_the_driver_writes_of_an_end_is_bounded() -> None:
     failure = Failure(kind="hang", phase="\udfff" + "p" * 1000, iteration=-1, evidence=("\ud800" + "e" * 5000,) * 5000)
     told = failure_fields(failure)
@@ -346,12 +317,3 @@ def test_an_interrupt_in_the_middle_of_a_file_leaves_no_draft(tmp_path: Path, mo
     (tmp_path / f".record.json.{os.getpid()}").write_text("of a process of this number that was killed")
     replace_atomically(tmp_path / "record.json", "{}")
     assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
-
-
-def test_requests_within_requests_are_the_same() -> None:
-    with stop_requests() as outer:
-        os.kill(os.getpid(), signal.SIGTERM)
-        with stop_requests() as inner:
-            assert inner.take() == "SIGTERM"
-            os.kill(os.getpid(), signal.SIGINT)
-        assert outer.take() == "SIGINT" and outer.take() is None

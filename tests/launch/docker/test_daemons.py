@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,7 @@ from suite.launch.docker.watch import ContainerPatience
 from suite.launch.local import free_port
 from suite.launch.outcome import LauncherUnavailable
 from tests.container_runtime import Runtime, require_runtime, started_runtime
-from tests.containers import IMAGE, MEMLOCK, QUICK, launcher, left, once_started, run_container
-from tests.waiting import SECONDS
+from tests.containers import IMAGE, MEMLOCK, launcher, left, once_started, run_container
 
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(900)]  # the first makes the base image
 
@@ -30,8 +28,6 @@ CDI = {
         for name in "0123"
     ],
 }
-#: a busy machine takes its time to start a runtime
-PATIENT = replace(QUICK, runtime_seconds=SECONDS)
 TICKS = """
 event("start", pid=os.getpid())
 for number in range(50):
@@ -78,19 +74,6 @@ def kill(runtime: Runtime) -> None:
     runtime.process.kill()
     runtime.process.wait()
     runtime.process = None
-
-
-def test_a_restarted_runtime_that_keeps_its_containers_loses_nothing(ours: Runtime, tmp_path: Path) -> None:
-    def restart() -> None:
-        ours.stop()
-        ours.start()
-
-    restarting = once_started(tmp_path, restart)
-    ran = run_container(launcher(connect(), PATIENT), tmp_path, TICKS)
-    restarting.join()
-    assert ran.outcome.status == "ok", ran.outcome
-    assert [event["iteration"] for event in ran.events if event["kind"] == "iteration"] == list(range(50))
-    assert ran.log().decode().split() == [word for number in range(50) for word in ("said", str(number))]
 
 
 def test_a_runtime_that_stays_away_ends_the_plan_and_the_next_session_clears_up(ours: Runtime, tmp_path: Path) -> None:

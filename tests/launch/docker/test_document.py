@@ -131,9 +131,6 @@ def test_several_nodes_are_sent_to_the_launchers_that_have_them() -> None:
         ({"ulimits": {"memlok": 1}}, "no limit 'memlok'"),
         ({"ulimits": {"memlock": -2}}, "greater than or equal to -1"),
         ({"cpuset": "0-"}, "no set of CPUs"),
-        ({"ipc": "shared"}, "private"),
-        ({"pull": "sometimes"}, "missing"),
-        ({"memory_bytes": 1}, "greater than or equal"),
     ],
 )
 def test_settings_refuse_what_no_container_can_have(wrong: dict, words: str) -> None:

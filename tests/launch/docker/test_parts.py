@@ -22,11 +22,11 @@ from suite.launch.docker.images import digest_in, find_image
 from suite.launch.docker.launcher import DockerLauncher
 from suite.launch.docker.session import RUN_LABEL, SESSION_LABEL, is_dead, remove_orphans, this_driver
 from suite.launch.docker.settings import DockerSettings
-from suite.launch.docker.watch import ContainerPatience, ContainerWatch, Output
-from suite.launch.requests import MOST_WAITING, Mailbox, StopRequests
+from suite.launch.docker.watch import ContainerPatience, ContainerWatch
+from suite.launch.requests import StopRequests
 from suite.spec.base import UsageError
+from suite.spec.images import IMAGE_LABEL, VERSION_LABEL
 from tests.launch.ranks import make_folder, make_job
-from tests.waiting import wait_until
 
 
 class TestWhoseAContainerIs:
@@ -143,36 +143,6 @@ class TestWhichRuntimeIsMeant:
         connection._require_new_enough("h", {"ApiVersion": "1.40"})
 
 
-class TestMailbox:
-    def test_calls_are_made_in_the_order_they_came_and_nobody_waits_for_a_reader_that_is_gone(self) -> None:
-        box, made = Mailbox(), []
-        poster = threading.Thread(
-            target=lambda: [box.post(lambda n=n: made.append(n)) for n in range(5 * MOST_WAITING)]
-        )
-        poster.start()
-        while len(made) < 3 * MOST_WAITING:
-            box.deliver()
-        box.close()
-        poster.join(60)
-        assert not poster.is_alive()
-        assert made == list(range(len(made)))
-
-    def test_a_wake_up_that_comes_after_the_end_is_not_written_into_whatever_has_the_descriptor_then(self) -> None:
-        box, others = Mailbox(), []
-
-        def ended_meanwhile(call: Any, timeout: float) -> None:
-            box.close()
-            others.extend(os.pipe())
-
-        box._calls.put = ended_meanwhile  # type: ignore[method-assign]
-        box.post(lambda: None)
-        os.set_blocking(others[0], False)
-        with pytest.raises(BlockingIOError):
-            os.read(others[0], 1)
-        for descriptor in others:
-            os.close(descriptor)
-
-
 def test_a_runtime_may_be_restarted_at_every_call_that_begins_a_run(tmp_path: Path) -> None:
     scripted, calls = ScriptedRuntime(says=(b"a line\n",)), Mock()
     calls.containers.return_value, calls.volumes.return_value = [], {"Volumes": []}
@@ -229,19 +199,6 @@ class GivenOutput:
         self.ended.set()
 
 
-@pytest.mark.parametrize("says", [(b"a line\n",), ()], ids=["it ends", "it is cut"])
-def test_the_socket_of_an_output_is_closed_with_it(says: tuple[bytes, ...]) -> None:
-    """Not when the collector of cycles comes by: a plan of a thousand runs would be out of descriptors before."""
-    box, stream = Mailbox(), GivenOutput(says, threading.Event())
-    output = Output(Mock(attach=lambda *args, **how: stream), "container", box, lambda *data: None, lambda: None)
-    output.attach()
-    if not says:
-        output.close()
-    wait_until(lambda: stream._response.closed)
-    output.close()
-    box.close()
-
-
 #: for a container that does not listen
 PATIENCE = ContainerPatience(
     start_seconds=0.2, end_seconds=0.2, kill_seconds=0.2, output_seconds=0.5, break_seconds=0.1
@@ -295,18 +252,6 @@ class TestWhoStopsWhat:
         outcome, _ = watched(tmp_path, runtime)
         assert outcome.failure.kind == "unknown" and "before its node reported" in outcome.failure.evidence[0]
 
-    def test_a_full_disk_under_the_log_ends_the_container(self, tmp_path, monkeypatch):
-        write = os.write
-
-        def full(descriptor: int, data: bytes) -> int:
-            if data == b"plain\n":
-                raise OSError(28, "No space left on device")
-            return write(descriptor, data)
-
-        monkeypatch.setattr("os.write", full)
-        outcome, _ = watched(tmp_path, ScriptedRuntime(says=(b"plain\n",)))
-        assert outcome.failure.kind == "disk_full" and "container.log" in outcome.failure.evidence[0]
-
 
 HEX, OTHER = "sha256:" + "1" * 64, "sha256:" + "2" * 64
 
@@ -315,17 +260,27 @@ HEX, OTHER = "sha256:" + "1" * 64, "sha256:" + "2" * 64
     ("reference", "digests", "found"),
     [
         ("lab:5000/suite-engines:0.1.0", (f"mirror/suite-engines@{OTHER}", f"lab:5000/suite-engines@{HEX}"), 1),
-        (f"lab:5000/suite-engines@{HEX}", (f"lab:5000/suite-engines@{HEX}",), 0),
-        ("team/suite-engines", (f"team/suite-engines@{HEX}",), 0),
         ("docker.io/team/suite-engines:2", (f"team/suite-engines@{HEX}",), 0),
         ("suite-engines:0.1.0", (f"lab:5000/suite-engines@{HEX}",), None),
-        ("suite-engines:0.1.0", (f"localhost/suite-engines@{HEX}",), None),
         (HEX, (f"lab:5000/suite-engines@{OTHER}",), None),
         ("lab:5000/suite-engines", (), None),
     ],
 )
 def test_a_digest_is_that_of_the_repository_that_was_asked_for(reference, digests, found):
     assert digest_in(reference, digests) == (None if found is None else digests[found])
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ({"Architecture": "arm64"}, "mine:1 is built for arm64, the runtime's host is amd64"),
+        ({"Config": {"Labels": {IMAGE_LABEL: "trl", VERSION_LABEL: "0.0.1"}}}, "holds suite 0.0.1, .* build trl$"),
+    ],
+)
+def test_an_image_for_another_host_or_driver_is_refused(found, words):
+    runtime = Mock(architecture="amd64", **{"api.inspect_image.return_value": found})
+    with pytest.raises(UsageError, match=words):
+        find_image(runtime, "mine:1", "missing", print)
 
 
 @pytest.mark.parametrize(

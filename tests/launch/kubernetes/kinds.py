@@ -7,36 +7,39 @@ from contextlib import contextmanager
 from typing import Any
 
 from suite.launch.kubernetes.run import pod_templates
-from tests.launch.kubernetes import kuberay
 
 SCHEMA_VERSIONS = ("1.28", "1.37")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 _KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
-_VOLCANO_FIELDS = {
-    *("schedulerName", "minAvailable", "ttlSecondsAfterFinished", "queue", "priorityClassName", "plugins"),
-    *("policies", "tasks"),
-}
-#: what the templates may say in the place of KubeRay's plain types
-_RAY_PLAIN = {"str": str, "int": int, "bool": bool}
 #: names longer than these are refused by KubeRay's operator, which appends to them
 _LONGEST_NAME = {"RayJob": 47, "RayCluster": 53}
-_VOLCANO_EVENTS = {"PodFailed", "PodEvicted", "TaskCompleted"}
-_VOLCANO_ACTIONS = {"AbortJob", "CompleteJob"}
 
 
 def schema_problems(body: dict[str, Any]) -> list[str]:
-    """What the schema of the object's kind says against it; unknown fields are problems."""
+    """What the schema of the object's kind says against it; unknown fields are problems.
+
+    Volcano and KubeRay publish none: of their objects it is the pods that are held to Kubernetes'.
+    """
     if body["apiVersion"] in ("v1", "batch/v1"):
         return _kubernetes_problems(body)
     if body["apiVersion"] in ("jobset.x-k8s.io/v1alpha2", "trainer.kubeflow.org/v1alpha1"):
         return _trainer_problems(body)
     if body["apiVersion"] == "kubeflow.org/v1":
         return _training_problems(body)
-    if body["apiVersion"] == "ray.io/v1":
-        return _ray_problems(body)
-    assert body["apiVersion"] == "batch.volcano.sh/v1alpha1", body["apiVersion"]
-    return _volcano_problems(body)
+    assert body["apiVersion"] in ("batch.volcano.sh/v1alpha1", "ray.io/v1"), body["apiVersion"]
+    pods = [{"apiVersion": "v1", "kind": "Pod", **template} for template in _pods_in(body)]
+    named = [{**pod, "metadata": {**pod["metadata"], "name": "pod"}} for pod in pods]
+    return [problem for pod in named for problem in _kubernetes_problems(pod)]
+
+
+def _pods_in(part: Any) -> Iterator[dict[str, Any]]:
+    """The templates of pods, wherever they stand."""
+    if isinstance(part, dict) and "containers" in part.get("spec", {}):
+        yield part
+    elif isinstance(part, (dict, list)):
+        for inner in part.values() if isinstance(part, dict) else part:
+            yield from _pods_in(inner)
 
 
 def _kubernetes_problems(body: dict[str, Any]) -> list[str]:
@@ -93,50 +96,6 @@ def _known_to_the_client(models: Mapping[str, Any]) -> Iterator[None]:
     finally:
         for name in added:
             delattr(known, name)
-
-
-def _volcano_problems(body: dict[str, Any]) -> list[str]:
-    """Volcano publishes no model for Python; these are the fields and words of its API that the template may use."""
-    spec = body["spec"]
-    problems = [f"unknown field {name}" for name in sorted(set(spec) - _VOLCANO_FIELDS)]
-    for policy in spec["policies"]:
-        if policy["event"] not in _VOLCANO_EVENTS or policy["action"] not in _VOLCANO_ACTIONS:
-            problems.append(f"unknown policy {policy}")
-    for task in spec["tasks"]:
-        problems += [f"unknown field {name} of a task" for name in sorted(set(task) - {"name", "replicas", "template"})]
-        pod = {"apiVersion": "v1", "kind": "Pod", **task["template"]}
-        problems += _kubernetes_problems({**pod, "metadata": {**pod["metadata"], "name": "pod"}})
-    return problems
-
-
-def _ray_problems(body: dict[str, Any]) -> list[str]:
-    """By the fields of KubeRay's API that the templates may use."""
-    spec = body["spec"]
-    problems = list(_typed_problems(kuberay.SPECIFICATIONS[body["kind"]], spec, body["kind"]))
-    if body["kind"] == "RayJob" and spec.get("submissionMode") != "K8sJobMode":
-        problems.append("another way to submit")
-    return problems
-
-
-def _typed_problems(kind: str, found: Any, place: str) -> Iterator[str]:
-    """``found`` held to a type of KubeRay's API; unknown fields are problems."""
-    if kind in kuberay.TYPES:
-        known = kuberay.TYPES[kind]
-        yield from (f"{place}: unknown field {name}" for name in sorted(found.keys() - known.openapi_types.keys()))
-        yield from (f"{place}: no {name}" for name in sorted(set(known.required) - found.keys()))
-        for name, value in found.items():
-            if name in known.openapi_types:
-                yield from _typed_problems(known.openapi_types[name], value, f"{place}.{name}")
-    elif kind == kuberay.POD:
-        pod = {"apiVersion": "v1", "kind": "Pod", **found}
-        yield from _kubernetes_problems({**pod, "metadata": {**pod["metadata"], "name": "pod"}})
-    elif kind.startswith("list["):
-        for number, each in enumerate(found):
-            yield from _typed_problems(kind[len("list[") : -1], each, f"{place}[{number}]")
-    elif kind == "dict(str, str)":
-        yield from (f"{place}: {name} is {value!r}" for name, value in found.items() if type(value) is not str)
-    elif type(found) is not _RAY_PLAIN[kind]:
-        yield f"{place}: {found!r}"
 
 
 def _differences(asked: Any, understood: Any, path: str = "") -> list[str]:

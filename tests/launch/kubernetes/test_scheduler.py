@@ -9,14 +9,13 @@ import pytest
 
 from suite.bundle.store import Bundle
 from suite.conduct.cluster import standing as clusters
-from suite.conduct.cluster.hand_over import write_documents
 from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.cluster.submission import submissions
 from suite.launch.kubernetes.client import Refused
 from suite.launch.kubernetes.run import hand_over as hand_objects_over
 from suite.launch.kubernetes.run import parse, render_run, spool_path
 from suite.spec.base import UsageError
-from tests.launch.kubernetes.handed import NODES, Handed, launcher_of, printed, scheduler_of, submit
+from tests.launch.kubernetes.handed import NODES, Handed, printed, scheduler_of, submit
 from tests.launch.kubernetes.memory import MemoryCluster
 from tests.launch.kubernetes.runs import IMAGE, kubernetes_manifest, settings_of, submission_of
 
@@ -223,18 +222,6 @@ class TestComingHome:
         assert run.cluster.kinds() == ["ConfigMap", "Job", "Service"]
         assert run.look().phase == "pending"
 
-    def test_runs_that_were_only_rendered_can_be_collected_too(self, cluster: MemoryCluster, tmp_path: Path) -> None:
-        launcher = launcher_of()
-        documents = launcher.render([submission_of(kubernetes_manifest(NODES))], tmp_path)
-        (path,) = write_documents(launcher, documents, tmp_path / "yaml", tmp_path)
-        for body in parse(path.read_text()):
-            cluster.create(body)
-        (kept,) = submissions(tmp_path)
-        run = Handed(cluster, kept, tmp_path)
-        run.add_pods("Succeeded")
-        run.finish()
-        assert run.collect().status == "ok"
-
 
 class TestAnImageThatCannotBeHad:
     """The other pods would hold their GPUs until the run's deadline."""
@@ -250,10 +237,8 @@ class TestAnImageThatCannotBeHad:
         ("reason", "message", "seconds", "is_hopeless"),
         [
             ("ErrImageNeverPull", "", 1, True),
-            ("InvalidImageName", "", 1, True),
             ("ImagePullBackOff", "manifest unknown", 1, False),
             ("ImagePullBackOff", "manifest unknown", 120, True),
-            ("ErrImagePull", "pull access denied", 120, True),
             ("ImagePullBackOff", "dial tcp: i/o timeout", 120, False),
             ("ImagePullBackOff", "dial tcp: i/o timeout", 1200, True),
             ("ContainerCreating", "", 9000, False),

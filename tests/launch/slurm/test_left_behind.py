@@ -13,36 +13,8 @@ import pytest
 from suite.launch.slurm.settings import SlurmSettings
 from tests.launch.slurm.stand_in import with_programs
 from tests.launch.slurm.test_script import STAND_INS, script_of
-from tests.programs import python_program
 from tests.waiting import wait_until
 
-#: two tasks that are told to end once both work; as soon as one has ended the other is killed, and no step starts then
-CANCELLED = """
-import os, signal, subprocess, sys, time
-if "--overlap" in sys.argv:
-    sys.exit(1)
-words = sys.argv[sys.argv.index("bash"):]
-ready = lambda rank: os.path.exists(os.environ["READY"] + str(rank))
-environments = [{**os.environ, "SLURM_PROCID": str(rank)} for rank in range(2)]
-tasks = [subprocess.Popen(words, env=each, start_new_session=True) for each in environments]
-while not (ready(0) and ready(1)):
-    time.sleep(0.02)
-for task in tasks:
-    os.killpg(task.pid, signal.SIGTERM)
-while all(task.poll() is None for task in tasks):
-    time.sleep(0.02)
-for task in tasks:
-    if task.poll() is None:
-        os.killpg(task.pid, signal.SIGKILL)
-sys.exit(143)
-"""
-SLOW = """
-import os, signal, sys, time
-rank = os.environ["SLURM_PROCID"]
-signal.signal(signal.SIGTERM, lambda *_: (time.sleep(float(rank) / 5), sys.exit(1)))
-open(os.environ["READY"] + rank, "w").close()
-time.sleep(600)
-"""
 KILLED = "import os, signal; os.kill(os.getppid(), signal.SIGKILL)"
 
 
@@ -97,12 +69,6 @@ def test_a_job_removes_what_a_task_that_was_killed_at_once_left(tools: Path, scr
     others = left_by(scratch, "suite.72.abcdefgh", 0)
     assert run_job(tools, scratch, KILLED, **settings) == 137
     assert list(scratch.iterdir()) == [others], "and nothing of another job"
-
-
-def test_a_task_that_takes_longer_to_end_than_another_tidies_up_where_the_job_is_cancelled(tools, scratch, tmp_path):
-    python_program(tools / "srun", CANCELLED)
-    assert run_job(tools, scratch, SLOW, {"READY": str(tmp_path / "ready")}) == 143
-    assert list(scratch.iterdir()) == []
 
 
 def test_what_a_killed_job_left_is_removed_by_the_next_task_on_its_node(tools: Path, scratch: Path) -> None:

@@ -14,7 +14,6 @@ NODE_FAILED = CANCELLED.removesuffix("***") + "DUE TO NODE FAILURE, SEE SLURMCTL
 STEP_CANCELLED = "0: slurmstepd-n1: error: *** STEP 19.0 ON n1 CANCELLED AT 2026-11-21T13:01:58 ***"
 OOM = "slurmstepd: error: Detected 1 oom_kill event in StepId=5.0. Some of the step tasks have been OOM Killed."
 OVER_LIMIT = "slurmstepd: error: Exceeded job memory limit"
-BEING_KILLED = "slurmstepd: error: Step 7.0 exceeded memory limit (2097152 > 1048576), being killed"
 AT_SOME_POINT = "slurmstepd: error: Exceeded step memory limit at some point."
 KILLED = "srun: error: n1: task 0: Killed"
 NODE_LOST = "srun: error: Node failure on n2"
@@ -55,9 +54,7 @@ def test_tasks_that_are_ranks_are_named_so_and_their_numbers_may_be_padded() -> 
         ("srun: error: n[1-2]: tasks 0-1: Terminated", {"node-0": -15, "node-1": -15}),
         ("srun: error: n[1-2]: tasks 0,1: Exited with exit code 1", {"node-0": 1, "node-1": 1}),
         ("srun: error: n1: task 0: Something new", {}),
-        ("srun: error: n9: task 9: Killed", {}),
         ("srun: error: x: tasks 0-99999999999999: Exited with exit code 3", {"node-0": 3, "node-1": 3}),
-        ("srun: error: x: tasks 1-999999999: Exited with exit code 3", {"node-1": 3}),
         ("srun: error: x: tasks ,-,: Exited with exit code 3", {}),
         (f"srun: error: x: tasks 0: Exited with exit code {'9' * 5000}", {}),
         (f"srun: error: x: tasks {'9' * 5000}: Killed", {}),
@@ -86,7 +83,6 @@ def test_the_task_that_ended_first_comes_first() -> None:
         ((), "COMPLETED", None),
         ((), None, None),
         ((OVER_LIMIT, CANCELLED, KILLED), "CANCELLED", "oom_host"),
-        ((BEING_KILLED, KILLED), "FAILED", "oom_host"),
         (("0: " + OVER_LIMIT, KILLED), None, "oom_host"),
         ((AT_SOME_POINT, KILLED), "FAILED", "oom_host"),
         ((AT_SOME_POINT,), "FAILED", None),
@@ -112,10 +108,8 @@ def test_the_evidence_holds_slurms_reason_and_the_node_that_was_lost() -> None:
     ("line", "kind"),
     [
         (OOM, "oom_host"),
-        ("slurmstepd: error: Detected 2 oom-kill event(s) in StepId=5.0 cgroup.", "oom_host"),
         ("RuntimeError: the server socket has failed, code: -98, name: EADDRINUSE", "port_taken"),
         (OVER_LIMIT, "oom_host"),
-        (BEING_KILLED, "oom_host"),
         ("srun: error: n1: task 0: Out Of Memory", "oom_host"),
         ("slurmstepd: error: pyxis: failed to import docker image", "image_pull"),
         ("slurmstepd: error: pyxis:     [ERROR] URL https://ghcr.io/token returned error code: 403", "image_pull"),

@@ -1,6 +1,5 @@
 """Slurm's answers as the clusters' common words."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -91,18 +90,6 @@ def test_what_is_no_job_of_slurm_is_not_asked_for(handed: Submission, job: str) 
         with pytest.raises(UsageError, match="is no job of Slurm") as caught:
             ask(handed.with_scheduler(job=job))
         assert str(caught.value).isprintable()
-
-
-def test_an_output_that_is_a_link_or_a_pipe_is_not_read(monkeypatch: pytest.MonkeyPatch, handed: Submission) -> None:
-    queue(monkeypatch, "COMPLETED")
-    output = Path(f"{handed.scheduler['output']}-7.out")
-    output.symlink_to("/dev/zero")
-    with pytest.raises(UsageError, match="is a symbolic link"):
-        SlurmScheduler().gather(handed)
-    output.unlink()
-    os.mkfifo(output)
-    with pytest.raises(UsageError, match="is not a regular file"):
-        SlurmScheduler().gather(handed)
 
 
 def test_an_output_of_any_length_is_kept_to_its_first_and_last_lines_and_every_event(monkeypatch, handed):

@@ -15,7 +15,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from suite.launch.job import Job, JobLimits, Mount
 from suite.launch.local import free_port
-from suite.launch.slurm.script import batch_script, sbatch_options, srun_argv
+from suite.launch.slurm.script import batch_script, sbatch_options
 from suite.launch.slurm.settings import SlurmSettings
 from suite.spec.base import UsageError
 from tests.launch.differences import differences
@@ -41,25 +41,15 @@ hostile_text = st.one_of(
 printable_text = hostile_text.filter(lambda text: text.isprintable())
 
 
-def asked_for(name: str) -> tuple[SlurmRun, SlurmSettings]:
+def rendered(name: str) -> str:
     made, how = manifest(nodes=2, gpus=4), VARIANTS[name]
     in_image = (IMAGE, (Mount(source="/data/cache", target="/cache"),)) if how.container != "none" else ()
-    return SlurmRun(made, job(made, *in_image)), how
-
-
-def rendered(name: str) -> str:
-    asked, how = asked_for(name)
-    return batch_script([asked], how, ROOT)
+    return batch_script([SlurmRun(made, job(made, *in_image))], how, ROOT)
 
 
 def directives(script: str) -> list[str]:
     """The #SBATCH lines as sbatch reads them."""
     return [word for line in script.splitlines() if line.startswith("#SBATCH ") for word in shlex.split(line[8:])]
-
-
-def step(script: str) -> list[str]:
-    """The words of the command."""
-    return shlex.split(script.partition("command=(\n")[2].partition("\n)\n")[0])
 
 
 def test_the_script_of_one_way_to_start_ranks(snapshot: SnapshotAssertion) -> None:
@@ -69,33 +59,6 @@ def test_the_script_of_one_way_to_start_ranks(snapshot: SnapshotAssertion) -> No
 @pytest.mark.parametrize("name", [name for name in VARIANTS if name != "torchrun"])
 def test_what_is_otherwise_in_the_other_ways(name: str, snapshot: SnapshotAssertion) -> None:
     assert "\n".join(differences(rendered("torchrun"), rendered(name))) == snapshot
-
-
-@pytest.mark.parametrize("name", VARIANTS)
-def test_a_script_is_shell_and_holds_what_was_asked_for(name: str) -> None:
-    script, (asked, how) = rendered(name), asked_for(name)
-    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
-    assert directives(script) == sbatch_options([asked.manifest.run.id], asked.job, how, ROOT)
-    assert step(script) == shlex.split(" ".join(srun_argv(asked.job, how)))
-
-
-def test_an_array_holds_every_run_once_and_asks_for_their_nodes_once() -> None:
-    runs = [run(nodes=2, gpus=4, repeat=repeat) for repeat in (1, 2, 3)]
-    script = batch_script(runs, SlurmSettings(at_once=2), ROOT)
-    assert "--array=0-2%2" in directives(script)
-    assert any(word.endswith("-%A_%a.out") for word in directives(script))
-    for number, each in enumerate(runs):
-        assert f"{number}) cat <<'SUITE_MANIFEST'" in script
-        assert each.manifest.run.id in script
-
-
-def test_limits_are_asked_for_in_whole_minutes_and_for_all_ranks_of_a_node() -> None:
-    limits = JobLimits(run_seconds=3601, silence_seconds=60, memory_bytes=64 << 30)
-    made = job(manifest(gpus=8)).model_copy(update={"limits": limits})
-    options = sbatch_options(["run"], made, SlurmSettings(allowance_seconds=600), ROOT)
-    assert {"--time=71", "--mem=524288M"} <= set(options)
-    options = sbatch_options(["run"], job(manifest(device="cpu")), SlurmSettings(gpu_request="gres"), ROOT)
-    assert not [option for option in options if "gpu" in option]
 
 
 @pytest.mark.parametrize(

@@ -94,17 +94,3 @@ def test_what_is_chosen_is_in_the_address_and_the_verdict_in_words(tab: Tab, sit
     tab.open(site / "index.html", COMPLETE)
     tab.value(f"location.href = 'compare.html' + {address!r}; null")
     tab.has(verdict, told)
-
-
-def test_the_index_is_filtered_and_ordered(tab: Tab, site: Path) -> None:
-    tab.look(1280, 800, "light")
-    tab.open(site / "index.html", COMPLETE)
-    rows = "[...document.querySelectorAll('table.sortable tbody tr')].filter(one => !one.hidden).length"
-    tab.has(rows, 2)
-    tab.value("document.getElementById('filter').focus()")
-    tab.type("megatron")
-    tab.has(rows, 1)
-    tab.has("document.getElementById('count').textContent", "1 of 2 series")
-    tab.value("document.querySelector('table.sortable thead button').click()")
-    tab.has("document.querySelector('table.sortable th[aria-sort]').getAttribute('aria-sort')", "ascending")
-    assert tab.troubles() == []

@@ -1,16 +1,25 @@
-"""Each algorithm against loops over lists, written from the papers' formulas.
+"""Each algorithm against loops over lists, written from the papers' formulas, and what the driver reads of it.
 
-Samples are uneven, padded and on two replicas; a group lies across both.
+Samples are uneven, padded and on two replicas; a group lies across both. An algorithm is added by its file alone.
 """
 
 import math
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from statistics import fmean, pstdev, stdev
 from typing import Any
 
 import pytest
 
+from suite.spec.algorithms import Algorithm, declarations, find_algorithm
 from suite.spec.algorithms import Algorithm as Spec
+from suite.spec.workload import PPO_ALGORITHM
+from suite.worker import algorithms
+from suite.worker.algorithms import build_algorithm
 from tests.worker.algorithms.plain import Batch, algorithm_of, batch, by_sample, clipped, k3, step_loss
+from tests.worker.tiny import tiny_body
 
 REPLICAS = [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]]
 
@@ -40,14 +49,6 @@ def grpo_loss(whole: Batch, options: dict[str, Any]) -> float:
     return fmean(term for row in by_row for term in row)
 
 
-@pytest.mark.parametrize("scale", [True, False])
-def test_grpos_advantages_compare_a_sample_with_its_group_wherever_the_group_lies(scale: bool) -> None:
-    whole = batch(1, groups=3, group=4)
-    found = by_sample(whole, REPLICAS, algorithm_of(f"grpo:scale={scale}"))
-    expected = grpo_advantages(whole, scale)
-    assert {number: each[0] for number, each in found.items()} == pytest.approx(dict(enumerate(expected)), rel=1e-5)
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -73,13 +74,6 @@ def test_one_gradient_follows_from_any_division_into_replicas_and_micro_batches(
     shuffled = step_loss(whole, [[11, 0, 5, 7, 2, 9], [1, 10, 3, 4, 8, 6]], algorithm, 2)[2]
     for number, gradient in one.items():
         assert shuffled[number] == pytest.approx(gradient, rel=1e-4, abs=1e-8)
-
-
-def test_no_gradient_where_the_clip_holds_and_the_upper_bound_is_its_own() -> None:
-    whole = Batch(2, [1.0, 0.0], [[-1.0, -1.0], [-1.0]], [[-0.77, -0.7], [-1.3]], [[0.0, 0.0], [0.0]])
-    gradient = step_loss(whole, [[0, 1]], algorithm_of("grpo:clip_high=0.28"), 2)[2]
-    assert gradient[0][0] != 0, "a ratio of 1.26 is within"
-    assert (gradient[0][1], gradient[1][0]) == (0, 0)
 
 
 def rloo_advantages(whole: Batch, kl_coefficient: float) -> list[float]:
@@ -114,14 +108,6 @@ def test_rloos_loss_is_the_mean_over_samples_of_the_clipped_ratio_of_whole_respo
     assert loss == pytest.approx(fmean(terms), rel=1e-5) == parts["policy_loss"]
 
 
-def test_before_the_policy_moves_rloos_gradient_is_reinforces() -> None:
-    moved = batch(3, groups=3, group=4)
-    whole = Batch(moved.group, moved.scores, moved.old, moved.old, moved.reference)
-    gradients = step_loss(whole, REPLICAS, algorithm_of("rloo"), 3)[2]
-    for number, advantage in enumerate(rloo_advantages(whole, 0.05)):
-        assert gradients[number] == pytest.approx([-advantage / 12] * whole.lengths[number], rel=1e-4, abs=1e-7)
-
-
 def reinforce_advantages(whole: Batch, kl_coefficient: float) -> list[list[float]]:
     returns = []
     for score, old, reference in zip(whole.scores, whole.old, whole.reference, strict=True):
@@ -130,14 +116,6 @@ def reinforce_advantages(whole: Batch, kl_coefficient: float) -> list[list[float
     everything = [each for row in returns for each in row]
     mean, deviation = fmean(everything), pstdev(everything)
     return [[(each - mean) / deviation for each in row] for row in returns]
-
-
-@pytest.mark.parametrize("coefficient", [0.0, 0.01, 1.0])
-def test_reinforce_plus_plus_advantages_are_returns_to_go_normalised_over_every_token_of_all(coefficient):
-    whole = batch(1, groups=12, group=1)
-    found = by_sample(whole, REPLICAS, algorithm_of(f"reinforce++:kl_coefficient={coefficient}"))
-    for number, expected in enumerate(reinforce_advantages(whole, coefficient)):
-        assert found[number] == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
 @pytest.mark.parametrize("micro_rows", [1, 2, 6])
@@ -163,7 +141,72 @@ def test_equal_scores_without_kl_give_advantages_of_zero_and_a_loss_that_is_a_nu
     assert not any(any(row) for row in gradients.values())
 
 
-def test_reinforce_plus_plus_neither_needs_nor_looks_at_groups() -> None:
-    alone, together = batch(4, groups=12, group=1), batch(4, groups=3, group=4)
-    algorithm = algorithm_of("reinforce++")
-    assert by_sample(alone, REPLICAS, algorithm) == by_sample(together, REPLICAS, algorithm)
+ROOT = Path(__file__).resolve().parents[3]
+OTHERS = [name for name in declarations() if name != "ppo"]
+
+
+def built(algorithm: Algorithm) -> object:
+    return build_algorithm({"algorithm": algorithm.model_dump(mode="json"), "ppo": {}})
+
+
+@pytest.mark.parametrize("name", declarations())
+def test_the_worker_learns_values_and_asks_the_reference_as_the_driver_expects(name: str) -> None:
+    declared = find_algorithm(name)
+    found = [Algorithm(name=name)]
+    if declared.reference is not None:
+        found += [Algorithm(name=name, options={declared.reference: number}) for number in (0, 0.5)]
+    for algorithm in found:
+        assert built(algorithm).uses_values == declared.values  # type: ignore[attr-defined]
+        assert built(algorithm).uses_reference == algorithm.uses_reference  # type: ignore[attr-defined]
+
+
+def test_an_unknown_algorithm_is_refused_by_the_worker_too() -> None:
+    with pytest.raises(ValueError, match="no algorithm 'dpo'"):
+        build_algorithm({"algorithm": {"name": "dpo", "options": {}}})
+
+
+def test_ppo_has_no_options_here_so_that_old_manifests_are_ppos() -> None:
+    assert Algorithm.model_validate("ppo") == PPO_ALGORITHM
+    assert PPO_ALGORITHM.options == {}
+
+
+TOY = """
+from suite.worker.algorithms.reinforce_plus_plus import ReinforcePlusPlus
+
+DECLARATION = {
+    "name": "toy",
+    "summary": "a toy",
+    "source": "nobody",
+    "values": False,
+    "reference": None,
+    "group": 3,
+    "least_group": 1,
+    "options": {"kl_coefficient": 0.5},
+}
+
+
+def build(workload, options):
+    return ReinforcePlusPlus(workload, {**options, "clip_low": 0.2, "clip_high": 0.2})
+"""
+
+
+@pytest.fixture
+def with_a_toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The folder of algorithms has one file more."""
+    shutil.copytree(ROOT / "suite/worker/algorithms", tmp_path, dirs_exist_ok=True)
+    (tmp_path / "toy.py").write_text(TOY)
+    monkeypatch.setattr("suite.spec.algorithms._FOLDER", tmp_path)
+    monkeypatch.setattr(algorithms, "_FOLDER", str(tmp_path))
+    monkeypatch.setattr(algorithms, "__path__", [*algorithms.__path__, str(tmp_path)])
+    declarations.cache_clear()
+    yield
+    declarations.cache_clear()
+    sys.modules.pop("suite.worker.algorithms.toy", None)
+
+
+def test_an_algorithm_is_added_by_its_file_alone(with_a_toy: None) -> None:
+    workload = tiny_body(workload={"algorithm": "toy:kl-coefficient=0.25", "rollouts": 6})["workload"]
+    assert workload["algorithm"] == {"name": "toy", "options": {"kl_coefficient": 0.25}}
+    assert workload["group"] == 3
+    assert type(build_algorithm(workload)).__name__ == "ReinforcePlusPlus"
+    assert list(declarations()) == ["ppo", *sorted([*OTHERS, "toy"])]

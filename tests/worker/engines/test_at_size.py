@@ -1,7 +1,7 @@
-"""Every row of the presets from 1 B parameters on, built by the engines at full size and in the ranks of its layout.
+"""Every row of the presets from 1 B parameters on, built by Megatron at full size and in the ranks of its layout.
 
 What each rank holds is compared with what theory and planner say before a run, within 3 %. Offloaded states are built
-and predicted on the device. A layout that a stack does not build, its driver refuses.
+and predicted on the device. What DeepSpeed's ranks hold is counted in test_predicted_bytes.py.
 """
 
 import json
@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from suite.backends.registry import find_backend
 from suite.conduct.planning.plan import make_joint_plan
 from suite.conduct.planning.request import GivenOptions, preset_requests
 from suite.planner.ask import Question
@@ -26,7 +25,6 @@ from suite.planner.space import Space
 from suite.planner.training import step_parts
 from suite.spec.catalogue import find_device, find_preset, find_size, presets
 from suite.spec.manifest import Manifest
-from suite.spec.resolve import layout_errors
 from suite.theory.memory import kv_bytes_per_position
 from suite.theory.parameters import parameter_count
 from suite.theory.shards import stages, states
@@ -35,67 +33,46 @@ from tests.worker.tiny import told_by_ranks
 
 Stages = list[dict[str, Any]]
 
-STACKS = {"deepspeed": {"torch": "2", "transformers": "5"}, "megatron": {"torch": "2"}}
+STACKS = {"megatron": {"torch": "2"}}
 HARDWARE: Any = hardware_of(find_device("H100-SXM-80GB"))
 SMALLEST = 1e9
 WITHIN = 0.03
 STATES = ("weights", "reference", "optimizer states", "gradients")
 ROWS = [
-    (backend, preset.name, point.size)
+    (preset.name, point.size)
     for preset in presets().values()
-    for backend in preset.backends
     for point in preset.points
-    if backend in STACKS and parameter_count(find_size(point.size)).total >= SMALLEST
-]
-#: preset and size, and the degrees that take the place of its own: tensor, pipeline, expert
-DEGREES = [
-    *(("ladder", "20B", {"tensor": tensor, "pipeline": pipeline}) for tensor in (2, 9) for pipeline in (1, 3)),
-    *(("reasoning-7b", "Qwen2.5-7B", {"tensor": tensor}) for tensor in (3, 8)),
-    *(("grpo-30b-moe", "Qwen3-30B-A3B", {"expert": expert}) for expert in (3, 48)),
+    if "megatron" in preset.backends and parameter_count(find_size(point.size)).total >= SMALLEST
 ]
 
 pytestmark = [pytest.mark.ranks, pytest.mark.ci, pytest.mark.timeout(600)]
-every_row = pytest.mark.parametrize(("backend", "preset", "size"), ROWS)
+every_row = pytest.mark.parametrize(("preset", "size"), ROWS)
 
 
 @lru_cache(maxsize=None)
-def manifest_of(backend: str, preset: str, size: str) -> Manifest:
+def manifest_of(preset: str, size: str) -> Manifest:
     measure = {"device": "cuda", "iterations": 3}
-    common = {"backends": (backend,), "layout": {"recompute": "none"}, "measure": measure, "repeats": 1}
+    common = {"backends": ("megatron",), "layout": {"recompute": "none"}, "measure": measure, "repeats": 1}
     plan = make_joint_plan(preset_requests(find_preset(preset), GivenOptions(sizes=(size,)), common), STACKS)
     (manifest,) = plan.manifests
-    return laid_out(manifest, {"offload_optimizer": False, "offload_parameters": False})
-
-
-def laid_out(manifest: Manifest, changes: dict[str, Any]) -> Manifest:
-    return manifest.model_copy(update={"layout": manifest.layout.model_copy(update=changes)})
-
-
-def with_degrees(preset: str, size: str, degrees: dict[str, int]) -> Manifest:
-    changed = {"tensor": 1, "pipeline": 1, "expert": 1, "nodes": 1, **degrees}
-    ranks = changed["tensor"] * changed["pipeline"] * changed["expert"]
-    changes = {**changed, "data": changed["expert"], "devices_per_node": ranks}
-    return laid_out(manifest_of("megatron", preset, size), changes)
+    on_device = {"offload_optimizer": False, "offload_parameters": False}
+    return manifest.model_copy(update={"layout": manifest.layout.model_copy(update=on_device)})
 
 
 @pytest.fixture(scope="module")
-def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], Stages | str]:
-    """Of each row what the first rank of each pipeline stage holds, or why the stack refuses it."""
-    found: dict[tuple[str, ...], Any] = {}
-    for backend in STACKS:
-        bodies = {" ".join(row): manifest_of(*row) for row in ROWS if row[0] == backend}
-        if backend == "megatron":
-            bodies |= {str(case): with_degrees(*case) for case in DEGREES}
-        path = tmp_path_factory.mktemp(backend) / "manifests.json"
-        path.write_text(json.dumps({row: each.model_dump(mode="json", by_alias=True) for row, each in bodies.items()}))
-        found |= told_by_ranks(["tests.worker.engines.at_size", backend, str(path)], 1, path.parent)[0]
+def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Stages]:
+    """Of each row what the first rank of each pipeline stage holds."""
+    bodies = {" ".join(row): manifest_of(*row) for row in ROWS}
+    path = tmp_path_factory.mktemp("megatron") / "manifests.json"
+    path.write_text(json.dumps({row: each.model_dump(mode="json", by_alias=True) for row, each in bodies.items()}))
+    (found,) = told_by_ranks(["tests.worker.engines.at_size", str(path)], 1, path.parent)
     return found
 
 
 @every_row
-def test_a_rank_holds_what_theory_says_of_it(backend: str, preset: str, size: str, counted: dict[str, Stages]) -> None:
+def test_a_rank_holds_what_theory_says_of_it(preset: str, size: str, counted: dict[str, Stages]) -> None:
     """Theory's states are the least there can be: a stage may hold more, all of them together at most 3 % more."""
-    manifest, each = manifest_of(backend, preset, size), counted[f"{backend} {preset} {size}"]
+    manifest, each = manifest_of(preset, size), counted[f"{preset} {size}"]
     shape, layout, precision = manifest.size, manifest.layout, manifest.measure.precision
     total, _ = parameters_of(shape, manifest.workload)
     assert sum(stage["total"] for stage in each) == total
@@ -110,15 +87,15 @@ def test_a_rank_holds_what_theory_says_of_it(backend: str, preset: str, size: st
     assert held <= (1 + WITHIN) * sum(map(sum, parts))
 
 
-def planned(manifest: Manifest, backend: str) -> Space:
-    asked = Question(manifest.size, manifest.workload, HARDWARE, PROFILES[backend], load_parameters())
+def planned(manifest: Manifest) -> Space:
+    asked = Question(manifest.size, manifest.workload, HARDWARE, PROFILES["megatron"], load_parameters())
     return one_layout(asked, manifest.work, manifest.layout)
 
 
 @every_row
-def test_the_planner_predicts_what_the_fullest_rank_holds(backend, preset, size, counted):
-    manifest, each = manifest_of(backend, preset, size), counted[f"{backend} {preset} {size}"]
-    space = planned(manifest, backend)
+def test_the_planner_predicts_what_the_fullest_rank_holds(preset, size, counted):
+    manifest, each = manifest_of(preset, size), counted[f"{preset} {size}"]
+    space = planned(manifest)
     predicted = standing_bytes(space.work, load_parameters().values)
     parts = [part for part in STATES if part in each[0]]
     fullest = max(each, key=lambda stage: sum(stage[part] for part in parts))
@@ -131,19 +108,11 @@ def test_the_planner_predicts_what_the_fullest_rank_holds(backend, preset, size,
 @pytest.mark.parametrize("size", ["1.3B", "6.7B", "13B", "20B", "33B"])
 def test_the_planner_counts_the_bytes_that_a_training_step_sends(size: str, counted: dict[str, Stages]) -> None:
     """Its seconds over links of a byte per second of which nothing is hidden, against what Megatron hands to groups."""
-    manifest, ((own,)) = manifest_of("megatron", "ladder", size), counted[f"megatron ladder {size}"]
-    work = planned(manifest, "megatron").work
+    manifest, ((own,)) = manifest_of("ladder", size), counted[f"ladder {size}"]
+    work = planned(manifest).work
     one = np.ones(len(work))
     slow = replace(work, jobs=replace(work.jobs, link=one, network=one))
     exposed = {"tensor_exposed": 1.0, "tensor_asynchronous": 1.0, "data_exposed": 1.0, "data_last": 0.0}
     parts = step_parts(slow, {**load_parameters().values, **exposed})
     assert float(parts["tensor parallel"][0]) == pytest.approx(own["sent"]["tensor"], rel=WITHIN)
     assert float(parts["gradient reduction"][0]) == pytest.approx(own["sent"]["data"], rel=WITHIN)
-
-
-@pytest.mark.parametrize("case", DEGREES, ids=str)
-def test_a_layout_that_the_stack_does_not_build_is_refused_by_the_driver(case, counted):
-    manifest = with_degrees(*case)
-    work = (manifest.size, manifest.workload, manifest.layout)
-    errors = layout_errors(*work) + find_backend("megatron").errors(*work, manifest.measure)
-    assert errors or not isinstance(counted[str(case)], str), counted[str(case)]

@@ -113,9 +113,7 @@ pytestmark = [pytest.mark.ranks, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module", params=["deepspeed", "megatron"])
-def counted(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, dict[str, dict[str, int]]]:
+def counted(request, tmp_path_factory) -> tuple[str, dict[str, dict[str, int]]]:
     """A backend and what its engine computed."""
     folder = tmp_path_factory.mktemp("flops")
     (found,) = told_by_ranks(["tests.worker.engines.test_flops", request.param], 1, folder)

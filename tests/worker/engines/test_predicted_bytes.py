@@ -214,9 +214,7 @@ def predicted(case: str) -> dict[str, float]:
 @pytest.mark.ranks
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("case", cases_of(CASES, IN_EVERY_ROUND))
-def test_predicted_states_are_at_least_what_the_engine_holds_and_little_more(
-    case: str, counted: dict[str, dict[str, float]]
-) -> None:
+def test_predicted_states_are_at_least_what_the_engine_holds_and_little_more(case, counted):
     for moment, expected in predicted(case).items():
         share = expected / counted[case][moment]
         assert LEAST <= share <= MOST_ABOVE, f"{moment}: {share:.3f} of what is held"
@@ -249,9 +247,7 @@ class NoStream:
 
 
 @pytest.mark.slow
-def test_megatrons_offload_leaves_fp32_weights_on_the_device_and_sixteen_bytes_a_parameter_on_the_host(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_megatrons_offload_leaves_fp32_weights_on_the_device_and_sixteen_bytes_a_parameter_on_the_host(monkeypatch):
     """megatron-core's own class takes a step on tensors that say they are on a GPU and hold no memory.
 
     Replaced are CUDA's streams, pinning, and the copy of the new weights back to the device, which allocates nothing.

@@ -1,11 +1,15 @@
-"""vLLM with the policy's weights, in whole runs on two ranks: two replicas, or one of tensor parallel ranks."""
+"""vLLM with the policy's weights, in whole runs on two ranks of two kinds, and what it is asked for, without vLLM."""
 
 from importlib import metadata
-from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import numpy
 import pytest
+import torch
 
+from suite.theory.bandwidth import ENGINE_SAMPLES
+from suite.worker.generation.vllm import _MOST_SAMPLES, VllmGenerator, cache_blocks
 from tests.needs import require_vllm
 from tests.worker.tiny import STACK, run_tiny, tiny_manifest
 
@@ -38,13 +42,12 @@ WORK = {
     "optimizer": {"learning_rate": 1e-3},
 }
 
-pytestmark = [pytest.mark.ranks, pytest.mark.packages, pytest.mark.timeout(2 * SECONDS)]
 
-
+@pytest.mark.ranks
+@pytest.mark.packages
+@pytest.mark.timeout(2 * SECONDS)
 @pytest.mark.parametrize(("family", "backend", "layout"), CASES)
-def test_sync_and_generate_are_told_apart_and_the_two_stacks_agree_in_every_iteration(
-    tmp_path: Path, family: str, backend: str, layout: dict[str, Any]
-) -> None:
+def test_sync_and_generate_are_told_apart_and_both_stacks_agree_in_every_iteration(tmp_path, family, backend, layout):
     require_vllm()
     manifest = tiny_manifest(
         RANKS,
@@ -65,3 +68,27 @@ def test_sync_and_generate_are_told_apart_and_the_two_stacks_agree_in_every_iter
             assert event["rollout"]["logprob_difference_max"] < ROUNDING
             assert event["rollout"]["effective_sample_size"] == pytest.approx(1, abs=ROUNDING)
             assert event["counts"]["response_tokens"] == sum(manifest.work.lengths.response)
+
+
+def test_mbu_counts_with_as_many_samples_at_a_time_as_are_asked_for() -> None:
+    assert _MOST_SAMPLES == ENGINE_SAMPLES
+
+
+def test_a_cache_holds_the_samples_of_the_heaviest_replica_whichever_asks() -> None:
+    assert cache_blocks([8] * 8 + [500] * 8, rows=8) == 8 * 4 + 2
+    assert cache_blocks([128, 129] + [1] * 600, rows=301) == 254 + 1 + 2 + 2, "the longest of those at one time"
+
+
+def test_what_vllm_draws_is_the_seeds_and_the_replicas_whatever_was_drawn_before() -> None:
+    def drawn(replica: int) -> int:
+        own = mock.Mock(_manifest={"measure": {"seed": 3}}, _generations=replica // 2)
+        own._training.data_parallel_rank, own._world.device = replica % 2, torch.device("cpu")
+        numpy.random.seed(replica)
+        state = torch.random.get_rng_state()
+        with VllmGenerator._own_random_numbers(own):
+            found = numpy.random.randint(1 << 62) + int(torch.randint(1 << 31, ()))
+        assert numpy.random.rand() == numpy.random.RandomState(replica).rand()
+        assert torch.equal(torch.random.get_rng_state(), state)
+        return int(found)
+
+    assert drawn(0) == drawn(0) and len({drawn(each) for each in range(4)}) == 4

@@ -1,6 +1,6 @@
 """Runs of trainers: manifests as a driver makes them and as a rank reads them, and what holds of each that ended."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -106,9 +106,9 @@ class Run(NamedTuple):
         return of_kind(events_of(self.bundle.path, rank), kind)
 
 
-def run_of(manifest: Manifest, folder: Path, python: str) -> Run:
+def run_of(manifest: Manifest, folder: Path, python: str, on_event: Callable[[Any], None] = lambda _: None) -> Run:
     """Run it, however it ends."""
-    record = execute(manifest, folder, LocalLauncher(), python, lambda event: None)
+    record = execute(manifest, folder, LocalLauncher(), python, on_event)
     return Run(record, Bundle(folder / manifest.run.id))
 
 

@@ -124,20 +124,3 @@ def test_parts_are_summed_by_name_an_inner_one_counts_for_itself_and_none_for_th
     assert "details" not in second
     events = [event for kind in ("phase", "memory", "iteration") for event in stand.events(kind)]
     assert [wrong_field(event, FIELDS["rank"][event["kind"]]) for event in events] == [None] * 6
-
-
-@pytest.mark.parametrize(
-    "misuse",
-    [
-        lambda clock: (clock.open("train"), clock.open("score")),
-        lambda clock: clock.close(),
-        lambda clock: (clock.open("train"), clock.stop()),
-        lambda clock: (clock.open("train"), clock.close(more=True), clock.stop()),
-        lambda clock: (clock.open("train"), clock.close(more=True), clock.begin(1)),
-    ],
-    ids=["overlap", "nothing open", "stop inside", "stop before the last piece", "begin before the last piece"],
-)
-def test_phases_out_of_order_are_the_programmers_mistake(stand: Stand, misuse: Any) -> None:
-    stand.clock.begin(0)
-    with pytest.raises(AssertionError):
-        misuse(stand.clock)

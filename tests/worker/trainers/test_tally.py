@@ -1,15 +1,20 @@
-"""Counts of a trainer's iteration: from its tensors, over all replicas, held to the manifest."""
+"""Models that are made instead of fetched, and counts of a trainer's iteration: from its tensors, over all replicas."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from transformers import PreTrainedTokenizerFast
 
+from suite.spec.shape import Shape
+from suite.theory.parameters import parameter_count
 from suite.worker.rank import ConfigError
+from suite.worker.trainers import drawn_model
 from suite.worker.trainers.tally import Tally
 from tests.worker.tiny import tiny_body
-from tests.worker.trainers.runs import ALONE, group_of_one
+from tests.worker.trainers.runs import ALONE, group_of_one, tiny_shape
 
 PAD = 7
 
@@ -55,3 +60,42 @@ def test_a_step_too_many_and_a_rank_that_speaks_for_no_replica_are_told(leader: 
 def test_lengths_that_were_not_forced_are_refused_at_once(prompt: int, response: int) -> None:
     with pytest.raises(ConfigError, match=r"8 \+ 8 tokens were forced"):
         tally().add_samples(tokens(4, prompt), tokens(4, response), PAD)
+
+
+def shape(architecture: str = "qwen2", **changes: Any) -> dict[str, Any]:
+    """Of a vocabulary with three special tokens behind a thousand others."""
+    return tiny_shape(architecture, vocab=1003, **changes).model_dump(mode="json")
+
+
+@pytest.mark.parametrize(
+    "size",
+    [shape("gpt2"), shape("llama"), shape("qwen2"), shape("qwen3", head_width=8)],
+    ids=lambda s: s["architecture"],
+)
+def test_a_model_has_the_shapes_parameters_and_equal_seeds_give_equal_models(size: dict[str, Any]) -> None:
+    first, second, other = (drawn_model.draw_model(size, seed, torch.device("cpu")) for seed in (1, 1, 2))
+    total, trainable = drawn_model.count_parameters(first.parameters())
+    assert total == trainable == parameter_count(Shape.model_validate(size)).total
+    assert drawn_model.count_on_paper(size) == (total, trainable)
+    pairs = list(zip(first.parameters(), second.parameters(), other.parameters(), strict=True))
+    assert all(torch.equal(one, two) for one, two, _ in pairs)
+    assert not all(torch.equal(one, three) for one, _, three in pairs)
+
+
+def test_a_word_is_the_number_of_its_id(tmp_path: Path) -> None:
+    drawn_model.write_tokenizer(str(tmp_path), 1003)
+    prompts = torch.tensor([[0, 999, 17], [1000, 1002, 5]])
+    texts = drawn_model.as_text(prompts, 1003)
+    assert texts == ["0 999 17", "0 2 5"], "ids of special tokens become ordinary ones"
+    for tokenizer in (drawn_model.build_tokenizer(1003), PreTrainedTokenizerFast.from_pretrained(tmp_path)):
+        ids = tokenizer(texts)["input_ids"]
+        assert ids == [[0, 999, 17], [0, 2, 5]] == drawn_model.as_tokens(texts).tolist()
+        assert tokenizer.batch_decode(ids) == texts
+        assert (tokenizer.eos_token_id, tokenizer.pad_token_id) == (1000, 1002)
+
+
+def test_special_tokens_may_lie_behind_the_vocabulary() -> None:
+    model = drawn_model.draw_model(shape(), 1, torch.device("cpu"), has_special=False)
+    assert (model.config.eos_token_id, model.generation_config.eos_token_id) == (None, None)
+    assert drawn_model.count_parameters(model.parameters()) == drawn_model.count_on_paper(shape())
+    assert drawn_model.build_tokenizer(1003 + 3)(["1002"])["input_ids"] == [[1002]]

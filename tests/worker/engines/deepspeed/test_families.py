@@ -1,8 +1,5 @@
-"""Every family computes what Hugging Face's plain model does with the same weights: padded, packed, decoded, frozen."""
+"""Every family computes what Hugging Face's plain model does with the same weights, and never its padded rows."""
 
-import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -10,7 +7,7 @@ import torch
 
 from suite.worker.engines.deepspeed.families import build_config, class_of
 from suite.worker.engines.deepspeed.generation import generate
-from suite.worker.engines.deepspeed.policy import Policy, freeze_below, keep_rotary_exact, policy_builder
+from suite.worker.engines.deepspeed.policy import Policy, freeze_below, policy_builder, token_logprobs
 from suite.worker.engines.deepspeed.rows import Rows
 from suite.worker.engines.deepspeed.weights import draw_weights, plain_weights
 from suite.worker.samples import Samples
@@ -90,23 +87,6 @@ def test_log_probs_of_uneven_samples_are_those_of_the_plain_model(name: str, pac
 
 
 @FAMILIES
-def test_packed_and_recomputed_gradients_are_the_padded_ones(name: str) -> None:
-    samples, gradients = uneven(), []
-    for packs in (False, True):
-        policy = drawn(name, packs).train()
-        if packs:
-            policy.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        logprobs, values = policy(rows=Rows(samples, packs))
-        (logprobs * torch.arange(21.0).view(3, 7)).sum().backward(retain_graph=True)
-        values.square().sum().backward()
-        gradients.append({each: parameter.grad for each, parameter in policy.named_parameters()})
-    padded, packed = gradients
-    for each, gradient in padded.items():
-        assert gradient is not None and packed[each] is not None, each
-        assert torch.allclose(packed[each], gradient, atol=1e-5 * float(gradient.abs().max() + 1)), each
-
-
-@FAMILIES
 def test_decoding_with_a_cache_gives_uneven_samples_and_the_log_probs_of_a_full_forward(name: str) -> None:
     policy, given, steps = drawn(name).eval(), uneven(), []
     policy.register_forward_hook(lambda _module, _inputs, output: steps.append(output.logits[:, -1].float()))
@@ -174,27 +154,52 @@ def test_merged_adapters_are_the_plain_model_that_computes_the_same(name: str) -
     assert_chosen(logprobs, wanted, samples, 1e-4)
 
 
-def test_rotary_frequencies_survive_a_conversion_to_16_bit() -> None:
-    policy = drawn("llama")
-    exact = policy.trunk.rotary_emb.inv_freq.clone()
-    policy.bfloat16()
-    assert not torch.equal(policy.trunk.rotary_emb.inv_freq.float(), exact)
-    keep_rotary_exact(policy)
-    assert torch.equal(policy.trunk.rotary_emb.inv_freq, exact)
+SIZE = size_of("gpt2", layers=3, hidden=16, ffn=32, heads=2, kv_heads=2, vocab=32, positions=8)
+EVEN = Samples.even(torch.arange(8).reshape(2, 4), 2)
 
 
-@pytest.mark.slow
-def test_all_that_a_model_is_made_of_is_imported_before_memory_counts() -> None:
-    """A peak on a CPU is counted from what is resident before the model is built."""
-    code = (
-        "import json, sys\n"
-        "from suite.worker.engines.deepspeed.families import build_config, class_of\n"
-        "manifest = json.loads(sys.argv[1])\n"
-        "class_of(manifest['size']['architecture'])\n"
-        "before = set(sys.modules)\n"
-        "class_of(manifest['size']['architecture'])(build_config(manifest['size']))\n"
-        "print(*sorted(set(sys.modules) - before))"
-    )
-    manifest = json.dumps({"size": SIZES["llama"], "work": {}, "layout": {}})
-    done = subprocess.run([sys.executable, "-c", code, manifest], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
+GPT2_VOCAB, GPT2_ROWS = 50257, 50304
+
+
+def gpt2_vocabulary(tied: bool = True) -> Policy:
+    """A tiny policy on GPT-2's vocabulary, its weights drawn."""
+    policy = policy_builder({**SIZE, "vocab": GPT2_VOCAB, "hidden": 8, "tied_embeddings": tied})()
+    draw_weights(policy, 3)
+    return policy
+
+
+def vocabulary_matrices(policy: Policy) -> list[torch.nn.Parameter]:
+    return list({id(matrix): matrix for matrix in (policy.transformer.wte.weight, policy.lm_head.weight)}.values())
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_log_probs_and_their_gradients_are_those_of_the_unpadded_softmax(precision: torch.dtype) -> None:
+    logits = (3 * torch.randn(2, 3, GPT2_ROWS, generator=torch.Generator().manual_seed(0))).to(precision)
+    logits[..., GPT2_VOCAB:] = 50.0  # padding that would win, were it looked at
+    tokens, weights = torch.tensor([[0, 7, GPT2_VOCAB - 1]] * 2), torch.arange(6.0).reshape(2, 3)
+    padded, plain = (part.clone().requires_grad_() for part in (logits, logits[..., :GPT2_VOCAB]))
+    # as in the policy: logits are an output, not a leaf
+    ours = token_logprobs(padded * 1.0, tokens, GPT2_VOCAB)
+    theirs = torch.log_softmax(plain.float(), dim=-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+    assert torch.allclose(ours, theirs, atol=1e-4)
+    for logprobs in (ours, theirs):
+        (logprobs * weights).sum().backward()
+    assert padded.grad is not None and plain.grad is not None
+    assert torch.allclose(padded.grad[..., :GPT2_VOCAB], plain.grad, atol=1e-5)
+    assert not padded.grad[..., GPT2_VOCAB:].any()
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_an_optimizer_with_weight_decay_leaves_padded_rows_at_zero(tied: bool) -> None:
+    policy = gpt2_vocabulary(tied).train()
+    optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-2, weight_decay=0.1, fused=True)
+    before = [matrix.detach().clone() for matrix in vocabulary_matrices(policy)]
+    logprobs, values = policy(rows=Rows(EVEN, packed=False))
+    (logprobs.sum() + values.sum()).backward()
+    optimizer.step()
+    assert len(before) == (1 if tied else 2)
+    for matrix, drawn in zip(vocabulary_matrices(policy), before, strict=True):
+        assert matrix.shape[0] == GPT2_ROWS
+        assert matrix.grad is not None and not matrix.grad[GPT2_VOCAB:].any()
+        assert not drawn[GPT2_VOCAB:].any() and not matrix[GPT2_VOCAB:].any()
+        assert not torch.equal(matrix[:GPT2_VOCAB], drawn[:GPT2_VOCAB])

@@ -1,11 +1,16 @@
-"""Whose Adam the DeepSpeed engine runs: torch's, or one that DeepSpeed compiles, or a refusal with its reason."""
+"""The manifest in DeepSpeed's own words, whose Adam it runs, and which of its steps fp16 skips."""
 
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 
+from suite.worker.deepspeed_json import training_config
 from suite.worker.engines.deepspeed import optimizer
+from suite.worker.engines.deepspeed.engine import DeepSpeedEngine
+from suite.worker.samples import Samples
 from tests.worker.tiny import tiny_body
 
 
@@ -102,3 +107,63 @@ def test_every_adam_gets_the_workloads_coefficients_and_decouples_weight_decay(m
         ("FusedAdam", {**wanted, "adam_w_mode": True}),
         ("DeepSpeedCPUAdam", {**wanted, "adamw_mode": True}),
     ]
+
+
+def config_of(device: str, data: int, stage: int, parameters: int = 1000) -> dict[str, Any]:
+    measure, workload = {"device": device, "precision": "bf16"}, {"rollouts": 8}
+    manifest = tiny_body(data, layout={"zero_stage": stage}, measure=measure, workload=workload)
+    return training_config(manifest, parameters)
+
+
+@pytest.mark.parametrize(
+    ("device", "data", "stage", "overlaps"),
+    [("cuda", 2, 1, True), ("cuda", 2, 2, True), ("cuda", 1, 2, False), ("cuda", 2, 0, False), ("cpu", 2, 2, False)],
+)
+def test_gradients_are_reduced_during_backward_where_megatron_does_it_too(device, data, stage, overlaps):
+    zero = config_of(device, data, stage)["zero_optimization"]
+    assert zero.get("overlap_comm", False) is overlaps
+
+
+def test_one_train_call_is_one_optimizer_step_and_the_bucket_is_no_larger_than_the_model() -> None:
+    config = config_of("cuda", 1, 2)
+    assert config["gradient_accumulation_steps"] == 4
+    assert config["zero_optimization"]["reduce_bucket_size"] == 1000
+    assert config_of("cuda", 1, 2, 10**10)["zero_optimization"]["reduce_bucket_size"] == 500_000_000
+
+
+def scripted_model(skips: list[bool], output: Any) -> mock.Mock:
+    """What ``deepspeed.initialize`` returns, as far as training touches it; step n is skipped or it is not."""
+    model = mock.Mock(return_value=output, global_steps=0, skipped_steps=0)
+    model.get_global_grad_norm.return_value = None
+
+    def step() -> None:
+        model.skipped_steps += skips[model.global_steps]
+        model.global_steps += 1
+
+    model.step = step
+    return model
+
+
+def counted(policy: list[bool], critic: list[bool] | None) -> list[float]:
+    """``skipped_steps`` of each train call, one micro batch each."""
+    engine, response = DeepSpeedEngine.__new__(DeepSpeedEngine), torch.zeros(2, 2)
+    engine._policy, engine._micro_batch = SimpleNamespace(train=lambda: None), 2
+    engine._engine = scripted_model(policy, (response, response))
+    engine._packs = False
+    engine._critic = None if critic is None else scripted_model(critic, response)
+    samples, batch = Samples.even(torch.zeros(2, 4), 2), {"logprobs": response, "values": response}
+    parts = dict.fromkeys(("loss", "policy_loss", "value_loss"), torch.zeros(()))
+    return [engine.train(samples, batch, lambda *_: (torch.zeros(()), parts))["skipped_steps"] for _ in policy]
+
+
+@pytest.mark.parametrize(
+    ("policy", "critic", "skipped"),
+    [
+        ([True, False, True], None, [1.0, 0.0, 1.0]),
+        ([False, False], [False, True], [0.0, 1.0]),
+        ([False, True], [False, True], [0.0, 1.0]),
+    ],
+    ids=["no critic", "critic alone", "both at once are one step"],
+)
+def test_a_step_is_counted_where_it_was_skipped(policy, critic, skipped):
+    assert counted(policy, critic) == skipped

@@ -1,11 +1,18 @@
-"""Micro batches as the model takes them, and rotary frequencies: without ranks."""
+"""Parts of the Megatron engine that need no second rank: micro batches as the model takes them, and its loss."""
+
+from typing import Any
+from unittest import mock
 
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from suite.worker.deepspeed_json import training_config
 from suite.worker.engines.megatron.batch import MicroBatch
+from suite.worker.engines.megatron.engine import MegatronEngine
+from suite.worker.engines.megatron.optimizer import INITIAL_LOSS_SCALE
 from suite.worker.samples import Samples
+from tests.worker.tiny import tiny_body
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=5)
 
@@ -38,3 +45,22 @@ def test_positions_start_again_with_each_packed_sample(lengths: list[tuple[int, 
     batch = MicroBatch(samples, packed=True, multiple=1)
     expected = [position for length in samples.lengths for position in range(length)]
     assert batch.positions.tolist() == expected and batch.segments == samples.lengths
+
+
+def test_fp16_starts_at_one_loss_scale_in_both_engines() -> None:
+    config = training_config(tiny_body(measure={"precision": "fp16", "device": "cuda"}), 1000)
+    assert 2 ** config["fp16"]["initial_scale_power"] == INITIAL_LOSS_SCALE
+
+
+def test_a_schedule_that_divides_the_loss_in_place_leaves_parts_that_share_its_storage() -> None:
+    engine = mock.Mock(_share_statistics=lambda parts: parts[0], _micros=lambda *_: [])
+    engine._optimizer.step.return_value = True, None, None
+
+    def schedule(_model: Any, _micros: Any, forward: Any, forward_only: bool) -> list[Any]:
+        whole, parts = forward(iter([(mock.Mock(), {})]), mock.Mock())[1]((None, None))
+        whole /= 4
+        return [parts]
+
+    engine._run, loss = schedule, torch.tensor(3.0, requires_grad=True) * 2
+    told = MegatronEngine.train(engine, mock.Mock(), {}, lambda *_: (loss, {"policy_loss": loss.detach()}))
+    assert told["policy_loss"] == 6

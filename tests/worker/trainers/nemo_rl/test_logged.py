@@ -1,9 +1,13 @@
-"""Prompts and rewards go into NeMo-RL, and what its own timers gave comes out as phases and counts, or not at all."""
+"""What is written for NeMo-RL, what its own timers gave, and ranks with a program beside them that logs as it does."""
 
+import json
+import os
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -12,11 +16,12 @@ from suite.worker.asked import draw_prompts
 from suite.worker.rank import ConfigError
 from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
+from suite.worker.trainers.nemo_rl.configuration import REGISTERED, configuration
 from suite.worker.trainers.nemo_rl.entry import told
 from suite.worker.trainers.nemo_rl.inputs import Rewards, prompts
 from suite.worker.trainers.nemo_rl.logged import LoggedStep, StepSink, check_counts, read_steps
-from suite.worker.trainers.nemo_rl.timers import TIMERS, time_step
-from suite.worker.trainers.nemo_rl.trainer import differences
+from suite.worker.trainers.nemo_rl.timers import time_step
+from tests.worker.tiny import Finished, fork_ranks, write_manifest
 from tests.worker.trainers.nemo_rl.made import HERE, body, made_manifest, recorded_steps
 
 
@@ -111,10 +116,97 @@ def test_times_that_cannot_be_are_refused(tmp_path: Path, seconds: float | None,
         time_step(changed(tmp_path, generation=seconds))
 
 
-def test_the_documentation_has_every_timer_and_every_difference_of_the_work() -> None:
-    page = " ".join((HERE.parents[3] / "docs" / "trainers" / "nemo-rl.md").read_text().split())
-    for name, timer in TIMERS.items():
-        assert f"| `{name}` | {timer.phase or 'other'} | " in page
-    for kl_coefficient in (0.0, 0.001):
-        for sentence in differences(body(made_manifest(kl_coefficient=kl_coefficient))):
-            assert f"- {sentence}" in page, sentence
+#: keys that NeMo-RL 0.7.0 reads beside those of its file (grpo.py:180, vllm_worker.py:516, data/__init__.py:18)
+ALSO = {
+    "defaults",
+    "env." + REGISTERED,
+    f"env.{REGISTERED}.manifest",
+    "grpo.skip_reference_policy_logprobs_calculation",
+    "policy.generation.ignore_eos",
+    *("data.train." + key for key in ("data_path", "env_name", "processor", "prompt_file", "system_prompt_file")),
+}
+#: what is handed on to classes of torch
+FREE = ("policy.optimizer.kwargs.", "policy.scheduler.")
+#: what asks for the manifest's 8 prompts of 2 samples, 8 + 8 tokens, 2 optimizer steps and 4 iterations on 2 devices
+WORK: dict[str, Any] = {
+    "grpo.num_prompts_per_step": 8,
+    "grpo.num_generations_per_prompt": 2,
+    "grpo.max_num_steps": 4,
+    "grpo.skip_reference_policy_logprobs_calculation": True,
+    "policy.train_global_batch_size": 8,
+    "policy.max_total_sequence_length": 16,
+    "policy.generation.max_new_tokens": 8,
+    "policy.generation.ignore_eos": True,
+    "policy.generation.stop_token_ids": [],
+    "cluster.gpus_per_node": 2,
+    "cluster.num_nodes": 1,
+}
+
+
+def dotted(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Of nested objects every key by its path, with its value; lists of objects have the keys of their first."""
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        value = value[0]
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield prefix + key, part
+            yield from dotted(part, f"{prefix}{key}.")
+
+
+def written(kl_coefficient: float) -> dict[str, Any]:
+    manifest = body(made_manifest(kl_coefficient))
+    return dict(dotted(configuration(manifest, "/run", "/opt/nemo-rl/examples/configs/grpo_math_1B.yaml")))
+
+
+@pytest.mark.parametrize("kl_coefficient", [0.0, 0.001])
+def test_every_key_is_one_that_it_has(kl_coefficient: float) -> None:
+    own = {key for key in written(kl_coefficient) if not key.startswith(FREE)}
+    assert own - set(json.loads((HERE / "keys-0.7.0.json").read_text())) - ALSO == set()
+
+
+def test_the_work_is_the_manifests_and_without_a_kl_coefficient_there_is_no_reference() -> None:
+    assert WORK.items() <= written(0.0).items()
+
+
+def run(folder: Path, steps: int) -> Finished:
+    path = write_manifest(made_manifest(device="cpu").model_copy(update={"stack": {}}), folder)
+    with mock.patch.dict(os.environ, {"STAND_IN_STEPS": str(steps)}):
+        return fork_ranks(["tests.worker.trainers.nemo_rl.made", "rank", str(path)], 2, folder, 300)
+
+
+@pytest.mark.ranks
+@pytest.mark.timeout(400)
+def test_both_ranks_tell_what_the_log_tells_and_whose_it_is(tmp_path: Path) -> None:
+    finished = run(tmp_path, 4)
+    assert finished.exit_codes == [0, 0], "\n".join(error[-3000:] for error in finished.errors)
+    logged = recorded_steps(tmp_path)
+    for rank in (0, 1):
+        iterations, phases = finished.events(rank, "iteration"), finished.events(rank, "phase")
+        assert [event["iteration"] for event in iterations] == [0, 1, 2, 3]
+        assert {event["source"] for event in (*iterations, *phases)} == {"trainer"}
+        for name, events in (
+            ("total_step_time", iterations),
+            ("generation", [event for event in phases if event["phase"] == "generate"]),
+        ):
+            told = [step.values[f"timing/train/{name}"] for step in logged]
+            assert [event["seconds"] for event in events] == told
+        memory = [event for event in finished.events(rank, "memory") if event["iteration"] is not None]
+        assert [event["phase"] for event in memory] == ["other"] * 4, "of whole iterations"
+        assert all(event["peak_resident_bytes"] > 10_000_000 for event in memory), "the program's"
+    known = {"samples": 16, "prompt_tokens": 128, "response_tokens": 128, "trained_tokens": 256}
+    unknown = dict.fromkeys(("padded_tokens", "optimizer_steps", "trainable_parameters", "total_parameters"))
+    assert finished.events(0, "iteration")[0]["counts"] == {**known, **unknown}
+    facts = finished.events(0, "environment")[0]["facts"]
+    assert "resident_baseline_bytes" not in facts, "peaks are the program's, and this rank's own set is no baseline"
+    assert (facts["clock"], facts["experimental"]) == ("the trainer's own log", "never run")
+    assert any("swapped into" in text for text in facts["work_differences"])
+
+
+@pytest.mark.ranks
+@pytest.mark.timeout(400)
+def test_a_program_that_ends_early_fails_the_run_with_the_steps_it_made(tmp_path: Path) -> None:
+    finished = run(tmp_path, 2)
+    assert finished.exit_codes == [1, 1]
+    evidence = finished.events(0, "failure")[0]["evidence"][0]
+    assert "nemo-rl ended with code 0 after 2 of 4 steps; it said last: all is there" in evidence
+    assert [event["iteration"] for event in finished.events(0, "iteration")] == [0, 1]

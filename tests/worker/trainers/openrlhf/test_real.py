@@ -9,7 +9,7 @@ from suite.spec.layout import LayoutRequest
 from suite.spec.manifest import Measure
 from suite.worker.trainers.processes import below
 from tests.needs import require_environment, require_vllm
-from tests.worker.trainers.openrlhf.test_options import SHAPE
+from tests.worker.trainers.openrlhf.test_hooks import SHAPE
 from tests.worker.trainers.runs import trainer_manifest, whole_run_of
 
 pytestmark = [pytest.mark.ranks, pytest.mark.trainers, pytest.mark.packages, pytest.mark.timeout(560)]

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-import torch
 
 from suite.worker.trainers.trl import config
 from suite.worker.trainers.trl.shims import SHIMS
@@ -81,16 +80,6 @@ def test_rounded_log_probs_and_a_vocabulary_without_padding_are_told_where_they_
     manifest["measure"]["precision"], manifest["size"]["vocab"] = precision, vocab
     text = "; ".join(work_differences(manifest))
     assert {words for words in ("is rounded to bf16", "not padded") if words in text} == told
-
-
-@pytest.mark.packages
-def test_accelerate_rounds_what_a_pass_under_fsdp2_gives() -> None:
-    from accelerate import FullyShardedDataParallelPlugin
-
-    plugin = FullyShardedDataParallelPlugin(fsdp_version=2)
-    plugin.set_mixed_precision("bf16")
-    policy = plugin.mixed_precision_policy
-    assert policy.output_dtype is policy.reduce_dtype is torch.bfloat16
 
 
 def test_deepspeeds_operator_is_replaced_before_its_group_would_compile_it() -> None:

@@ -34,13 +34,6 @@ class TestConfiguration:
         variables = accelerate_variables(manifest(), "file")
         assert variables["ACCELERATE_GRADIENT_ACCUMULATION_STEPS"] == "2"
 
-    def test_ddp_on_a_cpu_says_so_and_deepspeed_must_not(self) -> None:
-        ddp = manifest({"engine": "ddp", "zero_stage": 0})
-        assert ppo_config(ddp, 1, "here")["use_cpu"]
-        assert accelerate_variables(ddp, None)["ACCELERATE_USE_CPU"] == "true"
-        assert not ppo_config(manifest(), 1, "here")["use_cpu"]
-        assert "ACCELERATE_USE_CPU" not in accelerate_variables(manifest(), "file")
-
 
 class TestReward:
     def test_every_kind_gives_each_rank_the_scores_that_the_suite_gives_its_samples(self) -> None:

@@ -1,5 +1,7 @@
-"""The manifest in trlx's words, for every size and layout; nothing of trlx is imported."""
+"""The manifest in trlx's words, for every size and layout, its model, and which trlx would be imported: none is."""
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,12 +12,16 @@ from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.resolve import layout_errors
 from suite.spec.workload import Workload
+from suite.theory.parameters import parameter_count
 from suite.worker.asked import expected_counts
 from suite.worker.deepspeed_json import training_json
+from suite.worker.rank import ConfigError
 from suite.worker.trainers.on_accelerate import accelerate_variables
 from suite.worker.trainers.trlx import config as trlx_config
+from suite.worker.trainers.trlx import source as trlx_source
+from suite.worker.trainers.trlx.accelerate import model as trlx_model
 from suite.worker.trainers.trlx.work import notes, work_differences
-from tests.worker.trainers.runs import CPU, CUDA, as_read, trainer_manifest
+from tests.worker.trainers.runs import CPU, CUDA, as_read, tiny_shape, trainer_manifest
 
 
 def trlx_body(
@@ -131,3 +137,82 @@ def test_where_the_work_differs_from_the_suites_it_is_told(backend, work, change
         manifest[section].update(change)
     found = "\n".join([*work_differences(manifest), *notes(manifest, "eager")])
     assert all(words in found for words in told) and not any(words in found for words in untold)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "opt", "llama"])
+def test_a_model_has_the_shapes_parameters(family: str) -> None:
+    shape = tiny_shape(family)
+    model = trlx_model.build_model(shape.model_dump(mode="json"))
+    assert sum(parameter.numel() for parameter in model.parameters()) == parameter_count(shape).total
+    assert model.config.architectures == [type(model).__name__] and not model.training
+
+
+class ConfigBefore431:
+    """Takes whatever it is given, as Hugging Face's do, and has no field for key-value heads."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.__dict__.update(fields)
+
+
+def test_grouped_queries_are_never_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trlx_model.AutoConfig, "for_model", lambda _, **fields: ConfigBefore431(**fields))
+    grouped = tiny_shape("llama").model_dump(mode="json")
+    with pytest.raises(ConfigError, match=r"no grouped queries, which tiny-llama has; install 4"):
+        trlx_model.build_config(grouped)
+    assert trlx_model.build_config({**grouped, "kv_heads": 4}).num_attention_heads == 4
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package called trlx that is none, named as the source."""
+    package = tmp_path / "trlx"
+    (package / "trainer").mkdir(parents=True)
+    (package / "__init__.py").write_text("from trlx import nothing\n")
+    (package / "trainer" / "__init__.py").write_text("")
+    monkeypatch.setenv(trlx_source.SOURCE_VARIABLE, str(tmp_path))
+    return tmp_path
+
+
+def test_the_measured_commit_is_found_in_front_of_the_path_and_another_is_named_with_what_to_do(checkout, monkeypatch):
+    told = f"the trlx in {checkout / 'trlx'} is not commit 3340c2f3, or its files were changed; install"
+    assert told in str(trlx_source.trlx_problem())
+    with pytest.raises(ConfigError, match="not commit 3340c2f3"):
+        trlx_source.use_trlx()
+    monkeypatch.setattr(trlx_source, "DIGEST", trlx_source.package_digest(str(checkout / "trlx")))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert trlx_source.use_trlx() == str(checkout / "trlx")
+    assert sys.path[0] == str(checkout)
+
+
+def test_a_checkout_on_the_path_is_not_taken_for_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "trlx" / "trlx"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    monkeypatch.delenv(trlx_source.SOURCE_VARIABLE, raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert str(trlx_source.trlx_problem()).startswith(f"there is no trlx for {sys.executable}; install")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "trlx")])
+    assert str(trlx_source.trlx_problem()).startswith(f"the trlx in {package} is not commit")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("trlx", " (name the folder that holds the package"), ("nowhere", "; install")]
+)
+def test_what_is_not_a_folder_that_holds_the_package_holds_no_trlx(name, hint, checkout, monkeypatch):
+    monkeypatch.setenv(trlx_source.SOURCE_VARIABLE, str(checkout / name))
+    assert f"there is no trlx in {checkout / name}{hint}" in str(trlx_source.trlx_problem())
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ({}, "transformers is missing"),
+        ({"transformers": "4.27.4"}, "too old"),
+        ({"transformers": "5.23.0"}, None),
+        ({"transformers": "5.24.0"}, "5.24.0 is too new for trlx's own code; install"),
+    ],
+)
+def test_versions_that_trlx_does_not_run_on_are_told(found, words, monkeypatch):
+    monkeypatch.setattr(trlx_source, "installed_version", found.get)
+    told = trlx_source.transformers_problem()
+    assert told is None if words is None else words in str(told)

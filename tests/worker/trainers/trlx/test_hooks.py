@@ -190,9 +190,7 @@ TRAINING = [
 
 
 @pytest.mark.parametrize("full_reference", [False, True], ids=["hydra", "full reference"])
-def test_edges_are_told_in_the_order_of_the_trainers_own_calls_and_an_iteration_ends_where_the_next_begins(
-    full_reference: bool,
-) -> None:
+def test_edges_are_told_in_the_order_of_the_trainers_calls_and_an_iteration_ends_where_the_next_begins(full_reference):
     lines, state, counted = run(iterations=3, full_reference=full_reference)
     one = [*EXPERIENCE, *TRAINING, "stop"]
     assert lines == ["begin 0", *one, "begin 1", *one, "begin 2", *one]
@@ -207,16 +205,8 @@ def test_a_rank_that_is_not_main_tells_of_the_reward_phase_too() -> None:
 
 def test_counts_come_from_what_was_stored_and_statistics_are_means_over_micro_batches() -> None:
     _, state, (counts,) = run()
-    assert counts == {
-        "samples": SAMPLES,
-        "prompt_tokens": SAMPLES * PROMPT,
-        "response_tokens": SAMPLES * NEW,
-        "padded_tokens": 0,
-        "trained_tokens": SAMPLES * (PROMPT + NEW),
-        "optimizer_steps": 1,
-        "trainable_parameters": 60,
-        "total_parameters": 100,
-    }
+    assert (counts["samples"], counts["response_tokens"], counts["padded_tokens"]) == (SAMPLES, SAMPLES * NEW, 0)
+    assert (counts["trained_tokens"], counts["optimizer_steps"]) == (SAMPLES * (PROMPT + NEW), 1)
     assert [*map(state.mean, ("loss", "policy_loss", "value_loss"))] == [1.0, 0.25, 0.75]
     assert math.isnan(state.mean("gradient_norm")), "nobody told a norm"
     assert sum(state.values["scores"]) == 0.5 * SAMPLES and sum(state.values["rewards"]) == 0.25 * NEW * SAMPLES

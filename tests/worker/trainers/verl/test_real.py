@@ -7,21 +7,17 @@ import pytest
 from suite.worker.trainers.verl.tied import NAME
 from tests.needs import require_environment
 from tests.worker.trainers.runs import whole_run_of
-from tests.worker.trainers.verl.manifests import GRPO, verl_manifest
+from tests.worker.trainers.verl.test_settings import GRPO, verl_manifest
 
 pytestmark = [pytest.mark.ranks, pytest.mark.trainers, pytest.mark.timeout(560)]
 
 
-@pytest.fixture
-def python() -> str:
-    return require_environment("verl")
-
-
-def test_ppo_with_a_critic_on_two_workers_and_two_vllm_servers(tmp_path: Path, python: str) -> None:
+def test_ppo_with_a_critic_on_two_workers_and_two_vllm_servers(tmp_path: Path) -> None:
     """Two optimizer steps of two micro batches each: every way to miss or double one. The critic is GPT-2.
 
     The policy's weights fill more than one bucket, and its output head is the embedding.
     """
+    python = require_environment("verl")
     critic = {"layers": 1, "hidden": 64, "ffn": 128, "heads": 2}
     work = {"optimizer_steps": 2, "critic": critic}
     manifest = verl_manifest(2, python=python, sampler="fast", shape={"vocab": 40_000}, **work)
@@ -43,7 +39,8 @@ def test_ppo_with_a_critic_on_two_workers_and_two_vllm_servers(tmp_path: Path, p
     assert len([note for note in notes if note.startswith("replaced on a CPU: ")]) == 6
 
 
-def test_grpo_on_one_worker_with_verls_own_sampler(tmp_path: Path, python: str) -> None:
+def test_grpo_on_one_worker_with_verls_own_sampler(tmp_path: Path) -> None:
     """That nothing stays behind a killed rank: test_guardian.py, backends/test_example_backend.py, test_settings.py."""
+    python = require_environment("verl")
     run = whole_run_of(verl_manifest(1, python=python, **GRPO), tmp_path, python)
     assert len(run.events("iteration")) == 3

@@ -1,31 +1,53 @@
-"""A manifest in verl's words, and the files that it is handed, without verl."""
+"""A manifest in verl's words, the files that it is handed, and the weights that vLLM gets, without verl."""
 
 import sys
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from suite.spec.catalogue import sizes
+from suite.spec.layout import LayoutRequest
+from suite.spec.manifest import Manifest, Measure
 from suite.worker.asked import draw_prompts
 from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
 from suite.worker.trainers.drawn_model import as_text, build_model
 from suite.worker.trainers.tally import Tally
-from suite.worker.trainers.verl import workspace
+from suite.worker.trainers.verl import tied, workspace
 from suite.worker.trainers.verl.hooks import Steps
 from suite.worker.trainers.verl.settings import prompt_rows, settings
 from suite.worker.trainers.verl.work import work_differences
 from suite.worker.trainers.verl.workspace import draw_critic, write_plugins
 from tests.waiting import wait_until
-from tests.worker.trainers.runs import ALONE, as_read
-from tests.worker.trainers.verl.manifests import GRPO, verl_manifest
+from tests.worker.trainers.runs import ALONE, as_read, tiny_shape, trainer_manifest
+
+# vLLM on a CPU has no narrower heads than 32
+SHAPE: dict[str, Any] = {"hidden": 64, "ffn": 128, "heads": 2, "positions": 32}
+WORK: dict[str, Any] = {"name": "tiny", "prompt_tokens": 6, "new_tokens": 8, "rollouts": 8, "micro_batch": 2}
+GRPO: dict[str, Any] = {"algorithm": "grpo", "group": 4}
+
+
+def verl_manifest(
+    ranks: int = 1,
+    *,
+    sampler: str | None = None,
+    python: str | None = None,
+    iterations: int = 2,
+    shape: dict[str, Any] | None = None,
+    **work: Any,
+) -> Manifest:
+    """``work`` changes the workload, ``shape`` the model; with the stack of ``python``, if any."""
+    size = tiny_shape("llama", **{**SHAPE, **(shape or {})})
+    asked = LayoutRequest(devices_per_node=ranks, sampler=sampler)
+    measure = Measure(device="cpu", precision="fp32", warmup=1, iterations=iterations)
+    return trainer_manifest("verl", size, {**WORK, **work}, asked, measure, python)
+
 
 FOLDERS = {name: f"/{name}" for name in ("model", "tokenizer", "critic", "plugins", "prompts")}
-
-
 ROLLOUT, ACTOR = "actor_rollout_ref.rollout.", "actor_rollout_ref.actor."
 SAMPLER = "trainer.v1.sampler.custom_sampler.name"
 OPTIONS = {"kl_coefficient": 0.02, "loss": "sequence", "scale": False, "clip_high": 0.28}
@@ -152,3 +174,25 @@ def test_its_folder_goes_with_the_rank_however_that_ends(tmp_path: Path, monkeyp
     wait_until(lambda: not Path(made.path).exists() and not mine.exists())
     assert another.exists()
     made.close()
+
+
+class Engine:
+    """Gives weights as verl's engine does: by the names of the model's state, in its order."""
+
+    def __init__(self, **size: Any) -> None:
+        self.module = build_model(tiny_shape(**{"architecture": "llama", **SHAPE, **size}).model_dump(mode="json"))
+
+    def get_per_tensor_param(self, told: bool = False) -> Any:
+        return iter(self.module.state_dict().items()), {"told": told}
+
+
+@pytest.mark.parametrize("size", [{}, {"architecture": "qwen3"}, {"tied_embeddings": False}])
+def test_every_weight_but_a_tied_head_is_sent(size: dict[str, Any]) -> None:
+    engine = Engine(**size)
+    role = SimpleNamespace(actor=SimpleNamespace(engine=engine))
+    worker, is_tied = SimpleNamespace(worker_dict={"actor": role}), size.get("tied_embeddings", True)
+    assert tied.leave_out_head(worker) is is_tied
+    weights, adapter = engine.get_per_tensor_param(told=True)
+    assert adapter == {"told": True}
+    wanted = [name for name in engine.module.state_dict() if name != tied.HEAD or not is_tied]
+    assert [name for name, _ in weights] == wanted
