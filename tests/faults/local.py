@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from tests.faults import turns
 from tests.faults.sites import Aim, driver_signal, driver_stopped, sent, struck
 from tests.faults.surroundings import (
     ITERATIONS,
@@ -73,4 +74,5 @@ FAULTS = (
     _fault("half an event, and SIGKILL", partial(torn_events, "torn"), LOST, SCRIPTED),
     _fault("network cut", network_cut, LOST),
     _fault("network slow", network_slow, UNMOVED),
+    *turns.FAULTS,
 )
