@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from suite.bundle.cache.reading import Read
 
 _Made = TypeVar("_Made")
+_Made_co = TypeVar("_Made_co", covariant=True)
 #: Where runs of archives are, which lie in a folder of this process alone: found by their content.
 _ARCHIVES = b""
 #: So many new runs are written together.
@@ -39,7 +40,7 @@ _PUT = (
 )
 
 
-class View(Generic[_Made]):
+class View(Generic[_Made_co]):
     """Some facts of a run, kept beside its record as JSON so that who shows no more reads no record.
 
     ``column``: of the table; ``rooms``: whose code they depend on beside that of records; ``make``: what gives them, of
@@ -47,10 +48,10 @@ class View(Generic[_Made]):
     """
 
     def __init__(
-        self, column: str, rooms: tuple[str, ...], make: Callable[[Derived], _Made], kind: type[_Made]
+        self, column: str, rooms: tuple[str, ...], make: Callable[[Derived], _Made_co], kind: type[_Made_co]
     ) -> None:
         self.column, self.rooms, self.make = column, rooms, partial(_as_json, make)
-        self.read: Callable[[bytes], _Made] = msgspec.json.Decoder(kind, dec_hook=lambda _, path: Path(path)).decode
+        self.read: Callable[[bytes], _Made_co] = msgspec.json.Decoder(kind, dec_hook=lambda _, path: Path(path)).decode
 
 
 def _as_json(make: Callable[[Derived], object], derived: Derived) -> bytes:
