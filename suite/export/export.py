@@ -10,11 +10,12 @@ from typing import Any
 from suite.bundle.imported.record import MARK
 from suite.bundle.tags import tags_by_path
 from suite.export.columns import EXPORT_SCHEMA
-from suite.export.tables import IMPORTED, find_table, rows_of
+from suite.export.kept import read_runs, rows_of_runs
+from suite.export.tables import IMPORTED, RUNS, find_table, rows_of
 from suite.export.tools.given import given
 from suite.export.writing import check_output, write
 from suite.report.formatting.numbers import counted
-from suite.report.reading import read_entries
+from suite.report.reading import Found, read_entries
 from suite.spec.base import UsageError, printable
 from suite.spec.names import nearest
 
@@ -48,9 +49,16 @@ def export_file(paths: Sequence[Path], output: Path, table_name: str) -> Exporte
     """Write one table. Raises UsageError, before anything is read where that can be told by then."""
     table = find_table(table_name)
     check_output(output)
-    found = read_entries(paths, with_imported=True)
-    tags, problems = tags_by_path(map(Path, found.paths()))
-    count = write(output, table, rows_of(table, found.entries, tags, found.imported))
+    found: Found
+    if table.name == RUNS:
+        found = runs = read_runs(paths)
+        tags, problems = tags_by_path(map(Path, found.paths()))
+        rows = rows_of_runs(runs.entries, tags)
+    else:
+        found = whole = read_entries(paths, with_imported=True)
+        tags, problems = tags_by_path(map(Path, found.paths()))
+        rows = rows_of(table, whole.entries, tags, whole.imported)
+    count = write(output, table, rows)
     of_runs = counted(len(found.entries), "run")
     summary = of_runs if table.noun == "run" else f"{counted(count, table.noun)} of {of_runs}"
     warnings = (*found.warnings(), *problems)

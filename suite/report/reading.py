@@ -1,14 +1,16 @@
 """Reading results folders for a report: bundles with their records, what is damaged, and what a reader must know."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from suite.bundle.archive.opening import Opened, opened
-from suite.bundle.cache.survey import survey
+from suite.bundle.cache.survey import Surveyed, survey
 from suite.bundle.cache.table import Derived, records_of
 from suite.bundle.evidence import digest_if_any, digest_of_all
+from suite.bundle.folder import Trace
 from suite.bundle.imported.record import ImportedRow
 from suite.bundle.imported.store import IMPORT, ImportFolder, read_imports
 from suite.bundle.store import Bundle, DamagedBundle, StillRunning
@@ -16,26 +18,30 @@ from suite.bundle.walk import is_trial
 from suite.report.facts.entry import Entry, ReportEvidence
 from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import counted
-from suite.report.trust import OTHER, RUNNING, VERSIONS, Caveat, few, lines_of, trusted
+from suite.report.trust import OTHER, RUNNING, VERSIONS, Caveat, Checked, few, lines_of, trusted
 from suite.spec.base import UsageError
+
+_Entry = TypeVar("_Entry")
+#: Of each bundle the run that it holds, or why there is none.
+Look = Callable[[Sequence[Surveyed], Opened], Sequence[Checked[_Entry] | StillRunning | DamagedBundle]]
 
 
 @dataclass(frozen=True)
-class Found:
+class Found(Generic[_Entry]):
     """The runs of some folders.
 
     ``damaged``: one line for each bundle that was left out for it. ``caveats``: what else was left out or does not fit
     together, and records that are not what their events give, of one bundle each. ``imported``: other tools' logs.
     """
 
-    entries: list[Entry]
+    entries: list[_Entry]
     damaged: list[str]
     caveats: list[Caveat]
     read_from: ReportEvidence
     imported: tuple[ImportedRow, ...] = ()
 
     def paths(self) -> list[str]:
-        return [*(entry.path for entry in self.entries), *(row.path for row in self.imported)]
+        return [entry.path for entry in (*self.entries, *self.imported)]  # type: ignore[attr-defined]
 
     def warnings(self) -> list[str]:
         """What a reader needs of it, a line each that a terminal can show."""
@@ -43,37 +49,51 @@ class Found:
         return [visible(line, 400) for line in (*damaged, *lines_of(self.caveats))]
 
 
-def read_entries(paths: Sequence[Path], with_imported: bool = False) -> Found:
+def read_entries(paths: Sequence[Path], with_imported: bool = False) -> Found[Entry]:
     """Every readable bundle, once, with the record that its events give; runs that are under way or inconsistent are
     left out. ``paths``: folders, and archives of `suite pack`, or runs of these. ``with_imported``: other tools' logs
     are rows too, marked as such, and may be all there is.
 
     Raises UsageError when nothing can be reported.
     """
+    return read_with(_records, paths, with_imported)
+
+
+def read_with(look: Look[_Entry], paths: Sequence[Path], with_imported: bool) -> Found[_Entry]:
+    """As ``read_entries``, where less than a whole record is looked at; entries have a path."""
     with opened(paths) as places:
-        return _as_given(_read(places, with_imported), places, paths)
+        return _as_given(_read(look, places, with_imported), places, paths)
 
 
-def _read(places: Opened, with_imported: bool) -> Found:
+def _records(bundles: Sequence[Surveyed], places: Opened) -> list[Checked[Entry] | StillRunning | DamagedBundle]:
+    found = zip(bundles, records_of(bundles, places.holds), strict=True)
+    return [_checked(bundle, one) if isinstance(one, Derived) else one for bundle, one in found]
+
+
+def _read(look: Look[_Entry], places: Opened, with_imported: bool) -> Found[_Entry]:
     paths = places.folders
     surveyed, marked = survey(paths, IMPORT)
     bundles = [bundle for bundle in surveyed if not is_trial(bundle.path)]
-    read: list[tuple[Entry, Derived]] = []
+    checked: list[Checked[_Entry]] = []
+    damaged: list[str] = []
     trials = counted(len(surveyed) - len(bundles), "trial")
     text = f"{trials} of a study are no rows: suite tune shows what became of them"
     caveats = [Caveat(OTHER, "", text)] if len(bundles) < len(surveyed) else []
-    imported, damaged = read_imports(list(map(ImportFolder, marked)))
-    digests: list[str | None] = [*(row.digest for row in imported), *([None] * len(damaged))]
-    for bundle, one in zip(bundles, records_of(bundles, places.holds), strict=True):
+    imported, unreadable = read_imports(list(map(ImportFolder, marked)))
+    digests: list[str | None] = []
+    damaged += unreadable
+    digests += [row.digest for row in imported] + [None] * len(unreadable)
+    for bundle, one in zip(bundles, look(bundles, places), strict=True):
         if isinstance(one, StillRunning):
             caveats.append(Caveat(RUNNING, bundle.path, "left out, because it is still being run", leaves_out=True))
         elif isinstance(one, DamagedBundle):
             damaged.append(f"{bundle.path}: {one}")
             digests.append(digest_if_any(Bundle(Path(bundle.path))))
         else:
-            read.append((Entry(one.manifest, one.record, bundle.path, one.digest), one))
-            digests.append(one.digest)
-    entries, recorded = trusted(read, bundles, paths)
+            checked.append(one)
+            digests.append(one.trace.digest)
+    kept, recorded = trusted(checked, bundles, paths)
+    entries = [one.entry for one in kept]
     caveats += recorded
     known = [digest for digest in digests if digest is not None]
     whole = digest_of_all(known) if known and len(known) == len(digests) else None
@@ -83,16 +103,16 @@ def _read(places: Opened, with_imported: bool) -> Found:
         detail = f"; {found.warnings()[0]}" if found.warnings() else ""
         detail += "; what was imported is not compared" * bool(imported)
         raise UsageError(places.shown(f"no bundle to report in {', '.join(str(path) for path in paths)}{detail}"))
-    caveats += _versions(entries)
+    caveats += _versions(kept)
     return found
 
 
-def _as_given(found: Found, places: Opened, paths: Sequence[Path]) -> Found:
+def _as_given(found: Found[_Entry], places: Opened, paths: Sequence[Path]) -> Found[_Entry]:
     """With the names of archives, where they were read in a folder that is gone afterwards."""
     if not places.archives:
         return found
     return Found(
-        [replace(entry, path=places.shown(entry.path)) for entry in found.entries],
+        [replace(entry, path=places.shown(entry.path)) for entry in found.entries],  # type: ignore
         [places.shown(line) for line in found.damaged],
         [replace(one, path=places.shown(one.path), text=places.shown(one.text)) for one in found.caveats],
         replace(found.read_from, paths=tuple(path.as_posix() for path in paths)),
@@ -100,10 +120,21 @@ def _as_given(found: Found, places: Opened, paths: Sequence[Path]) -> Found:
     )
 
 
-def _versions(entries: Sequence[Entry]) -> list[Caveat]:
+def _checked(bundle: Surveyed, derived: Derived) -> Checked[Entry]:
+    entry = Entry(derived.manifest, derived.record, bundle.path, derived.digest)
+    trace = Trace.of(Path(bundle.path), derived.record, derived.digest)
+    return Checked(entry, trace, derived.findings, derived.difference, version_of(derived))
+
+
+def version_of(derived: Derived) -> str | None:
+    """Of the suite that drove the run."""
+    stated = (derived.record.environment.driver or {}).get("suite_version")
+    return stated if isinstance(stated, str) else None
+
+
+def _versions(kept: Sequence[Checked]) -> list[Caveat]:
     """A caveat where runs are of more than one version of the suite, whose clocks and probes may not be alike."""
-    stated = ((entry.record.environment.driver or {}).get("suite_version") for entry in entries)
-    counts = sorted(Counter(version for version in stated if isinstance(version, str)).items())
+    counts = sorted(Counter(one.version for one in kept if one.version is not None).items())
     if len(counts) <= 1:
         return []
     known = ", ".join(f"{runs} of {name}" for name, runs in counts)

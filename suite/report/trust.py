@@ -4,15 +4,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from suite.bundle.cache.survey import Surveyed
-from suite.bundle.cache.table import Derived
-from suite.bundle.findings import FINDINGS
+from suite.bundle.findings import FINDINGS, Finding
 from suite.bundle.folder import Trace, folder_findings
-from suite.report.facts.entry import Entry
 
 #: Bundles of which the same thing is said.
 MOST_SHOWN = 5
+
+
+_Entry = TypeVar("_Entry")
+
 
 #: Kinds of what is told beside a finding's name.
 RUNNING, ALTERED, VERSIONS, OTHER = "running", "record.json is not what its events give", "versions", ""
@@ -34,28 +37,43 @@ class Caveat:
         return f"{self.path}: {self.text}" if self.path else self.text
 
 
+@dataclass(frozen=True)
+class Checked(Generic[_Entry]):
+    """A run as it was read, with what does not fit within its own bundle.
+
+    ``difference``: of record.json from what its events give, in words; empty where there is none. ``version``: of the
+    suite that drove it, as far as it tells.
+    """
+
+    entry: _Entry
+    trace: Trace
+    findings: tuple[Finding, ...]
+    difference: str
+    version: str | None
+
+
 def trusted(
-    read: Sequence[tuple[Entry, Derived]], bundles: Sequence[Surveyed], paths: Iterable[Path]
-) -> tuple[list[Entry], list[Caveat]]:
+    checked: Sequence[Checked[_Entry]], bundles: Sequence[Surveyed], paths: Iterable[Path]
+) -> tuple[list[Checked[_Entry]], list[Caveat]]:
     """The runs whose figures stand, and what was found, in the order of the findings' names.
 
-    ``read``: each with what its bundle gives. ``bundles``: all that were found below ``paths``.
+    ``bundles``: all that were found below ``paths``.
     """
-    traces = [Trace.of(Path(entry.path), entry.record, entry.digest) for entry, _ in read]
-    beside = folder_findings(traces, {each.path for each in bundles}, frozenset(paths))
-    kept: list[Entry] = []
-    changed: list[Caveat] = []
+    beside = folder_findings([one.trace for one in checked], {each.path for each in bundles}, frozenset(paths))
+    kept: list[Checked[_Entry]] = []
+    changed = [
+        Caveat(ALTERED, str(one.trace.path), f"{ALTERED}, which are reported: {one.difference}")
+        for one in checked
+        if one.difference
+    ]
     known: dict[str, list[Caveat]] = {name: [] for name in FINDINGS}
-    for (entry, derived), trace in zip(read, traces, strict=True):
-        path = str(trace.path)
-        if derived.difference:
-            changed.append(Caveat(ALTERED, path, f"{ALTERED}, which are reported: {derived.difference}"))
-        found = (*derived.findings, *beside.get(trace.path, ()))
+    for one in checked:
+        found = (*one.findings, *beside.get(one.trace.path, ()))
         if not any(finding.leaves_out for finding in found):
-            kept.append(entry)
+            kept.append(one)
         for finding in found:
             text = f"left out, {finding.line()}" if finding.leaves_out else finding.line()
-            known[finding.name].append(Caveat(finding.name, path, text, finding.leaves_out))
+            known[finding.name].append(Caveat(finding.name, str(one.trace.path), text, finding.leaves_out))
     return kept, [*changed, *(caveat for caveats in known.values() for caveat in caveats)]
 
 

@@ -29,7 +29,7 @@ _CHECK_BYTES = 16
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS kept (id INTEGER PRIMARY KEY, body BLOB NOT NULL, used INTEGER NOT NULL)",
     "CREATE TABLE IF NOT EXISTS runs (parent BLOB NOT NULL, name BLOB NOT NULL, state BLOB NOT NULL, "
-    "content BLOB NOT NULL, used INTEGER NOT NULL, line BLOB, site BLOB, record BLOB, "
+    "content BLOB NOT NULL, used INTEGER NOT NULL, line BLOB, site BLOB, export BLOB, record BLOB, "
     "PRIMARY KEY (parent, name))",
     "CREATE INDEX IF NOT EXISTS runs_by_content ON runs (content)",
 )

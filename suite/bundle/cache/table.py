@@ -36,7 +36,7 @@ _PUT = (
     "INSERT INTO runs (parent, name, state, content, used, record, {0}) VALUES (?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (parent, name) DO UPDATE SET "
     "state = excluded.state, content = excluded.content, used = excluded.used, record = excluded.record, "
-    "line = NULL, site = NULL, {0} = excluded.{0}"
+    "line = NULL, site = NULL, export = NULL, {0} = excluded.{0}"
 )
 
 

@@ -1,0 +1,102 @@
+"""The table of runs as it is kept beside the records: exporting it reads none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from suite.bundle.archive.opening import Opened
+from suite.bundle.cache.survey import Surveyed
+from suite.bundle.cache.table import Derived, View, select
+from suite.bundle.files import DamagedBundle
+from suite.bundle.findings import Finding
+from suite.bundle.folder import Trace
+from suite.bundle.store import StillRunning
+from suite.export.columns import Source
+from suite.export.runs import RUN_COLUMNS
+from suite.export.tables import Row
+from suite.report.facts.entry import Entry
+from suite.report.reading import Found, read_with, version_of
+from suite.report.trust import Checked
+
+_TYPES: dict[str, Any] = {
+    "text": str | None,
+    "texts": list[str] | None,
+    "integer": int | None,
+    "number": float | None,
+    "boolean": bool | None,
+    "time": datetime | None,
+}
+if TYPE_CHECKING:
+    _Values = tuple[Any, ...]
+else:
+    _Values = tuple[tuple(_TYPES[column.kind] for column in RUN_COLUMNS)]
+_NAMES = tuple(column.name for column in RUN_COLUMNS)
+#: What depends on where the bundle lies.
+_OF_PLACE = [(place, column) for place, column in enumerate(RUN_COLUMNS) if column.name in ("path", "tags")]
+
+
+@dataclass(frozen=True)
+class KeptRun:
+    """A run's row, column by column. ``path``: of its bundle."""
+
+    path: str
+    values: list[Any]
+
+    def row(self, tags: tuple[str, ...]) -> Row:
+        source: Any = Source(self, tags)  # type: ignore[arg-type]
+        for place, column in _OF_PLACE:
+            self.values[place] = column.value(source)
+        return dict(zip(_NAMES, self.values, strict=True))
+
+
+class _Kept(msgspec.Struct):
+    """``values`` are those of ``RUN_COLUMNS``."""
+
+    trace: Trace
+    findings: list[tuple[str, str]]
+    difference: str
+    version: str | None
+    values: _Values
+
+
+def _made(derived: Derived) -> _Kept:
+    source = Source(Entry(derived.manifest, derived.record, "", derived.digest))
+    return _Kept(
+        trace=Trace.of(Path(), derived.record, derived.digest),
+        findings=[(finding.name, finding.text) for finding in derived.findings],
+        difference=derived.difference,
+        version=version_of(derived),
+        values=tuple(column.value(source) for column in RUN_COLUMNS),
+    )
+
+
+_RUNS = View("export", ("report", "export"), _made, _Kept)
+
+
+def read_runs(paths: Sequence[Path]) -> Found[KeptRun]:
+    """As ``suite.report.reading.read_entries``, with what was imported."""
+    return read_with(_look, paths, with_imported=True)
+
+
+def _look(bundles: Sequence[Surveyed], places: Opened) -> list[Checked[KeptRun] | StillRunning | DamagedBundle]:
+    found = zip(bundles, select(bundles, _RUNS, places.holds), strict=True)
+    return [_checked(bundle, one) if isinstance(one, _Kept) else one for bundle, one in found]
+
+
+def _checked(bundle: Surveyed, kept: _Kept) -> Checked[KeptRun]:
+    findings = tuple(Finding.model_validate({"name": name, "text": text}) for name, text in kept.findings)
+    trace = replace(kept.trace, path=Path(bundle.path))
+    return Checked(KeptRun(bundle.path, list(kept.values)), trace, findings, kept.difference, kept.version)
+
+
+def rows_of_runs(runs: Sequence[KeptRun], tags: Mapping[str, tuple[str, ...]]) -> Iterator[Row]:
+    """As ``suite.export.tables.rows_of`` gives the rows of the table of runs."""
+    at = _NAMES.index("run")
+    for run in sorted(runs, key=lambda run: (run.values[at], run.path)):
+        yield run.row(tags.get(run.path, ()))
