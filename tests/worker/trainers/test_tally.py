@@ -62,6 +62,26 @@ def test_lengths_that_were_not_forced_are_refused_at_once(prompt: int, response:
         tally().add_samples(tokens(4, prompt), tokens(4, response), PAD)
 
 
+def test_uneven_samples_are_counted_by_their_numbers_and_padding_by_what_training_reads() -> None:
+    body = tiny_body()
+    body["work"]["lengths"] = {"prompt": [8, 8, 8, 8], "response": [3, 8, 1, 5]}
+    counted = Tally(body, ALONE)
+    for number, length in enumerate((3, 8, 1, 5)):
+        counted.add_sample(number, 8, length)
+    mask = (torch.arange(8) < torch.tensor([[3], [8], [1], [5]])).long()
+    counted.add_trained(tokens(4, 8), mask)
+    counted.optimizer_steps = 1
+    found = counted.counts(60, 100)
+    assert (found["samples"], found["response_tokens"], found["trained_tokens"], found["padded_tokens"]) == (
+        4,
+        17,
+        49,
+        15,
+    )
+    with pytest.raises(ConfigError, match=r"sample 1 has 8 \+ 7 tokens, where 8 \+ 8 were forced"):
+        Tally(body, ALONE).add_sample(1, 8, 7)
+
+
 def shape(architecture: str = "qwen2", **changes: Any) -> dict[str, Any]:
     """Of a vocabulary with three special tokens behind a thousand others."""
     return tiny_shape(architecture, vocab=1003, **changes).model_dump(mode="json")
