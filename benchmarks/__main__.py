@@ -1,7 +1,5 @@
 """Run every benchmark of the suite itself and write docs/self-benchmarks.md."""
 
-from __future__ import annotations
-
 import os
 import platform
 import sys

@@ -1,7 +1,5 @@
 """What change points promise, simulated: `python -m benchmarks.changes_check`; docs/results/checks.md has figures."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import NamedTuple

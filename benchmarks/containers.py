@@ -1,7 +1,5 @@
 """What a container costs: until the worker speaks, against `docker run`, and in throughput, against this machine."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

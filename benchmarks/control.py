@@ -1,7 +1,5 @@
 """A stopwatch beside the record, and the driver's own share of a run."""
 
-from __future__ import annotations
-
 import resource
 import sys
 import tempfile

@@ -4,8 +4,6 @@ Part of ``python -m benchmarks.stats_check``. The rows of a round of turns run o
 drawn and then reversed, so that they share what lasts for longer than an iteration and nothing else.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 

@@ -9,8 +9,6 @@ the recorder does after the iteration. For ``on`` it also adds up the time in th
 Runs in the stack's interpreter.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """What clock, probes and events cost, and what the barriers do that the clock needs."""
 
-from __future__ import annotations
-
 import statistics
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 The runs are made by hand, without bundles: what is measured is the page, not the reading of results.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """How long the planner takes over every layout of 66B on 1 to 1,024 devices, in a process of its own."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -4,8 +4,6 @@ That way out destroys what threads of torch still hold: one that wants the inter
 which aborts the process ("terminate called without an active exception") though all of its work was done.
 """
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable
 from typing import NoReturn

@@ -1,7 +1,5 @@
 """Starting the ranks of a benchmark script, and the manifest they measure."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

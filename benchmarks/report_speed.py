@@ -1,7 +1,5 @@
 """How long what shows runs takes over 100, 1,000 and 10,000 bundles, and how much memory."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

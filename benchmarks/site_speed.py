@@ -1,7 +1,5 @@
 """How long a site of 10,000 runs takes: `python -m benchmarks.site_speed` prints a table of docs/results/checks.md."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

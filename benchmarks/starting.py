@@ -5,8 +5,6 @@ that whatever else the machine does meets all of them. Each group has a zygote o
 layout of their addresses, the seed of Python's hashes) differs from group to group.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

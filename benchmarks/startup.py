@@ -1,7 +1,5 @@
 """How long help and a small command take in a fresh process, and that help imports nothing heavy."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -4,8 +4,6 @@
 exits 1 where a figure leaves its bounds. ``--write`` puts the table between the marks in that file.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import os

@@ -3,8 +3,6 @@
 ``python -m benchmarks.stopping`` prints a line for each figure: what, of which rule, the share, and its bounds.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """What the suite's subclass and clock cost TRL's own trainer: `python -m benchmarks.trl [TURNS]`."""
 
-from __future__ import annotations
-
 import sys
 from importlib import metadata
 from typing import Any

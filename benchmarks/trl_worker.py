@@ -8,8 +8,6 @@ iterations are timed from outside, from one's beginning to the next one's, with 
 and the last are not. Rank 0 prints the seconds as JSON. Runs in an interpreter with TRL (``make trl``).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -3,8 +3,6 @@
 PYTHON is an interpreter whose stack holds trlx (docs/backends.md); `make bench-self` takes SUITE_TRLX_PYTHON.
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import sys

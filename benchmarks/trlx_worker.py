@@ -8,8 +8,6 @@ iterations are timed from outside, barrier to barrier, with the writing of their
 prints the seconds as JSON. Runs in the stack's interpreter, which must hold trlx (docs/backends.md).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -7,8 +7,6 @@ pipe is closed. Rank 0 prints ``READY``, and the seconds of each iteration as ``
 interpreter.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import sys

@@ -4,8 +4,6 @@ Part of ``python -m benchmarks.stats_check``; the rows of a plan follow each oth
 backwards, as ``suite run`` has them do.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple

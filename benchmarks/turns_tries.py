@@ -9,8 +9,6 @@ anew, as ``suite compare RUNS --gate 0.97 --strict`` does. Then the ratio of the
 alone. The figures belong to the machine and the day, and the machine must have nothing else to do.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import random

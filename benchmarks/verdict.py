@@ -1,7 +1,5 @@
 """A figure against its limit: met, not met, or cannot tell, with the interval that says so."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence
@@ -29,7 +27,7 @@ class Interval(NamedTuple):
     low: float
     high: float
 
-    def over(self, divisor: float) -> Interval:
+    def over(self, divisor: float) -> "Interval":
         return Interval(*(bound / divisor for bound in self))
 
     def text(self, form: str) -> str:

@@ -10,8 +10,6 @@ can be done with them in docs/python.md. pandas and polars come with the extra `
 plain dictionaries. What a user can get wrong raises ``api.UsageError``, a ``ValueError`` with one clear line.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -38,7 +36,7 @@ TableName = Literal["runs", "phases", "iterations", "imported"]
 Verdict = Literal["faster", "slower", "not distinguishable", "too few runs"]
 
 
-def load(*folders: str | os.PathLike[str]) -> Runs:
+def load(*folders: str | os.PathLike[str]) -> "Runs":
     """The runs of results folders, single bundles, or files of ``suite pack``, each run once.
 
     Records are derived from what the runs wrote, as for a report, and kept (docs/contracts.md). What could not be read
@@ -55,7 +53,7 @@ def load(*folders: str | os.PathLike[str]) -> Runs:
     return Runs(entries, tags, (*found.warnings(), *problems), found.imported)
 
 
-def columns(table: TableName = "runs") -> tuple[Column, ...]:
+def columns(table: TableName = "runs") -> "tuple[Column, ...]":
     """Name, kind, unit and meaning of each column of a table."""
     from suite.export.tables import find_table
 
@@ -70,15 +68,15 @@ class Runs:
     neither counted nor compared.
     """
 
-    _entries: tuple[Entry, ...]
+    _entries: "tuple[Entry, ...]"
     _tags: dict[str, tuple[str, ...]]
     warnings: tuple[str, ...] = ()
-    _imported: tuple[ImportedRow, ...] = ()
+    _imported: "tuple[ImportedRow, ...]" = ()
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> "Iterator[Row]":
         """A row of the runs' table for each."""
         return iter(self.rows())
 
@@ -86,29 +84,29 @@ class Runs:
         return f"<{len(self)} runs>"
 
     @property
-    def records(self) -> tuple[Record, ...]:
+    def records(self) -> "tuple[Record, ...]":
         """The whole record of each run, as docs/contracts.md has it."""
         return tuple(entry.record for entry in self._entries)
 
-    def rows(self, table: TableName = "runs") -> list[Row]:
+    def rows(self, table: TableName = "runs") -> "list[Row]":
         """One dictionary a row; times are datetimes in UTC, lists of texts are lists, null is None."""
         from suite.export.tables import find_table, rows_of
 
         return list(rows_of(find_table(table), self._entries, self._tags, self._imported))
 
-    def to_pandas(self, table: TableName = "runs") -> pandas.DataFrame:
+    def to_pandas(self, table: TableName = "runs") -> "pandas.DataFrame":
         """A data frame with the columns of a table. Raises UsageError where pandas is not installed."""
         from suite.export.frames import pandas_frame
 
         return pandas_frame(table, self.rows(table))
 
-    def to_polars(self, table: TableName = "runs") -> polars.DataFrame:
+    def to_polars(self, table: TableName = "runs") -> "polars.DataFrame":
         """A data frame with the columns of a table. Raises UsageError where polars is not installed."""
         from suite.export.frames import polars_frame
 
         return polars_frame(table, self.rows(table))
 
-    def where(self, **facts: Any) -> Runs:
+    def where(self, **facts: Any) -> "Runs":
         """The runs that have these values in the runs' table: ``where(size="1M", ranks=[1, 2], status="ok")``.
 
         Of several values any will do; of ``tags`` a run must have all. Raises UsageError for what is no column.
@@ -226,7 +224,7 @@ def _ranked(before: Runs, after: Runs, names: tuple[str, str], with_suspect: boo
     raise UsageError(f"{names[0]} and {names[1]} cannot be compared: {_why_apart(model.rows, with_suspect)}")
 
 
-def _place_of(places: Sequence[RankedRow], runs: Runs) -> RankedRow:
+def _place_of(places: "Sequence[RankedRow]", runs: Runs) -> "RankedRow":
     ids = {entry.record.run.id for entry in runs._entries}
     return next(place for place in places if ids >= set(place.row.run_ids))
 
@@ -247,7 +245,7 @@ def _why_apart(rows: Sequence[Any], with_suspect: bool) -> str:
     return f"their {', '.join(differing)} differs" if differing else "what they did differs, as their trainers count it"
 
 
-def _bounds(ratio: Interval, is_after: bool) -> tuple[float, float | None, float | None]:
+def _bounds(ratio: "Interval", is_after: bool) -> tuple[float, float | None, float | None]:
     """Of the second group over the first, where it is given of that over the best: turned unless it is the second."""
     if is_after:
         return ratio.value, ratio.low, ratio.high

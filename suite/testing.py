@@ -8,8 +8,6 @@
 The test that starts ranks has the mark ``ranks``: ``pytest -m "not ranks"`` leaves it out.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -5,8 +5,6 @@ rate by running it, as in a study: 2 iterations, then 6 and 18 while it is among
 order, run each with all of them. What counts is what was run until a row within 3 % of the sweep's best had run.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import random

@@ -1,7 +1,5 @@
 """Rows of one table against each other: one peak, one way to count FLOPs."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

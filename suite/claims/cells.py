@@ -1,7 +1,5 @@
 """The number in a cell of a published table, in base units: seconds, FLOP/s, elements, fractions."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The figures of a published table against each other: which convention explains each column, and what none does."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence

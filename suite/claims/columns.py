@@ -1,7 +1,5 @@
 """What a column means, by its name and its cells, and in which unit its bare numbers are."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Every way in which a published figure follows from the others of its row."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

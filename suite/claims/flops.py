@@ -1,7 +1,5 @@
 """FLOPs of a trained token as publications count them, and the peaks that they divide by."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

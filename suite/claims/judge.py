@@ -1,7 +1,5 @@
 """One cell against the values that it may have."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -39,10 +37,10 @@ class Judged:
         """Whether no table can hold it, whatever else it says."""
         return not (math.isfinite(self.amount.value) and self.amount.value > 0)
 
-    def flagged(self, reason: str) -> Judged:
+    def flagged(self, reason: str) -> "Judged":
         return replace(self, reason=reason, certain=True)
 
-    def underivable(self) -> Judged:
+    def underivable(self) -> "Judged":
         return replace(self, options=(), fits=(), reason="")
 
 

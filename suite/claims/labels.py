@@ -1,7 +1,5 @@
 """What a row says of itself in words: how it trains, in which number format, of what part of a table it is."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """The tokens of one sample, which rates may count in different ways: answers alone, prompts too, padding too."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What an underivable figure lacks: the fewest columns from which it would follow."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 from suite.claims.agreement import COUNTED

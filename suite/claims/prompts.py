@@ -1,7 +1,5 @@
 """Prompts that a table counts but does not tell: how long they are follows from its rates, and rows should agree."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Two columns of two systems, and a speed-up that is their ratio."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations

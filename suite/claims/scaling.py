@@ -1,7 +1,5 @@
 """Scaling efficiencies and speed-ups against the smaller numbers of devices of a series, one reference for all."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 

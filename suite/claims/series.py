@@ -1,7 +1,5 @@
 """Scaling figures of one series: one reference for all, which may be in the table or not."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 

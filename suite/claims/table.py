@@ -1,7 +1,5 @@
 """Tables that people publish, read as text: CSV, Markdown, or the published format with a metric a row."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """What `suite plan` is asked, resolved into names of the catalogues, and the questions that search over many plans."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

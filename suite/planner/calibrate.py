@@ -5,8 +5,6 @@ configuration that ran says something of it, with a noise that its own scatter a
 runs move little and narrow little, many agreeing ones of several shapes move and narrow much.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Scaling curves: the best on ever more devices, and what each waits for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal

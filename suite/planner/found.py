@@ -1,8 +1,6 @@
 """Every way to run an iteration on a number of devices, predicted: layouts as a run has them, or layouts that train
 paired with engines, where they stand and how stale samples may be."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -31,7 +29,7 @@ _SPLITS = 32
 class Found:
     """Candidates as columns over ``pairs``: ``devices`` in all, ``samples`` of an iteration, and what is predicted."""
 
-    asked: Question
+    asked: "Question"
     space: Space
     gen: Generation
     pairs: Pairs
@@ -102,17 +100,17 @@ class Found:
         return 1 / wide, wide
 
 
-def layouts(asked: Question, counts: Sequence[int]) -> Found:
+def layouts(asked: "Question", counts: Sequence[int]) -> Found:
     """Every layout of the backend on each number of devices, as a run of it generates."""
     return of_space(asked, candidates(asked, counts))
 
 
-def of_space(asked: Question, space: Space) -> Found:
+def of_space(asked: "Question", space: Space) -> Found:
     """Layouts that are given, predicted."""
     return _found(asked, space, space.gen, space.pairs, space.choices["devices"])
 
 
-def _found(asked: Question, space: Space, gen: Generation, pairs: Pairs, devices: Column) -> Found:
+def _found(asked: "Question", space: Space, gen: Generation, pairs: Pairs, devices: Column) -> Found:
     known = asked.parameters
     told = predict(space.work, gen, pairs, known.values)
     memory = {part: column * known.memory_factor for part, column in told.memory.parts.items()}
@@ -122,7 +120,7 @@ def _found(asked: Question, space: Space, gen: Generation, pairs: Pairs, devices
     return Found(asked, space, gen, pairs, devices, space.work.samples[pairs.t], told)
 
 
-def arrangements(asked: Question, counts: Sequence[int], placing: Placing = "auto", staleness: int = 1) -> Found:
+def arrangements(asked: "Question", counts: Sequence[int], placing: Placing = "auto", staleness: int = 1) -> Found:
     """All arrangements of the backend and vLLM on each number of devices, for samples that are fixed in all.
 
     ``staleness``: publications that samples may be behind at most; 0 is synchronous.
@@ -144,7 +142,7 @@ def arrangements(asked: Question, counts: Sequence[int], placing: Placing = "aut
     return _found(asked, space, gen, pairs, space.choices["devices"][pairs.t] + apart)
 
 
-def _splits(devices: int, asked: Question) -> list[tuple[int, int]]:
+def _splits(devices: int, asked: "Question") -> list[tuple[int, int]]:
     """Devices that train and devices that generate, of all of them: whole nodes where there are many."""
     node = asked.hardware.node_devices
     unit = 1 if devices <= 2 * node else max(node, devices // _SPLITS)
@@ -162,7 +160,7 @@ def _pairs(space: Space, gen: Generation, shares: Sequence[tuple[int, int]]) -> 
     return np.concatenate([np.zeros(0, int), *first]), np.concatenate([np.zeros(0, int), *second])
 
 
-def _engines(asked: Question, space: Space, counts: Sequence[int]) -> Generation:
+def _engines(asked: "Question", space: Space, counts: Sequence[int]) -> Generation:
     """Every tensor parallel degree of an engine on each number of devices, inside a node."""
     shape, hardware, samples = asked.shape, asked.other or asked.hardware, asked.workload.rollouts
     rows = [

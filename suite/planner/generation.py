@@ -1,7 +1,5 @@
 """Seconds of generation and of handing weights over: by an engine of its own, or in the training stack's own loop."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tables of plain text that fit a terminal: what matters least is left out, columns of text are broken at words."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

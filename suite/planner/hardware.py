@@ -1,7 +1,5 @@
 """What connects and identifies the devices of published rows and plans: architecture, network, node size, variants."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

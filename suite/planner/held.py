@@ -1,7 +1,5 @@
 """What each rank of a layout holds of a model, in parameters, as stacks hold them."""
 
-from __future__ import annotations
-
 import math
 
 from suite.planner.profiles import Profile

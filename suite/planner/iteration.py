@@ -4,8 +4,6 @@ From work, layout, device and stack to seconds and bytes by phase, for many cand
 trainer, colocated, split or asynchronous, goes this way; plain training is its special case of no generation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ constants, so its variance follows from slopes and covariance (the delta method:
 Inference", 2002, section 5.5.4).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from math import exp, log, sqrt
 

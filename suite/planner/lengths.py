@@ -4,8 +4,6 @@ Replicas hold their samples in the order in which they are dealt, and a micro ba
 training shuffles them first, which changes the padding of single micro batches but not what is expected of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache

@@ -1,8 +1,6 @@
 """Peak memory of the fullest device by phase and part, as stacks hold it: of plain training, of whole iterations, and
 of an engine beside or apart."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One candidate as it is shown: what it is, what it needs and gives, and what limits it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Literal
 

@@ -4,8 +4,6 @@ Priors are data, ``manifests/planner_priors.json``: each constant's centre and s
 that it comes from and the date from which it has stood. A fit moves values, never priors.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import lru_cache

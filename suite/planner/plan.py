@@ -1,7 +1,5 @@
 """The answer to `suite plan`: layouts that fit, best first, why the next better one does not, and what is assumed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -60,7 +58,7 @@ class Plan(Frozen):
     notes: list[str]
 
 
-def make_plan(asked: Question, devices: Sequence[int], objective: Objective, price: float | None, most: int) -> Plan:
+def make_plan(asked: "Question", devices: Sequence[int], objective: Objective, price: float | None, most: int) -> Plan:
     """Rank every layout of the backend on each number of devices. ``price`` is money per device and hour."""
     found = layouts(asked, devices)
     order, fits, parameters = found.order(objective), found.told.fits, asked.parameters
@@ -121,7 +119,7 @@ def _miss(found: Found, index: int) -> Miss:
     )
 
 
-def fitting_on(asked: Question, devices: int) -> list[Option]:
+def fitting_on(asked: "Question", devices: int) -> list[Option]:
     """Layouts that fit this number of devices, best first."""
     found = layouts(asked, [devices])
     return options(found, [[place] for place in distinct(found, found.ranked("throughput"))], None)
@@ -134,7 +132,7 @@ def passes_text(manner: Manner) -> str:
     return f"passes are {passes}; {dealt}"
 
 
-def stack_notes(asked: Question) -> list[str]:
+def stack_notes(asked: "Question") -> list[str]:
     """What the user's own runs made of the constants; else whether published iterations of this stack on this
     generation of devices are in the fit."""
     parameters, known = asked.parameters, asked.parameters.learnt
@@ -152,7 +150,7 @@ def stack_notes(asked: Question) -> list[str]:
     ]
 
 
-def not_to_be_run(asked: Question, best: Option | None) -> list[str]:
+def not_to_be_run(asked: "Question", best: Option | None) -> list[str]:
     """A note on what the backend lacks of what was planned, or of the best option."""
     driver = find_backend(asked.profile.name)
     reasons = unknown_work(driver, asked.workload)
@@ -172,7 +170,7 @@ def not_to_be_run(asked: Question, best: Option | None) -> list[str]:
     return [f"this can be planned but not run: {'; '.join(reasons)}"] if reasons else []
 
 
-def _notes(asked: Question, space: Space, devices: Sequence[int], best: Option | None) -> list[str]:
+def _notes(asked: "Question", space: Space, devices: Sequence[int], best: Option | None) -> list[str]:
     """All that stands beside a plan."""
     notes, workload = [*asked.notes, NOT_RUN, *stack_notes(asked)], asked.workload
     if asked.profile.swaps_reference and workload.uses_reference:

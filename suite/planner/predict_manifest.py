@@ -1,7 +1,5 @@
 """One manifest's prediction, for a warning before a run and for the record beside what was measured."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What each backend can lay out, and how it runs: the planner's view of the stacks that the suite measures."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from suite.spec.base import UsageError

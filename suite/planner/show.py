@@ -1,7 +1,5 @@
 """Plans and answers to searches as text for a terminal."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator, Sequence
 

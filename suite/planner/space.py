@@ -1,7 +1,5 @@
 """Every layout of a backend on a number of devices, as columns."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -89,7 +87,7 @@ class Space:
         return own + (f" cp{context}" if context > 1 else "") + (f" vp{chunks}" if chunks > 1 else "")
 
 
-def candidates(asked: Question, devices: Sequence[int]) -> Space:
+def candidates(asked: "Question", devices: Sequence[int]) -> Space:
     """Every layout of the backend that divides shape and work on ``devices``; micro batches up to the workload's."""
     rows = [row for count in devices for row in _degrees(asked, count)]
     columns = {name: np.array([row[index] for row in rows], dtype=float) for index, name in enumerate(_COLUMNS)}
@@ -103,7 +101,7 @@ _COLUMNS = (
 )
 
 
-def _degrees(asked: Question, devices: int) -> list[tuple[int, ...]]:
+def _degrees(asked: "Question", devices: int) -> list[tuple[int, ...]]:
     shape, workload, profile = asked.shape, asked.workload, asked.profile
     rollouts = workload.global_rollouts(devices)
     rows: list[tuple[int, ...]] = []
@@ -161,7 +159,7 @@ def _shardings(profile: Profile, data: int) -> list[tuple[int, int, int, int, in
     return plain + host + ([(3, 0, 1, 1, 0)] if profile.offload_parameters else [])
 
 
-def space_of(asked: Question, columns: dict[str, Column], lengths: Mapping[int, Drawn] | None = None) -> Space:
+def space_of(asked: "Question", columns: dict[str, Column], lengths: Mapping[int, Drawn] | None = None) -> Space:
     """The iterations of layouts given as columns (``_COLUMNS``).
 
     ``lengths`` of samples by number of devices; left out, they are drawn.
@@ -217,7 +215,7 @@ def effects_of(hardware: Hardware, profile: Profile, parameters: Parameters) -> 
 PHASE_OF = {"training": "train", "scoring": "score", "generation": "generate", "sync": "sync"}
 
 
-def _jobs(asked: Question, columns: dict[str, Column], lengths: Mapping[int, Drawn]) -> tuple[Jobs, Jobs]:
+def _jobs(asked: "Question", columns: dict[str, Column], lengths: Mapping[int, Drawn]) -> tuple[Jobs, Jobs]:
     """Optimizer steps with mean passes of the fullest replica, and with the largest pass of all."""
     shape, workload, profile = asked.shape, asked.workload, asked.profile
     mean, most = passes(lengths, columns, asked.manner.packing, asked.manner.balance)
@@ -251,7 +249,7 @@ def _jobs(asked: Question, columns: dict[str, Column], lengths: Mapping[int, Dra
 
 
 def _generating(
-    asked: Question, jobs: Jobs, columns: dict[str, Column], decoding: Decoding, effects: Mapping[str, float]
+    asked: "Question", jobs: Jobs, columns: dict[str, Column], decoding: Decoding, effects: Mapping[str, float]
 ) -> Generating:
     """Each replica's own generation: in the stack's own loop, or by an engine beside it, by the samples that it has."""
     rollouts, engine = columns["rollouts"], asked.manner.generation == "vllm"

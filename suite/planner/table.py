@@ -1,7 +1,5 @@
 """Options and scaling curves as tables of text, and memory as bars."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator, Sequence
 

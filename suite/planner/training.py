@@ -1,7 +1,5 @@
 """Seconds of training and scoring by part: theory's FLOPs and bytes over what a device reaches of its peaks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

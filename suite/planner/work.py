@@ -5,8 +5,6 @@ alone. A whole iteration adds ``Generation``, and ``Pairs`` of the two: where th
 be.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
@@ -137,12 +135,12 @@ class Jobs:
         router = np.where(self.experts > 1, self.hidden * self.experts, 0.0)
         return matrix_elements(self.hidden, self.ffn, self.kv_share, self.gated, self.width, mlps) + router
 
-    def take(self, index: Any) -> Jobs:
+    def take(self, index: Any) -> "Jobs":
         """The jobs that a mask or a list of positions picks."""
         return Jobs(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
     @classmethod
-    def alike(cls, common: Mapping[str, float], columns: Mapping[str, Column]) -> Jobs:
+    def alike(cls, common: Mapping[str, float], columns: Mapping[str, Column]) -> "Jobs":
         """Jobs that differ in ``columns`` and agree in ``common``."""
         zero = np.zeros(len(next(iter(columns.values()))))
         every: Mapping[str, Any] = {**common, **columns}
@@ -266,11 +264,11 @@ class Pairs:
         return len(self.t)
 
     @classmethod
-    def each(cls, count: int, **how: Any) -> Pairs:
+    def each(cls, count: int, **how: Any) -> "Pairs":
         """Every layout with the generation at the same place."""
         return cls(np.arange(count), np.arange(count), **how)
 
-    def take(self, index: Any) -> Pairs:
+    def take(self, index: Any) -> "Pairs":
         """The pairs at these places, each of a layout and an engine of its own."""
         own = np.arange(len(index))
         return replace(_taken(self, index), t=own, g=own)

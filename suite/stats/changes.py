@@ -9,8 +9,6 @@ does not hide in it; the search is paid for by Bonferroni's bound over all place
 take no weights and leave the number of changes to a penalty that somebody has to choose.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

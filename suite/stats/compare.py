@@ -1,7 +1,5 @@
 """Is one rate higher than another, and are two rates the same for all practical purposes?"""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """How many runs it takes to decide: the power of Student's t test between two sides of equally many runs."""
 
-from __future__ import annotations
-
 import math
 
 from suite.stats.quantiles import student_quantile

@@ -4,8 +4,6 @@ A rate is total work over total time, so its noise is that of the mean iteration
 logarithm of the rate (delta method), which keeps them positive and lets ratios be differences.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ from the rows themselves (Smyth, Statistical Applications in Genetics and Molecu
 rows' variances are, the more each is drawn to what they share.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

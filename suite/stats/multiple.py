@@ -12,8 +12,6 @@ intervals of shown differences that miss their value. An interval leaves its hyp
 positive, because the largest probability that passes is at most R q / m and the next one is above that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -11,8 +11,6 @@ more often than it says. What keeps that small here was chosen by simulation (``
   and a difference that a narrow interval tells must be ``FIRM``, so that many looks do not add up to many false ones.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Quantiles of the distributions that intervals are made with; scipy and numpy are loaded when one is asked for."""
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

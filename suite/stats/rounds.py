@@ -9,8 +9,6 @@ Which of the two it is is decided once for all rows on a machine, never for a pa
 stand out for sure (``LEVEL``): who took the narrower interval of the two would tell more differences than there are.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -265,7 +263,7 @@ class _Parts:
     rounds: int
 
     @classmethod
-    def of(cls, table: Table) -> _Parts:
+    def of(cls, table: Table) -> "_Parts":
         rows, rounds = len(table), len(table[0])
         by_round = [mean_of(column) for column in zip(*table, strict=True)]
         by_row = [mean_of(row) for row in table]

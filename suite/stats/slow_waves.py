@@ -1,7 +1,5 @@
 """How a series wanders: its slow waves, which tell of noise that lasts for several iterations."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Where the time of a row goes best: into iterations of a run, or into more runs in fresh processes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Did the counted iterations come from one steady process?"""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -12,8 +12,6 @@ differ by, and the fewer degrees of freedom their word is worth. All constants w
 (``benchmarks.iteration_turns``).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ and value have one each, whether or not the stack keeps their matrices in one, a
 none.
 """
 
-from __future__ import annotations
-
 from suite.spec.shape import Shape
 from suite.spec.workload import Critic, Workload
 from suite.theory.parameters import parameter_count

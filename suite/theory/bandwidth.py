@@ -1,7 +1,5 @@
 """Bytes that decoding must read from device memory: the numerator of model bandwidth utilisation (MBU)."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from math import ceil
 

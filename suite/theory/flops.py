@@ -19,8 +19,6 @@ from a language model's pre-training:
 - Samples of uneven length count with their own tokens: padding is no work, and packing changes none.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from suite.spec.base import Frozen

@@ -1,7 +1,5 @@
 """What uneven lengths make of an iteration: exact sums over its samples, and the moments of a replica's decoding."""
 
-from __future__ import annotations
-
 import heapq
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence

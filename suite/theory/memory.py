@@ -9,8 +9,6 @@ the host; buffers, fragmentation, the device's own context; and every activation
 layer of one micro batch (2 s b h L with full recomputation in 16 bit: Korthikanti et al., arXiv 2205.05198, table 2).
 """
 
-from __future__ import annotations
-
 from itertools import chain
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Exact parameter counts of a shape, by formula."""
 
-from __future__ import annotations
-
 from suite.spec.base import Frozen
 from suite.spec.shape import QK_NORM, Shape
 

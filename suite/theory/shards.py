@@ -1,7 +1,5 @@
 """What of the policy and its reference each device of a layout holds, in parameters and bytes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from suite.spec.device import Precision

@@ -1,7 +1,5 @@
 """What a study comes to, from its bundles: who is fastest at its best, what tuning gave, and what each knob gave."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the bundles of a study say: the record of a run, what it cost, its losses against those of the same work."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple

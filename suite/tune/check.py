@@ -1,7 +1,5 @@
 """Whether a study is what its bundles say: trials, budget, winners, and the rows that were measured again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

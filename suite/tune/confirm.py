@@ -1,7 +1,5 @@
 """The winners measured again: in fresh runs, in turns with each other and with the equal-config rows."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean

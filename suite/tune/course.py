@@ -1,7 +1,5 @@
 """A study from its question to its end: the trials, then the winners again."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

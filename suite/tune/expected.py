@@ -1,7 +1,5 @@
 """What the planner expects of the rows of a space: which to try first, and whether one that was not tried can win."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from suite.bundle.record import Record

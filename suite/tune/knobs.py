@@ -1,7 +1,5 @@
 """What a search may turn: settings of a layout, the micro batch and the threads of a rank. Work is never a knob."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from suite.backends.base import BackendDriver

@@ -4,8 +4,6 @@ Everything it says follows from its seed and what it was told, so that a study t
 again goes on where it stood.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast

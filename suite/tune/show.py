@@ -1,7 +1,5 @@
 """A study for readers: a few lines for a terminal, and sections of a page in Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain

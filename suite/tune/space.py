@@ -1,7 +1,5 @@
 """All rows that a search may try: every setting of a backend's knobs that its stack takes and the planner lets pass."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 Every figure in it is one of a bundle beside it, by which it can be checked (``suite.tune.check``).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 What is there already is read and told to the search again, so that a study goes on where it was cut off.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

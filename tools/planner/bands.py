@@ -12,8 +12,6 @@ variances, whose logarithms are averaged without bias: Smyth, Statistical Applic
 3, 2004). The model is thought to be right in the mean, which counts like one group more without error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """DeepSpeed-Chat's published rates of whole PPO iterations (step 3) as rows of iterations."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """`suite plan --check`: the model that answers against published rows, kind by kind, with its bands."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence

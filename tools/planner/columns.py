@@ -1,7 +1,5 @@
 """Published rows as the planner's columns, where nothing but a job's own numbers is known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any

@@ -1,7 +1,5 @@
 """From the cells of a published configuration to a job with its measured values."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Does a published configuration fit? From what its cells say, and the stack's usual recipe where they are blank."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import replace

@@ -4,8 +4,6 @@ As the fit of step times (``tools.planner.step_fit``): residuals of logarithms w
 constant, and stacks' effects drawn to zero. The physics of training beneath is fixed.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -60,7 +58,7 @@ class Table:
     measured: tuple[Measured, ...]
 
     @classmethod
-    def of(cls, rows: Sequence[RLRow]) -> Table:
+    def of(cls, rows: Sequence[RLRow]) -> "Table":
         """Columns of rows."""
         pairs = Pairs.each(
             len(rows), **{name: _column(rows, name) for name in ("colocated", "staleness", "one_by_one")}

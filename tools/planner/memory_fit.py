@@ -1,7 +1,5 @@
 """Fitting the memory model: measured peaks, and one-sided evidence of every job that is known to have run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

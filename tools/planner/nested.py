@@ -4,8 +4,6 @@ A score of a source comes from constants, effects and memory fitted without it; 
 source is judged in comes from the errors of the other sources, by fits that have seen neither.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

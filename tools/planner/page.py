@@ -1,7 +1,5 @@
 """The generated page of scores: what whole sources, left out of everything, say of the model that answers."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple

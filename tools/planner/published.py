@@ -1,7 +1,5 @@
 """Published measurements as the planner reads them: one entry per configuration, or the reason why there is none."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import math

@@ -3,8 +3,6 @@
 Without ``--out`` it makes the page again from the rows and says whether it differs.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

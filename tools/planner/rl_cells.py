@@ -1,7 +1,5 @@
 """How a published RL configuration ran: devices, layouts of both sides, lengths, and its optimizer step, from cells."""
 
-from __future__ import annotations
-
 import csv
 import math
 import re

@@ -1,7 +1,5 @@
 """NeMo-RL's performance page: each row's layout from the recipe of the same release, model, devices and placement."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

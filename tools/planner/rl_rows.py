@@ -1,7 +1,5 @@
 """From the cells of a published RL configuration to a candidate of the RL model with its measured values."""
 
-from __future__ import annotations
-
 import csv
 import math
 import re

@@ -1,7 +1,5 @@
 """Shapes of the models that RL tables name, where the tables do not print them, and how a row writes a mixture."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

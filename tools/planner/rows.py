@@ -1,7 +1,5 @@
 """All published rows that the planner is fitted on and checked against, read once."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Sequence
@@ -35,7 +33,7 @@ class Published:
         """Every source that measured something."""
         return sorted({entry.source for entry in self.timed} | {row.source for row in self.rows})
 
-    def without(self, *sources: str) -> Published:
+    def without(self, *sources: str) -> "Published":
         """The rest."""
         entries = tuple(entry for entry in self.entries if entry.source not in sources)
         return Published(entries, tuple(row for row in self.rows if row.source not in sources), (), "")

@@ -1,7 +1,5 @@
 """How a published stack ran, from its name and a row's notes: the traits that its speed depends on."""
 
-from __future__ import annotations
-
 import re
 
 from suite.planner.profiles import Traits

@@ -5,8 +5,6 @@ stacks' effects are drawn to zero by their levels' priors (partial pooling: Gelm
 Regression and Multilevel/Hierarchical Models", 2006, chapter 12). A stack that was never seen has no effect.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Bytes that a backward pass keeps: activations by recompute mode, logits, keys and values."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from suite.planner.formulas.blocks import ELEMENT_BYTES, Numbers

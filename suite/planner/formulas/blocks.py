@@ -5,8 +5,6 @@ cost one call. ``tokens`` are the tokens of one micro batch that one context-par
 divides as Megatron does (Shoeybi et al., arXiv 1909.08053, section 3).
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,7 +40,7 @@ def linear_flops(tokens: Numbers, elements: Numbers, tensor: Numbers) -> Numbers
     return 2 * tokens * elements / tensor
 
 
-def inverse_inner_width(jobs: Jobs) -> Numbers:
+def inverse_inner_width(jobs: "Jobs") -> Numbers:
     """Mean of 1 / k over a block's FLOPs, k being the width that a product sums over.
 
     That is h in the column-parallel products, w / t and ffn / t in the row-parallel ones (arXiv 1909.08053, figure 3).
@@ -62,7 +60,7 @@ def attention_flops(tokens: Numbers, sequence: Numbers, width: Numbers, tensor: 
     return 4 * tokens * sequence * width / tensor * (1 - causal / 2)
 
 
-def operand_bytes(jobs: Jobs) -> Numbers:
+def operand_bytes(jobs: "Jobs") -> Numbers:
     """Bytes of activations that a block's matrix products read and write in one forward pass, each once, in 16 bit.
 
     Column-parallel products read the whole input, row-parallel ones write the whole output (arXiv 1909.08053, fig. 3).

@@ -4,8 +4,6 @@ Volumes: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for cluste
 all-gather or reduce-scatter over n ranks moves (n - 1) / n of the whole per rank, an all-reduce twice that.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from suite.planner.formulas.blocks import Numbers

@@ -6,8 +6,6 @@ two counts: the steps it makes, each of which reads the weights once, and the to
 own cache and is multiplied with the weights (Pope et al., arXiv 2211.05102, section 2).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from suite.planner.formulas.blocks import ELEMENT_BYTES, Numbers

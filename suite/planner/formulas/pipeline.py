@@ -1,7 +1,5 @@
 """Pipeline parallelism: bubble, micro batches in flight, interleaving (Narayanan et al., arXiv 2104.04473, 2.2)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from suite.planner.formulas.blocks import Numbers

@@ -1,7 +1,5 @@
 """Bytes of weights, gradients and optimizer states per parameter, by sharding and precision recipe."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from suite.planner.formulas.blocks import Numbers

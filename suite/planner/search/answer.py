@@ -1,7 +1,5 @@
 """The answer to a search: the best arrangements, the front, and the fewest or the cheapest devices for a target."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise

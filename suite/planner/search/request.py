@@ -1,8 +1,6 @@
 """From what a user gives to a search: the preset's work or their own, devices, backends, placement, wishes; and what
 would change its answer: longer responses, slower links, prices."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

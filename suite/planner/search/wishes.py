@@ -1,8 +1,6 @@
 """What is wished for, a rate or a deadline, and what a user knows: devices, their prices, pauses, and what these leave
 of a week. Wishes that contradict each other are refused."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Tasks on lanes: what a rank does in the order of its program, waiting for others."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A simulated arrangement: what is simulated of it, where its time goes, and how that is shown."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator
 from typing import Any

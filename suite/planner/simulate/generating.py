@@ -1,7 +1,5 @@
 """One engine's continuous batching, sample by sample: who runs, and who waits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush

@@ -5,8 +5,6 @@ length, nobody is slow and nothing is hidden, the closed forms hold exactly: (m 
 step, (m + p - 1) s for a scoring pass, and of two sides that work at once the slower one.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

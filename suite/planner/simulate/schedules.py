@@ -5,8 +5,6 @@ passes as there are stages behind it, then one forward and one backward pass in 
 left. Interleaved, each of p stages holds v chunks of the layers, and micro batches go through in groups of p.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

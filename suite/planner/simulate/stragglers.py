@@ -1,7 +1,5 @@
 """How much slower a rank is at times than it is usually, as finished runs show it."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
