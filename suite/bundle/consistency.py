@@ -70,7 +70,7 @@ class Slacks:
     together_once: Slack
 
 
-_ALONE = Slacks(Slack(0.005, 0.05), Slack(0.25, 0.5), Slack(0.003, 0.05), Slack(0.01, 0.05), Slack(0.25, 0.2))
+_ALONE = Slacks(Slack(0.005, 0.05), Slack(0.25, 0.5), Slack(0.003, 0.05), Slack(0.01, 0.05), Slack(0.5, 0.2))
 #: Several ranks wait for each other.
 _SEVERAL = replace(_ALONE, between=Slack(0.01, 0.05))
 #: Others had CPUs of the run, which is suspect for that and in no ranking: half of its time can still not be missing.

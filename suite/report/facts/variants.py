@@ -130,7 +130,8 @@ def _appearance(machine: str, manifest: Manifest) -> tuple:
 
 
 def _name(differing: Sequence[str], values: dict[str, Any]) -> str:
-    settings = [_setting(key, values.get(key)) for key in differing]
+    # what a workload asks for and what it comes to in a layout have one name, and mostly one value
+    settings = list(dict.fromkeys(_setting(key, values.get(key)) for key in differing))
     rest = len(settings) - _MOST_DIFFERENCES
     return " ".join(settings[:_MOST_DIFFERENCES] + ([f"and {rest} more"] if rest > 0 else []))
 
