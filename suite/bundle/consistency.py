@@ -52,6 +52,8 @@ _BETWEEN_OF_TRAINER = Slack(0.05, 0.6)
 #: The driver starts the ranks and waits for them.
 _DRIVER = Slack(0.5, 0.001)
 _FEWEST = 3
+#: A burst of other work makes one rank late at several barriers in a row.
+_FEWEST_BARRIERS = 6
 _COPY_DIGITS = 6
 
 
@@ -212,7 +214,8 @@ def _apart(side: RankTimes, seconds: Array, names: Sequence[str], slacks: Slacks
     here, there = seconds[:1], seconds[1:]
     gaps = np.abs(here - there)
     once = (gaps > slacks.together_once.of(np.minimum(here, there))).any(axis=1)
-    mostly = _mostly_beyond(here, there, slacks.together) | _mostly_beyond(there, here, slacks.together)
+    mostly = _mostly_beyond(here, there, slacks.together, _FEWEST_BARRIERS)
+    mostly |= _mostly_beyond(there, here, slacks.together, _FEWEST_BARRIERS)
     texts = []
     for place, name in np.argwhere(once | mostly):
         worst = np.nanargmax(gaps[place, :, name])
@@ -271,7 +274,7 @@ def _work_counts(record: Record) -> Iterator[Finding]:
         yield Finding(name="work-counts", text=note)
 
 
-def _mostly_beyond(longer: Array, shorter: Array, slack: Slack) -> _Mask:
+def _mostly_beyond(longer: Array, shorter: Array, slack: Slack, fewest: int = _FEWEST) -> _Mask:
     """Whether in three of four iterations the difference is beyond what the shorter allows; never of few.
 
     Of arrays whose second axis is the iteration, which the result is without.
@@ -281,7 +284,7 @@ def _mostly_beyond(longer: Array, shorter: Array, slack: Slack) -> _Mask:
     beyond = np.sort(longer - shorter - slack.of(shorter), axis=1)  # NaN comes last
     count = np.isfinite(beyond).sum(axis=1, keepdims=True)
     at: Array = np.take_along_axis(beyond, count // 4, axis=1)
-    return ((count >= _FEWEST) & (at > 0)).squeeze(axis=1)
+    return ((count >= fewest) & (at > 0)).squeeze(axis=1)
 
 
 def _worst(name: Within, found: Sequence[_Wrong], words: str) -> Iterator[Finding]:
