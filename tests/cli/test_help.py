@@ -215,3 +215,22 @@ class TestBuild:
         (checkout / "broken/typer/__init__.py").write_text("raise ImportError('no typer here')\n")
         wheel = self.build(checkout, "build_wheel", broken=str(checkout / "broken"))
         assert "suite/cli/saved_help.json" not in zipfile.ZipFile(wheel).namelist()
+
+
+#: as ``python -m suite``, telling at its end what was imported
+_ALL_MODULES = """
+import atexit, runpy, sys
+own = lambda: sorted(name for name in sys.modules if name.partition(".")[0] == "suite")
+atexit.register(lambda: print(*own(), file=sys.stderr))
+runpy.run_module("suite", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_a_local_run_imports_few_modules_and_none_of_other_launchers() -> None:
+    command = [sys.executable, "-c", _ALL_MODULES, "run", "--size", "1M", "--backend", "deepspeed", "--dry-run"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stderr.split()
+    assert "suite.launch.local" in found, "else nothing is proven"
+    assert not [name for name in found if name.startswith(("suite.launch.slurm.", "suite.launch.kubernetes."))]
+    docker = {name for name in found if name.startswith("suite.launch.docker.")}
+    assert docker <= {"suite.launch.docker.settings"}, "only the options of containers are read"
+    assert len(found) <= 78, f"{len(found)} modules: import where it is used, or merge what is only used together"

@@ -34,10 +34,13 @@ def _pod_of(job: dict[str, Any], index: int) -> dict[str, Any]:
 
 
 class Controllers:
-    """Play the controllers of one namespace until told to stop. ``node``: the name of the node that takes all pods."""
+    """Play the controllers of one namespace until told to stop.
 
-    def __init__(self, cluster: Cluster, node: str) -> None:
-        self._cluster, self._node = cluster, node
+    ``node``: the name of the node that takes all pods; with none they wait, and ``waits`` says why.
+    """
+
+    def __init__(self, cluster: Cluster, node: str | None, waits: str = "") -> None:
+        self._cluster, self._node, self._waits = cluster, node, waits
         self._jobs: dict[str, dict[str, Any]] = {}
         self._stopped = threading.Event()
         self._trouble: list[BaseException] = []
@@ -82,17 +85,28 @@ class Controllers:
     def _begin(self, job: dict[str, Any]) -> None:
         for index in range(job["spec"]["completions"]):
             body = _pod_of(job, index)
-            body["spec"]["nodeName"] = self._node
+            if self._node is not None:
+                body["spec"]["nodeName"] = self._node
             try:
                 self._cluster.create(body)
+                if self._node is None:
+                    self._leave_waiting(body["metadata"]["name"])
             except Refused as error:
                 if error.status != 409:  # made when the server's answer was lost
                     raise
 
+    def _leave_waiting(self, pod: str) -> None:
+        why = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": self._waits}
+        self._cluster.patch("Pod", f"{pod}/status", {"status": {"phase": "Pending", "conditions": [why]}})
+        about = {"kind": "Pod", "name": pod, "namespace": self._cluster.namespace}
+        event = {"reason": "FailedScheduling", "message": self._waits, "type": "Warning", "involvedObject": about}
+        # it stays when the pod is gone
+        self._cluster.create({"apiVersion": "v1", "kind": "Event", "metadata": {"name": f"{pod}-waits"}, **event})
+
     def _place_readers(self) -> None:
         """Pods that bring home what is on a claim have no Job."""
         for body in self._cluster.find("Pod", labelSelector="suite/role=reader"):
-            if not body["spec"].get("nodeName"):
+            if not body["spec"].get("nodeName") and self._node is not None:
                 binding = {"metadata": body["metadata"], "target": {"kind": "Node", "name": self._node}}
                 core = CoreV1Api(self._cluster._api)
                 core.create_namespaced_binding(self._cluster.namespace, binding, _preload_content=False)

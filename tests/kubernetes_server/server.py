@@ -1,4 +1,4 @@
-"""A real Kubernetes API server on this machine, for as long as a test session: etcd, the server, and one user."""
+"""A real Kubernetes API server on this machine, for as long as a test session: etcd, the server, and two users."""
 
 import json
 import os
@@ -20,8 +20,8 @@ BUILT = ROOT / "build" / "kubernetes"
 #: names the folder of a server that was built elsewhere
 VARIABLE = "SUITE_TEST_KUBE_APISERVER"
 START_SECONDS = 120.0
-#: of the user, who may do everything
-TOKEN = "admin-token"
+#: the first may do everything, the second nothing
+USERS = {"admin": ("admin-token", "system:masters"), "guest": ("guest-token", "")}
 
 
 @dataclass
@@ -43,16 +43,16 @@ class Server:
         """Without a warning."""
         killed(self.process)
 
-    def kubeconfig(self, namespace: str = "default") -> Path:
-        """A kubeconfig file of the user."""
-        path = self.folder / f"kubeconfig-{namespace}"
+    def kubeconfig(self, user: str = "admin", namespace: str = "default") -> Path:
+        """A kubeconfig file of one of the users."""
+        path = self.folder / f"kubeconfig-{user}-{namespace}"
         cluster = {"server": self.url, "insecure-skip-tls-verify": True}
         body = {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "tests", "cluster": cluster}],
-            "users": [{"name": "admin", "user": {"token": TOKEN}}],
-            "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "admin", "namespace": namespace}}],
+            "users": [{"name": user, "user": {"token": USERS[user][0]}}],
+            "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": user, "namespace": namespace}}],
             "current-context": "tests",
         }
         path.write_text(json.dumps(body))
@@ -94,7 +94,8 @@ def _make_keys(folder: Path) -> None:
     subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
     public = ["openssl", "rsa", "-in", str(key), "-pubout", "-out", str(folder / "accounts.pub")]
     subprocess.run(public, check=True, capture_output=True)
-    (folder / "tokens.csv").write_text(f'{TOKEN},admin,admin,"system:masters"\n')
+    lines = [f'{token},{user},{user},"{group}"' for user, (token, group) in USERS.items()]
+    (folder / "tokens.csv").write_text("\n".join(lines) + "\n")
 
 
 def _etcd(folder: Path, clients: str, peers: str) -> list[str]:
@@ -125,7 +126,7 @@ def killed(process: subprocess.Popen[bytes] | None) -> None:
 
 
 def _ready(url: str) -> bool:
-    headers = {"Authorization": f"Bearer {TOKEN}"}
+    headers = {"Authorization": f"Bearer {USERS['admin'][0]}"}
     with suppress(urllib3.exceptions.HTTPError):
         manager = urllib3.PoolManager(cert_reqs="CERT_NONE", timeout=2, retries=False)
         return bool(manager.request("GET", f"{url}/readyz", headers=headers).data == b"ok")

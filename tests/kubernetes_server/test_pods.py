@@ -4,10 +4,9 @@ The API server, the kubelet, containerd, runc, the network of the pods and their
 controller, the scheduler and the names are stand-ins (tests/kubernetes_server/controllers.py, names.py).
 """
 
-import json
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -17,83 +16,31 @@ from typing import Any
 
 import psutil
 import pytest
-from click.testing import Result
-from kubernetes import client, config
 
-from suite.bundle.record import Record
 from suite.bundle.store import Bundle
-from suite.bundle.verify import verify
-from suite.conduct.cluster import standing as clusters
 from suite.launch.cluster.submission import submissions
-from suite.launch.kubernetes import diagnose, scheduler
-from suite.launch.kubernetes.client import Cluster, connect
+from suite.launch.kubernetes import diagnose
 from suite.launch.kubernetes.pod import RUN_LABEL, run_labels
-from tests.command import suite
 from tests.kubernetes_server.controllers import Controllers
+from tests.kubernetes_server.field import Field, quick_looks
 from tests.kubernetes_server.node import NAME, Node
 from tests.kubernetes_server.node_image import ENGINES, SCRIPTED
 from tests.kubernetes_server.scripted_torchrun import WORKER
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.daemon, pytest.mark.kubelet, pytest.mark.timeout(300)]
-WORK = ("--backend", "deepspeed", "--size", "1M", "--workload", "cpu", "--repeats", "1", "--warmup", "1")
-PLACE = ("--device", "cpu", "--nodes", "2", "--gpus-per-node", "1", "--shared-memory", "64Mi", "--image", SCRIPTED)
+PLACE = ("--device", "cpu", "--nodes", "2", "--gpus-per-node", "1", "--shared-memory", "64Mi")
 LOOK_SECONDS, END_SECONDS = 0.5, 120.0
 #: a run of some seconds in which something can be done to its pods; its phases are long beside what a busy machine adds
 SLOW = {"sleep": True, "seconds": 1.0, "measured": True}
-
-
-class Field:
-    """A namespace of the node's API server in which runs are submitted, and the folder that they come home to."""
-
-    def __init__(self, node: Node, namespace: str, folder: Path) -> None:
-        self.namespace, self.folder, self.runs = namespace, folder, folder / "runs"
-        self.core = client.CoreV1Api(config.new_client_from_config(str(node.server.kubeconfig())))
-
-    @property
-    def cluster(self) -> Cluster:
-        return connect()
-
-    def suite(self, *arguments: str) -> Result:
-        return suite(*arguments, "--runs", self.runs)
-
-    def submit(self, *more: str, script: dict[str, Any] | None = None, iterations: int = 5) -> Result:
-        scripted = ["--env", f"SUITE_SCRIPT={json.dumps(script)}"] if script else []
-        command = ("submit", "kubernetes", *WORK, *PLACE, "--iterations", str(iterations), *scripted)
-        return self.suite(*command, *more)
-
-    def record(self) -> Record:
-        (path,) = [path for path in self.runs.iterdir() if not path.name.startswith(".")]
-        assert verify(Bundle(path)).status == "equal"
-        record = Bundle(path).record()
-        assert record is not None
-        return record
-
-    def says(self, pattern: str) -> Callable[[], bool]:
-        """Whether ``suite status`` says something like that."""
-        return lambda: re.search(pattern, self.suite("status").output) is not None
-
-    def left(self) -> list[str]:
-        kinds = ("ConfigMap", "Service", "Job", "Pod")
-        selector = "app.kubernetes.io/name=suite"
-        return [kind for kind in kinds for _ in self.cluster.find(kind, labelSelector=selector)]
-
-
-def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The suite asks the cluster often."""
-    for module in (clusters, scheduler):
-        for name in ("POLL_SECONDS", "_POLL_SECONDS"):
-            if hasattr(module, name):
-                monkeypatch.setattr(module, name, LOOK_SECONDS)
-    monkeypatch.setattr(clusters.wait_until_over, "__defaults__", (LOOK_SECONDS,))
 
 
 @pytest.fixture
 def pods(node: Node, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Field]:
     """A namespace whose Jobs get pods of the ranks that follow a script; afterwards nothing of it may be left."""
     monkeypatch.setenv("KUBECONFIG", str(node.server.kubeconfig(namespace=namespace)))
-    quick_looks(monkeypatch)
-    field = Field(node, namespace, tmp_path)
+    quick_looks(monkeypatch, LOOK_SECONDS)
+    field = Field(node.server, namespace, tmp_path, (*PLACE, "--image", SCRIPTED))
     with Controllers(field.cluster, NAME).at_work():
         yield field
         for job in field.cluster.find("Job"):
