@@ -2,6 +2,7 @@
 
 import importlib
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 import torch
@@ -14,6 +15,22 @@ from suite.worker.samples import Samples
 LossFunction = Callable[
     [torch.Tensor, Optional[torch.Tensor], Dict[str, torch.Tensor]], Tuple[torch.Tensor, Dict[str, torch.Tensor]]
 ]
+
+#: of an engine that generates ``without_cudnn``
+WITHOUT_CUDNN = "generation: attention without cuDNN's kernels, which make a plan for each new length"
+
+
+@contextmanager
+def without_cudnn() -> Iterator[None]:
+    """Attention by torch's other kernels. On a Hopper GPU torch prefers cuDNN's, which spend 0.04 s of the host on each
+    length that is new to them (docs/results/README.md): ten seconds in the first generation of 256 tokens.
+    """
+    enabled = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(enabled)
 
 
 class Engine(ABC):

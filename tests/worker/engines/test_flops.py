@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -64,7 +65,8 @@ def cases_of(backend: str) -> dict[str, Manifest]:
 
 
 def count(backend: str, manifest: dict[str, Any], world: Any) -> dict[str, Any]:
-    """FLOPs of each phase of the first iteration, and how often a model ran in it."""
+    """FLOPs of each phase of the first iteration, how often a model ran in it, and where cuDNN's attention was set."""
+    import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -83,8 +85,10 @@ def count(backend: str, manifest: dict[str, Any], world: Any) -> dict[str, Any]:
                 host_reads(lambda: len(calls)) as sites,
                 FlopCounterMode(display=False) as counter,
                 sdpa_kernel(SDPBackend.MATH),
+                mock.patch.object(torch.backends.cuda, "enable_cudnn_sdp") as cudnn,
             ):
                 yield
+            found[f"cuDNN in {name}"] = [call.args[0] for call in cudnn.call_args_list]
             found[name], found[f"calls to {name}"] = counter.get_total_flops(), len(calls) - before
             waits = {site for site, moments in sites.items() if any(before < one < len(calls) for one in moments)}
             found[f"waits in {name}"] = sorted(waits)
@@ -145,6 +149,12 @@ def test_every_token_and_every_micro_batch_is_a_sign_of_life(counted: tuple[str,
         longest = 8 if manifest.work.lengths is None else max(manifest.work.lengths.response)
         assert found[name]["calls to generate"] >= longest, name
         assert found[name]["calls to score"] > 0 < found[name]["calls to train"], name
+
+
+def test_cudnns_attention_is_left_out_of_generation_alone(counted: tuple[str, dict[str, dict[str, Any]]]) -> None:
+    for name, told in counted[1].items():
+        assert {phase for phase in PHASES if told.get(f"cuDNN in {phase}")} == {"generate"}, name
+        assert told["cuDNN in generate"][0] is False and len(told["cuDNN in generate"]) == 2
 
 
 def test_in_the_midst_of_a_phase_the_host_waits_for_the_device_only_where_the_table_says(counted):

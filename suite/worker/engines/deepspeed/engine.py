@@ -12,7 +12,7 @@ from deepspeed.runtime.zero import unwrap_model_for_generation
 
 from suite.worker.algorithms import build_algorithm
 from suite.worker.deepspeed_json import inference_config, training_config
-from suite.worker.engines.base import Engine, LossFunction
+from suite.worker.engines.base import Engine, LossFunction, without_cudnn
 from suite.worker.engines.deepspeed.critic import Critic, critic_config, joined_losses
 from suite.worker.engines.deepspeed.families import class_of
 from suite.worker.engines.deepspeed.generation import generate
@@ -71,7 +71,7 @@ class DeepSpeedEngine(Engine):
         synced = gathers_layers and self.data_parallel_size > 1
         # ZeRO-3's weights on every rank, without its hooks; they are partitioned again behind
         whole = unwrap_model_for_generation(self._engine) if self._gathers_once else nullcontext()
-        with torch.no_grad(), whole:
+        with torch.no_grad(), whole, without_cudnn():
             samples, self.finish_seconds = generate(self._policy, prompts, temperature, synced)
         return samples
 

@@ -4,6 +4,7 @@ from typing import Any, Dict, Iterator
 
 from suite.worker.algorithms import build_algorithm
 from suite.worker.deepspeed_json import overlaps
+from suite.worker.engines.base import WITHOUT_CUDNN
 from suite.worker.engines.deepspeed import attention
 from suite.worker.engines.deepspeed.families import FAMILIES
 from suite.worker.hugging_face import head_width
@@ -27,7 +28,7 @@ def notes_of(manifest: Dict[str, Any], world: World) -> Iterator[str]:
     yield "logits are computed for response positions only; log-probs in fp32"
     own_generation = layout.get("generation", "hf") == "hf"
     if own_generation:
-        yield from _generation_notes(manifest)
+        yield from _generation_notes(manifest, world)
     if not build_algorithm(manifest["workload"]).uses_reference:
         yield "no reference policy: the algorithm asks it for nothing"
     elif manifest["workload"]["reference"] == "hydra":
@@ -60,8 +61,10 @@ def _attention_notes(manifest: Dict[str, Any], world: World) -> Iterator[str]:
         yield "rotary frequencies are kept in fp32 (DeepSpeed would convert them with the weights)"
 
 
-def _generation_notes(manifest: Dict[str, Any]) -> Iterator[str]:
+def _generation_notes(manifest: Dict[str, Any], world: World) -> Iterator[str]:
     yield "generation: one batch per replica, Hugging Face generate with a dynamic key-value cache"
+    if world.device.type == "cuda":
+        yield WITHOUT_CUDNN
     if manifest["workload"].get("prompt_lengths"):
         yield "generation: prompts are padded in front to the longest of the replica, with a mask"
     if manifest["workload"].get("lengths"):

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from suite.worker.algorithms import build_algorithm
-from suite.worker.engines.base import Engine, LossFunction
+from suite.worker.engines.base import WITHOUT_CUDNN, Engine, LossFunction, without_cudnn
 from suite.worker.engines.megatron import native, stack
 from suite.worker.engines.megatron.batch import MicroBatch
 from suite.worker.engines.megatron.cpu import apply_cpu_patches
@@ -99,7 +99,8 @@ class MegatronEngine(Engine):
 
     def generate(self, prompts: Samples) -> Samples:
         self._policy.eval()
-        samples = self._sampler.sample(prompts)
+        with without_cudnn():
+            samples = self._sampler.sample(prompts)
         self.finish_seconds = self._sampler.finish_seconds
         return samples
 
@@ -213,6 +214,7 @@ def _prepare_process(world: World, manifest: Dict[str, Any]) -> Tuple[str, ...]:
         notes += ("experts: one after another on each rank, none of a token's dropped, no balancing loss",)
     if world.device.type == "cpu":
         return (*notes, "none of Megatron's fused kernels on a CPU", *apply_cpu_patches())
+    notes += (WITHOUT_CUDNN,)
     if layout["offload_optimizer"]:
         notes += ("optimizer offload: both moments in host memory, the fp32 weights stay on the device",)
     if COMPILED:
