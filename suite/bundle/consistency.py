@@ -69,14 +69,23 @@ class Slacks:
     beside_phase: Slack
     #: Ranks leave a barrier together; one or the other is put on its CPU late.
     together: Slack
+    late_once: Slack
+    #: What the times of their events do not show of it.
     together_once: Slack
 
 
-_ALONE = Slacks(Slack(0.005, 0.05), Slack(0.25, 0.5), Slack(0.003, 0.05), Slack(0.01, 0.05), Slack(0.5, 0.2))
+_ALONE = Slacks(
+    between=Slack(0.005, 0.05),
+    between_once=Slack(0.25, 0.5),
+    beside_phase=Slack(0.003, 0.05),
+    together=Slack(0.01, 0.05),
+    late_once=Slack(0.5, 0.2),
+    together_once=Slack(0.25, 0.2),
+)
 #: Several ranks wait for each other.
 _SEVERAL = replace(_ALONE, between=Slack(0.01, 0.05))
 #: Others had CPUs of the run, which is suspect for that and in no ranking: half of its time can still not be missing.
-_CROWDED = Slacks(Slack(0.01, 0.6), Slack(1.0, 2.0), Slack(0.01, 0.6), Slack(0.01, 0.6), Slack(1.0, 2.0))
+_CROWDED = Slacks(*[Slack(0.01, 0.6), Slack(1.0, 2.0)], *[Slack(0.01, 0.6)] * 2, *[Slack(1.0, 2.0)] * 2)
 
 
 def _slacks(manifest: Manifest, noise: Noise | None) -> Slacks:
@@ -198,24 +207,28 @@ def _phase_sums(times: RankTimes) -> Iterator[Finding]:
 def _rank_times(sides: Sequence[RankTimes], manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
     """An iteration lasts from barrier to barrier, on every rank the same; an engine's phase does with its wait."""
     for side in sides:
-        yield from one_of("rank-times", _apart(side, side.seconds[:, :, None], ("an iteration",), slacks))
+        seconds, elapsed = side.seconds[:, :, None], side.elapsed[:, :, None]
+        yield from one_of("rank-times", _apart(side, seconds, elapsed, ("an iteration",), slacks))
     for side in sides if manifest.backend.kind == "engine" else ():
         names = [f"{phase} with its wait" for phase in side.phases]
-        yield from one_of("rank-waits", _apart(side, side.own + side.wait, names, slacks))
+        yield from one_of("rank-waits", _apart(side, side.own + side.wait, side.since, names, slacks))
 
 
-def _apart(side: RankTimes, seconds: Array, names: Sequence[str], slacks: Slacks) -> list[str]:
+def _apart(side: RankTimes, seconds: Array, elapsed: Array, names: Sequence[str], slacks: Slacks) -> list[str]:
     """What is to be said of two ranks whose times between the same barriers differ: the first against every other.
 
-    ``seconds``: by rank, iteration and what ``names`` name.
+    ``seconds``, and what ``elapsed`` by events: by rank, iteration and what ``names`` name.
     """
     if len(seconds) < 2 or not seconds.size:
         return []
     here, there = seconds[:1], seconds[1:]
-    gaps = np.abs(here - there)
-    once = (gaps > slacks.together_once.of(np.minimum(here, there))).any(axis=1)
+    shorter, gaps = np.minimum(here, there), np.abs(here - there)
+    # A rank that left a barrier late wrote its event as late.
+    unseen = np.maximum(gaps - np.nan_to_num(np.abs(elapsed[:1] - elapsed[1:])), 0.0)
+    once = ((gaps > slacks.late_once.of(shorter)) | (unseen > slacks.together_once.of(shorter))).any(axis=1)
     mostly = _mostly_beyond(here, there, slacks.together, _FEWEST_BARRIERS)
     mostly |= _mostly_beyond(there, here, slacks.together, _FEWEST_BARRIERS)
+    mostly |= _mostly_beyond(shorter + unseen, shorter, slacks.together)
     texts = []
     for place, name in np.argwhere(once | mostly):
         worst = np.nanargmax(gaps[place, :, name])

@@ -12,11 +12,14 @@ from suite.bundle.fact_checks import _lengths
 from suite.bundle.folder import Trace, folder_findings
 from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify, verify_all
+from suite.spec.layout import Layout
 from tests.bundle.recorded import put
 from tests.bundle.tampering import RUNS, change, copied, derive_again, events_of, renamed, shipped, write_events
 from tests.synthetic import LLAMA, facts_of, grpo_workload, make_bundle, synthetic_manifest
 
 ONE, TWO, SMALL = (shipped(row) for row in ("deepspeed-3M-n1", "megatron-3M-n2", "deepspeed-1M-n2"))
+#: a repeat without time that the hypervisor took, after which little may be missing
+QUIET = shipped("deepspeed-3M-n1", 4)
 
 
 def names(path: Path, status: str = "inconsistent") -> set[str]:
@@ -81,11 +84,11 @@ def more_tokens(event: Event) -> None:
 TAMPERED = {
     "all seconds halved": (ONE, scaled(("iteration", "phase"), 0.5), None, {"event-times", "phase-times"}),
     "all seconds halved, in a small window": (SMALL, scaled(("iteration", "phase"), 0.5), None, {"event-times"}),
-    "all seconds 15 % less": (ONE, scaled(("iteration", "phase"), 0.85), None, {"event-times"}),
+    "all seconds 15 % less": (QUIET, scaled(("iteration", "phase"), 0.85), None, {"event-times"}),
     "all seconds 15 % more": (TWO, scaled(("iteration", "phase"), 1.15), None, {"event-times", "phase-times"}),
     "19 ms on every iteration": (SMALL, longer(0.019), None, {"event-times"}),
     "19 ms on every iteration, one rank": (ONE, longer(0.019), None, {"event-times"}),
-    "19 ms less of every iteration": (ONE, longer(-0.019, "train"), None, {"event-times", "phase-times"}),
+    "19 ms less of every iteration": (QUIET, longer(-0.019, "train"), None, {"event-times", "phase-times"}),
     "2 ms less of every iteration": (ONE, longer(-0.002), None, {"phase-sums"}),
     "one phase halved": (ONE, scaled(("phase",), 0.5, "train"), None, {"phase-times"}),
     "the phase that is first halved": (ONE, scaled(("phase",), 0.5, "generate"), None, {"phase-times"}),
@@ -240,10 +243,9 @@ def shifted(path: Path, seconds: float, digits: int | None = None) -> None:
 def test_another_run_shifted_in_time_is_no_repeat(tmp_path: Path, digits: int | None) -> None:
     repeats(tmp_path, 1, 2, 3)
     copy = copied_as(tmp_path, 4)
-    shifted(copy, 20, digits)
+    shifted(copy, 3600, digits)
     assert verify(Bundle(copy)).status == "equal"
-    assert statuses(tmp_path).keys() == {copy.name}
-    assert {"copied-seconds"} <= statuses(tmp_path)[copy.name] <= {"copied-seconds", "overlapping-runs"}
+    assert statuses(tmp_path) == {copy.name: {"copied-seconds"}}
 
 
 def test_phases_of_another_run_are_found_where_the_iterations_are_not(tmp_path: Path) -> None:
@@ -348,6 +350,25 @@ def test_what_a_machine_may_add_is_let_be_and_little_more_is_found(tmp_path, edi
     path = make_bundle(tmp_path, synthetic_manifest())
     change(path, edit)
     assert names(path, "inconsistent" if found else "equal") == found
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_seen", "found"),
+    [(0.4, True, set()), (0.4, False, {"rank-waits"}), (0.6, True, {"rank-waits"})],
+)
+def test_a_rank_may_leave_a_barrier_late_where_its_events_show_it(tmp_path, seconds, is_seen, found):
+    """Behind iteration 3 rank 1 is late once: that iteration is longer, and the next phase shorter."""
+
+    def late(event: Event) -> None:
+        place = (event["kind"], event.get("iteration"))
+        if place == ("iteration", 3):
+            event.update(seconds=event["seconds"] + seconds, time=event["time"] + seconds * is_seen)
+        elif place == ("iteration", 4) or (*place, event.get("phase")) == ("phase", 4, "generate"):
+            event["seconds"] -= seconds
+
+    path = make_bundle(tmp_path, synthetic_manifest(layout=Layout(devices_per_node=2, data=2)), 2.0)
+    change(path, late, ranks=(1,))
+    assert {finding.name for finding in verify(Bundle(path)).findings if finding.name.startswith("rank")} == found
 
 
 def test_a_run_that_was_cut_off_in_its_second_iteration_has_nothing_found_in_it(tmp_path):
