@@ -82,6 +82,12 @@ def test_settings_and_works_that_differ_are_named_and_others_are_not() -> None:
     assert (verdict.where, verdict.faster) == ("trainers", "trlx-ddp over trlx-deepspeed")
 
 
+def test_of_tuned_rows_a_studys_own_section_speaks_beside_rows_of_equal_config() -> None:
+    tuned = made.repeats(3, rate=30, track="tuned") + made.repeats(3, rate=20, track="tuned", backend="megatron")
+    assert [one.rows for one in verdicts_of(build([*against(3, 3, rate=40), *tuned]))] == ["R1, R2"]
+    assert [one.faster for one in verdicts_of(build(tuned))] == ["deepspeed over megatron"]
+
+
 def test_scaling_memory_and_cost_are_told_with_the_rows_that_have_them() -> None:
     weak = made.repeats(3, rate=10, spread=0.001) + made.repeats(3, rate=16, spread=0.001, ranks=2)
     *_, scaling, memory, cost, trust = as_lines(build([*weak, made.failed(size="25M"), slow(4)]))

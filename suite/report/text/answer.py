@@ -116,12 +116,18 @@ def _names(names: Sequence[str], noun: str) -> str:
 
 
 def verdicts_of(model: ReportModel) -> list[Verdict]:
-    """One for each group of the ranking, in the order of the rows."""
-    groups = sorted(model.ranking.groups, key=lambda group: min(one.row.number for one in group.places))
+    """One for each group of the ranking, in the order of the rows; of tuned rows, which differ by a knob, a study's own
+    section speaks."""
+    groups = sorted(_of_the_answer(model), key=lambda group: min(one.row.number for one in group.places))
     settings = {row.setting for row in model.rows if row.measured}
     words = [say for say in _SETTING_WORDS.values() if len({say(setting) for setting in settings}) > 1]
     several_kinds = model.several_kinds
     return [_verdict(group, words, several_kinds) for group in groups]
+
+
+def _of_the_answer(model: ReportModel) -> list[Group]:
+    groups = model.ranking.groups
+    return [group for group in groups if group.setting.track != "tuned"] or list(groups)
 
 
 def _verdict(group: Group, words: Sequence[Callable[[Setting], str]], several_kinds: bool) -> Verdict:
@@ -270,7 +276,7 @@ def trust(model: ReportModel) -> Pointers:
     pieces.append(Pointer(f"{unsteady} of {counted(len(rows), 'row')} unsteady", "Throughput"))
     if verdicts:
         few = f" and {weak['too few runs']} of too few runs" if weak["too few runs"] else ""
-        provisional = sum(group.places[0].provisional for group in model.ranking.groups)
+        provisional = sum(group.places[0].provisional for group in _of_the_answer(model))
         known = f"{provisional} of {counted(len(verdicts), 'verdict')} provisional{few}"
         pieces.append(Pointer(known, "Ranking"))
     if model.alone:
