@@ -276,6 +276,9 @@ def test_a_run_id_twice_in_one_folder_is_found_and_beside_each_other_is_not(tmp_
     (found,) = [result.findings for _, result in verify_all(find_bundles([tmp_path])) if result.findings]
     assert [finding.name for finding in found] == ["run-id"]
     assert str(tmp_path / "a" / ONE) in found[0].text
+    shutil.rmtree(tmp_path / "a" / "old" / ONE)
+    copied(ONE, tmp_path / "a" / "old")
+    assert statuses(tmp_path) == {ONE: {"copied-run"}}, "the same content is a copy, not another run of that id"
 
 
 def test_a_renamed_folder_is_found_and_one_that_was_moved_aside_is_not(tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def test_ranks_that_count_differently_make_a_failed_run_that_says_where(tmp_path
     assert "no rate without its work" in record.notes[0]
 
 
-@pytest.mark.parametrize("name", ["response_tokens", "trained_tokens", "optimizer_steps"])
+@pytest.mark.parametrize("name", ["samples", "prompt_tokens", "response_tokens", "trained_tokens", "optimizer_steps"])
 def test_an_engine_must_do_the_work_that_was_asked_and_a_trainer_may_do_other(tmp_path, name):
     for kind in ("engine", "trainer"):
         manifest = synthetic_manifest(kind=kind)

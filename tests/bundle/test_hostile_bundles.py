@@ -35,7 +35,8 @@ def damage_of(path: Path) -> str:
         record_of(path)
     message = str(caught.value)
     assert message and len(message) < 400 and "\n" not in message
-    assert verify(Bundle(path)).status == "damaged"
+    result = verify(Bundle(path))
+    assert (result.status, result.differences) == ("damaged", (message,))
     assert [bundle.path for bundle in find_bundles([path])] == [path]
     return message
 

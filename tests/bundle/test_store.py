@@ -20,6 +20,8 @@ def test_a_new_bundle_holds_its_manifest_and_nothing_else(tmp_path):
     assert sorted(path.name for path in bundle.path.iterdir()) == ["events", "logs", "manifest.json"]
     assert sorted(path.name for path in bundle.path.parent.iterdir()) == [manifest.run.id]
     assert (bundle.environment(), bundle.record(), bundle.running()) == (None, None, False)
+    bundle.write_environment({"host": "a"})
+    assert bundle.environment() == {"host": "a"}
 
 
 def test_nothing_is_overwritten_and_of_two_drivers_that_make_the_same_run_at_once_one_does(tmp_path, monkeypatch):

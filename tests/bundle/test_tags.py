@@ -67,6 +67,7 @@ def test_what_is_no_word_is_no_tag_and_a_run_has_no_more_than_somebody_reads(tag
     with pytest.raises(UsageError, match="51 tags, more than the 50"):
         change_tags(path, [f"t{number}" for number in range(51)], [])
     assert tags_of(path) == ()
+    assert len(change_tags(path, [f"t{number}" for number in range(50)], [])) == 50
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,7 @@ def test_another_schema_is_told_as_that_alone(bundle):
 def test_a_prediction_is_no_difference_where_there_can_be_one(bundle, tmp_path):
     gpus = Bundle(make_bundle(tmp_path, synthetic_manifest(device="cuda", precision="bf16")))
     gpus.write_record(derive(gpus))
+    assert gpus.record() == derive(gpus)
     for each in (gpus, bundle):
         change(each, lambda body: body.update(predicted={"samples_per_second": 3.0}))
     assert verify(gpus).status == "equal"

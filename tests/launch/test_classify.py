@@ -38,6 +38,7 @@ REAL_LINES = [
     ("oom_host", "terminate called after throwing an instance of 'std::bad_alloc'"),
     ("oom_host", "RuntimeError: [enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory"),
     ("oom_host", "OSError: [Errno 12] Cannot allocate memory"),
+    ("oom_host", "cannot allocate memory for thread-local data: ABORT"),
     ("oom_host", "libgomp: Out of memory allocating 131072 bytes"),
     ("disk_full", "OSError: [Errno 28] No space left on device"),
     ("disk_full", "Unexpected bus error encountered in worker. This might be caused by insufficient shared memory"),

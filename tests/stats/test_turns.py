@@ -143,6 +143,7 @@ def test_a_rule_asks_for_ratios_of_rows_in_turns_and_for_starts_of_all_of_them()
     assert one == "more" and more and more > 17, "with luck the twenty that it may have are enough"
     assert judged(1.0, 3, precision=0.004)[0][0] == "out of reach"
     assert judged(1.0, 3, difference=0.05) == judged(1.2, 3, difference=0.05) == [("reached", 0)] * 2
+    assert judged(1.2, 3, difference=0.01) == [("reached", 0)] * 2, "told apart for sure, in an interval of any width"
 
 
 def test_iterations_of_a_start_follow_from_what_it_costs_and_how_far_starts_differ() -> None:

@@ -187,6 +187,8 @@ def test_a_host_named_like_a_word_of_the_suite_changes_no_other_word() -> None:
     names, event = Identities(), {"kind": "start", "host": "train", "phase": "train"}
     learn_json(event, names)
     assert scrub_json(event, names) == {"kind": "start", "host": "scrubbed-host-1", "phase": "train"}
+    facts = {"packages": {"nvidia-cublas": "13.1.0.3"}}
+    assert scrub_json(facts, names) == facts, "four numbers of a version are no address"
 
 
 def test_a_host_named_like_a_part_of_a_runs_id_leaves_the_id(tmp_path: Path) -> None:
@@ -228,10 +230,10 @@ DEEP = 600 if sys.version_info < (3, 12) else 3000
 @pytest.mark.parametrize(
     "text", [f'{{"a": {"[" * DEEP}{"]" * DEEP}}}', '{"a": 1e999, "host": "bench-77"}'], ids=["deep", "large"]
 )
-@pytest.mark.parametrize("place", ["logs/x.json", "../study.json", "../.submitted/x.json"])
+@pytest.mark.parametrize("place", ["logs/x.json", "../study.json", "../.submitted/x.json", "../b/.submitted/x.json"])
 def test_json_that_cannot_be_written_again_is_refused_in_a_line(place: str, text: str, tmp_path: Path) -> None:
     file = copied(shipped("deepspeed-3M-n1"), tmp_path / "runs") / place
-    file.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
     assert refused("pack", tmp_path / "runs", "-o", tmp_path / "a.suite.zip")
 
