@@ -34,7 +34,7 @@ def held_parts(
     for end, stage in (("first", each[0]), ("last", each[-1])):
         held = {kind: getattr(stage, kind) for kind in KINDS}
         undivided = _undivided(shape, workload, stage, profile)
-        if profile.trains_as_megatron and stage.last and not stage.first and workload.trainable_layers is None:
+        if profile.traits.family == "megatron" and stage.last and not stage.first and workload.trainable_layers is None:
             copy = padded.vocab * shape.hidden if shape.tied_embeddings else 0
             held |= {"trainable": stage.trainable + copy, "frozen": stage.frozen - copy}
         parts |= {

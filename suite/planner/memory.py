@@ -287,12 +287,11 @@ def _fsdp(work: Training, end: str, phase: str) -> Bytes:
     piped = jobs.pipeline > 1
     gathered = np.where((jobs.zero_stage == 2) | piped, 1.0, 0.0)
     weights, gradients, optimizer = fsdp_bytes(shards, gathered, np.where(piped, 1.0, 0.0))
-    training = phase in ("train", "step")
     return {
         "weights": weights * (trainable + frozen + critic),
         "reference": 2 * reference / np.where(jobs.zero_stage >= 3, shards, 1),
         "optimizer states": np.where(jobs.offload_optimizer > 0, 0, optimizer) * (trainable + critic),
-        "gradients": gradients * (trainable + critic) * (1 if training else 0),
+        "gradients": gradients * (trainable + critic) * (phase in ("train", "step")),
     }
 
 

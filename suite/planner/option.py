@@ -82,18 +82,15 @@ def chosen(found: Found, order: Sequence[int], most: int, price: float | None) -
 def distinct(found: Found, order: Iterable[int], most: int = 64) -> list[int]:
     """The best micro batch of each layout, in order."""
     choices = {name: column for name, column in found.space.choices.items() if name not in ("micro_batch", "rollouts")}
-    seen: set[tuple[float, ...]] = set()
-    kept = []
+    kept: dict[tuple[float, ...], int] = {}
     for index in map(int, order):
         t, g = found.pairs.t[index], found.pairs.g[index]
         engine = (float(g), float(found.split[index])) if found.gen is not found.space.gen else ()
         key = (*(float(column[t]) for column in choices.values()), *engine)
-        if key not in seen:
-            seen.add(key)
-            kept.append(index)
-        if len(kept) >= most:
+        kept.setdefault(key, index)
+        if len(kept) == most:
             break
-    return kept
+    return list(kept.values())
 
 
 def options(found: Found, groups: Sequence[Sequence[int]], price: float | None) -> list[Option]:

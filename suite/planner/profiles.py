@@ -66,14 +66,9 @@ class Profile:
     fp8: bool = False
 
     @property
-    def trains_as_megatron(self) -> bool:
-        """Whether the last stage of a pipeline trains a copy of a tied embedding."""
-        return self.traits.family == "megatron"
-
-    @property
     def stack(self) -> str:
         """What published iterations of this stack are told apart by: framework, and what trains."""
-        return f"{self.traits.framework} {'megatron' if self.trains_as_megatron else 'fsdp'}"
+        return f"{self.traits.framework} {'megatron' if self.traits.family == 'megatron' else 'fsdp'}"
 
 
 #: The engine backends compute attention as docs/measuring.md says; the trainers as their pinned versions do. Whole

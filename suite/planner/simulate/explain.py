@@ -140,26 +140,16 @@ def lines(simulated: Simulated, predicted: float, stragglers: Stragglers | None,
 def trace_of(simulated: Simulated) -> dict[str, Any]:
     """A trace that Perfetto and Chrome show, as JSON: complete events (`X`) with microseconds, a process for each side
     and a thread for each lane (Chrome, "Trace Event Format")."""
-    events: list[dict[str, Any]] = [
-        {"name": "process_name", "ph": "M", "pid": side, "tid": 0, "args": {"name": _SIDES[side]}}
-        for side in sorted({side for _, side in simulated.lanes})
-    ]
-    events += [
-        {"name": "thread_name", "ph": "M", "pid": side, "tid": lane, "args": {"name": name}}
-        for lane, (name, side) in enumerate(simulated.lanes)
-    ]
-    events += [
-        {
-            "name": task.name,
-            "cat": task.cause,
-            "ph": "X",
-            "ts": round(1e6 * began, 3),
-            "dur": round(1e6 * (ended - began), 3),
-            "pid": simulated.lanes[lane][1],
-            "tid": lane,
-        }
-        for task, began, ended in simulated.spans
-        for lane in task.lanes
-        if ended > began
-    ]
+    sides = sorted({side for _, side in simulated.lanes})
+    events = [_event("process_name", "M", side, 0, args={"name": _SIDES[side]}) for side in sides]
+    for lane, (name, side) in enumerate(simulated.lanes):
+        events.append(_event("thread_name", "M", side, lane, args={"name": name}))
+    for task, began, ended in simulated.spans:
+        times = {"ts": round(1e6 * began, 3), "dur": round(1e6 * (ended - began), 3)}
+        for lane in task.lanes if ended > began else ():
+            events.append(_event(task.name, "X", simulated.lanes[lane][1], lane, cat=task.cause, **times))
     return {"displayTimeUnit": "ms", "otherData": {"seconds": simulated.seconds}, "traceEvents": events}
+
+
+def _event(name: str, kind: str, side: int, lane: int, **more: Any) -> dict[str, Any]:
+    return {"name": name, "ph": kind, "pid": side, "tid": lane, **more}

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -13,8 +14,7 @@ class Pace:
     sample: float
 
 
-@dataclass(frozen=True)
-class Generated:
+class Generated(NamedTuple):
     """``seconds`` until the last sample, ``full`` of them while all places were taken."""
 
     seconds: float

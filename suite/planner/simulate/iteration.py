@@ -191,8 +191,7 @@ class _Maker:
         tasks = []
         for lane, lengths in zip(self.engine_lanes, setting.lengths, strict=True):
             slow = self.draws.factor("generate")
-            made = generate(lengths, setting.places, setting.pace, slow)
-            whole, full = made.seconds, made.full
+            whole, full = generate(lengths, setting.places, setting.pace, slow)
             if setting.split and setting.staleness > 0:  # samples of the next batch take the places that come free
                 whole = full = _refilled(lengths, setting.places, setting.pace, slow)
             tasks.append(self.timeline.add(Task((lane,), full, (), "generate", GENERATION, OTHER_SIDE)))
