@@ -242,79 +242,52 @@ class Worker:
 
     def go_wrong(self, iteration: int, phase: str) -> None:
         if phase == self.script.get("at", {}).get("phase", "train"):
-            action = ACTIONS.get(self.trouble(iteration) or "")
+            action = getattr(self, f"do_{self.trouble(iteration)}", None)
             if action is not None:
-                action(self)
+                action(self.script["at"])
 
+    def do_signal(self, at: dict[str, Any]) -> None:
+        os.kill(os.getpid(), at.get("signal", signal.SIGKILL))
 
-def _signal(worker: Worker) -> None:
-    os.kill(os.getpid(), worker.script["at"].get("signal", signal.SIGKILL))
+    def do_raise(self, at: dict[str, Any]) -> None:
+        raise ScriptedError(at.get("kind", "unknown"), at.get("message", "RuntimeError: as the script says"))
 
+    def do_hang(self, at: dict[str, Any]) -> None:
+        while True:
+            signal.pause()
 
-def _raise(worker: Worker) -> None:
-    at = worker.script["at"]
-    raise ScriptedError(at.get("kind", "unknown"), at.get("message", "RuntimeError: as the script says"))
+    def do_oom(self, at: dict[str, Any]) -> None:
+        raise ScriptedError("oom_device", OOM_LINE)
 
+    def do_parent(self, at: dict[str, Any]) -> None:
+        os.kill(os.getppid(), signal.SIGKILL)
 
-def _hang(worker: Worker) -> None:
-    while True:
-        signal.pause()
+    def do_eat(self, at: dict[str, Any]) -> None:
+        taken = []
+        while True:
+            taken.append(b"x" * MIB)
 
+    def do_fill(self, at: dict[str, Any]) -> None:
+        with (Path(tempfile.gettempdir()) / "filled").open("wb") as file:
+            for _ in range(at["mebibytes"]):
+                file.write(b"x" * MIB)
+        self.do_hang(at)
 
-def _oom(worker: Worker) -> None:
-    raise ScriptedError("oom_device", OOM_LINE)
+    def do_exit(self, at: dict[str, Any]) -> None:
+        os._exit(1)
 
+    def do_garbage(self, at: dict[str, Any]) -> None:
+        self.events.raw("\x00 this is no JSON {{{\n")
 
-def _parent(worker: Worker) -> None:
-    os.kill(os.getppid(), signal.SIGKILL)
+    def do_torn(self, at: dict[str, Any]) -> None:
+        self.events.raw('{"kind": "phase", "rank": ')
+        os.kill(os.getpid(), signal.SIGKILL)
 
-
-def _eat(worker: Worker) -> None:
-    taken = []
-    while True:
-        taken.append(b"x" * MIB)
-
-
-def _fill(worker: Worker) -> None:
-    with (Path(tempfile.gettempdir()) / "filled").open("wb") as file:
-        for _ in range(worker.script["at"]["mebibytes"]):
-            file.write(b"x" * MIB)
-    _hang(worker)
-
-
-def _exit(worker: Worker) -> None:
-    os._exit(1)
-
-
-def _garbage(worker: Worker) -> None:
-    worker.events.raw("\x00 this is no JSON {{{\n")
-
-
-def _torn(worker: Worker) -> None:
-    worker.events.raw('{"kind": "phase", "rank": ')
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _flood(worker: Worker) -> None:
-    line = "x" * 1023 + "\n"
-    for _ in range(10 * 1024):
-        sys.stdout.write(line)
-    sys.stdout.flush()
-
-
-ACTIONS = {
-    "signal": _signal,
-    "raise": _raise,
-    "hang": _hang,
-    "oom": _oom,
-    "eat": _eat,
-    "fill": _fill,
-    "exit": _exit,
-    "parent": _parent,
-    "garbage": _garbage,
-    "torn": _torn,
-    "flood": _flood,
-}
+    def do_flood(self, at: dict[str, Any]) -> None:
+        line = "x" * 1023 + "\n"
+        for _ in range(10 * 1024):
+            sys.stdout.write(line)
+        sys.stdout.flush()
 
 
 def main() -> int:
