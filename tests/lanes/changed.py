@@ -44,11 +44,12 @@ def python_files() -> tuple[str, ...]:
     )
 
 
+@cache
 def imports(file: str) -> set[str]:
     """Dotted names of the modules of this checkout that a file imports itself, inside of functions too."""
     found = set()
     package = Path(file).parent.parts
-    for node in ast.walk(_parsed(file)):
+    for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -59,7 +60,7 @@ def imports(file: str) -> set[str]:
 
 
 @cache
-def _parsed(file: str) -> ast.Module:
+def parsed(file: str) -> ast.Module:
     return ast.parse((ROOT / file).read_text(encoding="utf-8"))
 
 
