@@ -43,8 +43,20 @@ from pathlib import Path
 from typing import Any
 
 PHASES = {"generate": 0.5, "score": 0.1, "reference": 0.1, "reward": 0.0, "train": 0.25}
+STATS = {"loss": 0.5, "policy_loss": 0.1, "value_loss": 0.4, "kl": 0.0, "reward": 0.5, "gradient_norm": None}
 MIB = 1 << 20
 OOM_LINE = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+
+
+def peaks_of(peak_bytes: int, cuda: bool) -> dict[str, int | None]:
+    """What a memory event tells of a phase whose tensors took so much."""
+    return {
+        "peak_allocated_bytes": peak_bytes,
+        "peak_reserved_bytes": peak_bytes + 64 * MIB if cuda else None,
+        "peak_device_bytes": peak_bytes + 512 * MIB if cuda else None,
+        "peak_resident_bytes": peak_bytes + 100 * MIB,
+        "allocation_retries": 0 if cuda else None,
+    }
 
 
 class ScriptedError(Exception):
@@ -161,9 +173,8 @@ class Worker:
         if self.script.get("measured"):
             whole = time.monotonic() - began
         window = {"device": self.script["device"]} if "device" in self.script else {}
-        stats = {"loss": 0.5, "policy_loss": 0.1, "value_loss": 0.4, "kl": 0.0, "reward": 0.5, "gradient_norm": None}
         self.events.emit(
-            "iteration", iteration=iteration, seconds=whole, counts=self.counts(iteration), stats=stats, **window
+            "iteration", iteration=iteration, seconds=whole, counts=self.counts(iteration), stats=STATS, **window
         )
         self.completed += 1
 
@@ -221,15 +232,7 @@ class Worker:
         return {**counts, **self.script.get("counts", {})}
 
     def peaks(self) -> dict[str, int | None]:
-        peak = self.script.get("memory_bytes", 512 * MIB)
-        cuda = self.manifest["measure"]["device"] == "cuda"
-        return {
-            "peak_allocated_bytes": peak,
-            "peak_reserved_bytes": peak + 64 * MIB if cuda else None,
-            "peak_device_bytes": peak + 512 * MIB if cuda else None,
-            "peak_resident_bytes": peak + 100 * MIB,
-            "allocation_retries": 0 if cuda else None,
-        }
+        return peaks_of(self.script.get("memory_bytes", 512 * MIB), self.manifest["measure"]["device"] == "cuda")
 
     def trouble(self, iteration: int) -> str | None:
         """What the script does to this rank in this iteration."""
