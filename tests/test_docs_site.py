@@ -19,15 +19,9 @@ from tests.test_docs_commands import words_of
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-
-
-def sources() -> list[Path]:
-    """Pages below docs/, and those of the root that link to them."""
-    below = [path for path in DOCS.rglob("*.md") if not LEFT_OUT.match(path.relative_to(DOCS).as_posix())]
-    return sorted([*below, ROOT / "README.md", ROOT / "CHANGELOG.md"])
-
-
-TEXTS = {path: path.read_text(encoding="utf-8") for path in sources()}
+BELOW = [path for path in DOCS.rglob("*.md") if not LEFT_OUT.match(path.relative_to(DOCS).as_posix())]
+#: Of pages below docs/, and of those of the root that link to them.
+TEXTS = {path: path.read_text(encoding="utf-8") for path in (*BELOW, ROOT / "README.md", ROOT / "CHANGELOG.md")}
 
 
 def test_every_page_is_in_the_navigation_once() -> None:
