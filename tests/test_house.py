@@ -19,25 +19,16 @@ WORKER_MODULES = [path for path in MODULES if path.parts[1] == "worker"]
 DRIVER_MODULES = [path for path in MODULES if path.parts[1] != "worker"]
 
 LONGEST_MODULE_LINES = 400
-FLOORS = {
-    "spec": 0,
-    "stats": 0,
-    "theory": 1,
-    "backends": 1,
-    "launch": 1,
-    "bundle": 2,
-    "planner": 3,
-    "claims": 3,
-    "conduct": 3,
-    "images": 3,
-    "report": 3,
-    "export": 3,
-    "tune": 3,
-    "cli": 4,
-    "api": 4,
-    "testing": 4,
-    "__main__": 5,
-}
+#: From the lowest to the highest.
+FLOORS = (
+    {"spec", "stats"},
+    {"theory", "backends", "launch"},
+    {"bundle"},
+    {"planner", "claims", "conduct", "images", "report", "export", "tune"},
+    {"cli", "api", "testing"},
+    {"__main__"},
+)
+FLOOR_OF = {part: floor for floor, parts in enumerate(FLOORS) for part in parts}
 TRAINING = {"torch", "accelerate", "deepspeed", "megatron", "tokenizers", "transformer_engine", "transformers", "trlx"}
 #: Trainers in environments and images of their own, which alone import these modules.
 TRAINERS = {"trl", "datasets", "verl", "hydra", "omegaconf", "pandas", "openrlhf", "torchdata", "nemo_rl"}
@@ -63,7 +54,7 @@ def part_of(path: Path) -> str:
 
 
 def is_above(part: str, path: Path) -> bool:
-    return FLOORS.get(part, 99) > FLOORS[part_of(path)]
+    return FLOOR_OF.get(part, 99) > FLOOR_OF[part_of(path)]
 
 
 def top_level(path: Path) -> set[str]:
@@ -72,7 +63,7 @@ def top_level(path: Path) -> set[str]:
 
 class TestLayers:
     def test_every_part_of_the_suite_has_a_floor(self) -> None:
-        assert {part_of(path) for path in DRIVER_MODULES} - {"__init__"} <= set(FLOORS)
+        assert {part_of(path) for path in DRIVER_MODULES} - {"__init__"} <= FLOOR_OF.keys()
 
     def test_nothing_imports_upward_or_the_worker(self) -> None:
         modules = [path for path in DRIVER_MODULES if path != Path("suite/__init__.py")]
@@ -81,7 +72,7 @@ class TestLayers:
         assert not wrong, f"modules that import from above them: {wrong}; floors: {FLOORS}; nobody imports the worker"
 
     def test_parts_do_not_import_each_other_in_a_circle_of_any_length(self) -> None:
-        uses: dict[str, set[str]] = {part: set() for part in FLOORS}
+        uses: dict[str, set[str]] = {part: set() for part in FLOOR_OF}
         for path in DRIVER_MODULES:
             if part_of(path) in uses:
                 uses[part_of(path)] |= own_parts(path)
