@@ -58,7 +58,6 @@ class Lane:
         self.step(name, lambda: _problems(run(self.argv(*arguments), environment(**changes)), nothing_is_fine=True))
 
     def argv(self, *arguments: str) -> list[str]:
-        """Of pytest in this interpreter."""
         return [sys.executable, "-m", "pytest", *arguments, *self.options]
 
     def end(self) -> int:
