@@ -96,7 +96,6 @@ class Tab:
         return json.loads(message)
 
     def open(self, path: Path, ready: str = "document.documentElement.dataset.ready === 'yes'") -> None:
-        """Until ``ready``."""
         self.told.clear()
         self.call("Page.navigate", url=path.resolve().as_uri())
         self.until(ready)
@@ -129,7 +128,6 @@ class Tab:
         return done["result"].get("value")
 
     def settle(self) -> None:
-        """Until the next two frames are drawn."""
         frame = "requestAnimationFrame"
         self.value(f"new Promise(done => {frame}(() => {frame}(() => done(null))))")
 
@@ -230,7 +228,6 @@ def browser(folder: Path) -> Iterator[Tab]:
 
 @pytest.fixture(scope="module")
 def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
-    """A page of a browser of this module's own."""
     with browser(tmp_path_factory.mktemp("browser")) as opened:
         yield opened
 

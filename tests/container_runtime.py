@@ -129,7 +129,6 @@ def require_runtime() -> None:
 
 @pytest.fixture(scope="session")
 def runtime() -> Iterator[Runtime]:
-    """One runtime for the whole session, with pretended GPUs."""
     running = os.environ.get("SUITE_TEST_DOCKER_HOST")
     if running:
         named = Runtime(host=running, folder=Path(), arguments=(), environment={})
@@ -145,7 +144,6 @@ def runtime() -> Iterator[Runtime]:
 
 @pytest.fixture(scope="session")
 def base_image(runtime: Runtime) -> str:
-    """See ``made_base_image``."""
     return made_base_image(runtime)
 
 

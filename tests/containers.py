@@ -49,7 +49,6 @@ COPY scripted_worker.py {WORKER}
 
 @pytest.fixture(scope="session")
 def scripted_image(runtime: Runtime, base_image: str) -> str:
-    """See ``made_scripted_image``."""
     return made_scripted_image(runtime, base_image)
 
 
@@ -111,7 +110,6 @@ def connected(runtime: Runtime, scripted_image: str, monkeypatch: pytest.MonkeyP
 
 
 def left(runtime: Runtime) -> list[str]:
-    """Of this session."""
     return labelled(runtime, f"{SESSION_LABEL}={session_id()}")
 
 

@@ -80,7 +80,6 @@ def _ip(*arguments: str) -> None:
 
 @pytest.fixture
 def hosts() -> Iterator[tuple[Host, Host]]:
-    """See ``two_hosts``."""
     require_programs(CANNOT_START, "ip", "unshare", "mount", root=True)
     with started_or_skipped(CANNOT_START, two_hosts()) as made:
         yield made

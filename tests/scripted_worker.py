@@ -43,8 +43,20 @@ from pathlib import Path
 from typing import Any
 
 PHASES = {"generate": 0.5, "score": 0.1, "reference": 0.1, "reward": 0.0, "train": 0.25}
+STATS = {"loss": 0.5, "policy_loss": 0.1, "value_loss": 0.4, "kl": 0.0, "reward": 0.5, "gradient_norm": None}
 MIB = 1 << 20
 OOM_LINE = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+
+
+def peaks_of(peak_bytes: int, cuda: bool) -> dict[str, int | None]:
+    """What a memory event tells of a phase whose tensors took so much."""
+    return {
+        "peak_allocated_bytes": peak_bytes,
+        "peak_reserved_bytes": peak_bytes + 64 * MIB if cuda else None,
+        "peak_device_bytes": peak_bytes + 512 * MIB if cuda else None,
+        "peak_resident_bytes": peak_bytes + 100 * MIB,
+        "allocation_retries": 0 if cuda else None,
+    }
 
 
 class ScriptedError(Exception):
@@ -161,9 +173,8 @@ class Worker:
         if self.script.get("measured"):
             whole = time.monotonic() - began
         window = {"device": self.script["device"]} if "device" in self.script else {}
-        stats = {"loss": 0.5, "policy_loss": 0.1, "value_loss": 0.4, "kl": 0.0, "reward": 0.5, "gradient_norm": None}
         self.events.emit(
-            "iteration", iteration=iteration, seconds=whole, counts=self.counts(iteration), stats=stats, **window
+            "iteration", iteration=iteration, seconds=whole, counts=self.counts(iteration), stats=STATS, **window
         )
         self.completed += 1
 
@@ -221,15 +232,7 @@ class Worker:
         return {**counts, **self.script.get("counts", {})}
 
     def peaks(self) -> dict[str, int | None]:
-        peak = self.script.get("memory_bytes", 512 * MIB)
-        cuda = self.manifest["measure"]["device"] == "cuda"
-        return {
-            "peak_allocated_bytes": peak,
-            "peak_reserved_bytes": peak + 64 * MIB if cuda else None,
-            "peak_device_bytes": peak + 512 * MIB if cuda else None,
-            "peak_resident_bytes": peak + 100 * MIB,
-            "allocation_retries": 0 if cuda else None,
-        }
+        return peaks_of(self.script.get("memory_bytes", 512 * MIB), self.manifest["measure"]["device"] == "cuda")
 
     def trouble(self, iteration: int) -> str | None:
         """What the script does to this rank in this iteration."""
@@ -242,79 +245,52 @@ class Worker:
 
     def go_wrong(self, iteration: int, phase: str) -> None:
         if phase == self.script.get("at", {}).get("phase", "train"):
-            action = ACTIONS.get(self.trouble(iteration) or "")
+            action = getattr(self, f"do_{self.trouble(iteration)}", None)
             if action is not None:
-                action(self)
+                action(self.script["at"])
 
+    def do_signal(self, at: dict[str, Any]) -> None:
+        os.kill(os.getpid(), at.get("signal", signal.SIGKILL))
 
-def _signal(worker: Worker) -> None:
-    os.kill(os.getpid(), worker.script["at"].get("signal", signal.SIGKILL))
+    def do_raise(self, at: dict[str, Any]) -> None:
+        raise ScriptedError(at.get("kind", "unknown"), at.get("message", "RuntimeError: as the script says"))
 
+    def do_hang(self, at: dict[str, Any]) -> None:
+        while True:
+            signal.pause()
 
-def _raise(worker: Worker) -> None:
-    at = worker.script["at"]
-    raise ScriptedError(at.get("kind", "unknown"), at.get("message", "RuntimeError: as the script says"))
+    def do_oom(self, at: dict[str, Any]) -> None:
+        raise ScriptedError("oom_device", OOM_LINE)
 
+    def do_parent(self, at: dict[str, Any]) -> None:
+        os.kill(os.getppid(), signal.SIGKILL)
 
-def _hang(worker: Worker) -> None:
-    while True:
-        signal.pause()
+    def do_eat(self, at: dict[str, Any]) -> None:
+        taken = []
+        while True:
+            taken.append(b"x" * MIB)
 
+    def do_fill(self, at: dict[str, Any]) -> None:
+        with (Path(tempfile.gettempdir()) / "filled").open("wb") as file:
+            for _ in range(at["mebibytes"]):
+                file.write(b"x" * MIB)
+        self.do_hang(at)
 
-def _oom(worker: Worker) -> None:
-    raise ScriptedError("oom_device", OOM_LINE)
+    def do_exit(self, at: dict[str, Any]) -> None:
+        os._exit(1)
 
+    def do_garbage(self, at: dict[str, Any]) -> None:
+        self.events.raw("\x00 this is no JSON {{{\n")
 
-def _parent(worker: Worker) -> None:
-    os.kill(os.getppid(), signal.SIGKILL)
+    def do_torn(self, at: dict[str, Any]) -> None:
+        self.events.raw('{"kind": "phase", "rank": ')
+        os.kill(os.getpid(), signal.SIGKILL)
 
-
-def _eat(worker: Worker) -> None:
-    taken = []
-    while True:
-        taken.append(b"x" * MIB)
-
-
-def _fill(worker: Worker) -> None:
-    with (Path(tempfile.gettempdir()) / "filled").open("wb") as file:
-        for _ in range(worker.script["at"]["mebibytes"]):
-            file.write(b"x" * MIB)
-    _hang(worker)
-
-
-def _exit(worker: Worker) -> None:
-    os._exit(1)
-
-
-def _garbage(worker: Worker) -> None:
-    worker.events.raw("\x00 this is no JSON {{{\n")
-
-
-def _torn(worker: Worker) -> None:
-    worker.events.raw('{"kind": "phase", "rank": ')
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _flood(worker: Worker) -> None:
-    line = "x" * 1023 + "\n"
-    for _ in range(10 * 1024):
-        sys.stdout.write(line)
-    sys.stdout.flush()
-
-
-ACTIONS = {
-    "signal": _signal,
-    "raise": _raise,
-    "hang": _hang,
-    "oom": _oom,
-    "eat": _eat,
-    "fill": _fill,
-    "exit": _exit,
-    "parent": _parent,
-    "garbage": _garbage,
-    "torn": _torn,
-    "flood": _flood,
-}
+    def do_flood(self, at: dict[str, Any]) -> None:
+        line = "x" * 1023 + "\n"
+        for _ in range(10 * 1024):
+            sys.stdout.write(line)
+        sys.stdout.flush()
 
 
 def main() -> int:

@@ -83,7 +83,6 @@ class Slurm:
         return {**os.environ, "SLURM_CONF": str(self.folder / "slurm.conf")}
 
     def argv(self, command: Sequence[str], node: str = NODES[0]) -> list[str]:
-        """A command where a node is."""
         return list(command) if self.hosts is None else self.hosts[NODES.index(node)].networked(command)
 
     def call(self, *command: str, **options: Any) -> subprocess.CompletedProcess:
@@ -92,7 +91,6 @@ class Slurm:
         return subprocess.run(argv, env=self.environment, capture_output=True, text=True, timeout=60, **options)
 
     def jobs(self) -> list[str]:
-        """Ids of the jobs that wait or run."""
         return self.call("squeue", "--noheader", "--format=%i").stdout.split()
 
     def start(self, command: tuple[str, ...]) -> None:
@@ -102,12 +100,10 @@ class Slurm:
         self.daemons[command] = logged(self.argv(command, node), log, env={**self.environment, "PATH": PATH})
 
     def stop(self) -> None:
-        """End its daemons, the last first."""
         for process in reversed(self.daemons.values()):
             ended(process, END_SECONDS)
 
     def logs(self) -> str:
-        """The ends of all logs, for a message."""
         return "\n".join(
             f"{path.name}: {path.read_text(errors='replace')[-1000:]}" for path in self.folder.glob("*.log")
         )
@@ -191,7 +187,6 @@ def _munge(folder: Path) -> Iterator[None]:
 
 
 def node_daemon(node: str) -> tuple[str, ...]:
-    """The command that is a node."""
     return ("slurmd", "-D", "-N", node)
 
 
@@ -217,13 +212,11 @@ def _end_jobs(slurm: Slurm) -> None:
 
 
 def require_slurm() -> None:
-    """See ``require_programs``."""
     require_programs(CANNOT_START, *PROGRAMS, root=True)
 
 
 @pytest.fixture(scope="session")
 def slurm() -> Iterator[Slurm]:
-    """One cluster for the whole session."""
     require_slurm()
     with started_or_skipped(CANNOT_START, started_slurm()) as started:
         yield started

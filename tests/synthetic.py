@@ -10,13 +10,14 @@ from suite.spec.manifest import Backend, Limits, Manifest, Measure
 from suite.spec.resolve import make_manifest
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
+from tests.scripted_worker import MIB, PHASES, STATS, peaks_of
 
 _SMALL: dict[str, Any] = {"layers": 2, "hidden": 64, "heads": 4, "vocab": 512, "positions": 64}
 GPT = Shape(name="1M", ffn=256, kv_heads=4, **_SMALL)
 SMOKE = Workload(name="smoke", prompt_tokens=8, new_tokens=8, rollouts=4, micro_batch=2)
 LLAMA = Shape(name="1M-llama", architecture="llama", ffn=192, kv_heads=2, tied_embeddings=False, **_SMALL)
 #: How an iteration divides into phases; the rest is `other`.
-SHARES = {"generate": 0.5, "score": 0.1, "reference": 0.1, "reward": 0.0, "train": 0.25}
+SHARES = PHASES
 #: Of an iteration that generates in an engine of its own: weights go there first.
 SYNC_SHARE = 0.04
 #: Of a period of an asynchronous trainer, whose last act is the publication of weights.
@@ -31,7 +32,6 @@ ROLLOUT = {
     "effective_sample_size": 0.98,
 }
 BEGAN, HOUR = 1_700_000_000.0, 3600.0
-MIB = 1 << 20
 #: Seconds of iteration i on rank r.
 Seconds = Callable[[int, int], float]
 Event = dict[str, Any]
@@ -88,7 +88,6 @@ def grpo_workload(**changes: Any) -> Workload:
 
 
 def counts_of(manifest: Manifest) -> dict[str, int]:
-    """The work of one iteration as an engine would tell it."""
     samples, workload, drawn = manifest.work.global_rollouts, manifest.workload, manifest.work.lengths
     prompt, response, padded = samples * workload.prompt_tokens, samples * workload.new_tokens, 0
     if drawn is not None:
@@ -165,9 +164,8 @@ def rank_events(
     )
     facts = facts_of(manifest) if facts is None else dict(facts)
     log.write("environment", facts=facts)
-    log.write("memory", iteration=None, phase="setup", **_peaks(memory_bytes // 2, cuda))
+    log.write("memory", iteration=None, phase="setup", **peaks_of(memory_bytes // 2, cuda))
     counts = counts_of(manifest)
-    stats = {"loss": 0.5, "policy_loss": 0.1, "value_loss": 0.4, "kl": 0.0, "reward": 0.5, "gradient_norm": None}
     for iteration in range(done):
         whole = seconds(iteration, rank)
         began, passed = log.time, 0.0
@@ -176,7 +174,7 @@ def rank_events(
             passed += share * whole
             log.time = began + passed
             log.write("phase", seconds=share * whole, wait_seconds=0.0, **here)
-            log.write("memory", **here, **_peaks(memory_bytes, cuda))
+            log.write("memory", **here, **peaks_of(memory_bytes, cuda))
         log.time = began + whole
         optional: dict[str, Any] = {} if device is None else {"device": dict(device)}
         if details is not None:
@@ -187,7 +185,7 @@ def rank_events(
         if manifest.layout.asynchronous and rank == 0:
             told["asynchronous"] = period_of(manifest, iteration, whole)
         optional |= {name: value for name, value in told.items() if value is not None}
-        log.write("iteration", iteration=iteration, seconds=whole, counts=counts, stats=stats, **optional)
+        log.write("iteration", iteration=iteration, seconds=whole, counts=counts, stats=dict(STATS), **optional)
     if failure is not None:
         log.write("failure", **failure)
     if ended:
@@ -258,7 +256,6 @@ def write_bundle(
 
 
 def as_lines(events: Iterable[Event]) -> str:
-    """The text of an event file."""
     return "".join(f"{json.dumps(event)}\n" for event in events)
 
 
@@ -285,6 +282,11 @@ def make_bundle(
     return write_bundle(root, manifest, ranks, driver_events(manifest, status, failure))
 
 
+def unlike(seconds: Sequence[float], run: int) -> Seconds:
+    """Of these iterations; no two ranks and no two runs are alike, as if they were copies."""
+    return lambda at, rank: seconds[at] * (1 - 0.001 * rank) * (1 + 0.01 * (3 * at * run % 7))
+
+
 class _Log:
     def __init__(self, rank: int | None, manifest: Manifest) -> None:
         self.rank = rank
@@ -301,13 +303,3 @@ def _as_function(seconds: float | Sequence[float] | Seconds) -> Seconds:
     if isinstance(seconds, (int, float)):
         return lambda iteration, rank: float(seconds)
     return lambda iteration, rank: float(seconds[min(iteration, len(seconds) - 1)])
-
-
-def _peaks(peak_bytes: int, cuda: bool) -> dict[str, int | None]:
-    return {
-        "peak_allocated_bytes": peak_bytes,
-        "peak_reserved_bytes": peak_bytes + 64 * MIB if cuda else None,
-        "peak_device_bytes": peak_bytes + 512 * MIB if cuda else None,
-        "peak_resident_bytes": peak_bytes + 100 * MIB,
-        "allocation_retries": 0 if cuda else None,
-    }

@@ -1,20 +1,14 @@
 """The Python interface: frames of the right types, choices, and comparisons that are the commands' own."""
 
-import ast
 import json
-import os
-import re
-import subprocess
-import sys
+import runpy
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from suite import api
 from suite.bundle.tags import change_tags
 from suite.report.facts.model import build
-from suite.report.reading import read_entries
 from tests.command import suite
 from tests.export.made import results
 from tests.synthetic import make_bundle, synthetic_manifest
@@ -142,50 +136,24 @@ def test_polars_frames_have_the_types_of_the_columns(made: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_example_runs_and_tells_what_the_report_tells() -> None:
+def test_the_example_runs_and_tells_what_the_report_tells(monkeypatch, capsys):
     pytest.importorskip("pandas", reason="the example is NOT RUN: no pandas in this interpreter")
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLE)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "megatron 1M" in done.stdout and "samples_per_second" in done.stdout
+    monkeypatch.chdir(ROOT)
+    runpy.run_path(str(EXAMPLE), run_name="__main__")
+    told = capsys.readouterr().out
+    assert "megatron 1M" in told and "samples_per_second" in told
     assert len(EXAMPLE.read_text().split('"""')[2].split("# more")[0].strip().splitlines()) <= 4
-    assert len(read_entries([CPU]).entries) == len(api.load(CPU))
 
 
 NOTEBOOK = ROOT / "examples" / "notebook.py"
 
 
-def cells(text: str) -> list[tuple[str, str]]:
-    """Of a script in percent cells: the heading of each with its body, as editors and jupytext divide it."""
-    parts = re.split(r"(?m)^(# %%.*)$", text)
-    assert parts[0].strip() == "", "everything stands in a cell"
-    return list(zip(parts[1::2], parts[2::2], strict=True))
-
-
-def test_the_notebook_runs_cell_by_cell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """As a notebook's kernel does: one name space, and each cell's last expression is what it shows."""
+def test_the_notebook_runs_from_its_first_cell_to_its_last(monkeypatch, capsys):
     pytest.importorskip("pandas", reason="the notebook is NOT RUN: no pandas in this interpreter")
     monkeypatch.chdir(ROOT)
-    found = cells(NOTEBOOK.read_text(encoding="utf-8"))
-    words = [body for heading, body in found if heading == "# %% [markdown]"]
-    assert all(line.startswith("#") for body in words for line in body.strip().splitlines())
-    names: dict[str, Any] = {}
-    shown = []
-    for heading, body in found:
-        if heading != "# %%":
-            continue
-        tree = ast.parse(body)
-        last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
-        exec(compile(tree, "cell", "exec"), names)  # noqa: S102 - this checkout's own example
-        if last is not None:
-            shown.append(eval(compile(ast.Expression(last.value), "", "eval"), names))  # noqa: S307 - as above
+    names = runpy.run_path(str(NOTEBOOK))
     assert len(names["frame"]) == len(names["runs"]) > 10
     assert set(names["phases"].columns) == {"deepspeed", "megatron"} and len(names["phases"]) > 4
     assert names["table"]["count"].sum() <= len(names["frame"]) and len(names["drift"]) > 3
-    assert len(shown) == 5 and len(names["imported"]) == 0
+    assert len(names["imported"]) == 0
     assert "train" in capsys.readouterr().out

@@ -78,7 +78,6 @@ COMMANDS = list({(each.page, each.words): each for each in sorted(shown(), key=l
 
 
 def is_whole(words: tuple[str, ...]) -> bool:
-    """Whether nothing is left out."""
     return not any("..." in word or "<" in word or re.fullmatch("[A-Z]{3,}", word) for word in words)
 
 

@@ -4,12 +4,9 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from docs_site import reference
 from docs_site.links import LEFT_OUT, anchors, github_anchor, links, within_the_site
@@ -17,34 +14,18 @@ from docs_site.reference import PAGES
 from suite.spec.catalogue import presets, workloads
 from tests.browser import Tab, looks_well
 from tests.command import suite
+from tests.scripted_suite import use_scripted_worker
 from tests.test_docs_commands import words_of
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-
-
-def sources() -> list[Path]:
-    """Pages below docs/, and those of the root that link to them."""
-    below = [path for path in DOCS.rglob("*.md") if not LEFT_OUT.match(path.relative_to(DOCS).as_posix())]
-    return sorted([*below, ROOT / "README.md", ROOT / "CHANGELOG.md"])
-
-
-TEXTS = {path: path.read_text(encoding="utf-8") for path in sources()}
-
-
-def navigation() -> Iterator[str]:
-    def walk(entry: Any) -> Iterator[str]:
-        if isinstance(entry, str):
-            yield entry
-        else:
-            for one in entry if isinstance(entry, list) else entry.values():
-                yield from walk(one)
-
-    yield from walk(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
+BELOW = [path for path in DOCS.rglob("*.md") if not LEFT_OUT.match(path.relative_to(DOCS).as_posix())]
+#: Of pages below docs/, and of those of the root that link to them.
+TEXTS = {path: path.read_text(encoding="utf-8") for path in (*BELOW, ROOT / "README.md", ROOT / "CHANGELOG.md")}
 
 
 def test_every_page_is_in_the_navigation_once() -> None:
-    listed = list(navigation())
+    listed = re.findall(r"[\w/.-]+\.md$", (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2], re.MULTILINE)
     pages = {path.relative_to(DOCS).as_posix() for path in TEXTS if path.is_relative_to(DOCS)} | set(PAGES)
     assert sorted(listed) == sorted(pages)
 
@@ -103,7 +84,6 @@ def test_the_reference_has_every_command_and_every_field(monkeypatch: pytest.Mon
 
 
 def tutorial() -> list[list[str]]:
-    """The commands of the tutorial's blocks, in their order."""
     blocks = re.findall(r"```sh\n(.*?)```", (DOCS / "tutorial.md").read_text(), re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines() if line.startswith("suite ")]
     return [words_of(line) for line in lines]
@@ -115,15 +95,10 @@ def test_the_commands_of_the_tutorial_do_what_it_says(tmp_path: Path, monkeypatc
     doctor` says is its own tests' business."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SUITE_CACHE", str(tmp_path / "cache"))
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    use_scripted_worker(monkeypatch.setattr)
     done: dict[str, str] = {}
     for words in tutorial():
-        if words[0] == "run":
-            command = [sys.executable, str(ROOT / "tests" / "scripted_suite.py"), *words]
-            ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-            assert ended.returncode == 0, (words, ended.stderr[-2000:])
-            done["run"] = ended.stdout
-        elif words[0] not in ("--version", "doctor"):
+        if words[0] not in ("--version", "doctor"):
             shown = suite(*words)
             assert shown.exit_code == 0, (words, shown.output[-2000:])
             done[words[0]] = shown.stdout

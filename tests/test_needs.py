@@ -69,19 +69,6 @@ def test_a_daemon_that_does_not_start_is_a_skip_and_an_error_of_the_test_itself_
         raise RuntimeError("the test's own")
 
 
-def test_the_bare_path_has_all_but_the_hidden_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    both, plain, links = (tmp_path / name for name in ("both", "plain", "links"))
-    for folder in (both, plain, links):
-        folder.mkdir()
-    for name in ("bash", "docker", "dockerd", "slurmctld", "etcd", "go", "gofmt", "google"):
-        write(both / name, "exit 0")
-    write(plain / "bash", "exit 1")
-    monkeypatch.setenv("PATH", f"{both}:{tmp_path}/none::{plain}:{both}")
-    first, *rest = hidden.bare_path(links).split(":")
-    assert sorted(os.listdir(first)) == ["bash", "google"]
-    assert rest == [f"{tmp_path}/none", "", str(plain)]
-
-
 SKIPPED = "import pytest\ndef test_one(): pytest.skip('here: no Slurm')\n"
 
 

@@ -14,6 +14,7 @@ from benchmarks.verdict import Interval, Row, at_most, median, trimmed_mean, wit
 from suite.worker import recorder as recorder_module
 from suite.worker.recorder import NullRecorder
 from suite.worker.world import World
+from tests.worker.clock import Clock
 from tests.worker.tiny import tiny_manifest
 
 
@@ -50,19 +51,6 @@ def test_the_page_names_every_limit_that_is_not_met() -> None:
     assert "some, 2 cores" in text
 
 
-class Clock:
-    """Told time, which only passes where somebody takes it."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def perf_counter(self) -> float:
-        return self.now
-
-    def take(self, seconds: float) -> None:
-        self.now += seconds
-
-
 class Slow(NullRecorder):
     """Takes a second before and two behind each phase, where it also waits, and four at the end of an iteration."""
 
@@ -73,24 +61,27 @@ class Slow(NullRecorder):
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        self._clock.take(1)
+        self._clock.now += 1
         yield
         recorder_module.synchronise(self.world)
-        self._clock.take(2)
+        self._clock.now += 2
 
     def finish(self, *arguments: object, **optional: object) -> None:
-        self._clock.take(4)
+        self._clock.now += 4
 
 
 def test_the_meter_counts_every_call_of_the_recorder_but_neither_a_phases_work_nor_a_wait(monkeypatch):
-    clock = Clock()
+    clock = Clock(monkeypatch, loop_worker)
+
+    def wait(world: World) -> None:
+        clock.now += 50
+
     for name in ("synchronise", "barrier"):
         monkeypatch.setattr(recorder_module, name, getattr(recorder_module, name))  # put back behind the test
-        monkeypatch.setattr(loop_worker, name, lambda world: clock.take(50))
-    monkeypatch.setattr(loop_worker, "time", clock)
+        monkeypatch.setattr(loop_worker, name, wait)
     meter = Meter(Slow(clock))
     with meter.phase("score"):
-        clock.take(100)
+        clock.now += 100
     assert (meter.take(), meter.take()) == (1 + 2, 0)
     meter.finish({}, {})
     assert meter.take() == 4

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
 
 from suite.bundle.tags import change_tags
 from suite.export.export import export_to
@@ -19,7 +18,7 @@ from suite.export.tables import TABLES, Row, rows_of
 from suite.report.reading import read_entries
 from suite.spec import optional
 from suite.spec.base import UsageError
-from tests.command import refused, suite
+from tests.command import refused, suite, told
 from tests.export.made import missing
 from tests.synthetic import make_bundle, synthetic_manifest
 
@@ -146,22 +145,18 @@ def test_a_folder_that_holds_something_is_left_alone(made, tmp_path, monkeypatch
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-def export(*arguments: object) -> Result:
-    return suite("export", *arguments)
-
-
 def test_json_says_what_was_written(made: Path, tmp_path: Path) -> None:
     file = tmp_path / "out" / "phases.jsonl"
-    told = json.loads(export(made, "-o", file, "--table", "phases", "--json").stdout)
-    assert (told["schema"], told["table"], told["runs"]) == ("suite/export/1", "phases", 6)
-    assert told["rows"] == len(file.read_text().splitlines()) > 6
+    found = told("export", made, "-o", file, "--table", "phases")
+    assert (found["schema"], found["table"], found["runs"]) == ("suite/export/1", "phases", 6)
+    assert found["rows"] == len(file.read_text().splitlines()) > 6
 
 
 def test_tags_are_exported_and_what_is_left_out_is_told(tmp_path: Path) -> None:
     change_tags(make_bundle(tmp_path / "runs", synthetic_manifest()), ["baseline"], [])
     damaged = make_bundle(tmp_path / "runs", synthetic_manifest(repeat=2))
     (damaged / "manifest.json").write_text("{")
-    done = export(tmp_path / "runs", "-o", tmp_path / "runs.jsonl")
+    done = suite("export", tmp_path / "runs", "-o", tmp_path / "runs.jsonl")
     assert done.exit_code == 0 and "left out, damaged" in done.stderr and "1 run" in done.stdout
     (row,) = (tmp_path / "runs.jsonl").read_text().splitlines()
     assert json.loads(row)["tags"] == ["baseline"]

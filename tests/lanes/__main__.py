@@ -1,4 +1,4 @@
-"""python -m tests.lanes check|test|all|properties|thorough|trainers|trlx [OPTION OF PYTEST ...]
+"""python -m tests.lanes check|test|all|daemons|properties|thorough|trainers|trlx [OPTION OF PYTEST ...]
 
 The lanes of `make check`, `make test`, `make test-all`, `make test-nightly` and `make test-trlx` (tests/README.md). All
 steps of a lane run even when one fails; exit code 1 says that one did, 130 that Ctrl-C came.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.lanes import changed, hidden
-from tests.lanes.background import Background
+from tests.lanes.background import in_background
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -58,7 +58,6 @@ class Lane:
         self.step(name, lambda: _problems(run(self.argv(*arguments), environment(**changes)), nothing_is_fine=True))
 
     def argv(self, *arguments: str) -> list[str]:
-        """Of pytest in this interpreter."""
         return [sys.executable, "-m", "pytest", *arguments, *self.options]
 
     def end(self) -> int:
@@ -129,27 +128,25 @@ def everything(lane: Lane) -> None:
     os.environ.setdefault("CI", "true")
     os.environ["SUITE_TEST_EXAMPLES"] = "kept"
     lane.options.append("--hypothesis-seed=0")  # what the nightly lane has found, and else the same on every run
-    marked = f"daemon and not ({NIGHTLY})"
-    build = [
-        f"{CLUSTER}/build",
-        "build/kubernetes",
-        "kube-apiserver",
-        "kubelet",
-        "pause",
-    ]  # waits for who builds already
-    daemons = [lane.argv("-m", marked, "--ignore", CLUSTER), build, lane.argv("-m", marked, CLUSTER)]
-    with Background(daemons, ROOT / "build" / "daemon-tests.log") as background:
+    beside = [sys.executable, "-m", "tests.lanes", "daemons", *lane.options]
+    with in_background(beside, ROOT / "build" / "daemon-tests.log") as end_of_daemons:
         test(lane)
         lane.pytest("tests: packages, browser, long ones", "-m", f"({NEEDY}) and not ({NIGHTLY} or daemon)", *spread())
         data = [str(DATA_PYTHON), "-m", "pytest", "-m", "packages", "tests/export", "tests/test_api.py"]
         lane.step(
             "tests: results handed to other tools", lambda: _problems(run(data, environment(SUITE_TEST_SKIPS="no")))
         )
-        lane.step(
-            "tests: real daemons, beside all the others",
-            lambda: [p for code in background.wait() for p in _problems(code)],
-        )
+        lane.step("tests: real daemons, beside all the others", lambda: _problems(end_of_daemons()))
     print(NOT_RUN)
+
+
+def daemons(lane: Lane) -> None:
+    """Those of the cluster come last: who builds its server already is waited for."""
+    marked = f"daemon and not ({NIGHTLY})"
+    lane.step("tests: daemons", lambda: _problems(run(lane.argv("-m", marked, "--ignore", CLUSTER))))
+    build = [f"{CLUSTER}/build", "build/kubernetes", "kube-apiserver", "kubelet", "pause"]
+    lane.step("the server of the cluster", lambda: _problems(run(build)))
+    lane.step("tests: the cluster", lambda: _problems(run(lane.argv("-m", marked, CLUSTER))))
 
 
 def properties(lane: Lane) -> None:
@@ -174,6 +171,7 @@ LANES: dict[str, tuple[str, Callable[[Lane], None]]] = {
     "check": ("make check", check),
     "test": ("make test", test),
     "all": ("make test-all", everything),
+    "daemons": ("daemons", daemons),
     "properties": ("properties", properties),
     "thorough": ("thorough", thorough),
     "trainers": ("trainers", trainers),

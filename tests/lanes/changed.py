@@ -6,6 +6,8 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+from tests.lanes import size
+
 ROOT = Path(__file__).resolve().parents[2]
 #: always: the rules of the house and what is packaged
 ALWAYS = ("tests/test_house.py",)
@@ -27,7 +29,8 @@ def _git(*arguments: str) -> str:
 def chosen_tests(files: set[str]) -> list[str]:
     """Paths for pytest."""
     touched = {file for file in files if file.endswith(".py") and (ROOT / file).exists()}
-    users = [path for path in python_files() if path not in touched and imports(path) & set(map(_module, touched))]
+    every = size.files("suite/*.py", "tests/*.py")
+    users = [path for path in every if path not in touched and imports(path) & set(map(_module, touched))]
     rooms = {Path(file).parts[1] for file in (*files, *users) if file.startswith("suite/")}
     chosen = {f"tests/{room.removesuffix('.py')}" for room in rooms} | {f"tests/test_{room}" for room in rooms}
     chosen |= {file for file in (*touched, *users) if Path(file).name.startswith("test_") and file.startswith("tests/")}
@@ -38,17 +41,11 @@ def chosen_tests(files: set[str]) -> list[str]:
 
 
 @cache
-def python_files() -> tuple[str, ...]:
-    return tuple(
-        sorted(str(path.relative_to(ROOT)) for room in ("suite", "tests") for path in (ROOT / room).rglob("*.py"))
-    )
-
-
 def imports(file: str) -> set[str]:
     """Dotted names of the modules of this checkout that a file imports itself, inside of functions too."""
     found = set()
     package = Path(file).parent.parts
-    for node in ast.walk(_parsed(file)):
+    for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -59,7 +56,7 @@ def imports(file: str) -> set[str]:
 
 
 @cache
-def _parsed(file: str) -> ast.Module:
+def parsed(file: str) -> ast.Module:
     return ast.parse((ROOT / file).read_text(encoding="utf-8"))
 
 

@@ -33,16 +33,20 @@ def room_of(file: str) -> str:
     return rest.split("/")[0].removesuffix(".py") if top == "suite" else top
 
 
+def files(*patterns: str) -> list[str]:
+    """What git tracks or would track."""
+    listed = _git("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns).split("\0")
+    return [file for file in listed if file and (ROOT / file).is_file()]
+
+
 def sizes() -> list[Size]:
     """Of today's files, in the order of the table."""
-    lines, files = Counter[str](), Counter[str]()
-    for file in _git("ls-files", "--cached", "--others", "--exclude-standard", "--", "*.py").split():
-        path = ROOT / file
-        if path.is_file():
-            lines[room_of(file)] += len(path.read_text(encoding="utf-8").splitlines())
-            files[room_of(file)] += 1
+    lines, counts = Counter[str](), Counter[str]()
+    for file in files("*.py"):
+        lines[room_of(file)] += len((ROOT / file).read_text(encoding="utf-8").splitlines())
+        counts[room_of(file)] += 1
     return [
-        Size(rooms, sum(lines[room] for room in rooms), sum(files[room] for room in rooms), most)
+        Size(rooms, sum(lines[room] for room in rooms), sum(counts[room] for room in rooms), most)
         for rooms, most in budgets().items()
     ]
 

@@ -242,7 +242,6 @@ def repeats(count: int, first: int = 1, **asked: Any) -> list[Entry]:
 
 
 def recorded(entry: Entry, **fields: Any) -> Entry:
-    """The same run, whose record says this instead."""
     return replace(entry, record=entry.record.model_copy(update=fields))
 
 

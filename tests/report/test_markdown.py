@@ -48,7 +48,6 @@ def split(**more: Any) -> Layout:
 
 
 def ahead() -> list[Entry]:
-    """Of an asynchronous trainer."""
     told: dict[str, Any] = {"shares": PERIOD, "overlap": steady(2.0, 2), "layout": split(staleness=1)}
     return made.repeats(2, backend="openrlhf", kind="trainer", rate=7.0, ranks=2, staleness=1, **told)
 
@@ -178,13 +177,6 @@ def test_every_table_is_a_table_of_equal_rows_and_nothing_else_is_markup(name: s
         cells = len(re.findall(r"(?<!\\)\|", line)) if line.startswith("|") else 0
         assert not (cells and width) or cells == width, line
         width = cells
-
-
-def test_commands_quote_what_a_shell_would_read() -> None:
-    text = render(build(hostile()), {})
-    commands = [line for line in text.splitlines() if line.startswith("suite rerun ")]
-    assert len(commands) == 3
-    assert all(re.fullmatch(r"suite rerun '.*/manifest\.json' # R\d", line) for line in commands)
 
 
 def test_a_utilisation_that_no_device_can_reach_is_marked() -> None:

@@ -97,19 +97,11 @@ def test_json_holds_the_sentences_the_rows_and_refers_to_rows_by_number() -> Non
     assert told["scaling"]["curves"][0]["base"] == 1
 
 
-@pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def written() -> list[str]:
-    return [path.as_posix() for path in Path(".").rglob("*") if path.is_file() and path.parts[0] != "runs"]
-
-
 @pytest.mark.parametrize("option", ["--output", "--html"])
-def test_json_with_a_file_is_refused_before_anything_is_read(option: str) -> None:
+def test_json_with_a_file_is_refused_before_anything_is_read(option, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     assert f"leave out {option}" in refused("report", "nothing", "--json", option, "file")
-    assert written() == []
+    assert list(tmp_path.iterdir()) == []
 
 
 #: Of the table in README.md: the name of a folder, and what writes its report again inside of it.

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from tests.report import entries as made
 from tests.report import reports
 from tests.report.parsed import Parsed
 from tests.report.reports import EVIL, families, mixed, trainers, troubled
-from tests.synthetic import make_bundle, synthetic_manifest
+from tests.synthetic import make_bundle, synthetic_manifest, unlike
 
 ROOT = Path(__file__).resolve().parents[2]
 #: What no HTML attribute or text may become: an end of a script, a handler, a picture, a hidden turn of the text.
@@ -201,18 +201,13 @@ class TestOneFile:
         assert found == ["Example CPU 3000", "Other CPU"]
 
 
-def _uneven(seconds: Sequence[float], repeat: int) -> Callable[[int, int], float]:
-    """No two ranks and no two runs alike, as if they were copies."""
-    return lambda at, rank: seconds[at] * (1 - 0.001 * rank) * (1 + 0.01 * (3 * at * repeat % 7))
-
-
 class TestTraces:
     @staticmethod
     def entries(folder: Path, ranks: int = 2, repeats: int = 2) -> list[Entry]:
         layout = Layout(devices_per_node=ranks, data=ranks, zero_stage=2)
         seconds = [1.0, 1.0, 4.0, 1.0, 2.0, 3.0, 5.0, 6.0, 7.0, 8.0]
         for repeat in range(1, repeats + 1):
-            make_bundle(folder, synthetic_manifest(layout=layout, repeat=repeat), _uneven(seconds, repeat))
+            make_bundle(folder, synthetic_manifest(layout=layout, repeat=repeat), unlike(seconds, repeat))
         return read_entries([folder]).entries
 
     def test_the_median_of_the_counted_iterations_is_drawn_with_phases_that_follow_each_other(self, tmp_path):

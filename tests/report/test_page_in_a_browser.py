@@ -1,7 +1,6 @@
 """The page in a real Chromium: three widths, light and dark, by keyboard alone, by axe's rules, with hostile runs."""
 
 import struct
-from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -15,7 +14,7 @@ from tests.browser import Tab, looks_well
 from tests.report import entries as made
 from tests.report import reports
 from tests.report.test_page import HOSTILE
-from tests.synthetic import make_bundle, synthetic_manifest
+from tests.synthetic import make_bundle, synthetic_manifest, unlike
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.browser
@@ -38,17 +37,12 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for ranks, repeat in ((1, 1), (1, 2), (2, 1), (2, 2)):
             layout = Layout(devices_per_node=ranks, data=ranks, **sharded)
             manifest = synthetic_manifest(backend=backend, layout=layout, repeat=repeat)
-            make_bundle(folder / "runs", manifest, _noisy(seconds / ranks**0.8, 3 * ranks + repeat))
+            make_bundle(folder / "runs", manifest, unlike([seconds / ranks**0.8] * 10, 3 * ranks + repeat))
     failed = {"failure": "oom_device", "phase": "train", "iteration": 1, "evidence": ["CUDA out of memory", "and more"]}
     doomed = synthetic_manifest(layout=Layout(devices_per_node=4, data=4))
     make_bundle(folder / "runs", doomed, status="failed", failure=failed, completed=1)
     entries = read_entries([folder / "runs"]).entries
     return write_page(build(entries), entries, folder / "page.html").path
-
-
-def _noisy(seconds: float, run: int) -> Callable[[int, int], float]:
-    """No two ranks and no two runs alike, as if they were copies."""
-    return lambda at, rank: seconds * (1 + 0.01 * (run * at * at % 7)) * (1 - 0.001 * rank)
 
 
 def opened(tab: Tab, page: Path, width: int = 1280, theme: str = "light") -> None:

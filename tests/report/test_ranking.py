@@ -32,7 +32,6 @@ def megatron(count: int = 5, **asked: Any) -> list[Entry]:
 
 
 def at(times: list[float], runs: list[Entry]) -> list[Entry]:
-    """Runs that started at these times."""
     return [made.started(run, started=time) for run, time in zip(runs, times, strict=True)]
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -17,13 +18,14 @@ from suite.report.site.gathering import gather
 from suite.report.site.history import histories
 from suite.spec.layout import Layout
 from suite.stats.compare import compare
+from tests import command
 from tests.command import refused
-from tests.command import suite as run_suite
 from tests.report.parsed import Parsed
 from tests.report.site.nights import DAY, night, nights
 from tests.synthetic import BEGAN, GPT, SMOKE, facts_of, synthetic_manifest
 
 ATOM = "{http://www.w3.org/2005/Atom}"
+told = partial(command.told, "site")
 
 
 @pytest.fixture(autouse=True)
@@ -31,13 +33,6 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SUITE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("suite.bundle.cache.survey.SETTLED_SECONDS", 0.0)
-
-
-def told(*words: str) -> dict[str, Any]:
-    done = run_suite("site", *words, "--json")
-    assert done.exit_code == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 def pages(folder: str) -> dict[str, str]:

@@ -41,7 +41,6 @@ def compared(before: Point, after: Point) -> list[float]:
 
 
 def points_of(site: Path) -> dict[str, Point]:
-    """By the id that a page knows them by."""
     folder = site.parent / "runs"
     every = histories(gather(survey([folder])[0], lambda bundle: False), {folder: "runs"})
     return {f"{series.id} {point.id}": point for series in every for point in series.points}

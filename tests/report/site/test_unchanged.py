@@ -13,6 +13,7 @@ from suite.bundle.store import find_bundles
 from suite.report.site.output import write_site
 from suite.report.site.written import WrittenSite
 from tests.report.site.nights import night, nights
+from tests.report.test_output import contents
 
 RUNS, LISTED = Path("runs"), Path("out/site.json")
 
@@ -26,17 +27,13 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_site(Path("out"), [RUNS])
 
 
-def pages(folder: str) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
-
-
 def test_nothing_is_made_where_nothing_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = pages("out")
+    before = contents(Path("out"))
     first = write_site(Path("new"), [RUNS])
     monkeypatch.setattr(making, "gather", Mock(side_effect=AssertionError("the site was made again")))
     again = write_site(Path("out"), [])
     assert (again.read, again.written, again.kept, again.removed) == (0, 0, 4, 0)
-    assert again.summary == first.summary and pages("out") == before
+    assert again.summary == first.summary and contents(Path("out")) == before
 
 
 def _first() -> Path:
@@ -62,7 +59,7 @@ def test_whatever_changes_is_noticed(change: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("SUITE_CACHE", "off")
     anew = write_site(Path("anew"), [RUNS])
     assert made.summary == anew.summary
-    assert pages("out") == pages("anew")
+    assert contents(Path("out")) == contents(Path("anew"))
 
 
 @pytest.mark.parametrize("words", [{"title": "Another"}, {"base": "https://example.org/"}])

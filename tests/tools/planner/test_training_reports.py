@@ -32,7 +32,6 @@ REPORTS = {cells["config_id"]: cells for cells in csv.DictReader(TABLE.strip().s
 
 
 def share(cells):
-    """Predicted over published TFLOP/s."""
     entry = entry_of("report", cells["config_id"], {"task": "pretrain", **cells}, {"step_time": 1.0})
     rows = Rows.of([entry])
     jobs = rows.work.jobs
