@@ -12,10 +12,10 @@ import psutil
 
 from suite.bundle.derive import record_of
 from suite.bundle.record import Record
-from suite.bundle.store import Bundle, find_bundles
+from suite.bundle.store import Bundle
 from tests.faults.judging import check_output, is_whole, lost_of, told
-from tests.faults.scene import LOOK_SECONDS, Driver, Scene, suite_command, whole_lines
-from tests.faults.sites import told_to_end
+from tests.faults.scene import LOOK_SECONDS, Driver, Scene, iterations_of, suite_command, whole_lines
+from tests.faults.sites import by_signal, told_to_end
 from tests.faults.surroundings import ITERATIONS, MEASURE, SILENCE
 from tests.faults.tries import Fault, Missed, Verdict, Wrong
 
@@ -59,7 +59,7 @@ def end_driver(number: signal.Signals, scene: Scene, random: Random) -> Verdict:
     """What both rows have measured is kept, and they are started together again."""
     driver = scene.start(command(scene))
     moment = scene.wait_for_any_moment(random, driver, _EVENTS, _START_SECONDS)
-    before = {bundle.id: _finished(bundle) for bundle in _bundles(scene)}
+    before = {bundle.id: _finished(bundle) for bundle in scene.bundles()}
     if driver.poll() is not None:
         raise Missed("the runs were over")
     told_to_end(scene, driver, number, moment)
@@ -74,7 +74,7 @@ def end_driver(number: signal.Signals, scene: Scene, random: Random) -> Verdict:
 def _rank(scene: Scene, driver: Driver, waits: bool) -> tuple[Bundle, psutil.Process]:
     """One that waits for its turn now, or that has it. Raises Missed where none does any more."""
     while driver.poll() is None:
-        for bundle in _bundles(scene):
+        for bundle in scene.bundles():
             with suppress(psutil.NoSuchProcess, OSError, ValueError, IndexError):
                 process = psutil.Process(json.loads(whole_lines(bundle.path / "events" / "rank-0.jsonl")[0])["pid"])
                 if (process.status() == psutil.STATUS_STOPPED) == waits:
@@ -92,12 +92,8 @@ def _whole_again(scene: Scene, *options: str) -> None:
     scene.check_bundles()
 
 
-def _bundles(scene: Scene) -> tuple[Bundle, ...]:
-    return tuple(find_bundles([scene.runs])) if scene.runs.exists() else ()
-
-
 def _records(scene: Scene) -> dict[str, Record]:
-    return {bundle.id: record_of(bundle) for bundle in _bundles(scene)}
+    return {bundle.id: record_of(bundle) for bundle in scene.bundles()}
 
 
 def _told(found: dict[str, Record]) -> str:
@@ -106,7 +102,7 @@ def _told(found: dict[str, Record]) -> str:
 
 def _finished(bundle: Bundle) -> int:
     path = bundle.path / "events" / "rank-0.jsonl"
-    return sum(b'"kind":"iteration"' in line.replace(b" ", b"") for line in whole_lines(path)) if path.exists() else 0
+    return iterations_of(path) if path.exists() else 0
 
 
 def _fault(name: str, do: Callable[..., Verdict], right: str) -> Fault:
@@ -119,8 +115,5 @@ FAULTS = (
     _fault("SIGKILL of a rank that waits", partial(strike, signal.SIGKILL, True, ("rank_lost",)), _ALONE),
     _fault("SIGKILL of a rank in its turn", partial(strike, signal.SIGKILL, False, ("rank_lost",)), _ALONE),
     _fault("SIGSTOP of a rank in its turn", partial(strike, signal.SIGSTOP, False, ("hang",)), _ALONE),
-    *(
-        _fault(f"{number.name} of the driver", partial(end_driver, number), _BOTH)
-        for number in (signal.SIGKILL, signal.SIGINT)
-    ),
+    *(_fault(*each) for each in by_signal("the driver", end_driver, _BOTH, signal.SIGKILL, signal.SIGINT)),
 )
