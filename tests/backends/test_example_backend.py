@@ -57,6 +57,7 @@ def refuse_without_words(*given: Any) -> Any:
     raise ValueError("")
 
 
+STARTS_A_RANK = "test_a_rank_starts_as_a_module_with_manifest_and_bundle"
 BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("test_it_is_registered_once_under_its_own_name", {"name": "another"}),
     ("test_it_says_what_it_is_in_one_line", {"kind": "toy"}),
@@ -68,11 +69,8 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("test_a_request_is_laid_out_on_its_devices_or_refused_in_words", {"errors": lambda *given: ["two\nlines"]}),
     ("test_the_run_of_this_contract_is_not_refused", {"errors": lambda *given: ["not today"]}),
     ("test_the_run_of_this_contract_is_not_refused", {"stack_errors": lambda *given: ["too old"]}),
-    (
-        "test_a_rank_starts_as_a_module_with_manifest_and_bundle",
-        {"worker_argv": lambda *given: ("suite.worker", *given)},
-    ),
-    ("test_a_rank_starts_as_a_module_with_manifest_and_bundle", {"worker_argv": lambda *given: ("-m", "suite.worker")}),
+    (STARTS_A_RANK, {"worker_argv": lambda *given: ("suite.worker", *given)}),
+    (STARTS_A_RANK, {"worker_argv": lambda *given: ("-m", "suite.worker")}),
 ]
 
 

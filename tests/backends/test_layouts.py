@@ -15,6 +15,7 @@ from tests.backends.asked import CPU, CUDA, GIB, layout_of, size_of, work_of
 from tests.conduct.requests import request
 
 ENGINES = ("deepspeed", "megatron")
+MOE = find_size("1M-moe")
 SPLIT: dict[str, Any] = {"placement": "split", "generation_ranks": 1}
 
 
@@ -40,6 +41,9 @@ SPLIT: dict[str, Any] = {"placement": "split", "generation_ranks": 1}
         ("megatron", {"tensor": 2}, "tp2 sp dist-opt"),
         ("megatron", {"tensor": 2, "sequence_parallel": False}, "tp2 dist-opt"),
         ("megatron", {"kernels": "native"}, "dp2 dist-opt native kernels"),
+        ("megatron", {"size": MOE, "ranks": 4}, "dp4 dist-opt"),
+        ("megatron", {"size": MOE, "ranks": 4, "expert": 2}, "dp4 dist-opt ep2"),
+        ("megatron", {"size": MOE, "ranks": 4, "device_memory_bytes": 1}, "dp4 dist-opt ep4"),  # not by tensors
         ("deepspeed", {"generation": "vllm", "engine_sleep": True}, "zero2 dp2 vllm sleep"),
         ("deepspeed", {"packing": True, "balance": True}, "zero2 dp2 packed balanced"),
         ("deepspeed", {"offload_parameters": True}, "zero3 dp2 offload-param"),
@@ -103,14 +107,6 @@ def test_megatron_takes_the_smallest_tensor_degree_that_leaves_room() -> None:
     assert layout_of("megatron", 8, size=find_size("20B")).tensor == 1, "an unknown device decides nothing"
     # no more than its heads
     assert layout_of("megatron", 8, size=size_of("megatron", heads=4, kv_heads=4), device_memory_bytes=1).tensor == 4
-
-
-def test_megatron_splits_a_mixture_of_experts_by_experts_alone_unless_told() -> None:
-    moe = size_of("megatron", name="1M-moe")
-    assert layout_of("megatron", 4, size=moe).expert == 1
-    tight, asked = (layout_of("megatron", 4, size=moe, **each) for each in ({"device_memory_bytes": 1}, {"expert": 2}))
-    assert (tight.tensor, tight.expert) == (1, 4)
-    assert (asked.expert, asked.data) == (2, 4) and "ep2" in asked.label()
 
 
 def test_uneven_samples_are_padded_for_sequence_parallelism_not_refused() -> None:

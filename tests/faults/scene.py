@@ -66,10 +66,7 @@ class Scene:
         #: the ranks tell times that they were given, which no busy machine keeps to
         self.has_made_up_times = False
         #: kind of what may be left behind -> what is there of it
-        self.looks: dict[str, Callable[[], list[str]]] = {
-            "processes": self._left_processes,
-            "files": self._left_files,
-        }
+        self.looks: dict[str, Callable[[], list[str]]] = {"processes": self._left_processes, "files": self._left_files}
         if os.environ.get(APART):  # a name in the whole machine's says nothing of who has put it there
             self.looks["shared memory"] = lambda: sorted(_shared_memory() - self.before[1])
 
