@@ -157,9 +157,13 @@ class Scene:
         time.sleep(seconds)
         return f"{seconds:.2f} s after the end of rank 0"
 
+    def records(self) -> dict[str, Record]:
+        """Of the runs in their place by id, derived now."""
+        return {bundle.id: record_of(bundle) for bundle in self.bundles()}
+
     def record(self) -> Record | None:
-        """Of the run in its place, derived now; null where there is none."""
-        return next(map(record_of, self.bundles()), None)
+        """Of the run in its place; null where there is none."""
+        return next(iter(self.records().values()), None)
 
     def check_bundles(self) -> None:
         """Every bundle, those that were set aside too, is what its files say. Raises Wrong."""

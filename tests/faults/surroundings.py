@@ -17,7 +17,7 @@ from random import Random
 import psutil
 
 from suite.bundle.verify import verify
-from tests.faults.judging import check_output, is_whole, lost_of, told
+from tests.faults.judging import check_output, is_whole, lost_of, told, whole_again
 from tests.faults.scene import OF_TIMES, Scene, scripted_command, suite_command
 from tests.faults.sites import Act, OwnDriver, struck
 from tests.faults.tries import Missed, Verdict, Wrong
@@ -221,8 +221,7 @@ def torn_events(what: str, site: Host, scene: Scene, random: Random) -> Verdict:
 def eight_drivers(site: Host, scene: Scene, random: Random) -> Verdict:
     """Eight at once on one folder of four runs, three of them killed at some moment: each run is made once."""
     scene.environment["SUITE_SCRIPT"] = '{"seconds": 0.02, "sleep": true}'
-    same = scripted_command("run", *SIZE, "--iterations", "8", "--repeats", "4", "--force")
-    same += ["--runs", str(scene.runs)]
+    same = scripted_command("run", *SIZE, *MEASURE, "--repeats", "4", "--runs", str(scene.runs))
     drivers = []
     for _ in range(DRIVERS):
         drivers.append(scene.start(same))
@@ -237,17 +236,9 @@ def eight_drivers(site: Host, scene: Scene, random: Random) -> Verdict:
             raise Wrong(f"a driver ended with exit code {code}: {scene.output(index)[-400:]}")
         if "Traceback" in scene.output(index):
             raise Wrong(scene.output(index)[-500:])
-    before = _statuses(scene)
-    if (code := scene.run(same)) != 0:
-        raise Wrong(f"the command after it ends with exit code {code}: {scene.output()[-400:]}")
-    if (statuses := _statuses(scene)) != ["ok"] * 4:
-        raise Wrong(f"the runs are {statuses}")
-    scene.check_bundles()
-    return Verdict(f"{before.count('ok')} of 4 runs were made before", 0, "the same command")
-
-
-def _statuses(scene: Scene) -> list[str]:
-    return [record.status for bundle in scene.bundles() if (record := bundle.record())]
+    before = sum(record.status == "ok" for record in scene.records().values())
+    whole_again(scene, same, iterations=ITERATIONS, runs=4)
+    return Verdict(f"{before} of 4 runs were made before", 0, "the same command")
 
 
 class _Cut(Host):
