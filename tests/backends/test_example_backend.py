@@ -1,7 +1,5 @@
 """A backend of another package, really installed: it keeps the contract and is measured like the suite's own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -20,7 +18,7 @@ PACKAGE = ROOT / "tests" / "example_backend"
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory):
     """A folder that holds the installed package, built without network."""
     target = tmp_path_factory.mktemp("site")
     options = ("--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check")
@@ -30,9 +28,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def python(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": f"{site}{os.pathsep}{ROOT}"}
-    return subprocess.run(
-        [sys.executable, "-m", *arguments], cwd=PACKAGE, env=environment, capture_output=True, text=True
-    )
+    command = (sys.executable, "-m", *arguments)
+    return subprocess.run(command, cwd=PACKAGE, env=environment, capture_output=True, text=True)
 
 
 @pytest.mark.slow
@@ -60,6 +57,7 @@ def refuse_without_words(*given: Any) -> Any:
     raise ValueError("")
 
 
+STARTS_A_RANK = "test_a_rank_starts_as_a_module_with_manifest_and_bundle"
 BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("test_it_is_registered_once_under_its_own_name", {"name": "another"}),
     ("test_it_says_what_it_is_in_one_line", {"kind": "toy"}),
@@ -71,11 +69,8 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("test_a_request_is_laid_out_on_its_devices_or_refused_in_words", {"errors": lambda *given: ["two\nlines"]}),
     ("test_the_run_of_this_contract_is_not_refused", {"errors": lambda *given: ["not today"]}),
     ("test_the_run_of_this_contract_is_not_refused", {"stack_errors": lambda *given: ["too old"]}),
-    (
-        "test_a_rank_starts_as_a_module_with_manifest_and_bundle",
-        {"worker_argv": lambda *given: ("suite.worker", *given)},
-    ),
-    ("test_a_rank_starts_as_a_module_with_manifest_and_bundle", {"worker_argv": lambda *given: ("-m", "suite.worker")}),
+    (STARTS_A_RANK, {"worker_argv": lambda *given: ("suite.worker", *given)}),
+    (STARTS_A_RANK, {"worker_argv": lambda *given: ("-m", "suite.worker")}),
 ]
 
 
@@ -95,18 +90,14 @@ def kept(monkeypatch: pytest.MonkeyPatch, kind: type[Any], name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "change"), BROKEN, ids=[f"{name} {[*change]}" for name, change in BROKEN])
-def test_the_contract_finds_what_a_driver_does_not_keep(
-    name: str, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_contract_finds_what_a_driver_does_not_keep(name, change, monkeypatch):
     kept(monkeypatch, Keeping, name)
     methods = {name: staticmethod(value) if callable(value) else value for name, value in change.items()}
     with pytest.raises(AssertionError):
         kept(monkeypatch, type("Broken", (Keeping,), methods), name)
 
 
-def test_the_contract_finds_a_driver_that_takes_the_name_of_a_backend_of_the_suite(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_contract_finds_a_driver_that_takes_the_name_of_a_backend_of_the_suite(monkeypatch):
     monkeypatch.setattr(testing, "own_backends", lambda: {"toy": Keeping()})
     with pytest.raises(AssertionError, match="the suite has a backend of that name"):
         kept(monkeypatch, Keeping, "test_it_is_registered_once_under_its_own_name")
@@ -116,13 +107,10 @@ def test_the_contract_finds_a_driver_that_takes_the_name_of_a_backend_of_the_sui
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (
-            ("--backend", "example-torch", "--dtype", "bf16"),
-            "example-torch can run nothing of this: the toy computes in fp32, not in bf16",
-        ),
-        (("--backend", "example-ray", "--python", f"verl={sys.executable}"), "example-ray needs ray"),
+        ("--backend example-torch --dtype bf16", "can run nothing of this: the toy computes in fp32, not in bf16"),
+        (f"--backend example-ray --python verl={sys.executable}", "example-ray needs ray"),
     ],
 )
-def test_what_it_refuses_is_told_before_the_run(asked: tuple[str, ...], words: str, site: Path) -> None:
-    said = python(site, "suite", "run", "--size", "1M", "--device", "cpu", *asked)
+def test_what_it_refuses_is_told_before_the_run(asked, words, site):
+    said = python(site, "suite", "run", "--size", "1M", "--device", "cpu", *asked.split())
     assert said.returncode == 2 and words in said.stderr

@@ -32,34 +32,32 @@ def make_environment(tmp_path: Path) -> str:
     return str(python)
 
 
-def test_without_a_word_each_takes_this_interpreter() -> None:
+def test_without_a_word_each_takes_this_interpreter():
     asked = read_interpreters(())
     assert asked.of("deepspeed") == sys.executable
     assert asked.of("foreign") == sys.executable, "its environment is not there"
 
 
-def test_an_environment_beside_this_one_is_taken_by_its_backends_alone(tmp_path: Path) -> None:
-    python = make_environment(tmp_path)
-    assert environment_python("abroad") == python
-    asked = read_interpreters(())
-    assert asked.of("foreign") == python
-    assert asked.of("deepspeed") == sys.executable
-
-
-def test_what_is_named_comes_first(tmp_path: Path) -> None:
-    make_environment(tmp_path)
-    assert read_interpreters(("foreign=/a/python",)).of("foreign") == "/a/python"
-    assert read_interpreters(("abroad=/a/python",)).of("foreign") == "/a/python"
-    both = read_interpreters(("abroad=/a/python", "foreign=/b/python", "/c/python"))
-    assert (both.of("foreign"), both.of("deepspeed")) == ("/b/python", "/c/python")
-
-
-def test_one_for_all_is_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_environment(tmp_path)
-    assert read_interpreters(("/c/python",)).of("foreign") == "/c/python"
-    assert read_interpreters(("/with=sign/python",)).of("foreign") == "/with=sign/python"
+@pytest.mark.parametrize(
+    ("texts", "foreign", "deepspeed"),
+    [
+        ((), "BESIDE", sys.executable),
+        (("foreign=/a/python",), "/a/python", sys.executable),
+        (("abroad=/a/python",), "/a/python", sys.executable),
+        (("abroad=/a/python", "foreign=/b/python", "/c/python"), "/b/python", "/c/python"),
+        (("/c/python",), "/c/python", "/c/python"),
+        (("/with=sign/python",), "/with=sign/python", "/with=sign/python"),
+    ],
+)
+def test_an_environment_beside_this_one_is_its_backends_alone_and_what_is_named_comes_first(
+    tmp_path, monkeypatch, texts, foreign, deepspeed
+):
+    beside = make_environment(tmp_path)
+    assert environment_python("abroad") == beside
+    asked = read_interpreters(texts)
+    assert (asked.of("foreign"), asked.of("deepspeed")) == (foreign.replace("BESIDE", beside), deepspeed)
     monkeypatch.setenv("SUITE_PYTHON", "/d/python")
-    assert read_interpreters(()).of("foreign") == "/d/python"
+    assert texts or read_interpreters(texts).of("foreign") == "/d/python"
 
 
 def test_other_names_are_environments_of_every_backend_that_has_none_of_its_own() -> None:

@@ -6,15 +6,16 @@ import pytest
 
 from suite.backends.base import placed
 from suite.backends.registry import find_backend
-from suite.conduct.planning.plan import make_plan
-from suite.conduct.planning.request import Request
+from suite.conduct.planning.plan import Plan, make_plan
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_preset, find_size
 from suite.spec.layout import Layout, LayoutChoices, LayoutRequest
 from suite.spec.resolve import layout_errors, resolve_work
-from tests.backends.asked import CPU, CUDA, GIB, layout_of, refusals, size_of, work_of
+from tests.backends.asked import CPU, CUDA, GIB, layout_of, size_of, work_of
+from tests.conduct.requests import request
 
 ENGINES = ("deepspeed", "megatron")
+MOE = find_size("1M-moe")
 SPLIT: dict[str, Any] = {"placement": "split", "generation_ranks": 1}
 
 
@@ -40,6 +41,9 @@ SPLIT: dict[str, Any] = {"placement": "split", "generation_ranks": 1}
         ("megatron", {"tensor": 2}, "tp2 sp dist-opt"),
         ("megatron", {"tensor": 2, "sequence_parallel": False}, "tp2 dist-opt"),
         ("megatron", {"kernels": "native"}, "dp2 dist-opt native kernels"),
+        ("megatron", {"size": MOE, "ranks": 4}, "dp4 dist-opt"),
+        ("megatron", {"size": MOE, "ranks": 4, "expert": 2}, "dp4 dist-opt ep2"),
+        ("megatron", {"size": MOE, "ranks": 4, "device_memory_bytes": 1}, "dp4 dist-opt ep4"),  # not by tensors
         ("deepspeed", {"generation": "vllm", "engine_sleep": True}, "zero2 dp2 vllm sleep"),
         ("deepspeed", {"packing": True, "balance": True}, "zero2 dp2 packed balanced"),
         ("deepspeed", {"offload_parameters": True}, "zero3 dp2 offload-param"),
@@ -51,11 +55,8 @@ def test_a_layout_is_called_by_what_was_chosen(backend: str, asked: dict[str, An
 
 @pytest.mark.parametrize("backend", ENGINES)
 def test_what_is_not_asked_for_is_not_written_so_that_old_hashes_stay(backend: str) -> None:
-    usual = layout_of(backend).model_dump()
-    assert usual.keys().isdisjoint(
-        {"packing", "balance", "generation", "engine_sleep", "engine", "sampler", "staleness"}
-    )
     asked = {"packing": True, "balance": True, "generation": "vllm", "engine_sleep": True}
+    assert layout_of(backend).model_dump().keys().isdisjoint({*asked, "engine", "sampler", "staleness"})
     assert layout_of(backend, **asked).model_dump().items() >= asked.items()
 
 
@@ -90,6 +91,7 @@ def test_zero_3_is_for_several_ranks_where_models_are_large_or_zero_2_leaves_no_
         ("6.7B", None, {"offload_parameters": True, "gather_for_generation": True}, True),
         ("6.7B", 80, {"gather_for_generation": False}, False),
         ("6.7B", None, {"zero_stage": 2}, False),
+        ("1M-llama", None, {"ranks": 3, **SPLIT}, False),  # ranks that train hand their weights over
     ],
 )
 def test_deepspeed_gathers_for_generation_where_the_weights_fit_or_a_user_says_so(size, gib, asked, gathers):
@@ -105,16 +107,6 @@ def test_megatron_takes_the_smallest_tensor_degree_that_leaves_room() -> None:
     assert layout_of("megatron", 8, size=find_size("20B")).tensor == 1, "an unknown device decides nothing"
     # no more than its heads
     assert layout_of("megatron", 8, size=size_of("megatron", heads=4, kv_heads=4), device_memory_bytes=1).tensor == 4
-
-
-def test_megatron_splits_a_mixture_of_experts_by_experts_alone_unless_told() -> None:
-    moe = size_of("megatron", name="1M-moe")
-    assert layout_of("megatron", 4, size=moe).expert == 1
-    tight, asked = (
-        layout_of("megatron", 4, size=moe, **given) for given in ({"device_memory_bytes": 1}, {"expert": 2})
-    )
-    assert (tight.tensor, tight.expert) == (1, 4)
-    assert (asked.expert, asked.data) == (2, 4) and "ep2" in asked.label()
 
 
 def test_uneven_samples_are_padded_for_sequence_parallelism_not_refused() -> None:
@@ -142,24 +134,16 @@ def test_every_size_of_a_preset_is_laid_out_as_trlx_ships_it(preset, snapshot):
     assert rows == snapshot
 
 
-def engines_of(backend: str, **choices: Any) -> Request:
-    return Request(
-        backends=(backend,),
-        sizes=(find_size("1M"),),
-        ranks=(2,),
-        workload=work_of(backend),
-        layout=LayoutChoices(**choices),
-        measure=CPU,
-        repeats=1,
-    )
-
-
 def test_engines_are_crossed_and_what_zero_cannot_be_crossed_with_is_skipped() -> None:
-    plan = make_plan(engines_of("trl-grpo", engine=("ddp", "deepspeed"), zero_stage=(2, 3)), {"trl-grpo": {}})
+    def planned(backend: str, **choices: Any) -> Plan:
+        asked = {"backends": (backend,), "ranks": (2,), "workload": work_of(backend), "measure": CPU}
+        return make_plan(request(**asked, layout=LayoutChoices(**choices)), {backend: {}})
+
+    plan = planned("trl-grpo", engine=("ddp", "deepspeed"), zero_stage=(2, 3))
     assert {manifest.layout.label() for manifest in plan.manifests} == {"zero2 dp2", "zero3 dp2 gather-gen"}
     assert {skipped.reason for skipped in plan.skipped} == {"--zero: DeepSpeed's, so not for --engine ddp"}
     with pytest.raises(UsageError, match="--engine means nothing to deepspeed"):
-        make_plan(engines_of("deepspeed", engine=("ddp",)), {"deepspeed": {}})
+        planned("deepspeed", engine=("ddp",))
 
 
 @pytest.mark.parametrize("backend", ENGINES)
@@ -171,22 +155,11 @@ def test_ranks_that_train_are_those_that_do_not_generate(backend: str) -> None:
     assert colocated == layout_of(backend), "it takes no notice of ranks that are compared with"
 
 
-def test_what_cannot_hand_its_weights_over_is_refused() -> None:
-    assert "one node" in "; ".join(refusals("deepspeed", ranks=4, nodes=2, **SPLIT))
-    degrees = "; ".join(refusals("megatron", ranks=3, tensor=2, **SPLIT))
-    assert "tensor, pipeline and expert parallel must be 1" in degrees
-    gathers = refusals("deepspeed", ranks=3, zero_stage=3, gather_for_generation=True, **SPLIT)
-    assert "--gather-for-generation" in "; ".join(gathers)
-    assert not layout_of("deepspeed", 3, zero_stage=3, **SPLIT).gather_for_generation
-
-
 def test_a_layout_is_asynchronous_where_samples_may_be_stale() -> None:
     request = LayoutRequest(devices_per_node=3, staleness=2, **SPLIT)
     assert placed(request) == {**SPLIT, "staleness": 2}
     layout = Layout(devices_per_node=3, data=2, **placed(request))
     assert layout.asynchronous and layout.label() == "dp2 split g1 async2"
     assert placed(LayoutRequest(devices_per_node=3, placement="colocated", staleness=2)) == {}
-    with pytest.raises(ValueError, match="--staleness is for --placement split"):
-        placed(LayoutRequest(devices_per_node=2, staleness=1))
     with pytest.raises(ValueError, match="--staleness needs --placement split"):
         Layout(devices_per_node=2, data=2, staleness=1)

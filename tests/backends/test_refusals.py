@@ -30,6 +30,9 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("deepspeed", {"size": OPT}, "--backend trlx-deepspeed measures it, and `suite plan --shape` predicts it"),
     ("deepspeed", {"size": {"hidden": 66, "head_width": 16}}, "hidden 66 to be divisible by its"),
     ("deepspeed", {"size": {"architecture": "gpt2"}}, "as many key-value heads as heads"),
+    ("deepspeed", {"ranks": 4, "nodes": 2, **SPLIT}, "one node"),
+    ("deepspeed", {"ranks": 3, "zero_stage": 3, "gather_for_generation": True, **SPLIT}, "--gather-for-generation"),
+    ("megatron", {"ranks": 3, "tensor": 2, **SPLIT}, "tensor, pipeline and expert parallel must be 1"),
     ("megatron", {"layout": {"zero_stage": 2}}, "belong to the deepspeed backend"),
     ("megatron", {"layout": {"distributed_optimizer": True, "offload_optimizer": True}}, "CPU"),
     ("megatron", {"work": HYDRA}, "full reference"),
@@ -134,6 +137,7 @@ def test_what_it_can_do_is_not_refused(backend: str, asked: dict[str, Any]) -> N
         ("trlx-nemo", {"ranks": 8, "tensor": 3}, "8 ranks do not divide into tensor parallel 3"),
         *((engine, {"placement": "split"}, "needs --generation-ranks") for engine in ("deepspeed", "megatron")),
         ("deepspeed", {"generation_ranks": 1}, "for --placement split"),
+        ("deepspeed", {"staleness": 1}, "--staleness is for --placement split"),
         ("deepspeed", {"ranks": 1, **SPLIT}, "none is left to train"),
     ],
 )

@@ -19,7 +19,7 @@ from tests.faults import containers
 from tests.faults.containers import MEASURE, OF_RANKS, PAUSED, SCRIPT, WORK, Site
 from tests.faults.judging import check_output, interrupted, lost_of, told
 from tests.faults.scene import ROOT, Driver, Scene, signal_name
-from tests.faults.sites import Maker, faults_of
+from tests.faults.sites import Maker, by_signal, faults_of
 from tests.faults.tries import Missed, Verdict, Wrong
 from tests.needs import compose_problem
 from tests.waiting import wait_until
@@ -122,11 +122,11 @@ def client_killed(site: ComposeSite, scene: Scene, random: Random) -> Verdict:
     return Verdict(f"{moment}: the run went on", lost_of(before, record), "the same command")
 
 
-def container_signal(number: str, site: ComposeSite, scene: Scene, random: Random) -> Verdict:
-    """KILL: driver and ranks at once. Others are the driver's, and Docker waits for it."""
+def container_signal(number: signal.Signals, site: ComposeSite, scene: Scene, random: Random) -> Verdict:
+    """SIGKILL: driver and ranks at once. Others are the driver's, and Docker waits for it."""
     moment, home = site.begin(scene, random)
     before = scene.finished()
-    site.runtime.docker("kill", "--signal", number, site.container())
+    site.runtime.docker("kill", "--signal", number.name, site.container())
     code = home()
     record = scene.record()
     if record is not None and record.status == "ok":
@@ -138,15 +138,9 @@ def container_signal(number: str, site: ComposeSite, scene: Scene, random: Rando
 
 INTERRUPTED = "what was measured is kept, the container is gone, the run is done again by the same command"
 MAKERS: tuple[Maker, ...] = (
-    *(
-        (f"{number.name} of docker compose run", partial(client_signal, number), INTERRUPTED)
-        for number in (signal.SIGINT, signal.SIGTERM)
-    ),
+    *by_signal("docker compose run", client_signal, INTERRUPTED, signal.SIGINT, signal.SIGTERM),
     ("SIGKILL of docker compose run", client_killed, "the run goes on in its container, and is not made twice"),
-    *(
-        (f"SIG{name} of the container", partial(container_signal, name), INTERRUPTED)
-        for name in ("KILL", "TERM", "INT")
-    ),
+    *by_signal("the container", container_signal, INTERRUPTED),
     *OF_RANKS,
     PAUSED,
 )

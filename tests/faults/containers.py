@@ -18,7 +18,7 @@ from tests.container_runtime import DATA, Runtime, made_base_image, require_runt
 from tests.containers import WORKER, labelled, made_scripted_image, scripted_suite
 from tests.faults.judging import brought_back, check_output
 from tests.faults.scene import Scene
-from tests.faults.sites import ITERATIONS, Act, Maker, OwnDriver, driver_signal, driver_stopped, faults_of, sent, struck
+from tests.faults.sites import ITERATIONS, Act, Maker, OwnDriver, faults_of, of_driver, sent_to, struck
 from tests.faults.tries import Missed, Verdict, Wrong
 
 SILENCE = ("--hang-timeout", "20s")
@@ -183,23 +183,11 @@ LOST = "the run fails and says why, its container is removed, --retry-failed doe
 UNMOVED = "the run ends well and whole"
 KEPT = "the run goes on, or is lost, told and done again"
 #: those of a run that Compose has started too
-OF_RANKS: tuple[Maker, ...] = tuple(
-    (f"{number.name} of a rank", partial(struck, sent(number, Site.rank), kinds), LOST)
-    for number, kinds in (
-        (signal.SIGKILL, ("rank_lost",)),
-        (signal.SIGTERM, ("rank_lost",)),
-        (signal.SIGINT, ("rank_lost", "interrupted")),
-        (signal.SIGSTOP, ("hang",)),
-    )
-)
+OF_RANKS = sent_to("a rank", Site.rank, LOST, stopped=("hang",))
 PAUSED: Maker = ("container paused", partial(struck, paused, ("ok",)), UNMOVED)
 _IN_MEMORY = partial(struck, options=MEMORY, words="emory", iterations=MEMORY_ITERATIONS)
 MAKERS: tuple[Maker, ...] = (
-    *(
-        (f"{number.name} of the driver", partial(driver_signal, number), INTERRUPTED)
-        for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-    ),
-    ("SIGSTOP of the driver", driver_stopped, UNMOVED),
+    *of_driver(INTERRUPTED, UNMOVED),
     *OF_RANKS,
     ("SIGKILL of the container", partial(struck, partial(killed, "KILL"), ("rank_lost",)), LOST),
     *(

@@ -1,7 +1,7 @@
 """How a run is judged to which something was done."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from suite.bundle.record import Record
 from tests.faults.scene import Command, Scene
@@ -22,11 +22,11 @@ def is_whole(record: Record | None, iterations: int) -> bool:
     return record is not None and record.status == "ok" and len(record.iterations.seconds) == iterations
 
 
-def check_ok(scene: Scene, iterations: int) -> None:
-    """The run in its place ended well and is whole. Raises Wrong."""
-    record = scene.record()
-    if not is_whole(record, iterations):
-        raise Wrong(f"the run is {told(record)}: {scene.output()[-400:]}")
+def check_ok(scene: Scene, iterations: int, runs: int = 1) -> None:
+    """So many runs are in their place, ended well and are whole. Raises Wrong."""
+    found = scene.records()
+    if len(found) != runs or not all(is_whole(record, iterations) for record in found.values()):
+        raise Wrong(f"{told_of(found)}: {scene.output()[-400:]}")
     scene.check_bundles()
 
 
@@ -38,13 +38,17 @@ def told(record: Record | None) -> str:
     return f"{record.status} with {len(record.iterations.seconds)} iterations{why}"
 
 
-def whole_again(scene: Scene, *commands: Command, iterations: int) -> None:
+def told_of(found: Mapping[str, Record]) -> str:
+    return "; ".join(f"{run} is {told(record)}" for run, record in found.items()) or "no run is there"
+
+
+def whole_again(scene: Scene, *commands: Command, iterations: int, runs: int = 1) -> None:
     """These commands bring home whatever is left to do, whole. Raises Wrong."""
     for each in commands:
         if (code := scene.run(each)) != 0:
             raise Wrong(f"the command after it ends with exit code {code}: {scene.output()[-500:]}")
         check_output(scene)
-    check_ok(scene, iterations)
+    check_ok(scene, iterations, runs)
 
 
 def brought_back(

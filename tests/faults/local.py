@@ -5,23 +5,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tests.faults import turns
+from tests.faults import surroundings, turns
 from tests.faults.sites import Aim, driver_signal, driver_stopped, sent, struck
-from tests.faults.surroundings import (
-    ITERATIONS,
-    Host,
-    address_space,
-    clock_step,
-    eight_drivers,
-    full_disk,
-    memory_group,
-    network_cut,
-    network_slow,
-    on_output,
-    read_only_disk,
-    slow_rank,
-    torn_events,
-)
+from tests.faults.surroundings import ITERATIONS, Host
 from tests.faults.tries import Fault
 
 REAL = "DeepSpeed, 1M, 2 ranks, forked"
@@ -60,19 +46,19 @@ FAULTS = (
     _rank(signal.SIGTERM, ("rank_lost",), "rank [01] .*SIGTERM"),
     _rank(signal.SIGINT, ("interrupted", "rank_lost"), "rank [01].*(KeyboardInterrupt|SIGINT)"),
     _rank(signal.SIGSTOP, ("hang",), "no event from rank 0|Timed out waiting"),
-    _struck("slow rank", slow_rank, UNMOVED),
-    _struck("host memory: no address space", address_space, LOST, ("oom_host",), "emory|oom"),
-    _struck("host memory: killed by the kernel", memory_group, LOST, ("oom_host",), "out-of-memory|emory"),
-    _fault("disk full", full_disk, ROOM),
-    _fault("disk read-only", read_only_disk, WRITABLE),
-    _fault("clock steps", clock_step, CLOCK),
-    _fault("eight drivers, three killed", eight_drivers, "each run is made once", SCRIPTED),
-    _fault("flood on a rank's output", partial(on_output, b"", 800), UNMOVED),
-    _fault("half a line on a rank's output", partial(on_output, HALF_A_LINE, 1), UNMOVED),
-    _fault("foreign bytes on a rank's output", partial(on_output, FOREIGN, 20), UNMOVED),
-    _fault("foreign bytes among a rank's events", partial(torn_events, "garbage"), LOST, SCRIPTED),
-    _fault("half an event, and SIGKILL", partial(torn_events, "torn"), LOST, SCRIPTED),
-    _fault("network cut", network_cut, LOST),
-    _fault("network slow", network_slow, UNMOVED),
+    _struck("slow rank", surroundings.slow_rank, UNMOVED),
+    _struck("host memory: no address space", surroundings.address_space, LOST, ("oom_host",), "emory|oom"),
+    _struck("host memory: killed by the kernel", surroundings.memory_group, LOST, ("oom_host",), "out-of-memory|emory"),
+    _fault("disk full", surroundings.full_disk, ROOM),
+    _fault("disk read-only", surroundings.read_only_disk, WRITABLE),
+    _fault("clock steps", surroundings.clock_step, CLOCK),
+    _fault("eight drivers, three killed", surroundings.eight_drivers, "each run is made once", SCRIPTED),
+    _fault("flood on a rank's output", partial(surroundings.on_output, b"", 800), UNMOVED),
+    _fault("half a line on a rank's output", partial(surroundings.on_output, HALF_A_LINE, 1), UNMOVED),
+    _fault("foreign bytes on a rank's output", partial(surroundings.on_output, FOREIGN, 20), UNMOVED),
+    _fault("foreign bytes among a rank's events", partial(surroundings.torn_events, "garbage"), LOST, SCRIPTED),
+    _fault("half an event, and SIGKILL", partial(surroundings.torn_events, "torn"), LOST, SCRIPTED),
+    _fault("network cut", surroundings.network_cut, LOST),
+    _fault("network slow", surroundings.network_slow, UNMOVED),
     *turns.FAULTS,
 )

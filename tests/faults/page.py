@@ -61,7 +61,7 @@ def table(tries: Sequence[Try], host: dict) -> str:
         HEAD + "\n".join(rows),
     ]
     if wrong:
-        lines += ["", "What was not right:", "", *(f"- {problem(one)}" for one in wrong)]
+        lines += ["", "What was not right:", "", *(f"- {said_of(one, 300)}" for one in wrong)]
     lines += ["", "What has to come of each:", "", *expected()]
     if untried:
         lines += ["", f"Not tried: {'; '.join(untried)}."]
@@ -94,9 +94,9 @@ def row(fault: Fault, tries: Sequence[Try]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def problem(one: Try) -> str:
-    """In a line, without what Markdown would take for its own."""
-    said = ascii(one.said)[1:-1].replace("|", "/").replace("`", "'").replace("<", "(")[:300]
+def said_of(one: Try, most: int) -> str:
+    """In a line, without what Markdown would take for its own. ``most``: characters of what was said."""
+    said = ascii(one.said)[1:-1].replace("|", "/").replace("`", "'").replace("<", "(")[:most]
     left = f"; left behind: {', '.join(name for names in one.left.values() for name in names)}" if one.left else ""
     lost = f"; {one.lost} iterations lost" if one.lost else ""
     return f"{one.launcher}, {one.fault}, number {one.number} of seed {one.seed}: {one.verdict}: {said}{lost}{left}"

@@ -20,7 +20,7 @@ from kubernetes import client, config
 from suite.launch.kubernetes.client import Cluster
 from tests.faults.judging import check_output, whole_again
 from tests.faults.scene import Scene, after_seconds, iterations_told, moment_of, suite_command
-from tests.faults.sites import ITERATIONS, Act, Begun, Maker, Service, away, faults_of, sent, struck, told_to_end
+from tests.faults.sites import ITERATIONS, Act, Begun, Service, away, by_signal, faults_of, sent_to, struck, told_to_end
 from tests.faults.tries import Missed, Verdict, Wrong
 from tests.kubernetes_server import node as nodes
 from tests.kubernetes_server import server as servers
@@ -61,7 +61,7 @@ class Site:
 
     def jobs(self) -> dict[str, bool]:
         """Names of the Jobs that there are, and whether each is over."""
-        return {job["metadata"]["name"]: bool(_conditions(job)) for job in self._find("Job")}
+        return {job["metadata"]["name"]: bool(job.get("status", {}).get("conditions")) for job in self._find("Job")}
 
     def pods(self) -> list[str]:
         """Those that wait or run."""
@@ -146,10 +146,6 @@ class Site:
         return self.cluster.find(kind, labelSelector=OURS)
 
 
-def _conditions(job: dict) -> list[dict]:
-    return list(job.get("status", {}).get("conditions") or ())
-
-
 def submit(scene: Scene, *options: str) -> list[str]:
     script = ("--env", f"SUITE_SCRIPT={json.dumps(SCRIPT)}")
     runs = ("--runs", str(scene.runs))
@@ -222,17 +218,9 @@ def started() -> Iterator[Site]:
 LOST = "the run fails and says why, its pods are ended, --retry-failed does it again"
 KEPT = "the run goes on and is collected whole"
 SENT = "the run stays in the cluster; the same command and suite collect bring it home, as one Job"
-MAKERS: tuple[Maker, ...] = (
-    *(
-        (f"{number.name} of {name}", partial(struck, sent(number, find), kinds, options=SHORTER), LOST)
-        for name, find in (("a rank", Site.rank), ("torchrun", Site.torchrun))
-        for number, kinds in (
-            (signal.SIGKILL, ("rank_lost",)),
-            (signal.SIGTERM, ("rank_lost",)),
-            (signal.SIGINT, ("rank_lost", "interrupted")),
-            (signal.SIGSTOP, ("hang", "timeout")),
-        )
-    ),
+MAKERS = (
+    *sent_to("a rank", Site.rank, LOST, stopped=("hang", "timeout"), options=SHORTER),
+    *sent_to("torchrun", Site.torchrun, LOST, stopped=("hang", "timeout"), options=SHORTER),
     ("pod deleted", partial(struck, pod_deleted, ("rank_lost",)), LOST),
     # A kubelet and an API server lose nothing by it. Containers go on without containerd, and how one ended meanwhile
     # nobody knows.
@@ -245,10 +233,7 @@ MAKERS: tuple[Maker, ...] = (
         )
         for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
     ),
-    *(
-        (f"{number.name} of suite submit", partial(driver_signal, number), SENT)
-        for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-    ),
+    *by_signal("suite submit", driver_signal, SENT),
 )
 faults = partial(faults_of, "kubernetes", WORK, MAKERS)
 FAULTS = faults(None)

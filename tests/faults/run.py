@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from types import ModuleType
 
 from suite.conduct.running.provenance import git_commit
 from tests.faults import compose, containers, local, page, pods, scheduler, surroundings
-from tests.faults.scene import APART, ROOT, scene
+from tests.faults.scene import APART, ROOT, Scene
 from tests.faults.tries import Fault, Missed, Try, Verdict, Wrong, append, following, random_of, read
 
 RESULTS = ROOT / "build" / "faults" / "tries.jsonl"
@@ -66,7 +66,7 @@ def make(fault: Fault, launcher: Launcher, seed: int, number: int) -> Try:
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="fault-"))  # short: the name of a socket has 107 characters at most
     what, left = "right", {}
-    with scene(folder / "try", launcher.environment) as here:
+    with closing(Scene(folder / "try", launcher.environment)) as here:
         here.looks |= launcher.looks
         here.has_made_up_times = fault.has_stand_ins
         try:
@@ -80,19 +80,10 @@ def make(fault: Fault, launcher: Launcher, seed: int, number: int) -> Try:
             left = {kind: names for kind, names in here.left().items() if names}
         launcher.restore()
     shutil.rmtree(folder, ignore_errors=True)
+    told = verdict._replace(said=verdict.said[:2000])._asdict()
+    seconds = round(time.monotonic() - began, 2)
     return Try(
-        launcher=fault.launcher,
-        fault=fault.name,
-        seed=seed,
-        number=number,
-        verdict=what,  # type: ignore[arg-type]
-        said=verdict.said[:2000],
-        lost=verdict.lost,
-        left=left,
-        resumes=verdict.resumes,
-        seconds=round(time.monotonic() - began, 2),
-        when=time.time(),
-        commit=git_commit(),
+        *(*fault.key, seed, number, what), **told, left=left, seconds=seconds, when=time.time(), commit=git_commit()
     )
 
 
@@ -118,15 +109,7 @@ def rounds(options: argparse.Namespace, launchers: Sequence[Launcher]) -> int:
             one = make(fault, launcher, options.seed, number)
             append(options.results, one)
             wrong += page.is_bad(one)
-            print(line(one), flush=True)
-
-
-def line(one: Try) -> str:
-    left = f"; left: {one.left}" if one.left else ""
-    lost = f"; lost: {one.lost}" if one.lost else ""
-    return (
-        f"{one.launcher}: {one.fault} {one.number}: {one.verdict}: {one.said[:600]}{lost}{left} ({one.seconds:.0f} s)"
-    )
+            print(f"{page.said_of(one, 600)} ({one.seconds:.0f} s)", flush=True)
 
 
 def is_chosen(fault: Fault, options: argparse.Namespace) -> bool:

@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from random import Random
 
@@ -66,10 +66,7 @@ class Scene:
         #: the ranks tell times that they were given, which no busy machine keeps to
         self.has_made_up_times = False
         #: kind of what may be left behind -> what is there of it
-        self.looks: dict[str, Callable[[], list[str]]] = {
-            "processes": self._left_processes,
-            "files": self._left_files,
-        }
+        self.looks: dict[str, Callable[[], list[str]]] = {"processes": self._left_processes, "files": self._left_files}
         if os.environ.get(APART):  # a name in the whole machine's says nothing of who has put it there
             self.looks["shared memory"] = lambda: sorted(_shared_memory() - self.before[1])
 
@@ -98,10 +95,9 @@ class Scene:
     def run(self, command: Command) -> int:
         return self.ended(self.start(command))
 
-    def bundle(self) -> Bundle | None:
-        """The run that is in its place, if there is one."""
-        found = find_bundles([self.runs]) if self.runs.exists() else ()
-        return found[0] if found else None
+    def bundles(self) -> list[Bundle]:
+        """The runs that are in their place."""
+        return find_bundles([self.runs]) if self.runs.exists() else []
 
     def event_files(self) -> list[Path]:
         return sorted(self.runs.glob("*/events/rank-*.jsonl"))
@@ -117,7 +113,7 @@ class Scene:
         counts = []
         for path in self.event_files():
             with suppress(OSError):
-                counts.append(sum(b'"kind":"iteration"' in line.replace(b" ", b"") for line in whole_lines(path)))
+                counts.append(iterations_of(path))
         return min(counts, default=0)
 
     def ranks(self) -> list[int]:
@@ -142,37 +138,38 @@ class Scene:
                 raise Wrong(f"the run does not get there: {self.output()[-500:]}")
             time.sleep(LOOK_SECONDS)
 
-    def wait_for_moment(self, random: Random, driver: subprocess.Popen[bytes], events: int, ranks: int = 2) -> str:
-        """Some moment between the first word of all ranks and the last; ``events``: how many rank 0 writes in all."""
-        number = random.randrange(ranks, events)
-        self.wait_for(lambda: len(self.event_files()) >= ranks and self.events() >= number, driver)
+    def wait_for_moment(self, random: Random, driver: Driver, events: int) -> str:
+        """Some moment between the first word of both ranks and the last; ``events``: how many rank 0 writes in all."""
+        number = random.randrange(2, events)
+        self.wait_for(lambda: len(self.event_files()) >= 2 and self.events() >= number, driver)
         time.sleep(random.uniform(0, 0.03))
         return f"after {number} of {events} events"
 
-    def wait_for_any_moment(
-        self, random: Random, driver: subprocess.Popen[bytes], events: int, start_seconds: float, ranks: int = 2
-    ) -> str:
+    def wait_for_any_moment(self, random: Random, driver: Driver, events: int, start_seconds: float) -> str:
         """Some moment of a driver: before its ranks speak, while they work, or when they have ended."""
         part = random.random()
         if part < 0.2:
             return after_seconds(random, 0, start_seconds)
         if part < 0.85:
-            return self.wait_for_moment(random, driver, events, ranks)
+            return self.wait_for_moment(random, driver, events)
         self.wait_for(lambda: all(b'"end"' in _tail(path) for path in self.event_files() or [Path()]), driver)
         seconds = random.uniform(0, 0.5)
         time.sleep(seconds)
         return f"{seconds:.2f} s after the end of rank 0"
 
+    def records(self) -> dict[str, Record]:
+        """Of the runs in their place by id, derived now."""
+        return {bundle.id: record_of(bundle) for bundle in self.bundles()}
+
     def record(self) -> Record | None:
-        """Of the run in its place, derived now; null where there is none."""
-        bundle = self.bundle()
-        return None if bundle is None else record_of(bundle)
+        """Of the run in its place; null where there is none."""
+        return next(iter(self.records().values()), None)
 
     def check_bundles(self) -> None:
         """Every bundle, those that were set aside too, is what its files say. Raises Wrong."""
         attic = self.runs / ATTIC
         kept = [Bundle(path) for path in sorted(attic.iterdir())] if attic.exists() else []
-        for bundle in [*(find_bundles([self.runs]) if self.runs.exists() else ()), *kept]:
+        for bundle in [*self.bundles(), *kept]:
             found = verify(bundle)
             is_time = self.has_made_up_times and {finding.name for finding in found.findings} <= OF_TIMES
             if found.status != "equal" and (found.differences or not is_time):
@@ -217,15 +214,6 @@ class Scene:
         return sorted(left)
 
 
-@contextmanager
-def scene(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[Scene]:
-    made = Scene(folder, environment)
-    try:
-        yield made
-    finally:
-        made.close()
-
-
 def suite_command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "suite", *arguments]
 
@@ -237,6 +225,11 @@ def scripted_command(*arguments: str) -> list[str]:
 
 def whole_lines(path: Path) -> list[bytes]:
     return path.read_bytes().split(b"\n")[:-1]
+
+
+def iterations_of(path: Path) -> int:
+    """Iterations whose end a rank has written to its file of events."""
+    return sum(b'"kind":"iteration"' in line.replace(b" ", b"") for line in whole_lines(path))
 
 
 def iterations_told(paths: Iterable[Path]) -> int:

@@ -15,7 +15,7 @@ import psutil
 
 from tests.faults.judging import whole_again
 from tests.faults.scene import MARK, Scene, after_seconds, iterations_told, moment_of, scripted_command
-from tests.faults.sites import ITERATIONS, Act, Begun, Maker, Service, away, faults_of, sent, struck, told_to_end
+from tests.faults.sites import ITERATIONS, Act, Begun, Service, away, by_signal, faults_of, sent_to, struck, told_to_end
 from tests.faults.tries import Missed, Verdict, Wrong
 from tests.slurm import CONTROLLER, NODES, Slurm, node_daemon, require_slurm, started_slurm, wait_until_idle
 
@@ -181,22 +181,12 @@ def started() -> Iterator[Site]:
 
 
 LOST = "collected as failed, with its cause and what was measured; --retry-failed does it again"
+SILENT = ("hang", "timeout", "rank_lost")
 ANY_END = ("ok", "rank_lost", "interrupted")
 KEPT = "the job goes on, or is collected as lost and done again"
-MAKERS: tuple[Maker, ...] = (
-    *(
-        (f"{number.name} of {name}", partial(struck, sent(number, find), kinds, options=options), LOST)
-        for name, find, options, by_sigterm in (
-            ("a rank", Site.rank, (), ("rank_lost",)),
-            ("torchrun", Site.torchrun, BY_TORCHRUN, ("rank_lost", "interrupted")),
-        )
-        for number, kinds in (
-            (signal.SIGKILL, ("rank_lost",)),
-            (signal.SIGTERM, by_sigterm),
-            (signal.SIGINT, ("rank_lost", "interrupted")),
-            (signal.SIGSTOP, ("hang", "timeout", "rank_lost")),
-        )
-    ),
+MAKERS = (
+    *sent_to("a rank", Site.rank, LOST, SILENT),
+    *sent_to("torchrun", Site.torchrun, LOST, SILENT, ("rank_lost", "interrupted"), options=BY_TORCHRUN),
     *(
         (
             f"{number.name} of {command[0]}",
@@ -211,10 +201,7 @@ MAKERS: tuple[Maker, ...] = (
         partial(struck, cancelled, ("interrupted",)),
         "collected as interrupted, the same command does it again",
     ),
-    *(
-        (f"{number.name} of suite submit", partial(submitter_killed, number), "one job, known and collected")
-        for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-    ),
+    *by_signal("suite submit", submitter_killed, "one job, known and collected"),
     ("SIGKILL of suite collect", collector_killed, "the same command brings the run home"),
 )
 faults = partial(faults_of, "slurm", WORK, MAKERS)

@@ -97,6 +97,39 @@ def faults_of(launcher: str, work: str, makers: Iterable[Maker], site: object) -
     return tuple(Fault(launcher, name, work, partial(do, site), right, True) for name, do, right in makers)
 
 
+def by_signal(name: str, do: Callable[..., Verdict], right: str, *numbers: signal.Signals) -> list[Maker]:
+    """One fault for each signal, SIGKILL, SIGTERM and SIGINT unless others are named; ``do`` is given it first."""
+    chosen = numbers or (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+    return [(f"{number.name} of {name}", partial(do, number), right) for number in chosen]
+
+
+def of_driver(ended: str, stopped: str) -> list[Maker]:
+    """Its signals, and what has to come of those that end it and of the one that stops it."""
+    return [*by_signal("the driver", driver_signal, ended), ("SIGSTOP of the driver", driver_stopped, stopped)]
+
+
+def sent_to(
+    name: str,
+    find: Callable[[Any, Scene, int], psutil.Process],
+    right: str,
+    stopped: tuple[str, ...],
+    terminated: tuple[str, ...] = ("rank_lost",),
+    **how: Any,
+) -> list[Maker]:
+    """The signals to a process of one of the ranks. ``stopped``, ``terminated``: kinds of failure by these two."""
+    kinds = {
+        signal.SIGKILL: ("rank_lost",),
+        signal.SIGTERM: terminated,
+        signal.SIGINT: ("rank_lost", "interrupted"),
+        signal.SIGSTOP: stopped,
+    }
+
+    def do(number: signal.Signals, site: Site, scene: Scene, random: Random) -> Verdict:
+        return struck(sent(number, find), kinds[number], site, scene, random, **how)
+
+    return by_signal(name, do, right, *kinds)
+
+
 def struck(
     aim: Aim,
     kinds: tuple[str, ...],

@@ -14,18 +14,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, linear_regression
 
 import psutil
 
 from benchmarks.report_speed import measure
-from benchmarks.verdict import Interval
 from suite.bundle.derive import derive
-from suite.bundle.store import Bundle, written
+from suite.bundle.store import Bundle
 from suite.conduct.running.provenance import git_commit
 from suite.launch.probe import host_facts
 from suite.spec.layout import Layout
@@ -33,7 +31,7 @@ from suite.stats.quantiles import student_quantile
 from tests.containers import scripted_suite
 from tests.faults.page import PAGE, put
 from tests.faults.run import LAUNCHERS, Launcher, set_apart
-from tests.faults.scene import ROOT, Scene, scene, scripted_command, suite_command
+from tests.faults.scene import ROOT, Scene, scripted_command, suite_command
 from tests.synthetic import make_bundle, synthetic_manifest
 
 BEGIN, END = "<!-- written by make soak -->", "<!-- end of what make soak writes -->"
@@ -51,21 +49,7 @@ SCRIPT = {"seconds": 0.005, "sleep": True}
 #: a plan with stand-ins ends after these at the latest
 MOST_SECONDS = 3 * 3600.0
 RANKS = (64, 256, 1024)
-PLANS = ("stand-in", "real", "docker")
-PARTS = (*PLANS, "bundles")
 THIS_HOST = Launcher(())
-
-
-@dataclass(frozen=True)
-class Look:
-    """At a driver whose run has just ended. ``seconds``: since the look before; ``processor_seconds``: in all."""
-
-    memory_bytes: int
-    descriptors: int
-    seconds: float
-    processor_seconds: float
-    bundle_bytes: int
-    temporary_files: int
 
 
 @dataclass(frozen=True)
@@ -80,31 +64,25 @@ class Figure:
     verdict: str
 
 
-def slope(values: Sequence[float]) -> Interval:
-    """Growth from one value to the next by least squares, with Student's 95 % interval. Three values or more."""
-    places = range(len(values))
-    line = linear_regression(places, values)
-    rest = sum((value - line.intercept - line.slope * place) ** 2 for place, value in enumerate(values))
-    spread = sum((place - fmean(places)) ** 2 for place in places)
-    half = student_quantile(len(values) - 2) * (rest / (len(values) - 2) / spread) ** 0.5
-    return Interval(line.slope, line.slope - half, line.slope + half)
-
-
 def flatness(what: str, values: Sequence[float]) -> Figure:
-    """Growth over all runs by the line through the means of the blocks but the first."""
+    """Growth over all runs by least squares through the means of the blocks but the first, with Student's interval."""
     size = max(1, len(values) // BLOCKS)
     blocks = [fmean(values[start : start + size]) for start in range(0, len(values) - size + 1, size)][1:]
-    mean, line = fmean(values), slope(blocks)
-    growth, low, high = (bound * (len(blocks) - 1) for bound in line)
+    places, mean, freedom = range(len(blocks)), fmean(values), len(blocks) - 2
+    line = linear_regression(places, blocks)
+    rest = sum((block - line.intercept - line.slope * place) ** 2 for place, block in enumerate(blocks))
+    spread = sum((place - fmean(places)) ** 2 for place in places)
+    half = student_quantile(freedom) * (rest / freedom / spread) ** 0.5
+    growth, low, high = (slope * places[-1] for slope in (line.slope, line.slope - half, line.slope + half))
     allowed = MOST_GROWTH * mean
     verdict = "flat" if high <= allowed else ("grows" if low > allowed else "cannot tell")
     return Figure(what, mean, growth, low, high, verdict)
 
 
-def watched(here: Scene, command: Sequence[str]) -> tuple[int, list[Look]]:
-    """Exit code of a driver, and a look at it after each of its runs."""
+def watched(here: Scene, command: Sequence[str]) -> tuple[int, list[dict[str, float]]]:
+    """Exit code of a driver, and a look at it after each of its runs: figures by what they are of."""
     driver = here.start(command)
-    process, looks, last = psutil.Process(driver.pid), [], time.monotonic()
+    process, looks, last, computed = psutil.Process(driver.pid), [], time.monotonic(), 0.0
     seen: set[str] = set()
     while driver.poll() is None:
         time.sleep(LOOK_SECONDS)
@@ -112,19 +90,18 @@ def watched(here: Scene, command: Sequence[str]) -> tuple[int, list[Look]]:
             seen.add(record)
             with suppress(psutil.Error, OSError):
                 family = [process, *(child for child in process.children(recursive=True) if _is_zygote(child))]
-                now = time.monotonic()
-                bundle = here.runs / record
+                now, processor = time.monotonic(), sum(sum(each.cpu_times()[:2]) for each in family)
                 looks.append(
-                    Look(
-                        memory_bytes=sum(each.memory_info().rss for each in family),
-                        descriptors=sum(each.num_fds() for each in family),
-                        seconds=now - last,
-                        processor_seconds=sum(sum(each.cpu_times()[:2]) for each in family),
-                        bundle_bytes=sum(path.stat().st_size for path in bundle.rglob("*") if path.is_file()),
-                        temporary_files=len(list(here.tmp.iterdir())),
-                    )
+                    {
+                        "resident memory, MiB": sum(each.memory_info().rss for each in family) / 2**20,
+                        "open descriptors": sum(each.num_fds() for each in family),
+                        "seconds of a run": now - last,
+                        "processor seconds of the driver, a run": processor - computed,
+                        "KiB of a bundle": _size(here.runs / record) / 1024,
+                        "temporary files": len(list(here.tmp.iterdir())),
+                    }
                 )
-                last = now
+                last, computed = now, processor
     return driver.returncode, looks
 
 
@@ -148,69 +125,69 @@ def soaked(
     launcher.restore()  # a soak that was killed has left its last run there
     began = time.monotonic()
     environment = {"SUITE_SCRIPT": json.dumps(SCRIPT), **launcher.environment}
-    with tempfile.TemporaryDirectory(prefix="soak-") as place, scene(Path(place) / "plan", environment) as here:
+    with (
+        tempfile.TemporaryDirectory(prefix="soak-") as place,
+        closing(Scene(Path(place) / "plan", environment)) as here,
+    ):
         here.looks |= launcher.looks
         code, looks = watched(here, [*command, "--budget", f"{limit_seconds:.0f}s", "--runs", str(here.runs)])
         left = here.left()
         said = here.output()[-400:]
     if code != 0 or len(looks) < FEWEST_RUNS:
         raise RuntimeError(f"{title}: exit code {code} after {len(looks)} runs: {said}")
-    names: dict[str, Sequence[float]] = {
-        "resident memory, MiB": [look.memory_bytes / 2**20 for look in looks],
-        "open descriptors": [look.descriptors for look in looks],
-        "seconds of a run": [look.seconds for look in looks[1:]],
-        "processor seconds of the driver, a run": [
-            after.processor_seconds - before.processor_seconds for before, after in pairwise(looks)
-        ],
-        "KiB of a bundle": [look.bundle_bytes / 1024 for look in looks],
-        "temporary files": [look.temporary_files for look in looks],
-    }
+    settled = looks[1:]  # the first run has the driver's start in it
     return {
         "title": title,
         "runs": len(looks),
         "minutes": (time.monotonic() - began) / 60,
-        "figures": [asdict(flatness(what, values)) for what, values in names.items()],
+        "figures": [asdict(flatness(what, [look[what] for look in settled])) for what in looks[0]],
         "left": {kind: found for kind, found in left.items() if found},
     }
 
 
-def stand_in(runs: int) -> dict:
+def stand_in(options: argparse.Namespace) -> dict:
     """A plan of so many runs on this machine, whose rank is a stand-in."""
-    return soaked(f"{runs:,} runs with the stand-in worker", scripted_command("run", *WORK, *REPEATS, str(runs)))
+    command = scripted_command("run", *WORK, *REPEATS, str(options.runs))
+    return soaked(f"{options.runs:,} runs with the stand-in worker", command)
 
 
-def docker(runs: int) -> dict:
+def docker(options: argparse.Namespace) -> dict:
     """As ``stand_in``, each run in a container of its own."""
-    command = scripted_suite("run", *WORK, *REPEATS, str(runs), script=SCRIPT)
-    title = f"{runs:,} runs in containers of Docker, with the stand-in worker"
+    command = scripted_suite("run", *WORK, *REPEATS, str(options.runs), script=SCRIPT)
+    title = f"{options.runs:,} runs in containers of Docker, with the stand-in worker"
     with LAUNCHERS["docker"]() as launcher:
         return soaked(title, command, launcher=launcher)
 
 
-def real(minutes: float) -> dict:
+def real(options: argparse.Namespace) -> dict:
     """Runs of one real rank for so long."""
     command = suite_command("run", *WORK, *REPEATS, "1000", "--start", "fork")
-    return soaked(f"Repeats with a real DeepSpeed rank for {minutes:g} minutes", command, 60 * minutes)
+    title = f"Repeats with a real DeepSpeed rank for {options.minutes:g} minutes"
+    return soaked(title, command, 60 * options.minutes)
 
 
-def huge() -> dict:
-    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        return {"rows": rows_of(Path(folder))}
-
-
-def rows_of(folder: Path) -> list[dict]:
+def huge(options: argparse.Namespace) -> dict:
     """Verify and report of one bundle of so many ranks: seconds and peak memory of each."""
     rows = []
     for ranks in RANKS:
         layout = Layout(nodes=ranks // 8, devices_per_node=8, data=ranks)
-        root = folder / str(ranks)
-        bundle = Bundle(make_bundle(root, synthetic_manifest(layout=layout, iterations=10)))
-        (bundle.path / "record.json").write_text(written(derive(bundle)))
-        size = sum(path.stat().st_size for path in bundle.path.rglob("*") if path.is_file())
-        verify = measure(("verify", str(root)), folder / f"cache-{ranks}")
-        report = measure(("report", str(root), "-o", str(folder / "report.md")), folder / f"cache-report-{ranks}")
+        with tempfile.TemporaryDirectory(prefix="soak-") as place:
+            root, folder = f"{place}/runs", Path(place)
+            bundle = Bundle(make_bundle(Path(root), synthetic_manifest(layout=layout, iterations=10)))
+            bundle.write_record(derive(bundle))
+            size = _size(bundle.path)
+            verify = measure(("verify", root), folder / "cache")
+            report = measure(("report", root, "-o", f"{place}/report.md"), folder / "cache-report")
         rows.append({"ranks": ranks, "mib": size / 2**20, "verify": verify._asdict(), "report": report._asdict()})
-    return rows
+    return {"rows": rows}
+
+
+def _size(bundle: Path) -> int:
+    return sum(path.stat().st_size for path in bundle.rglob("*") if path.is_file())
+
+
+PLANS = {"stand-in": stand_in, "real": real, "docker": docker}
+PARTS = {**PLANS, "bundles": huge}
 
 
 def text(found: dict, host: dict) -> str:
@@ -268,12 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commit = subprocess.run(("git", "rev-parse", "--short=12", "HEAD"), cwd=ROOT, capture_output=True, text=True)
     does_grow = False
     for name in options.parts:
-        made: dict = {
-            "stand-in": lambda: stand_in(options.runs),
-            "real": lambda: real(options.minutes),
-            "docker": lambda: docker(options.runs),
-            "bundles": huge,
-        }[name]()
+        made = PARTS[name](options)
         made |= {"day": time.strftime("%Y-%m-%d", time.gmtime()), "load": os.getloadavg()[2]}
         made["commit"] = commit.stdout.strip() or git_commit()
         print(json.dumps({name: made}), flush=True)

@@ -16,9 +16,8 @@ from random import Random
 
 import psutil
 
-from suite.bundle.store import find_bundles
 from suite.bundle.verify import verify
-from tests.faults.judging import check_output, is_whole, lost_of, told
+from tests.faults.judging import check_output, is_whole, lost_of, told, whole_again
 from tests.faults.scene import OF_TIMES, Scene, scripted_command, suite_command
 from tests.faults.sites import Act, OwnDriver, struck
 from tests.faults.tries import Missed, Verdict, Wrong
@@ -159,12 +158,12 @@ def clock_step(site: Host, scene: Scene, random: Random) -> Verdict:
     took = time.monotonic() - began
     if code != 0:
         raise Wrong(f"{moment}, {seconds:+d} s: exit code {code}: {scene.output()[-400:]}")
-    record, bundle = scene.record(), scene.bundle()
-    if bundle is None or record is None or not is_whole(record, ITERATIONS):
+    record = scene.record()
+    if record is None or not is_whole(record, ITERATIONS):
         raise Wrong(f"{moment}, {seconds:+d} s: the run is {told(record)}")
     if sum(record.iterations.seconds) > took:
         raise Wrong(f"{moment}, {seconds:+d} s: iterations of {sum(record.iterations.seconds):.1f} s in {took:.1f} s")
-    found = verify(bundle)  # which takes a run whose times do not fit for what it is
+    found = verify(scene.bundles()[0])  # which takes a run whose times do not fit for what it is
     if found.differences or not {finding.name for finding in found.findings} <= OF_TIMES:
         raise Wrong(f"{moment}, {seconds:+d} s: verify says {found.status}: {found.differences} {found.findings}")
     return Verdict(f"{moment}: by {seconds:+d} s, verify says {found.status}")
@@ -222,8 +221,7 @@ def torn_events(what: str, site: Host, scene: Scene, random: Random) -> Verdict:
 def eight_drivers(site: Host, scene: Scene, random: Random) -> Verdict:
     """Eight at once on one folder of four runs, three of them killed at some moment: each run is made once."""
     scene.environment["SUITE_SCRIPT"] = '{"seconds": 0.02, "sleep": true}'
-    same = scripted_command("run", *SIZE, "--iterations", "8", "--repeats", "4", "--force")
-    same += ["--runs", str(scene.runs)]
+    same = scripted_command("run", *SIZE, *MEASURE, "--repeats", "4", "--runs", str(scene.runs))
     drivers = []
     for _ in range(DRIVERS):
         drivers.append(scene.start(same))
@@ -238,14 +236,9 @@ def eight_drivers(site: Host, scene: Scene, random: Random) -> Verdict:
             raise Wrong(f"a driver ended with exit code {code}: {scene.output(index)[-400:]}")
         if "Traceback" in scene.output(index):
             raise Wrong(scene.output(index)[-500:])
-    before = {bundle.id: record.status for bundle in find_bundles([scene.runs]) if (record := bundle.record())}
-    if (code := scene.run(same)) != 0:
-        raise Wrong(f"the command after it ends with exit code {code}: {scene.output()[-400:]}")
-    statuses = [record.status for bundle in find_bundles([scene.runs]) if (record := bundle.record())]
-    if statuses != ["ok"] * 4:
-        raise Wrong(f"the runs are {statuses}")
-    scene.check_bundles()
-    return Verdict(f"{list(before.values()).count('ok')} of 4 runs were made before", 0, "the same command")
+    before = sum(record.status == "ok" for record in scene.records().values())
+    whole_again(scene, same, iterations=ITERATIONS, runs=4)
+    return Verdict(f"{before} of 4 runs were made before", 0, "the same command")
 
 
 class _Cut(Host):
@@ -351,12 +344,5 @@ def lacks() -> dict[str, str]:
         found |= dict.fromkeys(("disk full", "disk read-only", "network cut"), "needs root")
     if not os.access("/sys/fs/cgroup/memory/cgroup.procs", os.W_OK):
         found["host memory: killed by the kernel"] = "no memory group (cgroup v1) may be made"
-    for program, name in (
-        ("ip", "network cut"),
-        ("mkfs.ext4", "disk read-only"),
-        ("cc", "clock steps"),
-        ("cc", "network slow"),
-    ):
-        if shutil.which(program) is None:
-            found[name] = f"no {program}"
-    return found
+    programs = {"network cut": "ip", "disk read-only": "mkfs.ext4", "clock steps": "cc", "network slow": "cc"}
+    return found | {name: f"no {program}" for name, program in programs.items() if shutil.which(program) is None}

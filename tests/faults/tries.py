@@ -97,14 +97,10 @@ def append(path: Path, made: Try) -> None:
         file.write(json.dumps(asdict(made)) + "\n")
 
 
-def wanted(fault: Fault, count: int) -> int:
-    return max(1, count // 5) if fault.is_long else count
-
-
 def following(fault: Fault, count: int, seed: int, tries: Iterable[Try]) -> int | None:
     """Number of the next try that a fault lacks; None where it has as many as are wanted, or misses too often."""
     before = [one for one in tries if one.key == fault.key and one.seed == seed]
     made = sum(one.verdict != "missed" for one in before)
     number = max((one.number for one in before), default=-1) + 1
-    most = wanted(fault, count)
+    most = max(1, count // 5) if fault.is_long else count
     return number if made < most and number < 3 * most + 3 else None

@@ -10,12 +10,10 @@ from random import Random
 
 import psutil
 
-from suite.bundle.derive import record_of
-from suite.bundle.record import Record
-from suite.bundle.store import Bundle, find_bundles
-from tests.faults.judging import check_output, is_whole, lost_of, told
-from tests.faults.scene import LOOK_SECONDS, Driver, Scene, suite_command, whole_lines
-from tests.faults.sites import told_to_end
+from suite.bundle.store import Bundle
+from tests.faults.judging import check_output, is_whole, lost_of, told_of, whole_again
+from tests.faults.scene import LOOK_SECONDS, Driver, Scene, iterations_of, suite_command, whole_lines
+from tests.faults.sites import by_signal, told_to_end
 from tests.faults.surroundings import ITERATIONS, MEASURE, SILENCE
 from tests.faults.tries import Fault, Missed, Verdict, Wrong
 
@@ -42,16 +40,16 @@ def strike(number: signal.Signals, waits: bool, kinds: tuple[str, ...], scene: S
         raise Missed("the rank was over") from None
     code = scene.ended(driver)
     check_output(scene)
-    found = _records(scene)
+    found = scene.records()
     failed = [run for run, record in found.items() if record.status != "ok"]
     if not failed and code == 0:
         raise Missed("all its work was done, or it was only stopped while it waited")
     failure = found[victim.id].failure
     is_other_whole = all(is_whole(record, ITERATIONS) for run, record in found.items() if run != victim.id)
     if failed != [victim.id] or failure is None or failure.kind not in kinds or not is_other_whole or code != 1:
-        raise Wrong(f"{moment}: exit code {code}, {victim.id} was struck: {_told(found)}")
+        raise Wrong(f"{moment}: exit code {code}, {victim.id} was struck: {told_of(found)}")
     scene.check_bundles()
-    _whole_again(scene, "--retry-failed")
+    whole_again(scene, command(scene, "--retry-failed"), iterations=ITERATIONS, runs=2)
     return Verdict(f"{moment}: {failure.kind}", lost_of(before, found[victim.id]), "--retry-failed")
 
 
@@ -59,22 +57,22 @@ def end_driver(number: signal.Signals, scene: Scene, random: Random) -> Verdict:
     """What both rows have measured is kept, and they are started together again."""
     driver = scene.start(command(scene))
     moment = scene.wait_for_any_moment(random, driver, _EVENTS, _START_SECONDS)
-    before = {bundle.id: _finished(bundle) for bundle in _bundles(scene)}
+    before = {bundle.id: _finished(bundle) for bundle in scene.bundles()}
     if driver.poll() is not None:
         raise Missed("the runs were over")
     told_to_end(scene, driver, number, moment)
-    found = _records(scene)
+    found = scene.records()
     if not {record.status for record in found.values()} <= {"interrupted", "ok"}:
-        raise Wrong(f"{moment}: {_told(found)}")
-    _whole_again(scene)
+        raise Wrong(f"{moment}: {told_of(found)}")
+    whole_again(scene, command(scene), iterations=ITERATIONS, runs=2)
     lost = sum(lost_of(count, found.get(run)) for run, count in before.items())
-    return Verdict(f"{moment}: {_told(found)}", lost, "the same command")
+    return Verdict(f"{moment}: {told_of(found)}", lost, "the same command")
 
 
 def _rank(scene: Scene, driver: Driver, waits: bool) -> tuple[Bundle, psutil.Process]:
     """One that waits for its turn now, or that has it. Raises Missed where none does any more."""
     while driver.poll() is None:
-        for bundle in _bundles(scene):
+        for bundle in scene.bundles():
             with suppress(psutil.NoSuchProcess, OSError, ValueError, IndexError):
                 process = psutil.Process(json.loads(whole_lines(bundle.path / "events" / "rank-0.jsonl")[0])["pid"])
                 if (process.status() == psutil.STATUS_STOPPED) == waits:
@@ -83,30 +81,9 @@ def _rank(scene: Scene, driver: Driver, waits: bool) -> tuple[Bundle, psutil.Pro
     raise Missed("the runs were over")
 
 
-def _whole_again(scene: Scene, *options: str) -> None:
-    code = scene.run(command(scene, *options))
-    check_output(scene)
-    found = _records(scene)
-    if code != 0 or len(found) != 2 or not all(is_whole(record, ITERATIONS) for record in found.values()):
-        raise Wrong(f"the command after it ends with {code}: {_told(found)}")
-    scene.check_bundles()
-
-
-def _bundles(scene: Scene) -> tuple[Bundle, ...]:
-    return tuple(find_bundles([scene.runs])) if scene.runs.exists() else ()
-
-
-def _records(scene: Scene) -> dict[str, Record]:
-    return {bundle.id: record_of(bundle) for bundle in _bundles(scene)}
-
-
-def _told(found: dict[str, Record]) -> str:
-    return "; ".join(f"{run} is {told(record)}" for run, record in found.items())
-
-
 def _finished(bundle: Bundle) -> int:
     path = bundle.path / "events" / "rank-0.jsonl"
-    return sum(b'"kind":"iteration"' in line.replace(b" ", b"") for line in whole_lines(path)) if path.exists() else 0
+    return iterations_of(path) if path.exists() else 0
 
 
 def _fault(name: str, do: Callable[..., Verdict], right: str) -> Fault:
@@ -119,8 +96,5 @@ FAULTS = (
     _fault("SIGKILL of a rank that waits", partial(strike, signal.SIGKILL, True, ("rank_lost",)), _ALONE),
     _fault("SIGKILL of a rank in its turn", partial(strike, signal.SIGKILL, False, ("rank_lost",)), _ALONE),
     _fault("SIGSTOP of a rank in its turn", partial(strike, signal.SIGSTOP, False, ("hang",)), _ALONE),
-    *(
-        _fault(f"{number.name} of the driver", partial(end_driver, number), _BOTH)
-        for number in (signal.SIGKILL, signal.SIGINT)
-    ),
+    *(_fault(*each) for each in by_signal("the driver", end_driver, _BOTH, signal.SIGKILL, signal.SIGINT)),
 )

@@ -2,6 +2,7 @@
 
 from hypothesis import strategies as st
 
+from suite.spec.algorithms import Algorithm
 from suite.spec.layout import Layout
 from suite.spec.manifest import SampleLengths, Work
 from suite.spec.shape import Experts, Shape
@@ -73,20 +74,14 @@ def sample_lengths(draw, count=None):
     return SampleLengths(prompt=draw(tokens), response=draw(tokens))
 
 
-class NoValues(Workload):
-    """Of an algorithm that learns no values."""
-
-    @property
-    def uses_values(self):
-        return False
+def learning_by(algorithm, workload):
+    """The same work by another algorithm: rloo learns no values, grpo asks for no reference either."""
+    return workload.model_copy(update={"algorithm": Algorithm(name=algorithm)})
 
 
-class NoReference(NoValues):
-    """Nor asks for a reference."""
-
-    @property
-    def uses_reference(self):
-        return False
+def even(prompt, response):
+    """The work of one sample of these lengths."""
+    return Workload(name="w", prompt_tokens=prompt, new_tokens=response, rollouts=1, micro_batch=1)
 
 
 def uneven(lengths, **changes):

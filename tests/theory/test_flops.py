@@ -1,7 +1,6 @@
 """FLOPs of an iteration against published formulas and a counted model; adapters and a critic, counted by hand."""
 
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,13 +11,12 @@ from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import Layout
 from suite.spec.manifest import SampleLengths, Work
 from suite.spec.resolve import sample_lengths as sample_lengths_of
-from suite.spec.workload import Workload
 from suite.theory.adapters import adapter_elements, critic_parameters
 from suite.theory.bandwidth import decode_bytes
 from suite.theory.flops import iteration_flops
 from suite.theory.memory import memory_floor
 from suite.theory.parameters import layer_matrix_elements, parameter_count
-from tests.theory.shapes import NoReference, parameters_of, sample_lengths, shapes, uneven, workloads
+from tests.theory.shapes import even, learning_by, parameters_of, sample_lengths, shapes, uneven, workloads
 
 
 def value_head(hidden):
@@ -29,8 +27,7 @@ def value_head(hidden):
 def test_training_with_recompute_is_the_megatron_formula_with_logits_on_the_response(samples, prompt, response):
     """96 B s l h^2 (1 + s / 6h) of arXiv 2104.04473, its logit term on the response positions, plus the value head."""
     size = find_size("125M")
-    work = Workload(name="w", prompt_tokens=prompt, new_tokens=response, rollouts=1, micro_batch=1)
-    flops = iteration_flops(size, work, samples, recompute=True)
+    flops = iteration_flops(size, even(prompt, response), samples, recompute=True)
     tokens, layers, h = prompt + response, size.layers, size.hidden
     blocks = 96 * samples * tokens * layers * h * h + 16 * samples * tokens * tokens * layers * h
     logits = 6 * samples * response * h * size.vocab
@@ -43,9 +40,7 @@ def test_prefill_and_decode_under_the_causal_convention_are_one_causal_pass_less
     work = data.draw(workloads(size.layers))
     causal = iteration_flops(size, work, 1, attention="causal")
     fed = work.sequence_tokens - 1
-    one_pass = iteration_flops(
-        size, work.model_copy(update={"prompt_tokens": fed, "new_tokens": 1}), 1, attention="causal"
-    )
+    one_pass = iteration_flops(size, even(fed, 1), 1, attention="causal")
     logits = (work.new_tokens - 1) * 2 * size.hidden * size.vocab
     assert causal.generate == one_pass.generate_prefill + logits
 
@@ -58,9 +53,7 @@ def test_model_flops_are_those_of_phases_and_samples_recompute_adds_and_a_causal
     assert plain.model == samples * one.model
     assert causal.model <= plain.model and causal.generate_decode == plain.generate_decode
     assert causal.convention != plain.convention
-    assert plain.model == sum(
-        (plain.generate_prefill, plain.generate_decode, plain.score, plain.reference, plain.train)
-    )
+    assert plain.model == plain.generate_prefill + plain.generate_decode + plain.score + plain.reference + plain.train
     assert plain.hardware == plain.model == again.model
     assert again.hardware - again.model == again.recompute >= 0
 
@@ -93,14 +86,8 @@ def test_uneven_samples_are_the_sum_of_each_alone(size, lengths, attention, reco
     workload = uneven(lengths)
     together = iteration_flops(size, workload, len(lengths.prompt), recompute, attention, lengths)
     alone = [
-        iteration_flops(
-            size,
-            Workload(name="w", prompt_tokens=prompt, new_tokens=response, rollouts=1, micro_batch=1),
-            1,
-            recompute,
-            attention,
-        )
-        for prompt, response in zip(lengths.prompt, lengths.response, strict=True)
+        iteration_flops(size, even(*sample), 1, recompute, attention)
+        for sample in zip(lengths.prompt, lengths.response, strict=True)
     ]
     for phase in ("generate_prefill", "generate_decode", "score", "reference", "train", "recompute", "hardware"):
         assert getattr(together, phase) == sum(getattr(each, phase) for each in alone), phase
@@ -108,14 +95,11 @@ def test_uneven_samples_are_the_sum_of_each_alone(size, lengths, attention, reco
 
 def test_lengths_that_are_not_given_are_those_that_seed_0_draws():
     size = find_size("1M-llama")
-    workload = Workload.model_validate(
-        {"name": "w", "prompt_tokens": 8, "rollouts": 64, "micro_batch": 1,
-         "lengths": "lognormal:mean=64,sigma=0.6,cap=256"}
-    )  # fmt: skip
+    workload = find_workload("cpu").changed({"lengths": "lognormal:mean=64,sigma=0.6,cap=256"})
     drawn = sample_lengths_of(workload, 64, 0)
     assert iteration_flops(size, workload, 64) == iteration_flops(size, workload, 64, lengths=drawn)
-    even = workload.model_copy(update={"lengths": None, "new_tokens": 256})
-    assert iteration_flops(size, workload, 64).model < 0.5 * iteration_flops(size, even, 64).model
+    longest = workload.changed({"new_tokens": 256})
+    assert iteration_flops(size, workload, 64).model < 0.5 * iteration_flops(size, longest, 64).model
     with pytest.raises(ValueError, match="lengths of 64 samples, but there are 32"):
         iteration_flops(size, workload, 32, lengths=drawn)
 
@@ -132,8 +116,7 @@ def test_samples_of_a_prompt_that_are_generated_together_compute_it_once():
 @given(size=shapes(), data=st.data())
 def test_without_values_and_reference_their_work_is_not_counted(size, data):
     ppo = data.draw(workloads(size.layers))
-    bare = NoReference.model_validate(ppo.model_dump())
-    full, less = iteration_flops(size, ppo, 3), iteration_flops(size, bare, 3)
+    full, less = iteration_flops(size, ppo, 3), iteration_flops(size, learning_by("grpo", ppo), 3)
     values = 3 * ppo.new_tokens * value_head(size.hidden)
     assert full.score - less.score == values
     assert full.train - less.train == 3 * ppo.ppo_epochs * values
@@ -148,11 +131,11 @@ WORK = Work(global_rollouts=16, replica_rollouts=16, replica_batch=16, micro_bat
 ONE = Layout(devices_per_node=1, data=1)
 
 
-def changed(**changes: Any) -> Workload:
-    return Workload.model_validate({**CHAT.model_dump(), **changes})
+def changed(**changes):
+    return CHAT.changed(changes)
 
 
-def test_adapters_of_a_block_are_six_as_in_deepspeed_chat() -> None:
+def test_adapters_of_a_block_are_six_as_in_deepspeed_chat():
     hidden, ffn = SIZE.hidden, SIZE.ffn
     one_by_one = [(hidden, hidden)] * 4 + [(hidden, ffn), (ffn, hidden)]
     by_hand = sum(128 * (inside + outside) for inside, outside in one_by_one)
@@ -160,13 +143,12 @@ def test_adapters_of_a_block_are_six_as_in_deepspeed_chat() -> None:
     assert adapter_elements(SIZE, CHAT) == 0
 
 
-def test_the_critic_has_opt_350ms_blocks_on_the_policys_vocabulary() -> None:
-    assert CHAT.critic is not None
+def test_the_critic_has_opt_350ms_blocks_on_the_policys_vocabulary():
     blocks = 24 * (12 * 1024**2 + 13 * 1024)
     assert critic_parameters(SIZE, CHAT.critic) == blocks + (50257 + 2048) * 1024 + 2 * 1024 + 1024
 
 
-def test_lora_trains_everything_but_the_blocks_matrices() -> None:
+def test_lora_trains_everything_but_the_blocks_matrices():
     total, trained = parameters_of(SIZE, changed(lora_rank=128, critic=None))
     adapters = SIZE.layers * adapter_elements(SIZE, changed(lora_rank=128))
     matrices = SIZE.layers * layer_matrix_elements(SIZE)
@@ -175,7 +157,7 @@ def test_lora_trains_everything_but_the_blocks_matrices() -> None:
 
 
 @given(rank=st.integers(1, 512), name=st.sampled_from(["1.3B", "13B", "66B"]))
-def test_adapters_weigh_less_than_training_everything(rank: int, name: str) -> None:
+def test_adapters_weigh_less_than_training_everything(rank, name):
     size = find_size(name)
     full, lora = (memory_floor(size, changed(lora_rank=each), WORK, ONE, "fp16").bytes for each in (None, rank))
     assert lora < full
@@ -183,8 +165,7 @@ def test_adapters_weigh_less_than_training_everything(rank: int, name: str) -> N
     assert reads[1] - reads[0] == 255 * 2 * size.layers * adapter_elements(size, changed(lora_rank=rank))
 
 
-def test_the_memory_floor_holds_the_critic_with_its_optimizer() -> None:
-    assert CHAT.critic is not None
+def test_the_memory_floor_holds_the_critic_with_its_optimizer():
     alone, both = (memory_floor(SIZE, changed(critic=each), WORK, ONE, "fp16").parts for each in (None, CHAT.critic))
     difference = critic_parameters(SIZE, CHAT.critic) - (2 * SIZE.hidden**2 + 4 * SIZE.hidden + 1)
     assert both["weights"] - alone["weights"] == 2 * difference
@@ -195,11 +176,11 @@ def test_the_memory_floor_holds_the_critic_with_its_optimizer() -> None:
     "changes",
     [{"lora_rank": 8, "trainable_layers": 2}, {"lora_rank": 0}, {"critic": {**CHAT.critic.model_dump(), "heads": 3}}],
 )
-def test_what_makes_no_sense_is_refused(changes: dict[str, Any]) -> None:
+def test_what_makes_no_sense_is_refused(changes):
     with pytest.raises(ValidationError):
         changed(**changes)
 
 
-def test_workloads_without_either_are_written_as_they_always_were() -> None:
+def test_workloads_without_either_are_written_as_they_always_were():
     assert not {"lora_rank", "critic"} & set(find_workload("trlx-ds-chat").model_dump())
     assert {"critic"} == {"lora_rank", "critic"} & set(CHAT.model_dump())

@@ -9,22 +9,12 @@ from hypothesis import strategies as st
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import Layout
 from suite.spec.manifest import SampleLengths, Work
-from suite.spec.workload import Workload
 from suite.theory.bandwidth import ENGINE_SAMPLES, decode_bytes
 from suite.theory.lengths import decode_batches
 from suite.theory.memory import generating_floor, memory_floor
 from suite.theory.parameters import parameter_count, trainable_count, value_head_parameters
 from suite.theory.shards import Stage, stages, states
-from tests.theory.shapes import (
-    NoReference,
-    NoValues,
-    layout,
-    sample_lengths,
-    shapes,
-    uneven,
-    work,
-    workloads,
-)
+from tests.theory.shapes import layout, learning_by, sample_lengths, shapes, uneven, work, workloads
 
 PRECISIONS = ("fp32", "bf16", "fp16")
 
@@ -126,19 +116,17 @@ def test_megatrons_offloaded_optimizer_leaves_the_gradients_on_the_device_and_ol
 
 def test_sequence_parallelism_shares_the_stored_inputs():
     size, workload = find_size("6.7B"), find_workload("trlx-ds-chat")
-    plain = Layout(devices_per_node=4, tensor=4, data=1)
-    shared = Layout(devices_per_node=4, tensor=4, data=1, sequence_parallel=True)
-    inputs = [memory_floor(size, workload, work(), each, "bf16").parts["activations"] for each in (plain, shared)]
-    assert inputs[0] == 4 * inputs[1]
-
-
-def same(workload, kind):
-    return kind.model_validate(workload.model_dump())
+    plain, shared = (
+        memory_floor(size, workload, work(), layout(tensor=4, sequence_parallel=each), "bf16").parts["activations"]
+        for each in (False, True)
+    )
+    assert plain == 4 * shared
 
 
 def test_without_values_and_reference_neither_is_held():
     size, ppo = find_size("1M-llama"), find_workload("cpu")
-    held = [memory_floor(size, same(ppo, kind), work(), layout(), "bf16") for kind in (Workload, NoValues, NoReference)]
+    learning = [learning_by(name, ppo) for name in ("ppo", "rloo", "grpo")]
+    held = [memory_floor(size, each, work(), layout(), "bf16") for each in learning]
     head, policy = value_head_parameters(size.hidden), parameter_count(size).total
     assert [floor.parts["weights"] for floor in held] == [2 * (policy + head), 2 * policy, 2 * policy]
     assert [floor.parts.get("reference") for floor in held] == [2 * policy, 2 * policy, None]
@@ -183,11 +171,10 @@ def test_alike_samples_have_the_floor_of_even_ones_whatever_the_layout():
     for each in layouts:
         share = work().model_copy(update={"replica_rollouts": 16 // each.data, "replica_batch": 16 // each.data})
         drawn = share.model_copy(update={"lengths": alike})
+        floor = memory_floor(size, even, share, each, "bf16")
         for balance in (False, True):
             dealt = each.model_copy(update={"balance": balance})
-            assert memory_floor(size, uneven(alike), drawn, dealt, "bf16") == memory_floor(
-                size, even, share, each, "bf16"
-            )
+            assert memory_floor(size, uneven(alike), drawn, dealt, "bf16") == floor
 
 
 def test_a_generation_engine_holds_a_second_copy_and_a_cache_while_it_is_awake():
@@ -309,6 +296,5 @@ def test_a_step_reads_the_experts_that_it_touches_and_expert_parallel_ranks_shar
 def test_ranks_that_generate_alone_read_all_weights_for_their_share_of_the_samples():
     size, workload = find_size("8M-llama"), find_workload("cpu")
     split = Layout(devices_per_node=4, tensor=2, data=1, placement="split", generation_ranks=2)
-    assert decode_bytes(size, workload, work(16), split, "bf16") == decode_bytes(
-        size, workload, work(8), layout(), "bf16"
-    )
+    share = decode_bytes(size, workload, work(8), layout(), "bf16")
+    assert decode_bytes(size, workload, work(16), split, "bf16") == share

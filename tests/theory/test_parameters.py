@@ -12,13 +12,18 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 
-def rotary_fields(size):
-    """What Hugging Face calls the fields of a shape with rotary positions."""
+def fields_of(size):
+    """What Hugging Face calls the fields of a shape."""
     fields = {
-        "num_hidden_layers": size.layers, "hidden_size": size.hidden, "intermediate_size": size.ffn,
-        "num_attention_heads": size.heads, "num_key_value_heads": size.kv_heads, "head_dim": size.head_dim,
-        "max_position_embeddings": size.positions,
+        "num_hidden_layers": size.layers, "hidden_size": size.hidden, "num_attention_heads": size.heads,
+        "max_position_embeddings": size.positions, "vocab_size": size.vocab,
+        "tie_word_embeddings": size.tied_embeddings,
     }  # fmt: skip
+    if size.architecture == "gpt2":
+        return {**fields, "n_inner": size.ffn}
+    if size.architecture == "opt":
+        return {**fields, "ffn_dim": size.ffn, "word_embed_proj_dim": size.hidden, "pad_token_id": 0}
+    fields |= {"num_key_value_heads": size.kv_heads, "head_dim": size.head_dim, "intermediate_size": size.ffn}
     if size.experts is not None:
         fields["num_experts_per_tok"] = size.experts.per_token
         mixtral = size.architecture == "mixtral"
@@ -29,19 +34,7 @@ def rotary_fields(size):
 
 def build(size):
     """The Hugging Face model of a shape, on the meta device: parameters have shapes but no memory."""
-    common = {"vocab_size": size.vocab, "tie_word_embeddings": size.tied_embeddings}
-    if size.architecture == "gpt2":
-        config = transformers.GPT2Config(
-            n_layer=size.layers, n_embd=size.hidden, n_head=size.heads, n_inner=size.ffn, n_positions=size.positions,
-            **common,
-        )  # fmt: skip
-    elif size.architecture == "opt":
-        config = transformers.OPTConfig(
-            num_hidden_layers=size.layers, hidden_size=size.hidden, word_embed_proj_dim=size.hidden, ffn_dim=size.ffn,
-            num_attention_heads=size.heads, max_position_embeddings=size.positions, pad_token_id=0, **common,
-        )  # fmt: skip
-    else:
-        config = transformers.AutoConfig.for_model(size.architecture, **rotary_fields(size), **common)
+    config = transformers.AutoConfig.for_model(size.architecture, **fields_of(size))
     with torch.device("meta"):
         return transformers.AutoModelForCausalLM.from_config(config)
 

@@ -6,9 +6,8 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from functools import partial
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -38,27 +37,29 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-class Count:
-    """How often records were derived, not found."""
+@pytest.fixture
+def since(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[int]]:
+    """How many records were derived, not found, and how many bundles were hashed since it was called last."""
+    counted = [Mock(wraps=reading.examined), Mock(wraps=reading.read_once)]
+    for name, mock in zip(("examined", "read_once"), counted, strict=True):
+        monkeypatch.setattr(reading, name, mock)
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.calls: list[str] = []
-        for name in ("examined", "read_once"):
-            monkeypatch.setattr(reading, name, partial(self._counted, name, getattr(reading, name)))
+    def calls() -> list[int]:
+        counts = [mock.call_count for mock in counted]
+        for mock in counted:
+            mock.reset_mock()
+        return counts
 
-    def _counted(self, name: str, call: Callable[..., Any], *args: Any) -> Any:
-        self.calls.append(name)
-        return call(*args)
-
-    def since(self) -> tuple[int, int]:
-        """Derived and hashed since the last call."""
-        calls, self.calls = self.calls, []
-        return calls.count("examined"), calls.count("read_once")
+    return calls
 
 
 @pytest.fixture
-def count(monkeypatch: pytest.MonkeyPatch) -> Count:
-    return Count(monkeypatch)
+def known(tmp_path: Path, since: Callable[[], list[int]]) -> Path:
+    """A bundle whose record is in the cache."""
+    path = recorded(tmp_path)
+    read(path)
+    assert since() == [1, 1]
+    return path
 
 
 def read(path: Path) -> Derived:
@@ -74,48 +75,38 @@ def recorded(root: Path, **changes: object) -> Path:
     return path
 
 
-def test_what_was_derived_is_found_again_without_reading_a_file(tmp_path: Path, count: Count) -> None:
+def test_what_was_derived_is_found_again_without_reading_a_file(tmp_path, since):
     path = recorded(tmp_path)
     first = read(path)
-    assert count.since() == (1, 1)
+    assert since() == [1, 1]
     second = read(path)
-    assert count.since() == (0, 0)
+    assert since() == [0, 0]
     assert (second.record, second.manifest) == (derive(Bundle(path)), Bundle(path).manifest())
     assert second == first
     assert second.digest == evidence_of(Bundle(path)).digest and second.difference == ""
 
 
-def test_a_moved_or_copied_bundle_is_hashed_but_not_derived(tmp_path: Path, count: Count) -> None:
-    path = recorded(tmp_path / "a")
-    read(path)
-    copy = tmp_path / "b" / path.name
-    shutil.copytree(path, copy)
-    count.since()
+def test_a_moved_or_copied_bundle_is_hashed_but_not_derived(known, tmp_path, since):
+    copy = tmp_path / "b" / known.name
+    shutil.copytree(known, copy)
     assert read(copy).record == derive(Bundle(copy))
-    assert count.since() == (0, 1)
+    assert since() == [0, 1]
     read(copy)
-    assert count.since() == (0, 0)
+    assert since() == [0, 0]
 
 
 @pytest.mark.parametrize("touched", ["manifest.json", "environment.json", "events/rank-1.jsonl", "events/driver.jsonl"])
-def test_other_bytes_of_the_same_length_and_time_are_another_bundle(tmp_path: Path, count: Count, touched: str) -> None:
-    path = recorded(tmp_path)
-    read(path)
-    file = path / touched
+def test_other_bytes_of_the_same_length_and_time_are_another_bundle(known, since, touched):
+    file = known / touched
     status = file.stat()
     text = file.read_text()
     changed = text.replace("host-a", "host-b").replace('"repeat":1', '"repeat":2').replace("local", "lokal")
     assert changed != text and len(changed) == len(text)
     file.write_text(changed)
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
-    count.since()
-    found = read(path)
-    assert count.since()[1] == 1
-    assert found.record == derive(Bundle(path))
-
-
-def _files(path: Path) -> list[Path]:
-    return sorted(file for file in path.rglob("*") if file.is_file() and file.name != "lock")
+    found = read(known)
+    assert since()[1] == 1
+    assert found.record == derive(Bundle(known))
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -124,7 +115,8 @@ def test_no_flipped_byte_is_hidden(tmp_path_factory: pytest.TempPathFactory, dat
     """Whatever byte of whatever file is another one, the answer is that of a fresh derivation, or the same damage."""
     path = recorded(tmp_path_factory.mktemp("flipped"))
     before = read(path)
-    file = data.draw(st.sampled_from([file for file in _files(path) if file.stat().st_size]))
+    files = sorted(file for file in path.rglob("*") if file.is_file() and file.name != "lock" and file.stat().st_size)
+    file = data.draw(st.sampled_from(files))
     content = bytearray(file.read_bytes())
     place = data.draw(st.integers(0, len(content) - 1))
     content[place] ^= data.draw(st.integers(1, 255))
@@ -151,16 +143,14 @@ def test_no_flipped_byte_is_hidden(tmp_path_factory: pytest.TempPathFactory, dat
         assert after.digest != before.digest
 
 
-def test_a_changed_record_is_told_every_time(tmp_path: Path, count: Count) -> None:
-    path = recorded(tmp_path)
-    read(path)
-    body = json.loads((path / "record.json").read_text())
+def test_a_changed_record_is_told_every_time(known):
+    body = json.loads((known / "record.json").read_text())
     body["iterations"]["seconds"] = [seconds / 2 for seconds in body["iterations"]["seconds"]]
-    (path / "record.json").write_text(json.dumps(body))
+    (known / "record.json").write_text(json.dumps(body))
     for _ in range(2):
-        assert "iterations.seconds[0]: stored 0.5, derived 1.0 and 9 more" in read(path).difference
-    (path / "record.json").unlink()
-    assert read(path).difference == ""
+        assert "iterations.seconds[0]: stored 0.5, derived 1.0 and 9 more" in read(known).difference
+    (known / "record.json").unlink()
+    assert read(known).difference == ""
 
 
 @pytest.mark.parametrize(
@@ -168,13 +158,10 @@ def test_a_changed_record_is_told_every_time(tmp_path: Path, count: Count) -> No
     [(table, "code_key", lambda *rooms: b"another version"), (os, "geteuid", lambda: os.getuid() + 1)],
     ids=["other code", "another user's folder"],
 )
-def test_other_circumstances_derive_again(tmp_path, count, monkeypatch, module, name, value):
-    path = recorded(tmp_path)
-    read(path)
-    count.since()
+def test_other_circumstances_derive_again(known, since, monkeypatch, module, name, value):
     monkeypatch.setattr(module, name, value)
-    read(path)
-    assert count.since()[0] == 1
+    read(known)
+    assert since()[0] == 1
 
 
 def test_the_key_of_the_code_follows_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,19 +183,17 @@ def test_the_key_of_the_code_follows_its_sources(tmp_path: Path, monkeypatch: py
     assert len(set(keys)) == len(keys)
 
 
-def test_a_run_that_is_under_way_is_not_looked_up(tmp_path: Path) -> None:
-    path = recorded(tmp_path)
-    read(path)
-    with Bundle(path).hold(), pytest.raises(StillRunning):
-        read(path)
+def test_a_run_that_is_under_way_is_not_looked_up(known):
+    with Bundle(known).hold(), pytest.raises(StillRunning):
+        read(known)
 
 
-def test_a_link_in_the_bundle_keeps_it_from_being_kept(tmp_path: Path, count: Count) -> None:
+def test_a_link_in_the_bundle_keeps_it_from_being_kept(tmp_path, since):
     path = make_bundle(tmp_path, synthetic_manifest())
     (path / "logs" / "more").symlink_to("/dev/null")
     assert read(path).digest is None
     read(path)
-    assert count.since()[0] == 2
+    assert since()[0] == 2
 
 
 def test_records_of_every_kind_are_found_again_as_they_were(tmp_path: Path) -> None:
@@ -271,17 +256,16 @@ def damaged_by(change: str, file: Path) -> None:
         "UPDATE runs SET record = (SELECT other.record FROM runs AS other WHERE other.name <> runs.name LIMIT 1)",
     ],
 )
-def test_a_damaged_cache_costs_time_and_is_made_anew(tmp_path: Path, cache: Path, count: Count, change: str) -> None:
-    path = recorded(tmp_path)
-    expected = read(path)
+def test_a_damaged_cache_costs_time_and_is_made_anew(known, tmp_path, cache, since, change):
+    expected = read(known)
     read(make_bundle(tmp_path, synthetic_manifest(repeat=2), seconds=2.0))
     (file,) = cache.iterdir()
     damaged_by(change, file)
     for _ in range(3):
-        assert read(path) == expected
-    count.since()
-    assert read(path) == expected
-    assert count.since() == (0, 0)
+        assert read(known) == expected
+    since()
+    assert read(known) == expected
+    assert since() == [0, 0]
     assert file.stat().st_mode & 0o777 == 0o600
 
 
@@ -290,32 +274,29 @@ def test_a_damaged_cache_costs_time_and_is_made_anew(tmp_path: Path, cache: Path
     [lambda value: b"", lambda value: b"\0\0\0\2{}", lambda value: b"\0\0\0\4null", lambda value: value[:-1]],
     ids=["nothing", "no record", "null", "cut"],
 )
-def test_what_its_check_says_is_whole_but_is_no_record_is_derived_again(tmp_path, count, monkeypatch, spoilt):
+def test_what_its_check_says_is_whole_but_is_no_record_is_derived_again(tmp_path, since, monkeypatch, spoilt):
     path, checked = recorded(tmp_path), database.checked
     with monkeypatch.context() as patched:
         patched.setattr(table, "checked", lambda name, value: checked(name, spoilt(value)))
         expected = read(path)
-    count.since()
+    since()
     assert read(path) == expected
-    assert count.since()[0] == 1
+    assert since()[0] == 1
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
-def test_a_folder_or_a_file_that_others_may_write_to_is_not_used(tmp_path, cache, count, mode):
-    path = recorded(tmp_path)
-    read(path)
+def test_a_folder_or_a_file_that_others_may_write_to_is_not_used(known, cache, since, mode):
     (file,) = cache.iterdir()
     assert (cache.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
     for place in (cache, file):
         was = place.stat().st_mode
         place.chmod(mode)
-        count.since()
-        read(path)
-        assert count.since()[0] == 1
+        read(known)
+        assert since()[0] == 1
         place.chmod(was)
 
 
-def test_a_link_in_the_place_of_the_folder_or_the_file_is_not_followed(tmp_path, cache, count, monkeypatch):
+def test_a_link_in_the_place_of_the_folder_or_the_file_is_not_followed(tmp_path, cache, since, monkeypatch):
     path = recorded(tmp_path)
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     cache.symlink_to(tmp_path / "elsewhere")
@@ -323,21 +304,21 @@ def test_a_link_in_the_place_of_the_folder_or_the_file_is_not_followed(tmp_path,
     monkeypatch.setenv("SUITE_CACHE", str(tmp_path / "elsewhere"))
     (tmp_path / "elsewhere" / database.FILE).symlink_to(tmp_path / "planted")
     read(path)
-    assert count.since()[0] == 2
+    assert since()[0] == 2
     assert not (tmp_path / "planted").exists()
 
 
 @pytest.mark.parametrize("place", ["off", "/dev/null/cache", "/proc/cache", "too early"])
 def test_without_a_place_to_keep_them_or_just_after_they_were_written_records_are_derived(
-    tmp_path: Path, count: Count, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
+    tmp_path, since, monkeypatch, place
+):
     if place == "too early":
         monkeypatch.setattr("suite.bundle.cache.survey.SETTLED_SECONDS", 3600.0)
     else:
         monkeypatch.setenv("SUITE_CACHE", place)
     path = recorded(tmp_path)
     assert read(path) == read(path)
-    assert count.since()[0] == 2
+    assert since()[0] == 2
 
 
 def test_the_place_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,19 +332,20 @@ def test_the_place_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(("lock", "derived"), [("SHARED", 0), ("EXCLUSIVE", 1)])
-def test_a_cache_that_another_process_holds_is_read_where_it_can_be(tmp_path, cache, count, monkeypatch, lock, derived):
+def test_a_cache_that_another_process_holds_is_read_where_it_can_be(
+    known, tmp_path, cache, since, monkeypatch, lock, derived
+):
     monkeypatch.setattr(database, "_WAIT_SECONDS", 0.0)
-    path = recorded(tmp_path)
-    expected = read(path)
-    count.since()
+    expected = read(known)
+    since()
     with closing(sqlite3.connect(cache / database.FILE, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE" if lock == "EXCLUSIVE" else "BEGIN")
         other.execute("SELECT count(*) FROM runs").fetchall()
-        assert read(path) == expected
-        assert count.since()[0] == derived
+        assert read(known) == expected
+        assert since()[0] == derived
         more = make_bundle(tmp_path, synthetic_manifest(repeat=2))
         assert read(more).record == derive(Bundle(more))
-    assert read(path) == expected
+    assert read(known) == expected
 
 
 def test_the_cache_keeps_to_its_size_and_to_what_was_used_last(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
