@@ -1,8 +1,5 @@
-"""A trainer on Ray through a real Slurm, whose nodes are hosts that see each other and nothing else.
-
-The batch script starts the ranks, and they start Ray: on one node, and on two, where the second joins by the address
-that the script found out. Whatever ends the run, nothing of Ray stays behind.
-"""
+"""A trainer on Ray through a real Slurm, whose nodes are hosts that see each other and nothing else. The batch script
+starts the ranks, and they start Ray: on two nodes the second joins by the address that the script found out."""
 
 import json
 import signal
