@@ -72,7 +72,6 @@ def collected(suite: Suite, runs: Path, exit_code: int) -> tuple[Record, Bundle]
 
 
 def output_of(runs: Path) -> str:
-    """What the job has printed."""
     return "".join(path.read_text(errors="replace") for path in (runs / ".submitted").glob("*.out"))
 
 

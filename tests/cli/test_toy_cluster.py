@@ -38,7 +38,6 @@ def call(monkeypatch: pytest.MonkeyPatch) -> Call:
 
 
 def submit(runs: Path, *more: str) -> str:
-    """Submit one run; its id."""
     (run_id,) = told("submit", "toy", *SMALL, *more, "--runs", runs)["runs"]
     return str(run_id)
 

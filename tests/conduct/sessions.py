@@ -18,8 +18,6 @@ from tests.synthetic import as_lines, rank_events
 
 
 class Remembering:
-    """A view that remembers."""
-
     def __init__(self) -> None:
         self.ended: list[str] = []
         self.notices: list[str] = []

@@ -30,13 +30,9 @@ from suite.theory.parameters import parameter_count
 
 def test_every_entry_of_every_data_file_loads_with_a_source():
     assert len(sizes()) == len(yaml.safe_load((data_root() / "sizes.yaml").read_text()))
-    for shape in sizes().values():
-        assert shape.source, shape.name
-    for workload in workloads().values():
-        assert workload.source, workload.name
-        assert workload.note, workload.name
-    for device in devices().values():
-        assert device.source, device.name
+    for entry in (*sizes().values(), *workloads().values(), *devices().values()):
+        assert entry.source, entry.name
+    assert [workload.name for workload in workloads().values() if not workload.note] == []
 
 
 def test_the_ladders_name_known_sizes_rise_and_every_size_is_on_one():

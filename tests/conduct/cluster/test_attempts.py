@@ -67,7 +67,6 @@ def left_to_do(root: Path) -> ToDo:
 
 
 def write_output(slurm: StandIn, job: str, of: Manifest) -> None:
-    """What the job's ranks print."""
     lines = "".join(as_lines(rank_events(of, rank, lambda iteration, rank: 1.0)) for rank in range(of.layout.ranks))
     slurm.output(job).write_text("".join(f"0: ::suite:: {line}\n" for line in lines.splitlines()))
 
@@ -217,7 +216,6 @@ SMALL = ("--backend", "megatron", "--size", "1M", "--device", "cpu", "--gpus-per
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
-    """Kubernetes in memory."""
     cluster = MemoryCluster("lab")
     monkeypatch.setattr("suite.launch.kubernetes.client.connect", lambda context, namespace: cluster)
     return cluster

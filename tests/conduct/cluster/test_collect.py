@@ -41,7 +41,6 @@ def test_a_path_that_a_user_gives_comes_after_the_suites_by_which_ranks_find_the
 
 
 def printed(manifest: Manifest, ranks: Sequence[int]) -> list[bytes]:
-    """What these ranks print, one after another."""
     texts = [as_lines(rank_events(manifest, rank, lambda iteration, rank: 1.0)) for rank in ranks]
     return [b"::suite:: " + line for text in texts for line in text.encode().splitlines(keepends=True)]
 

@@ -46,8 +46,6 @@ def test_each_time_is_another_repeat(tmp_path):
 
 
 class Waiting(toy_cluster.ToyLauncher):
-    """A toy whose runs are waited for."""
-
     waits = True
 
     def submit(self, document: Document, earlier: Sequence[Submission]) -> tuple[Submission, ...]:

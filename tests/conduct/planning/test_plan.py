@@ -110,14 +110,19 @@ def rounds_of(plan: Plan, repeats: int) -> list[list[Manifest]]:
 
 
 @settings(max_examples=25)
-@given(requests())
-def test_every_row_has_each_of_its_repeats_once_in_rounds_that_alternate(asked):
+@given(requests(), st.integers(1, 5))
+def test_every_row_has_each_of_its_repeats_once_in_rounds_that_alternate_and_more_repeats_add_rounds(asked, more):
     rounds = rounds_of(make_plan(asked, STACKS), asked.repeats)
     first = [row_of(manifest) for manifest in rounds[0]]
     assert len(set(first)) == len(first) > 0
     for number, runs in enumerate(rounds, start=1):
         assert {manifest.run.repeat for manifest in runs} == {number}
         assert [row_of(manifest) for manifest in runs] == (first if number % 2 else first[::-1])
+    wider = asked.model_copy(update={"repeats": asked.repeats + more})
+    longer = rounds_of(make_plan(wider, STACKS), wider.repeats)
+    for ours, theirs in zip(rounds, longer, strict=False):
+        names = [[(m.backend.name, m.work_hash, m.run.repeat) for m in each] for each in (ours, theirs)]
+        assert names[0] == names[1]
 
 
 @settings(max_examples=25)
@@ -130,13 +135,3 @@ def test_the_same_request_is_the_same_plan_and_another_seed_is_another_of_the_sa
     assert other.id != one.id and not {m.hash for m in one.manifests} & {m.hash for m in other.manifests}
     names = [(m.backend.name, m.size.name, m.layout.ranks, m.run.repeat) for m in one.manifests]
     assert [(m.backend.name, m.size.name, m.layout.ranks, m.run.repeat) for m in other.manifests] == names
-
-
-@settings(max_examples=25)
-@given(requests(), st.integers(1, 5))
-def test_more_repeats_add_rounds_and_leave_the_first_ones_in_their_order(asked, more):
-    wider = asked.model_copy(update={"repeats": asked.repeats + more})
-    rounds, longer = (rounds_of(make_plan(each, STACKS), each.repeats) for each in (asked, wider))
-    for ours, theirs in zip(rounds, longer, strict=False):
-        names = [[(m.backend.name, m.work_hash, m.run.repeat) for m in each] for each in (ours, theirs)]
-        assert names[0] == names[1]

@@ -12,7 +12,6 @@ from suite.spec.catalogue import Preset, find_preset
 
 LADDER = find_preset("ladder")
 STACKS = {"deepspeed": {"torch": "2"}, "megatron": {"torch": "2"}, "trlx-nemo": {"torch": "1.14"}}
-LAYOUT = {"zero_stage": (), "tensor": (), "recompute": "none"}
 
 
 def planned(preset: Preset, *backends: str, given: GivenOptions | None = None, **changes: Any) -> Plan:
@@ -20,8 +19,9 @@ def planned(preset: Preset, *backends: str, given: GivenOptions | None = None, *
 
 
 def common(*backends: str, **changes: Any) -> dict[str, Any]:
+    layout = {"zero_stage": (), "tensor": (), "recompute": "none", **changes}
     measure = {"device": "cuda", "iterations": 3}
-    return {"backends": backends, "layout": {**LAYOUT, **changes}, "measure": measure, "repeats": 1}
+    return {"backends": backends, "layout": layout, "measure": measure, "repeats": 1}
 
 
 def test_the_ladder_gives_every_backend_the_same_work_at_every_size() -> None:

@@ -27,7 +27,6 @@ def _own_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> Path:
-    """A bundle that this user recorded."""
     path = make_bundle(tmp_path, MANIFEST)
     Bundle(path).write_environment({"host": "a", **origin_of(MANIFEST)})
     return path

@@ -30,8 +30,6 @@ from tests.waiting import wait_until
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
     def isatty(self) -> bool:
         return True
 

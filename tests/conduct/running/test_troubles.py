@@ -83,7 +83,6 @@ LOST = Failure(kind="rank_lost", evidence=("rank 0: Connection closed by peer",)
 
 @pytest.fixture
 def little_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 2 MiB."""
     if os.geteuid() != 0:
         pytest.skip("only root mounts a file system that can be filled")
     folder = tmp_path / "disk"
@@ -128,7 +127,6 @@ REFUSED = NoConnection(ProtocolError("Connection aborted.", ConnectionRefusedErr
 
 
 def launcher_without_runtime(**patience: float) -> docker.DockerLauncher:
-    """Nobody answers at the API of its runtime."""
     api = Mock(**{"create_container_from_config.side_effect": REFUSED, "containers.side_effect": REFUSED})
     runtime: Any = SimpleNamespace(api=api, host="unix:///x", facts=SimpleNamespace(remote=False))
     return docker.DockerLauncher(runtime, DockerSettings(), {}, ContainerPatience(**patience))
