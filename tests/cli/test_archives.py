@@ -53,12 +53,15 @@ def test_verify_says_of_the_archive_what_it_says_of_the_folder(place: Path) -> N
     assert code == 2 and "results.suite.zip has no run 'nothing'; it has " in err
 
 
-def test_an_altered_record_stays_altered(place: Path) -> None:
+def test_an_altered_record_stays_altered_and_what_can_be_packed_no_more_is_told(place: Path) -> None:
     record = Path(f"runs/{ROW}-r1/record.json")
     record.write_text(record.read_text().replace('"status": "ok"', '"status": "failed"'))
-    assert called("pack", "runs", "-o", "altered.suite.zip")[0] == 0
-    code, out, _ = called("verify", "altered.suite.zip")
+    Path(f"runs/{ROW}-r2/manifest.json").write_text("{}")
+    code, out, _ = called("pack", "runs", "-o", "a.suite.zip")
+    assert code == 0 and f"left out: {ROW}-r2: damaged: " in out
+    code, out, _ = called("verify", "a.suite.zip")
     assert code == 3 and 'status: stored "failed", derived "ok"' in out
+    assert "left out by the packer" in out and "missing-repeat" in out
 
 
 def test_report_and_compare_give_the_same_figures(place: Path) -> None:
@@ -95,14 +98,6 @@ def test_unpacked_it_is_the_folder(place: Path) -> None:
     assert Path("results/licences/suite.txt").read_text().lstrip().startswith("Apache License")
     code, _, err = called("unpack", "results.suite.zip")
     assert code == 2 and "results exists; nothing is overwritten" in err
-
-
-def test_what_can_be_packed_no_more_is_told(place: Path) -> None:
-    Path(f"runs/{ROW}-r2/manifest.json").write_text("{}")
-    code, out, _ = called("pack", "runs", "-o", "a.suite.zip")
-    assert code == 0 and f"left out: {ROW}-r2: damaged: " in out
-    code, out, _ = called("verify", "a.suite.zip")
-    assert code == 3 and "left out by the packer" in out and "missing-repeat" in out
 
 
 @pytest.mark.parametrize(
@@ -150,11 +145,6 @@ def test_runs_and_export_take_the_archive_as_the_folder(place: Path) -> None:
     assert code == 2 and Path("results.suite.zip").is_file(), err
 
 
-@pytest.fixture
-def runs(place: Path) -> Path:
-    return place / "runs"
-
-
 def halve(path: Path) -> None:
     def edit(event: dict) -> None:
         if event["kind"] in ("iteration", "phase"):
@@ -163,14 +153,19 @@ def halve(path: Path) -> None:
     change(path, edit)
 
 
-def test_a_finding_is_named_and_ends_in_3(runs: Path) -> None:
-    halve(runs / f"{ROW}-r2")
-    code, out, _ = called("verify", str(runs))
+def append_to_log(place: Path) -> None:
+    with (place / f"runs/{ROW}-r3/logs/rank-0.log").open("a") as log:
+        log.write(" ")
+
+
+def test_a_finding_is_named_and_ends_in_3(place: Path) -> None:
+    halve(place / f"runs/{ROW}-r2")
+    code, out, _ = called("verify", "runs")
     assert code == 3
-    assert out.startswith(f"{runs}/{ROW}-r1: equal\n")
-    assert f"{runs}/{ROW}-r2: inconsistent\n    event-times: " in out
+    assert out.startswith(f"runs/{ROW}-r1: equal\n")
+    assert f"runs/{ROW}-r2: inconsistent\n    event-times: " in out
     assert "3 bundles: 2 equal, 1 inconsistent; findings: 1 event-times" in out
-    code, out, _ = called("verify", str(runs), "--json")
+    code, out, _ = called("verify", "runs", "--json")
     found = {Path(each["bundle"]).name: each for each in json.loads(out)}
     assert code == 3 and found[f"{ROW}-r2"]["findings"][0]["name"] == "event-times"
     assert found[f"{ROW}-r1"]["status"] == "equal"
@@ -193,47 +188,45 @@ def test_many_bundles_are_a_summary_and_some_lines_of_each_kind(place: Path) -> 
     assert f"and {count - 6} more bundles: record.json is not what its events give (suite verify --json)\n" in err
 
 
-def test_a_digest_is_of_one_bundle_or_of_all(runs: Path) -> None:
-    for folder in (runs, runs / f"{ROW}-r1"):
-        digest = called("verify", str(folder))[1].split()[-1]
-        code, out, _ = called("verify", str(folder), "--digest", digest.upper())
+def test_a_digest_is_of_one_bundle_or_of_all(place: Path) -> None:
+    for folder in ("runs", f"runs/{ROW}-r1"):
+        digest = called("verify", folder)[1].split()[-1]
+        code, out, _ = called("verify", folder, "--digest", digest.upper())
         assert code == 0 and out.endswith(f"digest: {digest}, as expected\n")
-    log = runs / f"{ROW}-r3" / "logs" / "rank-0.log"
-    log.write_text(log.read_text() + " ")
-    whole = called("verify", str(runs))[1].split()[-1]
-    code, out, _ = called("verify", str(runs), "--digest", digest)
+    append_to_log(place)
+    whole = called("verify", "runs")[1].split()[-1]
+    code, out, _ = called("verify", "runs", "--digest", digest)
     assert code == 3 and f"digest: {whole}, not {digest}" in out and "3 bundles: 2 equal, 1 differs" in out
-    shutil.rmtree(runs / f"{ROW}-r3")
-    assert called("verify", str(runs), "--digest", whole)[0] == 3
-    code, _, err = called("verify", str(runs), "--digest", "abc")
+    shutil.rmtree(place / f"runs/{ROW}-r3")
+    assert called("verify", "runs", "--digest", whole)[0] == 3
+    code, _, err = called("verify", "runs", "--digest", "abc")
     assert code == 2 and err == "error: a digest is 64 hexadecimal digits, not 'abc'\n"
 
 
 @pytest.mark.slow
-def test_a_report_names_its_evidence_and_the_command_that_checks_it(runs: Path) -> None:
-    output = runs.parent / "report.md"
-    assert called("report", str(runs), "-o", str(output))[0] == 0
+def test_a_report_names_its_evidence_and_the_command_that_checks_it(place: Path) -> None:
+    output = place / "report.md"
+    assert called("report", "runs", "-o", "report.md")[0] == 0
     (command,) = [line for line in output.read_text().splitlines() if line.startswith("suite verify ")]
     assert called(*command.split()[1:])[0] == 0
-    evidence = json.loads(called("report", str(runs), "--json")[1])["evidence"]
-    assert evidence["digest"] == command.split()[-1] and evidence["paths"] == [str(runs)]
+    evidence = json.loads(called("report", "runs", "--json")[1])["evidence"]
+    assert evidence["digest"] == command.split()[-1] and evidence["paths"] == ["runs"]
     digests = {Path(each["path"]).name: each["digest"] for each in evidence["bundles"]}
-    written = output.read_text() + "".join(path.read_text() for path in (runs.parent / "report-assets").glob("d*"))
+    written = output.read_text() + "".join(path.read_text() for path in (place / "report-assets").glob("d*"))
     for name, digest in digests.items():
-        assert f"{digest}  {runs}/{name}" in written
-        assert called("verify", str(runs / name), "--digest", digest)[0] == 0
-    log = runs / f"{ROW}-r3" / "logs" / "rank-0.log"
-    log.write_text(log.read_text() + " ")
+        assert f"{digest}  runs/{name}" in written
+        assert called("verify", f"runs/{name}", "--digest", digest)[0] == 0
+    append_to_log(place)
     assert called(*command.split()[1:])[0] == 3
 
 
-def test_a_run_that_does_not_fit_together_is_in_no_figure(runs: Path) -> None:
-    halve(runs / f"{ROW}-r2")
-    code, out, err = called("report", str(runs), "--json")
+def test_a_run_that_does_not_fit_together_is_in_no_figure(place: Path) -> None:
+    halve(place / f"runs/{ROW}-r2")
+    code, out, err = called("report", "runs", "--json")
     told = json.loads(out)
     assert code == 0 and err == ""
     assert [row["runs"] for row in told["rows"]] == [2]
     (line,) = [line for line in told["caveats"] if "event-times" in line]
-    assert line.startswith(f"{runs}/{ROW}-r2: left out, event-times: ")
-    code, _, err = called("report", str(runs / f"{ROW}-r2"))
+    assert line.startswith(f"runs/{ROW}-r2: left out, event-times: ")
+    code, _, err = called("report", f"runs/{ROW}-r2")
     assert code == 2 and "no bundle to report" in err and "event-times" in err

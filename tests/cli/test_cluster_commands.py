@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import Result
 
 from tests.command import refused, suite, told
 from tests.launch.kubernetes.runs import IMAGE
@@ -159,21 +158,21 @@ def test_ranks_are_bound_as_asked_for() -> None:
         (("--cpus-per-node", "7500m", "--memory-per-rank", "8g"), "no whole number"),
         (("--cpus-per-node", "8"), "pods are not Guaranteed"),
         (("--cpus-per-node", "8", "--memory-per-rank", "8g"), None),
+        (("--image", "registry.example/suite:1"), "not named by digest"),
     ],
 )
-def test_pods_that_get_no_cores_of_their_own_are_told(more: tuple[str, ...], words: str | None) -> None:
-    done = suite(*KUBERNETES, *SMALL, "--image", IMAGES["kubernetes"], *more)
+def test_pods_without_cores_of_their_own_and_images_without_a_digest_are_told(more, words) -> None:
+    done = suite(*KUBERNETES, *SMALL, "--image", IMAGE, *more)
     assert done.exit_code == 0
-    assert (words in done.stderr) if words else "static CPU manager" not in done.stderr
-
-
-def render(runs: Path, *more: str, image: str = IMAGE) -> Result:
-    return suite(*KUBERNETES, *LARGE, "--image", image, "--runs", str(runs), *more)
+    if words is None:
+        assert "static CPU manager" not in done.stderr and "digest" not in done.stderr
+    else:
+        assert words in done.stderr
 
 
 def test_what_is_said_of_the_cluster_is_in_the_pods(tmp_path: Path) -> None:
-    done = render(
-        tmp_path,
+    done = suite(
+        *(*PODS, "--runs", tmp_path),
         *("--namespace", "lab", "--queue", "q", "--priority-class", "high", "--node-selector", "gpu=h100"),
         *("--toleration", "nvidia.com/gpu:NoSchedule", "--toleration", "dedicated=bench", "--toleration", "spot"),
         *("--topology", "rack", "--rdma", "rdma/hca=8", "--cpus-per-node", "96", "--memory-per-rank", "100g"),
@@ -194,13 +193,6 @@ def test_what_is_said_of_the_cluster_is_in_the_pods(tmp_path: Path) -> None:
     assert (limits["amd.com/gpu"], limits["rdma/hca"], limits["cpu"]) == ("8", "8", "96")
     assert int(limits["memory"]) == (8 * 100 + 64) << 30
     assert {"name": "NCCL_IB_HCA", "value": "mlx5"} in pod["containers"][0]["env"]
-
-
-def test_an_image_without_a_digest_is_noted(tmp_path: Path) -> None:
-    done = render(tmp_path, image="registry.example/suite:1")
-    assert done.exit_code == 0
-    assert "not named by digest" in done.stderr
-    assert "digest" not in render(tmp_path).stderr
 
 
 def test_without_a_cluster_nothing_is_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ import pytest
 from suite.cli.main import main
 from suite.cli.options.fields import settings_of
 from suite.cli.options.launchers import Where
-from suite.cli.options.reading import confirmed, rank_counts
+from suite.cli.options.reading import confirmed
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.local import LocalLauncher
 from suite.spec.catalogue import find_workload
@@ -81,6 +81,10 @@ class TestLayout:
 
 
 class TestFile:
+    @pytest.fixture(autouse=True)
+    def _here(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+
     def test_a_file_holds_options_by_their_names_and_the_command_line_replaces_them(self, tmp_path: Path) -> None:
         path = tmp_path / "plan.yaml"
         path.write_text("size: [1M]\nranks: [1, 2]\nrepeats: 2\nbackend: megatron\nrecompute: true\nbind: false\n")
@@ -88,24 +92,6 @@ class TestFile:
         device = ("--device", "cpu", "--dry-run")
         assert told("run", path, *device, "--ranks", "2", "--repeats", "1") == told("run", *typed, *device)
         assert len(layouts("run", path, *device)) == 4
-
-    @pytest.mark.parametrize(
-        ("text", "words"),
-        [
-            ("sizes: 1M", "has no option 'sizes', did you mean 'size'"),
-            (r'runs: "a\0b"', r"runs holds a character that no command line can carry: 'a\x00b'"),
-            (r'runs: "\ud800"', r"runs holds a character that no command line can carry: '\ud800'"),
-        ],
-    )
-    def test_what_is_wrong_in_it_is_told(self, text: str, words: str, tmp_path: Path) -> None:
-        (tmp_path / "plan.yaml").write_text(text)
-        assert words in refused("run", tmp_path / "plan.yaml", "--dry-run")
-
-
-class TestDefaults:
-    @pytest.fixture(autouse=True)
-    def _here(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir(tmp_path)
 
     def test_a_folders_own_file_says_what_neither_the_command_line_nor_a_plan_does(self) -> None:
         Path("suite.toml").write_text('\ufeff[run]\nranks = [1, 2]\nbackend = "megatron"\nrecompute = true\nseed = 3\n')
@@ -117,16 +103,19 @@ class TestDefaults:
         assert "suite.toml" not in suite(*PLAN).stderr
 
     @pytest.mark.parametrize(
-        ("text", "words"),
+        ("name", "text", "words"),
         [
-            ("[run]\nsizes = '1M'", "suite.toml: run has no option 'sizes', did you mean 'size'"),
-            ("[runn]\nsize = '1M'", "suite.toml is of no command 'runn', did you mean 'run'"),
-            ("[run", "suite.toml is not valid TOML"),
+            ("plan.yaml", "sizes: 1M", "has no option 'sizes', did you mean 'size'"),
+            ("plan.yaml", r'runs: "a\0b"', r"runs holds a character that no command line can carry: 'a\x00b'"),
+            ("plan.yaml", r'runs: "\ud800"', r"runs holds a character that no command line can carry: '\ud800'"),
+            ("suite.toml", "[run]\nsizes = '1M'", "suite.toml: run has no option 'sizes', did you mean 'size'"),
+            ("suite.toml", "[runn]\nsize = '1M'", "suite.toml is of no command 'runn', did you mean 'run'"),
+            ("suite.toml", "[run", "suite.toml is not valid TOML"),
         ],
     )
-    def test_what_is_wrong_in_it_is_one_line(self, text: str, words: str) -> None:
-        Path("suite.toml").write_text(text)
-        assert words in refused(*PLAN)
+    def test_what_is_wrong_in_one_is_told_in_one_line(self, name: str, text: str, words: str) -> None:
+        Path(name).write_text(text)
+        assert words in refused(*(("run", name, "--dry-run") if name == "plan.yaml" else PLAN))
 
     def test_consent_is_typed(self) -> None:
         Path("suite.toml").write_text("[rerun]\nyes = true")
@@ -155,6 +144,9 @@ class TestErrors:
         assert "--device is auto, cpu or cuda, not ''" in refused("run", "--size", "1M", "--device", "")
         assert "--python '' names no interpreter" in refused(*MEGATRON, "--python", "")
         assert "--ranks is a number or all, not ''" in refused("tune", "--size", "1M", "--device", "cpu", "--ranks", "")
+        assert "there is no workload ''" in refused(*PLAN, "--workload", "")
+        for words in (("--runs", ""), ("--runs=",)):
+            assert "--runs '' names no folder" in refused(*PLAN, *words)
 
     def test_a_question_is_asked_on_a_terminal_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "stderr", Terminal())
@@ -248,10 +240,6 @@ def test_ctrl_c_while_modules_are_imported_is_one_line_and_130(module, monkeypat
 DEEPSPEED = (*PLAN, "--backend", "deepspeed")
 
 
-def test_all_ranks_are_as_many_as_there_are_places() -> None:
-    assert rank_counts(["1", "all", "4"], most=8) == (1, 8, 4)
-
-
 def test_threads_places_and_free_devices_of_a_clusters_ranks() -> None:
     stack = [word for package in ("torch", "megatron-core") for word in ("--stack", f"{package}=1")]
 
@@ -311,26 +299,11 @@ def planned(*options: str) -> list[dict]:
     return told(*DEEPSPEED, *options)["runs"]
 
 
-def test_the_work_is_set_from_the_command_line() -> None:
+def test_the_work_is_set_from_the_command_line_and_refused_where_it_cannot_be() -> None:
     (usual,), (changed,) = planned(), planned("--rollouts", "6", "--micro-batch", "3")
     assert (usual["samples"], changed["samples"]) == (4, 6)
     assert usual["run"] != changed["run"]
     (same,) = planned("--prompt-tokens", str(find_workload("cpu").prompt_tokens))
     assert usual["run"] == same["run"], "a value that the workload has anyway"
-
-
-def test_work_that_cannot_be_is_refused_in_one_line() -> None:
     assert "--lengths (at most 800)" in refused(*DEEPSPEED, "--lengths", "lognormal:mean=6,sigma=0.6,cap=800")
     assert "grpo compares the samples of a prompt: --gro" in refused(*DEEPSPEED, "--algorithm", "grpo", "--group", "1")
-
-
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (("--workload", ""), "there is no workload ''"),
-        (("--runs", ""), "--runs '' names no folder"),
-        (("--runs=",), "--runs '' names no folder"),
-    ],
-)
-def test_an_option_that_is_given_nothing_is_refused_instead_of_being_left_out(words: tuple[str, ...], line: str):
-    assert line in refused(*PLAN, *words)

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from suite.bundle.derive import derive
-from suite.bundle.store import Bundle
+from tests.bundle.tampering import derive_again
 from tests.command import suite
 from tests.synthetic import facts_of, make_bundle, synthetic_manifest
 
@@ -21,7 +20,7 @@ def add_runs(root: Path, runs: int, seconds: float, first: int = 1, spread: floa
         mean = seconds * (1 + spread * noise.gauss(0, 1))
         lasted = [mean * (1 + spread * noise.gauss(0, 1)) for _ in range(10)]
         path = make_bundle(root, synthetic_manifest(repeat=repeat, **asked), seconds=lasted)
-        Bundle(path).write_record(derive(Bundle(path)))
+        derive_again(path)
     return root
 
 

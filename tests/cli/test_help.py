@@ -37,11 +37,9 @@ finally:
 
 def commands() -> dict[str, Command]:
     """Every command that is no group, by its words."""
-    found = {}
-    for name, entry in COMMANDS.items():
-        below = {f"{name} {word}": each for word, each in entry.commands.items()} if isinstance(entry, Group) else {}
-        found.update(below if isinstance(entry, Group) else {name: entry})
-    return found
+    groups = {name: entry.commands for name, entry in COMMANDS.items() if isinstance(entry, Group)}
+    below = {f"{name} {word}": each for name, inner in groups.items() for word, each in inner.items()}
+    return {name: entry for name, entry in COMMANDS.items() if name not in groups} | below
 
 
 def live_help(words: str, columns: int) -> str:
@@ -54,25 +52,27 @@ def live_help(words: str, columns: int) -> str:
     return shown.getvalue()
 
 
+def python(code: str, *arguments: object, folder: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    """What a fresh interpreter prints that runs this code; with the variables that are given, if any, and no others."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    env = {"PATH": "/usr/bin:/bin", **environment} if environment else None
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Help as an installation saves it, from a process of its own."""
     file = tmp_path_factory.mktemp("help") / "saved_help.json"
     write = "import sys, pathlib, suite.cli.saved_help as help; help.write_pages(pathlib.Path(sys.argv[1]))"
-    subprocess.run([sys.executable, "-c", write, str(file)], cwd=ROOT, check=True)
+    python(write, file)
     return file
 
 
-def probe(file: Path, *arguments: str, columns: int = 80) -> tuple[str, bool]:
+def probe(file: Path, *arguments: str) -> tuple[str, bool]:
     """What a fresh process prints, and whether it imported Typer for it."""
-    done = subprocess.run(
-        [sys.executable, "-c", _PROBE, str(file), *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"COLUMNS": str(columns), "PATH": "/usr/bin:/bin"},
-    )
+    done = python(_PROBE, file, *arguments, COLUMNS="80")
     return done.stdout, done.stderr.strip() == "True"
 
 
@@ -151,8 +151,7 @@ def test_only_plain_questions_are_answered_from_saved_help(saved: Path, monkeypa
 
 def test_asking_for_one_command_imports_no_other() -> None:
     code = "import sys; from suite.cli.app import app; app(['sizes'], standalone_mode=False); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    loaded = set(done.stdout.split())
+    loaded = set(python(code).stdout.split())
     files = {entry.function.partition(":")[0] for entry in commands().values()}
     assert {file for file in files if f"suite.cli.{file}" in loaded} == {"sizes"}
     names_of_launchers = {"suite.launch", "suite.launch.cluster", "suite.launch.cluster.registry"}
@@ -179,26 +178,14 @@ class TestBuild:
     def build(self, checkout: Path, how: str, broken: str = "") -> Path:
         pytest.importorskip("hatchling", reason="the build tools come with `make test`")
         code = f"import hatchling.build; print(hatchling.build.{how}('built'))"
-        environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": broken}
-        done = subprocess.run(
-            [sys.executable, "-c", code], cwd=checkout, capture_output=True, text=True, env=environment, timeout=60
-        )
-        assert done.returncode == 0, done.stderr
-        return checkout / "built" / done.stdout.split()[-1]
+        return checkout / "built" / python(code, folder=checkout, PYTHONPATH=broken).stdout.split()[-1]
 
     def test_a_wheel_answers_help_from_saved_text(self, checkout: Path) -> None:
         wheel = self.build(checkout, "build_wheel")
         installed = checkout / "installed"
         zipfile.ZipFile(wheel).extractall(installed)
         code = "import sys; from suite.cli.main import main; main(); print('typer' in sys.modules)"
-        done = subprocess.run(
-            [sys.executable, "-c", code, "run", "--help"],
-            cwd=installed,
-            capture_output=True,
-            text=True,
-            check=True,
-            env={"COLUMNS": "100"},
-        )
+        done = python(code, "run", "--help", folder=installed, COLUMNS="100")
         assert done.stdout.startswith("Usage: suite run") and done.stdout.endswith("\nFalse\n")
         (page,) = installed.glob("*.data/data/share/man/man1/suite.1")
         assert page.read_text().startswith(".TH SUITE 1 ")
@@ -227,8 +214,7 @@ runpy.run_module("suite", run_name="__main__", alter_sys=True)
 
 
 def test_a_local_run_imports_few_modules_and_none_of_other_launchers() -> None:
-    command = [sys.executable, "-c", _ALL_MODULES, "run", "--size", "1M", "--backend", "deepspeed", "--dry-run"]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stderr.split()
+    found = python(_ALL_MODULES, "run", "--size", "1M", "--backend", "deepspeed", "--dry-run").stderr.split()
     assert "suite.launch.local" in found, "else nothing is proven"
     assert not [name for name in found if name.startswith(("suite.launch.slurm.", "suite.launch.kubernetes."))]
     docker = {name for name in found if name.startswith("suite.launch.docker.")}

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -9,9 +10,8 @@ from suite.images.build import BuildFailed, Step
 from suite.images.check import Difference
 from suite.images.digests import Answer
 from suite.spec.images import images
-from tests.command import refused, suite
+from tests.command import refused, suite, told
 
-ROOT = Path(__file__).resolve().parents[2]
 NO_ENGINE = "unix:///nowhere/docker.sock"
 OLD, NEW = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 
@@ -22,33 +22,26 @@ def _no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_list_works_without_an_engine_and_says_what_it_cannot_know() -> None:
-    told = suite("images", "list").stdout
-    assert all(f"{name} " in told for name in images())
-    assert "not pinned by digest" in told and told.count("digest   sha256:") == 7
-    assert f"no container runtime answers at {NO_ENGINE}" in told
-    listed = json.loads(suite("images", "list", "--json").stdout)["images"]
-    assert [row["image"]["name"] for row in listed] == list(images())
+    shown = suite("images", "list").stdout
+    assert all(f"{name} " in shown for name in images())
+    assert "not pinned by digest" in shown and shown.count("digest   sha256:") == 7
+    assert f"no container runtime answers at {NO_ENGINE}" in shown
+    assert [row["image"]["name"] for row in told("images", "list")["images"]] == list(images())
 
 
-class Connection:
-    api = None
+@pytest.fixture
+def _engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A runtime that answers, and is asked nothing."""
+    monkeypatch.setattr("suite.launch.docker.connection.connect", Mock())
 
 
-def with_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("suite.launch.docker.connection.connect", Connection)
-
-
-def with_answers(monkeypatch: pytest.MonkeyPatch, *found: str | None) -> None:
-    with_scheduler(monkeypatch)
-    answers = [Answer(base=f"b{i}", reference=f"b:{i}", locked=OLD, found=one) for i, one in enumerate(found)]
-    monkeypatch.setattr("suite.images.digests.ask", lambda api, bases: answers)
-
-
+@pytest.mark.usefixtures("_engine")
 @pytest.mark.parametrize(
     ("found", "code"), [((OLD, OLD), 0), ((OLD, None), 0), ((OLD, NEW), 3), ((NEW, None), 3), ((None, None), 2)]
 )
 def test_lock_tells_a_digest_that_differs_and_registries_that_do_not_answer(monkeypatch, found, code):
-    with_answers(monkeypatch, *found)
+    answers = [Answer(base=f"b{i}", reference=f"b:{i}", locked=OLD, found=one) for i, one in enumerate(found)]
+    monkeypatch.setattr("suite.images.digests.ask", lambda api, bases: answers)
     done = suite("images", "lock")
     assert done.exit_code == code
     assert ("differs from the locked one" in done.stdout) is (NEW in found)
@@ -56,22 +49,20 @@ def test_lock_tells_a_digest_that_differs_and_registries_that_do_not_answer(monk
     assert ('"differs"' in suite("images", "lock", "--json").stdout) is (NEW in found)
 
 
+@pytest.mark.usefixtures("_engine")
 @pytest.mark.parametrize("found", [[], [Difference(where="stack: torch", expected="2", found="1")]])
 def test_check_fails_its_gate_on_a_difference(monkeypatch: pytest.MonkeyPatch, found: list[Difference]) -> None:
-    with_scheduler(monkeypatch)
     monkeypatch.setattr("suite.images.check.check_image", lambda *_: found)
-    told, body = suite("images", "check", "engines"), suite("images", "check", "engines", "--json")
-    assert told.exit_code == body.exit_code == (3 if found else 0)
+    shown, body = suite("images", "check", "engines"), suite("images", "check", "engines", "--json")
+    assert shown.exit_code == body.exit_code == (3 if found else 0)
     assert len(json.loads(body.stdout)["differences"]) == len(found)
-    assert ("stack: torch: 1, expected 2" in told.stdout) is bool(found)
+    assert ("stack: torch: 1, expected 2" in shown.stdout) is bool(found)
 
 
+@pytest.mark.usefixtures("_engine")
 def test_a_failed_build_shows_its_end_and_is_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise BuildFailed(Step(4, 9, "RUN make"), ["compiling", "no space left"], Path("build.log"))
-
-    with_scheduler(monkeypatch)
-    monkeypatch.setattr("suite.images.build.build_image", fail)
+    failed = BuildFailed(Step(4, 9, "RUN make"), ["compiling", "no space left"], Path("build.log"))
+    monkeypatch.setattr("suite.images.build.build_image", Mock(side_effect=failed))
     done = suite("images", "build", "engines")
     assert (done.exit_code, done.stderr) == (
         1,
@@ -79,8 +70,8 @@ def test_a_failed_build_shows_its_end_and_is_no_mistake(monkeypatch: pytest.Monk
     )
 
 
+@pytest.mark.usefixtures("_engine")
 def test_check_copies_the_list_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with_scheduler(monkeypatch)
     monkeypatch.setattr("suite.images.check.check_image", lambda *_: [])
     monkeypatch.setattr("suite.images.inside.copy_out", lambda *_: b"{}")
     assert suite("images", "check", "engines", "--sbom", tmp_path / "list.json").exit_code == 0

@@ -12,7 +12,7 @@ from suite import api
 from suite.bundle.imported.record import MARK, Told
 from suite.export.schema import schema
 from tests.bundle.imported.made import imported, verl_console
-from tests.command import refused, suite
+from tests.command import refused, suite, told
 from tests.synthetic import make_bundle, synthetic_manifest
 
 
@@ -29,8 +29,8 @@ def both(tmp_path: Path) -> Path:
     root = tmp_path / "runs"
     for repeat in (1, 2, 3):
         make_bundle(root, synthetic_manifest(repeat=repeat), float(repeat))
-    told = Told(model="Qwen/Qwen3-8B", devices=8, device="NVIDIA H100 80GB HBM3", algorithm="grpo", note="a | note")
-    imported(root, told=told)
+    said = Told(model="Qwen/Qwen3-8B", devices=8, device="NVIDIA H100 80GB HBM3", algorithm="grpo", note="a | note")
+    imported(root, told=said)
     return root
 
 
@@ -69,18 +69,14 @@ def test_what_is_imported_alone_is_not_started_and_its_bundles_are_read(name: st
 
 
 @pytest.mark.parametrize(
-    ("text", "more", "problem"),
+    ("more", "problem"),
     [
-        ("", (), "train.log: the log holds no step of verl"),
-        (None, ("--devices", 0), "--devices"),
-        (None, ("--model", "a\nb"), "one line of printable text"),
-        (None, ("--prompt-tokens", 7), "--prompt-tokens 7 is not what the log tells, which is 100"),
-        (None, ("--warmup", 3), "3 are left out as a warm-up"),
+        (("--devices", 0), "--devices"),
+        (("--model", "a\nb"), "one line of printable text"),
+        (("--prompt-tokens", 7), "train.log: --prompt-tokens 7 is not what the log tells, which is 100"),
     ],
 )
-def test_what_cannot_be_imported_is_one_line_and_nothing_is_written(text, more, problem, log, tmp_path):
-    if text is not None:
-        log.write_text(text)
+def test_what_cannot_be_imported_is_one_line_and_nothing_is_written(more, problem, log, tmp_path):
     done = suite("import", log, *GIVEN, *more, "--runs", tmp_path / "runs")
     assert done.exit_code == 2
     assert problem in done.stderr and "Traceback" not in done.stderr
@@ -92,38 +88,31 @@ def test_a_pipe_is_no_log_and_keeps_nobody_waiting(tmp_path: Path) -> None:
     assert refused("import", tmp_path / "log", *GIVEN, "--runs", tmp_path / "runs")
 
 
-def test_a_report_shows_it_apart_and_ranks_nothing_with_it(both: Path, tmp_path: Path) -> None:
-    told = json.loads(suite("report", both, "--json").stdout)
+def test_a_report_shows_it_apart_and_ranks_nothing_with_it_and_compare_does_not_take_it(both, tmp_path):
+    imported(tmp_path / "other" / "runs")
+    assert "what was imported is not compared" in refused("compare", both, tmp_path / "other" / "runs")
+    with_it = told("report", both)
     the_import(both).rename(tmp_path / "elsewhere")
-    measured = json.loads(suite("report", both, "--json").stdout)
-    assert [row["record"]["mark"] for row in told["imported"]] == [MARK] and measured["imported"] == []
+    measured = told("report", both)
+    assert [row["record"]["mark"] for row in with_it["imported"]] == [MARK] and measured["imported"] == []
     for part in ("ranking", "beside", "scaling", "summary", "runs", "conventions"):
-        assert told[part] == measured[part], part
-    assert len(told["rows"]) == len(measured["rows"])
+        assert with_it[part] == measured[part], part
+    assert len(with_it["rows"]) == len(measured["rows"])
 
 
 @pytest.mark.slow
 def test_the_mark_is_in_the_terminal_the_markdown_and_the_page(both: Path, tmp_path: Path) -> None:
-    done = suite("report", both, "-o", tmp_path / "report.md", "--html", tmp_path / "report.html")
-    assert done.exit_code == 0, done.stderr
-    assert MARK in done.stdout
+    assert MARK in suite("report", both, "-o", tmp_path / "report.md", "--html", tmp_path / "report.html").stdout
     text = (tmp_path / "report.md").read_text()
     part = text.partition("## Imported, not measured here")[2].partition("\n## ")[0]
     assert f"each {MARK}" in part and "Qwen/Qwen3-8B" in part and "640" in part and r"a \| note" in part
     assert "Imported, not measured here" in (tmp_path / "report.html").read_text()
 
 
-def test_compare_does_not_take_it(both: Path, tmp_path: Path) -> None:
-    imported(tmp_path / "other" / "runs")
-    done = suite("compare", both, tmp_path / "other" / "runs")
-    assert done.exit_code == 2 and "what was imported is not compared" in done.stderr
-
-
 def test_verify_derives_it_again(both: Path) -> None:
     folder = the_import(both)
     done = suite("verify", folder)
-    assert done.exit_code == 0, done.stdout
-    assert f"equal ({MARK})" in done.stdout
+    assert done.exit_code == 0 and f"equal ({MARK})" in done.stdout, done.output
     record = json.loads((folder / "record.json").read_text())
     record["throughput"]["tokens_per_second"] = 9999.0
     (folder / "record.json").write_text(json.dumps(record))
@@ -135,9 +124,8 @@ def test_a_log_that_was_changed_is_damage(both: Path) -> None:
     folder = the_import(both)
     log = folder / "source.log"
     log.write_text(log.read_text().replace("timing_s/step:10.0", "timing_s/step:5.0"))
-    done = suite("verify", both)
-    assert done.exit_code == 2 and "is not the log that was imported" in done.stdout
-    done = suite("report", both)
+    checked, done = suite("verify", both), suite("report", both)
+    assert checked.exit_code == 2 and "is not the log that was imported" in checked.stdout
     assert "left out, damaged" in done.stderr and MARK not in done.stdout
 
 
@@ -157,7 +145,7 @@ def test_export_has_a_table_of_it_and_says_so_in_every_other(both: Path, tmp_pat
 
 def test_runs_lists_it_as_imported_and_it_can_be_chosen_tagged_and_removed(both: Path) -> None:
     def listed(*arguments: object) -> list[dict]:
-        return json.loads(suite("runs", "list", both, *arguments, "--json").stdout)["runs"]
+        return told("runs", "list", both, *arguments)["runs"]
 
     (row,) = api.load(both).rows("imported")
     assert row["mark"] == MARK and row["model"] == "Qwen/Qwen3-8B"
@@ -177,18 +165,15 @@ def test_it_travels_in_an_archive_without_identity(tmp_path: Path) -> None:
     make_bundle(tmp_path / "runs", synthetic_manifest())
     imported(tmp_path / "runs", text)
     archive = tmp_path / "results.suite.zip"
-    done = suite("pack", tmp_path / "runs", "-o", archive)
-    assert done.exit_code == 0, done.stderr
-    assert "2 runs" in done.stdout
-    done = suite("verify", archive)
-    assert f"equal ({MARK})" in done.stdout
+    assert "2 runs" in suite("pack", tmp_path / "runs", "-o", archive).stdout
+    assert f"equal ({MARK})" in suite("verify", archive).stdout
     assert suite("unpack", archive, "-o", tmp_path / "out").exit_code == 0
     log = (the_import(tmp_path / "out" / "runs") / "source.log").read_text()
     assert "alice" not in log and "gpu17" not in log and "10.1.2.3" not in log
     record = json.loads((the_import(tmp_path / "out" / "runs") / "record.json").read_text())
     assert record["log"]["sha256_before"] and record["throughput"]["tokens_per_second"] == pytest.approx(640)
     assert MARK in suite("report", archive).stdout
-    assert json.loads(suite("report", archive, "--json").stdout)["imported"][0]["path"].startswith(str(archive))
+    assert told("report", archive)["imported"][0]["path"].startswith(str(archive))
 
 
 def test_a_newer_import_is_refused_with_the_reason(both: Path) -> None:

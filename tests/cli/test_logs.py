@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from suite.bundle.derive import derive
-from suite.bundle.store import Bundle
 from suite.conduct.cluster import logs as reading
 from suite.launch.cluster.submission import FOLDER, Submission, write_submission
 from suite.launch.slurm import client
 from suite.launch.slurm.client import QueueEntry
+from tests.bundle.tampering import derive_again, events_of, write_events
 from tests.command import refused, suite
 from tests.launch.slurm.jobs import job, manifest
-from tests.synthetic import driver_events, make_bundle, rank_events, write_bundle
+from tests.synthetic import make_bundle
 
 OUTPUT = (
     b"::suite:: {}\n",
@@ -64,11 +63,8 @@ class TestLogs:
         queue(monkeypatch, "RUNNING")
         done = suite("logs", submitted.run_id, "--runs", tmp_path)
         assert done.exit_code == 0, done.output
-        assert done.stdout.splitlines() == [
-            "node-0 | first red",
-            "node-1 | second",
-            "slurm | slurmstepd: error: trouble",
-        ]
+        lines = ["node-0 | first red", "node-1 | second", "slurm | slurmstepd: error: trouble"]
+        assert done.stdout.splitlines() == lines
         assert "RUNNING job 7" in done.stderr
         none = suite("logs", submitted.run_id, "--runs", tmp_path, "--only", "node-7")
         assert (none.exit_code, "it has node-0, node-1, slurm" in none.stderr) == (2, True)
@@ -95,21 +91,19 @@ class TestLogs:
 
 class TestClean:
     def collected(self, root: Path, submission: Submission) -> Path:
-        made = submission.manifest
-        events = {rank: rank_events(made, rank, lambda iteration, rank: 1.0) for rank in range(made.layout.ranks)}
-        driver = driver_events(made, "ok")
-        driver[0]["launcher"] = submission.launcher
-        bundle = Bundle(write_bundle(root, made, events, driver))
-        bundle.write_record(derive(bundle))
-        return bundle.path
+        bundle = make_bundle(root, submission.manifest)
+        launch, *rest = events_of(bundle, "driver")
+        write_events(bundle, "driver", [{**launch, "launcher": submission.launcher}, *rest])
+        derive_again(bundle)
+        return bundle
 
     def test_outputs_of_collected_runs_go_and_bundles_stay(self, tmp_path: Path, submitted: Submission) -> None:
         bundle = self.collected(tmp_path, submitted)
         before = {path: path.read_bytes() for path in bundle.rglob("*") if path.is_file()}
         listed = suite("clean", "--runs", tmp_path, "--dry-run")
         assert f"{submitted.run_id}: 2 files" in listed.stdout
-        refused = suite("clean", "--runs", tmp_path)
-        assert (refused.exit_code, "--yes removes without asking" in refused.stderr) == (2, True)
+        asked = suite("clean", "--runs", tmp_path)
+        assert (asked.exit_code, "--yes removes without asking" in asked.stderr) == (2, True)
         assert len(list((tmp_path / FOLDER).iterdir())) == 2
         done = suite("clean", "--runs", tmp_path, "--yes")
         assert done.exit_code == 0 and "removed" in done.stdout

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 
 from suite.bundle.store import Bundle
 from suite.bundle.tags import tags_of
@@ -11,10 +10,6 @@ from suite.spec.base import UsageError
 from suite.spec.typed import moment_of
 from tests.command import refused, suite, told
 from tests.synthetic import BEGAN, HOUR, facts_of, grpo_workload, make_bundle, synthetic_manifest
-
-
-def runs(*arguments: object) -> Result:
-    return suite("runs", *arguments)
 
 
 def listed(*arguments: object) -> list[dict]:
@@ -41,12 +36,15 @@ def results(tmp_path: Path) -> Path:
     return root
 
 
-def test_every_run_is_listed_newest_first(results: Path) -> None:
+def test_every_run_is_listed_newest_first_as_wide_as_the_terminal(results, monkeypatch):
     found = listed(results)
     assert [run["run"][-2:] for run in found] == ["r5", "r4", "r3", "r2", "r1"]
     assert [run["state"] for run in found] == ["interrupted", "failed: oom_device", "ok", "ok", "ok"]
     assert [run["valid"] for run in found] == [False, False, True, True, True]
     assert set(found[0]) == set(found[-1])
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = suite("runs", "list", results).stdout.splitlines()
+    assert max(map(len, lines[:-1])) <= 80 and lines[-1].startswith("not shown at 80 columns: ")
 
 
 @pytest.mark.parametrize(
@@ -76,12 +74,12 @@ def test_runs_are_chosen_and_ordered(options: list[str], repeats: str, results: 
 
 
 def test_a_folder_in_the_place_of_a_command_is_listed(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    direct = runs(results, "--status", "ok")
+    direct = suite("runs", results, "--status", "ok")
     assert direct.exit_code == 0
-    assert direct.stdout == runs("list", results, "--status", "ok").stdout
-    assert runs("--status", "ok", results).stdout == direct.stdout
+    assert direct.stdout == suite("runs", "list", results, "--status", "ok").stdout
+    assert suite("runs", "--status", "ok", results).stdout == direct.stdout
     monkeypatch.chdir(results.parent)
-    assert runs().stdout == runs("list", "runs").stdout != ""
+    assert suite("runs").stdout == suite("runs", "list", "runs").stdout != ""
 
 
 def test_what_is_asked_wrongly_is_one_line(results: Path) -> None:
@@ -95,25 +93,25 @@ def test_what_is_asked_wrongly_is_one_line(results: Path) -> None:
 
 def test_tags_are_given_shown_chosen_by_and_taken(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = ids(results)[:2]
-    done = runs("tag", first, results / second, "--add", "keep", "--add", "v2", "--runs", results)
+    done = suite("runs", "tag", first, results / second, "--add", "keep", "--add", "v2", "--runs", results)
     assert done.exit_code == 0 and f"{first}: keep v2" in done.stdout
     assert ids(results, "--tag", "keep", "--tag", "v2") == [first, second]
-    runs("tag", first, "--remove", "v2", "--runs", results)
+    suite("runs", "tag", first, "--remove", "v2", "--runs", results)
     assert ids(results, "--tag", "v2") == [second]
     assert told("runs", "tag", first, "--runs", results) == [{"run": first, "tags": ["keep"]}]
-    assert "keep v2" in runs("list", results).stdout
-    both = runs("tag", first, "--add", "x", "--remove", "x", "--runs", results)
+    assert "keep v2" in suite("runs", "list", results).stdout
+    both = suite("runs", "tag", first, "--add", "x", "--remove", "x", "--runs", results)
     assert both.exit_code == 2 and tags_of(results / first) == ("keep",)
 
 
 def test_runs_are_removed_with_yes_and_not_without_an_answer(results: Path) -> None:
     first, second, *rest = ids(results)
-    refused = runs("remove", first, second, "--runs", results)
-    assert refused.exit_code == 2 and "nothing was removed" in refused.stderr
+    asked = suite("runs", "remove", first, second, "--runs", results)
+    assert asked.exit_code == 2 and "nothing was removed" in asked.stderr
     left = told("runs", "remove", first, "--runs", results)
     assert left["removed"] is False and left["bytes"] > 0
     assert len(ids(results)) == 5
-    done = runs("remove", first, results / second, "--runs", results, "--yes")
+    done = suite("runs", "remove", first, results / second, "--runs", results, "--yes")
     assert done.exit_code == 0 and "removed 2 runs" in done.stdout
     assert ids(results) == rest
 
@@ -126,12 +124,6 @@ def test_nothing_is_removed_where_one_run_cannot_be(results: Path) -> None:
     assert len(ids(results)) == 5
 
 
-def test_a_list_fits_and_says_what_it_leaves_out(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    lines = runs("list", results).stdout.splitlines()
-    assert max(map(len, lines[:-1])) <= 80 and lines[-1].startswith("not shown at 80 columns: ")
-
-
 def test_what_is_being_run_or_damaged_is_listed_as_such(results: Path) -> None:
     first, second, *_ = (results / name for name in sorted(ids(results)))
     with Bundle(first).hold():
@@ -142,15 +134,9 @@ def test_what_is_being_run_or_damaged_is_listed_as_such(results: Path) -> None:
     assert damaged["run"] == second.name and "manifest.json" in damaged["problem"]
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("2023-11-14T22:13:20", BEGAN), ("2023-11-14T23:13:20+01:00", BEGAN), ("1h", BEGAN - HOUR), ("12", BEGAN - 12)],
-)
-def test_times_are_read_as_utc_or_as_so_long_ago(text: str, seconds: float) -> None:
-    assert moment_of("--since", text, BEGAN) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "99999-01-01", "2023-13-01", "x" * 1000, "999999d"])
-def test_what_is_no_time_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(UsageError, match="--since is a day"):
-        moment_of("--since", text, BEGAN)
+def test_times_are_read_as_utc_or_as_so_long_ago_and_refused_where_they_are_none() -> None:
+    ago = {"2023-11-14T22:13:20": 0, "2023-11-14T23:13:20+01:00": 0, "1h": HOUR, "12": 12}
+    assert {text: BEGAN - moment_of("--since", text, BEGAN) for text in ago} == ago
+    for wrong in ("", "99999-01-01", "2023-13-01", "x" * 1000, "999999d"):
+        with pytest.raises(UsageError, match="--since is a day"):
+            moment_of("--since", wrong, BEGAN)

@@ -52,7 +52,6 @@ def suite(slurm: Slurm, scratch: Path) -> Suite:
 
 
 def script(**body: object) -> tuple[str, str]:
-    """What the scripted worker is to do."""
     return "--env", f"SUITE_SCRIPT={json.dumps(body)}"
 
 

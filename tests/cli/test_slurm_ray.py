@@ -1,8 +1,5 @@
-"""A trainer on Ray through a real Slurm, whose nodes are hosts that see each other and nothing else.
-
-The batch script starts the ranks, and they start Ray: on one node, and on two, where the second joins by the address
-that the script found out. Whatever ends the run, nothing of Ray stays behind.
-"""
+"""A trainer on Ray through a real Slurm, whose nodes are hosts that see each other and nothing else. The batch script
+starts the ranks, and they start Ray: on two nodes the second joins by the address that the script found out."""
 
 import json
 import signal
@@ -75,7 +72,6 @@ def collected(suite: Suite, runs: Path, exit_code: int) -> tuple[Record, Bundle]
 
 
 def output_of(runs: Path) -> str:
-    """What the job has printed."""
     return "".join(path.read_text(errors="replace") for path in (runs / ".submitted").glob("*.out"))
 
 

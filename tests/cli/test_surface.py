@@ -3,10 +3,7 @@
 An option that is added or renamed on purpose: ``pytest tests/cli/test_surface.py --snapshot-update``.
 """
 
-from pathlib import Path
-
 import pytest
-from syrupy.assertion import SnapshotAssertion
 from typer.testing import CliRunner
 
 from suite.cli.app import app, load
@@ -16,14 +13,14 @@ from suite.spec.catalogue import devices, presets, sizes
 from tests.cli.test_help import commands
 
 
-def test_the_names_of_the_commands(snapshot: SnapshotAssertion) -> None:
+def test_the_names_of_the_commands(snapshot):
     named = {name: sorted(entry.commands) if isinstance(entry, Group) else [] for name, entry in COMMANDS.items()}
     assert named == snapshot
     assert app.info.name == "suite"
 
 
 @pytest.mark.parametrize("words", sorted(commands()))
-def test_the_names_of_a_commands_options(words: str, snapshot: SnapshotAssertion) -> None:
+def test_the_names_of_a_commands_options(words, snapshot):
     params = load(words.split()[-1], commands()[words]).params
     options = {name for param in params for name in (*param.opts, *param.secondary_opts) if name.startswith("-")}
     assert {
@@ -52,13 +49,13 @@ def offered(line: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ("suite re", ["rerun", "report"]),
     ],
 )
-def test_names_are_offered(line: str, names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_are_offered(line, names, tmp_path, monkeypatch):
     (tmp_path / "a-file.txt").touch()
     monkeypatch.chdir(tmp_path)
     assert offered(line, monkeypatch) == names
 
 
-def test_runs_that_were_submitted_are_offered_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_that_were_submitted_are_offered_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("deepspeed-1M-n1-abc-1", "deepspeed-1M-n1-abc-2", "megatron-1M-n1-abc-1"):
         path = submission_path(tmp_path / "results", name)

@@ -5,19 +5,19 @@ import copy
 import json
 import sys
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from suite.bundle.derive import derive
-from suite.bundle.store import Bundle
 from suite.conduct.running.progress import PlainView
 from suite.launch.cluster.submission import write_submission
 from suite.launch.slurm import client
 from suite.spec.manifest import manifest_hash
 from suite.spec.terminal import plain
 from tests.bundle.archive.planted import a_submission
+from tests.bundle.tampering import derive_again, events_of, write_events
 from tests.command import suite
 from tests.synthetic import make_bundle, synthetic_manifest
 from tests.tools.planner.rows import ROW, write_rows
@@ -61,14 +61,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Bundles that are all alike but for one text each."""
     root = tmp_path_factory.mktemp("planted")
     first = make_bundle(root / "first", synthetic_manifest())
-    Bundle(first).write_record(derive(Bundle(first)))
-    number = 0
+    derive_again(first)
+    repeats = count(1)
 
     def bundle() -> Path:
-        nonlocal number
-        number += 1
-        path = make_bundle(root / "bundles", synthetic_manifest(repeat=number))
-        Bundle(path).write_record(derive(Bundle(path)))
+        path = make_bundle(root / "bundles", synthetic_manifest(repeat=next(repeats)))
+        derive_again(path)
         return path
 
     for name in ("manifest.json", "environment.json", "record.json"):
@@ -81,15 +79,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             if name == "manifest.json":
                 changed["hash"] = manifest_hash(changed)
             (path / name).write_text(json.dumps(changed))
-    for name in ("rank-0.jsonl", "driver.jsonl"):
-        events = [json.loads(line) for line in (first / "events" / name).read_text().splitlines()]
+    for writer in (0, "driver"):
+        events = events_of(first, writer)
         for kind in dict.fromkeys(event["kind"] for event in events):
             index = next(index for index, event in enumerate(events) if event["kind"] == kind)
             for leaf in leaves(events[index]):
                 path = bundle()
-                own = [json.loads(line) for line in (path / "events" / name).read_text().splitlines()]
+                own = events_of(path, writer)
                 own[index] = planted(own[index], leaf)
-                (path / "events" / name).write_text("".join(json.dumps(event) + "\n" for event in own))
+                write_events(path, writer, own)
                 (path / "record.json").unlink()
     return root
 

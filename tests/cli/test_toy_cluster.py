@@ -16,7 +16,7 @@ from suite.launch.cluster.scheduler import SchedulerState
 from suite.launch.cluster.submission import Submission, submissions
 from suite.spec.base import UsageError
 from tests import toy_cluster
-from tests.command import refused
+from tests.command import refused, told
 from tests.command import suite as in_process
 
 STACK = ("--stack", "torch=1", "--stack", "deepspeed=1", "--stack", "transformers=5")
@@ -37,11 +37,8 @@ def call(monkeypatch: pytest.MonkeyPatch) -> Call:
     return in_process
 
 
-def submit(call: Call, runs: Path, *more: str) -> str:
-    """Submit one run; its id."""
-    done = call("submit", "toy", *SMALL, *more, "--runs", runs, "--json")
-    assert done.exit_code == 0, done.output
-    (run_id,) = json.loads(done.stdout)["runs"]
+def submit(runs: Path, *more: str) -> str:
+    (run_id,) = told("submit", "toy", *SMALL, *more, "--runs", runs)["runs"]
     return str(run_id)
 
 
@@ -73,7 +70,7 @@ def test_a_run_is_submitted_looked_at_and_collected(call: Call, tmp_path: Path) 
 
 
 def test_a_run_is_cancelled_and_its_bundle_says_interrupted(call: Call, tmp_path: Path) -> None:
-    run_id = submit(call, tmp_path)
+    run_id = submit(tmp_path)
     assert run_id in call("cancel", "--all", "--runs", tmp_path).stdout
     collected = call("collect", run_id, "--runs", tmp_path, "--json")
     assert collected.exit_code == 1
@@ -86,19 +83,18 @@ def test_a_silent_run_keeps_no_other_from_its_end(call: Call, tmp_path: Path, mo
             raise UsageError("lane closed")
         return answer(self, submission)
 
-    silent, answer = submit(call, tmp_path), toy_cluster.ToyScheduler.look
-    other = submit(call, tmp_path, "--iterations", "3")
+    silent, answer = submit(tmp_path), toy_cluster.ToyScheduler.look
+    other = submit(tmp_path, "--iterations", "3")
     monkeypatch.setattr(toy_cluster.ToyScheduler, "look", look)
-    told = call("status", "--runs", tmp_path)
-    assert told.exit_code == 1 and f"{silent}  no answer  lane closed\n" in told.stdout and other in told.stdout
+    seen = call("status", "--runs", tmp_path)
+    assert seen.exit_code == 1 and f"{silent}  no answer  lane closed\n" in seen.stdout and other in seen.stdout
     ended = call("cancel", "--all", "--json", "--runs", tmp_path)
     assert ended.exit_code == 1
     assert json.loads(ended.stdout) == {"cancelled": [other], "over": [], "failed": {silent: "lane closed"}}
     home = call("collect", "--runs", tmp_path)
     assert home.exit_code == 1 and home.stderr == f"{silent}: not collected: lane closed\n" and other in home.stdout
     for command in ("status", "cancel", "collect"):
-        alone = call(command, silent, "--runs", tmp_path)
-        assert (alone.exit_code, alone.stderr) == (2, "error: lane closed\n")
+        assert refused(command, silent, "--runs", tmp_path) == "error: lane closed\n"
 
 
 def test_what_is_refused_is_one_line_and_leaves_nothing(call: Call, tmp_path: Path) -> None:
@@ -112,14 +108,12 @@ def test_what_is_refused_is_one_line_and_leaves_nothing(call: Call, tmp_path: Pa
 
 
 def test_a_runs_manifest_is_submitted_again_by_its_name_alone(call: Call, tmp_path: Path) -> None:
-    run_id = submit(call, tmp_path, "--env", "NCCL_ALGO=Tree")
+    run_id = submit(tmp_path, "--env", "NCCL_ALGO=Tree")
     toy_cluster.JOBS.update(dict.fromkeys(toy_cluster.JOBS, "over"))
     call("collect", "--runs", tmp_path)
     again = ("submit", "toy", "--manifest", str(tmp_path / run_id), "--repeats", "1", *STACK, "--runs", tmp_path)
-    wrong = call(*again)
-    assert wrong.exit_code == 2 and "needs again" not in wrong.stdout and "--env NCCL_ALGO=Tree" in wrong.stderr
-    extra = call(*again, "--size", "3M")
-    assert extra.exit_code == 2 and "--size: a manifest says what is measured; leave it out" in extra.stderr
+    assert "--env NCCL_ALGO=Tree" in refused(*again)
+    assert "--size: a manifest says what is measured; leave it out" in refused(*again, "--size", "3M")
     done = call(*again, "--env", "NCCL_ALGO=Tree")
     assert done.exit_code == 0, done.output
     repeat = run_id.removesuffix("r1") + "r2"
@@ -131,20 +125,19 @@ def test_a_runs_manifest_is_submitted_again_by_its_name_alone(call: Call, tmp_pa
 def test_a_row_is_rerun_on_the_cluster_and_judged(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rerun = importlib.import_module("suite.cli.rerun")
     assert rerun.CLUSTER_LAUNCHERS is CLUSTER_LAUNCHERS
-    run_id = submit(call, tmp_path, "--lane", "fast")
+    run_id = submit(tmp_path, "--lane", "fast")
     toy_cluster.JOBS["fast-0"] = "over"
     call("collect", "--runs", tmp_path)
     monkeypatch.setattr(toy_cluster, "RUNNING", "over")
     ask = ("rerun", str(tmp_path / run_id), "--launcher", "toy", "--repeats", "1", "--runs", tmp_path)
-    wrong = call(*ask, "--", "--lane", "left", *STACK)
-    assert wrong.exit_code == 2 and "--lane is fast or slow" in wrong.stderr
+    assert "--lane is fast or slow" in refused(*ask, "--", "--lane", "left", *STACK)
     unknown = call(*ask, "--", "--wrong", *STACK)
     assert unknown.exit_code == 2 and "No such option" in unknown.stderr
-    local = call("rerun", str(tmp_path / run_id), "--runs", tmp_path, "--", "--lane", "fast")
-    assert local.exit_code == 2 and "--lane: what follows -- is for a cluster" in local.stderr
+    local = refused("rerun", tmp_path / run_id, "--runs", tmp_path, "--", "--lane", "fast")
+    assert "--lane: what follows -- is for a cluster" in local
     done = call(*ask, "--json", "--", "--lane", "fast", *STACK)
     assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
-    assert told["compared_with"] == [run_id] and told["verdict"] == "cannot tell"
-    (after,) = told["records"]
+    found = json.loads(done.stdout)
+    assert found["compared_with"] == [run_id] and found["verdict"] == "cannot tell"
+    (after,) = found["records"]
     assert (after["run"]["id"], after["status"]) == (run_id.removesuffix("r1") + "r2", "ok")

@@ -1,7 +1,9 @@
 """Requests that the tests of this folder vary."""
 
+from importlib import metadata
 from typing import Any
 
+from suite.backends.registry import find_backend
 from suite.conduct.planning.request import LayoutChoices, Request
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
@@ -11,6 +13,11 @@ STACKS = {
     "deepspeed": {"torch": "2.13.0", "deepspeed": "0.19.8", "transformers": "5.19.0"},
     "megatron": {"torch": "2.13.0", "megatron-core": "0.16.1"},
 }
+
+
+def installed_stacks() -> dict[str, dict[str, str]]:
+    """The versions that are here, for runs of the real engines."""
+    return {name: {each: metadata.version(each) for each in find_backend(name).packages} for name in STACKS}
 
 
 def shape(name: str = "tiny", **changes: Any) -> Shape:

@@ -1,5 +1,6 @@
 """Sessions without a terminal: a view that remembers, and a launcher whose ranks have always just ended well."""
 
+import multiprocessing
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +18,6 @@ from tests.synthetic import as_lines, rank_events
 
 
 class Remembering:
-    """A view that remembers."""
-
     def __init__(self) -> None:
         self.ended: list[str] = []
         self.notices: list[str] = []
@@ -79,3 +78,25 @@ def work(
     known = {} if clock is None else {"clock": lambda: next(clock)}
     settings = Settings(root=root, python=sys.executable, **how)
     return run_plan(plan, settings, launcher or LocalLauncher(), seen, further=further, **known), seen
+
+
+def raced(drivers: int, look: Callable[[], Any], do: Callable[[Any], object]) -> list[Any]:
+    """What each of so many processes answers, all of which looked before the first of them did anything."""
+    forked = multiprocessing.get_context("fork")
+    gate, answers = forked.Barrier(drivers), forked.Queue()
+
+    def drive() -> None:
+        seen = look()
+        gate.wait()
+        try:
+            answers.put(do(seen))
+        except BaseException as error:  # noqa: BLE001 (told by the parent)
+            answers.put(f"{type(error).__name__}: {error}")
+
+    processes = [forked.Process(target=drive) for _ in range(drivers)]
+    for process in processes:
+        process.start()
+    told = [answers.get(timeout=100) for _ in processes]
+    for process in processes:
+        process.join()
+    return told

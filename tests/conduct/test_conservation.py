@@ -1,6 +1,5 @@
 """From a plan by way of its runs to their records no work is lost and none is added, whatever is asked for."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +8,17 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from suite.bundle.derive import derive
+from suite.bundle.derive import record_of
 from suite.bundle.store import Bundle
 from suite.conduct.planning.plan import make_plan
 from suite.conduct.planning.request import LayoutChoices, Request
 from suite.spec.algorithms import declarations
 from suite.spec.base import UsageError
 from suite.spec.workload import Workload
+from tests.bundle.tampering import change
 from tests.conduct.requests import STACKS, request
 from tests.conduct.sessions import Instantly, work
+from tests.synthetic import Event
 
 LENGTHS = (None, "lognormal:mean=6,sigma=0.6,cap=12", "lognormal:mean=4,sigma=0.9,cap=9,at-cap=0.25")
 LAYOUTS: tuple[dict[str, Any], ...] = (
@@ -99,10 +100,10 @@ def test_what_a_manifest_asks_for_is_what_its_record_counts(asked, counted, more
 
 def _with_miscount(bundle: Path, name: str, more: int) -> str:
     """The status of a run whose ranks all tell so much more of this."""
-    for path in (bundle / "events").glob("rank-*.jsonl"):
-        events = [json.loads(line) for line in path.read_text().splitlines()]
-        for event in events:
-            if event["kind"] == "iteration":
-                event["counts"][name] += more
-        path.write_text("".join(f"{json.dumps(event)}\n" for event in events))
-    return derive(Bundle(bundle)).status
+
+    def edit(event: Event) -> None:
+        if event["kind"] == "iteration":
+            event["counts"][name] += more
+
+    change(bundle, edit)
+    return record_of(Bundle(bundle)).status

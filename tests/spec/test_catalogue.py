@@ -30,13 +30,9 @@ from suite.theory.parameters import parameter_count
 
 def test_every_entry_of_every_data_file_loads_with_a_source():
     assert len(sizes()) == len(yaml.safe_load((data_root() / "sizes.yaml").read_text()))
-    for shape in sizes().values():
-        assert shape.source, shape.name
-    for workload in workloads().values():
-        assert workload.source, workload.name
-        assert workload.note, workload.name
-    for device in devices().values():
-        assert device.source, device.name
+    for entry in (*sizes().values(), *workloads().values(), *devices().values()):
+        assert entry.source, entry.name
+    assert [workload.name for workload in workloads().values() if not workload.note] == []
 
 
 def test_the_ladders_name_known_sizes_rise_and_every_size_is_on_one():
@@ -83,6 +79,13 @@ def test_the_data_is_found_inside_the_package_and_beside_it(tmp_path, monkeypatc
         data_root.__wrapped__()
 
 
+UNKNOWN = (
+    "", "NVIDIA", "H100", "NVIDIA H100", "NVIDIA H100 80GB HBM2e", "NVIDIA A100", "Tesla V100", "Intel Xeon",
+    "NVIDIA H200 MIG 1g.18gb", "NVIDIA GeForce RTX 4090 D", "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA H20Z",
+    "NVIDIA GH200 480GB",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("driver", "name"),
     [
@@ -96,22 +99,12 @@ def test_the_data_is_found_inside_the_package_and_beside_it(tmp_path, monkeypatc
         ("NVIDIA GeForce RTX 4090", "RTX-4090"),
         ("AMD Instinct MI300X", "MI300X"),
         ("nvidia  h200", "H200-141GB"),
+        *((driver, None) for driver in UNKNOWN),
     ],
 )
-def test_devices_are_found_by_the_names_that_drivers_give(driver, name):
-    assert find_device(driver).name == name
-
-
-@pytest.mark.parametrize(
-    "driver",
-    [
-        "", "NVIDIA", "H100", "NVIDIA H100", "NVIDIA H100 80GB HBM2e", "NVIDIA A100", "Tesla V100", "Intel Xeon",
-        "NVIDIA H200 MIG 1g.18gb", "NVIDIA GeForce RTX 4090 D", "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA H20Z",
-        "NVIDIA GH200 480GB",
-    ],
-)  # fmt: skip
-def test_an_unknown_device_stays_unknown_and_is_never_its_sibling(driver):
-    assert find_device(driver) is None
+def test_a_device_is_found_by_the_name_that_its_driver_gives_and_is_never_its_sibling(driver, name):
+    found = find_device(driver)
+    assert name == (None if found is None else found.name)
 
 
 def test_no_two_devices_share_a_name():
@@ -175,17 +168,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("image", images().values(), ids=lambda image: image.name)
-def test_what_an_image_names_is_there(image) -> None:
+def test_what_an_image_names_is_there_and_its_labels_answer_for_what_its_backends_check(image) -> None:
     assert (ROOT / image.dockerfile).is_file()
     assert image.lock is None or (ROOT / "requirements/images" / image.lock).is_file()
     assert image.cpu_stack is None or (ROOT / "requirements" / image.cpu_lock).is_file()
     assert (image.lock is None) == (image.interpreter is not None)
     assert set(image.backends) <= set(backends())
     assert set(image.sources) <= set(image.packages)
-
-
-@pytest.mark.parametrize("image", images().values(), ids=lambda image: image.name)
-def test_labels_answer_for_what_the_backends_of_an_image_check(image) -> None:
     checked = {package for name in image.backends for package in backends()[name].packages}
     # the base decides which build of torch it brings; the launcher asks inside where a label is missing
     from_base = {"torch"} if image.name == "nemo" else checked if image.interpreter else set()
@@ -198,22 +187,16 @@ def test_every_backend_has_an_image_and_the_usual_one_is_not_upstreams_own() -> 
     assert images_of("nothing") == ()
 
 
-def test_a_tag_names_image_and_version_and_is_one_that_engines_take() -> None:
+def test_a_tag_names_image_and_version_and_labels_give_back_the_versions_that_went_in() -> None:
     assert find_image("nemo").tag("0.1.0") == "suite-nemo:0.1.0"
-    assert find_image("nemo").tag("0.1.0+source") == "suite-nemo:0.1.0-source"
-
-
-def test_a_base_without_a_known_digest_is_named_by_its_tag_alone() -> None:
-    assert BaseImage(reference="a:1", digest=None).pinned == "a:1"
-    assert BaseImage(reference="a:1", digest="sha256:" + "0" * 64).pinned == "a:1@sha256:" + "0" * 64
-
-
-@pytest.mark.parametrize("digest", ["latest", "sha256:12", "sha512:" + "0" * 64, "sha256:" + "G" * 64])
-def test_what_is_no_digest_is_refused(digest: str) -> None:
-    with pytest.raises(ValidationError):
-        BaseImage(reference="a:1", digest=digest)
-
-
-def test_versions_come_back_from_labels_as_they_went_in() -> None:
+    assert find_image("nemo").tag("0.1.0+source") == "suite-nemo:0.1.0-source", "one that engines take"
     versions = {"torch": "2.13.0+cpu", "nemo_toolkit": "1.17.0"}
     assert stack_versions_of({**stack_labels(versions), "maintainer": "x"}) == versions
+
+
+def test_a_base_is_named_by_its_tag_alone_or_by_a_digest_that_is_one() -> None:
+    assert BaseImage(reference="a:1", digest=None).pinned == "a:1"
+    assert BaseImage(reference="a:1", digest="sha256:" + "0" * 64).pinned == "a:1@sha256:" + "0" * 64
+    for digest in ("latest", "sha256:12", "sha512:" + "0" * 64, "sha256:" + "G" * 64):
+        with pytest.raises(ValidationError):
+            BaseImage(reference="a:1", digest=digest)

@@ -1,7 +1,6 @@
 """Distributions of lengths: what is read, what is drawn, what is refused."""
 
 import os
-from pathlib import Path
 from statistics import fmean, pstdev
 
 import pytest
@@ -18,12 +17,12 @@ def lengths(text: str) -> Lengths:
 
 
 @given(st.floats(0, 2), st.integers(1, 1000), st.integers(0, 1 << 40))
-def test_the_mean_before_the_cap_is_the_asked_one_also_of_a_small_batch(sigma: float, samples: int, seed: int) -> None:
+def test_the_mean_before_the_cap_is_the_asked_one_also_of_a_small_batch(sigma, samples, seed):
     drawn = lengths(f"lognormal:mean=512,sigma={sigma:f},cap=1000000").draw(samples, 1, seed)
     assert fmean(drawn) == pytest.approx(512, rel=0.002)
 
 
-def test_spread_and_quantiles_are_the_distributions() -> None:
+def test_spread_and_quantiles_are_the_distributions():
     drawn = sorted(lengths("lognormal:mean=512,sigma=0.6,cap=1000000").draw(2000, 1, seed=3))
     median = 512 * 2.718281828 ** (-(0.6**2) / 2)
     assert drawn[1000] == pytest.approx(median, rel=0.01)
@@ -31,7 +30,7 @@ def test_spread_and_quantiles_are_the_distributions() -> None:
     assert drawn[1980] == pytest.approx(median * 2.718281828 ** (0.6 * 2.3263), rel=0.03)
 
 
-def test_what_the_seed_changes_is_which_sample_is_long_not_how_long_samples_are() -> None:
+def test_what_the_seed_changes_is_which_sample_is_long_not_how_long_samples_are():
     text = "lognormal:mean=50,sigma=0.6,cap=90,at-cap=0.1"
     one, two = (lengths(text).draw(40, 4, seed) for seed in (1, 2))
     assert one != two
@@ -51,7 +50,7 @@ def test_every_length_is_at_least_one_and_at_most_the_cap(mean, sigma, cap, at_c
 
 
 @pytest.mark.parametrize(("at_cap", "capped"), [(0, 0), (0.1, 10), (0.33, 33), (1, 100)])
-def test_the_asked_share_lies_at_the_cap(at_cap: float, capped: int) -> None:
+def test_the_asked_share_lies_at_the_cap(at_cap, capped):
     drawn = lengths(f"lognormal:mean=100,sigma=0.3,cap=4096,at-cap={at_cap}").draw(100, 1, 1)
     assert drawn.count(4096) == capped
     others = [length for length in drawn if length != 4096]
@@ -64,7 +63,7 @@ def within(drawn: tuple[int, ...], group: int) -> float:
     return fmean(pstdev(each) ** 2 for each in groups) / pstdev(drawn) ** 2
 
 
-def test_lengths_of_a_group_are_as_alike_as_asked() -> None:
+def test_lengths_of_a_group_are_as_alike_as_asked():
     text = "lognormal:mean=1000,sigma=0.3,cap=100000,group-correlation={}"
     alike = [within(lengths(text.format(share)).draw(1600, 8, 1), 8) for share in (0, 0.5, 1)]
     assert alike[0] == pytest.approx(7 / 8, abs=0.05)
@@ -74,20 +73,20 @@ def test_lengths_of_a_group_are_as_alike_as_asked() -> None:
         assert fmean(lengths(text.format(share)).draw(80, 8, 1)) == pytest.approx(1000, rel=0.002)
 
 
-def test_lengths_depend_on_nothing_but_what_is_asked() -> None:
+def test_lengths_depend_on_nothing_but_what_is_asked():
     """Other lengths would be other work under the same name."""
     drawn = lengths("lognormal:mean=60,sigma=0.8,cap=200,at-cap=0.1").draw(20, 4, 7)
     assert drawn == (18, 104, 9, 25, 29, 41, 200, 46, 200, 200, 75, 33, 22, 14, 66, 52, 37, 133, 58, 87)
 
 
-def test_a_list_is_dealt_in_order_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_is_dealt_in_order_again_and_again(tmp_path, monkeypatch):
     (tmp_path / "own").write_bytes(b"\xef\xbb\xbf5, 7\n9\t\r\n,")
     monkeypatch.chdir(tmp_path)
     assert lengths("list:own").draw(5, 1, 0) == (5, 7, 9, 5, 7)
     assert lengths(f"list:{tmp_path}/own").longest == 9
 
 
-def test_files_that_hold_no_lengths_are_refused_in_one_line(tmp_path: Path) -> None:
+def test_files_that_hold_no_lengths_are_refused_in_one_line(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "binary").write_bytes(bytes(range(128, 256)))
     (tmp_path / "empty").write_text(" \n")
@@ -129,7 +128,7 @@ def test_files_that_hold_no_lengths_are_refused_in_one_line(tmp_path: Path) -> N
         ("lognormal:mean=6,sigma=1,cap=8,at-cap=2", "less than or equal to 1"),
     ],
 )
-def test_what_is_no_distribution_is_refused_in_one_line(text: str, said: str) -> None:
+def test_what_is_no_distribution_is_refused_in_one_line(text, said):
     with pytest.raises((UsageError, ValidationError), match=said):
         lengths(text)
 
@@ -137,5 +136,5 @@ def test_what_is_no_distribution_is_refused_in_one_line(text: str, said: str) ->
 @pytest.mark.parametrize(
     "text", ["fixed:512", "lognormal:mean=512,sigma=0.6,cap=4096", "lognormal:mean=6,sigma=0.35,cap=8,at-cap=0.1"]
 )
-def test_a_distribution_is_told_as_it_is_typed(text: str) -> None:
+def test_a_distribution_is_told_as_it_is_typed(text):
     assert lengths(text).text() == text

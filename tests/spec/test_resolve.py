@@ -103,12 +103,6 @@ def test_canonical_json_does_not_depend_on_the_order_of_keys_and_has_no_nan(data
         canonical_json({**data, "a": float("nan")})
 
 
-def test_a_hydra_reference_needs_to_know_how_many_layers_train():
-    with pytest.raises(ValidationError, match="trainable_layers must be given"):
-        workload(reference="hydra")
-    assert workload(reference="hydra", trainable_layers=1).reference == "hydra"
-
-
 EVEN = {"global_rollouts": 2, "replica_rollouts": 2, "replica_batch": 2, "micro_batch": 1}
 
 

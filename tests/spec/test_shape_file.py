@@ -35,26 +35,35 @@ def test_every_catalogue_size_survives_the_way_through_a_file(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("name", "text", "reason"),
     [
-        ("", "not nothing"),
-        ("- 1\n- 2\n", "not a list"),
-        ("just words", "not a single text"),
-        ("a: [1, 2", "not valid YAML"),
-        ("{}", "name is missing"),
-        ("? [1, 2]\n: 3\n", "not valid YAML"),
-        ("name: a\nname: b\n", "'name' is given twice"),
-        ("a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [{'*a%d,' % (i - 1) * 9}]\n" for i in range(1, 20)), "aliases"),
-        ("!!python/object/apply:os.system ['true']", "tags"),
-        ("layers: !!bool two", "tags"),
-        ("layers: " + "9" * 5000, "cannot be read"),
-        ("when: 2001-99-99", "cannot be read"),
-        ("[" * 3000 + "]" * 3000, "nested too deeply"),
-        ("a: \x00", "not valid YAML"),
+        ("shape.yaml", "", "not nothing"),
+        ("shape.yaml", "- 1\n- 2\n", "not a list"),
+        ("shape.yaml", "just words", "not a single text"),
+        ("shape.yaml", "a: [1, 2", "not valid YAML"),
+        ("shape.yaml", "{}", "name is missing"),
+        ("shape.yaml", "? [1, 2]\n: 3\n", "not valid YAML"),
+        ("shape.yaml", "name: a\nname: b\n", "'name' is given twice"),
+        (
+            "shape.yaml",
+            "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [{'*a%d,' % (i - 1) * 9}]\n" for i in range(1, 20)),
+            "aliases",
+        ),
+        ("shape.yaml", "!!python/object/apply:os.system ['true']", "tags"),
+        ("shape.yaml", "layers: !!bool two", "tags"),
+        ("shape.yaml", "layers: " + "9" * 5000, "cannot be read"),
+        ("shape.yaml", "when: 2001-99-99", "cannot be read"),
+        ("shape.yaml", "[" * 3000 + "]" * 3000, "nested too deeply"),
+        ("shape.yaml", "a: \x00", "not valid YAML"),
+        ("config.json", "", "not valid JSON"),
+        ("config.json", '{"layers": NaN}', "NaN is not a number"),
+        ("config.json", "null", "not nothing"),
+        ("config.json", "[" * 100_000, "nested too deeply"),
+        ("config.json", '{"layers": ' + "9" * 5000 + "}", "not valid JSON"),
     ],
 )
-def test_a_file_that_is_no_record_is_refused(tmp_path, text, reason):
-    message = refused(written(tmp_path, text))
+def test_a_file_that_is_no_record_is_refused(tmp_path, name, text, reason):
+    message = refused(written(tmp_path, text, name))
     assert reason in message and str(tmp_path) in message
 
 
@@ -94,17 +103,3 @@ def test_what_is_no_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe.yaml")
     assert "not a regular file" in refused(tmp_path / "pipe.yaml")
     assert "not a regular file" in refused("/dev/zero")
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("", "not valid JSON"),
-        ('{"layers": NaN}', "NaN is not a number"),
-        ("null", "not nothing"),
-        ("[" * 100_000, "nested too deeply"),
-        ('{"layers": ' + "9" * 5000 + "}", "not valid JSON"),
-    ],
-)
-def test_broken_json_is_refused(tmp_path, text, reason):
-    assert reason in refused(written(tmp_path, text, "config.json"))

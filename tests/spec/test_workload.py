@@ -33,30 +33,26 @@ def test_another_algorithm_brings_its_group_its_reward_and_no_values() -> None:
     assert workload(algorithm="rloo").uses_reference
     assert workload(algorithm="reinforce++").group == 1
     assert grpo.changed({"algorithm": "ppo"}) == workload(rollouts=16)
-
-
-def test_the_usual_group_is_smaller_where_it_would_not_divide_a_devices_rollouts() -> None:
-    assert [workload(algorithm="grpo", rollouts=rollouts).group for rollouts in (4, 12, 24)] == [4, 6, 8]
+    groups = [workload(algorithm="grpo", rollouts=rollouts).group for rollouts in (4, 12, 24)]
+    assert groups == [4, 6, 8], "smaller where the usual one would not divide a device's rollouts"
     assert workload(algorithm="grpo", rollouts=4, group=2).group == 2
 
 
-def test_the_longest_lengths_follow_from_their_distribution() -> None:
+def test_the_longest_lengths_follow_from_their_distribution_and_fixed_ones_are_a_number() -> None:
     made = workload(lengths=UNEVEN, prompt_lengths="lognormal:mean=3,sigma=0.2,cap=5")
     assert (made.new_tokens, made.prompt_tokens, made.uneven) == (8, 5, True)
     assert not made.changed({"new_tokens": 16, "prompt_tokens": 4}).uneven
     assert made.changed({"lengths": "lognormal:mean=6,sigma=0.6,cap=20"}).new_tokens == 20
     assert Workload.model_validate(json.loads(made.model_dump_json())) == made
-
-
-def test_fixed_lengths_are_the_same_work_as_the_number_itself() -> None:
     fixed, plain = workload(lengths="fixed:24"), workload(new_tokens=24)
-    assert fixed == plain
+    assert fixed == plain, "the same work as the number itself"
     assert work_hash(find_size("1M"), fixed, 2, 0) == work_hash(find_size("1M"), plain, 2, 0)
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
+        ({"reference": "hydra"}, "trainable_layers must be given"),
         ({"algorithm": "grpo", "group": 1}, "--group is at least 2"),
         ({"lengths": UNEVEN, "new_tokens": 32}, "new_tokens 32 is not the longest of lengths, lognormal:mean=6"),
         ({"prompt_lengths": UNEVEN + ",group-correlation=0.5"}, "--prompt-lengths has no group-correlation"),
@@ -105,11 +101,8 @@ def test_groups_that_do_not_divide_and_lengths_beyond_positions_name_their_optio
     assert error == "4 rollouts do not divide into groups of 3: choose --rollouts or --group so that they do"
     (error,) = layout_errors(size, workload(lengths="lognormal:mean=6,sigma=0.6,cap=800"), layout)
     assert error.endswith("exceed the 128 positions of 1M: choose a lower cap with --lengths (at most 800)")
-
-
-def test_a_group_may_lie_across_replicas() -> None:
-    made, layout = workload(algorithm="grpo", rollouts=2, group=4), Layout(devices_per_node=4, data=4)
-    assert layout_errors(find_size("1M"), made, layout) == []
+    four = Layout(devices_per_node=4, data=4)
+    assert layout_errors(size, workload(algorithm="grpo", rollouts=2, group=4), four) == [], "it lies across replicas"
 
 
 def algorithm(text: str) -> Algorithm:

@@ -1,7 +1,6 @@
 """No accepted job is forgotten and none is sent twice, whatever happens between a submission and its answer."""
 
 import json
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from suite.launch.slurm.settings import SlurmSettings
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 from tests.command import suite
+from tests.conduct.sessions import raced
 from tests.launch.kubernetes.memory import MemoryCluster
 from tests.launch.kubernetes.runs import IMAGE
 from tests.launch.slurm.jobs import manifest
@@ -46,16 +46,12 @@ def runs(tmp_path: Path) -> Path:
     return tmp_path / "runs"
 
 
-def launcher(**options: Any) -> SlurmLauncher:
-    return SlurmLauncher(SlurmSettings(**options), NodeSetup(python="python"))
-
-
 def wanted(count: int) -> list[Manifest]:
     return [manifest(1, 2, repeat, "cpu") for repeat in range(1, count + 1)]
 
 
 def documents(root: Path, count: int, **options: Any) -> tuple[SlurmLauncher, list[Document]]:
-    made = launcher(**options)
+    made = SlurmLauncher(SlurmSettings(**options), NodeSetup(python="python"))
     left = to_do(wanted(count), root, retry_failed=True)
     return made, made.render(prepare(left.manifests, made), root)
 
@@ -71,32 +67,17 @@ def left_to_do(root: Path) -> ToDo:
 
 
 def write_output(slurm: StandIn, job: str, of: Manifest) -> None:
-    """What the job's ranks print."""
     lines = "".join(as_lines(rank_events(of, rank, lambda iteration, rank: 1.0)) for rank in range(of.layout.ranks))
     slurm.output(job).write_text("".join(f"0: ::suite:: {line}\n" for line in lines.splitlines()))
 
 
-def submit_all(root: Path, gate: Any, answers: Any) -> None:
-    """One driver: what it found to do before the others began."""
-    made, found = documents(root, 3, array=True)
-    gate.wait()
-    taken: list[ToDo] = []
-    try:
-        sent = [each.run_id for document in found for each in hand_over(made, document, root, taken.append)]
-        answers.put((sent, [run for each in taken for run in each.under_way]))
-    except BaseException as error:  # noqa: BLE001 (told by the parent)
-        answers.put((f"{type(error).__name__}: {error}", []))
-
-
 def test_of_six_drivers_that_submit_the_same_runs_one_does(slurm: StandIn, runs: Path) -> None:
-    forked = multiprocessing.get_context("fork")
-    gate, answers = forked.Barrier(6), forked.Queue()
-    drivers = [forked.Process(target=submit_all, args=(runs, gate, answers)) for _ in range(6)]
-    for driver in drivers:
-        driver.start()
-    told = [answers.get(timeout=100) for _ in drivers]
-    for driver in drivers:
-        driver.join()
+    def submit_all(found: tuple[SlurmLauncher, list[Document]]) -> tuple[list[str], list[str]]:
+        taken: list[ToDo] = []
+        sent = [each.run_id for document in found[1] for each in hand_over(found[0], document, runs, taken.append)]
+        return sent, [run for each in taken for run in each.under_way]
+
+    told = raced(6, lambda: documents(runs, 3, array=True), submit_all)
     names = sorted(each.run.id for each in wanted(3))
     assert sorted(map(sorted, (sent for sent, _ in told))) == [[]] * 5 + [names]
     assert sorted(map(sorted, (taken for _, taken in told))) == [[]] + [names] * 5, "the others say who has them"
@@ -235,7 +216,6 @@ SMALL = ("--backend", "megatron", "--size", "1M", "--device", "cpu", "--gpus-per
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
-    """Kubernetes in memory."""
     cluster = MemoryCluster("lab")
     monkeypatch.setattr("suite.launch.kubernetes.client.connect", lambda context, namespace: cluster)
     return cluster

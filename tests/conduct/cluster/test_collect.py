@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -40,7 +41,6 @@ def test_a_path_that_a_user_gives_comes_after_the_suites_by_which_ranks_find_the
 
 
 def printed(manifest: Manifest, ranks: Sequence[int]) -> list[bytes]:
-    """What these ranks print, one after another."""
     texts = [as_lines(rank_events(manifest, rank, lambda iteration, rank: 1.0)) for rank in ranks]
     return [b"::suite:: " + line for text in texts for line in text.encode().splitlines(keepends=True)]
 
@@ -79,10 +79,14 @@ def test_a_run_that_came_back_whole_is_a_bundle_like_any_other(tmp_path: Path, m
         collect(tmp_path, submission(manifest), gathered(manifest))
 
 
-def test_a_scheduler_that_has_forgotten_leaves_the_times_to_the_output(tmp_path: Path, manifest: Manifest) -> None:
+def test_a_scheduler_that_has_forgotten_leaves_the_times_to_the_output_and_what_never_began_is_a_bundle(
+    tmp_path, manifest
+):
     own = [b'::suite:: {"kind":"batch","time":100}\n', b'::suite:: {"kind":"batch_end","exit_code":0,"time":130}\n']
     record = collected(tmp_path, manifest, gathered(manifest, FORGOTTEN, own))
     assert (record.status, record.run.started, record.run.ended) == ("ok", 100.0, 130.0)
+    record = collected(tmp_path / "never", manifest, Gathered((), SchedulerEnd(status="interrupted")))
+    assert (record.status, record.run.started) == ("interrupted", BEGAN)
 
 
 @pytest.mark.parametrize("time", ["1" * 400, "1e999", "NaN", "-5", "true"])
@@ -92,73 +96,45 @@ def test_times_that_no_clock_shows_are_not_taken_from_the_output(tmp_path: Path,
     assert (record.status, record.run.started) == ("ok", BEGAN)
 
 
-def test_a_run_that_never_began_is_a_bundle(tmp_path: Path, manifest: Manifest) -> None:
-    record = collected(tmp_path, manifest, Gathered((), SchedulerEnd(status="interrupted")))
-    assert (record.status, record.run.started) == ("interrupted", BEGAN)
-
-
-def test_events_of_another_run_leave_no_bundle(tmp_path: Path, manifest: Manifest) -> None:
-    other = synthetic_manifest(layout=manifest.layout, iterations=3)
-    with pytest.raises(DamagedBundle, match="events of another run"):
-        collect(tmp_path, submission(manifest), gathered(manifest, node_0=printed(other, (0, 1))))
-    assert os.listdir(tmp_path / FOLDER) == []
-    assert not (tmp_path / manifest.run.id).exists()
-
-
-def test_a_rank_that_ends_at_no_time_leaves_a_line_and_no_traceback(tmp_path: Path, manifest: Manifest) -> None:
-    end = b'::suite:: {"kind":"end","rank":0,"seq":0,"status":"failed","time":%s}\n' % (b"9" * 400)
-    with pytest.raises(DamagedBundle, match="is not Unix seconds"):
-        collect(tmp_path, submission(manifest), gathered(manifest, SchedulerEnd(status="failed"), node_0=[end]))
+def test_output_that_is_of_no_such_run_leaves_a_line_and_no_bundle(tmp_path: Path, manifest: Manifest) -> None:
+    another = printed(synthetic_manifest(layout=manifest.layout, iterations=3), (0, 1))
+    at_no_time = b'::suite:: {"kind":"end","rank":0,"seq":0,"status":"failed","time":%s}\n' % (b"9" * 400)
+    for lines, words in ((another, "events of another run"), ([at_no_time], "is not Unix seconds")):
+        with pytest.raises(DamagedBundle, match=words):
+            collect(tmp_path, submission(manifest), gathered(manifest, node_0=lines))
+        assert os.listdir(tmp_path / FOLDER) == []
+        assert not (tmp_path / manifest.run.id).exists()
 
 
 RUNNING, OVER = SchedulerState(phase="running", word="RUNNING"), SchedulerState(phase="over", word="COMPLETED")
 
 
-class Answers:
-    """A cluster's scheduler that gives one answer after another; text is a refusal."""
-
-    def __init__(self, *answers: SchedulerState | str) -> None:
-        self.left = list(answers)
-
-    def look(self, submission: Submission) -> SchedulerState:
-        answer = self.left.pop(0)
-        if isinstance(answer, str):
-            raise UsageError(answer)
-        return answer
-
-    def keep(self, submission: Submission) -> None:
-        return
-
-
 @pytest.fixture
 def waited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """Wait for a run of a cluster that answers so; the words that were seen."""
+    """Wait for a run of a cluster that gives one answer after another, text as a refusal; the words that were seen."""
 
     def wait(*answers: SchedulerState | str) -> list[str]:
-        scheduler = Answers(*answers)
+        scheduler = Mock()
+        scheduler.look.side_effect = [UsageError(each) if isinstance(each, str) else each for each in answers]
         monkeypatch.setattr(clusters, "find_scheduler", lambda name: scheduler)
         seen: list[Standing] = []
         try:
             wait_until_over(tmp_path, submission(synthetic_manifest()), seen.append, poll_seconds=0.001)
         finally:
-            assert scheduler.left == []
+            assert scheduler.look.call_count == len(answers)
         return [f"{now.state.word} {now.state.detail}".strip() for now in seen]
 
     return wait
 
 
 def test_a_controller_that_is_busy_for_a_while_does_not_end_the_wait(waited: Any) -> None:
-    assert waited(RUNNING, "Socket timed out", "Socket timed out", RUNNING, OVER) == [
-        *("RUNNING", "no answer Socket timed out", "RUNNING", "COMPLETED")
-    ]
+    seen = waited(RUNNING, "Socket timed out", "Socket timed out", RUNNING, OVER)
+    assert seen == ["RUNNING", "no answer Socket timed out", "RUNNING", "COMPLETED"]
 
 
-def test_a_cluster_that_cannot_be_asked_at_all_is_told_at_once(waited: Any) -> None:
+def test_a_cluster_that_cannot_be_asked_at_all_is_told_at_once_and_patience_ends(waited, monkeypatch):
     with pytest.raises(UsageError, match="there is no Slurm here"):
         waited("there is no Slurm here")
-
-
-def test_patience_ends(waited: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "PATIENCE_SECONDS", 0.0)
     with pytest.raises(UsageError, match="away"):
         waited(RUNNING, "away")

@@ -1,7 +1,6 @@
 """The short run before a ladder; and a manifest once more: what is added, what would be another measurement."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,29 +23,22 @@ STACKS = {"deepspeed": {"torch": "2.13.0", "deepspeed": "0.18.0", "transformers"
 IMAGES = {"deepspeed": "registry.example/engines"}
 
 
-def planned(size: str, nodes: int, device: str = "cuda") -> Manifest:
-    layout = Layout(nodes=nodes, devices_per_node=8, data=8 * nodes)
-    precision = "bf16" if device == "cuda" else "fp32"
-    workload = find_workload("trlx-ds-chat")
-    return synthetic_manifest(
-        size=find_size(size), layout=layout, workload=workload, device=device, precision=precision
-    )
+def planned(size: str, nodes: int) -> Manifest:
+    layout, workload = Layout(nodes=nodes, devices_per_node=8, data=8 * nodes), find_workload("trlx-ds-chat")
+    return synthetic_manifest(size=find_size(size), layout=layout, workload=workload, device="cuda", precision="bf16")
 
 
-def test_it_is_the_smallest_size_on_the_most_nodes_for_two_iterations(tmp_path: Path) -> None:
+def test_it_is_the_smallest_size_or_a_small_one_of_the_family_on_the_most_nodes_for_two_iterations(tmp_path):
     (first,) = smoke_plan([planned("1.3B", 1), planned("6.7B", 4)], STACKS, IMAGES, tmp_path)
     assert (first.size.name, first.layout.nodes, first.layout.ranks) == ("1.3B", 4, 32)
     assert (first.measure.warmup, first.measure.iterations) == (1, 1)
     assert first.limits.run_seconds <= 1800
-
-
-def test_before_large_sizes_alone_it_is_a_small_one_of_their_family(tmp_path: Path) -> None:
     (first,) = smoke_plan([planned("66B", 4)], STACKS, IMAGES, tmp_path)
     assert first.size.architecture == "gpt2" and parameter_count(first.size).total < 2e9
     assert first.layout.nodes == 4
 
 
-def test_each_time_is_another_repeat(tmp_path: Path) -> None:
+def test_each_time_is_another_repeat(tmp_path):
     (first,) = smoke_plan([planned("1.3B", 1)], STACKS, IMAGES, tmp_path)
     (smoke_root(tmp_path) / first.run.id).mkdir(parents=True)
     (second,) = smoke_plan([planned("1.3B", 1)], STACKS, IMAGES, tmp_path)
@@ -54,8 +46,6 @@ def test_each_time_is_another_repeat(tmp_path: Path) -> None:
 
 
 class Waiting(toy_cluster.ToyLauncher):
-    """A toy whose runs are waited for."""
-
     waits = True
 
     def submit(self, document: Document, earlier: Sequence[Submission]) -> tuple[Submission, ...]:
@@ -78,7 +68,7 @@ def test_where_runs_are_waited_for_a_failed_one_stops_the_rest(tmp_path, monkeyp
     assert ("nothing else was submitted" in capsys.readouterr().err) is not goes_on
 
 
-def test_a_cluster_that_cannot_keep_runs_back_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_cannot_keep_runs_back_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(toy_cluster, "JOBS", {})
     launcher = toy_cluster.ToyLauncher(toy_cluster.ToySettings(), NodeSetup(python="python"))
     handing = HandingOver(launcher, quiet=True, to_stderr=False)
@@ -95,7 +85,7 @@ def machine(**changes: Any) -> ClusterMachine:
     return cluster_machine(**{**body, "stack": {"torch": "1", "deepspeed": "1.0", "transformers": "1"}, **changes})
 
 
-def test_runs_follow_those_that_are_there_and_those_that_the_cluster_has(tmp_path: Path) -> None:
+def test_runs_follow_those_that_are_there_and_those_that_the_cluster_has(tmp_path):
     make_bundle(tmp_path, MANIFEST)
     first = plan_again(MANIFEST, tmp_path, 2, machine())
     assert [each.run.repeat for each in first.manifests] == [2, 3]
@@ -106,7 +96,7 @@ def test_runs_follow_those_that_are_there_and_those_that_the_cluster_has(tmp_pat
     assert [each.run.repeat for each in more.manifests] == [4, 5, 6], "what the cluster has is not taken for free"
 
 
-def test_what_would_be_another_measurement_is_refused(tmp_path: Path) -> None:
+def test_what_would_be_another_measurement_is_refused(tmp_path):
     with pytest.raises(UsageError, match=r"measured with deepspeed 1\.0 \(here 2\.0\)"):
         plan_again(MANIFEST, tmp_path, 1, machine(stack={"torch": "1", "deepspeed": "2.0", "transformers": "1"}))
     with pytest.raises(UsageError, match="measured without --env NCCL_ALGO"):

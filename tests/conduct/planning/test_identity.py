@@ -1,7 +1,6 @@
 """What a planned run is identified by, and how many iterations and how much time it has."""
 
 import hashlib
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +32,7 @@ def planned(variables: dict[str, str] | None = None, **given: Any) -> Manifest:
     return make_plan(wanted, STACKS, **given).manifests[0]
 
 
-def test_variables_are_in_the_manifest_and_in_its_hash_and_other_manifests_are_what_they_were() -> None:
+def test_variables_are_in_the_manifest_and_in_its_hash_and_other_manifests_are_what_they_were():
     plain, tree = planned(), planned(TREE)
     assert "variables" not in plain.model_dump_json()
     assert plain.hash != tree.hash and plain.run.id != tree.run.id
@@ -41,7 +40,7 @@ def test_variables_are_in_the_manifest_and_in_its_hash_and_other_manifests_are_w
     assert Manifest.model_validate_json(tree.model_dump_json(by_alias=True)).measure.variables == TREE
 
 
-def test_the_manner_of_the_start_is_in_the_runs_id_and_not_in_the_manifest() -> None:
+def test_the_manner_of_the_start_is_in_the_runs_id_and_not_in_the_manifest():
     plain, by_srun = planned(), planned(manner=("srun",))
     assert plain.hash == by_srun.hash
     assert by_srun.run.id == plain.run.id.removesuffix("r1") + "srun-r1"
@@ -49,7 +48,7 @@ def test_the_manner_of_the_start_is_in_the_runs_id_and_not_in_the_manifest() -> 
     assert beside.run.id.endswith("-2-at-once-r1") and "-i" in beside.run.id
 
 
-def test_secrets_and_guards_are_no_part_of_a_measurement_and_other_options_values_no_variables() -> None:
+def test_secrets_and_guards_are_no_part_of_a_measurement_and_other_options_values_no_variables():
     given = {"NCCL_ALGO": "Tree", "HF_TOKEN": "hf_x", "DB_PASSWORD": "x", "SUITE_REQUIRE_IDLE": "1", "A": "1"}
     assert list(measured_with(given).items()) == [("A", "1"), ("NCCL_ALGO", "Tree")]
     for name, option in (("OMP_NUM_THREADS", "--threads"), ("CUDA_VISIBLE_DEVICES", "--gpu-ids")):
@@ -59,7 +58,7 @@ def test_secrets_and_guards_are_no_part_of_a_measurement_and_other_options_value
         measured_with({"A": "\udcff"})
 
 
-def test_a_manifest_does_not_give_variables_to_programs_by_itself() -> None:
+def test_a_manifest_does_not_give_variables_to_programs_by_itself():
     """One that somebody else wrote could have them load what it likes."""
     tree = planned(TREE)
     require_same_variables(tree, TREE)
@@ -72,7 +71,7 @@ def test_a_manifest_does_not_give_variables_to_programs_by_itself() -> None:
             require_same_variables(tree, given)
 
 
-def test_an_image_file_is_known_by_what_it_holds_and_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_file_is_known_by_what_it_holds_and_read_once(tmp_path, monkeypatch):
     monkeypatch.setenv("SUITE_CACHE", str(tmp_path / "cache"))
     image, copy = tmp_path / "engines.sqsh", tmp_path / "copy.sqsh"
     for path in (image, copy):
@@ -107,11 +106,11 @@ A100 = "A100-SXM-80GB"
         ([], 8),
     ],
 )
-def test_fast_iterations_are_more_and_slow_ones_fewer(seconds: list[float], iterations: int) -> None:
+def test_fast_iterations_are_more_and_slow_ones_fewer(seconds, iterations):
     assert counted_iterations(CUDA, OPEN, [Pace(each, each / 2) for each in seconds]) == iterations
 
 
-def test_what_was_asked_for_or_cannot_be_expected_stands() -> None:
+def test_what_was_asked_for_or_cannot_be_expected_stands():
     slow = Pace(549.0, 400.0)
     assert counted_iterations(CUDA, ("run_seconds",), [slow]) == 8
     assert limits_for(CUDA, Limits(), OPEN, None) == Limits()
@@ -120,7 +119,7 @@ def test_what_was_asked_for_or_cannot_be_expected_stands() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.5, 8.0, 47.0, 549.0, 2066.0, 90_000.0])
-def test_limits_leave_twice_the_time_and_room_to_start_and_are_no_more_than_a_day(seconds: float) -> None:
+def test_limits_leave_twice_the_time_and_room_to_start_and_are_no_more_than_a_day(seconds):
     limits = limits_for(CUDA, Limits(), OPEN, Pace(seconds, 0.9 * seconds))
     enough = START_SECONDS + MARGIN * run_seconds(CUDA, seconds)
     assert min(enough, LONGEST_LIMIT) <= limits.run_seconds <= LONGEST_LIMIT == 86_400
@@ -129,7 +128,7 @@ def test_limits_leave_twice_the_time_and_room_to_start_and_are_no_more_than_a_da
     assert limits.silence_seconds >= min(MARGIN * 0.9 * seconds, LONGEST_LIMIT)
 
 
-def test_rows_of_equal_work_count_the_same_iterations_and_have_limits_of_their_own() -> None:
+def test_rows_of_equal_work_count_the_same_iterations_and_have_limits_of_their_own():
     asked = request(
         sizes=(find_size("66B"),),
         ranks=(32,),
@@ -146,7 +145,7 @@ def test_rows_of_equal_work_count_the_same_iterations_and_have_limits_of_their_o
     assert slow.limits.run_seconds > fast.limits.run_seconds
 
 
-def test_what_a_plan_is_made_by_is_no_part_of_its_identity() -> None:
+def test_what_a_plan_is_made_by_is_no_part_of_its_identity():
     plain = request()
     known = plain.model_copy(update={"device_name": A100, "left_open": OPEN, "preset": "ladder"})
     assert make_joint_plan((plain,), STACKS).id == make_joint_plan((known,), STACKS).id

@@ -83,13 +83,11 @@ def test_no_device_is_lent_twice(devices: int, most: int, steps: list[tuple[bool
 @pytest.mark.parametrize(("device", "threads", "wanted"), [("cpu", 1, 2), ("cpu", 3, 6), ("cpu", 9, 8), ("cuda", 9, 2)])
 def test_a_run_takes_a_gpu_a_rank_or_a_cpu_a_thread(device: str, threads: int, wanted: int) -> None:
     slots = Slots(tuple(map(str, range(8))), most=4)
-    manifest = synthetic_manifest(layout=Layout(devices_per_node=2, data=2), device=device)
-    measure = manifest.measure.model_copy(update={"threads_per_rank": threads})
-    assert slots.wanted_by(manifest.model_copy(update={"measure": measure})) == wanted
+    layout = Layout(devices_per_node=2, data=2)
+    assert slots.wanted_by(synthetic_manifest(layout=layout, device=device, threads_per_rank=threads)) == wanted
 
 
 def test_without_containers_nothing_keeps_runs_apart() -> None:
-    machine = Machine(python="python3", device="cpu", max_ranks=8, device_memory_bytes=None)
-    require_containers(machine, 1)
+    require_containers(machine("cpu"), 1)
     with pytest.raises(UsageError, match="--launcher docker"):
-        require_containers(machine, 2)
+        require_containers(machine("cpu"), 2)

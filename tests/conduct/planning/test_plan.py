@@ -1,6 +1,7 @@
 """A request becomes exactly the runs it asks for, in an order that is fair, with equal work."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,10 @@ from suite.conduct.planning.request import LayoutChoices, Request
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest, Measure
 from tests.conduct.requests import STACKS, request, shape, workload
+
+
+def measure(**asked: Any) -> Measure:
+    return Measure(device="cpu", precision="fp32", warmup=1, iterations=3, **asked)
 
 
 def test_the_cross_product_is_complete_and_every_run_is_named_once() -> None:
@@ -42,6 +47,9 @@ def test_versions_that_cannot_do_the_work_are_refused_before_anything_runs() -> 
     assert make_plan(request(backends=("trlx-ddp",)), stacks).manifests
 
 
+SPLIT = LayoutChoices(placement=("split",), generation=("vllm",), generation_ranks=(1,))
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -50,45 +58,31 @@ def test_versions_that_cannot_do_the_work_are_refused_before_anything_runs() -> 
         ({"backends": ("deepspeed",), "layout": LayoutChoices(tensor=(2,))}, "--tp means nothing to deepspeed"),
         ({"nodes": 2, "ranks": (3,)}, "3 ranks do not divide over 2 nodes"),
         ({"sizes": (shape(architecture="opt"),)}, "of the opt family"),
+        (
+            {"backends": ("trlx-deepspeed",), "measure": measure(profile=True)},
+            "traces the suite's own iteration, and trlx-deepspeed has its",
+        ),
+        (
+            {"backends": ("deepspeed",), "ranks": (2,), "layout": SPLIT, "measure": measure(profile=True)},
+            "traces ranks that all do the same",
+        ),
     ],
 )
 def test_what_cannot_be_run_is_told_in_one_line(changes: dict, words: str) -> None:
+    stacks = {**STACKS, "trlx-deepspeed": {**STACKS["deepspeed"], "transformers": "4.57.0"}}
     with pytest.raises(UsageError) as caught:
-        make_plan(request(**changes), STACKS)
+        make_plan(request(**changes), stacks)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-class TestProfile:
-    def measure(self, **asked: bool) -> Measure:
-        return Measure(device="cpu", precision="fp32", warmup=1, iterations=3, **asked)
-
-    def test_a_traced_run_is_a_row_of_its_own_and_others_keep_their_bytes(self) -> None:
-        plain, unasked, traced = (
-            make_plan(request(measure=self.measure(**asked)), STACKS).manifests[0]
-            for asked in ({}, {"profile": False}, {"profile": True})
-        )
-        assert plain.model_dump_json() == unasked.model_dump_json() and "profile" not in plain.model_dump_json()
-        assert plain.hash != traced.hash and plain.work_hash == traced.work_hash
-
-    @pytest.mark.parametrize(
-        ("changes", "words"),
-        [
-            ({"backends": ("trlx-deepspeed",)}, "traces the suite's own iteration, and trlx-deepspeed has its"),
-            (
-                {
-                    "backends": ("deepspeed",),
-                    "ranks": (2,),
-                    "layout": LayoutChoices(placement=("split",), generation=("vllm",), generation_ranks=(1,)),
-                },
-                "traces ranks that all do the same",
-            ),
-        ],
+def test_a_traced_run_is_a_row_of_its_own_and_others_keep_their_bytes() -> None:
+    plain, unasked, traced = (
+        make_plan(request(measure=measure(**asked)), STACKS).manifests[0]
+        for asked in ({}, {"profile": False}, {"profile": True})
     )
-    def test_what_cannot_be_traced_is_refused(self, changes: dict, words: str) -> None:
-        stacks = {**STACKS, "trlx-deepspeed": {"torch": "2.13.0", "deepspeed": "0.19.8", "transformers": "4.57.0"}}
-        with pytest.raises(UsageError, match=words):
-            make_plan(request(measure=self.measure(profile=True), **changes), stacks)
+    assert plain.model_dump_json() == unasked.model_dump_json() and "profile" not in plain.model_dump_json()
+    assert plain.hash != traced.hash and plain.work_hash == traced.work_hash
 
 
 @st.composite
@@ -100,7 +94,7 @@ def requests(draw: st.DrawFn) -> Request:
         ranks=tuple(sorted(draw(st.sets(st.sampled_from([1, 2, 4]), min_size=1)))),
         scalings=draw(st.sampled_from([("weak",), ("strong",), ("weak", "strong")])),
         repeats=draw(st.integers(1, 7)),
-        measure=Measure(device="cpu", precision="fp32", warmup=1, iterations=3, seed=draw(st.integers(0, 2**31))),
+        measure=measure(seed=draw(st.integers(0, 2**31))),
     )
 
 
@@ -116,14 +110,19 @@ def rounds_of(plan: Plan, repeats: int) -> list[list[Manifest]]:
 
 
 @settings(max_examples=25)
-@given(requests())
-def test_every_row_has_each_of_its_repeats_once_in_rounds_that_alternate(asked):
+@given(requests(), st.integers(1, 5))
+def test_every_row_has_each_of_its_repeats_once_in_rounds_that_alternate_and_more_repeats_add_rounds(asked, more):
     rounds = rounds_of(make_plan(asked, STACKS), asked.repeats)
     first = [row_of(manifest) for manifest in rounds[0]]
     assert len(set(first)) == len(first) > 0
     for number, runs in enumerate(rounds, start=1):
         assert {manifest.run.repeat for manifest in runs} == {number}
         assert [row_of(manifest) for manifest in runs] == (first if number % 2 else first[::-1])
+    wider = asked.model_copy(update={"repeats": asked.repeats + more})
+    longer = rounds_of(make_plan(wider, STACKS), wider.repeats)
+    for ours, theirs in zip(rounds, longer, strict=False):
+        names = [[(m.backend.name, m.work_hash, m.run.repeat) for m in each] for each in (ours, theirs)]
+        assert names[0] == names[1]
 
 
 @settings(max_examples=25)
@@ -131,18 +130,8 @@ def test_every_row_has_each_of_its_repeats_once_in_rounds_that_alternate(asked):
 def test_the_same_request_is_the_same_plan_and_another_seed_is_another_of_the_same_rows(asked):
     one, again = make_plan(asked, STACKS), make_plan(asked, STACKS)
     assert one == again and len({manifest.run.id for manifest in one.manifests}) == len(one.manifests)
-    measure = asked.measure.model_copy(update={"seed": asked.measure.seed + 1})
-    other = make_plan(asked.model_copy(update={"measure": measure}), STACKS)
+    reseeded = asked.measure.model_copy(update={"seed": asked.measure.seed + 1})
+    other = make_plan(asked.model_copy(update={"measure": reseeded}), STACKS)
     assert other.id != one.id and not {m.hash for m in one.manifests} & {m.hash for m in other.manifests}
     names = [(m.backend.name, m.size.name, m.layout.ranks, m.run.repeat) for m in one.manifests]
     assert [(m.backend.name, m.size.name, m.layout.ranks, m.run.repeat) for m in other.manifests] == names
-
-
-@settings(max_examples=25)
-@given(requests(), st.integers(1, 5))
-def test_more_repeats_add_rounds_and_leave_the_first_ones_in_their_order(asked, more):
-    wider = asked.model_copy(update={"repeats": asked.repeats + more})
-    rounds, longer = (rounds_of(make_plan(each, STACKS), each.repeats) for each in (asked, wider))
-    for ours, theirs in zip(rounds, longer, strict=False):
-        names = [[(m.backend.name, m.work_hash, m.run.repeat) for m in each] for each in (ours, theirs)]
-        assert names[0] == names[1]

@@ -4,7 +4,6 @@ import re
 import subprocess
 import sys
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,30 +23,23 @@ from suite.spec.manifest import Limits, Manifest
 from tests.synthetic import facts_of, make_bundle, synthetic_manifest
 
 STACKS = {name: {"torch": "2"} for name in ("deepspeed", "megatron", "trlx-nemo", "trlx-deepspeed", "trlx-ddp")}
-OPEN = ("iterations", "run_seconds", "silence_seconds")
 A100 = "A100-SXM-80GB"
-
-
-def common(device: str | None, *backends: str, **changes: Any) -> dict[str, Any]:
-    found = find_device(device) if device else None
-    return {
-        "backends": backends,
-        "layout": LayoutChoices().model_dump(),
-        "measure": {"device": "cuda"},
-        "repeats": 1,
-        "device_memory_bytes": found.memory_bytes if found else None,
-        "device_name": found.name if found else None,
-        "left_open": OPEN,
-        **changes,
-    }
+EIGHT = Layout(devices_per_node=8, data=8)
 
 
 def plan_of(preset: str, device: str | None, *backends: str, sizes: tuple[str, ...] = (), **changes: Any) -> Plan:
-    found = find_preset(preset)
-    given = GivenOptions(sizes=sizes)
-    return make_joint_plan(
-        preset_requests(found, given, common(device, *(backends or found.backends), **changes)), STACKS
-    )
+    found, known = find_preset(preset), find_device(device) if device else None
+    fields = {
+        "backends": backends or found.backends,
+        "layout": LayoutChoices().model_dump(),
+        "measure": {"device": "cuda"},
+        "repeats": 1,
+        "device_memory_bytes": known.memory_bytes if known else None,
+        "device_name": known.name if known else None,
+        "left_open": ("iterations", "run_seconds", "silence_seconds"),
+        **changes,
+    }
+    return make_joint_plan(preset_requests(found, GivenOptions(sizes=sizes), fields), STACKS)
 
 
 def manifest(size: str, layout: Layout, backend: str = "deepspeed", **changes: Any) -> Manifest:
@@ -61,7 +53,7 @@ FIXED = {name: each for name, each in presets().items() if not each.installed_on
 
 @pytest.mark.parametrize("device", [name for name, device in devices().items() if hardware_of(device)])
 @pytest.mark.parametrize("preset", [name for name, each in FIXED.items() if each.precision != "fp32"])
-def test_every_row_of_a_preset_fits_and_ends_in_time_or_is_refused(preset: str, device: str) -> None:
+def test_every_row_of_a_preset_fits_and_ends_in_time_or_is_refused(preset, device):
     plan = plan_of(preset, device)
     assert len(plan.manifests) == len(find_preset(preset).points) * len(find_preset(preset).backends)
     for made, row in zip(plan.manifests, preflight(plan.manifests, device).rows, strict=True):
@@ -74,7 +66,7 @@ def test_every_row_of_a_preset_fits_and_ends_in_time_or_is_refused(preset: str, 
 
 
 @pytest.mark.parametrize("preset", [name for name, each in FIXED.items() if each.precision == "fp32"])
-def test_a_presets_twin_for_a_cpu_is_planned_on_each_of_its_backends(preset: str) -> None:
+def test_a_presets_twin_for_a_cpu_is_planned_on_each_of_its_backends(preset):
     found = find_preset(preset)
     of_a_cpu = plan_of(preset, None, measure={"device": "cpu"}, left_open=())
     assert {made.backend.name for made in of_a_cpu.manifests} == set(found.backends) and not of_a_cpu.skipped
@@ -85,7 +77,7 @@ def test_a_presets_twin_for_a_cpu_is_planned_on_each_of_its_backends(preset: str
 
 
 @pytest.mark.parametrize("backend", ["deepspeed", "megatron"])
-def test_the_largest_size_of_the_ladder_runs_on_four_nodes_of_eight_devices_of_80_gb(backend: str) -> None:
+def test_the_largest_size_of_the_ladder_runs_on_four_nodes_of_eight_devices_of_80_gb(backend):
     for device in (A100, None):  # also where nobody said which GPU it is
         (made,) = plan_of("ladder", device, backend, sizes=("66B",)).manifests
         assert (made.layout.nodes, made.layout.devices_per_node) == (4, 8)
@@ -96,10 +88,10 @@ def test_the_largest_size_of_the_ladder_runs_on_four_nodes_of_eight_devices_of_8
 
 @cache
 def too_large() -> Manifest:
-    return manifest("6.7B", Layout(devices_per_node=8, data=8))
+    return manifest("6.7B", EIGHT)
 
 
-def test_what_does_not_fit_is_refused_with_the_options_that_would() -> None:
+def test_what_does_not_fit_or_has_no_such_precision_is_refused_with_the_options_that_would_do():
     (row,) = preflight([too_large()], A100).rows
     assert row.refused is not None
     assert "is expected to need" in row.refused and "A100-SXM-80GB, which has 80.0" in row.refused
@@ -107,9 +99,11 @@ def test_what_does_not_fit_is_refused_with_the_options_that_would() -> None:
     assert options
     again = manifest("6.7B", Layout(devices_per_node=8, data=8, zero_stage=int(options.group(1))))
     assert preflight([again], A100).rows[0].refused is None
+    (row,) = preflight([manifest("1.3B", EIGHT)], "V100-SXM2-32GB").rows
+    assert row.refused is not None and "--dtype fp16 would do" in row.refused
 
 
-def test_what_is_offloaded_must_fit_the_host() -> None:
+def test_what_is_offloaded_must_fit_the_host():
     made = manifest("6.7B", Layout(devices_per_node=1, data=1, zero_stage=2, offload_optimizer=True))
     (row,) = preflight([made], A100, host_memory_bytes=2 << 40).rows
     assert row.refused is None and row.expected is not None and row.expected.host_memory_bytes > 80e9
@@ -117,14 +111,14 @@ def test_what_is_offloaded_must_fit_the_host() -> None:
     assert row.refused is not None and "in host memory, of which there are 64.0" in row.refused
 
 
-def test_where_nothing_fits_more_devices_are_named() -> None:
+def test_where_nothing_fits_more_devices_are_named():
     alone = manifest("20B", Layout(devices_per_node=4, tensor=4, data=1), backend="megatron")
     (row,) = preflight([alone], "A100-SXM-40GB").rows
     found = re.search(r"no layout of 4 devices fits, (\d+) with (--.*) would", row.refused or "")
     assert found and int(found.group(1)) > 4
 
 
-def test_what_will_not_end_is_refused_with_a_limit_and_with_fewer_iterations() -> None:
+def test_what_will_not_end_is_refused_with_a_limit_and_with_fewer_iterations():
     made = manifest("66B", Layout(nodes=4, devices_per_node=8, data=32, zero_stage=3), iterations=8)
     seconds = predict_manifest(made, "H200-141GB")["iteration_seconds"]
     expected = (made.measure.warmup + made.measure.iterations) * seconds
@@ -139,7 +133,7 @@ def test_what_will_not_end_is_refused_with_a_limit_and_with_fewer_iterations() -
     assert 0 < int(found.group(3)) < made.measure.iterations
 
 
-def test_repeats_are_refused_once_and_counted_each() -> None:
+def test_repeats_are_refused_once_and_counted_each():
     found = preflight([too_large(), too_large()], A100, price=2.0)
     assert len(found.rows) == 2 and len(found.refusals) == 1
     totals = found.totals()
@@ -148,9 +142,6 @@ def test_repeats_are_refused_once_and_counted_each() -> None:
     (line,) = found.summary()
     assert "2 runs" in line and "at 2 per GPU-hour" in line
     assert found.of(()).totals()["runs"] == 0 and list(found.of(()).summary()) == []
-
-
-EIGHT = Layout(devices_per_node=8, data=8)
 
 
 @pytest.mark.parametrize(
@@ -162,19 +153,14 @@ EIGHT = Layout(devices_per_node=8, data=8)
         (manifest("1.3B", EIGHT, backend="other"), A100, "knows nothing"),
     ],
 )
-def test_what_is_not_known_is_said_and_not_refused(made: Manifest, device: str | None, words: str) -> None:
+def test_what_is_not_known_is_said_and_not_refused(made, device, words):
     found = preflight([made], device)
     assert found.refusals == () and found.known == ()
     (line,) = found.summary()
     assert line.startswith("not checked: ") and words in line
 
 
-def test_a_precision_that_the_device_lacks_is_refused_with_one_that_it_has() -> None:
-    (row,) = preflight([manifest("1.3B", Layout(devices_per_node=8, data=8))], "V100-SXM2-32GB").rows
-    assert row.refused is not None and "--dtype fp16 would do" in row.refused
-
-
-def test_a_layout_that_somebody_chose_is_never_changed() -> None:
+def test_a_layout_that_somebody_chose_is_never_changed():
     asked = {**LayoutChoices().model_dump(), "tensor": (8,)}
     (made,) = plan_of("ladder", A100, "megatron", sizes=("66B",), layout=asked).manifests
     assert (made.layout.tensor, made.layout.pipeline, made.layout.data) == (8, 1, 4)
@@ -183,12 +169,12 @@ def test_a_layout_that_somebody_chose_is_never_changed() -> None:
 
 
 @pytest.mark.parametrize("name", ["deepspeed", "megatron", "trlx-deepspeed", "trlx-ddp", "trlx-nemo"])
-def test_every_backend_of_the_suite_is_predicted(name: str) -> None:
+def test_every_backend_of_the_suite_is_predicted(name):
     (row,) = preflight([manifest("1.3B", EIGHT, backend=find_backend(name).name)], A100).rows
     assert row.expected is not None
 
 
-def test_a_record_of_a_known_device_carries_its_prediction_and_a_cpus_none(tmp_path: Path) -> None:
+def test_a_record_of_a_known_device_carries_its_prediction_and_a_cpus_none(tmp_path):
     made = synthetic_manifest(device="cuda", precision="bf16")
     path = make_bundle(tmp_path / "cuda", made, facts=facts_of(made, "NVIDIA H100 80GB HBM3"))
     record = with_prediction(derive(Bundle(path)), made)
@@ -198,7 +184,7 @@ def test_a_record_of_a_known_device_carries_its_prediction_and_a_cpus_none(tmp_p
     assert with_prediction(record, synthetic_manifest()) is record
 
 
-def test_a_cpu_run_loads_no_planner() -> None:
+def test_a_cpu_run_loads_no_planner():
     loading = "import sys, suite.conduct.running.execute, suite.conduct.planning.plan"
     code = f"{loading}; assert 'suite.planner.plan' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

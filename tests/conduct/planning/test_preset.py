@@ -10,9 +10,8 @@ from suite.conduct.planning.request import GivenOptions, preset_requests, replac
 from suite.spec.base import UsageError
 from suite.spec.catalogue import Preset, find_preset
 
-LADDER, SCRIPT = find_preset("ladder"), find_preset("trlx-ds-chat")
+LADDER = find_preset("ladder")
 STACKS = {"deepspeed": {"torch": "2"}, "megatron": {"torch": "2"}, "trlx-nemo": {"torch": "1.14"}}
-LAYOUT = {"zero_stage": (), "tensor": (), "recompute": "none"}
 
 
 def planned(preset: Preset, *backends: str, given: GivenOptions | None = None, **changes: Any) -> Plan:
@@ -20,8 +19,9 @@ def planned(preset: Preset, *backends: str, given: GivenOptions | None = None, *
 
 
 def common(*backends: str, **changes: Any) -> dict[str, Any]:
+    layout = {"zero_stage": (), "tensor": (), "recompute": "none", **changes}
     measure = {"device": "cuda", "iterations": 3}
-    return {"backends": backends, "layout": {**LAYOUT, **changes}, "measure": measure, "repeats": 1}
+    return {"backends": backends, "layout": layout, "measure": measure, "repeats": 1}
 
 
 def test_the_ladder_gives_every_backend_the_same_work_at_every_size() -> None:
@@ -58,31 +58,26 @@ def test_options_override_a_preset_and_each_that_does_has_its_line() -> None:
         "preset ladder: --tp 4 replaces 8, 2",
     ]
     assert list(replaced(LADDER, GivenOptions(), common("megatron"))) == []
-
-
-def test_another_workload_takes_the_place_of_the_presets_work() -> None:
     given = GivenOptions(sizes=("1.3B-trlx",), workload="smoke")
-    (request,) = preset_requests(SCRIPT, given, common("trlx-nemo"))
-    assert (request.workload.name, request.workload.rollouts) == ("smoke", 4)
-
-
-@pytest.mark.parametrize("backend", ["megatron", "trlx-nemo"])
-def test_a_backend_without_adapters_or_critic_does_not_leave_them_out_silently(backend: str) -> None:
-    with pytest.raises(UsageError, match=f"the {backend} backend has no LoRA adapters.*no separate critic"):
-        planned(find_preset("ds-chat-step3"), backend, given=GivenOptions(sizes=("13B",)))
+    (request,) = preset_requests(find_preset("trlx-ds-chat"), given, common("trlx-nemo"))
+    assert (request.workload.name, request.workload.rollouts) == ("smoke", 4), "another workload takes its place"
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("preset", "backend", "given", "words"),
     [
-        (GivenOptions(sizes=("67B",)), "has no size '67B', did you mean"),
-        (GivenOptions(ladder="cpu"), "has its own sizes"),
-        (GivenOptions(shape_files=(Path("a.yaml"),)), "has its own sizes"),
+        ("ladder", "megatron", {"sizes": ("67B",)}, "has no size '67B', did you mean"),
+        ("ladder", "megatron", {"ladder": "cpu"}, "has its own sizes"),
+        ("ladder", "megatron", {"shape_files": (Path("a.yaml"),)}, "has its own sizes"),
+        *(
+            ("ds-chat-step3", name, {"sizes": ("13B",)}, f"the {name} backend has no LoRA adapters.*no separate critic")
+            for name in ("megatron", "trlx-nemo")
+        ),
     ],
 )
-def test_sizes_that_a_preset_does_not_have_are_refused(given: GivenOptions, words: str) -> None:
+def test_what_a_preset_or_a_backend_does_not_have_is_refused_and_not_left_out(preset, backend, given, words) -> None:
     with pytest.raises(UsageError, match=words):
-        preset_requests(LADDER, given, common("megatron"))
+        planned(find_preset(preset), backend, given=GivenOptions(**given))
 
 
 def test_generation_that_is_asked_for_replaces_a_presets_engine_and_its_sleep() -> None:

@@ -86,11 +86,8 @@ def test_rounds_and_one_row_alone_keep_their_manifests_and_are_told_nothing() ->
 
 
 def test_environments_of_a_backend_are_rows_that_know_which_was_named_first() -> None:
-    stacks = {
-        "deepspeed@old": STACKS["deepspeed"],
-        "deepspeed@new": STACKS["deepspeed"],
-        "megatron": STACKS["megatron"],
-    }
+    both = dict.fromkeys(("deepspeed@old", "deepspeed@new"), STACKS["deepspeed"])
+    stacks = {**both, "megatron": STACKS["megatron"]}
     asked = request(backends=tuple(stacks), ranks=(1,), repeats=1)
     plan = make_joint_plan((asked,), stacks, turning=Turning(length=3))
     rows = {m.backend.label: m for m in plan.manifests}

@@ -27,7 +27,6 @@ def _own_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> Path:
-    """A bundle that this user recorded."""
     path = make_bundle(tmp_path, MANIFEST)
     Bundle(path).write_environment({"host": "a", **origin_of(MANIFEST)})
     return path
@@ -75,6 +74,8 @@ def test_a_foreign_manifest_is_shown_and_asked_about(tmp_path: Path, monkeypatch
     require_consent(MANIFEST, path, "3 runs", yes=False)
     for words in ("3 runs", "1M, gpt2", "1 on 1 node", "GiB in all", "1 h", "deepspeed on deepspeed 1.0", "[y/N]"):
         assert words in shown.getvalue()
+    evil = GPT.model_copy(update={"name": "1M\x1b[2J\u202eevil"})
+    assert all(map(str.isprintable, what_it_asks(synthetic_manifest(size=evil), "3 runs"))), "it moves no cursor"
 
 
 def test_where_nobody_can_be_asked_one_line_says_how_to_go_on(tmp_path: Path) -> None:
@@ -84,12 +85,6 @@ def test_where_nobody_can_be_asked_one_line_says_how_to_go_on(tmp_path: Path) ->
         require_consent(MANIFEST, path, "3 runs", yes=False)
     assert "\n" not in str(caught.value)
     require_consent(MANIFEST, path, "3 runs", yes=True)
-
-
-def test_what_is_shown_of_a_manifest_moves_no_cursor() -> None:
-    size = GPT.model_copy(update={"name": "1M\x1b[2J\u202eevil"})
-    for line in what_it_asks(synthetic_manifest(size=size), "3 runs"):
-        assert line.isprintable()
 
 
 TWO_NODES = Layout(nodes=2, devices_per_node=1, data=2)

@@ -11,7 +11,6 @@ import pytest
 
 from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify
-from suite.images.build import Built
 from tests.conduct.running.test_in_turns import starts_of
 from tests.container_runtime import Runtime
 from tests.containers import IMAGE, scripted_suite, suite_environment
@@ -46,7 +45,7 @@ def wait_for_event(runs: Path, kind: str) -> None:
     wait_until(lambda: any(kind in path.read_text() for path in runs.glob("*/events/rank-0.jsonl")))
 
 
-def test_a_ladder_in_containers_says_where_it_ran(runtime: Runtime, scripted_image: str, tmp_path: Path) -> None:
+def test_a_ladder_in_containers_says_where_it_ran(runtime, scripted_image, tmp_path):
     done = run(runtime, tmp_path / "runs", "--ranks", "1", "--ranks", "2")
     assert done.returncode == 0, done
     assert "4 runs measured, 0 failed" in done.stdout
@@ -67,7 +66,7 @@ def test_a_ladder_in_containers_says_where_it_ran(runtime: Runtime, scripted_ima
     assert again.returncode == 0 and "nothing to do" in again.stdout
 
 
-def test_rows_take_turns_from_containers_of_their_own(runtime: Runtime, scripted_image: str, tmp_path: Path) -> None:
+def test_rows_take_turns_from_containers_of_their_own(runtime, scripted_image, tmp_path):
     done = run(runtime, tmp_path, turns=TURNS, sleep=True, measured=True, seconds=0.05)
     assert done.returncode == 0 and "2 runs measured, 0 failed" in done.stdout, done
     (start,) = starts_of(find_bundles([tmp_path])).values()
@@ -107,14 +106,14 @@ def test_what_a_killed_driver_leaves_the_next_session_removes_and_no_other(runti
     assert containers(runtime) == []
 
 
-def test_runs_side_by_side_have_own_cores(runtime: Runtime, scripted_image: str, tmp_path: Path) -> None:
+def test_runs_side_by_side_have_own_cores(runtime, scripted_image, tmp_path):
     assert run(runtime, tmp_path, "--parallel", "2", "--cpuset", "0-1").returncode == 0
     drivers = [bundle.record().environment.driver for bundle in find_bundles([tmp_path])]
     assert sorted(driver["container"]["cpuset"] for driver in drivers) == ["0", "1"]
     assert {driver["runs_at_once"] for driver in drivers} == {2}
 
 
-def test_a_run_is_done_again_in_a_container_and_compared(runtime: Runtime, scripted_image: str, tmp_path: Path) -> None:
+def test_a_run_is_done_again_in_a_container_and_compared(runtime, scripted_image, tmp_path):
     assert run(runtime, tmp_path, "--backend", "megatron").returncode == 0
     first = find_bundles([tmp_path])[0].path
     command = scripted_suite("rerun", str(first), "--runs", str(tmp_path))
@@ -161,8 +160,8 @@ def run_for_real(runtime: Runtime, runs: Path, *words: str) -> None:
 @pytest.mark.ranks
 @pytest.mark.timeout(600)
 def test_every_size_is_measured_in_the_image_that_the_record_names_beside_the_same_work_on_the_host(
-    runtime: Runtime, engines_image: Built, tmp_path: Path
-) -> None:
+    runtime, engines_image, tmp_path
+):
     run_for_real(runtime, tmp_path, "--launcher", "docker", "--size", "1M", "--size", "3M")
     run_for_real(runtime, tmp_path, "--launcher", "docker", "--size", "8M", "--ranks", "2")
     run_for_real(runtime, tmp_path, "--size", "1M")

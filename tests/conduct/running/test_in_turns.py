@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Hashable
-from importlib import metadata
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from typing import Any
 import psutil
 import pytest
 
-from suite.backends.registry import find_backend
 from suite.bundle.derive import record_of
 from suite.bundle.event_fields import Turn
 from suite.bundle.record import Record
@@ -27,7 +26,7 @@ from suite.conduct.running.session import Summary
 from suite.launch.local import LocalLauncher
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest, Measure
-from tests.conduct.requests import STACKS, request
+from tests.conduct.requests import STACKS, installed_stacks, request
 from tests.conduct.sessions import Instantly, Remembering
 from tests.launch.ranks import QUICK
 from tests.worker.written import events_in
@@ -99,9 +98,7 @@ def is_deepspeeds(event: dict[str, Any]) -> bool:
 
 
 class Striking(Remembering):
-    """A view that does something once, in iteration 2 of DeepSpeed's row, so that others wait. What it is given are the
-    process ids of all ranks by backend.
-    """
+    """Does this once, in iteration 2 of DeepSpeed's row, so that others wait; it gets each backend's process ids."""
 
     def __init__(self, root: Path, do: Callable[[dict[str, list[int]]], None]) -> None:
         super().__init__()
@@ -179,14 +176,10 @@ def test_an_interrupt_ends_all_rows_and_the_same_command_starts_them_together(tm
 @pytest.mark.ranks
 @pytest.mark.timeout(400)
 def test_real_engines_take_turns_with_the_same_work_as_ever(tmp_path: Path) -> None:
-    stacks = {name: {each: metadata.version(each) for each in find_backend(name).packages} for name in STACKS}
     measure = MEASURE.model_copy(update={"turn_length": 2})
-    plan = make_plan(request(ranks=(1, 2), repeats=1, measure=measure), stacks)
-    launcher = LocalLauncher(start="fork")
-    try:
+    plan = make_plan(request(ranks=(1, 2), repeats=1, measure=measure), installed_stacks())
+    with closing(LocalLauncher(start="fork")) as launcher:
         work(plan, tmp_path, launcher=launcher)
-    finally:
-        launcher.close()
     bundles = find_bundles([tmp_path])
     assert [(verify(bundle).status, record_of(bundle).status) for bundle in bundles] == [("equal", "ok")] * 4
     assert [len(rows) for rows in starts_of(bundles).values()] == [4]

@@ -2,7 +2,6 @@
 
 import io
 import re
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from suite.bundle.store import Bundle
-from suite.conduct.planning.plan import Plan, make_plan
+from suite.conduct.planning.plan import make_plan
 from suite.conduct.planning.preflight import preflight
 from suite.conduct.planning.show import plan_rows, print_plan
 from suite.conduct.running import progress
@@ -31,8 +30,6 @@ from tests.waiting import wait_until
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
     def isatty(self) -> bool:
         return True
 
@@ -147,18 +144,6 @@ Printed = pytest.CaptureFixture[str]
 FAST = Instantly(lambda manifest: 0.02 * (1 + manifest.run.repeat * 1e-6))
 
 
-@pytest.fixture
-def narrow(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Standard output is a terminal of 80 columns from the call on: a test's output is captured anew after set-up."""
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("TERM", "dumb")
-    return lambda: monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-
-
-def two_rows() -> Plan:
-    return make_plan(request(ranks=(1,), repeats=2), STACKS)
-
-
 def test_the_plan_shows_whole_run_ids(tmp_path: Path, capsys: Printed, narrow: Callable[[], None]) -> None:
     narrow()
     sizes = (shape("33B-trlx-and-more"), shape("66B", layers=4))
@@ -173,7 +158,7 @@ def test_the_plan_shows_whole_run_ids(tmp_path: Path, capsys: Printed, narrow: C
 def test_the_results_stand_at_the_end_one_row_for_each_configuration(tmp_path, capsys, narrow, monkeypatch):
     narrow()
     monkeypatch.chdir(tmp_path)
-    plan, root = two_rows(), Path("runs")
+    plan, root = make_plan(request(ranks=(1,), repeats=2), STACKS), Path("runs")
     print_summary(work(plan, root, FAST)[0], plan, root)
     told = capsys.readouterr().out
     assert not [line for line in told.splitlines() if len(line.rstrip()) > 80]

@@ -3,7 +3,6 @@
 import json
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +56,12 @@ def pursue(
     asked: Stopping, root: Path, launcher: Any, plan: Plan | None = None, **how: Any
 ) -> tuple[Plan, Summary, Reached, Remembering]:
     plan, seen = plan or plan_of(asked), Remembering()
-
-    def run(plan: Plan, further: Any) -> Summary:
-        return work(plan, root, launcher, seen, further=further, **how)[0]
-
-    return (*follow(Pursuit(plan.firsts, asked, root, seen, plan.seats), plan, run), seen)
+    pursuit = Pursuit(plan.firsts, asked, root, seen, plan.seats)
+    run = lambda plan, further: work(plan, root, launcher, seen, further=further, **how)[0]  # noqa: E731
+    return (*follow(pursuit, plan, run), seen)
 
 
-def test_rows_take_turns_until_each_interval_is_as_narrow_as_asked(tmp_path: Path) -> None:
+def test_rows_take_turns_until_each_interval_is_as_narrow_as_asked(tmp_path):
     asked = rule(precision=0.05, most=30)
     plan, summary, found, seen = pursue(asked, tmp_path, noisy(0.04, megatron=0.0))
     wide, calm = found.rows
@@ -82,7 +79,7 @@ def test_rows_take_turns_until_each_interval_is_as_narrow_as_asked(tmp_path: Pat
     assert not seen.ended and len(again.done_before) == found.runs and same == found, "nothing is left to do"
 
 
-def test_a_plan_that_was_cut_off_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
+def test_a_plan_that_was_cut_off_goes_on_as_if_it_had_not_been(tmp_path):
     asked = rule(precision=0.06, most=30)
     _, _, whole, _ = pursue(asked, tmp_path / "whole", noisy(0.04))
     ticks = iter(range(0, 10_000, 5))
@@ -91,12 +88,11 @@ def test_a_plan_that_was_cut_off_goes_on_as_if_it_had_not_been(tmp_path: Path) -
     assert 0 < cut.runs < whole.runs
     _, summary, found, _ = pursue(asked, tmp_path / "cut", noisy(0.04))
     assert len(summary.done_before) == cut.runs
-    assert [(row.attempts, row.half_width) for row in found.rows] == [
-        (row.attempts, row.half_width) for row in whole.rows
-    ]
+    one, other = ([(row.attempts, row.half_width) for row in each.rows] for each in (found, whole))
+    assert one == other
 
 
-def test_a_row_that_cannot_get_there_is_told_after_its_least_runs_with_what_it_would_take(tmp_path: Path) -> None:
+def test_a_row_that_cannot_get_there_is_told_after_its_least_runs_with_what_it_would_take(tmp_path):
     _, _, found, seen = pursue(rule(precision=0.01), tmp_path, noisy(0.3, megatron=0.0))
     hopeless, calm = found.rows
     assert (hopeless.state, hopeless.attempts, calm.state) == ("out of reach", LEAST, "reached")
@@ -104,7 +100,7 @@ def test_a_row_that_cannot_get_there_is_told_after_its_least_runs_with_what_it_w
     assert any("out of reach; about" in line and "would do" in line for line in seen.notices)
 
 
-def test_a_row_whose_runs_fail_is_given_up_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_row_whose_runs_fail_is_given_up_and_the_others_go_on(tmp_path):
     launcher = MegatronFails(lambda manifest: 0.01 + manifest.run.repeat * 1e-6)
     _, summary, found, seen = pursue(rule(precision=0.05), tmp_path, launcher)
     good, bad = found.rows
@@ -112,21 +108,18 @@ def test_a_row_whose_runs_fail_is_given_up_and_the_others_go_on(tmp_path: Path) 
     assert len(summary.failed) == FAILED_IN_A_ROW and any("2 runs in a row failed" in line for line in seen.notices)
 
 
-def test_two_rows_are_told_apart_as_soon_as_it_is_sure(tmp_path: Path) -> None:
-    _, _, found, _ = pursue(rule(difference=0.01, most=30), tmp_path, noisy(0.003, slower=2.0))
+def test_two_rows_are_told_apart_or_equivalent_as_soon_as_it_is_sure(tmp_path):
+    _, _, found, _ = pursue(rule(difference=0.01, most=30), tmp_path / "apart", noisy(0.003, slower=2.0))
     fast, slow = found.rows
     assert [row.attempts for row in found.rows] == [LEAST, LEAST], "a width of 1 % would take many more"
     assert fast.against is None and slow.against.verdict == "slower" and slow.against.row == fast.name
     assert any("slower than deepspeed" in line for line in lines(found))
-
-
-def test_equal_rows_end_as_equivalent(tmp_path: Path) -> None:
-    _, _, found, _ = pursue(rule(difference=0.05, most=30), tmp_path, noisy(0.002))
+    _, _, found, _ = pursue(rule(difference=0.05, most=30), tmp_path / "equal", noisy(0.002))
     verdicts = [row.against.equivalent for row in found.rows if row.against]
     assert verdicts == [True] and any("equivalent within 5.0 % to" in line for line in lines(found))
 
 
-def test_later_runs_have_chosen_iterations(tmp_path: Path, script: Callable[..., None]) -> None:
+def test_later_runs_have_chosen_iterations(tmp_path, script):
     script(noise=0.2, setup_seconds=0.1)
     asked = rule(precision=0.05, most=4, iterations="chosen")
     plan, _, found, _ = pursue(asked, tmp_path, None, plan_of(asked, backends=("deepspeed",)))
@@ -140,14 +133,14 @@ def test_later_runs_have_chosen_iterations(tmp_path: Path, script: Callable[...,
     assert bundle.manifest() == added
 
 
-def test_a_manifest_without_a_rule_is_written_as_before() -> None:
+def test_a_manifest_without_a_rule_is_written_as_before():
     assert Run(id="a-r1", plan="p", repeat=1).model_dump() == {"id": "a-r1", "plan": "p", "repeat": 1}
     fixed, ruled = make_plan(request(ranks=(1,)), STACKS), plan_of(rule(precision=0.05))
     assert [one.hash for one in fixed.firsts] == [one.hash for one in ruled.firsts], "its runs are of the same row"
 
 
 @pytest.mark.parametrize("counts", [False, True])
-def test_suspect_runs_count_where_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counts: bool) -> None:
+def test_suspect_runs_count_where_asked_for(tmp_path, monkeypatch, counts):
     monkeypatch.setattr("suite.conduct.running.pursuit.is_suspect", lambda record: True)
     _, _, found, _ = pursue(rule(precision=0.1, with_suspect=counts), tmp_path, noisy(0.01))
     assert {row.state for row in found.rows} == ({"reached"} if counts else {"given up"})
@@ -164,7 +157,7 @@ def runs_of(plan: Plan, backend: str, ranks: int) -> list[int]:
     return [manifest.run.repeat for manifest in made]
 
 
-def test_rows_in_turns_go_on_with_those_that_they_are_compared_with_and_with_no_others(tmp_path: Path) -> None:
+def test_rows_in_turns_go_on_with_those_that_they_are_compared_with_and_with_no_others(tmp_path):
     asked = rule(difference=0.05, most=12)
 
     def seconds(manifest: Manifest) -> float:
@@ -185,7 +178,7 @@ def test_rows_in_turns_go_on_with_those_that_they_are_compared_with_and_with_no_
     assert runs_of(plan, "deepspeed", 1) == [1, 2, 3, 4, 5, 6]
 
 
-def test_where_the_budget_is_short_pairs_without_a_verdict_come_first(tmp_path: Path) -> None:
+def test_where_the_budget_is_short_pairs_without_a_verdict_come_first(tmp_path):
     asked = rule(precision=0.01, difference=0.05, most=30)
 
     def seconds(manifest: Manifest) -> float:

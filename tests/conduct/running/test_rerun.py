@@ -2,7 +2,6 @@
 
 import json
 import math
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -148,10 +147,8 @@ def test_an_interrupted_rerun_is_gone_on_with_and_a_finished_one_is_not(tmp_path
     assert [each.run.plan for each in extended.manifests[3:]] == ["rerun-1-of-5"] * 2
 
 
-def test_the_view_of_a_rerun_fits_80_columns(tmp_path, capsys, monkeypatch, snapshot):
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+def test_the_view_of_a_rerun_fits_80_columns(tmp_path, capsys, narrow, snapshot):
+    narrow()
     manifest = before_runs(tmp_path, 3)
     records, _ = repeats_of(manifest, tmp_path / manifest.run.id)
     plan = rerun_plan(manifest, tmp_path, 3)

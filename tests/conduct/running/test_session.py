@@ -1,7 +1,6 @@
 """A plan is worked through, by one driver or several: each run once; what fails is kept, what is cut off done again."""
 
 import json
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -11,8 +10,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
-import psutil
 import pytest
 
 from suite.bundle import store
@@ -28,17 +27,14 @@ from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 from tests.command import suite
 from tests.conduct.requests import STACKS, request
-from tests.conduct.sessions import Instantly, Remembering, work
+from tests.conduct.sessions import Instantly, Remembering, raced, work
 from tests.synthetic import make_bundle, synthetic_manifest
 from tests.waiting import wait_until
+from tests.worker.tiny import is_alive
 
 ROOT = Path(__file__).resolve().parents[3]
 Script = Callable[..., None]
-
-
-@pytest.fixture(autouse=True)
-def _scripted(script: Script) -> None:
-    pass
+pytestmark = pytest.mark.usefixtures("script")
 
 
 def plan_of(**changes: Any) -> Plan:
@@ -93,13 +89,10 @@ def test_the_same_command_writes_a_missing_record(tmp_path: Path, script: Script
 
 
 def test_a_plan_is_done_though_no_record_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path, text: str) -> None:
-        raise UsageError(f"cannot write {path}")
-
     plan = plan_of()
     work(plan, tmp_path)
     (tmp_path / plan.manifests[0].run.id / "record.json").unlink()
-    monkeypatch.setattr("suite.bundle.store.replace_atomically", refuse)
+    monkeypatch.setattr("suite.bundle.store.replace_atomically", Mock(side_effect=UsageError("cannot write")))
     assert len(work(plan, tmp_path)[0].done_before) == 1
 
 
@@ -140,10 +133,6 @@ def ranks_in_their_fifth_iteration(root: Path) -> list[int]:
     return [json.loads(text.splitlines()[0])["pid"] for text in texts]
 
 
-def is_alive(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"
-
-
 RUN = ("run", "--size", "1M", "--backend", "deepspeed", "--device", "cpu", "--repeats", "1", "--ranks", "2")
 
 
@@ -172,18 +161,6 @@ def test_a_driver_that_is_stopped_leaves_an_interrupted_record_and_no_rank_and_t
     assert Bundle(bundle.path).record().status == "ok"
 
 
-DRIVERS = 8
-
-
-def drive(plan: Plan, root: Path, gate: Any, answers: Any) -> None:
-    """One driver in a process of its own."""
-    gate.wait()
-    try:
-        answers.put(list(work(plan, root, Instantly())[0].measured))
-    except BaseException as error:  # noqa: BLE001 (told by the parent)
-        answers.put(f"{type(error).__name__}: {error}")
-
-
 @pytest.fixture
 def plan() -> Plan:
     return make_plan(request(ranks=(1,), repeats=4), STACKS)
@@ -192,14 +169,7 @@ def plan() -> Plan:
 def test_eight_drivers_on_a_folder_of_interrupted_runs_all_end_well(tmp_path: Path, plan: Plan) -> None:
     for manifest in plan.manifests:
         Bundle.create(tmp_path, manifest)  # as a driver leaves it that dies at once
-    forked = multiprocessing.get_context("fork")
-    gate, answers = forked.Barrier(DRIVERS), forked.Queue()
-    drivers = [forked.Process(target=drive, args=(plan, tmp_path, gate, answers)) for _ in range(DRIVERS)]
-    for driver in drivers:
-        driver.start()
-    told = [answers.get(timeout=100) for _ in drivers]
-    for driver in drivers:
-        driver.join()
+    told = raced(8, lambda: plan, lambda plan: work(plan, tmp_path, Instantly())[0].measured)
     assert [answer for answer in told if isinstance(answer, str)] == []
     assert sorted(run for measured in told for run in measured) == sorted(each.run.id for each in plan.manifests)
     kept = sorted(path.name for path in (tmp_path / ATTIC).iterdir())

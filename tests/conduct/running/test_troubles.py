@@ -7,7 +7,7 @@ import select
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -83,7 +83,6 @@ LOST = Failure(kind="rank_lost", evidence=("rank 0: Connection closed by peer",)
 
 @pytest.fixture
 def little_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 2 MiB."""
     if os.geteuid() != 0:
         pytest.skip("only root mounts a file system that can be filled")
     folder = tmp_path / "disk"
@@ -96,12 +95,9 @@ def little_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(folder: Path) -> None:
-    with (folder / "filler").open("wb", buffering=0) as file:
+    with (folder / "filler").open("wb", buffering=0) as file, suppress(OSError):
         while True:
-            try:
-                file.write(bytes(4096))
-            except OSError:
-                return
+            file.write(bytes(4096))
 
 
 @pytest.mark.parametrize("failure", [TOLD, UNTOLD, LOST], ids=["told", "no room to tell", "lost to one without room"])
@@ -130,36 +126,21 @@ def test_a_launcher_that_is_gone_ends_the_plan_and_the_rest_is_left_to_run(tmp_p
 REFUSED = NoConnection(ProtocolError("Connection aborted.", ConnectionRefusedError(111, "Connection refused")))
 
 
-class Gone:
-    """The API of a runtime that nobody answers at."""
-
-    def create_container_from_config(self, document: dict, name: str) -> dict:
-        raise REFUSED
-
-    def containers(self, *which: Any) -> list:
-        raise REFUSED
-
-
 def launcher_without_runtime(**patience: float) -> docker.DockerLauncher:
-    runtime: Any = SimpleNamespace(api=Gone(), host="unix:///x", facts=SimpleNamespace(remote=False))
+    api = Mock(**{"create_container_from_config.side_effect": REFUSED, "containers.side_effect": REFUSED})
+    runtime: Any = SimpleNamespace(api=api, host="unix:///x", facts=SimpleNamespace(remote=False))
     return docker.DockerLauncher(runtime, DockerSettings(), {}, ContainerPatience(**patience))
 
 
 def test_what_is_not_removed_at_first_is_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that has just been started again may not have found its containers again."""
-    asked: list[dict] = []
-
-    def remove(api: Gone, labels: dict) -> bool:
-        asked.append(labels)
-        if len(asked) < 3:
-            raise APIError("could not kill: did not receive an exit event")
-        return len(asked) > 3
-
+    not_yet = APIError("could not kill: did not receive an exit event")
+    remove = Mock(side_effect=[not_yet, not_yet, False, True])
     monkeypatch.setattr(docker, "remove_labelled", remove)
     launcher = launcher_without_runtime(remove_seconds=120.0)
     with launcher._removed_afterwards(make_job(make_folder(tmp_path), "")):
         pass
-    assert len(asked) == 4 and launcher.unremoved == []
+    assert remove.call_count == 4 and launcher.unremoved == []
 
 
 def test_what_is_left_goes_after_a_further_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +162,7 @@ def test_what_is_left_goes_after_a_further_run(tmp_path: Path, monkeypatch: pyte
 def test_a_runtime_that_is_away_is_no_failure_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(docker, "container_document", lambda job, settings, rules: {"User": "0:0"})
     monkeypatch.setattr(docker.DockerLauncher, "_placing", lambda launcher, job: None)
-    monkeypatch.setattr(docker, "remove_labelled", Gone().containers)
+    monkeypatch.setattr(docker, "remove_labelled", Mock(side_effect=REFUSED))
     launcher = launcher_without_runtime(runtime_seconds=0.0, remove_seconds=0.0)
     folder = make_folder(tmp_path)
     with pytest.raises(
@@ -306,11 +287,8 @@ def test_a_request_to_stop_while_the_record_is_derived_loses_nothing(run, bundle
 
 
 def test_an_interrupt_in_the_middle_of_a_file_leaves_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(descriptor: int) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(files.os, "fsync", stop)
+        patch.setattr(files.os, "fsync", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             replace_atomically(tmp_path / "record.json", "{}")
     assert list(tmp_path.iterdir()) == []
