@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import urllib3
+from kubernetes import config
+from kubernetes.client import CoreV1Api
 
 from suite.launch.local import free_port
 from tests.waiting import answering, logged
@@ -57,6 +59,10 @@ class Server:
         }
         path.write_text(json.dumps(body))
         return path
+
+    def core(self) -> CoreV1Api:
+        """The API of the first user."""
+        return CoreV1Api(config.new_client_from_config(str(self.kubeconfig())))
 
 
 def missing() -> list[str]:
