@@ -253,6 +253,7 @@ class TestWhoStopsWhat:
         assert outcome.failure.kind == "unknown" and "before its node reported" in outcome.failure.evidence[0]
 
 
+OF_TRL = {IMAGE_LABEL: "trl", VERSION_LABEL: "0.0.1"}
 HEX, OTHER = "sha256:" + "1" * 64, "sha256:" + "2" * 64
 
 
@@ -271,25 +272,16 @@ def test_a_digest_is_that_of_the_repository_that_was_asked_for(reference, digest
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("reference", "found", "words"),
     [
-        ({"Architecture": "arm64"}, "mine:1 is built for arm64, the runtime's host is amd64"),
-        ({"Config": {"Labels": {IMAGE_LABEL: "trl", VERSION_LABEL: "0.0.1"}}}, "holds suite 0.0.1, .* build trl$"),
+        ("mine:1", {"Architecture": "arm64"}, "mine:1 is built for arm64, the runtime's host is amd64"),
+        ("mine:1", {"Config": {"Labels": OF_TRL}}, "holds suite 0.0.1, .* build trl$"),
+        ("mine:1", ImageNotFound("none"), "there is no image mine:1 on this runtime; `suite images list` shows"),
+        ("suite-trl-ppo:9", ImageNotFound("none"), "build it: suite images build trl-ppo$"),
     ],
+    ids=["for another host", "of another version", "of nobody", "that can be built"],
 )
-def test_an_image_for_another_host_or_driver_is_refused(found, words):
-    runtime = Mock(architecture="amd64", **{"api.inspect_image.return_value": found})
+def test_an_image_that_cannot_be_used_is_told_with_what_to_do(reference, found, words):
+    runtime = Mock(architecture="amd64", **{"api.inspect_image.side_effect": [found]})
     with pytest.raises(UsageError, match=words):
-        find_image(runtime, "mine:1", "missing", print)
-
-
-@pytest.mark.parametrize(
-    ("reference", "words"),
-    [
-        ("suite-trl-ppo:9", "build it: suite images build trl-ppo$"),
-        ("mine:1", "there is no image mine:1 on this runtime; `suite images list` shows"),
-    ],
-)
-def test_only_what_the_catalogue_has_can_be_built(reference: str, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        find_image(Mock(**{"api.inspect_image.side_effect": ImageNotFound("none")}), reference, "missing", print)
+        find_image(runtime, reference, "missing", print)
