@@ -51,32 +51,56 @@ def stage_labels(name: str, stage: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_hadolint_has_nothing_to_say(name: str) -> None:
-    if not HADOLINT.exists():
-        skip_outside_ci("no hadolint beside this Python; `make test` installs it")
-    done = subprocess.run((str(HADOLINT), "--no-color", str(ROOT / name)), capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-    assert done.stdout == ""
+class TestEachOfThem:
+    def test_hadolint_has_nothing_to_say(self, name: str) -> None:
+        if not HADOLINT.exists():
+            skip_outside_ci("no hadolint beside this Python; `make test` installs it")
+        done = subprocess.run((str(HADOLINT), "--no-color", str(ROOT / name)), capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (0, "")
+
+    def test_nothing_is_used_that_only_one_builder_has(self, name: str) -> None:
+        lines = [line for line in TEXT[name].splitlines() if line != "# <<< common"]
+        assert not [line for line in lines if re.search(r"--mount|<<|^# *syntax", line)]
+
+    def test_all_stages_stand_on_one_base_of_the_catalogue(self, name: str) -> None:
+        stages = re.findall(r"^FROM (\S+) AS (\S+)$", TEXT[name], flags=re.MULTILINE)
+        assert len(stages) == len(re.findall(r"^FROM ", TEXT[name], flags=re.MULTILINE))
+        known = {stage for _, stage in stages}
+        outside = [parent for parent, _ in stages if parent not in known and parent != "stack-${STACK}"]
+        assert outside == ["${BASE_IMAGE}"] * 2, "the stages that build, and the finished image"
+        assert defaults(name)["BASE_IMAGE"] in {base.pinned for base in bases().values()}
+
+    def test_every_package_comes_from_a_lock_with_hashes_or_from_a_commit(self, name: str) -> None:
+        installs = [step for line in instructions(name) for step in line.split(";") if "pip install" in step]
+        assert len(installs) >= (3 if name == "Dockerfile.published" else 4)
+        for install in installs:
+            is_hashed = "--require-hashes -r" in install
+            is_commit = install.split()[-1].endswith("/trlx-source.lock") and "--no-deps" in install
+            is_built_here = "--no-index /build/apex-wheel/" in install
+            assert is_hashed or is_commit or is_built_here, install
+            assert "--no-deps" in install or "uv pip" not in install, "it would ask for more than the lock has"
+
+    def test_the_images_carry_this_version_and_say_what_they_are(self, name: str) -> None:
+        labels = stage_labels(name, "ground")
+        assert labels["org.opencontainers.image.version"] == suite_version()
+        assert {"org.opencontainers.image.title", "org.opencontainers.image.licenses"} <= labels.keys()
+
+    def test_an_image_ends_as_a_user_without_rights(self, name: str) -> None:
+        users = re.findall(r"^USER (\S+)$", TEXT[name], flags=re.MULTILINE)
+        assert users[-1] == "1000:1000" and set(users[:-1]) <= {"0", "1000:1000"}
+
+    def test_what_a_build_machine_passes_in_reaches_builder_stages_only(self, name: str) -> None:
+        copies = [line for line in instructions(name) if line.startswith("COPY") and "build/imag" in line]
+        assert len(copies) == 2 and all(
+            copy in stage(name, at) for copy, at in zip(copies, ("outfit", "builder"), strict=True)
+        )
+        taken = re.findall(r"COPY --from=(\S+) (\S+)", TEXT[name])
+        assert {path for _, path in taken} == {"/outfit/", "/image/", "/source/", "/tmp/image/", "/build/sbom"}
+        assert "FROM assembled AS inventory\nCOPY --from=sbom-tool /build/sbom" in TEXT[name]
 
 
 def test_the_common_stages_are_one_text() -> None:
     assert len({common(name) for name in NAMES}) == 1
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_nothing_is_used_that_only_one_builder_has(name: str) -> None:
-    lines = [line for line in TEXT[name].splitlines() if line != "# <<< common"]
-    assert not [line for line in lines if re.search(r"--mount|<<|^# *syntax", line)]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_all_stages_stand_on_one_base_of_the_catalogue(name: str) -> None:
-    stages = re.findall(r"^FROM (\S+) AS (\S+)$", TEXT[name], flags=re.MULTILINE)
-    assert len(stages) == len(re.findall(r"^FROM ", TEXT[name], flags=re.MULTILINE))
-    known = {stage for _, stage in stages}
-    outside = [parent for parent, _ in stages if parent not in known and parent != "stack-${STACK}"]
-    assert outside == ["${BASE_IMAGE}"] * 2, "the stages that build, and the finished image"
-    assert defaults(name)["BASE_IMAGE"] in {base.pinned for base in bases().values()}
 
 
 def test_what_is_built_without_arguments_is_the_catalogues_image() -> None:
@@ -87,18 +111,6 @@ def test_what_is_built_without_arguments_is_the_catalogues_image() -> None:
         assert given.get("STACK") == image.stack
         assert given.get("INTERPRETER") == image.interpreter
         assert given.get("IMAGE", image.name) == image.name
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_package_comes_from_a_lock_with_hashes_or_from_a_commit(name: str) -> None:
-    installs = [step for line in instructions(name) for step in line.split(";") if "pip install" in step]
-    assert len(installs) >= (3 if name == "Dockerfile.published" else 4)
-    for install in installs:
-        is_hashed = "--require-hashes -r" in install
-        is_commit = install.split()[-1].endswith("/trlx-source.lock") and "--no-deps" in install
-        is_built_here = "--no-index /build/apex-wheel/" in install
-        assert is_hashed or is_commit or is_built_here, install
-        assert "--no-deps" in install or "uv pip" not in install, "it would ask for more than the lock has"
 
 
 @pytest.mark.parametrize(
@@ -120,30 +132,6 @@ def test_every_stack_of_the_catalogue_has_a_stage() -> None:
     wanted = {name for image in images().values() for name in (image.stack, image.cpu_stack) if name}
     stages = set(re.findall(r"AS stack-(\S+)$", TEXT["Dockerfile.deepspeed"], flags=re.MULTILINE))
     assert stages == wanted | {"trlx-deps", "upstream-deps"}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_images_carry_this_version_and_say_what_they_are(name: str) -> None:
-    labels = stage_labels(name, "ground")
-    assert labels["org.opencontainers.image.version"] == suite_version()
-    assert {"org.opencontainers.image.title", "org.opencontainers.image.licenses"} <= labels.keys()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_an_image_ends_as_a_user_without_rights(name: str) -> None:
-    users = re.findall(r"^USER (\S+)$", TEXT[name], flags=re.MULTILINE)
-    assert users[-1] == "1000:1000" and set(users[:-1]) <= {"0", "1000:1000"}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_what_a_build_machine_passes_in_reaches_builder_stages_only(name: str) -> None:
-    copies = [line for line in instructions(name) if line.startswith("COPY") and "build/imag" in line]
-    assert len(copies) == 2 and all(
-        copy in stage(name, at) for copy, at in zip(copies, ("outfit", "builder"), strict=True)
-    )
-    taken = re.findall(r"COPY --from=(\S+) (\S+)", TEXT[name])
-    assert {path for _, path in taken} == {"/outfit/", "/image/", "/source/", "/tmp/image/", "/build/sbom"}
-    assert "FROM assembled AS inventory\nCOPY --from=sbom-tool /build/sbom" in TEXT[name]
 
 
 def test_the_context_holds_what_is_copied_and_nothing_else() -> None:

@@ -15,7 +15,7 @@ from suite.launch.logs import FIRST_BYTES, LAST_BYTES, MOST_BYTES
 from suite.launch.supervise import Patience
 from suite.spec.base import UsageError
 from tests.launch import ranks
-from tests.launch.ranks import QUICK, STERN, Ran, is_gone, make_folder, make_job, no_process_is_left, run  # noqa: F401
+from tests.launch.ranks import STERN, Ran, is_gone, make_folder, make_job, no_process_is_left, run  # noqa: F401
 
 OK = """
 event("start", world_size=int(os.environ["WORLD_SIZE"]))
@@ -133,11 +133,6 @@ event("start")
 def test_a_hundred_megabytes_of_output_are_kept_in_little_memory(tmp_path):
     before = psutil.Process().memory_info().rss
     peak: list[int] = []
-
-    def watch_memory(event: dict) -> None:
-        peak.append(psutil.Process().memory_info().rss)
-
-    folder = make_folder(tmp_path)
     script = """
 for index in range(50):
     os.write(1, b"x" * (1 << 20))
@@ -149,9 +144,9 @@ for index in range(50):
     os.write(1, (b"y" * 63 + b"\\n") * (1 << 14))
 event("end", status="ok")
 """
-    outcome = LocalLauncher(QUICK).run(make_job(folder, script), folder, watch_memory)
-    assert outcome.status == "ok"
-    log = (folder / "logs" / "rank-0.log").read_bytes()
+    ran = run(tmp_path, script, heard=lambda event: peak.append(psutil.Process().memory_info().rss))
+    assert ran.outcome.status == "ok"
+    log = ran.log()
     assert FIRST_BYTES + LAST_BYTES <= len(log) + 64 <= MOST_BYTES
     assert log.startswith(b"x" * FIRST_BYTES + b"\n[suite: ") and log.endswith(b"y" * 63 + b"\n")
     assert log.count(b"bytes were cut here") == 1
@@ -192,25 +187,20 @@ def test_a_rank_beyond_its_memory_limit_is_out_of_host_memory(tmp_path):
 
 
 def test_an_exception_of_the_listener_leaves_no_process_and_is_raised(tmp_path):
-    folder = make_folder(tmp_path)
-
     def broken(event: dict) -> None:
         raise RuntimeError("the display broke")
 
     with pytest.raises(RuntimeError, match="the display broke"):
-        LocalLauncher().run(make_job(folder, WAIT, ranks=2), folder, broken)
+        run(tmp_path, WAIT, ranks=2, heard=broken)
 
 
 def test_a_second_request_to_stop_kills_ranks_that_do_not_listen_to_the_first(tmp_path):
-    folder = make_folder(tmp_path)
-
     def stop_twice(event: dict) -> None:
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGTERM)
 
-    outcome = LocalLauncher(Patience(end_seconds=1000.0)).run(make_job(folder, DEAF), folder, stop_twice)
-    assert outcome.status == "interrupted"
-    assert outcome.exit_codes == {0: -signal.SIGKILL}
+    ran = run(tmp_path, DEAF, patience=Patience(end_seconds=1000.0), heard=stop_twice)
+    assert (ran.outcome.status, ran.outcome.exit_codes) == ("interrupted", {0: -signal.SIGKILL})
 
 
 def test_without_pidfd_the_exits_are_seen_all_the_same(tmp_path, monkeypatch):

@@ -127,28 +127,39 @@ def test_of_containers_that_nobody_saw_end_the_output_tells(reason: str, code: i
     assert (failed.status, failed.proven, failed.exit_codes) == ("failed", False, {"node-0": 1})
 
 
+def condition(word: str) -> dict[str, Any]:
+    return {"conditions": [{"type": word, "status": "True"}]}
+
+
+def by_volcano(phase: str) -> dict[str, Any]:
+    return {"state": {"phase": phase, "message": "as told"}}
+
+
+def by_ray(deployment: str, job: str | None) -> dict[str, Any]:
+    return {"jobDeploymentStatus": deployment, "jobStatus": job}
+
+
 @pytest.mark.parametrize(
-    ("kind", "said", "succeeded"),
+    ("kind", "status", "succeeded"),
     [
-        ("Job", ("Complete", "True"), True),
-        ("Job", ("Failed", "True"), False),
-        ("Job", ("SuccessCriteriaMet", "True"), None),
-        ("JobSet", ("Completed", "True"), True),
-        ("PyTorchJob", ("Succeeded", "True"), True),
-        ("PyTorchJob", ("Running", "True"), None),
-        ("Job", "Completed", True),
-        ("Job", "Aborted", False),
-        ("Job", "Running", None),
+        ("Job", condition("Complete"), True),
+        ("Job", condition("Failed"), False),
+        ("Job", condition("SuccessCriteriaMet"), None),
+        ("JobSet", condition("Completed"), True),
+        ("PyTorchJob", condition("Succeeded"), True),
+        ("PyTorchJob", condition("Running"), None),
+        ("Job", by_volcano("Completed"), True),
+        ("Job", by_volcano("Aborted"), False),
+        ("Job", by_volcano("Running"), None),
+        ("RayJob", by_ray("Complete", "SUCCEEDED"), True),
+        ("RayJob", by_ray("Complete", "STOPPED"), False),
+        ("RayJob", by_ray("ValidationFailed", None), False),
+        ("RayJob", by_ray("Initializing", None), None),
+        ("RayJob", by_ray("Retrying", "FAILED"), None),
     ],
 )
-def test_every_variant_says_in_its_own_way_that_a_run_is_over(kind: str, said: Any, succeeded: bool | None) -> None:
-    """By a condition, or Volcano's by its phase."""
-    run: dict[str, Any] = {"kind": kind}
-    if isinstance(said, tuple):
-        run["status"] = {"conditions": [dict(zip(("type", "status"), said, strict=True))]}
-    else:
-        run["status"] = {"state": {"phase": said, "message": "as told"}}
-    end = run_end(run)
+def test_every_variant_says_in_its_own_way_that_a_run_is_over(kind, status, succeeded):
+    end = run_end({"kind": kind, "status": status})
     assert (None if end is None else end.succeeded) is succeeded
 
 
