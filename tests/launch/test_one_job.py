@@ -26,6 +26,7 @@ from suite.spec.manifest import Limits, Manifest, Measure
 from suite.spec.resolve import layout_errors, make_manifest
 from tests.launch.kubernetes.read_back import as_pods
 from tests.launch.slurm.jobs import SlurmRun
+from tests.launch.slurm.jobs import site as slurm_site
 
 IMAGE = "registry.example/suite-engines@sha256:" + "5" * 64
 #: what says where the suite lies, how its output comes back and which network is there: each launcher's own
@@ -211,16 +212,7 @@ def by_slurm(asked: Asked, queue: SlurmSettings) -> Seen:
     manifest, extra, memory = asked
     image = None if queue.container == "none" else IMAGE
     mounts = () if image is None else (Mount(source="/data", target="/cache"),)
-    site = Site(
-        python="/venv/bin/python",
-        bundle=".",
-        python_path="/here",
-        env={**EVENTS_ON_OUTPUT, **extra},
-        image=image,
-        device_count=gpus(manifest) or None,
-        memory_bytes=memory,
-        mounts=mounts,
-    )
+    site = slurm_site(manifest, image, mounts, env={**EVENTS_ON_OUTPUT, **extra}, memory_bytes=memory)
     job = make_job(manifest, site)
     script = batch_script([SlurmRun(manifest, job)], queue, Path("/here/runs"))
     words = [

@@ -161,15 +161,16 @@ def test_a_runtime_may_be_restarted_at_every_call_that_begins_a_run(tmp_path: Pa
 
 
 class ScriptedRuntime:
-    """One container that ends when a signal of ``ends_at`` says so, or when it has said ``says``."""
+    """One container, and its output: it ends when a signal of ``ends_at`` says so, or when it has said ``says``."""
 
     def __init__(self, ends_at: tuple[int, ...] = (15,), says: tuple[bytes, ...] = ()) -> None:
         self.ends_at, self.says = ends_at, says
         self.sent: list[int] = []
         self.ended = threading.Event()
+        self._response = io.BytesIO()  # what the SDK's stream holds its socket by
 
     def attach(self, container: str, **how: Any) -> Any:
-        return GivenOutput(self.says, self.ended)
+        return self
 
     def kill(self, container: str, number: int) -> None:
         self.sent.append(number)
@@ -180,18 +181,9 @@ class ScriptedRuntime:
         self.ended.wait(10)
         return {"StatusCode": 128 + self.sent[-1] if self.sent else 0}
 
-
-class GivenOutput:
-    """A container's output: what it printed, with which it ends, or nothing until it has ended."""
-
-    def __init__(self, pieces: tuple[bytes, ...], ended: threading.Event) -> None:
-        self.pieces, self.ended = pieces, ended
-        #: what the SDK's stream holds its socket by
-        self._response = io.BytesIO()
-
     def __iter__(self) -> Any:
-        yield from ((piece, None) for piece in self.pieces)
-        if self.pieces:
+        yield from ((piece, None) for piece in self.says)
+        if self.says:
             self.ended.set()
         self.ended.wait(10)
 
