@@ -211,7 +211,6 @@ class TestPin:
         (project.root / ".env").write_text("MINE=1\nSUITE_TRLX_IMAGE=kept\n")
         pin_for_compose(project, self.built(project, "engines", "a"))
         path = pin_for_compose(project, self.built(project, "engines", "b"))
-        assert path is not None
         assert path.read_text() == f"MINE=1\nSUITE_TRLX_IMAGE=kept\nSUITE_ENGINES_IMAGE=sha256:{'b' * 64}\n"
 
     def test_another_tag_and_an_image_that_compose_does_not_run_are_not_pinned(self, project: Project) -> None:

@@ -30,7 +30,6 @@ Version: 1.0
 def inventory() -> ModuleType:
     """Loaded as a file, as an image build does."""
     spec = importlib.util.spec_from_file_location("inventory", ROOT / "suite/images/inventory.py")
-    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

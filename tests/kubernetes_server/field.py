@@ -44,9 +44,7 @@ class Field:
     def record(self) -> Record:
         (path,) = [path for path in self.runs.iterdir() if not path.name.startswith(".")]
         assert verify(Bundle(path)).status == "equal"
-        record = Bundle(path).record()
-        assert record is not None
-        return record
+        return Bundle(path).record()
 
     def says(self, pattern: str) -> Callable[[], bool]:
         """Whether ``suite status`` says something like that."""

@@ -257,7 +257,6 @@ def _own_mounts(folder: Path) -> Iterator[tuple[str, ...]]:
     command = ("unshare", "--mount", "--propagation", "slave", "sh", "-c", script, str(folder / "log"))
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as maker:
-        assert maker.stdout is not None and maker.stderr is not None and maker.stdin is not None
         if maker.stdout.readline() != "made\n":
             raise RuntimeError(f"no mounts of its own for a node: {maker.stderr.read()}")
         held = os.open(f"/proc/{maker.pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)

@@ -78,9 +78,7 @@ def test_where_a_container_gets_the_devices_alone_they_are_counted_by_their_file
         ({}, {"nvidia_smi": NOT_FOUND, "sh": APIError("400", explanation="no sh here")}, "nvidia-smi"),
     ],
 )
-def test_what_a_runtime_does_not_give_is_named_and_is_no_lack_of_the_suite(
-    runtime, monkeypatch, settings, answers, words
-):
+def test_what_a_runtime_does_not_give_is_named_and_no_lack_of_the_suite(runtime, monkeypatch, settings, answers, words):
     runtime.facts.remote = True
     answer(monkeypatch, **answers)
     with pytest.raises(UsageError, match=words) as told:

@@ -75,7 +75,6 @@ def test_what_the_cluster_did_itself_is_told_and_proven_and_what_it_waited_for_i
     pods, end, kind, evidence = CASES[what]
     found = scheduler_end(read_pods(pods), end, nodes=2 if "gone" in what else max(len(pods), 1))
     assert found.status == "failed"
-    assert found.verdict is not None
     assert found.verdict.kind == kind
     assert evidence in found.verdict.evidence[0]
     assert found.proven is (what not in UNPROVEN)
@@ -91,7 +90,6 @@ def test_what_the_cluster_did_itself_is_told_and_proven_and_what_it_waited_for_i
 )
 def test_a_warning_speaks_for_pods_that_were_deleted(warning: str, kind: str) -> None:
     found = scheduler_end([], DEADLINE, 2, warnings=[warning])
-    assert found.verdict is not None
     assert (found.verdict.kind, found.verdict.evidence[0]) == (kind, warning)
 
 
@@ -113,7 +111,7 @@ def test_a_run_that_ended_well_needs_no_verdict_and_without_its_object_its_pods_
 def test_a_cancelled_run_was_interrupted_whatever_its_pods_say() -> None:
     found = scheduler_end(read_pods([pod(**ended(137, "OOMKilled"))]), None, 1, cancelled=True)
     assert found.status == "interrupted"
-    assert found.verdict is not None and found.verdict.kind == "interrupted"
+    assert found.verdict.kind == "interrupted"
 
 
 @pytest.mark.parametrize(("reason", "code"), [("Unknown", 255), ("ContainerStatusUnknown", 137)])
@@ -121,7 +119,7 @@ def test_of_containers_that_nobody_saw_end_the_output_tells(reason: str, code: i
     unseen = [pod(0, "Succeeded", **ended(0, "Completed")), pod(1, **ended(code, reason))]
     found = scheduler_end(read_pods(unseen), FAILED, 2)
     assert (found.status, found.proven, found.exit_codes) == (None, False, {"node-0": 0})
-    assert found.verdict is not None and found.verdict.kind == "rank_lost"
+    assert found.verdict.kind == "rank_lost"
     assert found.verdict.evidence[0].endswith(f"container suite ended while its runtime was away ({reason})")
     failed = scheduler_end(read_pods([pod(0, **ended(1)), unseen[1]]), FAILED, 2)
     assert (failed.status, failed.proven, failed.exit_codes) == ("failed", False, {"node-0": 1})
@@ -186,7 +184,7 @@ def deleted(body: dict[str, Any], asked: str) -> dict[str, Any]:
 def test_ranks_that_end_because_their_pod_is_deleted_did_not_fail_by_themselves() -> None:
     pods = read_pods([deleted(pod(0, **ended(1)), "01"), deleted(pod(1, **ended(143)), "01")])
     found = scheduler_end(pods, FAILED, 2)
-    assert found.verdict is not None and found.verdict.kind == "rank_lost"
+    assert found.verdict.kind == "rank_lost"
     assert f"pod {NAME}-1-x was deleted" in found.verdict.evidence
     assert found.exit_codes == {}
     assert not found.proven, "what ranks tell explains it better"
