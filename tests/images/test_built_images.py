@@ -184,11 +184,8 @@ class TestATamperedImage:
 
 def building(docker_api: APIClient) -> set[str]:
     """Containers of builder stages, which have a shell of their own."""
-    return {
-        entry["Id"]
-        for entry in docker_api.containers(all=True)
-        if entry["Command"].startswith("/bin/bash -euo pipefail")
-    }
+    found = docker_api.containers(all=True)
+    return {entry["Id"] for entry in found if entry["Command"].startswith("/bin/bash -euo pipefail")}
 
 
 class TestBuilding:

@@ -42,7 +42,6 @@ RUN python3 -c 'import sys; print(sys.version)'
 
 @pytest.fixture
 def small(tmp_path: Path) -> Project:
-    """A checkout whose image is small."""
     (tmp_path / "Dockerfile.deepspeed").write_text(DOCKERFILE)
     (tmp_path / "build" / "image").mkdir(parents=True)
     (tmp_path / "build" / "image" / "cpu-verl.lock").write_text("torch==2.13.0+cpu\n")

@@ -37,7 +37,6 @@ def _need(cannot: str, lacks: list[str]) -> None:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    """One server for the whole session."""
     _need(CANNOT_START, servers.missing())
     with started_or_skipped(CANNOT_START, started_server()) as started:
         yield started
@@ -45,7 +44,6 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def node(server: Server) -> Iterator[Node]:
-    """One node for the whole session."""
     _need(NO_NODE, nodes.missing())
     with started_or_skipped(NO_NODE, started_node(server)) as started:
         yield started
@@ -53,7 +51,6 @@ def node(server: Server) -> Iterator[Node]:
 
 @pytest.fixture
 def namespace(server: Server) -> str:
-    """A namespace of the test's own."""
     name = f"test-{uuid.uuid4().hex[:12]}"
     server.core().create_namespace({"metadata": {"name": name}})
     return name

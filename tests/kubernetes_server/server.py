@@ -46,7 +46,6 @@ class Server:
         killed(self.process)
 
     def kubeconfig(self, user: str = "admin", namespace: str = "default") -> Path:
-        """A kubeconfig file of one of the users."""
         path = self.folder / f"kubeconfig-{user}-{namespace}"
         cluster = {"server": self.url, "insecure-skip-tls-verify": True}
         body = {
@@ -61,7 +60,6 @@ class Server:
         return path
 
     def core(self) -> CoreV1Api:
-        """The API of the first user."""
         return CoreV1Api(config.new_client_from_config(str(self.kubeconfig())))
 
 

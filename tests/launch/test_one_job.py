@@ -245,7 +245,6 @@ def by_slurm(asked: Asked, queue: SlurmSettings) -> Seen:
 
 
 def _check_container(settings: SlurmSettings, step: list[str], before: list[str], job: Job) -> None:
-    """The image and what is mounted into it."""
     if settings.container == "pyxis":
         assert f"--container-image={pyxis_image(IMAGE)}" in step
         assert "--container-mounts=/data:/cache:ro" in step

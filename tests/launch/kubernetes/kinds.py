@@ -111,7 +111,6 @@ def cluster_problems(objects: list[dict[str, Any]]) -> list[str]:
 
 
 def _operator_problems(body: dict[str, Any]) -> Iterator[str]:
-    """What KubeRay's operator refuses or trips over."""
     if len(body["metadata"]["name"]) > _LONGEST_NAME[body["kind"]]:
         yield f"the name {body['metadata']['name']} is too long"
     cluster = body["spec"].get("rayClusterSpec", body["spec"])
