@@ -36,6 +36,7 @@ GOOD = (
     {"aux": {"ID": "sha256:1234"}},
     {"stream": "Successfully built 1234\n"},
 )
+DENIED = {"error": "pull access denied for mine,\n repository does not exist"}
 
 
 def runtime_of(*lines: dict[str, Any]) -> Mock:
@@ -147,10 +148,7 @@ class TestWhatIsTold:
         ("lines", "words"),
         [
             ((GOOD[3], {"error": "x returned a non-zero code: 7"}), "exit code 7"),
-            (
-                (GOOD[0], {"error": "pull access denied for mine,\n repository does not exist"}),
-                r"step 1 of 2 .* failed: pull access denied for mine, repository",
-            ),
+            ((GOOD[0], DENIED), r"step 1 of 2 .* failed: pull access denied for mine, repository"),
             (GOOD[:4], "without an image"),
         ],
     )

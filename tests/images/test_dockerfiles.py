@@ -35,16 +35,16 @@ def common(name: str) -> str:
     return text
 
 
-def stage(name: str, called: str) -> str:
-    """The text of a stage, without its FROM."""
-    (text,) = re.findall(rf"^FROM \S+ AS {called}\n(.*?)(?=^FROM |\Z)", TEXT[name], re.MULTILINE | re.DOTALL)
-    return text
+def stage(name: str, called: str) -> tuple[str, str]:
+    """What a stage is built from, and its text without its FROM."""
+    pattern = rf"^FROM (\S+) AS {re.escape(called)}\n(.*?)(?=^FROM |\Z)"
+    (found,) = re.findall(pattern, TEXT[name], re.MULTILINE | re.DOTALL)
+    return found
 
 
-def stage_labels(name: str, stage: str) -> dict[str, str]:
+def stage_labels(name: str, called: str) -> dict[str, str]:
     """Labels of a stage with those of the stages of the same stack that it is built from."""
-    pattern = rf"^FROM (\S+) AS {re.escape(stage)}\n(.*?)(?=^FROM |\Z)"
-    ((parent, text),) = re.findall(pattern, TEXT[name], re.MULTILINE | re.DOTALL)
+    parent, text = stage(name, called)
     own = dict(re.findall(r'([\w.-]+)="([^"]*)"', "".join(re.findall(r"^LABEL (?:.*\\\n)*.*", text, re.MULTILINE))))
     above = {} if parent in ("assembled", "base") or "$" in parent else stage_labels(name, parent)
     return {**above, **own}
@@ -91,9 +91,8 @@ class TestEachOfThem:
 
     def test_what_a_build_machine_passes_in_reaches_builder_stages_only(self, name: str) -> None:
         copies = [line for line in instructions(name) if line.startswith("COPY") and "build/imag" in line]
-        assert len(copies) == 2 and all(
-            copy in stage(name, at) for copy, at in zip(copies, ("outfit", "builder"), strict=True)
-        )
+        for copy, at in zip(copies, ("outfit", "builder"), strict=True):
+            assert copy in stage(name, at)[1]
         taken = re.findall(r"COPY --from=(\S+) (\S+)", TEXT[name])
         assert {path for _, path in taken} == {"/outfit/", "/image/", "/source/", "/tmp/image/", "/build/sbom"}
         assert "FROM assembled AS inventory\nCOPY --from=sbom-tool /build/sbom" in TEXT[name]
@@ -162,6 +161,6 @@ DEBIAN = ".".join(("debian", "org"))  # no file names a host of packages
     ],
 )
 def test_packages_come_from_the_archive_of_a_day(line: str, moved: str) -> None:
-    rules = re.findall(r'-e "(s#.*#)"', stage("Dockerfile.deepspeed", "outfit").replace("${APT_SNAPSHOT}", "DAY"))
+    rules = re.findall(r'-e "(s#.*#)"', stage("Dockerfile.deepspeed", "outfit")[1].replace("${APT_SNAPSHOT}", "DAY"))
     done = subprocess.run(("sed", "-E", ";".join(rules)), input=line, capture_output=True, text=True, check=True)
     assert done.stdout == moved

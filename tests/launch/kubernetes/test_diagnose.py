@@ -34,6 +34,7 @@ def ended(code: int, reason: str = "Error", **more: Any) -> dict[str, Any]:
 FAILED = RunEnd(False, "Job: Failed, PodFailurePolicy: Container suite failed with exit code 1")
 DEADLINE = RunEnd(False, "Job: Failed, DeadlineExceeded: Job was active longer than specified deadline")
 GPUS = "0/8 nodes are available: 8 Insufficient nvidia.com/gpu."
+NO_DEVICES = "Allocate failed due to devices unavailable for nvidia.com/gpu"
 UNPLACED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": GPUS}
 PREEMPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "for another"}
 PULLING = container({"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}})
@@ -58,10 +59,7 @@ CASES: dict[str, tuple[list[dict[str, Any]], RunEnd | None, str, str]] = {
     "no such command": (not_started("exec: python: not found"), FAILED, "config", "not found"),
     "driver of the node": (not_started("Driver/library version mismatch"), FAILED, "driver_mismatch", "mismatch"),
     "no GPU is free": ([pod(phase="Pending", conditions=[UNPLACED])], DEADLINE, "gpu_unavailable", "Insufficient"),
-    "device plugin": (
-        evicted("Allocate failed due to devices unavailable for nvidia.com/gpu", "UnexpectedAdmissionError"),
-        *(FAILED, "gpu_unavailable", "Allocate failed"),
-    ),
+    "device plugin": (evicted(NO_DEVICES, "UnexpectedAdmissionError"), FAILED, "gpu_unavailable", "Allocate failed"),
     "node lost": (evicted("Node n1 is unresponsive", "NodeLost"), FAILED, "rank_lost", "n1"),
     "preempted": ([pod(**ended(143), conditions=[PREEMPTED])], FAILED, "rank_lost", "PreemptionByScheduler"),
     "too long": (evicted("Pod was active", "DeadlineExceeded"), DEADLINE, "timeout", "DeadlineExceeded"),
