@@ -94,6 +94,12 @@ class Ran:
     def log(self, rank: int = 0) -> bytes:
         return (self.folder / "logs" / f"rank-{rank}.log").read_bytes()
 
+    @property
+    def failure(self) -> Any:
+        """Of a run that is to have failed."""
+        assert self.outcome.status == "failed", self.outcome
+        return self.outcome.failure
+
 
 def is_gone(pid: int) -> bool:
     """Whether the process has ended (a zombie has)."""

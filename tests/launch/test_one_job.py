@@ -163,18 +163,18 @@ def by_docker(asked: Asked) -> Seen:
         memory_bytes=memory,
         mounts=(Mount(source="/here/runs/run", target=bundle, read_only=False),),
     )
-    body = container_document(make_job(manifest, site), DockerSettings(), RuntimeRules(user="1000:1000"))
+    job = make_job(manifest, site)
+    body = container_document(job, DockerSettings(), RuntimeRules(user="1000:1000"))
     host = body["HostConfig"]
     node = parse_node(body["Cmd"])
     env = dict(entry.split("=", 1) for entry in body["Env"])
-    env.pop("HOME", None)
     assert [(mount["Target"], mount["ReadOnly"]) for mount in host["Mounts"]] == [(bundle, False)]
     assert str(node.folder) == bundle
     assert host.get("Memory") == host.get("MemorySwap"), "no swap beyond the memory"
     return seen(
         site,
         node.argv,
-        {name: value for name, value in env.items() if name in make_job(manifest, site).env},
+        {name: value for name, value in env.items() if name in job.env},
         nodes=1,
         ranks_per_node=node.ranks,
         gpus_per_node=sum(request["Count"] for request in host["DeviceRequests"]),

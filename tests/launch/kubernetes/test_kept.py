@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.kubernetes import kept
-from suite.launch.kubernetes.client import Cluster, Refused
+from suite.launch.kubernetes.client import Refused
 from suite.launch.kubernetes.pods import Pod
 from suite.spec.base import UsageError
 from tests.launch.kubernetes.memory import MemoryCluster
@@ -32,16 +32,12 @@ class Watched:
         self.cluster.logs[POD.name] = b"".join(LINES[:count]) + then
 
     def keep(self, pod: Pod = POD) -> bytes | None:
-        kept.keep_printed(self.as_cluster, self.spool, pod)
+        kept.keep_printed(self.cluster, self.spool, pod)
         return kept.read_kept(self.spool, pod.stream)
 
     def end(self, pod: Pod = POD) -> bytes | None:
-        kept.end_of_printed(self.as_cluster, self.spool, pod)
+        kept.end_of_printed(self.cluster, self.spool, pod)
         return kept.read_kept(self.spool, pod.stream)
-
-    @property
-    def as_cluster(self) -> Cluster:
-        return self.cluster  # type: ignore[return-value]
 
 
 @pytest.fixture
