@@ -65,24 +65,10 @@ class TestEachOfThem:
         assert outside == ["${BASE_IMAGE}"] * 2, "the stages that build, and the finished image"
         assert defaults(name)["BASE_IMAGE"] in {base.pinned for base in bases().values()}
 
-    def test_every_package_comes_from_a_lock_with_hashes_or_from_a_commit(self, name: str) -> None:
-        installs = [step for line in instructions(name) for step in line.split(";") if "pip install" in step]
-        assert len(installs) >= (3 if name == "Dockerfile.published" else 4)
-        for install in installs:
-            is_hashed = "--require-hashes -r" in install
-            is_commit = install.split()[-1].endswith("/trlx-source.lock") and "--no-deps" in install
-            is_built_here = "--no-index /build/apex-wheel/" in install
-            assert is_hashed or is_commit or is_built_here, install
-            assert "--no-deps" in install or "uv pip" not in install, "it would ask for more than the lock has"
-
     def test_the_images_carry_this_version_and_say_what_they_are(self, name: str) -> None:
         labels = stage_labels(name, "ground")
         assert labels["org.opencontainers.image.version"] == suite_version()
         assert {"org.opencontainers.image.title", "org.opencontainers.image.licenses"} <= labels.keys()
-
-    def test_an_image_ends_as_a_user_without_rights(self, name: str) -> None:
-        users = re.findall(r"^USER (\S+)$", TEXT[name], flags=re.MULTILINE)
-        assert users[-1] == "1000:1000" and set(users[:-1]) <= {"0", "1000:1000"}
 
     def test_what_a_build_machine_passes_in_reaches_builder_stages_only(self, name: str) -> None:
         copies = [line for line in instructions(name) if line.startswith("COPY") and "build/imag" in line]
@@ -91,6 +77,24 @@ class TestEachOfThem:
         taken = re.findall(r"COPY --from=(\S+) (\S+)", TEXT[name])
         assert {path for _, path in taken} == {"/outfit/", "/image/", "/source/", "/tmp/image/", "/build/sbom"}
         assert "FROM assembled AS inventory\nCOPY --from=sbom-tool /build/sbom" in TEXT[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_package_comes_from_a_lock_with_hashes_or_from_a_commit(name: str) -> None:
+    installs = [step for line in instructions(name) for step in line.split(";") if "pip install" in step]
+    assert len(installs) >= (3 if name == "Dockerfile.published" else 4)
+    for install in installs:
+        is_hashed = "--require-hashes -r" in install
+        is_commit = install.split()[-1].endswith("/trlx-source.lock") and "--no-deps" in install
+        is_built_here = "--no-index /build/apex-wheel/" in install
+        assert is_hashed or is_commit or is_built_here, install
+        assert "--no-deps" in install or "uv pip" not in install, "it would ask for more than the lock has"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_image_ends_as_a_user_without_rights(name: str) -> None:
+    users = re.findall(r"^USER (\S+)$", TEXT[name], flags=re.MULTILINE)
+    assert users[-1] == "1000:1000" and set(users[:-1]) <= {"0", "1000:1000"}
 
 
 def test_the_common_stages_are_one_text() -> None:

@@ -100,6 +100,12 @@ class TestPods:
         assert len(as_pods(objects).commands) == 1
         assert all("affinity" not in template["spec"] for _, _, template in pod_templates(objects))
 
+    def test_nothing_runs_as_root_or_gains_rights(self, variant: Variant) -> None:
+        for _, _, template in pod_templates(rendered(variant, rdma_resource="rdma/hca")):
+            context = template["spec"]["securityContext"]
+            assert context["runAsNonRoot"] is True and context["runAsUser"] > 0
+            assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+
     def test_a_deleted_pod_stays_until_it_was_looked_at_where_only_its_log_holds_the_results(self, variant):
         for asked in (settings_of(variant), settings_of(variant, claim="results")):
             pods = pod_templates(of_job(job_of(), asked))
