@@ -36,6 +36,7 @@ GOOD = (
     {"aux": {"ID": "sha256:1234"}},
     {"stream": "Successfully built 1234\n"},
 )
+DENIED = {"error": "pull access denied for mine,\n repository does not exist"}
 
 
 def runtime_of(*lines: dict[str, Any]) -> Mock:
@@ -147,10 +148,7 @@ class TestWhatIsTold:
         ("lines", "words"),
         [
             ((GOOD[3], {"error": "x returned a non-zero code: 7"}), "exit code 7"),
-            (
-                (GOOD[0], {"error": "pull access denied for mine,\n repository does not exist"}),
-                r"step 1 of 2 .* failed: pull access denied for mine, repository",
-            ),
+            ((GOOD[0], DENIED), r"step 1 of 2 .* failed: pull access denied for mine, repository"),
             (GOOD[:4], "without an image"),
         ],
     )
@@ -211,7 +209,6 @@ class TestPin:
         (project.root / ".env").write_text("MINE=1\nSUITE_TRLX_IMAGE=kept\n")
         pin_for_compose(project, self.built(project, "engines", "a"))
         path = pin_for_compose(project, self.built(project, "engines", "b"))
-        assert path is not None
         assert path.read_text() == f"MINE=1\nSUITE_TRLX_IMAGE=kept\nSUITE_ENGINES_IMAGE=sha256:{'b' * 64}\n"
 
     def test_another_tag_and_an_image_that_compose_does_not_run_are_not_pinned(self, project: Project) -> None:

@@ -49,17 +49,13 @@ def run(runtime: Runtime, engines_image: Built) -> Run:
 
 
 class TestWhatItHolds:
-    def test_it_holds_what_its_locks_and_labels_say(
-        self, docker_api: APIClient, engines_image: Built, build_project: Project
-    ) -> None:
+    def test_it_holds_what_its_locks_and_labels_say(self, docker_api, engines_image, build_project):
         assert check_image(docker_api, ENGINES, engines_image.id, build_project) == []
         assert engines_image.labels[VARIANT_LABEL] == "cpu"
         assert engines_image.labels[BASE_NAME_LABEL] == "suite-base:bookworm"
         assert stack_versions_of(engines_image.labels)["torch"].endswith("+cpu")
 
-    def test_its_components_are_listed_in_full_as_their_schema_says(
-        self, docker_api: APIClient, engines_image: Built, layers: Layers
-    ) -> None:
+    def test_its_components_are_listed_in_full_as_their_schema_says(self, docker_api, engines_image, layers):
         pytest.importorskip("cyclonedx", reason="cyclonedx comes with `make test`")
         from cyclonedx.schema import SchemaVersion
         from cyclonedx.validation.json import JsonStrictValidator
@@ -76,9 +72,7 @@ class TestWhatItHolds:
         assert layers.packages <= system
         assert min(len(layers.distributions), len(layers.packages)) > 50
 
-    def test_nothing_of_the_build_machine_is_left(
-        self, docker_api: APIClient, engines_image: Built, wheelhouse: Path, layers: Layers
-    ) -> None:
+    def test_nothing_of_the_build_machine_is_left(self, docker_api, engines_image, wheelhouse, layers):
         history = "".join(entry["CreatedBy"] for entry in docker_api.history(engines_image.id))
         assert "ca.pem" not in history and "wheelhouse" not in history
         assert any(name.startswith("opt/stack/lib/python3.11/site-packages/torch/") for name in layers.names)
@@ -117,19 +111,13 @@ def _look(files: tarfile.TarFile, found: Layers) -> None:
             continue
         found.names.add(name)
         if name.endswith((".dist-info/METADATA", ".egg-info/PKG-INFO")) and not name.startswith(DEBIANS_OWN):
-            said = HeaderParser().parsestr(_text(files, member))
+            said = HeaderParser().parsestr(files.extractfile(member).read().decode(errors="replace"))
             found.distributions.add(f"{re.sub(r'[-_.]+', '-', said['Name']).lower()} {said['Version']}")
         elif name == "var/lib/dpkg/status":
-            for entry in _text(files, member).split("\n\n"):
+            for entry in files.extractfile(member).read().decode(errors="replace").split("\n\n"):
                 said = HeaderParser().parsestr(entry)
                 if (said["Status"] or "").endswith(" installed"):
                     found.packages.add(f"{said['Package']} {said['Version']}")
-
-
-def _text(files: tarfile.TarFile, member: tarfile.TarInfo) -> str:
-    content = files.extractfile(member)
-    assert content is not None
-    return content.read().decode(errors="replace")
 
 
 class TestHowItRuns:
@@ -177,9 +165,7 @@ class TestATamperedImage:
         yield tamper
         runtime.docker("rmi", *made)
 
-    def test_what_is_another_or_missing_is_found(
-        self, docker_api: APIClient, build_project: Project, tampered: Callable[..., str]
-    ) -> None:
+    def test_what_is_another_or_missing_is_found(self, docker_api, build_project, tampered):
         tag = tampered(
             f"rm /opt/stack/bin/python; rm -r /opt/suite/{SITE}/rich-*.dist-info",
             *("LABEL suite.stack.transformers=9.9.9", "USER 0"),
@@ -187,9 +173,7 @@ class TestATamperedImage:
         found = {one.where for one in check_image(docker_api, ENGINES, tag, build_project)}
         assert {"stack: interpreter", "driver: rich", "label suite.stack.transformers", "user"} <= found
 
-    def test_a_driver_that_does_not_start_is_one_line(
-        self, docker_api: APIClient, build_project: Project, tampered: Callable[..., str]
-    ) -> None:
+    def test_a_driver_that_does_not_start_is_one_line(self, docker_api, build_project, tampered):
         tag = tampered("rm -r /opt/suite/src/suite/spec")
         with pytest.raises(UsageError, match=r"python in .* ended with exit code 1: .*ModuleNotFoundError"):
             check_image(docker_api, ENGINES, tag, build_project)
@@ -200,11 +184,8 @@ class TestATamperedImage:
 
 def building(docker_api: APIClient) -> set[str]:
     """Containers of builder stages, which have a shell of their own."""
-    return {
-        entry["Id"]
-        for entry in docker_api.containers(all=True)
-        if entry["Command"].startswith("/bin/bash -euo pipefail")
-    }
+    found = docker_api.containers(all=True)
+    return {entry["Id"] for entry in found if entry["Command"].startswith("/bin/bash -euo pipefail")}
 
 
 class TestBuilding:
@@ -226,18 +207,14 @@ class TestBuilding:
         finally:
             runtime.docker("rmi", tag)
 
-    def test_a_step_that_fails_is_told_and_leaves_nothing(
-        self, docker_api: APIClient, base_image: str, build_project: Project
-    ) -> None:
+    def test_a_step_that_fails_is_told_and_leaves_nothing(self, docker_api, base_image, build_project):
         before = building(docker_api)
         choices = BuildChoices(base_image=base_image, offline=True, arguments={"STACK_PYTHON": "3.1"}, tag="none:1")
         with pytest.raises(BuildFailed, match=r"step \d+ of \d+ \(RUN python3 -m venv .* all of its output is in"):
             build_image("engines", docker_api, build_project, choices)
         assert building(docker_api) <= before
 
-    def test_an_interrupted_build_leaves_nothing(
-        self, docker_api: APIClient, base_image: str, build_project: Project
-    ) -> None:
+    def test_an_interrupted_build_leaves_nothing(self, docker_api, base_image, build_project):
         before = building(docker_api)
 
         def interrupt(step: object) -> None:

@@ -30,63 +30,53 @@ def defaults(name: str) -> dict[str, str]:
     return dict(re.findall(r"^ARG (\w+)=(.*)$", TEXT[name], flags=re.MULTILINE))
 
 
-def common(name: str) -> str:
-    (text,) = re.findall(r"^# >>> common.*?^# <<< common$", TEXT[name], flags=re.MULTILINE | re.DOTALL)
-    return text
+def stage(name: str, called: str) -> tuple[str, str]:
+    """What a stage is built from, and its text without its FROM."""
+    pattern = rf"^FROM (\S+) AS {re.escape(called)}\n(.*?)(?=^FROM |\Z)"
+    (found,) = re.findall(pattern, TEXT[name], re.MULTILINE | re.DOTALL)
+    return found
 
 
-def stage(name: str, called: str) -> str:
-    """The text of a stage, without its FROM."""
-    (text,) = re.findall(rf"^FROM \S+ AS {called}\n(.*?)(?=^FROM |\Z)", TEXT[name], re.MULTILINE | re.DOTALL)
-    return text
-
-
-def stage_labels(name: str, stage: str) -> dict[str, str]:
+def stage_labels(name: str, called: str) -> dict[str, str]:
     """Labels of a stage with those of the stages of the same stack that it is built from."""
-    pattern = rf"^FROM (\S+) AS {re.escape(stage)}\n(.*?)(?=^FROM |\Z)"
-    ((parent, text),) = re.findall(pattern, TEXT[name], re.MULTILINE | re.DOTALL)
+    parent, text = stage(name, called)
     own = dict(re.findall(r'([\w.-]+)="([^"]*)"', "".join(re.findall(r"^LABEL (?:.*\\\n)*.*", text, re.MULTILINE))))
     above = {} if parent in ("assembled", "base") or "$" in parent else stage_labels(name, parent)
     return {**above, **own}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_hadolint_has_nothing_to_say(name: str) -> None:
-    if not HADOLINT.exists():
-        skip_outside_ci("no hadolint beside this Python; `make test` installs it")
-    done = subprocess.run((str(HADOLINT), "--no-color", str(ROOT / name)), capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-    assert done.stdout == ""
+class TestEachOfThem:
+    def test_hadolint_has_nothing_to_say(self, name: str) -> None:
+        if not HADOLINT.exists():
+            skip_outside_ci("no hadolint beside this Python; `make test` installs it")
+        done = subprocess.run((str(HADOLINT), "--no-color", str(ROOT / name)), capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (0, "")
 
+    def test_nothing_is_used_that_only_one_builder_has(self, name: str) -> None:
+        lines = [line for line in TEXT[name].splitlines() if line != "# <<< common"]
+        assert not [line for line in lines if re.search(r"--mount|<<|^# *syntax", line)]
 
-def test_the_common_stages_are_one_text() -> None:
-    assert len({common(name) for name in NAMES}) == 1
+    def test_all_stages_stand_on_one_base_of_the_catalogue(self, name: str) -> None:
+        stages = re.findall(r"^FROM (\S+) AS (\S+)$", TEXT[name], flags=re.MULTILINE)
+        assert len(stages) == len(re.findall(r"^FROM ", TEXT[name], flags=re.MULTILINE))
+        known = {stage for _, stage in stages}
+        outside = [parent for parent, _ in stages if parent not in known and parent != "stack-${STACK}"]
+        assert outside == ["${BASE_IMAGE}"] * 2, "the stages that build, and the finished image"
+        assert defaults(name)["BASE_IMAGE"] in {base.pinned for base in bases().values()}
 
+    def test_the_images_carry_this_version_and_say_what_they_are(self, name: str) -> None:
+        labels = stage_labels(name, "ground")
+        assert labels["org.opencontainers.image.version"] == suite_version()
+        assert {"org.opencontainers.image.title", "org.opencontainers.image.licenses"} <= labels.keys()
 
-@pytest.mark.parametrize("name", NAMES)
-def test_nothing_is_used_that_only_one_builder_has(name: str) -> None:
-    lines = [line for line in TEXT[name].splitlines() if line != "# <<< common"]
-    assert not [line for line in lines if re.search(r"--mount|<<|^# *syntax", line)]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_all_stages_stand_on_one_base_of_the_catalogue(name: str) -> None:
-    stages = re.findall(r"^FROM (\S+) AS (\S+)$", TEXT[name], flags=re.MULTILINE)
-    assert len(stages) == len(re.findall(r"^FROM ", TEXT[name], flags=re.MULTILINE))
-    known = {stage for _, stage in stages}
-    outside = [parent for parent, _ in stages if parent not in known and parent != "stack-${STACK}"]
-    assert outside == ["${BASE_IMAGE}"] * 2, "the stages that build, and the finished image"
-    assert defaults(name)["BASE_IMAGE"] in {base.pinned for base in bases().values()}
-
-
-def test_what_is_built_without_arguments_is_the_catalogues_image() -> None:
-    for image in (find_image("trlx"), find_image("nemo"), find_image("nemo-rl")):
-        given = defaults(image.dockerfile)
-        assert given["BASE_IMAGE"] == image.base.pinned
-        assert given["STACK_PYTHON"] == ("3.11" if image.interpreter else image.python)
-        assert given.get("STACK") == image.stack
-        assert given.get("INTERPRETER") == image.interpreter
-        assert given.get("IMAGE", image.name) == image.name
+    def test_what_a_build_machine_passes_in_reaches_builder_stages_only(self, name: str) -> None:
+        copies = [line for line in instructions(name) if line.startswith("COPY") and "build/imag" in line]
+        for copy, at in zip(copies, ("outfit", "builder"), strict=True):
+            assert copy in stage(name, at)[1]
+        taken = re.findall(r"COPY --from=(\S+) (\S+)", TEXT[name])
+        assert {path for _, path in taken} == {"/outfit/", "/image/", "/source/", "/tmp/image/", "/build/sbom"}
+        assert "FROM assembled AS inventory\nCOPY --from=sbom-tool /build/sbom" in TEXT[name]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -99,6 +89,28 @@ def test_every_package_comes_from_a_lock_with_hashes_or_from_a_commit(name: str)
         is_built_here = "--no-index /build/apex-wheel/" in install
         assert is_hashed or is_commit or is_built_here, install
         assert "--no-deps" in install or "uv pip" not in install, "it would ask for more than the lock has"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_image_ends_as_a_user_without_rights(name: str) -> None:
+    users = re.findall(r"^USER (\S+)$", TEXT[name], flags=re.MULTILINE)
+    assert users[-1] == "1000:1000" and set(users[:-1]) <= {"0", "1000:1000"}
+
+
+def test_the_common_stages_are_one_text() -> None:
+    pattern = re.compile(r"^# >>> common.*?^# <<< common$", flags=re.MULTILINE | re.DOTALL)
+    first, *others = (pattern.findall(text) for text in TEXT.values())
+    assert len(first) == 1 and others == [first, first]
+
+
+def test_what_is_built_without_arguments_is_the_catalogues_image() -> None:
+    for image in (find_image("trlx"), find_image("nemo"), find_image("nemo-rl")):
+        given = defaults(image.dockerfile)
+        assert given["BASE_IMAGE"] == image.base.pinned
+        assert given["STACK_PYTHON"] == ("3.11" if image.interpreter else image.python)
+        assert given.get("STACK") == image.stack
+        assert given.get("INTERPRETER") == image.interpreter
+        assert given.get("IMAGE", image.name) == image.name
 
 
 @pytest.mark.parametrize(
@@ -120,30 +132,6 @@ def test_every_stack_of_the_catalogue_has_a_stage() -> None:
     wanted = {name for image in images().values() for name in (image.stack, image.cpu_stack) if name}
     stages = set(re.findall(r"AS stack-(\S+)$", TEXT["Dockerfile.deepspeed"], flags=re.MULTILINE))
     assert stages == wanted | {"trlx-deps", "upstream-deps"}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_images_carry_this_version_and_say_what_they_are(name: str) -> None:
-    labels = stage_labels(name, "ground")
-    assert labels["org.opencontainers.image.version"] == suite_version()
-    assert {"org.opencontainers.image.title", "org.opencontainers.image.licenses"} <= labels.keys()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_an_image_ends_as_a_user_without_rights(name: str) -> None:
-    users = re.findall(r"^USER (\S+)$", TEXT[name], flags=re.MULTILINE)
-    assert users[-1] == "1000:1000" and set(users[:-1]) <= {"0", "1000:1000"}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_what_a_build_machine_passes_in_reaches_builder_stages_only(name: str) -> None:
-    copies = [line for line in instructions(name) if line.startswith("COPY") and "build/imag" in line]
-    assert len(copies) == 2 and all(
-        copy in stage(name, at) for copy, at in zip(copies, ("outfit", "builder"), strict=True)
-    )
-    taken = re.findall(r"COPY --from=(\S+) (\S+)", TEXT[name])
-    assert {path for _, path in taken} == {"/outfit/", "/image/", "/source/", "/tmp/image/", "/build/sbom"}
-    assert "FROM assembled AS inventory\nCOPY --from=sbom-tool /build/sbom" in TEXT[name]
 
 
 def test_the_context_holds_what_is_copied_and_nothing_else() -> None:
@@ -174,6 +162,6 @@ DEBIAN = ".".join(("debian", "org"))  # no file names a host of packages
     ],
 )
 def test_packages_come_from_the_archive_of_a_day(line: str, moved: str) -> None:
-    rules = re.findall(r'-e "(s#.*#)"', stage("Dockerfile.deepspeed", "outfit").replace("${APT_SNAPSHOT}", "DAY"))
+    rules = re.findall(r'-e "(s#.*#)"', stage("Dockerfile.deepspeed", "outfit")[1].replace("${APT_SNAPSHOT}", "DAY"))
     done = subprocess.run(("sed", "-E", ";".join(rules)), input=line, capture_output=True, text=True, check=True)
     assert done.stdout == moved

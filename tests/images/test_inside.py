@@ -1,6 +1,5 @@
 """What an image gives of itself may be anything: a bounded part of plain files is taken."""
 
-import io
 import itertools
 import tarfile
 from collections.abc import Iterable
@@ -13,6 +12,7 @@ from docker.errors import APIError
 from suite.images.inside import copy_out, look_inside
 from suite.launch.docker.session import this_driver
 from suite.spec.base import UsageError
+from tests.launch.docker.test_copying import archive
 
 
 def runtime_of(pieces: Iterable[bytes], **more: Any) -> Mock:
@@ -30,17 +30,8 @@ def is_removed(runtime: Mock) -> bool:
     return [call.args for call in runtime.remove_container.call_args_list] == [("made",)]
 
 
-def archive(kind: bytes, content: bytes = b"") -> list[bytes]:
-    data = io.BytesIO()
-    with tarfile.open(fileobj=data, mode="w") as tar:
-        entry = tarfile.TarInfo("sbom.json")
-        entry.type, entry.linkname, entry.size = kind, "/etc/shadow", len(content)
-        tar.addfile(entry, io.BytesIO(content))
-    return [data.getvalue()]
-
-
 def test_a_plain_file_is_copied_out_of_a_container_that_is_found_as_an_orphan_should_this_process_die() -> None:
-    runtime = runtime_of(archive(tarfile.REGTYPE, b"content"))
+    runtime = runtime_of([archive(("sbom.json", b"content"))])
     assert copy_out(runtime, "image", "/sbom.json") == b"content"
     (body,) = runtime.create_container_from_config.call_args.args
     assert body["Labels"]["suite.driver"] == this_driver()
@@ -52,8 +43,8 @@ ENDLESS = itertools.repeat(bytes(1 << 20))
 @pytest.mark.parametrize(
     ("pieces", "said"),
     [
-        (archive(tarfile.SYMTYPE), "/sbom.json of image is not a regular file"),
-        (archive(tarfile.FIFOTYPE), "/sbom.json of image is not a regular file"),
+        ([archive(("sbom.json", "/etc/shadow"))], "/sbom.json of image is not a regular file"),
+        ([archive(("sbom.json", ""), kind=tarfile.FIFOTYPE)], "/sbom.json of image is not a regular file"),
         ([b"no archive" * 100], "/sbom.json of image cannot be read"),
         ([], "/sbom.json of image"),
         (ENDLESS, "/sbom.json of image has more than the 67108864 bytes that are read"),

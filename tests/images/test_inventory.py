@@ -5,7 +5,7 @@ import json
 import sys
 import sysconfig
 from collections import Counter
-from importlib.metadata import version
+from importlib.metadata import Distribution, version
 from pathlib import Path
 from types import ModuleType
 
@@ -30,7 +30,6 @@ Version: 1.0
 def inventory() -> ModuleType:
     """Loaded as a file, as an image build does."""
     spec = importlib.util.spec_from_file_location("inventory", ROOT / "suite/images/inventory.py")
-    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -77,8 +76,6 @@ def test_the_same_content_gives_the_same_text_and_a_base_without_dpkg_has_no_sys
 
 
 def test_a_package_from_a_repository_names_its_commit(inventory: ModuleType, tmp_path: Path) -> None:
-    from importlib.metadata import Distribution
-
     info = tmp_path / "trlx-0.7.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: trlx\nVersion: 0.7.0\nLicense: MIT\n")

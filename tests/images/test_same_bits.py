@@ -10,7 +10,6 @@ import pytest
 
 from suite.images.build import BuildChoices, build_image
 from suite.images.project import Project
-from tests.container_runtime import Runtime
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -43,7 +42,6 @@ RUN python3 -c 'import sys; print(sys.version)'
 
 @pytest.fixture
 def small(tmp_path: Path) -> Project:
-    """A checkout whose image is small."""
     (tmp_path / "Dockerfile.deepspeed").write_text(DOCKERFILE)
     (tmp_path / "build" / "image").mkdir(parents=True)
     (tmp_path / "build" / "image" / "cpu-verl.lock").write_text("torch==2.13.0+cpu\n")
@@ -55,9 +53,7 @@ def dangling(api: APIClient) -> set[str]:
     return set(api.images(quiet=True, filters={"dangling": True}))
 
 
-def test_two_builds_have_one_id_and_leave_no_untagged_image(
-    docker_api: APIClient, runtime: Runtime, base_image: str, small: Project
-) -> None:
+def test_two_builds_have_one_id_and_leave_no_untagged_image(docker_api, runtime, base_image, small):
     before = dangling(docker_api)
     choices = BuildChoices(base_image=base_image, cpu=True, tag="suite-test-same:1", no_cache=True)
     try:

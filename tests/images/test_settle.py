@@ -57,12 +57,9 @@ class Runtime:
             configuration = json.load(tar.extractfile(manifest["Config"]))  # type: ignore[arg-type]
         self.loaded.append(configuration)
         identity = "sha256:" + manifest["Config"].removesuffix(".json")
-        assert len(manifest["Layers"]) == len(configuration["rootfs"]["diff_ids"])
-        tagged = {
-            "Id": identity,
-            "RepoTags": manifest["RepoTags"],
-            "RootFS": {"Layers": configuration["rootfs"]["diff_ids"]},
-        }
+        layers = configuration["rootfs"]["diff_ids"]
+        assert len(manifest["Layers"]) == len(layers)
+        tagged = {"Id": identity, "RepoTags": manifest["RepoTags"], "RootFS": {"Layers": layers}}
         self.images_[identity] = {**self.images_["final"], **tagged}
         return [{"stream": "Loaded image"}]
 
@@ -97,9 +94,8 @@ def test_the_configuration_says_how_it_runs_and_what_was_done_and_nothing_of_the
         ("RUN |1 STACK=cpu suite --help", False),
     ]
     assert "monday" not in json.dumps(configuration)
-    assert {configuration["created"], *(entry["created"] for entry in configuration["history"])} == {
-        "2026-09-21T14:13:20Z"
-    }
+    moments = {entry["created"] for entry in (configuration, *configuration["history"])}
+    assert moments == {"2026-09-21T14:13:20Z"}
 
 
 @pytest.mark.parametrize("trouble", ["wants the layers", "tells no parents"])

@@ -73,17 +73,18 @@ def test_a_second_call_builds_deepspeed_no_more(project: Project, monkeypatch: p
     assert built == sum(call[0] == "wheel" for call in pip.calls) == 1
 
 
+FOR_CUDA = ("torch-2.13.0-cp311-cp311-linux_x86_64.whl", WHEELS["download"][1])
+NO_MATCH = "Looking around\nERROR: No matching distribution found for uv==0\n\n"
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
-        (
-            {"download": ("torch-2.13.0-cp311-cp311-linux_x86_64.whl", WHEELS["download"][1])},
-            *("", "no CPU build of torch; point pip at one"),
-        ),
+        ({"download": FOR_CUDA}, "", "no CPU build of torch; point pip at one"),
         ({"wheel": ()}, "", r"no wheel of deepspeed 0\.19\.8"),
         (
             {"download": (), "wheel": ()},
-            "Looking around\nERROR: No matching distribution found for uv==0\n\n",
+            NO_MATCH,
             "pip download cannot fill the wheelhouse: ERROR: No matching distribution",
         ),
     ],

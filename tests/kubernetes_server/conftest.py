@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kubernetes import client, config
 
 from suite.launch.kubernetes.client import Cluster, connect
 from tests.kubernetes_server import node as nodes
@@ -24,48 +25,40 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: HERE in item.path.parents)
 
 
-def _need(cannot: str, lacks: list[str], variable: str) -> None:
-    """Building takes minutes: only CI and the targets of the Makefile, which set ``variable``, insist on it."""
+def _need(cannot: str, lacks: list[str]) -> None:
+    """Building takes minutes: only CI and the targets of the Makefile, which set the variable, insist on it."""
     if not lacks:
         return
     reason = f"{cannot}: no {', '.join(lacks)}"
-    if os.environ.get(variable):
+    if os.environ.get("SUITE_TEST_KUBE_REQUIRED"):
         pytest.fail(reason)
     skip_outside_ci(reason)
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    """One server for the whole session."""
-    _need(CANNOT_START, servers.missing(), "SUITE_TEST_KUBE_REQUIRED")
+    _need(CANNOT_START, servers.missing())
     with started_or_skipped(CANNOT_START, started_server()) as started:
         yield started
 
 
 @pytest.fixture(scope="session")
 def node(server: Server) -> Iterator[Node]:
-    """One node for the whole session."""
-    _need(NO_NODE, nodes.missing(), "SUITE_TEST_KUBE_REQUIRED")
+    _need(NO_NODE, nodes.missing())
     with started_or_skipped(NO_NODE, started_node(server)) as started:
         yield started
 
 
 @pytest.fixture
 def namespace(server: Server) -> str:
-    """A namespace of the test's own."""
-    from kubernetes import client, config
-
     name = f"test-{uuid.uuid4().hex[:12]}"
-    api = config.new_client_from_config(str(server.kubeconfig()))
-    client.CoreV1Api(api).create_namespace({"metadata": {"name": name}})
+    server.core().create_namespace({"metadata": {"name": name}})
     return name
 
 
 @pytest.fixture
 def cluster(server: Server, namespace: str, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """That namespace, with the classes that the fullest settings name."""
-    from kubernetes import client, config
-
     path = server.kubeconfig(namespace=namespace)
     monkeypatch.setenv("KUBECONFIG", str(path))
     api = config.new_client_from_config(str(path))

@@ -136,7 +136,6 @@ class Controllers:
 
 
 def _seconds_of(job: dict[str, Any]) -> float:
-    """How long a Job has been there."""
     return time.time() - datetime.fromisoformat(job["metadata"]["creationTimestamp"]).timestamp()
 
 

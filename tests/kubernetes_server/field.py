@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from kubernetes import client, config
 
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle
@@ -28,7 +27,7 @@ class Field:
     def __init__(self, server: Server, namespace: str, folder: Path, place: tuple[str, ...]) -> None:
         self.server, self.namespace, self.folder, self.place = server, namespace, folder, place
         self.runs = folder / "runs"
-        self.core = client.CoreV1Api(config.new_client_from_config(str(server.kubeconfig())))
+        self.core = server.core()
 
     @property
     def cluster(self) -> Cluster:
@@ -37,19 +36,15 @@ class Field:
     def suite(self, *arguments: str) -> Result:
         return suite(*arguments, "--runs", self.runs)
 
-    def command(self, *more: str, script: dict[str, Any] | None = None, iterations: int = 5) -> list[str]:
-        scripted = ["--env", f"SUITE_SCRIPT={json.dumps(script)}"] if script else []
-        return ["submit", "kubernetes", *WORK, *self.place, "--iterations", str(iterations), *scripted, *more]
-
     def submit(self, *more: str, script: dict[str, Any] | None = None, iterations: int = 5) -> Result:
-        return self.suite(*self.command(*more, script=script, iterations=iterations))
+        scripted = ["--env", f"SUITE_SCRIPT={json.dumps(script)}"] if script else []
+        work = (*WORK, *self.place, "--iterations", str(iterations))
+        return self.suite("submit", "kubernetes", *work, *scripted, *more)
 
     def record(self) -> Record:
         (path,) = [path for path in self.runs.iterdir() if not path.name.startswith(".")]
         assert verify(Bundle(path)).status == "equal"
-        record = Bundle(path).record()
-        assert record is not None
-        return record
+        return Bundle(path).record()
 
     def says(self, pattern: str) -> Callable[[], bool]:
         """Whether ``suite status`` says something like that."""
@@ -63,8 +58,5 @@ class Field:
 
 def quick_looks(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.1) -> None:
     """The suite asks the cluster as often as that."""
-    for module in (clusters, scheduler):
-        for name in ("POLL_SECONDS", "_POLL_SECONDS"):
-            if hasattr(module, name):
-                monkeypatch.setattr(module, name, seconds)
+    monkeypatch.setattr(scheduler, "_POLL_SECONDS", seconds)
     monkeypatch.setattr(clusters.wait_until_over, "__defaults__", (seconds,))

@@ -173,9 +173,7 @@ class Node:
 @contextmanager
 def started_node(server: Server) -> Iterator[Node]:
     """A node of this API server while the block runs. Raises RuntimeError where one of its programs does not start."""
-    from kubernetes import config
-
-    core = CoreV1Api(config.new_client_from_config(str(server.kubeconfig())))
+    core = server.core()
     folder = Path(tempfile.mkdtemp(prefix="kubelet-"))  # short: the name of a socket has 107 characters at most
     with _shared_group(), _network() as (bridge, gateway), _own_mounts(folder) as inside:
         node = Node(folder, server, core, bridge, gateway, inside)
@@ -259,7 +257,6 @@ def _own_mounts(folder: Path) -> Iterator[tuple[str, ...]]:
     command = ("unshare", "--mount", "--propagation", "slave", "sh", "-c", script, str(folder / "log"))
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as maker:
-        assert maker.stdout is not None and maker.stderr is not None and maker.stdin is not None
         if maker.stdout.readline() != "made\n":
             raise RuntimeError(f"no mounts of its own for a node: {maker.stderr.read()}")
         held = os.open(f"/proc/{maker.pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import urllib3
+from kubernetes import config
+from kubernetes.client import CoreV1Api
 
 from suite.launch.local import free_port
 from tests.waiting import answering, logged
@@ -44,7 +46,6 @@ class Server:
         killed(self.process)
 
     def kubeconfig(self, user: str = "admin", namespace: str = "default") -> Path:
-        """A kubeconfig file of one of the users."""
         path = self.folder / f"kubeconfig-{user}-{namespace}"
         cluster = {"server": self.url, "insecure-skip-tls-verify": True}
         body = {
@@ -57,6 +58,9 @@ class Server:
         }
         path.write_text(json.dumps(body))
         return path
+
+    def core(self) -> CoreV1Api:
+        return CoreV1Api(config.new_client_from_config(str(self.kubeconfig())))
 
 
 def missing() -> list[str]:

@@ -29,17 +29,9 @@ def plain(objects: Objects) -> Objects:
     for body in known:
         for field in NEWER if body["kind"] == "Job" else ():
             body["spec"].pop(field, None)
+    named = {"generateName": "pod-", "namespace": objects[0]["metadata"]["namespace"]}
     pods = [
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            **template,
-            "metadata": {
-                **template["metadata"],
-                "generateName": "pod-",
-                "namespace": objects[0]["metadata"]["namespace"],
-            },
-        }
+        {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {**template["metadata"], **named}}
         for _, _, template in pod_templates(objects)
     ]
     return known + pods
@@ -54,8 +46,7 @@ def test_every_plain_object_is_accepted(cluster: Cluster, variant: str, given: d
 
 
 def of_container(job: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = job["spec"]["template"]["spec"]["containers"][0]
-    return found
+    return job["spec"]["template"]["spec"]["containers"][0]
 
 
 BROKEN: dict[str, Callable[[dict[str, Any]], Any]] = {

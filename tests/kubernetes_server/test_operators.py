@@ -14,7 +14,6 @@ from suite.launch.kubernetes.client import Cluster
 from suite.launch.kubernetes.run import hand_over
 from tests.kubernetes_server.server import Server
 from tests.kubernetes_server.test_accepts import rendered
-from tests.launch.kubernetes import kuberay
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.daemon
@@ -35,8 +34,8 @@ KINDS = {
     "trainjob": Kind("trainer.kubeflow.org", "v1alpha1", "TrainJob"),
     "its runtime": Kind("trainer.kubeflow.org", "v1alpha1", "TrainingRuntime"),
     "pytorchjob": Kind("kubeflow.org", "v1", "PyTorchJob"),
-    "rayjob": Kind(kuberay.GROUP, kuberay.VERSION, "RayJob"),
-    "raycluster": Kind(kuberay.GROUP, kuberay.VERSION, "RayCluster"),
+    "rayjob": Kind("ray.io", "v1", "RayJob"),
+    "raycluster": Kind("ray.io", "v1", "RayCluster"),
 }
 
 

@@ -5,7 +5,7 @@ import gc
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,6 +94,12 @@ class Ran:
     def log(self, rank: int = 0) -> bytes:
         return (self.folder / "logs" / f"rank-{rank}.log").read_bytes()
 
+    @property
+    def failure(self) -> Any:
+        """Of a run that is to have failed."""
+        assert self.outcome.status == "failed", self.outcome
+        return self.outcome.failure
+
 
 def is_gone(pid: int) -> bool:
     """Whether the process has ended (a zombie has)."""
@@ -152,15 +158,20 @@ def run(
     patience: Patience = QUICK,
     forked: bool | None = None,
     passing: Mapping[str, float] | None = None,
+    heard: Callable[[dict[str, Any]], object] = lambda event: None,
     **limits: Any,
 ) -> Ran:
-    """``passing``: how many seconds pass for the driver with an event of a kind, so that no test waits for a limit."""
+    """``passing``: how many seconds pass for the driver with an event of a kind, so that no test waits for a limit.
+
+    ``heard``: called with each event.
+    """
     ran, clock = Ran(make_folder(root)), Clock(passing or {})
     job = make_job(ran.folder, script, ranks, forked, **limits)
 
     def on_event(event: dict[str, Any]) -> None:
         ran.events.append(event)
         clock.take(event)
+        heard(event)
 
     with pytest.MonkeyPatch.context() as patch:
         for module in (supervise, watching):

@@ -8,13 +8,7 @@ import pytest
 from suite.conduct.planning import machine as planning
 from suite.conduct.planning.machine import look_at_machine
 from suite.launch.local import LocalLauncher, rank_variables
-from suite.launch.probe import (
-    LocalDevice,
-    local_choice,
-    named_gpus,
-    one_kind,
-    visible_gpus,
-)
+from suite.launch.probe import LocalDevice, local_choice, named_gpus, one_kind, visible_gpus
 from suite.spec.base import UsageError
 from suite.spec.layout import Layout
 from tests.launch.ranks import make_folder, make_job

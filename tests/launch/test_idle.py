@@ -19,6 +19,7 @@ from tests.command import suite
 
 GIB = 1 << 30
 UUIDS = ("GPU-a", "GPU-b")
+FIRST = SimpleNamespace(pid=1, usedGpuMemory=GIB)
 
 
 @pytest.fixture
@@ -53,10 +54,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (
-            {"processes": [SimpleNamespace(pid=1, usedGpuMemory=GIB)]},
-            r"GPU 1 is used by process 1 \(.+\) with 1\.0 GiB",
-        ),
+        ({"processes": [FIRST]}, r"GPU 1 is used by process 1 \(.+\) with 1\.0 GiB"),
         ({"processes": [SimpleNamespace(pid=1 << 30, usedGpuMemory=None)]}, rf"by process {1 << 30};"),
         ({"used": 9 * GIB}, r"an unidentified process using 9\.0 GiB"),
         ({"busy": 80}, "an unidentified process, 80 % of the time"),

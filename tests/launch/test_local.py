@@ -15,7 +15,7 @@ from suite.launch.logs import FIRST_BYTES, LAST_BYTES, MOST_BYTES
 from suite.launch.supervise import Patience
 from suite.spec.base import UsageError
 from tests.launch import ranks
-from tests.launch.ranks import QUICK, STERN, Ran, is_gone, make_folder, make_job, no_process_is_left, run  # noqa: F401
+from tests.launch.ranks import STERN, is_gone, make_folder, make_job, no_process_is_left, run  # noqa: F401
 
 OK = """
 event("start", world_size=int(os.environ["WORLD_SIZE"]))
@@ -32,11 +32,6 @@ def forked(request, monkeypatch) -> bool:
     """Every test, with ranks that are started by themselves and with forked ones."""
     monkeypatch.setattr(ranks, "FORKED", request.param)
     return request.param
-
-
-def failure_of(ran: Ran):
-    assert ran.outcome.status == "failed"
-    return ran.outcome.failure
 
 
 def test_ranks_that_end_well_are_ok_with_events_delivered_and_logs_apart(tmp_path):
@@ -58,7 +53,7 @@ assert int(os.environ["MASTER_PORT"]) > 0
 
 def test_a_rank_that_exits_badly_ends_the_run_and_is_named_with_its_last_lines(tmp_path):
     ran = run(tmp_path, 'print("the reason", flush=True)\nsys.exit(7) if rank == 1 else time.sleep(600)', ranks=2)
-    failure = failure_of(ran)
+    failure = ran.failure
     assert failure.kind == "unknown"
     assert failure.evidence == ("rank 1 ended with exit code 7", "rank 1: the reason")
     assert ran.outcome.exit_codes == {0: -signal.SIGTERM, 1: 7}
@@ -75,7 +70,7 @@ fail("unknown", "RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.
 sys.exit(1)
 """
     ran = run(tmp_path, script, ranks=2, patience=Patience(grace_seconds=60))
-    failure = failure_of(ran)
+    failure = ran.failure
     assert (failure.kind, failure.phase, failure.iteration) == ("rank_lost", "train", 3)
     assert failure.evidence[0] == "rank 1 ended by SIGKILL"
     assert ran.outcome.exit_codes == {0: 1, 1: -9}
@@ -91,7 +86,7 @@ def stuck_in_a_collective():
     time.sleep(600)
 stuck_in_a_collective()
 """
-    failure = failure_of(run(tmp_path, script, ranks=2, passing={"iteration": 200}))
+    failure = run(tmp_path, script, ranks=2, passing={"iteration": 200}).failure
     assert (failure.kind, failure.phase, failure.iteration) == ("hang", "train", 3)
     assert "the last it reported was phase train of iteration 3" in failure.evidence[0]
     for rank in (0, 1):
@@ -100,7 +95,7 @@ stuck_in_a_collective()
 
 def test_silent_ranks_without_a_handler_are_not_asked_and_those_that_ignore_sigterm_are_killed(tmp_path):
     ran = run(tmp_path, DEAF, patience=STERN, passing={"start": 200})
-    assert failure_of(ran).kind == "hang"
+    assert ran.failure.kind == "hang"
     assert ran.outcome.exit_codes == {0: -signal.SIGKILL}
 
 
@@ -110,7 +105,7 @@ def test_events_keep_a_run_from_being_silent_for_as_long_as_they_come(tmp_path, 
 
 
 def test_a_run_over_its_time_is_ended_whatever_it_reports(tmp_path):
-    failure = failure_of(run(tmp_path, WAIT, ranks=2, run_seconds=90, passing={"start": 91}))
+    failure = run(tmp_path, WAIT, ranks=2, run_seconds=90, passing={"start": 91}).failure
     assert failure.kind == "timeout"
     assert failure.evidence == ("the run took longer than its limit of 90 s",)
 
@@ -133,11 +128,6 @@ event("start")
 def test_a_hundred_megabytes_of_output_are_kept_in_little_memory(tmp_path):
     before = psutil.Process().memory_info().rss
     peak: list[int] = []
-
-    def watch_memory(event: dict) -> None:
-        peak.append(psutil.Process().memory_info().rss)
-
-    folder = make_folder(tmp_path)
     script = """
 for index in range(50):
     os.write(1, b"x" * (1 << 20))
@@ -149,9 +139,9 @@ for index in range(50):
     os.write(1, (b"y" * 63 + b"\\n") * (1 << 14))
 event("end", status="ok")
 """
-    outcome = LocalLauncher(QUICK).run(make_job(folder, script), folder, watch_memory)
-    assert outcome.status == "ok"
-    log = (folder / "logs" / "rank-0.log").read_bytes()
+    ran = run(tmp_path, script, heard=lambda event: peak.append(psutil.Process().memory_info().rss))
+    assert ran.outcome.status == "ok"
+    log = ran.log()
     assert FIRST_BYTES + LAST_BYTES <= len(log) + 64 <= MOST_BYTES
     assert log.startswith(b"x" * FIRST_BYTES + b"\n[suite: ") and log.endswith(b"y" * 63 + b"\n")
     assert log.count(b"bytes were cut here") == 1
@@ -174,43 +164,38 @@ def test_a_limit_on_the_size_of_files_is_named(tmp_path, ranks, said):
         ran = run(tmp_path, f'if rank == {ranks - 1}: print("x" * 20000, flush=True)\ntime.sleep(600)', ranks=ranks)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    failure = failure_of(ran)
+    failure = ran.failure
     assert failure.kind == "config"
     assert failure.evidence[0].startswith(f"{said} the 8192 bytes") and "ulimit -f" in failure.evidence[0]
 
 
 def test_a_full_disk_under_the_log_ends_the_run_as_disk_full(tmp_path, monkeypatch):
     monkeypatch.setattr(watching, "open_log", lambda path, name: os.open("/dev/full", os.O_WRONLY))
-    failure = failure_of(run(tmp_path, f'print("x", flush=True)\n{WAIT}'))
+    failure = run(tmp_path, f'print("x", flush=True)\n{WAIT}').failure
     assert failure.kind == "disk_full" and "No space left on device" in failure.evidence[0]
 
 
 def test_a_rank_beyond_its_memory_limit_is_out_of_host_memory(tmp_path):
-    failure = failure_of(run(tmp_path, 'event("start")\nbytearray(1 << 30)', memory_bytes=500 << 20))
+    failure = run(tmp_path, 'event("start")\nbytearray(1 << 30)', memory_bytes=500 << 20).failure
     assert failure.kind == "oom_host"
     assert failure.evidence == ("rank 0: MemoryError", "rank 0 ended with exit code 1")
 
 
 def test_an_exception_of_the_listener_leaves_no_process_and_is_raised(tmp_path):
-    folder = make_folder(tmp_path)
-
     def broken(event: dict) -> None:
         raise RuntimeError("the display broke")
 
     with pytest.raises(RuntimeError, match="the display broke"):
-        LocalLauncher().run(make_job(folder, WAIT, ranks=2), folder, broken)
+        run(tmp_path, WAIT, ranks=2, heard=broken)
 
 
 def test_a_second_request_to_stop_kills_ranks_that_do_not_listen_to_the_first(tmp_path):
-    folder = make_folder(tmp_path)
-
     def stop_twice(event: dict) -> None:
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGTERM)
 
-    outcome = LocalLauncher(Patience(end_seconds=1000.0)).run(make_job(folder, DEAF), folder, stop_twice)
-    assert outcome.status == "interrupted"
-    assert outcome.exit_codes == {0: -signal.SIGKILL}
+    ran = run(tmp_path, DEAF, patience=Patience(end_seconds=1000.0), heard=stop_twice)
+    assert (ran.outcome.status, ran.outcome.exit_codes) == ("interrupted", {0: -signal.SIGKILL})
 
 
 def test_without_pidfd_the_exits_are_seen_all_the_same(tmp_path, monkeypatch):

@@ -26,6 +26,7 @@ from suite.spec.manifest import Limits, Manifest, Measure
 from suite.spec.resolve import layout_errors, make_manifest
 from tests.launch.kubernetes.read_back import as_pods
 from tests.launch.slurm.jobs import SlurmRun
+from tests.launch.slurm.jobs import site as slurm_site
 
 IMAGE = "registry.example/suite-engines@sha256:" + "5" * 64
 #: what says where the suite lies, how its output comes back and which network is there: each launcher's own
@@ -162,18 +163,18 @@ def by_docker(asked: Asked) -> Seen:
         memory_bytes=memory,
         mounts=(Mount(source="/here/runs/run", target=bundle, read_only=False),),
     )
-    body = container_document(make_job(manifest, site), DockerSettings(), RuntimeRules(user="1000:1000"))
+    job = make_job(manifest, site)
+    body = container_document(job, DockerSettings(), RuntimeRules(user="1000:1000"))
     host = body["HostConfig"]
     node = parse_node(body["Cmd"])
     env = dict(entry.split("=", 1) for entry in body["Env"])
-    env.pop("HOME", None)
     assert [(mount["Target"], mount["ReadOnly"]) for mount in host["Mounts"]] == [(bundle, False)]
     assert str(node.folder) == bundle
     assert host.get("Memory") == host.get("MemorySwap"), "no swap beyond the memory"
     return seen(
         site,
         node.argv,
-        {name: value for name, value in env.items() if name in make_job(manifest, site).env},
+        {name: value for name, value in env.items() if name in job.env},
         nodes=1,
         ranks_per_node=node.ranks,
         gpus_per_node=sum(request["Count"] for request in host["DeviceRequests"]),
@@ -211,16 +212,7 @@ def by_slurm(asked: Asked, queue: SlurmSettings) -> Seen:
     manifest, extra, memory = asked
     image = None if queue.container == "none" else IMAGE
     mounts = () if image is None else (Mount(source="/data", target="/cache"),)
-    site = Site(
-        python="/venv/bin/python",
-        bundle=".",
-        python_path="/here",
-        env={**EVENTS_ON_OUTPUT, **extra},
-        image=image,
-        device_count=gpus(manifest) or None,
-        memory_bytes=memory,
-        mounts=mounts,
-    )
+    site = slurm_site(manifest, image, mounts, env={**EVENTS_ON_OUTPUT, **extra}, memory_bytes=memory)
     job = make_job(manifest, site)
     script = batch_script([SlurmRun(manifest, job)], queue, Path("/here/runs"))
     words = [
@@ -253,7 +245,6 @@ def by_slurm(asked: Asked, queue: SlurmSettings) -> Seen:
 
 
 def _check_container(settings: SlurmSettings, step: list[str], before: list[str], job: Job) -> None:
-    """The image and what is mounted into it."""
     if settings.container == "pyxis":
         assert f"--container-image={pyxis_image(IMAGE)}" in step
         assert "--container-mounts=/data:/cache:ro" in step

@@ -57,7 +57,6 @@ def test_a_container_is_known_by_its_host_name_file_and_a_host_of_containers_is_
 
 
 def test_devices_are_listed_as_the_driver_names_them_and_unknown_memory_stays_unknown(monkeypatch):
-    """By the binding's calls as a machine with a driver answers them."""
     name, shut = "NVIDIA H100 80GB HBM3", []
 
     def memory(handle: int) -> SimpleNamespace:

@@ -7,15 +7,7 @@ from functools import partial
 
 import pytest
 
-from suite.launch.traces import (
-    LONGEST_LINE,
-    TAIL_BYTES,
-    log_size,
-    log_tail,
-    parse_reports,
-    printable_lines,
-    read_reports,
-)
+from suite.launch import traces
 
 
 def reported(**fields: object) -> bytes:
@@ -26,7 +18,7 @@ def test_failures_are_read_around_torn_and_foreign_lines(tmp_path):
     file = tmp_path / "rank-0.jsonl"
     lines = [b"null", b"[]", b'{"start"', b'["start"]', b'{"kind": "start"}', reported(phase="train", iteration=1)]
     file.write_bytes(b"\n".join([*lines, b"[" * 9999 + b'"failure"', b'{"kind": "failure", "ti']))
-    found = read_reports(file)
+    found = traces.read_reports(file)
     ((time, failure),) = found.reports
     assert (found.started, time) == (True, 5.5)
     assert failure.model_dump() == {"kind": "hang", "phase": "train", "iteration": 1, "evidence": ("x",)}
@@ -44,17 +36,17 @@ def test_failures_are_read_around_torn_and_foreign_lines(tmp_path):
     ids=["no float and no text", "other types", "beyond all bounds", "too long a name", "a truth"],
 )
 def test_what_nobody_can_use_of_a_failure_is_left_out(told, taken):
-    ((time, failure),) = parse_reports([reported(**told)]).reports
+    ((time, failure),) = traces.parse_reports([reported(**told)]).reports
     assert (time, failure.phase, failure.iteration, failure.evidence) == taken
 
 
 def test_the_tail_of_a_huge_log_is_short_and_its_lines_are_cut(tmp_path):
     log = tmp_path / "rank-0.log"
-    log.write_bytes(b"early\n" + b"x" * TAIL_BYTES * 2 + b"\n\xff last\n\n")
-    lines = log_tail(log)
-    assert lines == ("x" * LONGEST_LINE, "\N{REPLACEMENT CHARACTER} last")
-    assert log_tail(log, log_size(log) - 6) == ("last",)
-    assert printable_lines(b"\n  \na \n") == ("a",)
+    log.write_bytes(b"early\n" + b"x" * traces.TAIL_BYTES * 2 + b"\n\xff last\n\n")
+    lines = traces.log_tail(log)
+    assert lines == ("x" * traces.LONGEST_LINE, "\N{REPLACEMENT CHARACTER} last")
+    assert traces.log_tail(log, traces.log_size(log) - 6) == ("last",)
+    assert traces.printable_lines(b"\n  \na \n") == ("a",)
 
 
 @pytest.mark.parametrize("trap", ["link", "pipe", "folder"])
@@ -64,12 +56,12 @@ def test_what_is_no_file_is_told_and_not_read(tmp_path, trap):
         path = tmp_path / name
         make = {"link": partial(path.symlink_to, "/dev/zero"), "pipe": partial(os.mkfifo, path), "folder": path.mkdir}
         make[trap]()
-    assert read_reports(tmp_path / "rank-9.jsonl") == (False, (), None), "none at all told nothing"
-    assert log_tail(tmp_path / "rank-9.log") == ()
+    assert traces.read_reports(tmp_path / "rank-9.jsonl") == (False, (), None), "none at all told nothing"
+    assert traces.log_tail(tmp_path / "rank-9.log") == ()
     said = "is a symbolic link" if trap == "link" else "is not a regular file"
-    assert read_reports(tmp_path / "rank-0.jsonl") == (False, (), f"events/rank-0.jsonl {said}")
-    assert log_tail(tmp_path / "rank-0.log") == (f"logs/rank-0.log {said}: it was not read",)
-    assert log_size(tmp_path / "rank-0.log") == 0
+    assert traces.read_reports(tmp_path / "rank-0.jsonl") == (False, (), f"events/rank-0.jsonl {said}")
+    assert traces.log_tail(tmp_path / "rank-0.log") == (f"logs/rank-0.log {said}: it was not read",)
+    assert traces.log_size(tmp_path / "rank-0.log") == 0
 
 
 def test_of_files_of_any_size_a_bounded_part_is_read(tmp_path):
@@ -79,14 +71,15 @@ def test_of_files_of_any_size_a_bounded_part_is_read(tmp_path):
             file.seek(6 << 30)
             file.write(b"\n" + reported() + b"\n")
     tracemalloc.start()
-    found = read_reports(tmp_path / "rank-0.jsonl")
+    found = traces.read_reports(tmp_path / "rank-0.jsonl")
     assert (found.started, [report.failure.kind for report in found.reports]) == (True, ["hang"])
-    assert log_tail(tmp_path / "rank-0.log")[-1] == reported().decode()
+    assert traces.log_tail(tmp_path / "rank-0.log")[-1] == reported().decode()
     assert tracemalloc.get_traced_memory()[1] < 32 << 20
     tracemalloc.stop()
 
 
 def test_a_flood_of_reports_is_not_taken_whole():
-    assert len(parse_reports([reported(evidence=[[[]]])] * 10_000).reports) == 100
-    assert parse_reports([b'"start"'] * 10_000 + [reported()]).reports == ()
-    assert parse_reports([b'"start"'] * 9_999 + [reported()])[:2] == (False, parse_reports([reported()]).reports)
+    assert len(traces.parse_reports([reported(evidence=[[[]]])] * 10_000).reports) == 100
+    assert traces.parse_reports([b'"start"'] * 10_000 + [reported()]).reports == ()
+    last = traces.parse_reports([b'"start"'] * 9_999 + [reported()])
+    assert last[:2] == (False, traces.parse_reports([reported()]).reports)

@@ -54,8 +54,7 @@ def test_a_run_is_ok_when_every_rank_and_the_scheduler_say_so_or_the_scheduler_h
 def test_one_rank_without_an_end_is_a_failed_run_although_the_scheduler_says_ok() -> None:
     ranks = [events(OK)] * 3 + [events(PHASE)]
     outcome = judged(ranks, SchedulerEnd(status="ok"), notes=("rank 3: event 2 is missing",))
-    assert outcome.status == "failed" and outcome.failure is not None
-    assert outcome.failure.kind == "rank_lost"
+    assert (outcome.status, outcome.failure.kind) == ("failed", "rank_lost")
     assert outcome.failure.evidence == (
         "the scheduler says that the run ended well; the output of rank 3 ends before that: a part was lost",
         "rank 3: event 2 is missing",
@@ -119,8 +118,7 @@ PULL = "cannot pull it"
 )
 def test_the_cause_is_what_explains_the_others(ranks, end, logs, kind, evidence):
     outcome = judged(ranks, end, logs)
-    assert outcome.status == "failed" and outcome.failure is not None
-    assert (outcome.failure.kind, outcome.failure.evidence[0]) == (kind, evidence)
+    assert (outcome.status, outcome.failure.kind, outcome.failure.evidence[0]) == ("failed", kind, evidence)
     assert outcome.failure.phase == (None if ranks[0] in ([], events(OK)) else "train")
 
 

@@ -63,22 +63,17 @@ def test_an_event_of_no_rank_of_the_run_is_left_out_and_said(rank: object) -> No
 @given(text=st.text(max_size=3000), rank=st.integers(0, 1))
 def test_a_long_event_comes_in_short_lines_and_is_whole_again(tmp_path_factory, text, rank):
     folder = tmp_path_factory.mktemp("events")
-    printed = mirrored(folder, rank, text)
-    assert all(len(part) <= 1000 for part in printed)
-    written = Path(folder, "events", f"rank-{rank}.jsonl").read_bytes().splitlines(keepends=True)
-    assert read(*random.Random(0).sample(printed, len(printed))).events[rank] == written
-    if len(printed) > 1:
-        assert read(*printed[:-1]).events == {}, "an event that lacks a piece is missing"
-
-
-def mirrored(folder: Path, rank: int, text: str) -> list[bytes]:
-    """The lines that a rank prints where every rank's events are wanted."""
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         log = EventLog(str(folder), rank, mirror=True, in_pieces=True)
         log.emit("environment", facts={"text": text})
         log.close()
-    return output.getvalue().encode().splitlines(keepends=True)
+    printed = output.getvalue().encode().splitlines(keepends=True)
+    assert all(len(part) <= 1000 for part in printed)
+    written = Path(folder, "events", f"rank-{rank}.jsonl").read_bytes().splitlines(keepends=True)
+    assert read(*random.Random(0).sample(printed, len(printed))).events[rank] == written
+    if len(printed) > 1:
+        assert read(*printed[:-1]).events == {}, "an event that lacks a piece is missing"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -112,11 +113,8 @@ def test_a_runtime_behind_tcp_gets_the_manifest_and_gives_the_results(ours, tmp_
     assert ran.outcome.status == "ok", ran.outcome
     assert len((tmp_path / "events" / "rank-1.jsonl").read_text().splitlines()) == 52
     assert ran.log(1).startswith(b"said 0\nsaid 1\n")
-    monkeypatch.setattr("suite.launch.docker.copying.take_bundle", _no_space)
+    full = Mock(side_effect=OSError(28, "No space left on device"))
+    monkeypatch.setattr("suite.launch.docker.copying.take_bundle", full)
     (tmp_path / "full").mkdir()
     outcome = run_container(launcher(connected), tmp_path / "full", 'event("start")').outcome
     assert outcome.status == "failed" and "could not be copied back" in outcome.failure.evidence[0]
-
-
-def _no_space(*arguments: object) -> None:
-    raise OSError(28, "No space left on device")

@@ -58,6 +58,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, **answers: str | Exception) -> None:
 
 
 NOT_FOUND = APIError("400", explanation='exec: "nvidia-smi": executable file not found in $PATH: unknown')
+NO_DRIVER = APIError("500", explanation='could not select device driver "" with capabilities: [[gpu]]')
 
 
 def test_where_a_container_gets_the_devices_alone_they_are_counted_by_their_files(runtime, monkeypatch):
@@ -68,25 +69,21 @@ def test_where_a_container_gets_the_devices_alone_they_are_counted_by_their_file
     assert [gpu.uuid for gpu in usable(runtime, gpu_ids=("1",))] == ["1"]
 
 
-@pytest.mark.parametrize("listed", ["tty\nnvidiactl\n", APIError("400", explanation="no sh here")])
-def test_a_container_without_gpus_is_no_image_without_the_suite(runtime, monkeypatch, listed):
-    runtime.facts.remote = True
-    answer(monkeypatch, nvidia_smi=NOT_FOUND, sh=listed)
-    with pytest.raises(UsageError, match="nvidia-smi") as told:
-        usable(runtime)
-    assert "lacks the suite" not in str(told.value)
-
-
 @pytest.mark.parametrize(
-    ("settings", "words"),
-    [({"gpu_ids": ("7",)}, "GPU 7 "), ({}, "any GPU to")],
+    ("settings", "answers", "words"),
+    [
+        ({"gpu_ids": ("7",)}, {"nvidia_smi": NO_DRIVER}, "GPU 7 "),
+        ({}, {"nvidia_smi": NO_DRIVER}, "any GPU to"),
+        ({}, {"nvidia_smi": NOT_FOUND, "sh": "tty\nnvidiactl\n"}, "nvidia-smi"),
+        ({}, {"nvidia_smi": NOT_FOUND, "sh": APIError("400", explanation="no sh here")}, "nvidia-smi"),
+    ],
 )
-def test_what_a_runtime_does_not_give_is_named(runtime, monkeypatch, settings, words):
+def test_what_a_runtime_does_not_give_is_named_and_no_lack_of_the_suite(runtime, monkeypatch, settings, answers, words):
     runtime.facts.remote = True
-    refused = APIError("500", explanation='could not select device driver "" with capabilities: [[gpu]]')
-    answer(monkeypatch, nvidia_smi=refused)
-    with pytest.raises(UsageError, match=words):
+    answer(monkeypatch, **answers)
+    with pytest.raises(UsageError, match=words) as told:
         usable(runtime, **settings)
+    assert "lacks the suite" not in str(told.value)
 
 
 @pytest.mark.parametrize(

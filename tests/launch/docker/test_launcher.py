@@ -13,15 +13,9 @@ from suite.launch.docker.connection import connect
 from suite.spec.base import UsageError
 from tests.container_runtime import Runtime
 from tests.containers import MEMLOCK, launcher, once_started, run_container
-from tests.launch.ranks import Ran
 from tests.programs import python_program
 
 pytestmark = pytest.mark.daemon
-
-
-def failure_of(ran: Ran):
-    assert ran.outcome.status == "failed", ran.outcome
-    return ran.outcome.failure
 
 
 LOOK = """
@@ -101,7 +95,7 @@ ELSEWHERE = {"source": "/nowhere", "target": "/work/runs/Scripted-1M-n1-r1", "re
 def test_why_a_container_fails_is_told_in_the_runtimes_words_and_ours(
     connected: Connected, tmp_path: Path, kind: str, words: str, script: str, settings: dict, job: dict
 ) -> None:
-    failure = failure_of(run_container(launcher(connected, **settings), tmp_path, script, **job))
+    failure = run_container(launcher(connected, **settings), tmp_path, script, **job).failure
     assert failure.kind == kind and re.search(words, "\n".join(failure.evidence))
     if "phase" in script:
         assert (failure.phase, failure.iteration) == ("train", 1)
@@ -114,7 +108,7 @@ def container_of(runtime: Runtime) -> str:
 def test_a_container_that_somebody_removes_is_a_lost_run_with_its_last_phase(connected, runtime, tmp_path):
     """It is killed first, and removed a moment later: a driver may look between."""
     other = once_started(tmp_path, lambda: runtime.docker("rm", "--force", container_of(runtime)))
-    failure = failure_of(run_container(launcher(connected), tmp_path, WAIT))
+    failure = run_container(launcher(connected), tmp_path, WAIT).failure
     other.join()
     assert (failure.kind, failure.phase, failure.iteration) == ("rank_lost", "train", 1)
     assert failure.evidence[0].startswith(
@@ -128,7 +122,7 @@ def test_all_that_a_container_prints_is_kept_to_the_last_byte(connected: Connect
     launched = launcher(connected)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("suite.launch.docker.document.NODE", ("/opt/suite/bin/python", "-c", script))
-        failure = failure_of(run_container(launched, tmp_path, ""))
+        failure = run_container(launched, tmp_path, "").failure
     assert failure.kind == "unknown" and "ended with exit code 3" in failure.evidence[0]
     assert (tmp_path / "logs" / "container.log").stat().st_size == 800 * 65536
 

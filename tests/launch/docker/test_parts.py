@@ -161,15 +161,16 @@ def test_a_runtime_may_be_restarted_at_every_call_that_begins_a_run(tmp_path: Pa
 
 
 class ScriptedRuntime:
-    """One container that ends when a signal of ``ends_at`` says so, or when it has said ``says``."""
+    """One container, and its output: it ends when a signal of ``ends_at`` says so, or when it has said ``says``."""
 
     def __init__(self, ends_at: tuple[int, ...] = (15,), says: tuple[bytes, ...] = ()) -> None:
         self.ends_at, self.says = ends_at, says
         self.sent: list[int] = []
         self.ended = threading.Event()
+        self._response = io.BytesIO()  # what the SDK's stream holds its socket by
 
     def attach(self, container: str, **how: Any) -> Any:
-        return GivenOutput(self.says, self.ended)
+        return self
 
     def kill(self, container: str, number: int) -> None:
         self.sent.append(number)
@@ -180,18 +181,9 @@ class ScriptedRuntime:
         self.ended.wait(10)
         return {"StatusCode": 128 + self.sent[-1] if self.sent else 0}
 
-
-class GivenOutput:
-    """A container's output: what it printed, with which it ends, or nothing until it has ended."""
-
-    def __init__(self, pieces: tuple[bytes, ...], ended: threading.Event) -> None:
-        self.pieces, self.ended = pieces, ended
-        #: what the SDK's stream holds its socket by
-        self._response = io.BytesIO()
-
     def __iter__(self) -> Any:
-        yield from ((piece, None) for piece in self.pieces)
-        if self.pieces:
+        yield from ((piece, None) for piece in self.says)
+        if self.says:
             self.ended.set()
         self.ended.wait(10)
 
@@ -253,6 +245,7 @@ class TestWhoStopsWhat:
         assert outcome.failure.kind == "unknown" and "before its node reported" in outcome.failure.evidence[0]
 
 
+OF_TRL = {IMAGE_LABEL: "trl", VERSION_LABEL: "0.0.1"}
 HEX, OTHER = "sha256:" + "1" * 64, "sha256:" + "2" * 64
 
 
@@ -271,25 +264,16 @@ def test_a_digest_is_that_of_the_repository_that_was_asked_for(reference, digest
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("reference", "found", "words"),
     [
-        ({"Architecture": "arm64"}, "mine:1 is built for arm64, the runtime's host is amd64"),
-        ({"Config": {"Labels": {IMAGE_LABEL: "trl", VERSION_LABEL: "0.0.1"}}}, "holds suite 0.0.1, .* build trl$"),
+        ("mine:1", {"Architecture": "arm64"}, "mine:1 is built for arm64, the runtime's host is amd64"),
+        ("mine:1", {"Config": {"Labels": OF_TRL}}, "holds suite 0.0.1, .* build trl$"),
+        ("mine:1", ImageNotFound("none"), "there is no image mine:1 on this runtime; `suite images list` shows"),
+        ("suite-trl-ppo:9", ImageNotFound("none"), "build it: suite images build trl-ppo$"),
     ],
+    ids=["for another host", "of another version", "of nobody", "that can be built"],
 )
-def test_an_image_for_another_host_or_driver_is_refused(found, words):
-    runtime = Mock(architecture="amd64", **{"api.inspect_image.return_value": found})
+def test_an_image_that_cannot_be_used_is_told_with_what_to_do(reference, found, words):
+    runtime = Mock(architecture="amd64", **{"api.inspect_image.side_effect": [found]})
     with pytest.raises(UsageError, match=words):
-        find_image(runtime, "mine:1", "missing", print)
-
-
-@pytest.mark.parametrize(
-    ("reference", "words"),
-    [
-        ("suite-trl-ppo:9", "build it: suite images build trl-ppo$"),
-        ("mine:1", "there is no image mine:1 on this runtime; `suite images list` shows"),
-    ],
-)
-def test_only_what_the_catalogue_has_can_be_built(reference: str, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        find_image(Mock(**{"api.inspect_image.side_effect": ImageNotFound("none")}), reference, "missing", print)
+        find_image(runtime, reference, "missing", print)

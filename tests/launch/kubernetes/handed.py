@@ -19,14 +19,9 @@ from tests.synthetic import rank_events
 NODES = 2
 
 
-def launcher_of(cluster: MemoryCluster | None = None, **options: Any) -> KubernetesLauncher:
-    """The launcher as the commands make it, connected to this cluster."""
-    nodes = NodeSetup(python="python", image=IMAGE)
-    return KubernetesLauncher(KubernetesSettings(**options), nodes, cluster)  # type: ignore[arg-type]
-
-
 def submit(cluster: MemoryCluster, submission: Submission, root: Path, **options: Any) -> Submission:
-    launcher = launcher_of(cluster, **options)
+    nodes = NodeSetup(python="python", image=IMAGE)
+    launcher = KubernetesLauncher(KubernetesSettings(**options), nodes, cluster)  # type: ignore[arg-type]
     (document,) = launcher.render([submission], root)
     (submitted,) = hand_over(launcher, document, root)
     return submitted

@@ -2,9 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
 from suite.launch.kubernetes.run import pod_templates
 
@@ -75,27 +75,15 @@ def _training_problems(body: dict[str, Any]) -> list[str]:
     class Answer:
         data = json.dumps(body)
 
+    # the models of Kubeflow lean on those of Kubernetes, where the client looks for both
+    added = {name: model for name, model in vars(models).items() if name.startswith("KubeflowOrg")}
     try:
-        # the models of Kubeflow lean on those of Kubernetes, where the client looks for both
-        with _known_to_the_client(vars(models)):
+        with patch.dict(vars(kubernetes.client.models), added):
             client = kubernetes.client.ApiClient()
             understood = client.sanitize_for_serialization(client.deserialize(Answer, f"KubeflowOrgV1{body['kind']}"))
     except ValueError as error:
         return [str(error)]
     return _differences(body, understood)
-
-
-@contextmanager
-def _known_to_the_client(models: Mapping[str, Any]) -> Iterator[None]:
-    from kubernetes.client import models as known
-
-    added = {name: model for name, model in models.items() if name.startswith("KubeflowOrg")}
-    vars(known).update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            delattr(known, name)
 
 
 def _differences(asked: Any, understood: Any, path: str = "") -> list[str]:
@@ -123,7 +111,6 @@ def cluster_problems(objects: list[dict[str, Any]]) -> list[str]:
 
 
 def _operator_problems(body: dict[str, Any]) -> Iterator[str]:
-    """What KubeRay's operator refuses or trips over."""
     if len(body["metadata"]["name"]) > _LONGEST_NAME[body["kind"]]:
         yield f"the name {body['metadata']['name']} is too long"
     cluster = body["spec"].get("rayClusterSpec", body["spec"])

@@ -45,7 +45,6 @@ def settings_of(variant: Variant, **changes: Any) -> KubernetesSettings:
 
 
 def kubernetes_manifest(nodes: int = 2, ranks_per_node: int = 1, device: str = "cpu", **changes: Any) -> Manifest:
-    """A small run on several nodes."""
     ranks = nodes * ranks_per_node
     layout = Layout(nodes=nodes, devices_per_node=ranks_per_node, data=ranks)
     precision = "bf16" if device == "cuda" else "fp32"
@@ -53,7 +52,6 @@ def kubernetes_manifest(nodes: int = 2, ranks_per_node: int = 1, device: str = "
 
 
 def submission_of(manifest: Manifest, memory_bytes: int | None = None, **env: str) -> Submission:
-    """The run as it is handed over."""
     site = lambda one: kubernetes_site(one, IMAGE, env, memory_bytes)  # noqa: E731
     launcher: Any = SimpleNamespace(scheduler=KubernetesScheduler, site=site, starter=None)
     return prepare([manifest], launcher)[0]

@@ -34,6 +34,7 @@ def ended(code: int, reason: str = "Error", **more: Any) -> dict[str, Any]:
 FAILED = RunEnd(False, "Job: Failed, PodFailurePolicy: Container suite failed with exit code 1")
 DEADLINE = RunEnd(False, "Job: Failed, DeadlineExceeded: Job was active longer than specified deadline")
 GPUS = "0/8 nodes are available: 8 Insufficient nvidia.com/gpu."
+NO_DEVICES = "Allocate failed due to devices unavailable for nvidia.com/gpu"
 UNPLACED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": GPUS}
 PREEMPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "for another"}
 PULLING = container({"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}})
@@ -58,10 +59,7 @@ CASES: dict[str, tuple[list[dict[str, Any]], RunEnd | None, str, str]] = {
     "no such command": (not_started("exec: python: not found"), FAILED, "config", "not found"),
     "driver of the node": (not_started("Driver/library version mismatch"), FAILED, "driver_mismatch", "mismatch"),
     "no GPU is free": ([pod(phase="Pending", conditions=[UNPLACED])], DEADLINE, "gpu_unavailable", "Insufficient"),
-    "device plugin": (
-        evicted("Allocate failed due to devices unavailable for nvidia.com/gpu", "UnexpectedAdmissionError"),
-        *(FAILED, "gpu_unavailable", "Allocate failed"),
-    ),
+    "device plugin": (evicted(NO_DEVICES, "UnexpectedAdmissionError"), FAILED, "gpu_unavailable", "Allocate failed"),
     "node lost": (evicted("Node n1 is unresponsive", "NodeLost"), FAILED, "rank_lost", "n1"),
     "preempted": ([pod(**ended(143), conditions=[PREEMPTED])], FAILED, "rank_lost", "PreemptionByScheduler"),
     "too long": (evicted("Pod was active", "DeadlineExceeded"), DEADLINE, "timeout", "DeadlineExceeded"),
@@ -75,7 +73,6 @@ def test_what_the_cluster_did_itself_is_told_and_proven_and_what_it_waited_for_i
     pods, end, kind, evidence = CASES[what]
     found = scheduler_end(read_pods(pods), end, nodes=2 if "gone" in what else max(len(pods), 1))
     assert found.status == "failed"
-    assert found.verdict is not None
     assert found.verdict.kind == kind
     assert evidence in found.verdict.evidence[0]
     assert found.proven is (what not in UNPROVEN)
@@ -91,7 +88,6 @@ def test_what_the_cluster_did_itself_is_told_and_proven_and_what_it_waited_for_i
 )
 def test_a_warning_speaks_for_pods_that_were_deleted(warning: str, kind: str) -> None:
     found = scheduler_end([], DEADLINE, 2, warnings=[warning])
-    assert found.verdict is not None
     assert (found.verdict.kind, found.verdict.evidence[0]) == (kind, warning)
 
 
@@ -113,7 +109,7 @@ def test_a_run_that_ended_well_needs_no_verdict_and_without_its_object_its_pods_
 def test_a_cancelled_run_was_interrupted_whatever_its_pods_say() -> None:
     found = scheduler_end(read_pods([pod(**ended(137, "OOMKilled"))]), None, 1, cancelled=True)
     assert found.status == "interrupted"
-    assert found.verdict is not None and found.verdict.kind == "interrupted"
+    assert found.verdict.kind == "interrupted"
 
 
 @pytest.mark.parametrize(("reason", "code"), [("Unknown", 255), ("ContainerStatusUnknown", 137)])
@@ -121,34 +117,45 @@ def test_of_containers_that_nobody_saw_end_the_output_tells(reason: str, code: i
     unseen = [pod(0, "Succeeded", **ended(0, "Completed")), pod(1, **ended(code, reason))]
     found = scheduler_end(read_pods(unseen), FAILED, 2)
     assert (found.status, found.proven, found.exit_codes) == (None, False, {"node-0": 0})
-    assert found.verdict is not None and found.verdict.kind == "rank_lost"
+    assert found.verdict.kind == "rank_lost"
     assert found.verdict.evidence[0].endswith(f"container suite ended while its runtime was away ({reason})")
     failed = scheduler_end(read_pods([pod(0, **ended(1)), unseen[1]]), FAILED, 2)
     assert (failed.status, failed.proven, failed.exit_codes) == ("failed", False, {"node-0": 1})
 
 
+def condition(word: str) -> dict[str, Any]:
+    return {"conditions": [{"type": word, "status": "True"}]}
+
+
+def by_volcano(phase: str) -> dict[str, Any]:
+    return {"state": {"phase": phase, "message": "as told"}}
+
+
+def by_ray(deployment: str, job: str | None) -> dict[str, Any]:
+    return {"jobDeploymentStatus": deployment, "jobStatus": job}
+
+
 @pytest.mark.parametrize(
-    ("kind", "said", "succeeded"),
+    ("kind", "status", "succeeded"),
     [
-        ("Job", ("Complete", "True"), True),
-        ("Job", ("Failed", "True"), False),
-        ("Job", ("SuccessCriteriaMet", "True"), None),
-        ("JobSet", ("Completed", "True"), True),
-        ("PyTorchJob", ("Succeeded", "True"), True),
-        ("PyTorchJob", ("Running", "True"), None),
-        ("Job", "Completed", True),
-        ("Job", "Aborted", False),
-        ("Job", "Running", None),
+        ("Job", condition("Complete"), True),
+        ("Job", condition("Failed"), False),
+        ("Job", condition("SuccessCriteriaMet"), None),
+        ("JobSet", condition("Completed"), True),
+        ("PyTorchJob", condition("Succeeded"), True),
+        ("PyTorchJob", condition("Running"), None),
+        ("Job", by_volcano("Completed"), True),
+        ("Job", by_volcano("Aborted"), False),
+        ("Job", by_volcano("Running"), None),
+        ("RayJob", by_ray("Complete", "SUCCEEDED"), True),
+        ("RayJob", by_ray("Complete", "STOPPED"), False),
+        ("RayJob", by_ray("ValidationFailed", None), False),
+        ("RayJob", by_ray("Initializing", None), None),
+        ("RayJob", by_ray("Retrying", "FAILED"), None),
     ],
 )
-def test_every_variant_says_in_its_own_way_that_a_run_is_over(kind: str, said: Any, succeeded: bool | None) -> None:
-    """By a condition, or Volcano's by its phase."""
-    run: dict[str, Any] = {"kind": kind}
-    if isinstance(said, tuple):
-        run["status"] = {"conditions": [dict(zip(("type", "status"), said, strict=True))]}
-    else:
-        run["status"] = {"state": {"phase": said, "message": "as told"}}
-    end = run_end(run)
+def test_every_variant_says_in_its_own_way_that_a_run_is_over(kind, status, succeeded):
+    end = run_end({"kind": kind, "status": status})
     assert (None if end is None else end.succeeded) is succeeded
 
 
@@ -175,7 +182,7 @@ def deleted(body: dict[str, Any], asked: str) -> dict[str, Any]:
 def test_ranks_that_end_because_their_pod_is_deleted_did_not_fail_by_themselves() -> None:
     pods = read_pods([deleted(pod(0, **ended(1)), "01"), deleted(pod(1, **ended(143)), "01")])
     found = scheduler_end(pods, FAILED, 2)
-    assert found.verdict is not None and found.verdict.kind == "rank_lost"
+    assert found.verdict.kind == "rank_lost"
     assert f"pod {NAME}-1-x was deleted" in found.verdict.evidence
     assert found.exit_codes == {}
     assert not found.proven, "what ranks tell explains it better"

@@ -10,17 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.launch.cluster.scheduler import Unanswered
-from suite.launch.kubernetes import kept as module
-from suite.launch.kubernetes.client import Cluster, Refused
-from suite.launch.kubernetes.kept import (
-    end_of_printed,
-    forget_kept,
-    keep_printed,
-    kept_streams,
-    read_kept,
-    read_snapshot,
-    whole_log,
-)
+from suite.launch.kubernetes import kept
+from suite.launch.kubernetes.client import Refused
 from suite.launch.kubernetes.pods import Pod
 from suite.spec.base import UsageError
 from tests.launch.kubernetes.memory import MemoryCluster
@@ -41,16 +32,12 @@ class Watched:
         self.cluster.logs[POD.name] = b"".join(LINES[:count]) + then
 
     def keep(self, pod: Pod = POD) -> bytes | None:
-        keep_printed(self.as_cluster, self.spool, pod)
-        return read_kept(self.spool, pod.stream)
+        kept.keep_printed(self.cluster, self.spool, pod)
+        return kept.read_kept(self.spool, pod.stream)
 
     def end(self, pod: Pod = POD) -> bytes | None:
-        end_of_printed(self.as_cluster, self.spool, pod)
-        return read_kept(self.spool, pod.stream)
-
-    @property
-    def as_cluster(self) -> Cluster:
-        return self.cluster  # type: ignore[return-value]
+        kept.end_of_printed(self.cluster, self.spool, pod)
+        return kept.read_kept(self.spool, pod.stream)
 
 
 @pytest.fixture
@@ -92,7 +79,7 @@ def test_half_a_line_waits_for_its_other_half_or_for_the_end(watched: Watched) -
 def test_what_a_killed_driver_left_of_a_line_is_read_again_and_two_do_not_write_it_twice(watched: Watched) -> None:
     watched.prints(4)
     watched.keep()
-    ((_, path),) = kept_streams(watched.spool)
+    ((_, path),) = kept.kept_streams(watched.spool)
     path.write_bytes(path.read_bytes()[:-3])
     with path.open("ab") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
@@ -105,16 +92,16 @@ def test_a_name_that_is_no_streams_makes_no_file_and_another_attempt_begins_with
     assert watched.keep(POD._replace(role="../../elsewhere")) is None
     assert not list(tmp_path.rglob("*elsewhere*"))
     watched.keep()
-    forget_kept(watched.spool)
-    assert kept_streams(watched.spool) == []
-    assert read_kept(watched.spool, "node-0") is None
+    kept.forget_kept(watched.spool)
+    assert kept.kept_streams(watched.spool) == []
+    assert kept.read_kept(watched.spool, "node-0") is None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "5", '{"logs": []}', '{"logs": {"a": 1}}', "[" * 100_000, "\u00e9"])
 def test_a_damaged_one_is_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "kept.json").write_text(text)
     with pytest.raises(UsageError, match="cannot be used"):
-        read_snapshot(tmp_path / "kept.json")
+        kept.read_snapshot(tmp_path / "kept.json")
 
 
 class Node:
@@ -159,7 +146,7 @@ WHOLE = b"".join(MANY)
 
 def read(node: Node) -> bytes:
     with TemporaryDirectory() as folder:
-        return whole_log(node, Path(folder) / "run.kept", POD)  # type: ignore[arg-type]
+        return kept.whole_log(node, Path(folder) / "run.kept", POD)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("breaks", "zone", "answers"), [([], "Z", 1), ([500, 300, 0], "+05:30", 4)])
@@ -189,7 +176,7 @@ def test_answers_that_bring_nothing_new_are_given_up() -> None:
     node = Node(of_seconds(MANY), [500] + [0] * 20)
     with pytest.raises(Unanswered, match="breaks off"):
         read(node)
-    assert len(node.asked) == 1 + module.MOST_BROKEN
+    assert len(node.asked) == 1 + kept.MOST_BROKEN
 
 
 def test_a_pod_that_goes_while_it_is_read_keeps_what_it_said() -> None:
@@ -202,7 +189,7 @@ def test_a_pod_that_goes_while_it_is_read_keeps_what_it_said() -> None:
 
 
 def test_a_log_without_end_is_read_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_AT_END_BYTES", 100)
+    monkeypatch.setattr(kept, "MOST_AT_END_BYTES", 100)
     text = read(Node(of_seconds(MANY)))
     assert text.endswith(b"suite: the log goes on, and was not read any further\n")
     assert len(text) < 300

@@ -100,24 +100,6 @@ class TestBoth:
         assert not [line for line in failure.evidence if "is gone" in line]
 
 
-@pytest.mark.parametrize(
-    ("deployment", "job", "word"),
-    [
-        ("Complete", "STOPPED", "Failed"),
-        ("ValidationFailed", None, "Failed"),
-        ("Complete", "SUCCEEDED", "Complete"),
-        ("Initializing", None, "Running"),
-        ("Retrying", "FAILED", "Running"),
-    ],
-)
-def test_a_rayjob_is_over_when_its_deployment_is(tmp_path: Path, deployment: str, job: str | None, word: str) -> None:
-    run = handed_over(tmp_path, "rayjob")
-    run.add_all_pods()
-    status = {"jobDeploymentStatus": deployment, "jobStatus": job}
-    run.cluster.objects["RayJob", run.name]["status"] = status
-    assert run.look().word == word
-
-
 def test_a_ray_cluster_is_suspended_once_its_run_was_collected(tmp_path: Path) -> None:
     run = handed_over(tmp_path, "raycluster")
     kinds = [kind for kind, _ in run.submission.scheduler["objects"]]

@@ -1,7 +1,7 @@
 """Jobs and manifests of Slurm's tests."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from suite.conduct.running.execute import make_job
 from suite.launch.cluster.torchrun import EVENTS_ON_OUTPUT
@@ -27,19 +27,23 @@ def manifest(nodes: int = 4, gpus: int = 8, repeat: int = 1, device: str = "cuda
     return synthetic_manifest(layout=layout, device=device, precision=precision, repeat=repeat)
 
 
-def job(of: Manifest, image: str | None = None, mounts: tuple[Mount, ...] = ()) -> Job:
+def site(of: Manifest, image: str | None = None, mounts: tuple[Mount, ...] = (), **changes: Any) -> Site:
     """As the command makes it."""
     python, path = ("/opt/stack/bin/python", "/opt/suite/src") if image else ("/sw/venv/bin/python", "/sw/suite")
-    site = Site(
-        python=python,
-        bundle=".",
-        python_path=path,
-        env=dict(EVENTS_ON_OUTPUT),
-        image=image,
-        device_count=of.layout.devices_per_node if of.measure.device == "cuda" else None,
-        mounts=mounts,
-    )
-    return make_job(of, site)
+    body = {
+        "python": python,
+        "bundle": ".",
+        "python_path": path,
+        "env": EVENTS_ON_OUTPUT,
+        "image": image,
+        "device_count": of.layout.devices_per_node if of.measure.device == "cuda" else None,
+        "mounts": mounts,
+    }
+    return Site.model_validate({**body, **changes})
+
+
+def job(of: Manifest, image: str | None = None, mounts: tuple[Mount, ...] = ()) -> Job:
+    return make_job(of, site(of, image, mounts))
 
 
 def run(**shape: int) -> SlurmRun:

@@ -78,7 +78,6 @@ class StandIn:
         return {path.name: path.read_text().splitlines() for path in (self.folder / "jobs").iterdir()}
 
     def output(self, job: str) -> Path:
-        """Where a job's output goes."""
         return Path(self.jobs[job][2].replace("%j", job).replace("%%", "%"))
 
     def say(self, file: str, text: str) -> None:

@@ -39,33 +39,25 @@ def test_ranks_that_are_started_or_bound_otherwise_are_told_as_another_measureme
 DIGEST = "sha256:" + "5" * 64
 
 
+#: pyxis: the registry and the digest as enroot reads them; Apptainer: a source, and a digest without a tag
 @pytest.mark.parametrize(
-    ("image", "wanted"),
+    ("of_container", "image", "wanted"),
     [
-        ("registry.example/team/engines:0.1.0", "registry.example#team/engines:0.1.0"),
-        ("localhost:5000/engines", "localhost:5000#engines"),
-        ("registry.example/engines:0.1.0@" + DIGEST, "registry.example#engines:" + DIGEST),
-        ("team/engines@" + DIGEST, "team/engines:" + DIGEST),
-        ("docker://registry.example/engines:1", "registry.example#engines:1"),
-        ("$oauthtoken@nvcr.io#nvidia/pytorch:23.02-py3", "$oauthtoken@nvcr.io#nvidia/pytorch:23.02-py3"),
-        ("/scratch/team/engines.sqsh", "/scratch/team/engines.sqsh"),
+        (pyxis_image, "registry.example/team/engines:0.1.0", "registry.example#team/engines:0.1.0"),
+        (pyxis_image, "localhost:5000/engines", "localhost:5000#engines"),
+        (pyxis_image, "registry.example/engines:0.1.0@" + DIGEST, "registry.example#engines:" + DIGEST),
+        (pyxis_image, "team/engines@" + DIGEST, "team/engines:" + DIGEST),
+        (pyxis_image, "docker://registry.example/engines:1", "registry.example#engines:1"),
+        (pyxis_image, "$oauthtoken@nvcr.io#nvidia/pytorch:23.02-py3", "$oauthtoken@nvcr.io#nvidia/pytorch:23.02-py3"),
+        (pyxis_image, "/scratch/team/engines.sqsh", "/scratch/team/engines.sqsh"),
+        (apptainer_image, "registry.example/engines:0.1.0", "docker://registry.example/engines:0.1.0"),
+        (apptainer_image, "registry.example/engines:0.1.0@" + DIGEST, "docker://registry.example/engines@" + DIGEST),
+        (apptainer_image, "oras://registry.example/engines:0.1.0", "oras://registry.example/engines:0.1.0"),
+        (apptainer_image, "/scratch/team/engines.sif", "/scratch/team/engines.sif"),
     ],
 )
-def test_pyxis_gets_the_registry_and_the_digest_as_enroot_reads_them(image: str, wanted: str) -> None:
-    assert pyxis_image(image) == wanted
-
-
-@pytest.mark.parametrize(
-    ("image", "wanted"),
-    [
-        ("registry.example/engines:0.1.0", "docker://registry.example/engines:0.1.0"),
-        ("registry.example/engines:0.1.0@" + DIGEST, "docker://registry.example/engines@" + DIGEST),
-        ("oras://registry.example/engines:0.1.0", "oras://registry.example/engines:0.1.0"),
-        ("/scratch/team/engines.sif", "/scratch/team/engines.sif"),
-    ],
-)
-def test_apptainer_gets_a_source_and_a_digest_without_a_tag(image: str, wanted: str) -> None:
-    assert apptainer_image(image) == wanted
+def test_an_image_is_named_as_its_container_runtime_reads_it(of_container, image, wanted):
+    assert of_container(image) == wanted
 
 
 JOB = "JobId=7 JobName=run Partition=gpu NumNodes=4 NumCPUs=8 TimeLimit=02:01:00 TRES=cpu=8,node=4"

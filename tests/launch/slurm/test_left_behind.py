@@ -4,25 +4,16 @@ import fcntl
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from suite.launch.slurm.settings import SlurmSettings
-from tests.launch.slurm.stand_in import with_programs
-from tests.launch.slurm.test_script import STAND_INS, script_of
+from tests.launch.slurm.test_script import script_of, tools
 from tests.waiting import wait_until
 
+__all__ = ["tools"]
 KILLED = "import os, signal; os.kill(os.getppid(), signal.SIGKILL)"
-
-
-@pytest.fixture
-def tools(tmp_path: Path) -> Path:
-    folder = tmp_path / "tools"
-    folder.mkdir()
-    return with_programs(folder, STAND_INS)
 
 
 @pytest.fixture
@@ -33,13 +24,11 @@ def scratch(tmp_path: Path) -> Path:
     return folder
 
 
-def run_job(
-    tools: Path, scratch: Path, code: str = "", more: Mapping[str, str] | None = None, **settings: object
-) -> int:
+def run_job(tools: Path, scratch: Path, code: str = "", **settings: object) -> int:
     """The exit code of a batch script whose one rank is a few lines of Python."""
     script = script_of(code, how=SlurmSettings(starter="srun", **settings))
     job = {"SLURM_JOB_ID": "71", "SLURM_JOB_NODELIST": "n1", "SLURM_NODEID": "0", "SLURM_LOCALID": "0"}
-    environment = {**job, **(more or {}), "PATH": f"{tools}:{os.environ['PATH']}", "TMPDIR": str(scratch)}
+    environment = {**job, "PATH": f"{tools}:{os.environ['PATH']}", "TMPDIR": str(scratch)}
     return subprocess.run(["bash", "-c", script], env=environment, capture_output=True, timeout=110).returncode
 
 
@@ -51,17 +40,6 @@ def left_by(scratch: Path, name: str, minutes: float) -> Path:
     then = time.time() - 60 * minutes
     os.utime(folder, (then, then))
     return folder
-
-
-@contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """As all hold it that run in it."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 @pytest.mark.parametrize("settings", [{}, {"hint": "nomultithread"}], ids=["", "with a hint"])
@@ -76,8 +54,10 @@ def test_what_a_killed_job_left_is_removed_by_the_next_task_on_its_node(tools: P
     fresh = left_by(scratch, "suite.8.abcdefgh", 1)
     others = [left_by(scratch, name, 3) for name in ("suite.abcdefgh", "suite.1.abc", "other.1.abcdefgh")]
     in_use = left_by(scratch, "suite.9.abcdefgh", 3)
-    with held(in_use):
-        assert run_job(tools, scratch) == 0
+    held = os.open(in_use, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)  # as all hold it that run in it
+    assert run_job(tools, scratch) == 0
+    os.close(held)
     assert set(scratch.iterdir()) == {fresh, in_use, *others}
 
 

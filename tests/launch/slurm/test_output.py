@@ -44,9 +44,13 @@ def test_tasks_that_are_ranks_are_named_so_and_their_numbers_may_be_padded() -> 
     assert found == {"rank-3": lines("a"), "rank-12": lines("b")}
 
 
+ONE_AFTER_ANOTHER = "srun: error: n2: task 1: Exited with exit code 1\nsrun: error: n1: task 0: Terminated"
+
+
 @pytest.mark.parametrize(
-    ("line", "codes"),
+    ("text", "codes"),
     [
+        (ONE_AFTER_ANOTHER, {"node-1": 1, "node-0": -15}),
         ("srun: error: n2: task 1: Exited with exit code 3", {"node-1": 3}),
         ("srun: error: n2: task 1: Exited with exit code 137", {"node-1": -9}),
         (KILLED, {"node-0": -9}),
@@ -61,13 +65,8 @@ def test_tasks_that_are_ranks_are_named_so_and_their_numbers_may_be_padded() -> 
         (f"{'9' * 5000}: hello", {}),
     ],
 )
-def test_what_srun_says_of_a_tasks_end_and_numbers_beyond_any_job(line: str, codes: dict[str, int]) -> None:
-    assert read(line).exit_codes == codes
-
-
-def test_the_task_that_ended_first_comes_first() -> None:
-    output = read("srun: error: n2: task 1: Exited with exit code 1", "srun: error: n1: task 0: Terminated")
-    assert list(output.exit_codes.items()) == [("node-1", 1), ("node-0", -15)]
+def test_what_srun_says_of_a_tasks_end_first_to_last_and_numbers_beyond_any_job(text, codes):
+    assert list(read(*text.splitlines()).exit_codes.items()) == list(codes.items())
 
 
 @pytest.mark.parametrize(
