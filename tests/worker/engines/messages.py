@@ -32,5 +32,9 @@ class Messages(TorchDispatchMode):
                 group = ProcessGroup.unbox(next(each for each in arguments if isinstance(each, torch.ScriptObject)))
                 whole = sum(tensor.nbytes for tensor in tree_leaves(arguments[which]))
                 self.bytes[group.group_name] += whole * times * (group.size() - 1) / group.size()
-            arguments = tree_map_only(torch.Tensor, lambda each: torch.empty(0) if each.is_meta else each, arguments)
+            arguments = tree_map_only(torch.Tensor, _sendable, arguments)
         return function(*arguments, **(options or {}))
+
+
+def _sendable(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty(0) if tensor.is_meta else tensor
