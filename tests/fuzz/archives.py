@@ -97,15 +97,11 @@ def read_identity(data: bytes) -> None:
 
 @cache
 def archives() -> list[bytes]:
-    out = io.BytesIO()
+    out, regular, link = io.BytesIO(), tarfile.REGTYPE, tarfile.SYMTYPE
     with tarfile.open(fileobj=out, mode="w") as tar:
-        for name, kind in (
-            ("events/rank-0.jsonl", tarfile.REGTYPE),
-            ("events/rank-1.jsonl", tarfile.SYMTYPE),
-            ("events/../x", tarfile.REGTYPE),
-        ):
+        for name, kind in (("events/rank-0.jsonl", regular), ("events/rank-1.jsonl", link), ("events/../x", regular)):
             entry = tarfile.TarInfo(name)
-            entry.type, entry.linkname, entry.size = kind, "/etc/passwd", 5 if kind == tarfile.REGTYPE else 0
+            entry.type, entry.linkname, entry.size = kind, "/etc/passwd", 5 if kind == regular else 0
             tar.addfile(entry, io.BytesIO(b"{}\n{}"))
     return [out.getvalue().rstrip(b"\0") + b"\0" * 1024]
 

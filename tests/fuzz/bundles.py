@@ -1,6 +1,8 @@
 """The files of a bundle: events of ranks and of the driver, record, environment."""
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -22,36 +24,29 @@ def bundle() -> Path:
     return path
 
 
-def with_file(name: str, data: bytes, act: Any) -> None:
-    """Do something with the bundle while one of its files is another."""
+@contextmanager
+def bundle_with(name: str, data: bytes) -> Iterator[Bundle]:
+    """The bundle while one of its files is another."""
     path = bundle() / name
     before = path.read_bytes()
     path.write_bytes(data)
     try:
-        act(Bundle(bundle()))
+        yield Bundle(bundle())
     finally:
         path.write_bytes(before)
 
 
-def derived(found: Bundle) -> None:
-    json.loads(derive(found).model_dump_json(by_alias=True))
+def read_events(name: str) -> Callable[[bytes], None]:
+    def read(data: bytes) -> None:
+        with bundle_with(f"events/{name}", data) as found:
+            json.loads(derive(found).model_dump_json(by_alias=True))
+
+    return read
 
 
-def read_rank_events(data: bytes) -> None:
-    with_file("events/rank-0.jsonl", data, derived)
-
-
-def read_driver_events(data: bytes) -> None:
-    with_file("events/driver.jsonl", data, derived)
-
-
-def events_of(name: str) -> list[Any]:
-    return [json.loads(line) for line in (bundle() / "events" / name).read_text().splitlines()]
-
-
-def make_events(name: str) -> Any:
+def make_events(name: str) -> Callable[[Random], bytes]:
     def make(random: Random) -> bytes:
-        events = events_of(name)
+        events = [json.loads(line) for line in (bundle() / "events" / name).read_text().splitlines()]
         if random.random() < 0.3:
             return mutate.lines(b"".join(mutate.json_bytes(event) + b"\n" for event in events), random)
         at = random.randrange(len(events))
@@ -62,21 +57,16 @@ def make_events(name: str) -> Any:
 
 
 def read_record(data: bytes) -> None:
-    def act(found: Bundle) -> None:
-        result = verify(found)
-        result.model_dump_json()
+    with bundle_with("record.json", data) as found:
+        verify(found).model_dump_json()
         found.record()
-
-    with_file("record.json", data, act)
 
 
 def read_environment(data: bytes) -> None:
-    def act(found: Bundle) -> None:
+    with bundle_with("environment.json", data) as found:
         record = derive(found)
         record.model_dump_json(by_alias=True)
         figures_of([record])
-
-    with_file("environment.json", data, act)
 
 
 _JOB = {"argv": ["python"], "env": {"OMP_NUM_THREADS": "1"}, "nodes": 1, "ranks_per_node": 2}
@@ -93,4 +83,5 @@ ENVIRONMENT = {
 }
 
 
-every_record = mutate.json_document(lambda: [json.loads((bundle() / "record.json").read_text())])
+def records() -> list[Any]:
+    return [json.loads((bundle() / "record.json").read_text())]

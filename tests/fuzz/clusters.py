@@ -26,11 +26,11 @@ from tests.synthetic import synthetic_manifest
 
 
 @cache
-def submission_bodies() -> list[Any]:
+def submissions() -> list[Any]:
     return [json.loads(a_submission(synthetic_manifest()).model_dump_json(by_alias=True))]
 
 
-def submission_again(body: Any, random: Random) -> Any:
+def hashed(body: Any, random: Random) -> Any:
     if isinstance(body, dict) and isinstance(body.get("manifest"), dict):
         body["manifest"] = hashed_again(body["manifest"], random)
     return body
@@ -49,8 +49,6 @@ def read_a_submission(data: bytes) -> None:
     submission = read_submission(in_file(f"{_run_of(data)}.json", data))
     submission.model_dump_json(by_alias=True)
 
-
-every_submission = mutate.json_document(submission_bodies, submission_again)
 
 SQUEUE = b"7|RUNNING|1700000000|N/A|n[1-4]|None|/shared/me/runs\n7_3|PENDING|N/A|N/A||(Priority)|/shared/me/a|b\n"
 SACCT = b"7|CANCELLED by 1000|1700000000|1700000100|n1|None\n"
@@ -139,9 +137,6 @@ def read_kubernetes(data: bytes) -> None:
     told.model_dump_json()
     for pod in found:
         pod.why_pending()
-
-
-make_stream = mutate.line_document(OUTPUT)
 
 
 def read_stream(data: bytes) -> None:

@@ -16,10 +16,9 @@ from suite.spec.layout import Layout
 from suite.spec.manifest import manifest_hash, work_hash
 from suite.spec.resolve import resolve_work
 from suite.spec.shape import Shape
-from suite.spec.shape_file import load_shape
 from suite.spec.workload import Workload
 from tests.fuzz import mutate
-from tests.fuzz.material import TWO_RANKS, in_file, text_of
+from tests.fuzz.material import TWO_RANKS, text_of
 from tests.spec.test_huggingface import FAMILIES, LLAMA3
 from tests.spec.test_huggingface import LLAMA as LLAMA_CONFIG
 from tests.synthetic import GPT, LLAMA, SMOKE, grpo_workload, synthetic_manifest
@@ -54,22 +53,11 @@ def hashed_again(body: Any, random: Random) -> Any:
     return body
 
 
-every_manifest = mutate.json_document(manifests, hashed_again)
-
-
 def read_manifest(data: bytes) -> None:
     manifest = parse_manifest(text_of(data), "manifest.json")
     what_it_asks(manifest, "3 runs")
     title(manifest)
     manifest.model_dump_json(by_alias=True)
-
-
-def read_shape(data: bytes) -> None:
-    load_shape(in_file("shape.yaml", data))
-
-
-def read_config(data: bytes) -> None:
-    load_shape(in_file("config.json", data))
 
 
 YAMLS = [yaml.safe_dump(shape.model_dump(mode="json")).encode() for shape in (GPT, LLAMA)]

@@ -3,6 +3,7 @@
 import atexit
 import shutil
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -33,3 +34,8 @@ def in_file(name: str, data: bytes) -> Path:
     path = folder() / name
     path.write_bytes(data)
     return path
+
+
+def from_file(name: str, read: Callable[[Path], object]) -> Callable[[bytes], object]:
+    """A reader of inputs from one of a path."""
+    return lambda data: read(in_file(name, data))

@@ -19,6 +19,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from suite.spec.base import UsageError
+
 CORPUS = Path(__file__).parent / "corpus"
 #: One input's limits: seconds, and how much the process may grow over a whole target.
 MOST_SECONDS, MOST_BYTES = 5.0, 1 << 30
@@ -33,7 +35,7 @@ class Target:
     name: str
     make: Callable[[Random], bytes]
     read: Callable[[bytes], object]
-    errors: tuple[type[BaseException], ...]
+    errors: tuple[type[BaseException], ...] = (UsageError,)
 
 
 class TooLong(BaseException):

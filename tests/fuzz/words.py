@@ -1,12 +1,10 @@
 """What users write: durations, sizes and other words of options; a site file, tags, what an image's stack holds."""
 
+from collections.abc import Callable
 from random import Random
-from typing import Any
 
 from suite.bundle.tags import FOLDER, tags_of
 from suite.cli.options.reading import rank_counts
-from suite.cli.options.site import read_site
-from suite.images.stack_file import read_stack
 from suite.launch.kubernetes.pods import readable
 from suite.launch.kubernetes.settings import object_name, quantity_number
 from suite.planner.ask import device_range
@@ -15,7 +13,7 @@ from suite.spec.base import UsageError
 from suite.spec.lengths import parse_lengths
 from suite.spec.redaction import without_secrets
 from tests.fuzz import mutate
-from tests.fuzz.material import folder, in_file
+from tests.fuzz.material import folder
 
 DURATIONS = ("90", "90s", "20m", "1h30m", "1.5h", "100h20m10s")
 SIZES = ("16g", "512m", "1.5GiB", "64 gb", "1024", "2TiB")
@@ -25,11 +23,8 @@ WORDS = (
 )
 
 
-def make_text(seeds: tuple[str, ...]) -> Any:
-    def make(random: Random) -> bytes:
-        return mutate.text(random.choice(seeds), random).encode(errors="surrogatepass")
-
-    return make
+def make_text(seeds: tuple[str, ...]) -> Callable[[Random], bytes]:
+    return lambda random: mutate.text(random.choice(seeds), random).encode(errors="surrogatepass")
 
 
 def plain(data: bytes) -> str:
@@ -82,7 +77,6 @@ kubernetes:
   queue: lab-queue
 """
 TAGS = {"schema": "suite/tags/1", "tags": ["baseline", "h100", "v1.0"]}
-
 STACK = {
     "schema": "suite/image-stack/1",
     "image": "suite-nemo:1",
@@ -94,25 +88,8 @@ STACK = {
 }
 
 
-make_site = mutate.line_document(SITE)
-
-
-def read_a_site(data: bytes) -> None:
-    read_site(in_file("site.yaml", data), "slurm")
-
-
-make_tags = mutate.json_document(lambda: [TAGS])
-
-
 def read_tags(data: bytes) -> None:
     place = folder() / FOLDER
     place.mkdir(exist_ok=True)
     (place / "run.json").write_bytes(data)
     tags_of(folder() / "run")
-
-
-make_stack = mutate.json_document(lambda: [STACK])
-
-
-def read_a_stack(data: bytes) -> None:
-    read_stack(in_file("image.sqsh.stack.json", data))

@@ -29,16 +29,8 @@ def gpu_manifest(backend: str, iterations: int = 2, **changes: Any) -> Manifest:
 
 def agreement_manifest(backend: str) -> Manifest:
     """A small shape with the real vocabulary and two micro batches a step."""
-    shape = Shape(
-        name="agreement",
-        layers=LAYERS,
-        hidden=HIDDEN,
-        ffn=4 * HIDDEN,
-        heads=4,
-        kv_heads=4,
-        vocab=VOCABULARY,
-        positions=PROMPT_TOKENS + NEW_TOKENS,
-    )
+    widths = {"layers": LAYERS, "hidden": HIDDEN, "ffn": 4 * HIDDEN, "heads": 4, "kv_heads": 4, "vocab": VOCABULARY}
+    shape = Shape(name="agreement", positions=PROMPT_TOKENS + NEW_TOKENS, **widths)
     work: dict[str, Any] = {"prompt_tokens": PROMPT_TOKENS, "new_tokens": NEW_TOKENS, "rollouts": ROWS}
     work.update(micro_batch=ROWS // 2, optimizer={"learning_rate": 1e-4})
     layout: dict[str, Any] = {"zero_stage": (2,)} if backend == "deepspeed" else {"distributed_optimizer": False}

@@ -14,10 +14,6 @@ from suite.launch.probe import local_devices
 ROOT = Path(__file__).resolve().parents[2]
 #: set by `make test-gpu`: a device that is not there fails a test that needs it
 REQUIRED = "SUITE_TEST_GPU_REQUIRED"
-
-os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
-
-
 NO_DEVICE = "no CUDA device: no NVIDIA driver shows one; `make test-gpu` is for a machine that has one"
 
 
@@ -31,13 +27,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def device() -> dict[str, Any]:
-    """The device, as ``tests.gpu.look`` tells it from a process of its own, so that pytest holds no memory there."""
-    return found_device(bool(os.environ.get(REQUIRED)))
+    """The device, as ``tests.gpu.look`` tells it from a process of its own, so that pytest holds no memory there.
 
-
-def found_device(is_required: bool) -> dict[str, Any]:
-    """What ``tests.gpu.look`` prints; without a device the test is skipped, or fails where one is required."""
+    Without one the test is skipped, or fails where one is required.
+    """
     done = subprocess.run((sys.executable, "-m", "tests.gpu.look"), cwd=ROOT, capture_output=True, text=True)
     if done.returncode != 0:
-        (pytest.fail if is_required else pytest.skip)(done.stderr.strip().splitlines()[-1])
+        (pytest.fail if os.environ.get(REQUIRED) else pytest.skip)(done.stderr.strip().splitlines()[-1])
     return json.loads(done.stdout.splitlines()[-1])

@@ -1,6 +1,6 @@
-"""The CUDA device that the tests of this folder would use: ``python -m tests.gpu.look``.
+"""The CUDA device that the tests of this folder would use, as JSON: ``python -m tests.gpu.look``.
 
-Prints it as JSON. Where there is none it says loudly what is missing and ends with exit code 77, "nothing was tested".
+Where there is none it says loudly what is missing and ends with exit code 77, "nothing was tested".
 """
 
 from __future__ import annotations

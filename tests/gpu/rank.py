@@ -10,7 +10,7 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -66,10 +66,8 @@ class MarkedRecorder(Recorder):
 
     def own_figures(self) -> list[dict[str, Any]]:
         """One entry a phase: seconds between the two readings, and memory by the device's own word."""
-        return [
-            {"phase": name, "seconds": _between(began, ended), "memory": memory}
-            for name, began, ended, memory in self._told
-        ]
+        told = self._told
+        return [{"phase": name, "seconds": _between(*span), "memory": memory} for name, *span, memory in told]
 
 
 def own_memory(device: torch.device) -> dict[str, Any]:
@@ -77,12 +75,8 @@ def own_memory(device: torch.device) -> dict[str, Any]:
     if device.type == "cpu":
         return {"peak_resident_bytes": peak_resident_bytes()}
     statistics = torch.cuda.memory_stats(device)
-    gpu = open_gpu(device)
-    return {
-        "peak_allocated_bytes": statistics["allocated_bytes.all.peak"],
-        "peak_reserved_bytes": statistics["reserved_bytes.all.peak"],
-        "peak_device_bytes": gpu.used_bytes(),
-    }
+    peaks = {f"peak_{kind}_bytes": statistics[f"{kind}_bytes.all.peak"] for kind in ("allocated", "reserved")}
+    return {**peaks, "peak_device_bytes": open_gpu(device).used_bytes()}
 
 
 def clock(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, Any]:
@@ -110,9 +104,7 @@ def _peak_of_a_block(world: World, baseline: int) -> int:
     probe.reset()
     before = probe.peaks()["peak_allocated_bytes"]
     torch.ones(BLOCK_BYTES, dtype=torch.uint8, device=world.device)
-    after = probe.peaks()["peak_allocated_bytes"]
-    assert before is not None and after is not None
-    return after - before
+    return probe.peaks()["peak_allocated_bytes"] - before
 
 
 def _uuids(device: torch.device) -> dict[str, str]:
@@ -241,8 +233,7 @@ def _between(began: Any, ended: Any) -> float:
     return ended - began if isinstance(began, float) else began.elapsed_time(ended) / 1000.0
 
 
-Check = Callable[[dict[str, Any], Path, World], dict[str, Any]]
-CHECKS: dict[str, Check] = {check.__name__: check for check in (clock, agreement, alone, eager, held, overflow, packed)}
+CHECKS = {check.__name__: check for check in (clock, agreement, alone, eager, held, overflow, packed)}
 
 
 def main() -> None:

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,18 +28,18 @@ def clock(device: dict[str, Any]) -> dict[str, Any]:
     return run_check("clock", gpu_manifest("deepspeed", iterations=3), {"CUDA_VISIBLE_DEVICES": device["uuid"]})
 
 
-def test_phase_seconds_are_those_of_cuda_events(clock: dict[str, Any]) -> None:
+def test_phase_seconds_are_those_of_cuda_events(clock):
     """Behind the warm-up, which loads kernels while the device waits."""
     told, own = ([clock[name][index] for index in clock["warm"]] for name in ("told", "own"))
     assert judge.phase_seconds(told, own) == []
 
 
-def test_peaks_are_those_of_the_allocator_and_of_nvml(clock: dict[str, Any], device: dict[str, Any]) -> None:
+def test_peaks_are_those_of_the_allocator_and_of_nvml(clock, device):
     assert judge.peaks(clock["told"], clock["own"], device["memory_bytes"]) == []
     assert judge.block(clock["block"], BLOCK_BYTES) == []
 
 
-def test_the_sampled_gpu_is_the_one_that_torch_computes_on(clock: dict[str, Any], device: dict[str, Any]) -> None:
+def test_the_sampled_gpu_is_the_one_that_torch_computes_on(clock, device):
     assert clock["uuids"] == {"sampled": device["uuid"], "torch": device["uuid"]}
 
 
@@ -55,10 +54,9 @@ def finished(device: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -
     return record, events_in(bundle.path, "iteration")[manifest.measure.warmup :]
 
 
-def test_energy_is_power_over_time(finished: tuple[Record, list[dict[str, Any]]]) -> None:
+def test_energy_is_power_over_time(finished):
     record, iterations = finished
     windows = [(event["seconds"], event["device"]["power_watts_mean"]) for event in iterations]
-    assert record.energy is not None
     assert judge.energy(record.energy.joules, windows) == []
     seconds = sum(event["seconds"] for event in iterations)
     assert record.energy.valid or seconds < 10, record.energy.reasons
@@ -68,11 +66,10 @@ def test_ceilings_reach_most_of_the_data_sheet(finished, device):
     known, worker = find_device(device["name"]), finished[0].environment.worker
     if known is None:
         pytest.skip(f"the catalogue has no {device['name']}")
-    assert worker is not None
     assert judge.ceilings(worker["ceilings"], known) == []  # type: ignore[arg-type]
 
 
-def test_a_real_out_of_memory_is_told_with_its_phase(device: dict[str, Any], tmp_path: Path) -> None:
+def test_a_real_out_of_memory_is_told_with_its_phase(device, tmp_path):
     """The logits of all samples at once: 16,384 x 56 x 50,257, beyond 250 GB. Where the device is small the keys and
     values of generation are too much already."""
     command = [sys.executable, "-m", "suite", "run", "--backend", "deepspeed", "--size", SIZE, "--device", "cuda"]

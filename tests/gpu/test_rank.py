@@ -1,7 +1,6 @@
 """The programs of the GPU checks on a CPU, what guards them, and their judge on figures made up here."""
 
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +16,7 @@ from tests.worker.tiny import tiny_manifest
 
 @pytest.mark.ranks
 @pytest.mark.ci
-def test_the_clock_program_tells_phases_memory_and_a_block(tmp_path: Path) -> None:
+def test_the_clock_program_tells_phases_memory_and_a_block(tmp_path):
     told = run_check("clock", tiny_manifest())
     names = ["generate", "score", "reference", "reward", "train"]
     assert [phase["phase"] for phase in told["told"]] == [phase["phase"] for phase in told["own"]] == 3 * names
@@ -30,13 +29,13 @@ def test_the_clock_program_tells_phases_memory_and_a_block(tmp_path: Path) -> No
 
 @pytest.mark.ranks
 @pytest.mark.ci
-def test_the_packed_program_compares_rows_in_bf16_with_samples_in_fp32() -> None:
+def test_the_packed_program_compares_rows_in_bf16_with_samples_in_fp32():
     told = run_check("packed", tiny_manifest(measure={"precision": "bf16"}))
     assert "sample by sample" in told["kernel"]
     assert len(told["distances"]) == 4 and 1e-4 < max(told["distances"]) < 2e-2
 
 
-def test_the_sampled_gpu_is_found_by_the_uuid_of_torchs_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sampled_gpu_is_found_by_the_uuid_of_torchs_device(monkeypatch):
     """torch and NVML replaced where the worker asks them."""
     asked: list[str] = []
     library = SimpleNamespace(
@@ -85,7 +84,6 @@ def phase(seconds: float = 1.0, allocated: int = 8 * GIB) -> list[dict[str, Any]
 def ceilings(matmul: float, copy: float) -> list[str]:
     """Of shares of an A100's data sheet."""
     a100 = find_device("NVIDIA A100-SXM4-80GB")
-    assert a100 is not None
     flops, rate = matmul * a100.peak_flops["bf16"], copy * a100.memory_bytes_per_second
     return judge.ceilings({"matmul_dtype": "bfloat16", "matmul_flops": flops, "copy_bytes_per_second": rate}, a100)
 
@@ -129,5 +127,5 @@ ON_DEVICE, LEFT = {"device_bytes": 3 * GIB, "host_bytes": GIB}, {"device_bytes":
         (out_of_memory(evidence=[]), "no line proves it"),
     ],
 )
-def test_each_wrong_figure_is_a_complaint(complaints: list[str], words: str | None) -> None:
+def test_each_wrong_figure_is_a_complaint(complaints, words):
     assert complaints == [] if words is None else words in complaints[0]

@@ -41,17 +41,17 @@ def test_what_the_manifest_causes_shows_before_the_first_iteration(error: Except
     assert failure_kind(ValueError("No available memory for the cache blocks."), "setup") == "oom_device"
 
 
-def test_torchs_own_words_for_host_memory_are_known() -> None:
-    with pytest.raises(RuntimeError) as caught:
-        torch.empty(1 << 55)
-    assert failure_kind(caught.value, "train") == "oom_host"
+without_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
-def test_torchs_own_words_for_a_missing_gpu_are_known() -> None:
+@pytest.mark.parametrize(
+    ("size", "device", "kind"),
+    [(1 << 55, "cpu", "oom_host"), pytest.param(1, "cuda", "gpu_unavailable", marks=without_cuda)],
+)
+def test_torchs_own_words_for_host_memory_and_for_a_missing_gpu_are_known(size, device, kind):
     with pytest.raises((RuntimeError, AssertionError)) as caught:
-        torch.zeros(1, device="cuda")
-    assert failure_kind(caught.value, "setup") == "gpu_unavailable"
+        torch.empty(size, device=device)
+    assert failure_kind(caught.value, "setup") == kind
 
 
 def test_evidence_names_the_error_and_its_cause_in_few_lines() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 from unittest import mock
 
 import pytest
-import torch
 
 from suite.worker import session
 from suite.worker.devices import DeviceError
@@ -19,8 +18,6 @@ from tests.worker.pretended_nvml import UNSUPPORTED, PretendedNvml
 
 GIB = 1 << 30
 WANTED = {REQUIRE_IDLE_VARIABLE: "1"}
-
-
 #: about one H100 that nobody uses
 FREE: dict[str, Any] = {
     "UtilizationRates": SimpleNamespace(gpu=0),
@@ -104,29 +101,17 @@ def test_a_cpu_tells_its_load() -> None:
     require_idle(facts, WANTED)
 
 
-class TestARank:
-    """A rank's own look, with the library replaced where it is opened."""
-
-    @pytest.fixture
-    def asked(self, monkeypatch: pytest.MonkeyPatch) -> list[torch.device]:
-        found: list[torch.device] = []
-
-        def open_gpu(device: torch.device) -> NvmlGpu:
-            found.append(device)
-            return gpu(ComputeRunningProcesses=[process(7, GIB)] if device.index == 1 else [])
-
-        monkeypatch.setattr("suite.worker.nvml.open_gpu", open_gpu)
-        return found
-
-    def test_looks_at_its_own_gpu(self, asked: list[torch.device], monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv(REQUIRE_IDLE_VARIABLE, "1")
-        assert session._idle("cuda", RankIdentity(2, 4, 0, 2))["disturbed_by"] == []
-        with pytest.raises(DeviceError, match="1 other process"):
-            session._idle("cuda", RankIdentity(3, 4, 1, 2))
-
-    def test_says_nothing_where_nobody_can_be_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("suite.worker.nvml.open_gpu", mock.Mock(side_effect=RuntimeError("NVML: not found")))
-        assert session._idle("cuda", RankIdentity(0, 1, 0, 1)) is None
+def test_a_rank_looks_at_its_own_gpu_and_says_nothing_where_nobody_can_be_asked(monkeypatch):
+    """The library is replaced where it is opened: the second GPU is used by another process."""
+    others = {0: [], 1: [process(7, GIB)]}
+    open_gpu = mock.Mock(side_effect=lambda device: gpu(ComputeRunningProcesses=others[device.index]))
+    monkeypatch.setattr("suite.worker.nvml.open_gpu", open_gpu)
+    monkeypatch.setenv(REQUIRE_IDLE_VARIABLE, "1")
+    assert session._idle("cuda", RankIdentity(2, 4, 0, 2))["disturbed_by"] == []
+    with pytest.raises(DeviceError, match="1 other process"):
+        session._idle("cuda", RankIdentity(3, 4, 1, 2))
+    open_gpu.side_effect = RuntimeError("NVML: not found")
+    assert session._idle("cuda", RankIdentity(0, 1, 0, 1)) is None
 
 
 def test_during_a_run_others_are_those_of_other_sessions_and_unknown_where_even_this_process_is_hidden() -> None:

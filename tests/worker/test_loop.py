@@ -1,13 +1,11 @@
 """The iteration on a scripted engine: order of phases, counts from what was really done, failures of the work."""
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 
 from suite.bundle.event_fields import FIELDS, wrong_field
 from suite.worker import session
@@ -21,10 +19,11 @@ from suite.worker.progress import Progress
 from suite.worker.rank import ConfigError, RankIdentity
 from suite.worker.recorder import NullRecorder, Recorder
 from suite.worker.samples import Samples
-from suite.worker.world import World
 from tests.worker.tiny import tiny_body
+from tests.worker.trainers.runs import ALONE
 from tests.worker.written import events_in
 
+pytestmark = pytest.mark.usefixtures("group_of_one")
 WORK = {"ppo_epochs": 2, "optimizer_steps": 2, "rollouts": 8}
 
 
@@ -35,14 +34,11 @@ class ScriptedEngine(Engine):
     data_parallel_rank, data_parallel_size, replica_leader = 0, 1, True
     total_parameters, trainable_parameters = 100, 60
 
-    def __init__(
-        self, extra_tokens: int = 0, token: int = 7, loss: float = 0.25, changed_prompts: int = 0, **stats: float
-    ) -> None:
+    def __init__(self, extra_tokens: int = 0, token: int = 7, changed_prompts: int = 0, **stats: float) -> None:
         self.calls: list[str] = []
         self.trained: list[dict[str, torch.Tensor]] = []
-        self._stats = stats
-        self._extra_tokens, self._token, self._loss = extra_tokens, token, loss
-        self._changed_prompts = changed_prompts
+        self._stats = {"loss": 0.25, **stats}
+        self._extra_tokens, self._token, self._changed_prompts = extra_tokens, token, changed_prompts
 
     def generate(self, prompts: Samples) -> Samples:
         self.calls.append("generate")
@@ -67,7 +63,7 @@ class ScriptedEngine(Engine):
         self.calls.append("train")
         self.trained.append({**batch, "tokens": samples.tokens})
         _, parts = loss_fn(batch["logprobs"], batch.get("values"), batch)
-        return {**{name: float(value) for name, value in parts.items()}, "loss": self._loss, **self._stats}
+        return {**{name: float(value) for name, value in parts.items()}, **self._stats}
 
 
 def iterate(engine: ScriptedEngine, manifest: dict[str, Any], kept: NullRecorder | None = None) -> Any:
@@ -75,17 +71,8 @@ def iterate(engine: ScriptedEngine, manifest: dict[str, Any], kept: NullRecorder
     return Loop(engine, manifest).run_iteration(0, kept or NullRecorder())
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_rank() -> Iterator[None]:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
-
-
 def recorder(folder: Path) -> Recorder:
-    world = World(0, 1, 0, 1, torch.device("cpu"))
-    log = EventLog(str(folder), 0, mirror=False)
-    return Recorder(world, log, MemoryProbe(world.device, 0), None, Progress())
+    return Recorder(ALONE, EventLog(str(folder), 0, mirror=False), MemoryProbe(ALONE.device, 0), None, Progress())
 
 
 def test_phases_come_in_order_every_epoch_trains_each_sample_once_in_another_order_and_all_is_counted() -> None:
@@ -264,11 +251,11 @@ def test_steps_that_fp16_skipped_are_summed_in_the_event_and_others_say_nothing(
 
 
 def test_a_session_forgets_the_peaks_of_the_set_up_and_watches_its_models(tmp_path, monkeypatch):
-    world, engine = World(0, 1, 0, 1, torch.device("cpu")), ScriptedEngine()
+    engine = ScriptedEngine()
     engine.notes, engine.models = (), (torch.nn.Linear(1, 1),)
     score = engine.score
     monkeypatch.setattr(engine, "score", lambda samples: engine.models[0](torch.ones(1)) is not None and score(samples))
-    monkeypatch.setattr(session, "join", lambda *_: world)
+    monkeypatch.setattr(session, "join", lambda *_: ALONE)
     monkeypatch.setattr(session, "leave", lambda: None)
     for measure in ("measure_ceilings", "measure_network"):
         monkeypatch.setattr(session, measure, lambda *_: {})

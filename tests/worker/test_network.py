@@ -2,7 +2,6 @@
 
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +27,7 @@ def rank_program(world: World) -> None:
 
 
 class TestTeams:
-    def test_there_are_scopes_inside_and_across_nodes_and_of_all_where_they_differ(self) -> None:
+    def test_there_are_scopes_inside_and_across_nodes_and_of_all_where_they_differ(self):
         assert scopes(4, 4) == [("within_node", [[0, 1, 2, 3]])]
         assert scopes(3, 1) == [("across_nodes", [[0, 1, 2]])]
         inside, across = ("within_node", [[0, 1], [2, 3]]), ("across_nodes", [[0, 2], [1, 3]])
@@ -40,7 +39,7 @@ class TestFigures:
         ("pattern", "ranks", "factor"),
         [("all_reduce", 2, 1.0), ("all_reduce", 8, 1.75), ("all_gather", 8, 0.875), ("send_receive", 8, 1.0)],
     )
-    def test_bus_bandwidth_is_nccl_tests(self, pattern: str, ranks: int, factor: float) -> None:
+    def test_bus_bandwidth_is_nccl_tests(self, pattern, ranks, factor):
         assert bus_factor(pattern, ranks) == pytest.approx(factor)
 
     @pytest.mark.parametrize("bytes_per_second", [1e8, 1e9, 100e9])
@@ -66,7 +65,7 @@ class TestFigures:
             assert line["algorithm_bytes_per_second"] == pytest.approx(bytes_per_second)
             assert line["bus_bytes_per_second"] == pytest.approx(1.75 * bytes_per_second)
 
-    def test_messages_take_a_small_part_of_the_free_memory(self) -> None:
+    def test_messages_take_a_small_part_of_the_free_memory(self):
         assert fitting((1, 4, 16), 64) == (1, 4)
         assert fitting((1, 4, 16), 128) == (1, 4, 16)
         assert fitting((1, 4, 16), 0) == (1,)
@@ -75,7 +74,7 @@ class TestFigures:
 
 @pytest.mark.ranks
 @pytest.mark.timeout(400)
-def test_two_nodes_of_two_ranks_measure_all_scopes_and_tell_the_same(tmp_path: Path) -> None:
+def test_two_nodes_of_two_ranks_measure_all_scopes_and_tell_the_same(tmp_path):
     told = told_by_ranks(["tests.worker.test_network"], 4, tmp_path)
     for facts in told[0]:
         assert (facts["backend"], facts["dtype"]) == ("gloo", "float32")

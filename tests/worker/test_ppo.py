@@ -1,7 +1,6 @@
 """Scores of samples, and PPO's arithmetic against references in plain Python floats from the papers' formulas."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -28,11 +27,6 @@ def tables(draw: st.DrawFn, count: int) -> list[list[list[float]]]:
 
 def doubles(table: list[list[float]]) -> torch.Tensor:
     return torch.tensor(table, dtype=torch.float64)
-
-
-def even_weights(table: list[list[float]]) -> torch.Tensor:
-    """By which a sum over the table's numbers is their mean."""
-    return torch.full_like(doubles(table), 1 / (len(table) * len(table[0])))
 
 
 def near(actual: torch.Tensor, expected: list[list[float]]) -> bool:
@@ -90,9 +84,10 @@ def value_term(value: float, before: float, goal: float, clip: float) -> float:
 
 @pytest.mark.parametrize(("loss", "term"), [(ppo.policy_loss, policy_term), (ppo.value_loss, value_term)])
 @given(three=tables(3), clip=st.floats(0.01, 0.9))
-def test_a_loss_takes_the_worse_of_plain_and_clipped(loss: Any, term: Any, three: Any, clip: float) -> None:
+def test_a_loss_takes_the_worse_of_plain_and_clipped(loss, term, three, clip):
     terms = [term(*numbers, clip) for rows in zip(*three, strict=True) for numbers in zip(*rows, strict=True)]
-    found = loss(*map(doubles, three), clip, even_weights(three[0]))
+    each, *others = map(doubles, three)
+    found = loss(each, *others, clip, torch.full_like(each, 1 / len(terms)))
     assert float(found) == pytest.approx(math.fsum(terms) / len(terms), rel=1e-9, abs=1e-9)
 
 
@@ -111,13 +106,13 @@ def test_a_constant_reads_no_token_and_token_below_counts_real_ones(reward, scor
     assert score_samples(reward, SAMPLES, 0).tolist() == scores
 
 
-def test_the_pseudo_reward_varies_by_sample_and_is_the_seeds() -> None:
+def test_the_pseudo_reward_varies_by_sample_and_is_the_seeds():
     first, again, other = (score_samples({"kind": "pseudo"}, SAMPLES, seed).tolist() for seed in (5, 5, 6))
     assert first == again != other
     assert len(set(first)) == 3
     assert all(0 <= score < 1 for score in first)
 
 
-def test_an_unknown_reward_is_refused_by_name() -> None:
+def test_an_unknown_reward_is_refused_by_name():
     with pytest.raises(ConfigError, match="'model'"):
         score_samples({"kind": "model"}, SAMPLES, 0)

@@ -1,7 +1,5 @@
 """Memory, facts, ceilings and the GPU sampler's arithmetic."""
 
-from __future__ import annotations
-
 import os
 import weakref
 from importlib.metadata import version
@@ -20,12 +18,11 @@ from suite.worker.nvml import DeviceSampler, Sample, summarise
 from suite.worker.progress import Progress
 from suite.worker.recorder import Recorder
 from suite.worker.resident import peak_resident_bytes, reset_peak_resident, resident_bytes
-from suite.worker.world import World
 from tests.spec.test_redaction import VALUES, WORD
 from tests.waiting import wait_until
+from tests.worker.trainers.runs import ALONE
 from tests.worker.written import events_in
 
-ALONE = World(0, 1, 0, 1, torch.device("cpu"))
 BIG = 64 << 20
 SLACK = 8 << 20
 

@@ -10,8 +10,8 @@ import torch
 from suite.worker import profile
 from suite.worker.profile import MOST_CALLS, ProfilingRecorder
 from suite.worker.progress import Progress
-from suite.worker.world import World
 from tests.worker.tiny import run_tiny, tiny_manifest
+from tests.worker.trainers.runs import ALONE
 
 PHASES = ("generate", "score", "reference", "reward", "train")
 
@@ -19,7 +19,7 @@ PHASES = ("generate", "score", "reference", "reward", "train")
 def recorded(folder: Path, calls: int) -> torch.nn.Linear:
     """A phase in which a model runs that often."""
     model = torch.nn.Linear(4, 4)
-    recorder = ProfilingRecorder(World(0, 1, 0, 1, torch.device("cpu")), str(folder), Progress())
+    recorder = ProfilingRecorder(ALONE, str(folder), Progress())
     recorder.watch(model)
     recorder.begin(3)
     with recorder.phase("train"):

@@ -14,6 +14,7 @@ from suite.worker.engines import ENGINES, engine_class
 from suite.worker.registry import import_class
 from suite.worker.trainers import TRAINERS, trainer_class
 from suite.worker.trainers.base import Trainer
+from tests.worker.written import write
 
 
 def test_every_own_backend_of_the_driver_has_a_class_in_the_worker() -> None:
@@ -33,12 +34,9 @@ def test_every_line_of_the_tables_names_a_class_that_is_there(target: str) -> No
 
 
 def test_a_package_is_prepared_before_its_module_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = tmp_path / "toy_stack"
-    package.mkdir()
-    (package / "__init__.py").write_text(
-        "device = None\ndef prepare(device_type):\n    global device\n    device = device_type\n"
-    )
-    (package / "engine.py").write_text("import toy_stack\nclass Toy:\n    seen_at_import = toy_stack.device\n")
+    prepare = "device = None\ndef prepare(device_type):\n    global device\n    device = device_type\n"
+    engine = "import toy_stack\nclass Toy:\n    seen_at_import = toy_stack.device\n"
+    write(tmp_path, {"toy_stack/__init__.py": prepare, "toy_stack/engine.py": engine})
     monkeypatch.syspath_prepend(str(tmp_path))
     try:
         assert import_class("engine", {"toy": "toy_stack.engine:Toy"}, "toy", "cuda").seen_at_import == "cuda"

@@ -20,9 +20,8 @@ from suite.worker.recorder import Recorder
 from suite.worker.turns import Turns
 from suite.worker.world import World, join
 from tests.worker.tiny import rank_environment, tiny_body
+from tests.worker.trainers.runs import ALONE
 from tests.worker.written import events_in
-
-ALONE = World(0, 1, 0, 1, torch.device("cpu"))
 
 
 def test_a_rank_asks_before_an_iteration_and_before_anything_of_it_is_counted(tmp_path, monkeypatch):
@@ -74,11 +73,7 @@ def test_a_run_whose_work_does_not_stop_with_its_ranks_takes_no_turns(tmp_path, 
 
 
 def test_communicators_are_made_at_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: dict[str, Any] = {}
-
-    def initialise(backend: str, timeout: Any = None, device_id: Any = None) -> None:
-        asked.update(backend=backend, device_id=device_id)
-
+    initialise = mock.Mock()
     for name, value in rank_environment(1, 2, 29500).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(dist, "init_process_group", initialise)
@@ -86,7 +81,7 @@ def test_communicators_are_made_at_first_use(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
     world = join(RankIdentity(1, 2, 1, 2), "cuda", 60.0)
     assert world.device == torch.device("cuda", 1)
-    assert asked == {"backend": "nccl", "device_id": None}
+    assert initialise.call_args.args == ("nccl",) and "device_id" not in initialise.call_args.kwargs
 
 
 def test_memory_outside_of_the_allocator_is_noted_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +103,7 @@ def test_an_engine_that_sleeps_is_seen_awake_and_what_torch_counts_beside_it_is_
     for name in ("Communicators", "MemoryProbe", "Loop", "leave"):
         monkeypatch.setattr(session, name, mock.Mock(return_value=getattr(calls, name.lower().replace("probe", ""))))
     calls.communicators.facts.return_value = None
-    monkeypatch.setattr(session, "join", lambda *_: World(0, 1, 0, 1, torch.device("cpu")))
+    monkeypatch.setattr(session, "join", lambda *_: ALONE)
     monkeypatch.setattr(session, "find_generator", lambda _manifest: lambda *_: calls.generator)
     calls.generator.notes = ()
     subject = mock.Mock(spec=Engine, notes=(), models=())

@@ -21,14 +21,14 @@ from tests.worker.written import write
 
 class TestRank:
     @pytest.mark.parametrize("missing", ["WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"])
-    def test_half_a_launcher_is_named(self, missing: str) -> None:
+    def test_half_a_launcher_is_named(self, missing):
         environment = rank_environment(0, 2, 29500)
         del environment[missing]
         with pytest.raises(ConfigError, match=missing):
             read_rank(environment)
 
     @pytest.mark.parametrize(("name", "value"), [("RANK", "one"), ("RANK", "2"), ("LOCAL_RANK", "-1")])
-    def test_ranks_that_make_no_sense_are_refused(self, name: str, value: str) -> None:
+    def test_ranks_that_make_no_sense_are_refused(self, name, value):
         with pytest.raises(ConfigError):
             read_rank({**rank_environment(0, 2, 29500), name: value})
 
@@ -145,35 +145,31 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     seen_gpus.cache_clear()
 
 
-def list_gpus(node: Path, *uuids: int) -> None:
-    says(node, *(f"echo 'GPU {index}: H200 (UUID: GPU-{uuid})'" for index, uuid in enumerate(uuids)))
-
-
 def says(node: Path, *lines: str) -> None:
     """Of the lister of GPUs."""
     (node / "nvidia-smi").write_text("\n".join(["#!/bin/sh", *lines]))
     (node / "nvidia-smi").chmod(0o755)
 
 
-@pytest.mark.parametrize("text", ["count:2", "ids:4,5", "ids:GPU-0,GPU-1"])
-def test_as_many_as_asked_for_are_well(node: Path, text: str) -> None:
-    list_gpus(node, 0, 1)
-    check_devices({"SUITE_DEVICES": text})
-
-
 @pytest.mark.parametrize(
-    ("text", "line"),
+    ("text", "words"),
     [
-        ("count:4", "asked for 4 GPUs, sees 2: GPU 0: H200 (UUID: GPU-0); GPU 1: H200 (UUID: GPU-1)"),
-        ("ids:1", "asked for 1 GPUs, sees 2: GPU 0: H200 (UUID: GPU-0); GPU 1: H200 (UUID: GPU-1)"),
-        ("", "asked for 0 GPUs, sees 2: GPU 0: H200 (UUID: GPU-0); GPU 1: H200 (UUID: GPU-1)"),
-        ("ids:GPU-0,GPU-7", "asked for GPU-7, sees other GPUs: GPU 0: H200 (UUID: GPU-0); GPU 1: H200 (UUID: GPU-1)"),
+        *((text, None) for text in ("count:2", "ids:4,5", "ids:GPU-0,GPU-1")),
+        ("count:4", "asked for 4 GPUs, sees 2"),
+        ("ids:1", "asked for 1 GPUs, sees 2"),
+        ("", "asked for 0 GPUs, sees 2"),
+        ("ids:GPU-0,GPU-7", "asked for GPU-7, sees other GPUs"),
     ],
 )
-def test_any_others_are_a_failure_with_the_list(node: Path, text: str, line: str) -> None:
-    list_gpus(node, 0, 1)
+def test_as_many_as_asked_for_are_well_and_any_others_a_failure_with_the_list(node, text, words):
+    gpus = ("GPU 0: H200 (UUID: GPU-0)", "GPU 1: H200 (UUID: GPU-1)")
+    says(node, *(f"echo '{gpu}'" for gpu in gpus))
+    if words is None:
+        check_devices({"SUITE_DEVICES": text})
+        return
     with pytest.raises(DeviceError) as caught:
         check_devices({"SUITE_DEVICES": text})
+    line = f"{words}: {'; '.join(gpus)}"
     assert str(caught.value) == line
     assert failure_kind(caught.value, "setup") == "gpu_unavailable"
     assert failure_evidence(caught.value) == [f"DeviceError: {line}"]

@@ -21,8 +21,6 @@ from tests.worker.tiny import ROOT
 from tests.worker.written import write
 
 CPU = World(0, 2, 0, 2, torch.device("cpu"))
-
-
 PLACES = {"a": b"00000000:3B:00.0", "b": "00000000:5E:00.0", "other": "00000000:AF:00.0"}
 
 
@@ -142,14 +140,12 @@ def shares(node: str, allowed: frozenset[int], ranks: int = 4) -> list[frozenset
 
 
 def test_ranks_at_one_socket_divide_its_cores_and_keep_the_threads_of_a_core_together(node: str) -> None:
-    found = shares(node, SOCKETS[0] | SOCKETS[1])
-    assert found == [
+    assert shares(node, SOCKETS[0] | SOCKETS[1]) == [
         {0, 1, 2, 3, 16, 17, 18, 19},
         {4, 5, 6, 7, 20, 21, 22, 23},
         {8, 9, 10, 11, 24, 25, 26, 27},
         {12, 13, 14, 15, 28, 29, 30, 31},
     ]
-
     assert shares(node, SOCKETS[0] | SOCKETS[1], ranks=3)[2] == SOCKETS[1], "alone at its socket"
 
 

@@ -12,6 +12,7 @@ from suite.launch.local import LocalLauncher, Start
 from suite.spec.manifest import Manifest
 from suite.worker.pages import mapped_pages, prefault
 from suite.worker.resident import resident_bytes
+from tests.bundle.recorded import of_kind
 from tests.worker.tiny import tiny_manifest
 
 MIB = 1 << 20
@@ -28,10 +29,6 @@ def ran(folder: Path, manifest: Manifest, start: Start) -> tuple[Record, list[di
     return record, events
 
 
-def of_kind(events: list[dict[str, Any]], kind: str, *fields: str) -> list[list[Any]]:
-    return [[event[field] for field in fields] for event in events if event["kind"] == kind]
-
-
 @pytest.mark.ranks
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(
@@ -45,7 +42,8 @@ def test_a_forked_run_is_a_spawned_one_but_for_its_start(tmp_path: Path, backend
     assert [each.pop("started") for each in facts] == ["forked", "spawned"]
     measured = [{name: each.pop(name) for name in MEASURED} for each in facts]
     assert facts[0] == facts[1], "variables and notes of the stack among them"
-    work = [of_kind(run[1], "iteration", "iteration", "counts", "stats") for run in (forked, spawned)]
+    iterations = [of_kind(events, "iteration") for _, events in (forked, spawned)]
+    work = [[(each["iteration"], each["counts"], each["stats"]) for each in run] for run in iterations]
     assert work[0] == work[1], "the same samples, and the same steps to the last bit"
     baselines = [each["resident_baseline_bytes"] for each in measured]
     assert abs(baselines[0] - baselines[1]) < NOISE_BYTES[ranks], baselines

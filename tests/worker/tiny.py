@@ -1,7 +1,5 @@
 """A tiny run: its manifest, its ranks as processes, and what they wrote."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -13,7 +11,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from suite.launch.local import free_port
 from suite.spec.layout import Layout
@@ -24,23 +22,11 @@ from suite.spec.workload import Workload
 from tests.worker.forked import fork
 from tests.worker.written import events_in
 
-if TYPE_CHECKING:
-    from suite.worker.world import World
-
 ROOT = Path(__file__).resolve().parents[2]
 STACK = ("torch", "deepspeed", "transformers")
 #: four to six times what the longest takes on an idle machine
 RUN_SECONDS = 300.0
-_SHAPE: dict[str, Any] = {
-    "name": "tiny",
-    "layers": 2,
-    "hidden": 32,
-    "ffn": 128,
-    "heads": 4,
-    "kv_heads": 4,
-    "vocab": 128,
-    "positions": 16,
-}
+_SHAPE = {"layers": 2, "hidden": 32, "ffn": 128, "heads": 4, "kv_heads": 4, "vocab": 128, "positions": 16}
 _WORKLOAD: dict[str, Any] = {"name": "tiny", "prompt_tokens": 8, "new_tokens": 8, "rollouts": 4, "micro_batch": 2}
 _MEASURE: dict[str, Any] = {"device": "cpu", "precision": "fp32", "warmup": 1, "iterations": 2}
 
@@ -62,7 +48,7 @@ def tiny_manifest(
         plan="tests",
         repeat=1,
         backend=Backend(name=backend, kind="engine"),
-        size=Shape(**{**_SHAPE, **(shape or {})}),
+        size=Shape(**{"name": "tiny", **_SHAPE, **(shape or {})}),
         workload=Workload(**{**_WORKLOAD, **(workload or {})}),
         layout=Layout(**{"nodes": nodes, "devices_per_node": ranks // nodes, "data": ranks, **(layout or {})}),
         measure=Measure(**{**_MEASURE, **(measure or {})}),
@@ -76,7 +62,7 @@ def tiny_body(ranks: int = 1, **changes: Any) -> dict[str, Any]:
     return tiny_manifest(ranks, **{"stack": {}, **changes}).model_dump(mode="json", by_alias=True)
 
 
-def be_rank(program: Callable[[World], object], seconds: float = 120.0) -> NoReturn:
+def be_rank(program: Callable[[Any], object], seconds: float = 120.0) -> NoReturn:
     """Run ``program`` on the world that this process's environment names, and end the process as the worker does.
 
     The interpreter's own way out would abort where a thread of gloo still wants it. ``seconds``: of every collective.
@@ -117,12 +103,12 @@ class Finished:
         return events_in(self.folder, kind, rank)
 
 
-def start_rank(manifest_path: Path) -> subprocess.Popen[str]:
-    """Start one rank alone as a launcher does."""
+def start_rank(manifest_path: Path, *program: str, **variables: str) -> subprocess.Popen[str]:
+    """Start one rank as a launcher does, alone unless ``variables`` say otherwise; ``program``: not the worker's."""
     return subprocess.Popen(
-        [sys.executable, "-m", "suite.worker", str(manifest_path)],
+        [sys.executable, *(program or ("-m", "suite.worker")), str(manifest_path)],
         cwd=ROOT,
-        env=clean_environment(),
+        env={**clean_environment(), **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -147,17 +133,11 @@ def run_tiny(folder: Path, manifest: Manifest, seconds: float = RUN_SECONDS) -> 
     return fork_ranks(["suite.worker", str(path)], manifest.layout.ranks, folder, seconds)
 
 
-def run_program(argv: list[str], ranks: int, folder: Path, seconds: float = RUN_SECONDS) -> list[str]:
-    """What each of the forked ranks of ``python -m *argv`` printed; fails where one of them did."""
-    finished = fork_ranks(argv, ranks, folder, seconds)
-    errors = "\n".join(error[-3000:] for error in finished.errors)
-    assert finished.exit_codes == [0] * ranks, errors
-    return finished.outputs
-
-
 def told_by_ranks(argv: list[str], ranks: int, folder: Path, seconds: float = RUN_SECONDS) -> list[Any]:
-    """What each of the ranks of ``run_program`` printed last, as JSON."""
-    return [json.loads(output.splitlines()[-1]) for output in run_program(argv, ranks, folder, seconds)]
+    """What each of the forked ranks of ``python -m *argv`` printed last, as JSON; fails where one of them did."""
+    finished = fork_ranks(argv, ranks, folder, seconds)
+    assert finished.exit_codes == [0] * ranks, "\n".join(error[-3000:] for error in finished.errors)
+    return [json.loads(output.splitlines()[-1]) for output in finished.outputs]
 
 
 def fork_ranks(argv: list[str], ranks: int, folder: Path, seconds: float) -> Finished:

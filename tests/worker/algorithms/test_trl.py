@@ -78,6 +78,5 @@ def test_the_loss_and_gradient_are_trls(text: str, settings: dict[str, Any]) -> 
     theirs.backward()
     ours, _, gradients = step_loss(whole, REPLICAS, algorithm, 4)
     assert ours == pytest.approx(float(theirs.detach()), rel=1e-5)
-    assert now.grad is not None
     for number, length in enumerate(whole.lengths):
         assert gradients[number] == pytest.approx(now.grad[number, :length].tolist(), rel=1e-4, abs=1e-8)

@@ -1,8 +1,7 @@
 """One rank at full size without its memory: Megatron builds on the meta device, in groups that answer at once.
 
 ``python -m tests.worker.engines.at_size MANIFESTS``: what the ranks of one replica hold of each manifest, one of each
-pipeline stage, as JSON. Everything of models, sharding and optimizers is the
-engine's and its stack's own. Replaced are random draws and what gives numbers back to the host.
+pipeline stage, as JSON. Replaced are random draws and what gives numbers to the host; the rest is the engine's own.
 """
 
 import json

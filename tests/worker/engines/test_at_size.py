@@ -31,8 +31,6 @@ from suite.theory.shards import stages, states
 from tests.theory.shapes import parameters_of
 from tests.worker.tiny import told_by_ranks
 
-Stages = list[dict[str, Any]]
-
 STACKS = {"megatron": {"torch": "2"}}
 HARDWARE: Any = hardware_of(find_device("H100-SXM-80GB"))
 SMALLEST = 1e9
@@ -60,7 +58,7 @@ def manifest_of(preset: str, size: str) -> Manifest:
 
 
 @pytest.fixture(scope="module")
-def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Stages]:
+def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
     """Of each row what the first rank of each pipeline stage holds."""
     bodies = {" ".join(row): manifest_of(*row) for row in ROWS}
     path = tmp_path_factory.mktemp("megatron") / "manifests.json"
@@ -70,7 +68,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Stages]:
 
 
 @every_row
-def test_a_rank_holds_what_theory_says_of_it(preset: str, size: str, counted: dict[str, Stages]) -> None:
+def test_a_rank_holds_what_theory_says_of_it(preset, size, counted):
     """Theory's states are the least there can be: a stage may hold more, all of them together at most 3 % more."""
     manifest, each = manifest_of(preset, size), counted[f"{preset} {size}"]
     shape, layout, precision = manifest.size, manifest.layout, manifest.measure.precision
@@ -106,7 +104,7 @@ def test_the_planner_predicts_what_the_fullest_rank_holds(preset, size, counted)
 
 
 @pytest.mark.parametrize("size", ["1.3B", "6.7B", "13B", "20B", "33B"])
-def test_the_planner_counts_the_bytes_that_a_training_step_sends(size: str, counted: dict[str, Stages]) -> None:
+def test_the_planner_counts_the_bytes_that_a_training_step_sends(size, counted):
     """Its seconds over links of a byte per second of which nothing is hidden, against what Megatron hands to groups."""
     manifest, ((own,)) = manifest_of("ladder", size), counted[f"ladder {size}"]
     work = planned(manifest).work

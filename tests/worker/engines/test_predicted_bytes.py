@@ -4,21 +4,18 @@ Real bf16 ranks on the CPU build each layout in turn, take some optimizer steps,
 between phases, the peak of a step by the allocations in it, and what a step sends. On a CPU memory is of device and
 host together, so what is offloaded is compared with the sum of the two predictions. ``HybridDeviceOptimizer``, which
 offloads Megatron's states, moves nothing where parameters are on the CPU already: its layout is counted by its class.
-
 Run as a script this file is one rank: ``python -m tests.worker.engines.test_predicted_bytes MANIFESTS``.
 """
-
-from __future__ import annotations
 
 import gc
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -235,17 +232,6 @@ def test_zero_sends_what_the_planner_counts_of_a_parameter(case: str, counted: d
     assert expected == pytest.approx(counted[case]["sent"] / counted[case]["total"], rel=0.03)
 
 
-class NoStream:
-    """Stands for a CUDA stream."""
-
-    def wait_stream(self, _stream: Any) -> None: ...
-
-    def record_event(self) -> NoStream:
-        return self
-
-    def synchronize(self) -> None: ...
-
-
 @pytest.mark.slow
 def test_megatrons_offload_leaves_fp32_weights_on_the_device_and_sixteen_bytes_a_parameter_on_the_host(monkeypatch):
     """megatron-core's own class takes a step on tensors that say they are on a GPU and hold no memory.
@@ -259,9 +245,8 @@ def test_megatrons_offload_leaves_fp32_weights_on_the_device_and_sixteen_bytes_a
 
     hybrid = sys.modules[stack.get_megatron_optimizer.__module__].HybridDeviceOptimizer
     make_empty, adam = torch.empty, torch.optim.AdamW
-    monkeypatch.setattr(torch.cuda, "current_stream", NoStream)
-    monkeypatch.setattr(torch.cuda, "Stream", NoStream)
-    monkeypatch.setattr(torch.cuda, "stream", lambda _stream: nullcontext())
+    for name in ("current_stream", "Stream", "stream"):
+        monkeypatch.setattr(torch.cuda, name, mock.MagicMock())
     monkeypatch.setattr(torch, "empty", lambda *size, pin_memory=False, **options: make_empty(*size, **options))
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
     monkeypatch.setattr(hybrid, "_register_param_copy_back_gpu_hook", lambda _optimizer: None)

@@ -28,10 +28,9 @@ SHAPES: dict[str, dict[str, Any]] = {
     "qwen2": {**SHAPE, "hidden": 128, "kv_heads": 2, "rope_theta": 5e5},
     "qwen3": ROTARY,
 }
-TENSOR = {"tensor": RANKS, "data": 1}
 CASES = [
     pytest.param("llama", "deepspeed", {"zero_stage": 3}),
-    *(pytest.param(family, "megatron", TENSOR, marks=pytest.mark.thorough) for family in SHAPES),
+    *(pytest.param(family, "megatron", {"tensor": RANKS, "data": 1}, marks=pytest.mark.thorough) for family in SHAPES),
 ]
 #: groups of samples of uneven length, whose rewards move the weights by more than rounding
 WORK = {

@@ -21,9 +21,9 @@ from suite.worker.split.generation import RolloutProducer, generation_manifest
 from suite.worker.split.link import Link
 from suite.worker.split.sides import find_side
 from suite.worker.split.weights import Publisher
-from suite.worker.world import World
 from tests.worker.clock import Clock
 from tests.worker.tiny import tiny_body
+from tests.worker.trainers.runs import ALONE
 from tests.worker.written import events_in
 
 SPLIT = {"placement": "split", "generation_ranks": 1}
@@ -77,15 +77,11 @@ def pair(store: Any) -> tuple[Link, Link]:
 
 
 def test_the_last_ranks_generate_and_count_from_zero_on_their_side() -> None:
-    sides = [
-        find_side({"placement": "split", "generation_ranks": 2}, RankIdentity(rank, 5, rank, 5)) for rank in (2, 3, 4)
-    ]
-    assert [(side.name, side.identity.rank, side.identity.world_size) for side in sides if side] == [
-        ("training", 2, 3),
-        ("generation", 0, 2),
-        ("generation", 1, 2),
-    ]
-    assert [side.identity.local_rank for side in sides if side] == [2, 3, 4], "each keeps its own device"
+    layout = {**SPLIT, "generation_ranks": 2}
+    sides = [find_side(layout, RankIdentity(rank, 5, rank, 5)) for rank in (2, 3, 4)]
+    found = [(side.name, side.identity.rank, side.identity.world_size) for side in sides]
+    assert found == [("training", 2, 3), ("generation", 0, 2), ("generation", 1, 2)]
+    assert [side.identity.local_rank for side in sides] == [2, 3, 4], "each keeps its own device"
     assert find_side({}, RankIdentity(0, 2, 0, 2)) is None
 
 
@@ -144,14 +140,14 @@ def test_a_store_that_is_gone_is_a_connection_that_was_closed(store: ScriptedSto
 
 
 def test_prompts_are_drawn_in_no_phase(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, calls, link = World(0, 1, 0, 1, torch.device("cpu")), mock.MagicMock(), mock.Mock()
+    calls, link = mock.MagicMock(), mock.Mock()
     link.wait.return_value = {"updates": 0}
     calls.generator.logprobs = calls.generator.finish_seconds = None
     calls.generator.generate.return_value = mock.Mock(tokens=torch.zeros(1, 1))
     monkeypatch.setattr(generation_module, "prompts_of", lambda _manifest, batch, *_: calls.draw(batch))
     monkeypatch.setattr(RolloutProducer, "_counts", lambda _: {})
     manifest = generation_manifest(tiny_body(2, layout={**SPLIT, "data": 1}))
-    RolloutProducer(calls.generator, mock.Mock(), manifest, world, link, Progress()).run(calls.recorder)
+    RolloutProducer(calls.generator, mock.Mock(), manifest, ALONE, link, Progress()).run(calls.recorder)
     names = [name.split(".")[-1] for name, _, _ in calls.mock_calls]
     iterations = asked_iterations(manifest)
     assert calls.draw.call_args_list == [mock.call(batch) for batch in range(iterations + 1)]

@@ -1,12 +1,10 @@
 """Runs of trainers: manifests as a driver makes them and as a rank reads them, and what holds of each that ended."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-import torch.distributed as dist
 
 from suite.backends.base import choice, optional_packages, stack_of
 from suite.backends.registry import find_backend
@@ -23,22 +21,14 @@ from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from suite.worker.asked import expected_counts
 from suite.worker.world import World
-from tests.bundle.recorded import of_kind
-from tests.bundle.tampering import events_of
+from tests.worker.written import events_in
 
 CPU = Measure(device="cpu", precision="fp32", warmup=1, iterations=1)
 CUDA = Measure(device="cuda", precision="bf16")
 ALONE = World(0, 1, 0, 1, torch.device("cpu"))
+ONE_STEP: dict[str, Any] = {"name": "tiny", "prompt_tokens": 5, "new_tokens": 6, "rollouts": 8, "micro_batch": 2}
 #: two micro batches a step, two steps an epoch, two epochs: every way in which a step can be missed or doubled
-WORK: dict[str, Any] = {
-    "name": "tiny",
-    "prompt_tokens": 5,
-    "new_tokens": 6,
-    "rollouts": 8,
-    "micro_batch": 2,
-    "optimizer_steps": 2,
-    "ppo_epochs": 2,
-}
+WORK = {**ONE_STEP, "optimizer_steps": 2, "ppo_epochs": 2}
 
 
 def tiny_shape(architecture: str = "gpt2", **changes: Any) -> Shape:
@@ -94,7 +84,6 @@ class Run(NamedTuple):
     @property
     def facts(self) -> dict[str, Any]:
         """What ranks found where they ran."""
-        assert self.record.environment.worker is not None
         return dict(self.record.environment.worker)
 
     @property
@@ -103,7 +92,7 @@ class Run(NamedTuple):
         return sorted(note.split()[1].rstrip(":") for note in self.facts["notes"] if note.startswith("shim "))
 
     def events(self, kind: str, rank: int = 0) -> list[dict[str, Any]]:
-        return of_kind(events_of(self.bundle.path, rank), kind)
+        return events_in(self.bundle.path, kind, rank)
 
 
 def run_of(manifest: Manifest, folder: Path, python: str, on_event: Callable[[Any], None] = lambda _: None) -> Run:
@@ -119,16 +108,5 @@ def whole_run_of(manifest: Manifest, folder: Path, python: str) -> Run:
     assert run.record.status == "ok", f"{run.record.failure}\n{log}"
     assert verify(run.bundle).status == "equal"
     body = as_read(run.bundle.manifest())
-    assert run.record.counts is not None
     assert expected_counts(body["workload"], body["work"]).items() <= run.record.counts.model_dump().items()
     return run
-
-
-@contextmanager
-def group_of_one() -> Iterator[None]:
-    """A process group of this process alone."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()

@@ -14,40 +14,24 @@ from suite.worker.progress import Progress
 from suite.worker.trainers import clock as clock_module
 from suite.worker.trainers.clock import PhaseClock
 from suite.worker.world import World
+from tests.worker.clock import Clock
 from tests.worker.written import events_in
 
-COUNTS = dict.fromkeys(
-    ("samples", "prompt_tokens", "response_tokens", "padded_tokens", "trained_tokens", "optimizer_steps"), 1
-) | {"trainable_parameters": 1, "total_parameters": 1}
+_COUNTED = "samples prompt_tokens response_tokens padded_tokens trained_tokens optimizer_steps"
+COUNTS = dict.fromkeys((*_COUNTED.split(), "trainable_parameters", "total_parameters"), 1)
 STATS = {"loss": 0.5, "kl": None}
-
-
-class Ticks:
-    """A clock that goes on by one second each time it is read."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def perf_counter(self) -> float:
-        self.now += 1.0
-        return self.now
 
 
 class Stand:
     """A clock under test with what it writes, whom it waits for, and its own time."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.progress, self.barriers = folder, Progress(), 0
-        self.ticks = Ticks()
+        self.folder, self.progress, self.met = folder, Progress(), []
+        self.ticks = Clock(monkeypatch, clock_module, recorder_module, step=1.0)
         world = World(0, 2, 0, 2, torch.device("cpu"))
-        for module in (clock_module, recorder_module):
-            monkeypatch.setattr(module, "time", self.ticks)
-        monkeypatch.setattr(recorder_module, "barrier", lambda world: self._wait())
+        monkeypatch.setattr(recorder_module, "barrier", self.met.append)
         log = EventLog(str(folder), 0, mirror=False)
         self.clock = PhaseClock(world, log, MemoryProbe(world.device, 0), None, self.progress)
-
-    def _wait(self) -> None:
-        self.barriers += 1
 
     def events(self, kind: str) -> list[dict[str, Any]]:
         return events_in(self.folder, kind)
@@ -90,14 +74,14 @@ def test_memory_of_a_phase_in_pieces_is_that_of_its_larger_piece(stand: Stand, m
 
 def test_ranks_meet_around_a_piece_but_not_around_one_of_a_rank_alone_and_the_progress_names_it(stand: Stand) -> None:
     stand.clock.begin(3)
-    met = stand.barriers
+    stand.met.clear()
     assert (stand.progress.iteration, stand.progress.phase) == (3, "other")
     with stand.clock.phase("generate"):
         assert stand.progress.phase == "generate"
-    assert (stand.barriers, stand.progress.phase) == (met + 2, "other")
+    assert (len(stand.met), stand.progress.phase) == (2, "other")
     with stand.clock.phase("reward", alone=True):
         pass
-    assert stand.barriers == met + 2
+    assert len(stand.met) == 2
 
 
 def test_a_failure_inside_a_phase_leaves_its_name(stand: Stand) -> None:

@@ -49,7 +49,6 @@ def start(folder: Path, shared: Path, told: Path) -> tuple[subprocess.Popen[str]
         text=True,
         start_new_session=True,
     )
-    assert rank.stdout is not None
     word, pid = rank.stdout.readline().split()
     assert word == "started"
     wait_until(lambda: told.exists() and told.read_text())
@@ -92,7 +91,6 @@ def test_shared_memory_and_semaphores_are_known_while_their_process_lives_and_th
     memory = guardian._SharedMemory()
     others = Path(f"/dev/shm/suite-test-{os.getpid()}-other")
     child = subprocess.Popen([sys.executable, "-c", HOLDER], **PIPES)
-    assert child.stdout is not None
     semaphore = Path("/dev/shm/sem." + child.stdout.readline().split()[1].decode().lstrip("/"))
     try:
         others.write_text("of somebody else")
@@ -125,7 +123,6 @@ def test_what_a_rank_writes_by_the_way_goes_with_it_and_its_home_is_not_written_
     home.mkdir(0o500)
     variables = {**os.environ, "HOME": str(home), "TMPDIR": "/tmp"}
     rank = subprocess.Popen([sys.executable, "-c", WRITER], stdout=subprocess.PIPE, env=variables)
-    assert rank.stdout is not None
     folder = Path(rank.stdout.readline().decode().strip())
     assert {entry.suffix for entry in folder.iterdir()} == {"", ".lock"} and (folder / "datasets").is_dir()
     assert folder.stat().st_mode & 0o077 == 0 and list(home.iterdir()) == []
@@ -137,7 +134,7 @@ def test_what_a_rank_writes_by_the_way_goes_with_it_and_its_home_is_not_written_
 def test_it_ends_with_the_code_of_a_command_that_fails(tmp_path: Path) -> None:
     command = ["suite.worker.trainers.guardian", str(tmp_path / "none"), "sh", "-c", "exit 3"]
     with subprocess.Popen([sys.executable, "-m", *command], **PIPES) as done:
-        assert done.stdout is not None and done.stdout.read() == b"", "it never told of a start"
+        assert done.stdout.read() == b"", "it never told of a start"
         assert done.wait() == 3
 
 

@@ -1,6 +1,5 @@
 """The engine that is there is held against the one that was asked for; no trainer is imported."""
 
-from collections.abc import Iterator
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -14,13 +13,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.on_accelerate import check_engine, check_ranks
-from tests.worker.trainers.runs import ALONE, group_of_one
+from tests.worker.trainers.runs import ALONE
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _group() -> Iterator[None]:
-    with group_of_one():
-        yield
+pytestmark = pytest.mark.usefixtures("group_of_one")
 
 
 def model_of(layers: int = 2) -> nn.Module:

@@ -5,7 +5,6 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
 from unittest import mock
 
@@ -26,7 +25,7 @@ from tests.worker.trainers.runs import ALONE
 
 
 @pytest.fixture(autouse=True)
-def own_variables() -> Iterator[None]:
+def own_variables():
     """What it sets for its processes ends with the test."""
     with mock.patch.dict(os.environ):
         yield
@@ -84,9 +83,8 @@ cluster.close()
 @pytest.mark.timeout(400)
 def test_two_at_once_on_a_machine_listen_on_loopback_alone_and_do_not_meet() -> None:
     command = [require_environment("verl"), "-c", ALONE_ON_A_NODE]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    runs = [subprocess.Popen(command, text=True, **pipes) for _ in range(2)]
-    assert [run.stdout and run.stdout.readline() for run in runs] == ["answered 67120000\n"] * 2, "each has its own"
+    runs = [subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(2)]
+    assert [run.stdout.readline() for run in runs] == ["answered 67120000\n"] * 2, "each has its own"
     for run in runs:
         assert run.communicate("\n", 120)[0] == "127.0.0.1\n"
 
@@ -101,15 +99,8 @@ def variables(**more: str) -> dict[str, str]:
     """Of a rank on a host. Its name resolves to the loopback interface, which is not how nodes see each other."""
     paths = f"{ROOT}{os.pathsep}{ROOT / 'tests/example_backend'}"
     mine = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    return {
-        **mine,
-        "PYTHONPATH": paths,
-        "OMP_NUM_THREADS": "1",
-        "GLOO_SOCKET_IFNAME": INTERFACE,
-        "SUITE_EVENTS_ON_STDOUT": "all",
-        "CUDA_VISIBLE_DEVICES": "",
-        **more,
-    }
+    own = {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": INTERFACE, "CUDA_VISIBLE_DEVICES": ""}
+    return {**mine, **own, "SUITE_EVENTS_ON_STDOUT": "all", **more}
 
 
 @pytest.mark.ranks
@@ -140,7 +131,7 @@ def test_ranks_are_started_on_a_ray_cluster_that_is_there(hosts, tmp_path):
             )
             ending.callback(node.wait, 120)
             ending.callback(node.stdin.close)  # type: ignore[union-attr]
-            assert node.stdout is not None and node.stdout.readline() == b"started\n"
+            assert node.stdout.readline() == b"started\n"
         done = subprocess.run(
             hosts[0].argv([python, "-m", "suite.worker.ray_ranks"]),
             env=variables(**quiet, RAY_ADDRESS=head, SUITE_RANKS=json.dumps(wanted)),

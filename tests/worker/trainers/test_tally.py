@@ -1,7 +1,5 @@
 """Models that are made instead of fetched, and counts of a trainer's iteration: from its tensors, over all replicas."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,15 +12,10 @@ from suite.worker.rank import ConfigError
 from suite.worker.trainers import drawn_model
 from suite.worker.trainers.tally import Tally
 from tests.worker.tiny import tiny_body
-from tests.worker.trainers.runs import ALONE, group_of_one, tiny_shape
+from tests.worker.trainers.runs import ALONE, tiny_shape
 
+pytestmark = pytest.mark.usefixtures("group_of_one")
 PAD = 7
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_rank() -> Iterator[None]:
-    with group_of_one():
-        yield
 
 
 def tally(**more: Any) -> Tally:
@@ -33,7 +26,7 @@ def tokens(rows: int, columns: int, value: int = 1) -> torch.Tensor:
     return torch.full((rows, columns), value)
 
 
-def test_padding_is_counted_apart_from_tokens_and_is_not_the_manifests_work() -> None:
+def test_padding_is_counted_apart_from_tokens_and_is_not_the_manifests_work():
     counted = tally()
     responses = tokens(4, 8)
     responses[0, 5:] = PAD
@@ -48,7 +41,7 @@ def test_padding_is_counted_apart_from_tokens_and_is_not_the_manifests_work() ->
     ("leader", "steps", "words"),
     [(True, 2, "optimizer_steps 1 wanted, 2 done"), (False, 1, "samples 4 wanted, 0 done")],
 )
-def test_a_step_too_many_and_a_rank_that_speaks_for_no_replica_are_told(leader: bool, steps: int, words: str) -> None:
+def test_a_step_too_many_and_a_rank_that_speaks_for_no_replica_are_told(leader, steps, words):
     counted = tally(leader=leader)
     counted.add_samples(tokens(4, 8), tokens(4, 8), PAD)
     counted.trained_tokens, counted.optimizer_steps = 64, steps
@@ -57,12 +50,12 @@ def test_a_step_too_many_and_a_rank_that_speaks_for_no_replica_are_told(leader: 
 
 
 @pytest.mark.parametrize(("prompt", "response"), [(7, 8), (8, 9), (8, 7)])
-def test_lengths_that_were_not_forced_are_refused_at_once(prompt: int, response: int) -> None:
+def test_lengths_that_were_not_forced_are_refused_at_once(prompt, response):
     with pytest.raises(ConfigError, match=r"8 \+ 8 tokens were forced"):
         tally().add_samples(tokens(4, prompt), tokens(4, response), PAD)
 
 
-def test_uneven_samples_are_counted_by_their_numbers_and_padding_by_what_training_reads() -> None:
+def test_uneven_samples_are_counted_by_their_numbers_and_padding_by_what_training_reads():
     body = tiny_body()
     body["work"]["lengths"] = {"prompt": [8, 8, 8, 8], "response": [3, 8, 1, 5]}
     counted = Tally(body, ALONE)
@@ -71,13 +64,8 @@ def test_uneven_samples_are_counted_by_their_numbers_and_padding_by_what_trainin
     mask = (torch.arange(8) < torch.tensor([[3], [8], [1], [5]])).long()
     counted.add_trained(tokens(4, 8), mask)
     counted.optimizer_steps = 1
-    found = counted.counts(60, 100)
-    assert (found["samples"], found["response_tokens"], found["trained_tokens"], found["padded_tokens"]) == (
-        4,
-        17,
-        49,
-        15,
-    )
+    wanted = {"samples": 4, "response_tokens": 17, "trained_tokens": 49, "padded_tokens": 15}
+    assert wanted.items() <= counted.counts(60, 100).items()
     with pytest.raises(ConfigError, match=r"sample 1 has 8 \+ 7 tokens, where 8 \+ 8 were forced"):
         Tally(body, ALONE).add_sample(1, 8, 7)
 
@@ -92,7 +80,7 @@ def shape(architecture: str = "qwen2", **changes: Any) -> dict[str, Any]:
     [shape("gpt2"), shape("llama"), shape("qwen2"), shape("qwen3", head_width=8)],
     ids=lambda s: s["architecture"],
 )
-def test_a_model_has_the_shapes_parameters_and_equal_seeds_give_equal_models(size: dict[str, Any]) -> None:
+def test_a_model_has_the_shapes_parameters_and_equal_seeds_give_equal_models(size):
     first, second, other = (drawn_model.draw_model(size, seed, torch.device("cpu")) for seed in (1, 1, 2))
     total, trainable = drawn_model.count_parameters(first.parameters())
     assert total == trainable == parameter_count(Shape.model_validate(size)).total
@@ -102,7 +90,7 @@ def test_a_model_has_the_shapes_parameters_and_equal_seeds_give_equal_models(siz
     assert not all(torch.equal(one, three) for one, _, three in pairs)
 
 
-def test_a_word_is_the_number_of_its_id(tmp_path: Path) -> None:
+def test_a_word_is_the_number_of_its_id(tmp_path):
     drawn_model.write_tokenizer(str(tmp_path), 1003)
     prompts = torch.tensor([[0, 999, 17], [1000, 1002, 5]])
     texts = drawn_model.as_text(prompts, 1003)
@@ -114,7 +102,7 @@ def test_a_word_is_the_number_of_its_id(tmp_path: Path) -> None:
         assert (tokenizer.eos_token_id, tokenizer.pad_token_id) == (1000, 1002)
 
 
-def test_special_tokens_may_lie_behind_the_vocabulary() -> None:
+def test_special_tokens_may_lie_behind_the_vocabulary():
     model = drawn_model.draw_model(shape(), 1, torch.device("cpu"), has_special=False)
     assert (model.config.eos_token_id, model.generation_config.eos_token_id) == (None, None)
     assert drawn_model.count_parameters(model.parameters()) == drawn_model.count_on_paper(shape())

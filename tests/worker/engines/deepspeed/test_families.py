@@ -16,11 +16,9 @@ from tests.worker.engines.megatron.families import size_of
 
 VOCAB = 100  # padded to 128
 SIZES = {
-    "gpt2": size_of("gpt2", layers=3, vocab=VOCAB),
-    "llama": size_of("llama", layers=3, vocab=VOCAB),
+    **{family: size_of(family, layers=3, vocab=VOCAB) for family in ("gpt2", "llama", "qwen3")},
     "llama tied": size_of("llama", layers=3, vocab=VOCAB, kv_heads=4, tied_embeddings=True, head_width=16),
     "qwen2": size_of("qwen2", layers=3, vocab=VOCAB, kv_heads=1, tied_embeddings=False),
-    "qwen3": size_of("qwen3", layers=3, vocab=VOCAB),
 }
 FAMILIES = pytest.mark.parametrize("name", SIZES)
 PROMPTS, RESPONSES = [3, 6, 1], [7, 2, 5]
@@ -154,18 +152,8 @@ def test_merged_adapters_are_the_plain_model_that_computes_the_same(name: str) -
     assert_chosen(logprobs, wanted, samples, 1e-4)
 
 
-SIZE = size_of("gpt2", layers=3, hidden=16, ffn=32, heads=2, kv_heads=2, vocab=32, positions=8)
 EVEN = Samples.even(torch.arange(8).reshape(2, 4), 2)
-
-
 GPT2_VOCAB, GPT2_ROWS = 50257, 50304
-
-
-def gpt2_vocabulary(tied: bool = True) -> Policy:
-    """A tiny policy on GPT-2's vocabulary, its weights drawn."""
-    policy = policy_builder({**SIZE, "vocab": GPT2_VOCAB, "hidden": 8, "tied_embeddings": tied})()
-    draw_weights(policy, 3)
-    return policy
 
 
 def vocabulary_matrices(policy: Policy) -> list[torch.nn.Parameter]:
@@ -184,14 +172,15 @@ def test_log_probs_and_their_gradients_are_those_of_the_unpadded_softmax(precisi
     assert torch.allclose(ours, theirs, atol=1e-4)
     for logprobs in (ours, theirs):
         (logprobs * weights).sum().backward()
-    assert padded.grad is not None and plain.grad is not None
     assert torch.allclose(padded.grad[..., :GPT2_VOCAB], plain.grad, atol=1e-5)
     assert not padded.grad[..., GPT2_VOCAB:].any()
 
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_an_optimizer_with_weight_decay_leaves_padded_rows_at_zero(tied: bool) -> None:
-    policy = gpt2_vocabulary(tied).train()
+    widths = {"hidden": 8, "ffn": 32, "heads": 2, "kv_heads": 2, "positions": 8}
+    policy = policy_builder(size_of("gpt2", layers=3, vocab=GPT2_VOCAB, tied_embeddings=tied, **widths))().train()
+    draw_weights(policy, 3)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-2, weight_decay=0.1, fused=True)
     before = [matrix.detach().clone() for matrix in vocabulary_matrices(policy)]
     logprobs, values = policy(rows=Rows(EVEN, packed=False))

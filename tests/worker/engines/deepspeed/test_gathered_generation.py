@@ -5,7 +5,6 @@ Run as a script this file is one rank of two: ``python -m tests.worker.engines.d
 """
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,7 +63,7 @@ def rank_program(world: Any) -> None:
 @pytest.mark.ranks
 @pytest.mark.ci
 @pytest.mark.timeout(400)
-def test_weights_gathered_once_give_the_same_tokens_and_losses_and_are_partitioned_again(tmp_path: Path) -> None:
+def test_weights_gathered_once_give_the_same_tokens_and_losses_and_are_partitioned_again(tmp_path):
     for layers, once in told_by_ranks(["tests.worker.engines.deepspeed.test_gathered_generation"], RANKS, tmp_path):
         assert once["tokens"] == layers["tokens"]
         assert once["stats"] == layers["stats"]

@@ -4,44 +4,25 @@ from typing import Any
 
 from suite.worker.hugging_face import shape_fields
 
-LAYERS, HIDDEN, FFN, VOCAB, POSITIONS = 2, 32, 48, 200, 40
-
-_LLAMA3 = {
-    "kind": "llama3",
-    "factor": 4.0,
-    "low_frequency_factor": 1.0,
-    "high_frequency_factor": 3.0,
-    "original_positions": 16,
-}
+LAYERS, HIDDEN = 2, 32
+_WIDTHS = {"hidden": HIDDEN, "ffn": 48, "heads": 4, "kv_heads": 2, "vocab": 200, "positions": 40}
+_FREQUENCIES = {"low_frequency_factor": 1.0, "high_frequency_factor": 3.0, "original_positions": 16}
+_LLAMA3 = {"kind": "llama3", "factor": 4.0, **_FREQUENCIES}
+_EXPERTS = {"count": 4, "per_token": 2}
 _OWN: dict[str, dict[str, Any]] = {
     "gpt2": {"kv_heads": 4, "tied_embeddings": True},
     "llama": {"tied_embeddings": False, "rope_theta": 500.0, "rope_scaling": _LLAMA3, "norm_epsilon": 1e-5},
     "qwen2": {"tied_embeddings": True, "rope_scaling": {"kind": "linear", "factor": 2.0}},
     "qwen3": {"tied_embeddings": True, "head_width": 12, "rope_theta": 1000.0},
-    "mixtral": {"tied_embeddings": False, "experts": {"count": 4, "per_token": 2, "normalise": True}},
-    "qwen3_moe": {
-        "tied_embeddings": False,
-        "head_width": 12,
-        "experts": {"count": 4, "per_token": 2, "normalise": False},
-    },
+    "mixtral": {"tied_embeddings": False, "experts": {**_EXPERTS, "normalise": True}},
+    "qwen3_moe": {"tied_embeddings": False, "head_width": 12, "experts": {**_EXPERTS, "normalise": False}},
 }
 
 
 def size_of(architecture: str, **changes: Any) -> dict[str, Any]:
     """A shape as a manifest has it: no two of its widths are equal by chance."""
-    return {
-        "name": f"tiny-{architecture}",
-        "architecture": architecture,
-        "layers": LAYERS,
-        "hidden": HIDDEN,
-        "ffn": FFN,
-        "heads": 4,
-        "kv_heads": 2,
-        "vocab": VOCAB,
-        "positions": POSITIONS,
-        **_OWN[architecture],
-        **changes,
-    }
+    named = {"name": f"tiny-{architecture}", "architecture": architecture, "layers": LAYERS}
+    return {**named, **_WIDTHS, **_OWN[architecture], **changes}
 
 
 def hugging_face_model(size: dict[str, Any]) -> Any:
@@ -62,13 +43,10 @@ def hugging_face_model(size: dict[str, Any]) -> Any:
 
 def _configuration(size: dict[str, Any]) -> dict[str, Any]:
     experts = size.get("experts", {})
+    count, normalise = experts.get("count"), experts.get("normalise")
     own = {
-        "mixtral": {"num_local_experts": experts.get("count")},
-        "qwen3_moe": {
-            "num_experts": experts.get("count"),
-            "moe_intermediate_size": size["ffn"],
-            "norm_topk_prob": experts.get("normalise"),
-        },
+        "mixtral": {"num_local_experts": count},
+        "qwen3_moe": {"num_experts": count, "moe_intermediate_size": size["ffn"], "norm_topk_prob": normalise},
     }
     return {
         "vocab_size": size["vocab"],

@@ -9,13 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.worker.engines.batches import uneven_samples
-from tests.worker.engines.megatron.families import (
-    LAYERS,
-    checkpoint_of,
-    hugging_face_model,
-    load_checkpoint,
-    size_of,
-)
+from tests.worker.engines.megatron.families import LAYERS, checkpoint_of, hugging_face_model, load_checkpoint, size_of
 from tests.worker.tiny import be_rank, tiny_body
 
 STEPS = 3

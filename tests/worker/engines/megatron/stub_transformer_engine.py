@@ -55,8 +55,8 @@ class _Finder:
         return _Module(spec.name)
 
     def exec_module(self, module: types.ModuleType) -> None:
-        for name, value in _CONTENTS.get(module.__name__, {}).items():
-            setattr(module, name, value)
+        for each in _CONTENTS.get(module.__name__, ()):
+            setattr(module, each.__name__, each)
 
 
 def install() -> None:
@@ -68,6 +68,10 @@ def _mark_sharded(parameter: torch.nn.Parameter, dimension: int) -> None:
     parameter.tensor_model_parallel, parameter.partition_dim, parameter.partition_stride = True, dimension, 1
 
 
+def _undrawn(*sizes: int, dtype: torch.dtype) -> torch.nn.Parameter:
+    return torch.nn.Parameter(torch.full(sizes, torch.nan, dtype=dtype))
+
+
 class Linear(torch.nn.Module):
     """Column or row parallel, as ``parallel_mode`` says."""
 
@@ -75,46 +79,35 @@ class Linear(torch.nn.Module):
         self, in_features: int, out_features: int, parallel_mode: str, params_dtype: torch.dtype, **options: Any
     ) -> None:
         super().__init__()
-        self.sequence_parallel, self.parallel_mode = options["sequence_parallel"], parallel_mode
+        self.sequence_parallel, self.is_column = options["sequence_parallel"], parallel_mode == "column"
         self.group, self.return_bias = options["tp_group"], options["return_bias"]
-        if parallel_mode == "column":
+        if self.is_column:
             out_features //= options["tp_size"]
         else:
             in_features //= options["tp_size"]
-        self.weight = torch.nn.Parameter(torch.full((out_features, in_features), torch.nan, dtype=params_dtype))
+        self.weight = _undrawn(out_features, in_features, dtype=params_dtype)
+        _mark_sharded(self.weight, 0 if self.is_column else 1)
         # Without a bias, Transformer Engine has an empty tensor there, which is no parameter.
-        self.bias = (
-            torch.nn.Parameter(torch.full((out_features,), torch.nan, dtype=params_dtype)) if options["bias"] else None
-        )
-        _mark_sharded(self.weight, 0 if parallel_mode == "column" else 1)
-        if self.bias is None:
-            return
-        if parallel_mode == "column":
+        self.bias = _undrawn(out_features, dtype=params_dtype) if options["bias"] else None
+        if self.bias is not None and self.is_column:
             _mark_sharded(self.bias, 0)
-        else:
+        elif self.bias is not None:
             self.bias.sequence_parallel = self.sequence_parallel
 
     def forward(self, states: torch.Tensor, is_first_microbatch: bool | None = None) -> Any:
         from megatron.core import tensor_parallel as regions
 
-        if self.parallel_mode == "row":
-            whole = F.linear(states, self.weight)
-            join = (
-                regions.reduce_scatter_to_sequence_parallel_region
-                if self.sequence_parallel
-                else regions.reduce_from_tensor_model_parallel_region
-            )
-            states, bias = join(whole, group=self.group), self.bias
+        spread, join = regions.copy_to_tensor_model_parallel_region, regions.reduce_from_tensor_model_parallel_region
+        if self.sequence_parallel:
+            spread = regions.gather_from_sequence_parallel_region
+            join = regions.reduce_scatter_to_sequence_parallel_region
+        if self.is_column:
+            states = F.linear(spread(states, group=self.group), self.weight)
         else:
-            spread = (
-                regions.gather_from_sequence_parallel_region
-                if self.sequence_parallel
-                else regions.copy_to_tensor_model_parallel_region
-            )
-            states, bias = F.linear(spread(states, group=self.group), self.weight), self.bias
+            states = join(F.linear(states, self.weight), group=self.group)
         if self.return_bias:
-            return states, bias
-        return states if bias is None else states + bias
+            return states, self.bias
+        return states if self.bias is None else states + self.bias
 
 
 class LayerNormLinear(Linear):
@@ -122,7 +115,7 @@ class LayerNormLinear(Linear):
         super().__init__(in_features, out_features, **options)
         self.eps, self.normalization = eps, normalization
         for name in ("layer_norm_weight", *(["layer_norm_bias"] if normalization == "LayerNorm" else [])):
-            parameter = torch.nn.Parameter(torch.full((in_features,), torch.nan, dtype=options["params_dtype"]))
+            parameter = _undrawn(in_features, dtype=options["params_dtype"])
             parameter.sequence_parallel = self.sequence_parallel
             setattr(self, name, parameter)
 
@@ -134,7 +127,9 @@ class LayerNormLinear(Linear):
         return super().forward(normed)
 
 
-class LayerNorm(torch.nn.LayerNorm):
+class _Norm(torch.nn.Module):
+    """What both have beside torch's own."""
+
     def __init__(
         self, hidden_size: int, eps: float, sequence_parallel: bool, params_dtype: torch.dtype, **_options: Any
     ) -> None:
@@ -145,13 +140,12 @@ class LayerNorm(torch.nn.LayerNorm):
             parameter.sequence_parallel = sequence_parallel
 
 
-class RMSNorm(torch.nn.RMSNorm):
-    def __init__(
-        self, hidden_size: int, eps: float, sequence_parallel: bool, params_dtype: torch.dtype, **_options: Any
-    ) -> None:
-        super().__init__(hidden_size, eps=eps, dtype=params_dtype)
-        torch.nn.init.constant_(self.weight, torch.nan)
-        self.weight.sequence_parallel = sequence_parallel
+class LayerNorm(_Norm, torch.nn.LayerNorm):
+    pass
+
+
+class RMSNorm(_Norm, torch.nn.RMSNorm):
+    pass
 
 
 class DotProductAttention(torch.nn.Module):
@@ -190,21 +184,10 @@ def multi_tensor_scale(_chunk: int, _overflow: Any, tensors: Any, factor: float)
         target.copy_(source * factor)
 
 
-_CONTENTS: dict[str, dict[str, Any]] = {
-    f"{NAME}.pytorch": {
-        "Linear": Linear,
-        "LayerNormLinear": LayerNormLinear,
-        "LayerNorm": LayerNorm,
-        "RMSNorm": RMSNorm,
-        "DotProductAttention": DotProductAttention,
-    },
-    f"{NAME}.pytorch.cpu_offload": {"get_cpu_offload_context": get_cpu_offload_context},
-    f"{NAME}.pytorch.optimizers": {
-        "FusedAdam": FusedAdam,
-        "multi_tensor_applier": multi_tensor_applier,
-        "multi_tensor_l2norm": multi_tensor_l2norm,
-        "multi_tensor_scale": multi_tensor_scale,
-    },
+_CONTENTS: dict[str, tuple[Any, ...]] = {
+    f"{NAME}.pytorch": (Linear, LayerNormLinear, LayerNorm, RMSNorm, DotProductAttention),
+    f"{NAME}.pytorch.cpu_offload": (get_cpu_offload_context,),
+    f"{NAME}.pytorch.optimizers": (FusedAdam, multi_tensor_applier, multi_tensor_l2norm, multi_tensor_scale),
 }
 
 

@@ -39,10 +39,7 @@ def mean_steps(ranks: list[dict[str, Any]], field: str) -> list[float]:
     return [sum(leader["steps"][step][field] for leader in leaders) / len(leaders) for step in range(STEPS)]
 
 
-def value_head_parameters() -> int:
-    return (HIDDEN + 1) * 2 * HIDDEN + 2 * HIDDEN + 1
-
-
+VALUE_HEAD_PARAMETERS = (HIDDEN + 1) * 2 * HIDDEN + 2 * HIDDEN + 1
 SECONDS = 500.0
 pytestmark = [pytest.mark.ranks, pytest.mark.timeout(3 * SECONDS)]  # the first test waits for all launches
 IN_EVERY_ROUND = [case for case in CASES if case not in ONLY_THOROUGH]
@@ -74,8 +71,8 @@ def test_the_weights_come_out_under_hugging_faces_names_and_all_are_counted(seen
         assert sorted(rank["exported"]) == rank["checkpoint"]
         if CASES[case].precision == "fp32":
             assert [name for name, is_equal in rank["exported"].items() if not is_equal] == []
-        assert rank["total"] == rank["parameters"] + value_head_parameters()
-        frozen = rank["last_block"] + value_head_parameters()
+        assert rank["total"] == rank["parameters"] + VALUE_HEAD_PARAMETERS
+        frozen = rank["last_block"] + VALUE_HEAD_PARAMETERS
         assert rank["trainable"] == (frozen if CASES[case].trainable_layers else rank["total"])
 
 

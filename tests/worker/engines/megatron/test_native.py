@@ -1,7 +1,6 @@
 """Native kernels: Transformer Engine's layers compute what megatron-core's own do, from the same weights by name.
 
-Transformer Engine computes on CUDA devices alone. What runs here is megatron-core's use of it and this engine's, over a
-stand-in of its modules (stub_transformer_engine.py, which as a script is the program of one rank).
+It computes on CUDA devices alone: what runs here is megatron-core's use of it and this engine's, over a stand-in.
 """
 
 import importlib
@@ -9,7 +8,6 @@ import json
 import os
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -38,7 +36,7 @@ def rank_program(world: World) -> None:
 @pytest.mark.ranks
 @pytest.mark.thorough
 @pytest.mark.timeout(SECONDS)
-def test_the_same_names_get_the_same_weights_and_give_the_same_numbers(tmp_path: Path) -> None:
+def test_the_same_names_get_the_same_weights_and_give_the_same_numbers(tmp_path):
     stub = "tests.worker.engines.megatron.stub_transformer_engine"
     for seen in told_by_ranks([stub], 2, tmp_path, SECONDS):
         for family in FAMILIES:
@@ -60,7 +58,7 @@ def test_the_same_names_get_the_same_weights_and_give_the_same_numbers(tmp_path:
             assert any(note.startswith(f"optimizer: {stub}.FusedAdam") for note in notes)
 
 
-def test_torch_kernels_are_torchs_where_transformer_engine_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_kernels_are_torchs_where_transformer_engine_is_installed(monkeypatch):
     installed = {name: sys.modules.get(name, sys) for name in ("transformer_engine", "apex", "amp_C")}
     for name, module in installed.items():
         monkeypatch.setitem(sys.modules, name, module)
@@ -73,7 +71,7 @@ def test_torch_kernels_are_torchs_where_transformer_engine_is_installed(monkeypa
             importlib.import_module(name)
 
 
-def test_what_native_kernels_lack_in_this_process_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_native_kernels_lack_in_this_process_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformer_engine", None)
     with pytest.raises(ValueError, match="need Transformer Engine beside megatron-core, and it cannot be imported"):
         native.require()

@@ -50,12 +50,6 @@ def made_manifest(kl_coefficient: float = 0.001, device: str = "cuda", **changes
     )
 
 
-def body(manifest: Manifest) -> dict[str, Any]:
-    """As the worker reads it."""
-    dumped: dict[str, Any] = manifest.model_dump(mode="json", by_alias=True)
-    return dumped
-
-
 def log_recorded(path: str, steps: int, seconds: float = 0.0) -> None:
     """So many of the recorded steps, as NeMo-RL's logger is called for them; each takes so long."""
     log = told(lambda *given, **named: None, StepSink(path))

@@ -22,7 +22,8 @@ from suite.worker.trainers.nemo_rl.inputs import Rewards, prompts
 from suite.worker.trainers.nemo_rl.logged import LoggedStep, StepSink, check_counts, read_steps
 from suite.worker.trainers.nemo_rl.timers import time_step
 from tests.worker.tiny import Finished, fork_ranks, write_manifest
-from tests.worker.trainers.nemo_rl.made import HERE, body, made_manifest, recorded_steps
+from tests.worker.trainers.nemo_rl.made import HERE, made_manifest, recorded_steps
+from tests.worker.trainers.runs import as_read
 
 
 def changed(folder: Path, **values: float | None) -> LoggedStep:
@@ -33,7 +34,7 @@ def changed(folder: Path, **values: float | None) -> LoggedStep:
 
 @pytest.mark.slow
 def test_prompts_are_the_manifests_one_for_each_group_in_ordinary_tokens() -> None:
-    manifest = body(made_manifest())
+    manifest = as_read(made_manifest())
     rows = list(prompts(manifest))
     assert [(row["iteration"], row["number"]) for row in rows[:9]] == [*((0, 2 * n) for n in range(8)), (1, 0)]
     assert len(rows) == 4 * 8
@@ -42,7 +43,7 @@ def test_prompts_are_the_manifests_one_for_each_group_in_ordinary_tokens() -> No
 
 
 def test_the_samples_of_a_prompt_get_the_scores_that_the_suite_gives_them_and_no_more_than_its_group() -> None:
-    manifest = body(made_manifest())
+    manifest = as_read(made_manifest())
     seed = manifest["measure"]["seed"] * 1_000_003 + 1
     scores = score_samples(manifest["workload"]["reward"], Samples.even(torch.empty(16, 0), 0), seed).tolist()
     rewards = Rewards(manifest)
@@ -94,11 +95,11 @@ def test_four_steps_have_their_phases_within_the_whole(tmp_path: Path) -> None:
 def test_another_amount_of_work_and_none_are_refused(tmp_path: Path) -> None:
     step = recorded_steps(tmp_path)[0]
     with pytest.raises(ConfigError, match="response_tokens 256 wanted, 128 logged"):
-        check_counts(step, body(made_manifest(new_tokens=16)))
+        check_counts(step, as_read(made_manifest(new_tokens=16)))
     with pytest.raises(ConfigError, match="samples 16 wanted, nan logged"):
-        check_counts(replace(step, values={}), body(made_manifest()))
+        check_counts(replace(step, values={}), as_read(made_manifest()))
     with pytest.raises(ConfigError, match=r"prompt_tokens 128 wanted, 128\.48 logged"):
-        check_counts(replace(step, values={**step.values, "train/mean_prompt_length": 8.03}), body(made_manifest()))
+        check_counts(replace(step, values={**step.values, "train/mean_prompt_length": 8.03}), as_read(made_manifest()))
 
 
 def test_names_of_another_version_are_refused(tmp_path: Path) -> None:
@@ -154,7 +155,7 @@ def dotted(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def written(kl_coefficient: float) -> dict[str, Any]:
-    manifest = body(made_manifest(kl_coefficient))
+    manifest = as_read(made_manifest(kl_coefficient))
     return dict(dotted(configuration(manifest, "/run", "/opt/nemo-rl/examples/configs/grpo_math_1B.yaml")))
 
 

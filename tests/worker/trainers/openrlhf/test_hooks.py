@@ -4,7 +4,6 @@ import importlib
 import itertools
 import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +21,8 @@ from suite.worker.trainers.openrlhf.label import Label
 from suite.worker.trainers.openrlhf.prompts import rows
 from suite.worker.trainers.openrlhf.work import work_differences
 from tests.worker.trainers.journal import Journal
-from tests.worker.trainers.runs import ALONE, as_read, tiny_shape, trainer_manifest
+from tests.worker.trainers.runs import ALONE, ONE_STEP, as_read, tiny_shape, trainer_manifest
+from tests.worker.written import write
 
 GROUPED = {"algorithm": "grpo", "group": 2, "rollouts": 4}
 SPLIT: dict[str, Any] = {"placement": "split", "generation_ranks": 1}
@@ -57,7 +57,7 @@ def trained(manifest: dict[str, Any], steps: int = 1) -> list[dict[str, Any]]:
     return [{"tokens": tokens, "padding": 0, "steps": steps, "seconds": seconds}] * ranks
 
 
-def test_an_iteration_lasts_from_one_generation_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_iteration_lasts_from_one_generation_to_the_next(monkeypatch):
     manifest, clock = openrlhf_body(1, GROUPED), Journal()
     monkeypatch.setattr(hooks, "ask_all", lambda *_: trained(manifest))
     calls = iter(range(9))
@@ -102,29 +102,21 @@ def test_an_iteration_lasts_from_one_generation_to_the_next(monkeypatch: pytest.
     assert first["details"] == {"train/forward": 0.1, "train/backward": 0.2, "train/optimizer": 0.3}
 
 
-def shorten(samples: list[Any]) -> None:
-    samples[1].action_mask, samples[1].sequences = samples[1].action_mask[:, :-1], samples[1].sequences[:, :-1]
-
-
-def ask_for_another(samples: list[Any]) -> None:
-    samples[1].sequences[0, 0] += 1
-
-
-def repeat(samples: list[Any]) -> None:
-    samples[1] = samples[0]
-
-
-@pytest.mark.parametrize(("change", "batch"), [(None, 1), (repeat, 0), (shorten, 0), (ask_for_another, 0)])
-def test_other_samples_than_the_batchs_are_no_iteration(change: Any, batch: int) -> None:
+@pytest.mark.parametrize("fault", ["of another batch", "repeated", "shorter", "of another prompt"])
+def test_other_samples_than_the_batchs_are_no_iteration(fault):
     manifest = openrlhf_body(1, GROUPED)
-    samples = samples_of(manifest, batch)
-    if change is not None:
-        change(samples)
+    samples = samples_of(manifest, 1 if fault == "of another batch" else 0)
+    if fault == "repeated":
+        samples[1] = samples[0]
+    elif fault == "shorter":
+        samples[1].action_mask, samples[1].sequences = samples[1].action_mask[:, :-1], samples[1].sequences[:, :-1]
+    elif fault == "of another prompt":
+        samples[1].sequences[0, 0] += 1
     with pytest.raises(ConfigError):
         Count(manifest, ALONE, 1, 1).take_samples(samples, 0)
 
 
-def test_ranks_that_made_other_optimizer_steps_are_no_iteration() -> None:
+def test_ranks_that_made_other_optimizer_steps_are_no_iteration():
     manifest = openrlhf_body(1, GROUPED)
     count = Count(manifest, ALONE, 1, 1)
     count.take_samples(samples_of(manifest, 0), 0)
@@ -133,13 +125,13 @@ def test_ranks_that_made_other_optimizer_steps_are_no_iteration() -> None:
         count.close()
 
 
-def test_busy_time_is_what_intervals_cover_within_the_period() -> None:
+def test_busy_time_is_what_intervals_cover_within_the_period():
     intervals = [(0.0, 2.0), (1.0, 3.0), (5.0, float("inf"))]
     assert asynchronous.busy_seconds(intervals, 1.0, 6.0) == pytest.approx(3.0)
     assert asynchronous.busy_seconds([], 0.0, 1.0) == 0.0
 
 
-def test_a_batch_that_is_under_way_is_busy_until_now(tmp_path: Path) -> None:
+def test_a_batch_that_is_under_way_is_busy_until_now(tmp_path):
     path = str(tmp_path / "times")
     assert asynchronous.read_times(path, 9.0) == []
     actor = SimpleNamespace(samples_generator=SimpleNamespace(generate_samples=lambda: None))
@@ -206,14 +198,13 @@ def test_periods_begin_behind_the_first_publication_and_tell_how_old_samples_wer
 
 
 SHAPE = tiny_shape("llama", hidden=64, ffn=96, heads=2, positions=64)
-WORK: dict[str, Any] = {"name": "tiny", "prompt_tokens": 5, "new_tokens": 6, "rollouts": 8, "micro_batch": 2}
 MEASURE = Measure(device="cpu", precision="bf16", iterations=2, warmup=1)
 
 
 def openrlhf_body(ranks: int = 2, work: dict[str, Any] | None = None, **asked: Any) -> dict[str, Any]:
     """As a rank reads it."""
     request = LayoutRequest(devices_per_node=ranks, **asked)
-    return as_read(trainer_manifest("openrlhf", SHAPE, {**WORK, **(work or {})}, request, MEASURE))
+    return as_read(trainer_manifest("openrlhf", SHAPE, {**ONE_STEP, **(work or {})}, request, MEASURE))
 
 
 def told(manifest: dict[str, Any]) -> dict[str, str]:
@@ -225,7 +216,7 @@ def told(manifest: dict[str, Any]) -> dict[str, str]:
     return {line[start][2:]: " ".join(line[start + 1 : end]) or "on" for start, end in pairs}
 
 
-def test_ppo_has_a_critic_gae_and_the_workloads_batches() -> None:
+def test_ppo_has_a_critic_gae_and_the_workloads_batches():
     said = told(openrlhf_body(work={"optimizer_steps": 2, "ppo_epochs": 3}))
     assert said["critic.model_name_or_path"] == "/c"
     assert said["algo.advantage.estimator"] == "gae"
@@ -234,7 +225,7 @@ def test_ppo_has_a_critic_gae_and_the_workloads_batches() -> None:
     assert "algo.kl.use_loss" not in said
 
 
-def test_grpo_has_groups_kl_in_the_loss_and_no_critic() -> None:
+def test_grpo_has_groups_kl_in_the_loss_and_no_critic():
     said = told(openrlhf_body(work={"algorithm": "grpo:kl_coefficient=0.02,clip_high=0.3", "group": 4}))
     assert (said["rollout.batch_size"], said["rollout.n_samples_per_prompt"]) == ("4", "4")
     assert (said["algo.kl.use_loss"], said["algo.kl.estimator"], said["algo.kl.init_coef"]) == ("on", "k3", "0.02")
@@ -260,7 +251,7 @@ def test_devices_are_shared_as_the_layout_says(asked, engines, ranks, switches):
     assert said.get("train.async_queue_size") == ("1" if "staleness" in asked else None)
 
 
-def test_prompts_are_the_manifests_and_labels_say_what_each_sample_gets() -> None:
+def test_prompts_are_the_manifests_and_labels_say_what_each_sample_gets():
     work = {"algorithm": "grpo", "group": 2, "rollouts": 4, "lengths": "list:LIST", "new_tokens": 3}
     work["lengths"] = {"kind": "list", "listed": (1, 3, 2, 3)}
     found = rows(openrlhf_body(1, work), batches=2)
@@ -273,7 +264,7 @@ def test_prompts_are_the_manifests_and_labels_say_what_each_sample_gets() -> Non
     assert Label.read(labels[1].of_sample(1)).first == 3
 
 
-def test_a_critic_of_the_policys_shape_and_stale_samples_are_told_as_other_work() -> None:
+def test_a_critic_of_the_policys_shape_and_stale_samples_are_told_as_other_work():
     def told_of(work: dict[str, Any], **asked: Any) -> str:
         return " ".join(work_differences(openrlhf_body(work=work, **asked)))
 
@@ -283,16 +274,11 @@ def test_a_critic_of_the_policys_shape_and_stale_samples_are_told_as_other_work(
     assert "up to 2 publications" in told_of({"algorithm": "grpo"}, **SPLIT, staleness=2)
 
 
-def test_a_module_is_patched_after_its_own_code_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "patched_one.py").write_text("value = lent")
-    (tmp_path / "plain_one.py").write_text("value = 1")
+def test_a_module_is_patched_after_its_own_code_ran(tmp_path, monkeypatch):
+    write(tmp_path, {"patched_one.py": "import sys\nvalue = sys.lent", "plain_one.py": "value = 1"})
     monkeypatch.syspath_prepend(tmp_path)
-
-    def after(module: Any) -> None:
-        module.value += 1
-
-    patch = cpu.Patch("p", "patched_one", "because", before=lambda: setattr(sys, "lent", 41), after=after)
-    (tmp_path / "patched_one.py").write_text("import sys\nvalue = sys.lent")
+    before, after = lambda: setattr(sys, "lent", 41), lambda module: setattr(module, "value", module.value + 1)
+    patch = cpu.Patch("p", "patched_one", "because", before=before, after=after)
     monkeypatch.setattr(sys, "meta_path", [cpu.Finder([patch]), *sys.meta_path])
     monkeypatch.setattr(sys, "lent", 0, raising=False)
     assert importlib.import_module("patched_one").value == 42

@@ -2,7 +2,6 @@
 
 import sys
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,7 +79,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     }
 
 
-def test_a_rank_of_it_is_measured_and_verified(tmp_path: Path) -> None:
+def test_a_rank_of_it_is_measured_and_verified(tmp_path):
     require_trl()
     run = whole_run_of(trl_manifest("trl-grpo", ranks=1, layout={"zero_stage": 2}), tmp_path, sys.executable)
     assert [event["phase"] for event in run.events("phase")] == PHASES * 2
@@ -88,7 +87,7 @@ def test_a_rank_of_it_is_measured_and_verified(tmp_path: Path) -> None:
 
 
 @whole_trainers
-def test_every_rank_tells_every_phase_once_and_every_parameter(told: dict[str, Run]) -> None:
+def test_every_rank_tells_every_phase_once_and_every_parameter(told):
     for name, run in told.items():
         manifest = run.bundle.manifest()
         phases = [phase for phase in PHASES if name != "alone" or phase not in ("score", "reference")]
@@ -106,7 +105,7 @@ def test_every_rank_tells_every_phase_once_and_every_parameter(told: dict[str, R
 
 
 @whole_trainers
-def test_every_engine_does_the_same_training(told: dict[str, Run]) -> None:
+def test_every_engine_does_the_same_training(told):
     first = told["ddp"].stats
     assert first[0]["kl"] == pytest.approx(0, abs=1e-2)
     assert first[0]["reward"] != first[1]["reward"], "rewards are drawn anew for each iteration"
@@ -116,7 +115,7 @@ def test_every_engine_does_the_same_training(told: dict[str, Run]) -> None:
 
 
 @whole_trainers
-def test_what_a_trainer_leaves_out_or_patches_is_told(told: dict[str, Run]) -> None:
+def test_what_a_trainer_leaves_out_or_patches_is_told(told):
     differences = {name: "\n".join(run.facts["work_differences"]) for name, run in told.items()}
     assert [name for name, text in differences.items() if "no scoring pass" in text] == ["alone"]
     assert "the reference is sharded as one unit" in differences["rloo"]
@@ -128,7 +127,7 @@ def test_what_a_trainer_leaves_out_or_patches_is_told(told: dict[str, Run]) -> N
 
 
 @whole_trainers
-def test_vllm_generates_on_the_policys_weights_and_the_record_is_whole(tmp_path: Path) -> None:
+def test_vllm_generates_on_the_policys_weights_and_the_record_is_whole(tmp_path):
     require_trl()
     require_vllm()
     layout = {"engine": "fsdp2", "zero_stage": 3, "generation": "vllm"}

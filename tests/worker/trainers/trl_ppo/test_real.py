@@ -44,7 +44,6 @@ def test_every_engine_does_the_same_training_and_tells_every_phase(tmp_path: Pat
     assert wanted[0]["kl"] == pytest.approx(0, abs=1e-6), "policy and reference start from equal weights"
     for each in runs.values():
         record = each.record
-        assert record.phases is not None and record.details is not None and record.counts is not None
         assert record.counts.total_parameters == record.counts.trainable_parameters == two
         assert {"generate", "score", "reference", "reward", "train", "other"} <= set(dict(record.phases))
         assert set(record.details) == PARTS
@@ -64,7 +63,6 @@ def test_a_critic_of_its_own_shape_is_the_value_model_and_scores_are_the_seeds(t
     work = {"critic": critic, "reward": {"kind": "pseudo"}, "optimizer_steps": 1}
     found = run(tmp_path, LAYOUTS["ddp"], LLAMA, ranks=1, precision="bf16", **work)
     own, counts = Workload(**{**UNCLIPPED, **work}).critic, found.record.counts
-    assert own is not None and counts is not None
     assert counts.total_parameters == parameter_count(LLAMA).total + critic_parameters(LLAMA, own)
     assert not any("second model" in text for text in found.facts["work_differences"])
     assert 0 < found.stats[0]["reward"] < 1

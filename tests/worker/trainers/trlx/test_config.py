@@ -22,6 +22,7 @@ from suite.worker.trainers.trlx import source as trlx_source
 from suite.worker.trainers.trlx.accelerate import model as trlx_model
 from suite.worker.trainers.trlx.work import notes, work_differences
 from tests.worker.trainers.runs import CPU, CUDA, as_read, tiny_shape, trainer_manifest
+from tests.worker.written import write
 
 
 def trlx_body(
@@ -34,10 +35,6 @@ def trlx_body(
     """As a rank reads it."""
     work, asked = workload or find_workload("cpu"), layout or LayoutRequest(devices_per_node=1)
     return as_read(trainer_manifest(backend, find_size(size), work, asked, measure))
-
-
-def config_of(manifest: dict[str, Any], iterations: int = 10) -> dict[str, Any]:
-    return trlx_config.trlx_config(manifest, iterations, "tokenizer", [7, 8, 9], "Trainer")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +64,7 @@ def test_trlx_and_deepspeed_are_asked_for_the_manifests_work(size, backend, work
     layout = driver.layout(shape, workload, request)
     assert not layout_errors(shape, workload, layout) + driver.errors(shape, workload, layout, measure)
     manifest = trlx_body(backend, size, workload, layout, measure)
-    config = config_of(manifest, iterations=10)
+    config = trlx_config.trlx_config(manifest, 10, "tokenizer", [7, 8, 9], "Trainer")
     train, method, generation = config["train"], config["method"], config["method"]["gen_kwargs"]
     expected = expected_counts(manifest["workload"], manifest["work"])
     assert method["num_rollouts"] * request.nodes * request.devices_per_node == expected["samples"]
@@ -165,12 +162,8 @@ def test_grouped_queries_are_never_dropped(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package called trlx that is none, named as the source."""
-    package = tmp_path / "trlx"
-    (package / "trainer").mkdir(parents=True)
-    (package / "__init__.py").write_text("from trlx import nothing\n")
-    (package / "trainer" / "__init__.py").write_text("")
     monkeypatch.setenv(trlx_source.SOURCE_VARIABLE, str(tmp_path))
-    return tmp_path
+    return write(tmp_path, {"trlx/__init__.py": "from trlx import nothing\n", "trlx/trainer/__init__.py": ""})
 
 
 def test_the_measured_commit_is_found_in_front_of_the_path_and_another_is_named_with_what_to_do(checkout, monkeypatch):
@@ -185,14 +178,12 @@ def test_the_measured_commit_is_found_in_front_of_the_path_and_another_is_named_
 
 
 def test_a_checkout_on_the_path_is_not_taken_for_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = tmp_path / "trlx" / "trlx"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("")
+    write(tmp_path, {"trlx/trlx/__init__.py": ""})
     monkeypatch.delenv(trlx_source.SOURCE_VARIABLE, raising=False)
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     assert str(trlx_source.trlx_problem()).startswith(f"there is no trlx for {sys.executable}; install")
     monkeypatch.setattr(sys, "path", [str(tmp_path / "trlx")])
-    assert str(trlx_source.trlx_problem()).startswith(f"the trlx in {package} is not commit")
+    assert str(trlx_source.trlx_problem()).startswith(f"the trlx in {tmp_path}/trlx/trlx is not commit")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The hooks on a stand-in with the method names and the order of trlx's PPO trainer; nothing of trlx is imported."""
 
 import math
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,8 +14,9 @@ from suite.worker.trainers.tally import Tally
 from suite.worker.trainers.trlx.accelerate.hooks import TimedPPO
 from tests.worker.tiny import tiny_body
 from tests.worker.trainers.journal import Journal
-from tests.worker.trainers.runs import ALONE, group_of_one
+from tests.worker.trainers.runs import ALONE
 
+pytestmark = pytest.mark.usefixtures("group_of_one")
 PROMPT, NEW, SAMPLES, MICRO = 8, 8, 4, 2
 PAD = 99
 
@@ -151,12 +151,6 @@ class StandIn:
 
 class Timed(TimedPPO, StandIn):
     pass
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_rank() -> Iterator[None]:
-    with group_of_one():
-        yield
 
 
 def run(iterations: int = 1, **stand_in: Any) -> tuple[list[str], IterationState, list[dict[str, int]]]:

@@ -1,7 +1,6 @@
 """trlx's NeMo trainer under the suite's clock, on stand-ins with real names and order of calls; its configuration."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from omegaconf import OmegaConf
+from transformers import AutoTokenizer
 
 from suite.bundle.event_fields import FIELDS, wrong_field
 from suite.launch.local import free_port
@@ -20,11 +21,12 @@ from suite.spec.manifest import Manifest
 from suite.theory.parameters import parameter_count
 from suite.worker.asked import expected_counts
 from suite.worker.rank import ConfigError
-from suite.worker.trainers.trlx.nemo.config import megatron_config, nemo_trlx_config
-from tests.worker.tiny import Finished, clean_environment, rank_environment, tiny_manifest, wait_for
-from tests.worker.tiny import write_manifest as write
+from suite.worker.trainers import trainer_class
+from suite.worker.trainers.trlx.nemo import trainer as nemo
+from suite.worker.trainers.trlx.nemo.config import end_id, megatron_config, nemo_trlx_config
+from tests.worker.tiny import Finished, rank_environment, start_rank, tiny_manifest, wait_for, write_manifest
 from tests.worker.trainers.journal import Journal
-from tests.worker.trainers.runs import CUDA, as_read, group_of_one, trainer_manifest
+from tests.worker.trainers.runs import ALONE, CUDA, as_read, trainer_manifest
 
 STUB = Path(__file__).parent / "nemo_stub"
 # Megatron pads the sequence with an end token to a multiple of eight: 24 positions here
@@ -32,30 +34,16 @@ SHAPE = {"positions": 32, "hidden": 16, "ffn": 48, "heads": 2, "kv_heads": 2, "v
 
 
 def nemo_manifest(ranks: int = 1, tensor: int = 1, **workload: Any) -> Manifest:
-    layout = Layout(
-        devices_per_node=ranks,
-        tensor=tensor,
-        data=ranks // tensor,
-        sequence_parallel=tensor > 1,
-        distributed_optimizer=True,
-    )
+    parallel = {"tensor": tensor, "data": ranks // tensor, "sequence_parallel": tensor > 1}
+    layout = Layout(devices_per_node=ranks, distributed_optimizer=True, **parallel)
     plain = tiny_manifest(shape=SHAPE, workload=workload, stack={}, measure={"iterations": 2})
     return trainer_manifest("trlx-nemo", plain.size, plain.workload, layout, plain.measure)
 
 
 def run_ranks(folder: Path, manifest: Manifest, **variables: str) -> Finished:
-    path, ranks, port = write(manifest, folder), manifest.layout.ranks, free_port()
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(STUB / "rank.py"), str(path)],
-            env={**clean_environment(), **variables, **rank_environment(rank, ranks, port)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(ranks)
-    ]
-    return wait_for(processes, folder)
+    path, ranks, port = write_manifest(manifest, folder), manifest.layout.ranks, free_port()
+    environments = [{**variables, **rank_environment(rank, ranks, port)} for rank in range(ranks)]
+    return wait_for([start_rank(path, str(STUB / "rank.py"), **own) for own in environments], folder)
 
 
 @pytest.mark.ranks
@@ -68,13 +56,10 @@ def test_two_ranks_time_every_phase_and_do_the_manifests_work(tmp_path, tensor, 
     manifest = nemo_manifest(2, tensor, **workload)
     run = run_ranks(tmp_path, manifest, SLURM_NTASKS="1", SLURM_JOB_NAME="one-task-a-node")
     assert run.exit_codes == [0, 0], run.errors
-    count = parameter_count(manifest.size)
-    trained = manifest.workload.trainable_layers
-    counts = {
-        **expected_counts(as_read(manifest)["workload"], as_read(manifest)["work"]),
-        "total_parameters": count.with_value_head,
-        "trainable_parameters": count.total if trained is None else trained * count.per_layer,
-    }
+    body, count, trained = as_read(manifest), parameter_count(manifest.size), manifest.workload.trainable_layers
+    trainable = count.total if trained is None else trained * count.per_layer
+    counts = expected_counts(body["workload"], body["work"])
+    counts.update(total_parameters=count.with_value_head, trainable_parameters=trainable)
     for rank in range(2):
         events = run.events(rank)
         assert not [problem for event in events if (problem := wrong_field(event, FIELDS["rank"][event["kind"]]))]
@@ -93,7 +78,7 @@ ORDER = ("generate", "reward", "score", "reference", "train")
 
 
 @pytest.fixture
-def build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+def build(group_of_one: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Makes the suite's trainer on the stand-ins, in this process and alone."""
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(STUB))
@@ -104,16 +89,9 @@ def build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
         monkeypatch.setenv(name, value)
 
     def make(**workload: Any) -> Any:
-        import torch
+        return nemo.TrlxNemoTrainer(as_read(nemo_manifest(**workload)), ALONE)
 
-        from suite.worker.trainers.trlx.nemo.trainer import TrlxNemoTrainer
-        from suite.worker.world import World
-
-        manifest = as_read(nemo_manifest(**workload))
-        return TrlxNemoTrainer(manifest, World(0, 1, 0, 1, torch.device("cpu")))
-
-    with group_of_one():
-        yield make
+    yield make
     for name in set(sys.modules) - before:
         if name.split(".")[0] in ("trlx", "apex", "nemo", "pytorch_lightning"):
             del sys.modules[name]
@@ -137,8 +115,6 @@ def test_phases_lie_where_the_trainer_does_their_work(build: Any) -> None:
 
 def test_the_reference_is_fp32_because_it_is_copied_before_nemo_casts(build: Any) -> None:
     """What docs/trainers/trlx.md says of host memory and of the swap, held on stand-ins that cast when NeMo casts."""
-    import torch
-
     trainer = build(trainable_layers=2)
     heads = trainer._trainer.model.model.module
     trained = [each for each in heads.language_model.parameters() if each.requires_grad]
@@ -204,8 +180,6 @@ def test_another_layout_than_the_manifests_is_told_with_both_numbers(build: Any)
 
 
 def test_an_import_error_of_nemo_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch, build: Any) -> None:
-    from suite.worker.trainers import trainer_class
-
     monkeypatch.setattr("suite.worker.trainers.trlx.nemo.use_trlx", lambda: "")
     monkeypatch.setitem(sys.modules, "apex.transformer", None)
     with pytest.raises(ImportError, match=r"apex\.transformer"):
@@ -213,30 +187,21 @@ def test_an_import_error_of_nemo_is_shown_as_it_is(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_sequence_that_trlx_pads_has_its_end_token_in_the_loss() -> None:
-    from suite.worker.trainers.trlx.nemo.trainer import work_differences
-
     manifest = as_read(nemo_manifest(prompt_tokens=8, new_tokens=6))
-    assert any(line.endswith("takes in the end token behind its last") for line in work_differences(manifest))
+    assert any(line.endswith("takes in the end token behind its last") for line in nemo.work_differences(manifest))
 
 
 @pytest.mark.parametrize("slurm", [False, True])
 def test_lightning_finds_torchruns_ranks_with_and_without_slurm(monkeypatch: pytest.MonkeyPatch, slurm: bool) -> None:
-    from suite.worker.trainers.trlx.nemo.trainer import lead_lightning
-
     environment = {"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "ladder"} if slurm else {}
     monkeypatch.setattr("os.environ", environment)
-    notes = list(lead_lightning(SimpleNamespace(rank=13, local_world_size=8)))  # type: ignore[arg-type]
+    notes = list(nemo.lead_lightning(SimpleNamespace(rank=13, local_world_size=8)))  # type: ignore[arg-type]
     assert environment["TORCHELASTIC_RUN_ID"] and environment["GROUP_RANK"] == "1"
     assert (environment.get("SLURM_JOB_NAME"), len(notes)) == (("bash", 2) if slurm else (None, 1))
 
 
 def test_the_tokenizers_words_are_its_ids_and_come_back_as_text(tmp_path: Path) -> None:
-    from transformers import AutoTokenizer
-
-    from suite.worker.trainers.trlx.nemo.config import end_id
-    from suite.worker.trainers.trlx.nemo.trainer import write_tokenizer
-
-    write_tokenizer(str(tmp_path), 100)
+    nemo.write_tokenizer(str(tmp_path), 100)
     tokenizer = AutoTokenizer.from_pretrained(str(tmp_path), use_fast=False)
     assert len(tokenizer) == 100 and tokenizer.eos_token_id == tokenizer.pad_token_id == end_id(100) == 99
     assert tokenizer("7 0 98", add_special_tokens=False)["input_ids"] == [7, 0, 98]
@@ -257,23 +222,17 @@ PUBLISHED = {
 }
 
 
-def preset_manifest(point: PresetPoint, **request: Any) -> Manifest:
-    asked = LayoutRequest(nodes=point.nodes, devices_per_node=point.devices_per_node, **request)
+def preset_manifest(point: PresetPoint) -> Manifest:
+    asked = LayoutRequest(nodes=point.nodes, devices_per_node=point.devices_per_node)
     return trainer_manifest("trlx-nemo", find_size(point.size), PRESET.work_of(point), asked, CUDA)
-
-
-def configured(manifest: Manifest) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Megatron's configuration, and trlx's."""
-    body = as_read(manifest)
-    megatron = megatron_config(body, "/folder", "/folder/logs")
-    return megatron, nemo_trlx_config(body, 10, "/folder/megatron.yaml", "/folder", "SuiteNeMoPPOTrainer")
 
 
 @pytest.mark.parametrize("size", PUBLISHED)
 def test_every_size_of_the_script_is_configured_as_the_script_does_to_the_parameter(size: str) -> None:
     row, shipped = data_file("trlx_reference.yaml")["sizes"][size], data_file("trlx_reference.yaml")["common"]
     manifest = preset_manifest(POINTS[size])
-    megatron, trlx = configured(manifest)
+    megatron = megatron_config(as_read(manifest), "/folder", "/folder/logs")
+    trlx = nemo_trlx_config(as_read(manifest), 10, "/folder/megatron.yaml", "/folder", "SuiteNeMoPPOTrainer")
     model, train, method = megatron["model"], trlx["train"], trlx["method"]
     assert (megatron["trainer"]["num_nodes"], megatron["trainer"]["devices"]) == (row["nodes"], 8)
     assert (model["tensor_model_parallel_size"], model["pipeline_model_parallel_size"]) == (row["tensor"], 1)

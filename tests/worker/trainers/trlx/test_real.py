@@ -62,7 +62,6 @@ def test_every_layout_does_the_same_training_and_tells_every_phase(family: str, 
     for name, backend, stage in layouts:
         run = ended(tmp_path, backend, family, stage)
         found[name] = run.stats
-        assert run.record.phases is not None and run.record.details is not None and run.record.counts is not None
         assert {"generate", "score", "reference", "train", "other"} <= set(dict(run.record.phases))
         assert set(run.record.details) == PARTS
         assert run.facts["packages"]["trlx"] == "0.7.0 (3340c2f3)"
@@ -95,7 +94,7 @@ def test_the_hydra_reference_is_trlxs_own_branch_and_on_ddp_a_full_copy(backend,
     run = ended(tmp_path, backend, family, stage, **HYDRA)
     assert run.stats[0]["kl"] == pytest.approx(0, abs=1e-6), "both are copies of the policy"
     counts = run.record.counts
-    assert counts is not None and counts.trainable_parameters < counts.total_parameters
+    assert counts.trainable_parameters < counts.total_parameters
     assert any(told in text for text in run.facts["work_differences"])
 
 
@@ -119,5 +118,5 @@ def test_bf16_and_an_offloaded_optimizer_run(stage: int, change: dict[str, Any],
 def test_a_deepspeed_that_accelerate_dropped_without_a_word_fails_the_run(tmp_path, monkeypatch):
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     failure = ended(tmp_path, stage=2, whole=False).record.failure
-    assert failure is not None and failure.kind == "config"
+    assert failure.kind == "config"
     assert "trlx-deepspeed was asked for, but Accelerate runs MULTI_CPU" in failure.evidence[0]

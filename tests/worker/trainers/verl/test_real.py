@@ -1,7 +1,5 @@
 """verl's own trainer, really: its workers and vLLM servers on Ray, in the environment that `make verl` makes."""
 
-from pathlib import Path
-
 import pytest
 
 from suite.worker.trainers.verl.tied import NAME
@@ -12,7 +10,7 @@ from tests.worker.trainers.verl.test_settings import GRPO, verl_manifest
 pytestmark = [pytest.mark.ranks, pytest.mark.trainers, pytest.mark.timeout(560)]
 
 
-def test_ppo_with_a_critic_on_two_workers_and_two_vllm_servers(tmp_path: Path) -> None:
+def test_ppo_with_a_critic_on_two_workers_and_two_vllm_servers(tmp_path):
     """Two optimizer steps of two micro batches each: every way to miss or double one. The critic is GPT-2.
 
     The policy's weights fill more than one bucket, and its output head is the embedding.
@@ -22,7 +20,6 @@ def test_ppo_with_a_critic_on_two_workers_and_two_vllm_servers(tmp_path: Path) -
     work = {"optimizer_steps": 2, "critic": critic}
     manifest = verl_manifest(2, python=python, sampler="fast", shape={"vocab": 40_000}, **work)
     run = whole_run_of(manifest, tmp_path, python)
-    assert run.record.counts is not None
     assert run.record.counts.total_parameters == run.record.counts.trainable_parameters
     phases = [[(event["iteration"], event["phase"]) for event in run.events("phase", rank)] for rank in (0, 1)]
     in_order = ["generate", "reference", "score", "reward", "train", "sync"]
@@ -39,7 +36,7 @@ def test_ppo_with_a_critic_on_two_workers_and_two_vllm_servers(tmp_path: Path) -
     assert len([note for note in notes if note.startswith("replaced on a CPU: ")]) == 6
 
 
-def test_grpo_on_one_worker_with_verls_own_sampler(tmp_path: Path) -> None:
+def test_grpo_on_one_worker_with_verls_own_sampler(tmp_path):
     """That nothing stays behind a killed rank: test_guardian.py, backends/test_example_backend.py, test_settings.py."""
     python = require_environment("verl")
     run = whole_run_of(verl_manifest(1, python=python, **GRPO), tmp_path, python)

@@ -32,18 +32,12 @@ GRPO: dict[str, Any] = {"algorithm": "grpo", "group": 4}
 
 
 def verl_manifest(
-    ranks: int = 1,
-    *,
-    sampler: str | None = None,
-    python: str | None = None,
-    iterations: int = 2,
-    shape: dict[str, Any] | None = None,
-    **work: Any,
+    ranks: int = 1, *, sampler: str | None = None, python: str | None = None, shape: Any = None, **work: Any
 ) -> Manifest:
     """``work`` changes the workload, ``shape`` the model; with the stack of ``python``, if any."""
     size = tiny_shape("llama", **{**SHAPE, **(shape or {})})
     asked = LayoutRequest(devices_per_node=ranks, sampler=sampler)
-    measure = Measure(device="cpu", precision="fp32", warmup=1, iterations=iterations)
+    measure = Measure(device="cpu", precision="fp32", warmup=1, iterations=2)
     return trainer_manifest("verl", size, {**WORK, **work}, asked, measure, python)
 
 
@@ -169,8 +163,7 @@ def test_its_folder_goes_with_the_rank_however_that_ends(tmp_path: Path, monkeyp
     another = tmp_path / "zmq-00000000-replica-0"
     for socket in (mine, another):
         socket.touch()
-    guardian: Any = made._guardian
-    guardian.process.stdin.close()  # as the pipe of a killed rank is
+    made._guardian.process.stdin.close()  # as the pipe of a killed rank is
     wait_until(lambda: not Path(made.path).exists() and not mine.exists())
     assert another.exists()
     made.close()

@@ -1,5 +1,7 @@
 """Names and order of calls of trlx's PPOGPT and RefLMHeads."""
 
+from types import SimpleNamespace
+
 import torch
 from nemo.collections.nlp.models.language_modeling.megatron_gpt_model import MegatronGPTModel, parameter
 from torch import nn
@@ -43,20 +45,12 @@ class RefLMHeads(nn.Module):
             self.offload_policy_model()
 
 
-class Optimizer:
-    def zero_grad(self):
-        pass
-
-    def step(self):
-        pass
-
-
 class PPOGPT(MegatronGPTModel):
     def __init__(self, ppo_config, cfg, trainer, num_layers_unfrozen):
         self.cfg_values = cfg
         self.num_layers_unfrozen = None if num_layers_unfrozen == -1 else num_layers_unfrozen
         super().__init__(cfg, trainer)
-        self.cfg = type("Cfg", (), {"micro_batch_size": cfg["micro_batch_size"]})
+        self.cfg = SimpleNamespace(micro_batch_size=cfg["micro_batch_size"])
 
     def model_provider_func(self, language_model):
         if self.num_layers_unfrozen is not None:
@@ -70,7 +64,7 @@ class PPOGPT(MegatronGPTModel):
         return (each for each in self.model.module.language_model.parameters() if each.requires_grad)
 
     def configure_optimizers(self):
-        self._optimizer = Optimizer()
+        self._optimizer = SimpleNamespace(zero_grad=lambda: None, step=lambda: None)
 
     def _get_fwd_bwd_function(self):
         return lambda **how: self.model.module(**how)
@@ -89,9 +83,6 @@ class PPOGPT(MegatronGPTModel):
         self._optimizer.zero_grad()
         self._get_fwd_bwd_function()()
         return torch.tensor(0.25)
-
-    def generate(self, inputs, length_params, sampling_params=None):
-        return super().generate(inputs, length_params, sampling_params)
 
     def validation_step(self, rows, metric_fn):
         self.generate((torch.tensor(rows), torch.tensor([len(row) for row in rows])), {})

@@ -13,8 +13,6 @@ class BaseRLTrainer:
     def __init__(self, config, reward_fn=None, metric_fn=None, stop_sequences=None):
         self.config = config
         self.reward_fn = reward_fn
-        self.metric_fn = metric_fn
-        self.stop_sequences = stop_sequences
 
     def add_eval_pipeline(self, pipeline):
         self.eval_pipeline = pipeline

@@ -1,5 +1,8 @@
 """A model that is parameters of Megatron's GPT, split as apex splits them."""
 
+import json
+import os
+
 import torch
 from apex.transformer import parallel_state
 from torch import nn
@@ -45,7 +48,7 @@ class MegatronGPTModel(nn.Module):
         self.padded_vocab_size = -(-self.tokenizer.vocab_size // multiple) * multiple
         self.model = Float16Module(self.model_provider_func(LanguageModel(cfg, self.padded_vocab_size)))
 
-    def generate(self, inputs, length_params, sampling_params):
+    def generate(self, inputs, length_params, sampling_params=None):
         """Forced lengths: every new token is an ordinary word."""
         tokens, lengths = inputs
         tokens = tokens.clone()
@@ -65,9 +68,6 @@ class Tokenizer:
     """The folder's words, without transformers."""
 
     def __init__(self, folder):
-        import json
-        import os
-
         with open(os.path.join(folder, "tokenizer.json")) as file:
             self.words = json.load(file)["model"]["vocab"]
         with open(os.path.join(folder, "tokenizer_config.json")) as file:
