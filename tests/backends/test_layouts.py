@@ -42,6 +42,8 @@ SPLIT: dict[str, Any] = {"placement": "split", "generation_ranks": 1}
         ("megatron", {"kernels": "native"}, "dp2 dist-opt native kernels"),
         ("deepspeed", {"generation": "vllm", "engine_sleep": True}, "zero2 dp2 vllm sleep"),
         ("deepspeed", {"packing": True, "balance": True}, "zero2 dp2 packed balanced"),
+        ("deepspeed", {"generation": "vllm", "engine_memory": 40}, "zero2 dp2 vllm mem40%"),
+        ("trlx-deepspeed", {"bucket_elements": 5000}, "zero2 dp2 bucket5000"),
         ("deepspeed", {"offload_parameters": True}, "zero3 dp2 offload-param"),
     ],
 )
@@ -54,8 +56,9 @@ def test_what_is_not_asked_for_is_not_written_so_that_old_hashes_stay(backend: s
     usual = layout_of(backend).model_dump()
     assert usual.keys().isdisjoint(
         {"packing", "balance", "generation", "engine_sleep", "engine", "sampler", "staleness"}
+        | {"engine_memory", "bucket_elements"}
     )
-    asked = {"packing": True, "balance": True, "generation": "vllm", "engine_sleep": True}
+    asked = {"packing": True, "balance": True, "generation": "vllm", "engine_sleep": True, "engine_memory": 40}
     assert layout_of(backend, **asked).model_dump().items() >= asked.items()
 
 
