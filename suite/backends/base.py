@@ -248,7 +248,7 @@ def limits() -> Mapping[str, Any]:
 def generation_errors(size: Shape, layout: Layout, measure: Measure) -> list[str]:
     """Why vLLM cannot generate for this model in this layout; empty when it can, or is not asked to."""
     if layout.generation != "vllm":
-        return []
+        return ["--engine-memory is of an engine of its own: --generation vllm"] if layout.engine_memory else []
     known, errors = limits(), []
     if size.architecture not in known["architectures"]:
         families = ", ".join(known["architectures"])
@@ -265,6 +265,8 @@ def generation_errors(size: Shape, layout: Layout, measure: Measure) -> list[str
         errors.append(f"vLLM on a CPU needs heads of width {widths}; those of {size.name} are {size.head_dim} wide")
     if measure.device == "cpu" and layout.engine_sleep:
         errors.append("vLLM cannot sleep on a CPU; leave out --engine-sleep")
+    if measure.device == "cpu" and layout.engine_memory:
+        errors.append("vLLM's cache on a CPU has room for all samples: --engine-memory is of GPUs, leave it out")
     if layout.pipeline > 1 and layout.placement == "colocated":
         errors.append("vLLM holds whole layers on every rank: --generation vllm needs pipeline parallel 1")
     return errors
@@ -289,8 +291,9 @@ def vllm_error(device: str, versions: Mapping[str, str | None], where: str, is_c
 
 
 def laid_out(request: LayoutRequest, **fields: Any) -> Layout:
-    """On the nodes and devices that were asked for; data parallel over all ranks unless ``fields`` say otherwise."""
-    return Layout(nodes=request.nodes, devices_per_node=request.devices_per_node, **{"data": request.ranks, **fields})
+    """On nodes and devices and with sizes as asked for; data parallel over all ranks unless ``fields`` say else."""
+    fields = {"data": request.ranks, "nodes": request.nodes, "devices_per_node": request.devices_per_node, **fields}
+    return Layout(**fields, engine_memory=request.engine_memory or 0, bucket_elements=request.bucket_elements or 0)
 
 
 def placed(request: LayoutRequest) -> dict[str, Any]:

@@ -34,22 +34,16 @@ class DeepSpeed(base.OnDeepSpeed):
     settings: tuple[str, ...] = (
         *("zero_stage", "recompute", "kernels", "gather_for_generation"),
         *("offload_optimizer", "offload_parameters", "packing", "balance", "generation", "engine_sleep"),
-        *("placement", "generation_ranks"),
+        *("engine_memory", "placement", "generation_ranks", "bucket_elements"),
     )
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
         """Data parallel over all ranks, under the stage asked for or ``zero_layout``'s. Under ZeRO-3 generation is on
         whole weights, unless they leave no room or somebody chose."""
         layout = zero_layout(size, workload, request, self.settings)
-        layout = Layout.model_validate(
-            {
-                **layout.model_dump(),
-                "kernels": request.kernels or "torch",
-                "gather_for_generation": bool(request.gather_for_generation),
-                "generation": request.generation or "hf",
-                "engine_sleep": bool(request.engine_sleep),
-            }
-        )
+        own = {"kernels": request.kernels or "torch", "generation": request.generation or "hf"}
+        own |= {name: bool(getattr(request, name)) for name in ("gather_for_generation", "engine_sleep")}
+        layout = Layout.model_validate({**layout.model_dump(), **own})
         if request.gather_for_generation is None and self._gathers(size, workload, layout, request.device_memory_bytes):
             return layout.model_copy(update={"gather_for_generation": True})
         return layout
@@ -61,12 +55,8 @@ class DeepSpeed(base.OnDeepSpeed):
         Where the device's memory is known they must fit, in 16 bit; a CPU's, or that of an unnamed device, is not.
         One rank has them whole anyway, and says the same as many, so that a scaling curve begins with it.
         """
-        if (
-            layout.zero_stage != 3
-            or layout.offload_parameters
-            or layout.placement == "split"
-            or layout.generation != "hf"
-        ):
+        others_generate = layout.placement == "split" or layout.generation != "hf"
+        if others_generate or layout.zero_stage != 3 or layout.offload_parameters:
             return False
         if device_memory_bytes is None or layout.data == 1 or layout_errors(size, workload, layout):
             return True
@@ -117,6 +107,8 @@ def zero_layout(size: Shape, workload: Workload, request: LayoutRequest, setting
     """
 
     def under(stage: int) -> Layout:
+        if stage == 0 and request.bucket_elements:
+            raise ValueError("ZeRO has buckets from stage 1 on: leave out --bucket-elements, or choose another --zero")
         return base.laid_out(
             request,
             data=base.training_ranks(request),

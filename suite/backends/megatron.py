@@ -22,7 +22,8 @@ class Megatron(base.OwnBackend):
     native_packages: tuple[str, ...] = ("transformer-engine",)
     settings: tuple[str, ...] = (
         *("tensor", "pipeline", "sequence_parallel", "distributed_optimizer", "recompute", "offload_optimizer"),
-        *("kernels", "expert", "packing", "balance", "generation", "engine_sleep", "placement", "generation_ranks"),
+        *("kernels", "expert", "packing", "balance", "generation", "engine_sleep", "engine_memory", "placement"),
+        *("generation_ranks", "bucket_elements"),
     )
     extra_work: tuple[str, ...] = ("algorithm", "group", "lengths", "prompt_lengths")
 
@@ -88,6 +89,8 @@ class Megatron(base.OwnBackend):
             errors.append("offloading to the host means nothing on a CPU")
         if layout.offload_optimizer and measure.precision == "fp32":
             errors.append("megatron offloads the optimizer of bf16 and fp16 training only")
+        if layout.bucket_elements and (measure.device == "cpu" or layout.data == 1):
+            errors.append("Megatron has buckets where replicas are reduced in backward, on GPUs: no --bucket-elements")
         if layout.kernels == "native" and measure.device == "cpu":
             errors.append(
                 "native kernels are Transformer Engine's, which computes on CUDA devices alone; use torch ones"

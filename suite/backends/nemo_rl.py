@@ -21,7 +21,7 @@ class NemoRl(OneVersion):
     algorithms = ("grpo",)
     precisions = ("bf16",)
     extra_work: tuple[str, ...] = ("algorithm", "group")
-    settings: tuple[str, ...] = ("recompute", "offload_parameters")
+    settings: tuple[str, ...] = ("recompute", "offload_parameters", "engine_memory")
     packages: tuple[str, ...] = ("torch", "transformers", "ray", "nemo-rl")
     hooked = ("nemo-rl", "0.7.0")
     #: How to get the stack, for doctor and refusals.

@@ -10,8 +10,6 @@ from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from suite.theory.parameters import parameter_count
 
-STAGES = (2, 3)
-
 
 class OpenRlhf(base.OneVersion, base.OnDeepSpeed):
     """Data parallel on one node. Colocated, every device has a part of all models and a vLLM engine of its own; split,
@@ -29,7 +27,7 @@ class OpenRlhf(base.OneVersion, base.OnDeepSpeed):
     installation = "`make openrlhf` installs OpenRLHF beside the engines, or name its interpreter with --python"
     extra_work: tuple[str, ...] = ("critic", "algorithm", "group", "lengths", "prompt_lengths")
     settings: tuple[str, ...] = (
-        *("zero_stage", "recompute", "offload_optimizer", "generation", "engine_sleep"),
+        *("zero_stage", "recompute", "offload_optimizer", "generation", "engine_sleep", "engine_memory"),
         *("placement", "generation_ranks", "staleness"),
     )
 
@@ -56,7 +54,7 @@ class OpenRlhf(base.OneVersion, base.OnDeepSpeed):
             errors.append(f"OpenRLHF trains and generates in bf16, not {measure.precision}: --dtype bf16")
         if layout.nodes > 1:
             errors.append("openrlhf is measured on one node: --nodes 1")
-        if layout.zero_stage not in STAGES:
+        if layout.zero_stage not in (2, 3):
             errors.append(f"openrlhf is measured under ZeRO stage 2 or 3, not {layout.zero_stage}")
         if layout.generation != "vllm":
             errors.append("OpenRLHF generates by vLLM alone: leave out --generation, or --generation vllm")

@@ -7,13 +7,8 @@ from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
-_PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "trl", "deepspeed")
 #: what DeepSpeed alone has of the settings
-_DEEPSPEED_ONLY = {
-    "offload_optimizer": "--offload-optimizer",
-    "offload_parameters": "--offload-parameters",
-    "gather_for_generation": "--gather-for-generation",
-}
+_DEEPSPEED_ONLY = ("offload_optimizer", "offload_parameters", "gather_for_generation", "bucket_elements")
 
 
 class _Trl(OneVersion, OnDeepSpeed):
@@ -22,13 +17,13 @@ class _Trl(OneVersion, OnDeepSpeed):
     takes_turns = True
     families = FAMILIES
     precisions = ("fp32", "bf16")
-    packages: tuple[str, ...] = _PACKAGES
+    packages: tuple[str, ...] = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "trl", "deepspeed")
     hooked = ("trl", "1.16")
     oldest_transformers = 5
     extra_work: tuple[str, ...] = ("algorithm", "group", "lengths")
     settings: tuple[str, ...] = (
         *("engine", "zero_stage", "recompute", "offload_optimizer", "offload_parameters"),
-        *("gather_for_generation", "generation"),
+        *("gather_for_generation", "generation", "engine_memory", "bucket_elements"),
     )
     installation = "`make trl` installs TRL beside the engines (docs/trainers/trl.md)"
 
@@ -72,7 +67,7 @@ class TrlRloo(_Trl):
 
 
 def _check_engine_settings(request: LayoutRequest) -> None:
-    foreign = [option for name, option in _DEEPSPEED_ONLY.items() if getattr(request, name)]
+    foreign = [f"--{name.replace('_', '-')}" for name in _DEEPSPEED_ONLY if getattr(request, name)]
     if request.zero_stage is not None:
         foreign.insert(0, "--zero")
     if foreign:

@@ -20,7 +20,9 @@ class TrlPpo(OneVersion, OnDeepSpeed):
     packages: tuple[str, ...] = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "deepspeed", "trl")
     #: the last release with a PPO trainer
     hooked = ("trl", "1.12.0")
-    settings: tuple[str, ...] = ("engine", "zero_stage", "gather_for_generation", "offload_optimizer")
+    settings: tuple[str, ...] = (
+        *("engine", "zero_stage", "gather_for_generation", "offload_optimizer", "bucket_elements"),
+    )
     extra_work: tuple[str, ...] = ("critic",)
     installation = "`make trl-ppo` installs it beside the engines, into an environment of its own"
 
@@ -36,7 +38,7 @@ class TrlPpo(OneVersion, OnDeepSpeed):
             return Layout.model_validate({**layout.model_dump(), "gather_for_generation": gathers})
         if request.engine != "ddp":
             raise ValueError(f"TRL's PPO trains on deepspeed or ddp, not {request.engine}")
-        if request.zero_stage is not None or request.gather_for_generation or request.offload_optimizer:
+        if request.zero_stage is not None or any(getattr(request, name) for name in self.settings[2:]):
             raise ValueError("ZeRO and what comes with it are DeepSpeed's, so not for --engine ddp")
         return laid_out(request, engine="ddp")
 

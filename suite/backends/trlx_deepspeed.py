@@ -12,7 +12,6 @@ from suite.spec.workload import Workload
 
 #: Fields of a shape that its models do not take over (suite/worker/trainers/trlx/accelerate/model.py).
 _NOT_BUILT = ("head_width", "norm_epsilon", "rope_theta", "rope_scaling")
-_PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "deepspeed")
 
 
 class _Accelerate(Trainer, OnDeepSpeed):
@@ -23,7 +22,7 @@ class _Accelerate(Trainer, OnDeepSpeed):
     trains_last_layers = True
     takes_turns = True
     # trlx imports DeepSpeed on DDP too
-    packages: tuple[str, ...] = _PACKAGES
+    packages: tuple[str, ...] = ("torch", "transformers", "tokenizers", "accelerate", "deepspeed")
     environment = "trlx"
     installation = (
         '`make trlx` makes an interpreter of its own for it (docs/trainers/trlx.md, section "Installing it"), '
@@ -57,7 +56,7 @@ class TrlxDeepSpeed(_Accelerate):
 
     name = "trlx-deepspeed"
     summary = "trlx's own PPO trainer on Accelerate and DeepSpeed ZeRO"
-    settings: tuple[str, ...] = ("zero_stage", "offload_optimizer", "offload_parameters")
+    settings: tuple[str, ...] = ("zero_stage", "offload_optimizer", "offload_parameters", "bucket_elements")
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
         """As the deepspeed backend chooses."""

@@ -21,7 +21,7 @@ class Verl(OneVersion):
     packages: tuple[str, ...] = ("torch", "transformers", "verl", "ray", "TransferQueue", "tensordict")
     hooked = ("verl", "0.9.1")
     oldest_transformers = 5
-    settings: tuple[str, ...] = ("recompute", "generation", "sampler")
+    settings: tuple[str, ...] = ("recompute", "generation", "engine_memory", "sampler")
     extra_work: tuple[str, ...] = ("algorithm", "group", "critic")
     installation = "`make verl` makes an environment for verl beside the engines' (docs/trainers/verl.md)"
 

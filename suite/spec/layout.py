@@ -131,6 +131,10 @@ class Layout(Declaring):
             label="sleep",
         ),
     ] = Field(default=False, description="the generation engine holds no weights and no cache outside generation")
+    engine_memory: Annotated[
+        int,
+        Declared("--engine-memory", "percent of a GPU for vLLM", "compare", written="when set", label="mem{}%"),
+    ] = Field(default=0, ge=0, le=95, description="for its cache, in trainers for all of vLLM; 0: the stack's own")
     placement: Annotated[
         Placement,
         Declared(
@@ -172,6 +176,10 @@ class Layout(Declaring):
             label="async{}",
         ),
     ] = Field(default=0, ge=0, description="how many publications of weights old a consumed sample may be")
+    bucket_elements: Annotated[
+        int,
+        Declared("--bucket-elements", "gradients reduced at once", "compare", written="when set", label="bucket{}"),
+    ] = Field(default=0, ge=0, description="of a bucket, ZeRO's or on GPUs Megatron's; 0: the stack's own")
     sampler: Annotated[
         Sampler,
         Declared(

@@ -9,13 +9,16 @@ from suite.spec.fields import chosen, is_default
 from suite.spec.layout import Layout, LayoutChoices
 from suite.spec.manifest import Manifest
 from suite.spec.names import nearest
+from suite.theory.parameters import parameter_count
 
 #: A value of a knob as JSON has it, and how all knobs of a backend stand.
 Value = bool | int | str
 Choice = Mapping[str, Value]
 #: Knobs that are no part of a layout.
 MICRO_BATCH, THREADS = "micro_batch", "threads"
-
+#: Knobs that are turned only where they or values of them are named: they would make a space of all knobs too large,
+#: and ranks that just generate have samples of weights that are an update older.
+ON_REQUEST = ("placement", "generation_ranks", "bucket_elements")
 
 #: What is tried of a knob where nobody says, given the row that the stack makes by itself and the cores for each rank.
 Values = Callable[[Manifest, int], Sequence[Value]]
@@ -24,6 +27,12 @@ Values = Callable[[Manifest, int], Sequence[Value]]
 def _divisors(manifest: Manifest, cores: int) -> Sequence[Value]:
     ranks = manifest.layout.ranks
     return [degree for degree in range(1, ranks + 1) if ranks % degree == 0]
+
+
+def _buckets(manifest: Manifest, cores: int) -> Sequence[Value]:
+    """The stack's own, and parts of DeepSpeed's, which is of 5e8 elements or of the whole model."""
+    whole = min(500_000_000, parameter_count(manifest.size).total)
+    return [0, whole // 4, whole // 16]
 
 
 def _powers(most: int) -> list[Value]:
@@ -71,6 +80,10 @@ KNOBS: Mapping[str, Values] = {
     "kernels": _where(_on_gpu, "torch", "native"),
     "generation": _always(),
     "engine_sleep": _always(),
+    "engine_memory": _where(lambda manifest: _on_gpu(manifest) and manifest.layout.generation == "vllm", 0, 40, 70),
+    "placement": _where(_has_ranks, "colocated", "split"),
+    "generation_ranks": lambda manifest, cores: [0, *_divisors(manifest, cores)[:-1]],
+    "bucket_elements": _buckets,
     "sampler": _always(),
     THREADS: lambda manifest, cores: () if _on_gpu(manifest) else _powers(max(1, cores)),
 }
@@ -81,34 +94,32 @@ def lacking(name: str, driver: BackendDriver) -> bool:
     return name not in (MICRO_BATCH, THREADS) and name not in driver.settings
 
 
-def named_knobs(names: Iterable[str], backends: Sequence[str]) -> tuple[str, ...]:
-    """Knobs as a user typed them, in the order of ``KNOBS``; all where none is named. Raises UsageError."""
+def named_knobs(names: Iterable[str], backends: Sequence[str], asked: LayoutChoices) -> tuple[str, ...]:
+    """Knobs as a user typed them, in the order of ``KNOBS``; all where none is named, but for those on request of which
+    no values are ``asked``. Raises UsageError."""
     typed = [name.replace("-", "_") for name in names]
     for name in typed:
         if name not in KNOBS:
             raise UsageError(f"there is no knob {name!r}{nearest(name, KNOBS)}; there are {', '.join(KNOBS)}")
         if all(lacking(name, seat_of(backend)[0]) for backend in backends):
             raise UsageError(f"--knob {name} means nothing to {' or '.join(backends)}; leave it out")
-    return tuple(name for name in KNOBS if not typed or name in typed)
+    usual = [name for name in KNOBS if name not in ON_REQUEST or _asked_values(asked, name)]
+    return tuple(name for name in KNOBS if name in (typed or usual))
 
 
 def values_of(
     default: Manifest, cores: int, knobs: Sequence[str], asked: LayoutChoices, fixed: Iterable[str]
 ) -> dict[str, tuple[Value, ...]]:
-    """The values of each knob of a backend that has several, that of the stack's own row first.
-
-    ``asked``: values of layouts that a user named, which are all that is tried then; ``fixed``: knobs that were given
-    one value in another way.
-    """
+    """The values of each knob of a backend that has several, that of the stack's own row first. ``asked``: values that
+    a user named, which alone are tried beside it; ``fixed``: knobs that were given one value in another way."""
     driver = seat_of(default.backend.label)[0]
     own = choice_of(default, KNOBS)
     found = {}
     for name in knobs:
         if lacking(name, driver) or name in fixed:
             continue
-        named = _asked_values(asked, name)
-        tried = named or KNOBS[name](default, cores)
-        values = tuple(dict.fromkeys((own[name], *tried) if not named or own[name] in named else named))
+        tried = _asked_values(asked, name) or KNOBS[name](default, cores)
+        values = tuple(dict.fromkeys((own[name], *tried)))
         if len(values) > 1:
             found[name] = values
     return found
@@ -134,8 +145,7 @@ def changed(choice: Choice, default: Choice) -> dict[str, Value]:
 
 def told(choice: Choice) -> str:
     """For a reader: ``micro_batch 4, packing``; empty for nothing."""
-    words = [
+    return ", ".join(
         name if value is True else f"no {name}" if value is False else f"{name} {value}"
         for name, value in choice.items()
-    ]
-    return ", ".join(words)
+    )

@@ -85,8 +85,7 @@ class Rows:
         if MICRO_BATCH in choice:
             changes["workload"] = request.workload.model_copy(update={"micro_batch": choice[MICRO_BATCH]})
         asked = (request.model_copy(update=changes),)
-        plan = make_joint_plan(asked, self.stacks, self.images, self.machine.manner, self.code)
-        return plan.firsts[0]
+        return make_joint_plan(asked, self.stacks, self.images, self.machine.manner, self.code).firsts[0]
 
 
 def work_of(manifest: Manifest) -> str:
@@ -110,7 +109,7 @@ def spaces_of(rows: Rows, names: Sequence[str], fixed: Sequence[str], iterations
 
     Raises UsageError where a backend can run nothing, or there is nothing to try.
     """
-    knobs = named_knobs(names, rows.request.backends)
+    knobs = named_knobs(names, rows.request.backends, rows.request.layout)
     spaces = [_space(rows, backend, knobs, fixed, iterations) for backend in rows.request.backends]
     if all(len(space.candidates) == 1 for space in spaces):
         reasons = [reason for space in spaces for reason in space.refused]

@@ -1,6 +1,6 @@
 """A manifest as DeepSpeed's configuration, for the engine and for trainers on Accelerate; standard library alone."""
 
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Iterator, Optional
 
 #: DeepSpeed's default number of elements in a reduction bucket; it is allocated whatever the model's size.
 _DEFAULT_BUCKET_ELEMENTS = 500_000_000
@@ -26,7 +26,7 @@ def training_json(manifest: Dict[str, Any], parameters: Optional[int] = None) ->
     """One optimizer step is the replica's batch in micro batches. ``parameters`` train, where that is known already."""
     zero = _zero_json(manifest)
     if parameters is not None:
-        zero["reduce_bucket_size"] = bucket_elements(parameters)
+        zero["reduce_bucket_size"] = bucket_elements(manifest, parameters)
     if manifest["layout"]["offload_optimizer"]:
         zero["offload_optimizer"] = _host_memory(manifest)
     return {
@@ -79,9 +79,15 @@ def _zero_json(manifest: Dict[str, Any]) -> Dict[str, Any]:
     return zero
 
 
-def bucket_elements(trainable_parameters: int) -> int:
-    """Elements of ZeRO's reduction bucket: DeepSpeed's default, or fewer where fewer parameters train."""
-    return min(_DEFAULT_BUCKET_ELEMENTS, trainable_parameters)
+def bucket_elements(manifest: Dict[str, Any], trainable_parameters: int) -> int:
+    """Elements of ZeRO's reduction bucket: those asked for or DeepSpeed's default, or fewer where fewer train."""
+    return min(manifest["layout"].get("bucket_elements", _DEFAULT_BUCKET_ELEMENTS), trainable_parameters)
+
+
+def bucket_notes(manifest: Dict[str, Any]) -> Iterator[str]:
+    if uses_deepspeed(manifest) and manifest["layout"]["zero_stage"]:
+        most = manifest["layout"].get("bucket_elements", "DeepSpeed's default: 5e8")
+        yield "ZeRO reduction bucket at most as large as the trainable parameters ({} elements)".format(most)
 
 
 def _host_memory(manifest: Dict[str, Any]) -> Dict[str, Any]:

@@ -31,6 +31,12 @@ def release(device_type: str) -> str:
     return "{} {}".format(package, installed_version(package))
 
 
+def memory_share(manifest: Dict[str, Any], name: str) -> Dict[str, float]:
+    """A trainer's setting of that name: vLLM's share of a GPU's memory, where one is asked for."""
+    percent = manifest["layout"].get("engine_memory")
+    return {name: percent / 100} if percent else {}
+
+
 def cache_bytes(size: Dict[str, Any], precision: str, blocks: int, tensor: int = 1) -> int:
     """Keys and values in so many blocks, on one of ``tensor`` parallel ranks."""
     from suite.worker.precision import DTYPES  # torch, which processes that only patch vLLM do without

@@ -46,6 +46,8 @@ SPLIT: dict[str, Any] = {"placement": "split", "generation_ranks": 1}
         ("megatron", {"size": MOE, "ranks": 4, "device_memory_bytes": 1}, "dp4 dist-opt ep4"),  # not by tensors
         ("deepspeed", {"generation": "vllm", "engine_sleep": True}, "zero2 dp2 vllm sleep"),
         ("deepspeed", {"packing": True, "balance": True}, "zero2 dp2 packed balanced"),
+        ("deepspeed", {"generation": "vllm", "engine_memory": 40}, "zero2 dp2 vllm mem40%"),
+        ("trlx-deepspeed", {"bucket_elements": 5000}, "zero2 dp2 bucket5000"),
         ("deepspeed", {"offload_parameters": True}, "zero3 dp2 offload-param"),
     ],
 )
@@ -55,8 +57,9 @@ def test_a_layout_is_called_by_what_was_chosen(backend: str, asked: dict[str, An
 
 @pytest.mark.parametrize("backend", ENGINES)
 def test_what_is_not_asked_for_is_not_written_so_that_old_hashes_stay(backend: str) -> None:
-    asked = {"packing": True, "balance": True, "generation": "vllm", "engine_sleep": True}
-    assert layout_of(backend).model_dump().keys().isdisjoint({*asked, "engine", "sampler", "staleness"})
+    asked = {"packing": True, "balance": True, "generation": "vllm", "engine_sleep": True, "engine_memory": 40}
+    others = {"engine", "sampler", "staleness", "bucket_elements"}
+    assert layout_of(backend).model_dump().keys().isdisjoint({*asked, *others})
     assert layout_of(backend, **asked).model_dump().items() >= asked.items()
 
 

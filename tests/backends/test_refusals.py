@@ -43,6 +43,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("megatron", {"layout": {"kernels": "native", "packing": True}}, "use --kernels torch"),
     ("megatron", {"kernels": "native"}, "on CUDA devices alone"),
     ("megatron", {"kernels": "native", "measure": {"device": "cuda"}}, "no fp32"),
+    ("megatron", {"bucket_elements": 5}, "in backward, on GPUs: no --bucket-elements"),
     ("openrlhf", {"zero_stage": 1}, "ZeRO stage 2 or 3"),
     ("openrlhf", {"generation": "hf"}, "vLLM alone"),
     ("openrlhf", SPLIT, "critic has devices of its own"),
@@ -128,6 +129,8 @@ def test_what_it_can_do_is_not_refused(backend: str, asked: dict[str, Any]) -> N
     ("backend", "asked", "words"),
     [
         ("deepspeed", {"zero_stage": 2, "gather_for_generation": True}, "under ZeRO stage 3 only"),
+        ("trlx-deepspeed", {"zero_stage": 0, "bucket_elements": 5}, "buckets from stage 1 on"),
+        ("trl-grpo", {"engine": "ddp", "bucket_elements": 5}, "--bucket-elements: DeepSpeed's"),
         ("trl-grpo", {"engine": "ddp", "zero_stage": 2}, "--zero: DeepSpeed's, so not for --engine ddp"),
         ("trl-grpo", {"engine": "fsdp2", "offload_optimizer": True}, "--offload-optimizer: DeepSpeed's"),
         ("trl-ppo", {"engine": "fsdp2"}, "deepspeed or ddp"),

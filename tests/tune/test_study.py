@@ -17,13 +17,17 @@ from jsonschema import Draft202012Validator
 from suite.bundle.store import find_bundles
 from suite.bundle.walk import STUDY, TRIALS
 from suite.export.schema import schema
+from suite.spec.layout import LayoutChoices
+from suite.spec.manifest import Manifest
 from suite.tune.bundles import OTHER_LOSSES, apart
 from suite.tune.check import verify_study
+from suite.tune.knobs import ON_REQUEST, named_knobs, values_of
 from suite.tune.study import CONFIRMED, Study, read_study
 from tests.command import refused, suite
 from tests.slurm import Slurm
 from tests.tune.conftest import ASKED, FEW, SCRIPT
 from tests.waiting import wait_until
+from tests.worker.tiny import tiny_manifest
 
 pytestmark = pytest.mark.packages
 SCRIPTED = Path(__file__).parents[1] / "scripted_suite.py"
@@ -204,6 +208,21 @@ def test_that_a_default_which_wins_alone_takes_no_turns_is_no_news(tmp_path, scr
     assert done.exit_code == 0, done.output
     assert [row.row for row in study_of(tmp_path).confirmed] == ["equal-config"]
     assert "rounds, not turns" not in done.output
+
+
+def test_knobs_that_make_a_space_large_are_turned_where_they_or_values_of_them_are_named() -> None:
+    def tried(manifest: Manifest, *names: str, **asked: tuple[int | str, ...]) -> dict[str, tuple[object, ...]]:
+        choices = LayoutChoices(**asked)
+        return {**values_of(manifest, 1, named_knobs(names, ["deepspeed"], choices), choices, ())}
+
+    colocated = tiny_manifest(2)
+    assert not set(ON_REQUEST) & set(tried(colocated))
+    assert tried(colocated, bucket_elements=(0, 5))["bucket_elements"] == (0, 5)
+    found = tried(colocated, "placement", "generation-ranks", "bucket-elements")
+    assert (found["placement"], found["generation_ranks"]) == (("colocated", "split"), (0, 1))
+    assert found["bucket_elements"][0] == 0 and len(found["bucket_elements"]) == 3
+    on_gpu = tiny_manifest(2, layout={"generation": "vllm"}, measure={"device": "cuda", "precision": "bf16"})
+    assert tried(on_gpu)["engine_memory"] == (0, 40, 70) and "engine_memory" not in tried(colocated)
 
 
 @pytest.mark.parametrize(("loss", "is_other"), [(0.95, True), (0.99, False)])

@@ -197,13 +197,14 @@ class VllmGenerator(Generator):
             return LLMEngine.from_engine_args(arguments)
 
     def _cache_bytes(self, blocks: int) -> int:
-        """Of a GPU a share of what is free at most, and then samples wait for each other."""
+        """Of a GPU at most the share asked for, or one of what is free, and then samples wait for each other."""
         precision, tensor = self._manifest["measure"]["precision"], self._manifest["layout"]["tensor"]
         wanted = vllm_common.cache_bytes(self._manifest["size"], precision, blocks, tensor)
         if self._world.device.type != "cuda":
             return wanted
-        free, _total = torch.cuda.mem_get_info(self._world.device)
-        return min(wanted, int(free * _CACHE_SHARE_OF_FREE))
+        free, total = torch.cuda.mem_get_info(self._world.device)
+        percent = self._manifest["layout"].get("engine_memory")
+        return min(wanted, int(total * percent / 100 if percent else free * _CACHE_SHARE_OF_FREE))
 
     def _weights(self) -> Iterator[Tuple[str, torch.Tensor]]:
         for name, tensor in self._training.weights():

@@ -78,6 +78,16 @@ def test_a_cache_holds_the_samples_of_the_heaviest_replica_whichever_asks() -> N
     assert cache_blocks([128, 129] + [1] * 600, rows=301) == 254 + 1 + 2 + 2, "the longest of those at one time"
 
 
+@pytest.mark.parametrize(("percent", "wanted", "most"), [(None, 1e9, 300), (20, 1e9, 200), (20, 1, 1)])
+def test_of_a_gpu_a_cache_has_what_it_needs_but_no_more_than_its_share(percent, wanted, most):
+    layout = {"tensor": 1, "engine_memory": percent}
+    own = mock.Mock(_manifest={"measure": {"precision": "bf16"}, "layout": layout, "size": {}})
+    own._world.device = torch.device("cuda")
+    free = mock.patch("torch.cuda.mem_get_info", return_value=(600, 1000))
+    with free, mock.patch("suite.worker.vllm_common.cache_bytes", return_value=wanted):
+        assert VllmGenerator._cache_bytes(own, 8) == most
+
+
 def test_what_vllm_draws_is_the_seeds_and_the_replicas_whatever_was_drawn_before() -> None:
     def drawn(replica: int) -> int:
         own = mock.Mock(_manifest={"measure": {"seed": 3}}, _generations=replica // 2)

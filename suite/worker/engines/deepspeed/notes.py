@@ -3,7 +3,7 @@
 from typing import Any, Dict, Iterator
 
 from suite.worker.algorithms import build_algorithm
-from suite.worker.deepspeed_json import overlaps
+from suite.worker.deepspeed_json import bucket_notes, overlaps
 from suite.worker.engines.base import WITHOUT_CUDNN
 from suite.worker.engines.deepspeed import attention
 from suite.worker.engines.deepspeed.families import FAMILIES
@@ -37,8 +37,7 @@ def notes_of(manifest: Dict[str, Any], world: World) -> Iterator[str]:
         yield "the full reference copy is partitioned by ZeRO-3, as DeepSpeed-Chat does"
     else:
         yield "the full reference copy is whole on every rank"
-    if stage:
-        yield "ZeRO reduction bucket at most as large as the trainable parameters (DeepSpeed's default: 5e8 elements)"
+    yield from bucket_notes(manifest)
     if own_generation and layout.get("gather_for_generation"):
         yield "generation under ZeRO-3 gathers all weights once (DeepSpeed's unwrap_model_for_generation, as under TRL)"
     elif own_generation and stage == 3:

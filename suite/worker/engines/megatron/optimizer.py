@@ -17,6 +17,7 @@ def wrap_for_training(module: Any, layout: Dict[str, Any], device: torch.device)
     ddp_config = stack.DistributedDataParallelConfig(
         grad_reduce_in_fp32=True,
         overlap_grad_reduce=overlap,
+        bucket_size=layout.get("bucket_elements"),
         use_distributed_optimizer=layout["distributed_optimizer"],
     )
     policy = stack.DistributedDataParallel(config, ddp_config, module)

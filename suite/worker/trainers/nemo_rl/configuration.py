@@ -6,6 +6,7 @@ Imports nothing of NeMo-RL: it is written by rank 0 and read by the example in t
 from typing import Any, Dict
 
 from suite.worker.manifest import adamw, asked_iterations
+from suite.worker.vllm_common import memory_share
 
 #: what the suite registers with NeMo-RL: an environment, and a processor of prompts
 REGISTERED = "suite_numbers"
@@ -17,7 +18,6 @@ def configuration(manifest: Dict[str, Any], folder: str, base: str) -> Dict[str,
     workload, work, measure = manifest["workload"], manifest["work"], manifest["measure"]
     group, options = workload["group"], workload["algorithm"]["options"]
     length = workload["prompt_tokens"] + workload["new_tokens"]
-    uses_reference = options["kl_coefficient"] > 0
     return {
         "defaults": base,
         "grpo": {
@@ -34,7 +34,7 @@ def configuration(manifest: Dict[str, Any], folder: str, base: str) -> Dict[str,
             "seed": measure["seed"],
             "use_dynamic_sampling": False,
             "overlong_filtering": False,
-            "skip_reference_policy_logprobs_calculation": not uses_reference,
+            "skip_reference_policy_logprobs_calculation": options["kl_coefficient"] <= 0,
             "async_grpo": {"enabled": False},
         },
         "loss_fn": {
@@ -118,6 +118,7 @@ def _policy(manifest: Dict[str, Any], folder: str, length: int) -> Dict[str, Any
                 "max_model_len": length,
                 "enforce_eager": False,
                 "enable_vllm_metrics_logger": False,
+                **memory_share(manifest, "gpu_memory_utilization"),
             },
             "colocated": {"enabled": True},
         },

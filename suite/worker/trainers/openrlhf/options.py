@@ -4,8 +4,8 @@ import math
 import os
 from typing import Any, Dict, List, Sequence, Tuple
 
-from suite.worker.manifest import algorithm_of, learns_values
-from suite.worker.vllm_common import SHARE_THAT_MUST_BE_FREE, blocks_for, cache_bytes
+from suite.worker.manifest import adamw, algorithm_of, learns_values
+from suite.worker.vllm_common import SHARE_THAT_MUST_BE_FREE, blocks_for, cache_bytes, memory_share
 
 AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent.py")
 VERSION = "0.11.2"
@@ -19,15 +19,13 @@ Options = Dict[str, Any]
 def kl_coefficient(manifest: Dict[str, Any]) -> float:
     """0 where there is no reference policy."""
     workload = manifest["workload"]
-    if learns_values(manifest):
-        return float(workload["ppo"]["kl_coefficient"])
-    return float(workload["algorithm"]["options"]["kl_coefficient"])
+    own = workload["ppo"] if learns_values(manifest) else workload["algorithm"]["options"]
+    return float(own["kl_coefficient"])
 
 
 def training_ranks(manifest: Dict[str, Any]) -> int:
     """Devices that actor, reference and critic share."""
-    layout = manifest["layout"]
-    return int(layout["devices_per_node"]) - generation_ranks(manifest)
+    return int(manifest["layout"]["devices_per_node"]) - generation_ranks(manifest)
 
 
 def generation_ranks(manifest: Dict[str, Any]) -> int:
@@ -138,14 +136,10 @@ def _algorithm(manifest: Dict[str, Any]) -> Options:
 
 
 def _optimizers(manifest: Dict[str, Any]) -> Options:
-    optimizer = manifest["workload"]["optimizer"]
     found: Options = {}
     for model in ("actor", "critic"):
-        found[model + ".adam.lr"] = optimizer["learning_rate"]
-        found[model + ".adam.betas"] = (optimizer["beta1"], optimizer["beta2"])
-        found[model + ".adam.eps"] = optimizer["epsilon"]
-        found[model + ".adam.weight_decay"] = optimizer["weight_decay"]
-        found[model + ".max_norm"] = optimizer["gradient_clip"]
+        found.update({"{}.adam.{}".format(model, name): value for name, value in adamw(manifest).items()})
+        found[model + ".max_norm"] = manifest["workload"]["optimizer"]["gradient_clip"]
         found[model + ".lr_scheduler"] = "constant"
     return found
 
@@ -163,6 +157,7 @@ def _placement(manifest: Dict[str, Any]) -> Options:
         found["vllm.gpu_memory_utilization"] = SHARE_THAT_MUST_BE_FREE
     elif not generating:
         found["vllm.gpu_memory_utilization"] = 0.6 if sleeps else 0.35
+    found.update(memory_share(manifest, "vllm.gpu_memory_utilization"))
     if behind:
         found["train.async_enable"], found["train.async_queue_size"] = True, behind
     return found

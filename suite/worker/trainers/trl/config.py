@@ -4,6 +4,7 @@ from typing import Any, Dict
 
 from suite.worker import hugging_face
 from suite.worker.deepspeed_json import engine_of, micro_batches, training_json
+from suite.worker.vllm_common import memory_share
 
 ALGORITHMS = {"trl-grpo": "grpo", "trl-rloo": "rloo"}
 #: the suite's weighting of tokens by TRL's names: all of an optimizer step alike, or all samples alike
@@ -66,18 +67,11 @@ def training_arguments(manifest: Dict[str, Any], iterations: int, folder: str, p
 
 def _algorithm(manifest: Dict[str, Any]) -> Dict[str, Any]:
     options = manifest["workload"]["algorithm"]["options"]
-    common = {
-        "beta": options["kl_coefficient"],
-        "epsilon": options["clip_low"],
-        "epsilon_high": options["clip_high"],
-    }
+    common = {"beta": options["kl_coefficient"], "epsilon": options["clip_low"], "epsilon_high": options["clip_high"]}
     if manifest["backend"]["name"] == "trl-rloo":
         return {**common, "normalize_advantages": False}
-    return {
-        **common,
-        "loss_type": _LOSSES[options["loss"]],
-        "scale_rewards": "group" if options["scale"] else "none",
-    }
+    scale = "group" if options["scale"] else "none"
+    return {**common, "loss_type": _LOSSES[options["loss"]], "scale_rewards": scale}
 
 
 def _generation(manifest: Dict[str, Any]) -> Dict[str, Any]:
@@ -90,6 +84,7 @@ def _generation(manifest: Dict[str, Any]) -> Dict[str, Any]:
         "vllm_mode": "colocate",
         "vllm_max_model_length": workload["prompt_tokens"] + workload["new_tokens"],
         "generation_kwargs": {"ignore_eos": True, "detokenize": False},
+        **memory_share(manifest, "vllm_gpu_memory_utilization"),
     }
 
 

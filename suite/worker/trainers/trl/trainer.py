@@ -3,6 +3,7 @@
 import importlib
 import tempfile
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, Dict, List, Optional
 
 import torch
@@ -142,8 +143,7 @@ class TrlTrainer(Trainer):
         return scores_of_own(self._manifest, self._state.iteration, self._world.rank, samples).tolist()
 
     def _start(self) -> None:
-        manifest = self._manifest
-        check_engine(self._trainer.model_wrapped, engine_of(manifest), manifest["layout"]["zero_stage"])
+        check_engine(self._trainer.model_wrapped, engine_of(self._manifest), self._manifest["layout"]["zero_stage"])
 
     def _end_iteration(self) -> None:
         """Not in any timed phase: counting waits for the device."""
@@ -157,7 +157,8 @@ class TrlTrainer(Trainer):
         optional: Dict[str, Any] = {}
         if sampled is not None:
             mask = output["completion_mask"].bool()
-            optional["rollout"] = mismatch(output["old_per_token_logps"], sampled, mask, _sum, _largest)
+            largest = partial(_reduced, by=dist.ReduceOp.MAX)
+            optional["rollout"] = mismatch(output["old_per_token_logps"], sampled, mask, _reduced, largest)
         state.clock.finish(counts, self._statistics(), **optional)
 
     def _check_prompts(self, found: torch.Tensor) -> None:
@@ -181,13 +182,8 @@ def _module(manifest: Dict[str, Any]) -> Any:
         return importlib.import_module(name)
 
 
-def _sum(tensor: torch.Tensor) -> torch.Tensor:
-    dist.all_reduce(tensor)
-    return tensor
-
-
-def _largest(tensor: torch.Tensor) -> torch.Tensor:
-    dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
+def _reduced(tensor: torch.Tensor, by: Any = dist.ReduceOp.SUM) -> torch.Tensor:
+    dist.all_reduce(tensor, op=by)
     return tensor
 
 

@@ -35,18 +35,15 @@ def build_with_drawn_weights(manifest: Dict[str, Any], world: World, lengths: Se
         generate = engine.generate
 
         def generate_forced(prompts: Sequence[Any], sampling_params: Any, **options: Any) -> Any:
-            return generate(prompts, [_of_length(sampling_params, length) for length in lengths], **options)
+            own = [sampling_params.clone() for _ in lengths]
+            for each, length in zip(own, lengths):
+                each.max_tokens = length
+            return generate(prompts, own, **options)
 
         engine.generate = generate_forced
         return engine
 
     return build
-
-
-def _of_length(sampling_params: Any, length: int) -> Any:
-    own = sampling_params.clone()
-    own.max_tokens = length
-    return own
 
 
 def checked_once(generation: Any) -> Callable[[], None]:

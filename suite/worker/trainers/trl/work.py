@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, Iterator
 
-from suite.worker.deepspeed_json import engine_of, uses_deepspeed
+from suite.worker.deepspeed_json import bucket_notes, engine_of, uses_deepspeed
 from suite.worker.manifest import installed_version
 from suite.worker.trainers.base import K3
 from suite.worker.trainers.trl.config import scores, uses_vllm
@@ -79,8 +79,7 @@ def notes(manifest: Dict[str, Any], trainer: Any) -> Iterator[str]:
         yield "ZeRO-3's weights are gathered {}, inside of generate".format(
             "once for a whole generation" if gathers else "layer by layer for every token"
         )
-    if uses_deepspeed(manifest) and manifest["layout"]["zero_stage"]:
-        yield "ZeRO reduction bucket at most as large as the trainable parameters (DeepSpeed's default: 5e8)"
+    yield from bucket_notes(manifest)
     yield from _generation_notes(manifest)
 
 

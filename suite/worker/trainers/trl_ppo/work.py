@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, Iterator
 
-from suite.worker.deepspeed_json import uses_deepspeed
+from suite.worker.deepspeed_json import bucket_notes, uses_deepspeed
 from suite.worker.manifest import installed_version
 
 
@@ -54,5 +54,4 @@ def notes(manifest: Dict[str, Any]) -> Iterator[str]:
     yield "transformers' sdpa attention; torch's fused AdamW as transformers makes it"
     yield "torch.compile is off (TORCHDYNAMO_DISABLE): TRL compiles nothing, and DeepSpeed would only load it"
     yield "FLOPs are those of the suite's own iteration: what TRL computes beyond them lowers its utilisation"
-    if uses_deepspeed(manifest):
-        yield "ZeRO reduction bucket at most as large as the trainable parameters (DeepSpeed's default: 5e8)"
+    yield from bucket_notes(manifest)

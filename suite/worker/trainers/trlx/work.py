@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, Iterator
 
-from suite.worker.deepspeed_json import uses_deepspeed
+from suite.worker.deepspeed_json import bucket_notes, uses_deepspeed
 from suite.worker.trainers.trlx.source import COMMIT
 
 
@@ -67,5 +67,4 @@ def notes(manifest: Dict[str, Any], attention: str) -> Iterator[str]:
     if uses_deepspeed(manifest):
         if manifest["workload"]["reference"] == "full":
             yield "a full reference copy was asked for; by itself, trlx shares the trunk (hydra) under DeepSpeed"
-        if manifest["layout"]["zero_stage"]:
-            yield "ZeRO reduction bucket at most as large as the trainable parameters (DeepSpeed's default: 5e8)"
+        yield from bucket_notes(manifest)

@@ -6,6 +6,7 @@ from suite.worker.hugging_face import head_width
 from suite.worker.manifest import algorithm_of, asked_iterations, learns_values
 from suite.worker.precision import dtype_name
 from suite.worker.rewards import scores_of_all
+from suite.worker.vllm_common import memory_share
 
 #: vLLM takes no more tokens into one pass unless told to; verl's default
 _BATCHED_TOKENS = 8192
@@ -103,7 +104,7 @@ def _algorithm(manifest: Dict[str, Any]) -> Settings:
 
 def _actor(manifest: Dict[str, Any], folders: Dict[str, str]) -> Settings:
     both = "actor_rollout_ref."
-    found = {
+    return {
         both + "model.path": folders["model"],
         both + "model.tokenizer_path": folders["tokenizer"],
         both + "model.enable_gradient_checkpointing": manifest["layout"]["recompute"] == "full",
@@ -111,21 +112,19 @@ def _actor(manifest: Dict[str, Any], folders: Dict[str, str]) -> Settings:
         both + "ref.strategy": "fsdp2",
         both + "ref.log_prob_micro_batch_size_per_gpu": manifest["work"]["micro_batch"],
         both + "ref.fsdp_config.mixed_precision": _mixed_precision(manifest),
+        **_trained(manifest, both + "actor.", both + "actor.fsdp_config."),
     }
-    found.update(_trained(manifest, both + "actor.", both + "actor.fsdp_config."))
-    return found
 
 
 def _critic(manifest: Dict[str, Any], folders: Dict[str, str]) -> Settings:
-    found = {
+    return {
         "critic.model.path": folders["critic"],
         "critic.model.tokenizer_path": folders["tokenizer"],
         "critic.model.enable_gradient_checkpointing": manifest["layout"]["recompute"] == "full",
         "critic.strategy": "fsdp2",
         "critic.cliprange_value": manifest["workload"]["ppo"]["clip_value"],
+        **_trained(manifest, "critic.", "critic.fsdp."),
     }
-    found.update(_trained(manifest, "critic.", "critic.fsdp."))
-    return found
 
 
 def _trained(manifest: Dict[str, Any], model: str, engine: str) -> Settings:
@@ -148,11 +147,7 @@ def _trained(manifest: Dict[str, Any], model: str, engine: str) -> Settings:
 
 def _mixed_precision(manifest: Dict[str, Any]) -> Dict[str, str]:
     """Weights are kept in fp32, computed with in the run's precision, and gradients reduced in fp32: verl's own way."""
-    return {
-        "param_dtype": manifest["measure"]["precision"],
-        "reduce_dtype": "fp32",
-        "buffer_dtype": "fp32",
-    }
+    return {"param_dtype": manifest["measure"]["precision"], "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
 
 
 def _rollout(manifest: Dict[str, Any], folders: Dict[str, str]) -> Settings:
@@ -166,6 +161,7 @@ def _rollout(manifest: Dict[str, Any], folders: Dict[str, str]) -> Settings:
         rollout + "seed": manifest["measure"]["seed"],
         rollout + "dtype": dtype_name(manifest["measure"]["precision"]),
         rollout + "tensor_model_parallel_size": 1,
+        **memory_share(manifest, rollout + "gpu_memory_utilization"),
         rollout + "max_model_len": tokens,
         rollout + "max_num_batched_tokens": max(_BATCHED_TOKENS, tokens),
         rollout + "log_prob_micro_batch_size_per_gpu": manifest["work"]["micro_batch"],

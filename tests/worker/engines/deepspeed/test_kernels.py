@@ -109,9 +109,9 @@ def test_every_adam_gets_the_workloads_coefficients_and_decouples_weight_decay(m
     ]
 
 
-def config_of(device: str, data: int, stage: int, parameters: int = 1000) -> dict[str, Any]:
+def config_of(device: str, data: int, stage: int, parameters: int = 1000, **layout: int) -> dict[str, Any]:
     measure, workload = {"device": device, "precision": "bf16"}, {"rollouts": 8}
-    manifest = tiny_body(data, layout={"zero_stage": stage}, measure=measure, workload=workload)
+    manifest = tiny_body(data, layout={"zero_stage": stage, **layout}, measure=measure, workload=workload)
     return training_config(manifest, parameters)
 
 
@@ -129,6 +129,8 @@ def test_one_train_call_is_one_optimizer_step_and_the_bucket_is_no_larger_than_t
     assert config["gradient_accumulation_steps"] == 4
     assert config["zero_optimization"]["reduce_bucket_size"] == 1000
     assert config_of("cuda", 1, 2, 10**10)["zero_optimization"]["reduce_bucket_size"] == 500_000_000
+    asked = [config_of("cuda", 1, 2, size, bucket_elements=5000) for size in (1000, 10**10)]
+    assert [config["zero_optimization"]["reduce_bucket_size"] for config in asked] == [1000, 5000]
 
 
 def scripted_model(skips: list[bool], output: Any) -> mock.Mock:

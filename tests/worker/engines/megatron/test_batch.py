@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.worker.deepspeed_json import training_config
+from suite.worker.engines.megatron import stack
 from suite.worker.engines.megatron.batch import MicroBatch
 from suite.worker.engines.megatron.engine import MegatronEngine
-from suite.worker.engines.megatron.optimizer import INITIAL_LOSS_SCALE
+from suite.worker.engines.megatron.optimizer import INITIAL_LOSS_SCALE, wrap_for_training
 from suite.worker.samples import Samples
 from tests.worker.tiny import tiny_body
 
@@ -45,6 +46,15 @@ def test_each_response_token_is_told_by_the_state_before_it(lengths, packed, mul
 def test_fp16_starts_at_one_loss_scale_in_both_engines() -> None:
     config = training_config(tiny_body(measure={"precision": "fp16", "device": "cuda"}), 1000)
     assert 2 ** config["fp16"]["initial_scale_power"] == INITIAL_LOSS_SCALE
+
+
+def test_megatron_gets_the_bucket_that_is_asked_for() -> None:
+    for asked in ({}, {"bucket_elements": 5000}):
+        layout = tiny_body(2, backend="megatron", layout=asked)["layout"]
+        with mock.patch.object(stack, "DistributedDataParallel") as wrapper:
+            wrap_for_training(mock.Mock(), layout, torch.device("cuda"))
+        config = wrapper.call_args.args[1]
+        assert config.overlap_grad_reduce and config.bucket_size == asked.get("bucket_elements")
 
 
 def test_a_schedule_that_divides_the_loss_in_place_leaves_parts_that_share_its_storage() -> None:

@@ -156,6 +156,7 @@ def dotted(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 def written(kl_coefficient: float) -> dict[str, Any]:
     manifest = as_read(made_manifest(kl_coefficient))
+    manifest["layout"]["engine_memory"] = 40
     return dict(dotted(configuration(manifest, "/run", "/opt/nemo-rl/examples/configs/grpo_math_1B.yaml")))
 
 
@@ -167,6 +168,7 @@ def test_every_key_is_one_that_it_has(kl_coefficient: float) -> None:
 
 def test_the_work_is_the_manifests_and_without_a_kl_coefficient_there_is_no_reference() -> None:
     assert WORK.items() <= written(0.0).items()
+    assert written(0.0)["policy.generation.vllm_cfg.gpu_memory_utilization"] == 0.4
 
 
 def run(folder: Path, steps: int) -> Finished:

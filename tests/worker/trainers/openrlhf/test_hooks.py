@@ -241,7 +241,7 @@ def test_grpo_has_groups_kl_in_the_loss_and_no_critic():
     [
         ({}, "3", "3", {"train.colocate_all"}),
         (SPLIT, "1", "2", {"train.colocate_actor_ref"}),
-        ({**SPLIT, "staleness": 1}, "1", "2", {"train.colocate_all", "train.async_enable"}),
+        ({**SPLIT, "staleness": 1, "engine_memory": 70}, "1", "2", {"train.colocate_all", "train.async_enable"}),
     ],
 )
 def test_devices_are_shared_as_the_layout_says(asked, engines, ranks, switches):
@@ -249,6 +249,7 @@ def test_devices_are_shared_as_the_layout_says(asked, engines, ranks, switches):
     assert (said["vllm.num_engines"], said["actor.num_gpus_per_node"]) == (engines, ranks)
     assert {name for name in said if name.startswith(("train.colocate", "train.async_enable"))} == switches
     assert said.get("train.async_queue_size") == ("1" if "staleness" in asked else None)
+    assert (said["vllm.gpu_memory_utilization"] == "0.7") == ("engine_memory" in asked)
 
 
 def test_prompts_are_the_manifests_and_labels_say_what_each_sample_gets():

@@ -10,6 +10,7 @@ from suite.worker.trainers.trl.work import work_differences
 from tests.worker.tiny import tiny_body
 
 WORK: dict[str, Any] = {"rollouts": 16, "micro_batch": 2, "optimizer_steps": 2, "ppo_epochs": 3, "group": 4}
+ENGINE = {"generation": "vllm", "engine_memory": 40}
 
 
 def trl_body(backend: str = "trl-grpo", algorithm: str | None = None, **changes: Any) -> dict[str, Any]:
@@ -44,12 +45,12 @@ def test_options_of_the_algorithm_are_trls() -> None:
     assert "loss_type" not in rloo
 
 
-def test_vllm_ends_no_response_before_its_length() -> None:
-    plain, vllm = arguments(trl_body()), arguments(trl_body(layout={"generation": "vllm"}))
+def test_vllm_ends_no_response_before_its_length_and_has_the_memory_that_is_asked_for() -> None:
+    plain, vllm = arguments(trl_body()), arguments(trl_body(layout=ENGINE))
     assert plain["max_completion_length"] == vllm["max_completion_length"] == 8
     assert "use_vllm" not in plain
     assert vllm["generation_kwargs"]["ignore_eos"] is True
-    assert vllm["vllm_max_model_length"] == 16
+    assert (vllm["vllm_max_model_length"], vllm["vllm_gpu_memory_utilization"]) == (16, 0.4)
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,9 @@ def test_the_manifests_work_is_said_in_verls_words(asked: dict[str, Any], said: 
 def test_on_cuda_nothing_of_a_cpu_is_set() -> None:
     manifest = as_read(verl_manifest(**GRPO))
     manifest["measure"].update(device="cuda", precision="bf16")
+    manifest["layout"]["engine_memory"] = 40
     found = settings(manifest, FOLDERS)
+    assert found[ROLLOUT + "gpu_memory_utilization"] == 0.4
     assert not {ROLLOUT + "enforce_eager", ROLLOUT + "agent.num_workers", "reward.num_workers"} & set(found)
     assert not [name for name in found if "attn_implementation" in name]
     assert found["actor_rollout_ref.actor.fsdp_config.mixed_precision"]["param_dtype"] == "bf16"

@@ -137,7 +137,7 @@ class TrlxTrainer(Trainer):
         self.total_parameters, self.trainable_parameters = drawn_model.count_parameters(own)
         if plugin is not None:
             zero = plugin.deepspeed_config["zero_optimization"]
-            zero["reduce_bucket_size"] = bucket_elements(self.trainable_parameters)
+            zero["reduce_bucket_size"] = bucket_elements(self._manifest, self.trainable_parameters)
 
     def _draw(self, model: nn.Module) -> None:
         drawn_model.draw_weights(model, self._manifest["measure"]["seed"], self._world.device)
@@ -150,11 +150,9 @@ class TrlxTrainer(Trainer):
     def check_accelerator(self, accelerator: Any) -> None:
         """Raise ConfigError unless Accelerate runs the ranks, the device and the kind of engine that were asked for."""
         check_ranks(accelerator, self._world)
-        kind = accelerator.distributed_type.value
+        name, kind = self._manifest["backend"]["name"], accelerator.distributed_type.value
         if (kind == "DEEPSPEED") != uses_deepspeed(self._manifest):
-            raise ConfigError(
-                "{} was asked for, but Accelerate runs {}".format(self._manifest["backend"]["name"], kind)
-            )
+            raise ConfigError("{} was asked for, but Accelerate runs {}".format(name, kind))
 
     def _end_iteration(self) -> None:
         counts = self._state.tally.counts(self.trainable_parameters, self.total_parameters)
