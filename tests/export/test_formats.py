@@ -37,10 +37,6 @@ def rows_in(folder: Path, name: str) -> list[Row]:
     return list(rows_of(TABLES[name], found.entries, imported=found.imported))
 
 
-def parsed(text: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(text, newline="")))
-
-
 def value_of(kind: str, field: str) -> Any:
     """By the rules of docs/export.md."""
     if not field:
@@ -58,7 +54,7 @@ def value_of(kind: str, field: str) -> Any:
 def test_csv_reads_back_as_the_rows(name: str, made: Path) -> None:
     table = TABLES[name]
     written = rows_in(made, name)
-    found = parsed("".join(csv_format.lines(table, written)))
+    found = csv.DictReader(io.StringIO("".join(csv_format.lines(table, written)), newline=""))
     kinds = {column.name: column.kind for column in table.columns}
     assert [{key: value_of(kinds[key], field) for key, field in row.items()} for row in found] == written
 

@@ -198,12 +198,9 @@ def test_a_curve_of_asynchronous_rows_has_no_eta_of_phases() -> None:
     assert curve.largest.eta.value > 0
 
 
-def test_compare_pairs_no_asynchronous_row_with_a_synchronous_one() -> None:
+def test_compare_pairs_no_asynchronous_row_with_a_synchronous_one_and_gives_its_phases_no_share_of_the_change() -> None:
     with pytest.raises(UsageError, match="layout zero2 split g1 / zero2 split g1 async1"):
         compare_entries(in_turn(), ahead())
-
-
-def test_compare_gives_no_phase_of_a_period_a_share_of_the_change() -> None:
     (row,) = compare_entries(ahead(), ahead(rate=14.0)).rows
     assert row.verdict == "faster"
     assert {phase.share_of_change for phase in row.phases} == {None}
