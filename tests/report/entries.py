@@ -4,7 +4,6 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from suite.bundle.amounts import Peaks
 from suite.bundle.derive import _run_facts
 from suite.bundle.events import Events
 from suite.bundle.rates import _estimate
@@ -30,8 +29,7 @@ MISMATCH = {
     "effective_sample_size": 0.987,
 }
 #: Fields of a record that an entry is given as they are.
-AS_TOLD = ("notes", "details", "staleness", "overlap")
-ROLLOUT = dict.fromkeys(Rollout.model_fields)
+AS_TOLD = ("notes", "details", "rollout", "staleness", "overlap")
 START = 1_790_000_000.0
 
 _LAYERS_HIDDEN = {
@@ -63,15 +61,10 @@ TRAINER_FACTS: dict[str, Any] = {
     "work_differences": ["responses are decoded and tokenised again", "gradients are not clipped"],
 }
 TRAINER_DETAILS = {"other/decode": 0.004, "train/backward": 0.09, "train/forward": 0.06, "train/optimizer": 0.02}
+H100 = {"type": "cuda", "name": "NVIDIA H100 80GB HBM3", "count": 8, "memory_bytes": 80 << 30, "capability": [9, 0]}
 GPU_FACTS: dict[str, Any] = {
     **CPU_FACTS,
-    "device": {
-        "type": "cuda",
-        "name": "NVIDIA H100 80GB HBM3",
-        "count": 8,
-        "memory_bytes": 80 << 30,
-        "capability": [9, 0],
-    },
+    "device": H100,
     "driver": "570.86.15",
     "cuda": "12.8",
     "nccl": "2.26.2",
@@ -136,35 +129,23 @@ def manifest(
 
 
 def entry(
-    *,
-    rate: float = 20.0,
-    spread: float = 0.01,
-    shares: dict[str, float] | None = None,
-    peak_factor: float = 1.6,
-    verdict: str = "steady",
-    facts: dict[str, Any] | None = None,
-    rollout: dict[str, float] | None = None,
-    counts: dict[str, int] | None = None,
-    resident_bytes: int | None = None,
-    **asked: Any,
+    *, rate=20.0, spread=0.01, shares=None, peak_factor=1.6, verdict="steady", facts=None, counts=None, **asked: Any
 ) -> Entry:
     """A run that ended well: ``rate`` samples/s, iterations and runs noisy by ``spread``.
 
-    ``rollout``: figures of generation beyond what follows from the lengths. ``counts``: what was counted otherwise than
-    it was asked for. ``resident_bytes``: all that is known of memory, as of a trainer with processes of its own.
-    ``asked``: fields of the record that are told as they are, and more of ``manifest``.
+    ``counts``: what was counted otherwise than it was asked for. ``asked``: fields of the record that are told as they
+    are, and more of ``manifest``; of ``rollout`` figures beyond what follows from the lengths.
     """
     told = {name: asked.pop(name) for name in AS_TOLD if name in asked}
+    if "rollout" in told:
+        told["rollout"] = {**dict.fromkeys(Rollout.model_fields), **told["rollout"]}
     made = manifest(**asked)
     noise = random.Random(made.run.id)
     mean = made.work.global_rollouts / rate * (1 + spread * noise.gauss(0, 1))
     counted = tuple(mean * (1 + spread * noise.gauss(0, 1)) for _ in range(made.measure.iterations))
     seconds = (2 * mean, mean, *counted)
     counted = seconds[made.measure.warmup :]
-    counted_work, memory = _counts(made), _memory(made, peak_factor)
-    if resident_bytes is not None:
-        unknown = dict.fromkeys((*Peaks.model_fields, "efficiency", "efficiency_allocated"))
-        memory |= {**unknown, "peak_resident_bytes": resident_bytes, "by_phase": {}}
+    counted_work = _counts(made)
     measured = {
         "counts": counted_work.model_copy(update=counts or {}),
         "algorithm": made.workload.algorithm.text() if made.workload.algorithm.name != "ppo" else None,
@@ -172,12 +153,11 @@ def entry(
         "padding": padding(made, counted_work),
         "throughput": _throughput(counted_work, made.layout.ranks, counted),
         "phases": _phases(shares or SHARES, sum(counted) / len(counted), made.layout.asynchronous),
-        "memory": memory,
+        "memory": _memory(made, peak_factor),
         "compute": _compute(made),
         "steady_state": _state(made, len(counted), verdict),
         "iterations": {"seconds": seconds},
         "environment": _environment(made, facts),
-        "rollout": {**ROLLOUT, **rollout} if rollout else None,
         **told,
     }
     return _entry(made, measured)

@@ -121,6 +121,8 @@ class TestMemory:
 
 IMAGE = "sha256:" + "4" * 64
 PUSHED = "registry/suite-engines@sha256:" + "5" * 64
+OF_IMAGE, OF_PUSHED = f"image={IMAGE[:19]}", f"image=registry/suite-engines@sha256:{'5' * 12}"
+TREE = {"NCCL_ALGO": "Tree"}
 FORKED = {**made.CPU_FACTS, "started": "forked"}
 
 
@@ -129,9 +131,8 @@ def in_image(entry: Entry, image: str, digest: str | None = None) -> Entry:
     return made.driven(entry, "docker", image={"id": image, "digest": digest}, engine=engine)
 
 
-def with_variables(entry: Entry, **variables: str) -> Entry:
-    measure = entry.manifest.measure.model_copy(update={"variables": variables})
-    return replace(entry, manifest=entry.manifest.model_copy(update={"measure": measure, "hash": f"{variables}"}))
+def in_images(image: str, count: int, first: int = 1) -> list[Entry]:
+    return [in_image(one, image) for one in made.repeats(count, first)]
 
 
 def driven(count: int, launcher: str = "docker", rate: float = 20.0, **facts: Any) -> list[Entry]:
@@ -140,27 +141,12 @@ def driven(count: int, launcher: str = "docker", rate: float = 20.0, **facts: An
 
 #: Three runs and two, and by what their rows are told apart.
 OTHERWISE: dict[str, tuple[list[Entry], list[Entry], str, str]] = {
-    "container": (
-        driven(3, "local"),
-        [in_image(one, IMAGE) for one in made.repeats(2)],
-        "image=none launcher=local",
-        f"image={IMAGE[:19]} launcher=docker",
-    ),
-    "image": (
-        [in_image(one, IMAGE) for one in made.repeats(3)],
-        [in_image(one, PUSHED) for one in made.repeats(2, 4)],
-        f"image={IMAGE[:19]}",
-        f"image=registry/suite-engines@sha256:{'5' * 12}",
-    ),
+    "container": (driven(3, "local"), in_images(IMAGE, 2), "image=none launcher=local", f"{OF_IMAGE} launcher=docker"),
+    "image": (in_images(IMAGE, 3), in_images(PUSHED, 2, 4), OF_IMAGE, OF_PUSHED),
     "forked": (made.repeats(3), made.repeats(2, facts=FORKED), "started=spawned", "started=forked"),
     "together": (driven(3, runs_at_once=1), driven(2, rate=8, runs_at_once=2), "at once=1 run", "at once=2 runs"),
     "srun": (driven(3, "slurm"), driven(2, "slurm", starter="srun"), "started=spawned", "started=srun"),
-    "variables": (
-        made.repeats(3),
-        [with_variables(one, NCCL_ALGO="Tree") for one in made.repeats(2)],
-        "NCCL_ALGO unset",
-        "NCCL_ALGO=Tree",
-    ),
+    "variables": (made.repeats(3), made.repeats(2, variables=TREE), "NCCL_ALGO unset", "NCCL_ALGO=Tree"),
 }
 
 
@@ -226,7 +212,7 @@ class TestWhereItWasMeasured:
         assert text.count("manifest.json --launcher docker #") == 1 and text.count("suite rerun") == 2
         assert "follow a `--`" not in text
         image = {"reference": "/images/our engines.sqsh", "digest": IMAGE}
-        run = made.driven(with_variables(made.entry(), NCCL_ALGO="Tree"), "slurm", starter="srun", image=image)
+        run = made.driven(made.entry(variables=TREE), "slurm", starter="srun", image=image)
         text = render(build([run]), {})
         command = "--launcher slurm --env NCCL_ALGO=Tree --image '/images/our engines.sqsh' -- --starter srun #"
         assert f"manifest.json {command}" in text and "follow a `--`" in text
