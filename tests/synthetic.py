@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from suite.spec.base import Track
 from suite.spec.layout import Layout
 from suite.spec.manifest import Backend, Limits, Manifest, Measure
 from suite.spec.resolve import make_manifest
@@ -50,6 +51,8 @@ def synthetic_manifest(
     iterations: int = 8,
     repeat: int = 1,
     plan: str = "plan",
+    track: Track = "equal-config",
+    stack: Mapping[str, str] | None = None,
     code: str | None = None,
     environment: str | None = None,
     base: str | None = None,
@@ -67,8 +70,9 @@ def synthetic_manifest(
             {"device": device, "precision": precision, "warmup": warmup, "iterations": iterations, **measure}
         ),
         limits=Limits(),
-        stack={backend: "1.0"},
+        stack=dict(stack or {backend: "1.0"}),
         stack_code={backend: code} if code else {},
+        track=track,
         base=base,
     )
 

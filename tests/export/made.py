@@ -1,7 +1,6 @@
 """Results of every kind of run for what is exported: good, failed, cut off, suspect, uneven, hostile."""
 
 from pathlib import Path
-from typing import NoReturn
 
 from suite.bundle.imported.record import Told
 from suite.spec.layout import Layout
@@ -32,8 +31,3 @@ def results(root: Path) -> Path:
     make_bundle(root, manifest, 1.5, facts=facts)
     imported(root, told=Told(model=HOSTILE_NAME, devices=2, note="=1+1"))
     return root
-
-
-def missing(name: str) -> NoReturn:
-    """In the place of ``import_module``, as where the package is not installed."""
-    raise ModuleNotFoundError(f"No module named {name!r}", name=name.partition(".")[0])

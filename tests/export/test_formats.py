@@ -37,10 +37,6 @@ def rows_in(folder: Path, name: str) -> list[Row]:
     return list(rows_of(TABLES[name], found.entries, imported=found.imported))
 
 
-def parsed(text: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(text, newline="")))
-
-
 def value_of(kind: str, field: str) -> Any:
     """By the rules of docs/export.md."""
     if not field:
@@ -58,7 +54,7 @@ def value_of(kind: str, field: str) -> Any:
 def test_csv_reads_back_as_the_rows(name: str, made: Path) -> None:
     table = TABLES[name]
     written = rows_in(made, name)
-    found = parsed("".join(csv_format.lines(table, written)))
+    found = csv.DictReader(io.StringIO("".join(csv_format.lines(table, written)), newline=""))
     kinds = {column.name: column.kind for column in table.columns}
     assert [{key: value_of(kinds[key], field) for key, field in row.items()} for row in found] == written
 
@@ -113,10 +109,8 @@ def test_openmetrics_is_what_its_own_parser_takes(made: Path) -> None:
     for name, table in TABLES.items():
         column, key = figure.get(name, "seconds"), "id" if name == "imported" else "run"
         figures = families(name)[f"suite_{table.noun}_{column}"]
-        known = [row for row in rows_in(made, name) if row[column] is not None]
-        assert [(sample.labels[key], sample.value) for sample in figures.samples] == [
-            (row[key], row[column]) for row in known
-        ]
+        known = [(row[key], row[column]) for row in rows_in(made, name) if row[column] is not None]
+        assert [(sample.labels[key], sample.value) for sample in figures.samples] == known
     states = families("runs")["suite_run_status"]
     assert states.type == "stateset"
     is_on = [sample.labels["suite_run_status"] for sample in states.samples if sample.value == 1]

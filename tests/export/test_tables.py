@@ -72,9 +72,8 @@ def test_figures_are_those_of_the_report_to_the_last_digit() -> None:
         assert told == (of_report.iteration_seconds, of_report.memory.efficiency, of_report.mfu)
         own = [each for each in phases if each["path"] == entry.path]
         assert [each["phase"] for each in own] == [name for name in ALL_NAMES if getattr(entry.record.phases, name)]
-        assert [(each["phase"], each["seconds"]) for each in own] == [
-            (phase.name, phase.seconds) for phase in of_report.phases
-        ]
+        seconds = [(phase.name, phase.seconds) for phase in of_report.phases]
+        assert [(each["phase"], each["seconds"]) for each in own] == seconds
 
 
 def test_a_suspect_run_has_its_reasons_beside_it(made: Path) -> None:

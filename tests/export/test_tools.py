@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -19,7 +20,6 @@ from suite.report.reading import read_entries
 from suite.spec import optional
 from suite.spec.base import UsageError
 from tests.command import refused, suite, told
-from tests.export.made import missing
 from tests.synthetic import make_bundle, synthetic_manifest
 
 
@@ -129,7 +129,7 @@ def test_wandb_keeps_each_run_offline_with_its_settings_and_figures(made, rows, 
 
 @pytest.mark.parametrize("tool", ["wandb", "mlflow", "tensorboard"])
 def test_without_the_tool_it_is_one_line_and_no_folder(tool, made, tmp_path, monkeypatch):
-    monkeypatch.setattr(optional, "import_module", missing)
+    monkeypatch.setattr(optional, "import_module", Mock(side_effect=ModuleNotFoundError(name=tool)))
     with pytest.raises(UsageError, match=rf"^{tool} is not installed: pip install 'rlhf-suite\[{tool}\]' brings it$"):
         export_to(tool, [made], tmp_path / "out")
     assert list(tmp_path.iterdir()) == []

@@ -1,43 +1,22 @@
 """Entries made by hand: real manifests, and records whose figures follow from a rate and a fixed noise."""
 
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from suite.bundle.amounts import Peaks
 from suite.bundle.derive import _run_facts
-from suite.bundle.event_lines import events_in
 from suite.bundle.events import Events
-from suite.bundle.overlap_model import Overlap
 from suite.bundle.rates import _estimate
-from suite.bundle.record import (
-    Compute,
-    Counts,
-    Environment,
-    Estimate,
-    Failure,
-    Floor,
-    Iterations,
-    Memory,
-    Phase,
-    Phases,
-    Record,
-    Rollout,
-    RunFacts,
-    SteadyState,
-    Throughput,
-)
+from suite.bundle.record import Counts, Environment, Record, Rollout
 from suite.bundle.rollout import padding, realised_lengths
 from suite.report.facts.entry import Entry
 from suite.spec.layout import Layout
-from suite.spec.manifest import Backend, Limits, Manifest, Measure
-from suite.spec.resolve import make_manifest
+from suite.spec.manifest import Manifest
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from suite.stats.intervals import RunSeconds, rate_interval
 from suite.theory.parameters import parameter_count
-from tests.synthetic import as_lines, counts_of, driver_events
+from tests.synthetic import counts_of, synthetic_manifest
 
 SHARES = {"generate": 0.42, "score": 0.08, "reference": 0.07, "reward": 0.005, "train": 0.4, "other": 0.025}
 #: Of an iteration without a reference whose samples an engine of its own generates.
@@ -49,7 +28,8 @@ MISMATCH = {
     "logprob_difference_max": 0.41,
     "effective_sample_size": 0.987,
 }
-ROLLOUT = dict.fromkeys(Rollout.model_fields)
+#: Fields of a record that an entry is given as they are.
+AS_TOLD = ("notes", "details", "rollout", "staleness", "overlap")
 START = 1_790_000_000.0
 
 _LAYERS_HIDDEN = {
@@ -60,22 +40,16 @@ _LAYERS_HIDDEN = {
     "1.3B": (24, 2048),
     "6.7B": (32, 4096),
     "13B": (40, 5120),
-    "20B": (44, 6144),
-    "33B": (60, 6656),
     "66B": (64, 9216),
 }
 CPU_FACTS: dict[str, Any] = {
     "device": {"type": "cpu", "name": "CPU", "count": 1, "memory_bytes": None, "capability": None},
-    "driver": None,
-    "cuda": None,
-    "nccl": None,
+    **dict.fromkeys(("driver", "cuda", "nccl", "container", "image")),
     "packages": {"torch": "2.13.0", "deepspeed": "0.19.8", "megatron-core": "0.16.1"},
     "python": "3.11.9",
     "cpu": {"model": "Example CPU 3000", "cores": 2, "threads": 2},
     "memory_bytes": 16 << 30,
     "kernel": "6.1.0",
-    "container": None,
-    "image": None,
     "host": "bench-1",
     "ceilings": {"matmul_flops": 9.0e10, "copy_bytes_per_second": 1.1e10},
     "notes": ["gloo has no fused reduce-scatter"],
@@ -87,15 +61,10 @@ TRAINER_FACTS: dict[str, Any] = {
     "work_differences": ["responses are decoded and tokenised again", "gradients are not clipped"],
 }
 TRAINER_DETAILS = {"other/decode": 0.004, "train/backward": 0.09, "train/forward": 0.06, "train/optimizer": 0.02}
+H100 = {"type": "cuda", "name": "NVIDIA H100 80GB HBM3", "count": 8, "memory_bytes": 80 << 30, "capability": [9, 0]}
 GPU_FACTS: dict[str, Any] = {
     **CPU_FACTS,
-    "device": {
-        "type": "cuda",
-        "name": "NVIDIA H100 80GB HBM3",
-        "count": 8,
-        "memory_bytes": 80 << 30,
-        "capability": [9, 0],
-    },
+    "device": H100,
     "driver": "570.86.15",
     "cuda": "12.8",
     "nccl": "2.26.2",
@@ -140,99 +109,65 @@ def grpo(**changes: Any) -> Workload:
 
 
 def manifest(
-    *,
-    backend: str = "deepspeed",
-    size: str = "1M",
-    ranks: int = 1,
-    repeat: int = 1,
-    kind: str = "engine",
-    layout: Layout | None = None,
-    device: str = "cpu",
-    work: Workload | None = None,
-    track: str = "equal-config",
-    iterations: int = 6,
-    seed: int = 1234,
+    *, backend="deepspeed", size="1M", ranks=1, layout: Layout | None = None, device="cpu", work=None, **asked: Any
 ) -> Manifest:
+    """``asked``: more of ``synthetic_manifest``."""
     if layout is None:
         sharded = {"zero_stage": 2} if "deepspeed" in backend else {"distributed_optimizer": True}
         layout = Layout(nodes=-(-ranks // 8), devices_per_node=min(ranks, 8), data=ranks, **sharded)
-    return make_manifest(
+    return synthetic_manifest(
         plan="0" * 64,
-        repeat=repeat,
-        backend=Backend(name=backend, kind=kind),
+        backend=backend,
         size=shape(size),
         workload=work or workload(),
         layout=layout,
-        measure=Measure(
-            device=device, precision="fp32" if device == "cpu" else "bf16", iterations=iterations, seed=seed
-        ),
-        limits=Limits(),
+        device=device,
+        precision="fp32" if device == "cpu" else "bf16",
         stack={"torch": "2.13.0", ("deepspeed" if "deepspeed" in backend else "megatron-core"): "1.0"},
-        track=track,
+        **{"iterations": 6, "seed": 1234, **asked},
     )
 
 
 def entry(
-    *,
-    rate: float = 20.0,
-    spread: float = 0.01,
-    shares: dict[str, float] | None = None,
-    peak_factor: float = 1.6,
-    verdict: str = "steady",
-    facts: dict[str, Any] | None = None,
-    notes: Sequence[str] = (),
-    details: dict[str, float] | None = None,
-    rollout: dict[str, float] | None = None,
-    staleness: int | None = None,
-    overlap: Overlap | None = None,
-    counts: dict[str, int] | None = None,
-    resident_bytes: int | None = None,
-    **asked: Any,
+    *, rate=20.0, spread=0.01, shares=None, peak_factor=1.6, verdict="steady", facts=None, counts=None, **asked: Any
 ) -> Entry:
     """A run that ended well: ``rate`` samples/s, iterations and runs noisy by ``spread``.
 
-    ``rollout``: figures of generation beyond what follows from the lengths. ``counts``: what was counted otherwise than
-    it was asked for. ``resident_bytes``: all that is known of memory, as of a trainer with processes of its own.
+    ``counts``: what was counted otherwise than it was asked for. ``asked``: fields of the record that are told as they
+    are, and more of ``manifest``; of ``rollout`` figures beyond what follows from the lengths.
     """
+    told = {name: asked.pop(name) for name in AS_TOLD if name in asked}
+    if "rollout" in told:
+        told["rollout"] = {**dict.fromkeys(Rollout.model_fields), **told["rollout"]}
     made = manifest(**asked)
     noise = random.Random(made.run.id)
     mean = made.work.global_rollouts / rate * (1 + spread * noise.gauss(0, 1))
     counted = tuple(mean * (1 + spread * noise.gauss(0, 1)) for _ in range(made.measure.iterations))
     seconds = (2 * mean, mean, *counted)
     counted = seconds[made.measure.warmup :]
-    memory = _memory(made, peak_factor)
-    if resident_bytes is not None:
-        whole = {**dict.fromkeys(Peaks.model_fields), "peak_resident_bytes": resident_bytes}
-        unknown = {"efficiency": None, "efficiency_allocated": None, "by_phase": {}}
-        memory = memory.model_copy(update={**whole, **unknown})
+    counted_work = _counts(made)
     measured = {
-        "counts": _counts(made).model_copy(update=counts or {}),
+        "counts": counted_work.model_copy(update=counts or {}),
         "algorithm": made.workload.algorithm.text() if made.workload.algorithm.name != "ppo" else None,
         "lengths": realised_lengths(made),
-        "padding": padding(made, _counts(made)),
-        "throughput": _throughput(made, counted),
+        "padding": padding(made, counted_work),
+        "throughput": _throughput(counted_work, made.layout.ranks, counted),
         "phases": _phases(shares or SHARES, sum(counted) / len(counted), made.layout.asynchronous),
-        "memory": memory,
+        "memory": _memory(made, peak_factor),
         "compute": _compute(made),
         "steady_state": _state(made, len(counted), verdict),
-        "iterations": Iterations(seconds=seconds),
+        "iterations": {"seconds": seconds},
         "environment": _environment(made, facts),
-        "notes": tuple(notes),
-        "details": details,
-        "rollout": Rollout(**{**ROLLOUT, **rollout}) if rollout else None,
-        "staleness": staleness,
-        "overlap": overlap,
+        **told,
     }
     return _entry(made, measured)
 
 
-def failed(
-    failure: str = "oom_device", evidence: Sequence[str] = ("RuntimeError: out of memory",), **asked: Any
-) -> Entry:
+def failed(failure="oom_device", evidence=("RuntimeError: out of memory",), **asked: Any) -> Entry:
     """A run that told its hardware and then died in training."""
     made = manifest(**asked)
     status = "interrupted" if failure == "interrupted" else "failed"
-    told = Failure(kind=failure, phase="train", evidence=tuple(evidence))
+    told = {"kind": failure, "phase": "train", "evidence": evidence}
     return _entry(made, {"status": status, "failure": told, "environment": _environment(made, None)})
 
 
@@ -261,15 +196,9 @@ def undescribed(entry: Entry) -> Entry:
     return recorded(entry, environment=Environment(worker=None, driver=None))
 
 
-def matrix(
-    sizes: Sequence[str] = ("1M", "3M", "8M", "25M"),
-    ranks: Sequence[int] = (1, 2),
-    runs: int = 3,
-    device: str = "cpu",
-    work: Workload | None = None,
-) -> list[Entry]:
+def matrix(sizes=("1M", "3M", "8M", "25M"), ranks=(1, 2), runs=3, device="cpu", work=None) -> list[Entry]:
     """Two backends over sizes and ranks, rates falling with the size."""
-    entries: list[Entry] = []
+    entries = []
     for size in sizes:
         million = parameter_count(shape(size)).total / 1e6
         for count in ranks:
@@ -286,30 +215,25 @@ def matrix(
 
 def _entry(made: Manifest, measured: dict[str, Any]) -> Entry:
     empty: dict[str, Any] = dict.fromkeys(("failure", "counts", "throughput", "phases", "memory", "compute", "energy"))
-    empty |= {"status": "ok", "steady_state": _state(made), "iterations": Iterations(seconds=())}
-    record = Record(run=_run(made), **{**empty, **measured})
-    return Entry(manifest=made, record=record, path=f"runs/{made.run.id}")
-
-
-def _run(made: Manifest) -> RunFacts:
+    empty |= {"status": "ok", "steady_state": _state(made), "iterations": {"seconds": ()}}
     started = START + 60 * made.run.repeat
-    driver = events_in(as_lines(driver_events(made, "ok")).encode(), "events/driver.jsonl", None, [])
-    events = Events(driver=driver, ranks={}, notes=())
-    return _run_facts(events, made).model_copy(update={"started": started, "ended": started + 50})
+    run = _run_facts(Events(driver=(), ranks={}, notes=()), made)
+    run = run.model_copy(update={"launcher": "local", "started": started, "ended": started + 50})
+    return Entry(manifest=made, record=Record(run=run, **{**empty, **measured}), path=f"runs/{made.run.id}")
 
 
-def _state(made: Manifest, counted: int = 0, verdict: str | None = None) -> SteadyState:
+def _state(made: Manifest, counted: int = 0, verdict: str | None = None) -> dict[str, Any]:
     reasons = () if verdict in ("steady", None) else ("the slope's interval leaves out 0",)
-    test = "slope interval holds 0, spread at most 10 %"
-    return SteadyState(verdict=verdict, warmup=made.measure.warmup, iterations=counted, reasons=reasons, test=test)
+    told = {"verdict": verdict, "reasons": reasons, "test": "slope interval holds 0, spread at most 10 %"}
+    return {"warmup": made.measure.warmup, "iterations": counted, **told}
 
 
-def _phases(shares: dict[str, float], mean: float, asynchronous: bool) -> Phases:
+def _phases(shares: dict[str, float], mean: float, asynchronous: bool) -> dict[str, Any]:
     told = {
-        name: Phase(seconds=share * mean, share=None if asynchronous else share, tokens_per_second=None)
+        name: {"seconds": share * mean, "share": None if asynchronous else share, "tokens_per_second": None}
         for name, share in shares.items()
     }
-    return Phases(**{**dict.fromkeys(SHARES), **told})
+    return {**dict.fromkeys(SHARES), **told}
 
 
 def _counts(made: Manifest) -> Counts:
@@ -318,22 +242,20 @@ def _counts(made: Manifest) -> Counts:
     return Counts.model_validate({**counts_of(made), **told})
 
 
-def _throughput(made: Manifest, seconds: tuple[float, ...]) -> Throughput:
-    def estimate(work: float) -> Estimate:
-        return _estimate(rate_interval(RunSeconds(work, seconds)))
-
-    counts = _counts(made)
+def _throughput(counts: Counts, ranks: int, seconds: tuple[float, ...]) -> dict[str, Any]:
     tokens = counts.prompt_tokens + counts.response_tokens
-    return Throughput(
-        samples_per_second=estimate(counts.samples),
-        tokens_per_second=estimate(tokens),
-        tokens_per_second_per_device=estimate(tokens / made.layout.ranks),
-        convention="tokens are prompt and response tokens; Student's t on the mean iteration time",
-    )
+    works = {
+        "samples_per_second": counts.samples,
+        "tokens_per_second": tokens,
+        "tokens_per_second_per_device": tokens / ranks,
+    }
+    rates = {name: _estimate(rate_interval(RunSeconds(work, seconds))) for name, work in works.items()}
+    return {**rates, "convention": "tokens are prompt and response tokens; Student's t on the mean iteration time"}
 
 
-def _memory(made: Manifest, peak_factor: float) -> Memory:
+def _memory(made: Manifest, peak_factor: float) -> dict[str, Any]:
     floor = 16 * parameter_count(made.size).total // made.layout.ranks
+    by_phase = {"train": floor, "generate": floor // 2}
     peak = int(peak_factor * floor)
     on_gpu = made.measure.device == "cuda"
     allocated = int(0.9 * peak) if on_gpu else peak
@@ -343,37 +265,31 @@ def _memory(made: Manifest, peak_factor: float) -> Memory:
         "peak_device_bytes": peak + (600 << 20) if on_gpu else None,
         "peak_resident_bytes": peak + (300 << 20),
     }
-    return Memory(
+    return {
         **peaks,
-        resident_baseline_bytes=300 << 20,
-        theoretical_minimum_bytes=floor,
-        efficiency=floor / peak,
-        efficiency_allocated=floor / allocated,
-        by_phase=_by_phase(made, Peaks(**peaks)),
-        min_over_ranks=Peaks(**peaks),
-        allocation_retries=0 if on_gpu else None,
-        floor=Floor(
-            bytes=floor, phase="train", parts={"states": floor}, by_phase={"train": floor, "generate": floor // 2}
-        ),
-    )
+        "resident_baseline_bytes": 300 << 20,
+        "theoretical_minimum_bytes": floor,
+        "efficiency": floor / peak,
+        "efficiency_allocated": floor / allocated,
+        "by_phase": _by_phase(made, peaks),
+        "min_over_ranks": peaks,
+        "allocation_retries": 0 if on_gpu else None,
+        "floor": {"bytes": floor, "phase": "train", "parts": {"states": floor}, "by_phase": by_phase},
+    }
 
 
-def _by_phase(made: Manifest, train: Peaks) -> dict[str, Peaks]:
+def _by_phase(made: Manifest, train: dict[str, Any]) -> dict[str, Any]:
     """Training needs most; an engine's weights and cache are there while it is synchronised and generates."""
     if made.layout.generation == "hf":
         return {"train": train}
-    less = Peaks(**{name: value and int(0.7 * value) for name, value in train.model_dump().items()})
+    less = {name: value and int(0.7 * value) for name, value in train.items()}
     return {"sync": less, "generate": less, "train": train}
 
 
-def _compute(made: Manifest) -> Compute:
+def _compute(made: Manifest) -> dict[str, Any]:
     known = {"mfu": 0.38, "hfu": 0.41, "mbu": 0.22, "peak_flops": 989e12}
-    return Compute(
-        model_flops=1e12,
-        hardware_flops=1.1e12,
-        convention="matrix products, non-causal attention",
-        **(known if made.measure.device == "cuda" else dict.fromkeys(known)),
-    )
+    told = {"model_flops": 1e12, "hardware_flops": 1.1e12, "convention": "matrix products, non-causal attention"}
+    return {**told, **(known if made.measure.device == "cuda" else dict.fromkeys(known))}
 
 
 def _environment(made: Manifest, facts: dict[str, Any] | None) -> Environment:

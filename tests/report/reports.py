@@ -30,6 +30,10 @@ TRL_FACTS: dict[str, Any] = {
 LED_FACTS: dict[str, Any] = {**made.CPU_FACTS, "work_differences": ["rewards are computed by the agent", f"of {EVIL}"]}
 
 
+def on_two(**more: Any) -> Layout:
+    return Layout(devices_per_node=2, **{"data": 2, **more})
+
+
 def overlapped(iteration: float, ranks: int) -> Overlap:
     """What the sides of a split run tell, one rank of which generates."""
     peaks = {**dict.fromkeys(Peaks.model_fields), "peak_allocated_bytes": 300 << 20, "peak_resident_bytes": 600 << 20}
@@ -116,16 +120,14 @@ def families() -> list[Entry]:
     asked: dict[str, Any] = {"size": "1M-llama", "ranks": 2, "work": made.grpo()}
     own: dict[str, Any] = {"shares": NO_REFERENCE, "rollout": {"idle_slot_share": 0.46, "idle_slot_seconds": 0.31}}
 
-    def layout(**more: Any) -> Layout:
-        return Layout(devices_per_node=2, data=2, zero_stage=2, **more)
-
     split = Layout(devices_per_node=2, data=1, placement="split", generation_ranks=1)
-    asleep, packed = layout(generation="vllm", engine_sleep=True), layout(generation="vllm", packing=True)
+    asleep = on_two(zero_stage=2, generation="vllm", engine_sleep=True)
+    packed = on_two(zero_stage=2, generation="vllm", packing=True)
     apart = {"sync": 0.03, "generate": 0.15, "score": 0.2, "reward": 0.005, "train": 0.6, "other": 0.015}
     told = {**VLLM, "shares": apart, "staleness": 1, "overlap": overlapped(32 / 26, ranks=2)}
     return [
         *made.matrix(sizes=("1M",), ranks=(1, 2), runs=5),
-        *made.repeats(5, rate=14.0, layout=layout(), **own, **asked),
+        *made.repeats(5, rate=14.0, layout=on_two(zero_stage=2), **own, **asked),
         *made.repeats(5, rate=17.0, backend="megatron", **own, **asked),
         *made.repeats(5, rate=19.0, layout=asleep, **VLLM, **asked),
         *made.repeats(5, rate=21.0, layout=packed, **VLLM, **asked),
@@ -139,23 +141,19 @@ def trainers() -> list[Entry]:
     rloo: dict[str, Any] = {"ranks": 2, "work": made.workload("cpu-rloo", algorithm="rloo", group=4)}
     trl: dict[str, Any] = {"kind": "trainer", "backend": "trl-grpo", "facts": TRL_FACTS}
     led: dict[str, Any] = {"kind": "trainer", "facts": LED_FACTS, **asked}
+    openrlhf = {"backend": "openrlhf", **led}
     apart = {"data": 1, "zero_stage": 2, "placement": "split", "generation_ranks": 1, "generation": "vllm"}
 
-    def layout(**more: Any) -> Layout:
-        return Layout(devices_per_node=2, **{"data": 2, **more})
-
-    ahead = {"staleness": 1, "overlap": steady(16 / 7.0, 2), "layout": layout(staleness=1, **apart)}
-    vllm = layout(generation="vllm")
+    ahead = {"staleness": 1, "overlap": steady(16 / 7.0, 2), "layout": on_two(staleness=1, **apart)}
+    vllm = on_two(generation="vllm")
     return [
         *made.repeats(5, rate=14.0, shares=NO_REFERENCE, **asked),
         *made.repeats(5, rate=17.0, shares=NO_REFERENCE, backend="megatron", **asked),
-        *made.repeats(5, rate=11.0, shares=NO_SCORE, layout=layout(), **trl, **asked),
+        *made.repeats(5, rate=11.0, shares=NO_SCORE, layout=on_two(), **trl, **asked),
         *made.repeats(5, rate=13.0, shares={"sync": 0.04, **NO_SCORE}, layout=vllm, **trl, **asked),
         *made.repeats(5, rate=6.0, shares=WHOLE, backend="verl", layout=vllm, **led),
-        *made.repeats(
-            5, rate=5.0, shares=WHOLE, backend="openrlhf", layout=layout(**apart), counts={"optimizer_steps": 2}, **led
-        ),
-        *made.repeats(5, rate=7.0, shares=PERIOD, backend="openrlhf", **ahead, **led),
+        *made.repeats(5, rate=5.0, shares=WHOLE, layout=on_two(**apart), counts={"optimizer_steps": 2}, **openrlhf),
+        *made.repeats(5, rate=7.0, shares=PERIOD, **ahead, **openrlhf),
         *made.repeats(3, rate=9.0, shares=NO_SCORE, **{**trl, "backend": "trl-rloo"}, **rloo),
         *made.repeats(3, rate=12.0, shares=NO_REFERENCE, **rloo),
     ]

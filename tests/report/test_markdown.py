@@ -97,11 +97,7 @@ def on_a_gpu(**asked: Any) -> Entry:
     return made.entry(device="cuda", size="1.3B", ranks=8, **asked)
 
 
-def two_curves() -> list[Entry]:
-    works = (None, made.workload(scaling="strong"))
-    return [made.entry(rate=20.0 * ranks**0.8, ranks=ranks, work=work) for work in works for ranks in (1, 2)]
-
-
+STRONG = made.workload(scaling="strong")
 FORETOLD = {
     "samples_per_second": 21.5,
     "low": 18.0,
@@ -126,7 +122,7 @@ VIEWS: dict[str, Callable[[], list[Entry]]] = {
     "stacks": lambda: [made.entry()],
     "memory": lambda: [*made.repeats(2), on_a_gpu(peak_factor=0.5)],
     "energy": lambda: [with_energy(True), with_energy(False)],
-    "scaling": two_curves,
+    "scaling": lambda: [made.entry(rate=20 * n**0.8, ranks=n, work=work) for work in (None, STRONG) for n in (1, 2)],
     "network": REPORTS["network"],
     "failures": failing,
     "measured_on": lambda: [made.entry(), on_a_gpu()],

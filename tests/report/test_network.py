@@ -18,6 +18,7 @@ from tests import toy_cluster
 from tests.command import suite
 from tests.conduct.cluster.test_smoke import Waiting
 from tests.report import entries as made
+from tests.report.reports import EVIL
 from tests.synthetic import facts_of, synthetic_manifest
 
 HDR = {"state": "ACTIVE", "bits_per_second": 400e9, "link_layer": "InfiniBand", "name": "mlx5_0", "port": "1"}
@@ -30,14 +31,7 @@ def gpu(**nvlinks: Any) -> dict[str, Any]:
     return {"pci": "0000:3b:00.0", "pcie": pcie, "nvlinks": {**NVLINKS, **nvlinks}}
 
 
-def run(
-    ranks: int = 16,
-    rates: dict[str, float] | None = None,
-    gpus: Any = None,
-    adapters: Any = (HDR,) * 8,
-    variables: dict[str, str] | None = None,
-    **asked: Any,
-) -> Entry:
+def run(ranks=16, rates=None, gpus=None, adapters=(HDR,) * 8, variables=None, **asked: Any) -> Entry:
     """A run on H100s in nodes of eight, whose network is a good one but for what is given."""
     topology = {"gpus": [gpu()] * 8 if gpus is None else gpus, "adapters": list(adapters), "nvidia_peermem": True}
     facts = {
@@ -128,7 +122,6 @@ class TestSlowNetworks:
         assert "across nodes" in line
 
 
-EVIL = "x|y](https://evil.example)<script>alert(1)</script>`~~*_"
 HOSTILE = [
     None,
     7,

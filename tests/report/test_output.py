@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -28,9 +29,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_the_same_entries_give_the_same_bytes_in_any_order_process_zone_and_settings_of_matplotlib(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_entries_give_the_same_bytes_in_any_order_process_zone_and_matplotlib(tmp_path, monkeypatch):
     monkeypatch.setenv("SUITE_CACHE", "off")
     write(made.matrix(sizes=("1M",), runs=1), tmp_path / "a" / "report.md")
     (tmp_path / "matplotlibrc").write_text("font.size: 30\naxes.facecolor: black\nsvg.fonttype: none\n")
@@ -77,10 +76,7 @@ def test_what_is_no_file_of_its_own_is_not_replaced_by_a_report(tmp_path: Path) 
 def test_a_failure_in_the_middle_leaves_the_old_text_and_no_drafts(tmp_path, monkeypatch):
     write([made.failed()], tmp_path / "report.md")
     before = contents(tmp_path)
-
-    def full(*_: object) -> str:
-        raise OSError(28, "No space left on device")
-
+    full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr(output, "render", full)
     with pytest.raises(UsageError, match="No space left on device"):
         write([made.failed(size="3M")], tmp_path / "report.md")

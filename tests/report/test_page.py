@@ -147,10 +147,8 @@ class TestNothingOfARunIsRun:
 class TestOneFile:
     def test_the_policy_allows_what_is_in_the_file_and_nothing_else(self) -> None:
         _, page = parsed(mixed())
-        policy = next(
-            one["content"] for tag, one in page.elements if one.get("http-equiv") == "Content-Security-Policy"
-        )
-        assert policy is not None and policy.startswith("default-src 'none';")
+        (policy,) = (one["content"] for _, one in page.elements if one.get("http-equiv") == "Content-Security-Policy")
+        assert policy.startswith("default-src 'none';")
         assert "unsafe" not in policy and "http" not in policy
         for tag, attributes, text in page.inline:
             if attributes.get("type") != "application/json":

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from suite.bundle.cache.database import Database
-from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel, build
 from suite.report.plots import draw, kept
 from tests.report import entries as made
@@ -32,10 +31,6 @@ CASES = {
 }
 
 
-def many() -> list[Entry]:
-    return made.matrix(sizes=("1M", "3M", "8M", "25M", "1.3B", "6.7B"), ranks=(1, 2, 4, 8, 16, 32), runs=1)
-
-
 def texts(path: Path) -> list[str]:
     """What matplotlib wrote as glyphs; it leaves each text beside them as a comment."""
     return re.findall(r"<!-- (.*?) -->", path.read_text())
@@ -56,7 +51,8 @@ def test_each_picture_with_data_is_drawn_without_a_warning(name: str, tmp_path: 
 
 @pytest.mark.slow
 def test_what_is_left_out_of_a_picture_is_said(tmp_path: Path) -> None:
-    draw(build(many()), tmp_path)
+    many = made.matrix(sizes=("1M", "3M", "8M", "25M", "1.3B", "6.7B"), ranks=(1, 2, 4, 8, 16, 32), runs=1)
+    draw(build(many), tmp_path)
     assert "24 of 72 rows drawn, fastest layouts first; all are in the table." in texts(tmp_path / "phases.svg")
     assert "Not drawn: 2 rank counts; all rows are in the table." in texts(tmp_path / "throughput.svg")
     assert "Not drawn: 2 sizes; all rows are in the table." in texts(tmp_path / "scaling.svg")

@@ -49,9 +49,8 @@ class TestFigures:
         assert row.samples_per_second == pooled_rate(runs)
         assert (row.runs, row.runs_ok) == (3, 3)
         assert row.tokens_per_second.value == pytest.approx(32 * row.samples_per_second.value)
-        assert row_of(made.entry(ranks=4)).tokens_per_second_per_device.value == pytest.approx(
-            row_of(made.entry(ranks=4)).tokens_per_second.value / 4
-        )
+        wide = row_of(made.entry(ranks=4))
+        assert wide.tokens_per_second_per_device.value == pytest.approx(wide.tokens_per_second.value / 4)
 
     def test_only_runs_that_ended_well_count_but_all_are_told(self) -> None:
         row = row_of(made.entry(repeat=2), made.failed(repeat=1), made.failed("interrupted", repeat=3))
@@ -122,6 +121,8 @@ class TestMemory:
 
 IMAGE = "sha256:" + "4" * 64
 PUSHED = "registry/suite-engines@sha256:" + "5" * 64
+OF_IMAGE, OF_PUSHED = f"image={IMAGE[:19]}", f"image=registry/suite-engines@sha256:{'5' * 12}"
+TREE = {"NCCL_ALGO": "Tree"}
 FORKED = {**made.CPU_FACTS, "started": "forked"}
 
 
@@ -130,9 +131,8 @@ def in_image(entry: Entry, image: str, digest: str | None = None) -> Entry:
     return made.driven(entry, "docker", image={"id": image, "digest": digest}, engine=engine)
 
 
-def with_variables(entry: Entry, **variables: str) -> Entry:
-    measure = entry.manifest.measure.model_copy(update={"variables": variables})
-    return replace(entry, manifest=entry.manifest.model_copy(update={"measure": measure, "hash": f"{variables}"}))
+def in_images(image: str, count: int, first: int = 1) -> list[Entry]:
+    return [in_image(one, image) for one in made.repeats(count, first)]
 
 
 def driven(count: int, launcher: str = "docker", rate: float = 20.0, **facts: Any) -> list[Entry]:
@@ -141,27 +141,12 @@ def driven(count: int, launcher: str = "docker", rate: float = 20.0, **facts: An
 
 #: Three runs and two, and by what their rows are told apart.
 OTHERWISE: dict[str, tuple[list[Entry], list[Entry], str, str]] = {
-    "container": (
-        driven(3, "local"),
-        [in_image(one, IMAGE) for one in made.repeats(2)],
-        "image=none launcher=local",
-        f"image={IMAGE[:19]} launcher=docker",
-    ),
-    "image": (
-        [in_image(one, IMAGE) for one in made.repeats(3)],
-        [in_image(one, PUSHED) for one in made.repeats(2, 4)],
-        f"image={IMAGE[:19]}",
-        f"image=registry/suite-engines@sha256:{'5' * 12}",
-    ),
+    "container": (driven(3, "local"), in_images(IMAGE, 2), "image=none launcher=local", f"{OF_IMAGE} launcher=docker"),
+    "image": (in_images(IMAGE, 3), in_images(PUSHED, 2, 4), OF_IMAGE, OF_PUSHED),
     "forked": (made.repeats(3), made.repeats(2, facts=FORKED), "started=spawned", "started=forked"),
     "together": (driven(3, runs_at_once=1), driven(2, rate=8, runs_at_once=2), "at once=1 run", "at once=2 runs"),
     "srun": (driven(3, "slurm"), driven(2, "slurm", starter="srun"), "started=spawned", "started=srun"),
-    "variables": (
-        made.repeats(3),
-        [with_variables(one, NCCL_ALGO="Tree") for one in made.repeats(2)],
-        "NCCL_ALGO unset",
-        "NCCL_ALGO=Tree",
-    ),
+    "variables": (made.repeats(3), made.repeats(2, variables=TREE), "NCCL_ALGO unset", "NCCL_ALGO=Tree"),
 }
 
 
@@ -227,7 +212,7 @@ class TestWhereItWasMeasured:
         assert text.count("manifest.json --launcher docker #") == 1 and text.count("suite rerun") == 2
         assert "follow a `--`" not in text
         image = {"reference": "/images/our engines.sqsh", "digest": IMAGE}
-        run = made.driven(with_variables(made.entry(), NCCL_ALGO="Tree"), "slurm", starter="srun", image=image)
+        run = made.driven(made.entry(variables=TREE), "slurm", starter="srun", image=image)
         text = render(build([run]), {})
         command = "--launcher slurm --env NCCL_ALGO=Tree --image '/images/our engines.sqsh' -- --starter srun #"
         assert f"manifest.json {command}" in text and "follow a `--`" in text
@@ -240,7 +225,6 @@ class TestWhereItWasMeasured:
         assert found["deepspeed code"][1] == ("0.19.8 01234567 (commit 3340c2f3a56d with changes, editable)",)
 
 
-LLAMA: dict[str, Any] = {"size": "1M-llama", "ranks": 2}
 VLLM = Layout(devices_per_node=2, data=2, zero_stage=2, generation="vllm")
 
 
@@ -250,7 +234,7 @@ def section(text: str, heading: str) -> str:
 
 
 def on_llama(runs: int = 3, **asked: Any) -> list[Entry]:
-    return made.repeats(runs, **{**LLAMA, "work": made.grpo(), **asked})
+    return made.repeats(runs, size="1M-llama", ranks=2, work=made.grpo(), **asked)
 
 
 def test_rows_of_each_kind_are_ranked_in_a_table_of_their_own_under_a_line_of_their_work() -> None:
@@ -280,17 +264,15 @@ def test_samples_of_other_lengths_are_never_ranked_together_even_where_the_distr
 def test_what_the_longest_sample_costs_is_a_mean_over_runs_that_all_tell() -> None:
     runs = [
         *on_llama(1, rollout={"idle_slot_seconds": 0.2, "idle_slot_share": 0.5}, spread=0),
-        made.entry(**LLAMA, work=made.grpo(), repeat=2, rollout={"idle_slot_seconds": 0.4}, spread=0),
+        *on_llama(1, first=2, rollout={"idle_slot_seconds": 0.4}, spread=0),
     ]
     found = build(runs).rows[0].unevenness
-    assert found is not None
     assert found.idle_slot_seconds == pytest.approx(0.3) and found.idle_slot_share is None
     assert re.search(r"\| +0.300 \| +19 \|", section(render(build(runs), {}), "Lengths and padding")), "of 1.6 s"
 
 
 def test_the_memory_of_an_engine_is_shown_by_phase_although_sync_has_no_floor() -> None:
     (row,) = build(on_llama(2, layout=VLLM)).rows
-    assert row.memory is not None
     by_phase = {one.name: one for one in row.memory.by_phase}
     assert list(by_phase) == ["sync", "generate", "train"]
     assert (by_phase["sync"].floor_bytes, by_phase["sync"].efficiency) == (None, None)

@@ -22,6 +22,10 @@ def ranking(*runs: list[Entry]) -> Ranking:
     return build([one for each in runs for one in each]).ranking
 
 
+def scalings(*runs: list[Entry]) -> Scalings:
+    return build([one for each in runs for one in each]).scaling
+
+
 def group_of(*runs: list[Entry]) -> Group:
     (group,) = ranking(*runs).groups
     return group
@@ -114,22 +118,25 @@ class TestTurns:
         assert [one.paired_rounds for one in group_of(slow, elsewhere).places] == [None, None]
 
 
-OTHER = {
+#: What sets rows apart; the layout by its ranks in a ranking, and by its strategy in a curve.
+UNLIKE = {
     "work": {"work": made.workload(prompt_tokens=32)},
     "rollouts": {"work": made.workload(rollouts=16)},
     "size": {"size": "3M"},
-    "ranks": {"ranks": 2},
     "kind": {"kind": "trainer"},
     "track": {"track": "tuned"},
     "device": {"device": "cuda"},
+    "layout": {"layout": Layout(devices_per_node=2, tensor=2, data=1, distributed_optimizer=True)},
 }
 
 
 class TestGroups:
-    @pytest.mark.parametrize("changed", OTHER.values(), ids=OTHER)
-    def test_unlike_rows_are_never_ranked_together(self, changed: dict[str, Any]) -> None:
+    @pytest.mark.parametrize("changed", UNLIKE.values(), ids=UNLIKE)
+    def test_unlike_rows_are_in_no_ranking_and_on_no_curve_together(self, changed):
         found = ranking(made.repeats(5), megatron(rate=30, **changed))
         assert not found.groups and len(found.apart) == 2
+        curves = scalings(megatron(1), megatron(1, **{"ranks": 2, **changed}))
+        assert not curves.curves and len(curves.alone) == 2
 
     def test_a_workload_of_another_name_but_equal_work_is_ranked_and_a_failed_row_is_not(self) -> None:
         assert len(group_of(made.repeats(1), megatron(1, work=made.workload("same-work"))).places) == 2
@@ -216,10 +223,6 @@ def test_a_run_whose_iterations_are_all_void_takes_no_place() -> None:
 STRONG = made.workload(scaling="strong")
 
 
-def scalings(*runs: list[Entry]) -> Scalings:
-    return build([one for each in runs for one in each]).scaling
-
-
 @pytest.mark.parametrize("kind", ["weak", "strong"])
 def test_eta_is_the_rate_per_rank_over_that_of_the_fewest_ranks(kind: str) -> None:
     work = made.workload(scaling=kind)
@@ -234,10 +237,8 @@ def test_eta_is_the_rate_per_rank_over_that_of_the_fewest_ranks(kind: str) -> No
 
 def test_weak_and_strong_rows_are_curves_of_their_own_on_one_base_of_one_rank() -> None:
     found = scalings(made.repeats(1), made.repeats(1, ranks=2), made.repeats(1, ranks=2, work=STRONG))
-    assert [(curve.kind, curve.base.ranks, curve.largest.row.scaling) for curve in found.curves] == [
-        ("weak", 1, "weak"),
-        ("strong", 1, "strong"),
-    ]
+    curves = [(curve.kind, curve.base.ranks, curve.largest.row.scaling) for curve in found.curves]
+    assert curves == [("weak", 1, "weak"), ("strong", 1, "strong")]
     assert not found.alone
     without = scalings(made.repeats(1, ranks=2), made.repeats(1, ranks=4, work=STRONG))
     assert not without.curves and len(without.alone) == 2
@@ -255,30 +256,11 @@ def test_every_curve_has_one_base_the_fewest_ranks() -> None:
     assert [point.row.ranks for point in curve.points] == [4, 8]
 
 
-def tensor(ranks: int, degree: int) -> Layout:
-    return Layout(devices_per_node=ranks, tensor=degree, data=ranks // degree, distributed_optimizer=True)
-
-
 def test_runs_that_count_different_numbers_of_iterations_are_points_of_one_curve() -> None:
     short = made.repeats(3, backend="megatron", ranks=2, iterations=5)
     found = scalings(made.repeats(3, backend="megatron", iterations=9), short)
     assert [[point.row.ranks for point in curve.points] for curve in found.curves] == [[2]]
     assert [curve.base.ranks for curve in found.curves] == [1]
-
-
-UNLIKE = {
-    "strategy": {"layout": tensor(2, 2)},
-    "workload": {"work": made.workload(prompt_tokens=32)},
-    "size": {"size": "3M"},
-    "track": {"track": "tuned"},
-}
-
-
-@pytest.mark.parametrize("changed", UNLIKE.values(), ids=UNLIKE)
-def test_unlike_runs_share_no_curve(changed: dict) -> None:
-    found = scalings(made.repeats(1, backend="megatron"), made.repeats(1, backend="megatron", ranks=2, **changed))
-    assert not found.curves
-    assert len(found.alone) == 2
 
 
 def test_two_layouts_of_one_strategy_on_as_many_ranks_are_both_kept() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from suite.bundle.amounts import Peaks
 from suite.report import charts
 from suite.report.compare import compare_entries
 from suite.report.facts.entry import Entry
@@ -56,6 +57,13 @@ def trainer(backend: str, rate: float, **more: object) -> list[Entry]:
     return made.repeats(3, backend=backend, kind="trainer", rate=rate, **{"shares": SCORE, **GRPO, **more})
 
 
+def resident(run: Entry, size: int) -> Entry:
+    """All that is known of its memory is what is resident, as of a trainer with processes of its own."""
+    unknown = dict.fromkeys((*Peaks.model_fields, "efficiency", "efficiency_allocated"))
+    told = {**unknown, "peak_resident_bytes": size, "by_phase": {}}
+    return made.recorded(run, memory=run.record.memory.model_copy(update=told))
+
+
 def side_of(group: SideBySide, backend: str) -> Side:
     return next(side for side in group.sides if side.row.backend == backend)
 
@@ -85,10 +93,8 @@ def test_what_a_row_did_otherwise_is_told_against_the_first_of_its_group() -> No
 
 
 def test_a_phase_that_others_have_is_missed_with_a_reason() -> None:
-    facts = {
-        **made.CPU_FACTS,
-        "lacking_phases": {"score": "log-probs are those of generation", "nonsense": "x", "sync": 4},
-    }
+    lacking = {"score": "log-probs are those of generation", "nonsense": "x", "sync": 4}
+    facts = {**made.CPU_FACTS, "lacking_phases": lacking}
     (group,) = groups(
         made.repeats(3, rate=20, shares=SCORE, **GRPO),
         trainer("trl-grpo", 9.0, shares=NO_SCORE, facts=facts),
@@ -109,7 +115,8 @@ def test_a_phase_that_others_have_is_missed_with_a_reason() -> None:
 
 
 def test_memory_is_the_same_measure_of_trainers_with_processes_of_their_own_as_of_all_others() -> None:
-    model = build([*made.repeats(3, shares=SCORE, **GRPO), *trainer("verl", 5.0, resident_bytes=3 << 30)])
+    trained = [resident(run, 3 << 30) for run in trainer("verl", 5.0)]
+    model = build([*made.repeats(3, shares=SCORE, **GRPO), *trained])
     engine, verl = (side.row for side in model.beside[0].sides)
     assert (verl.occupied_bytes, verl.memory.peak_is, verl.memory.floor_bytes) == (3 << 30, "all processes", None)
     assert engine.occupied_bytes == engine.memory.peak_bytes + (300 << 20), "with what was resident before the model"
@@ -118,7 +125,8 @@ def test_memory_is_the_same_measure_of_trainers_with_processes_of_their_own_as_o
 
 def test_memory_of_ranks_that_only_generate_is_in_that_of_the_row() -> None:
     layout = Layout(devices_per_node=2, data=1, placement="split", generation_ranks=1, staleness=1)
-    (row,) = build(trainer("openrlhf", 4.0, layout=layout, overlap=steady(2.0, 2), resident_bytes=1 << 20)).rows
+    runs = trainer("openrlhf", 4.0, layout=layout, overlap=steady(2.0, 2))
+    (row,) = build([resident(run, 1 << 20) for run in runs]).rows
     assert row.occupied_bytes == 600 << 20
 
 
@@ -198,12 +206,9 @@ def test_a_curve_of_asynchronous_rows_has_no_eta_of_phases() -> None:
     assert curve.largest.eta.value > 0
 
 
-def test_compare_pairs_no_asynchronous_row_with_a_synchronous_one() -> None:
+def test_compare_pairs_no_asynchronous_row_with_a_synchronous_one_and_gives_its_phases_no_share_of_the_change() -> None:
     with pytest.raises(UsageError, match="layout zero2 split g1 / zero2 split g1 async1"):
         compare_entries(in_turn(), ahead())
-
-
-def test_compare_gives_no_phase_of_a_period_a_share_of_the_change() -> None:
     (row,) = compare_entries(ahead(), ahead(rate=14.0)).rows
     assert row.verdict == "faster"
     assert {phase.share_of_change for phase in row.phases} == {None}

@@ -9,23 +9,13 @@ from unittest.mock import patch
 import tests.synthetic
 from suite.bundle.derive import derive
 from suite.bundle.store import Bundle, written
-from suite.spec.manifest import Manifest
 from tests.synthetic import BEGAN, HOUR, facts_of, make_bundle, synthetic_manifest
 
 DAY = 24 * HOUR
 
 
 def night(
-    root: Path,
-    number: int,
-    seconds: float = 1.0,
-    repeats: int = 3,
-    commit: str = "",
-    spread: float = 0.01,
-    manifest: Manifest | None = None,
-    facts: dict[str, Any] | None = None,
-    failure: dict[str, Any] | None = None,
-    **asked: Any,
+    root: Path, number: int, seconds=1.0, repeats=3, commit="", manifest=None, facts=None, failure=None, **asked: Any
 ) -> list[Path]:
     """The runs of one night below ``root/night-N``: rates spread by 1 % from night to night and from run to run."""
     paths = []
@@ -33,7 +23,7 @@ def night(
         for repeat in range(1, repeats + 1):
             made = manifest or synthetic_manifest(repeat=repeat, **asked)
             noise = Random(f"{number} {repeat} {made.run.id} {facts}")
-            mean = seconds * (1 + Random(f"{number} {made.hash}").gauss(0, spread)) * (1 + noise.gauss(0, spread))
+            mean = seconds * (1 + Random(f"{number} {made.hash}").gauss(0, 0.01)) * (1 + noise.gauss(0, 0.01))
             count = made.measure.warmup + made.measure.iterations
             path = make_bundle(
                 root / f"night-{number:03}",

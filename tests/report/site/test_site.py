@@ -110,18 +110,17 @@ def test_other_work_other_layouts_and_other_machines_are_other_series() -> None:
     root = Path("runs")
     alike = synthetic_manifest()
     machine = {**facts_of(alike), "cpu": {"model": "Other CPU", "cores": 8, "threads": 16}}
-    for number, asked in enumerate(
-        (
-            {},
-            {"workload": SMOKE.model_copy(update={"new_tokens": 16})},
-            {"layout": Layout(devices_per_node=1, data=1, zero_stage=3)},
-            {"backend": "megatron"},
-            {"precision": "bf16"},
-            {"facts": machine},
-            {"iterations": 10},
-            {"size": GPT.model_copy(update={"vocab": 1024})},
-        )
-    ):
+    unlike = (
+        {},
+        {"workload": SMOKE.model_copy(update={"new_tokens": 16})},
+        {"layout": Layout(devices_per_node=1, data=1, zero_stage=3)},
+        {"backend": "megatron"},
+        {"precision": "bf16"},
+        {"facts": machine},
+        {"iterations": 10},
+        {"size": GPT.model_copy(update={"vocab": 1024})},
+    )
+    for number, asked in enumerate(unlike):
         night(root / "a", number, repeats=1, **asked)
     night(root / "b", 9, repeats=1)
     found = told("out", "--from", "runs")
@@ -137,9 +136,8 @@ def test_a_night_more_is_read_alone_and_pages_of_what_is_gone_are_removed() -> N
     assert told("out", "--from", "runs")["pages"] == {"written": 5, "kept": 0, "removed": 0}
     night(Path("runs"), 3, repeats=1)
     more = told("out")
-    assert (more["runs_read"], more["runs"], more["pages"]["kept"]) == (1, 7, 2), (
-        "the page of the other series and the feed"
-    )
+    assert (more["runs_read"], more["runs"]) == (1, 7)
+    assert more["pages"]["kept"] == 2, "the page of the other series and the feed"
     for path in gone:
         shutil.rmtree(path)
     assert told("out")["pages"]["removed"] == 1 and len(list(Path("out/series").iterdir())) == 1
@@ -184,9 +182,8 @@ def test_hostile_words_are_shown_and_nothing_more() -> None:
         scripts = [attributes for tag, attributes in parsed.elements if tag == "script"]
         assert scripts in ([{}], [{"type": "application/json", "id": "data"}, {}]), name
         assert not [tag for tag, _ in parsed.elements if tag in ("img", "b", "iframe", "object")]
-        assert not [
-            key for _, attributes in parsed.elements for key in attributes if key.startswith("on") or key == "style"
-        ]
+        names = {name for _, attributes in parsed.elements for name in attributes}
+        assert not [name for name in names if name.startswith("on") or name == "style"]
         assert "7006652" not in "".join(parsed.text[:40]) and "{{" in text
 
 

@@ -71,14 +71,8 @@ def test_a_survey_finds_what_a_search_finds(tmp_path: Path) -> None:
     (RUNS / "attic" / "old").mkdir(parents=True)
     (RUNS / "attic" / "old" / "manifest.json").write_text("{}")
     (tmp_path / "link").symlink_to(RUNS)
-    for paths in (
-        [RUNS],
-        [Path(".")],
-        [tmp_path / "link", RUNS],
-        [_first()],
-        [RUNS / "night-001", RUNS],
-        [Path("./runs/")],
-    ):
+    elsewhere = [tmp_path / "link", RUNS]
+    for paths in ([RUNS], [Path(".")], elsewhere, [_first()], [RUNS / "night-001", RUNS], [Path("./runs/")]):
         found = survey(paths)[0]
         assert [one.path for one in found] == [str(bundle.path) for bundle in find_bundles(paths)] and found
 
