@@ -8,7 +8,6 @@ import pytest
 
 from suite.bundle.derive import derive
 from suite.bundle.files import DamagedBundle
-from suite.bundle.record import Record
 from suite.bundle.store import Bundle
 from suite.bundle.verify import verify_all
 from suite.spec.manifest import Manifest
@@ -43,15 +42,9 @@ def bundle_of(root: Path, manifest: Manifest, *others: Manifest, pause=0.0, dist
     return Bundle(write_bundle(root, manifest, ranks, driver, {"host": {"host": "host-a"}, "suite": "0"}))
 
 
-def record_of(bundle: Bundle) -> Record:
-    record = derive(bundle)
-    bundle.write_record(record)
-    return record
-
-
 def test_a_run_in_turns_tells_with_whom_and_the_raw_seconds_of_its_phases(tmp_path: Path) -> None:
     manifest, other = in_turns(), in_turns(backend="megatron")
-    turns = record_of(bundle_of(tmp_path, manifest, other, pause=2.0)).turns
+    turns = derive(bundle_of(tmp_path, manifest, other, pause=2.0)).turns
     assert (turns.start, turns.rows, turns.begins) == ("s1", (manifest.run.id, other.run.id), ())
     assert turns.phases["train"] == pytest.approx([SHARES["train"]] * 6)
 
@@ -60,18 +53,18 @@ def test_what_slows_all_that_take_turns_makes_none_of_them_suspect(tmp_path: Pat
     """A ratio within turns does not move by it. A run alone is suspect by the same events, as is one whose manifest
     says turns and whose driver tells of none."""
     manifest, other, alone = in_turns(), in_turns(backend="megatron"), synthetic_manifest(iterations=4)
-    together = record_of(bundle_of(tmp_path / "together", manifest, other, pause=2.0))
+    together = derive(bundle_of(tmp_path / "together", manifest, other, pause=2.0))
     assert together.validity.status == "valid"
     assert not any("went by between" in note for note in together.notes), "others had their turns meanwhile"
     for each in (alone, manifest):
-        record = record_of(bundle_of(tmp_path / "alone", each))
+        record = derive(bundle_of(tmp_path / "alone", each))
         assert (record.turns, record.validity.status) == (None, "suspect")
 
 
 def test_others_that_want_the_same_cpus_make_a_run_in_turns_suspect(tmp_path: Path) -> None:
     """They slow rows unlike: who gives its CPU up often gets it back sooner."""
     manifest, other = in_turns(), in_turns(backend="megatron")
-    record = record_of(bundle_of(tmp_path, manifest, other, disturbed=on_host(busy_seconds=2.0)))
+    record = derive(bundle_of(tmp_path, manifest, other, disturbed=on_host(busy_seconds=2.0)))
     assert record.validity.status == "suspect" and record.validity.reasons[0].startswith("others used 1.")
 
 
@@ -85,7 +78,7 @@ def test_others_that_want_the_same_cpus_make_a_run_in_turns_suspect(tmp_path: Pa
     ],
 )
 def test_the_first_iteration_of_a_turn_of_several_does_not_count(tmp_path, begins, counted):
-    record = record_of(bundle_of(tmp_path, in_turns(), in_turns(backend="megatron"), begins=begins))
+    record = derive(bundle_of(tmp_path, in_turns(), in_turns(backend="megatron"), begins=begins))
     assert (record.counted, record.turns.begins) == (counted, begins)
 
 
@@ -93,7 +86,7 @@ def test_the_first_iteration_of_a_turn_of_several_does_not_count(tmp_path, begin
 def test_the_energy_of_a_row_is_that_of_its_own_turns(tmp_path: Path, begins: Sequence[int], joules: int) -> None:
     """What other rows draw between two of its turns is theirs."""
     rows = [in_turns(device="cuda", precision="bf16", backend=name) for name in ("deepspeed", "megatron")]
-    assert record_of(bundle_of(tmp_path, *rows, begins=begins)).energy.joules == joules
+    assert derive(bundle_of(tmp_path, *rows, begins=begins)).energy.joules == joules
 
 
 @pytest.mark.parametrize(("others", "status"), [(1, "valid"), (2, "suspect")])
