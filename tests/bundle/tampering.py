@@ -33,15 +33,13 @@ def write_events(path: Path, writer: int | str, events: list[Event]) -> None:
     _file(path, writer).write_text(as_lines(events))
 
 
-def change(path: Path, edit: Callable[[Event], object], ranks: tuple[int, ...] | None = None) -> None:
-    """``edit`` every event of these ranks, of all without any, and derive the record again."""
-    for file in sorted((path / "events").glob("rank-*.jsonl")):
-        rank = int(file.stem.removeprefix("rank-"))
-        if ranks is None or rank in ranks:
-            events = events_of(path, rank)
-            for event in events:
-                edit(event)
-            write_events(path, rank, events)
+def change(path: Path, edit: Callable[[Event], object], *writers: int | str) -> None:
+    """``edit`` every event of these ranks, or of ``driver``, of all ranks without any; and derive the record again."""
+    for writer in writers or [file.stem for file in (path / "events").glob("rank-*.jsonl")]:
+        events = events_of(path, writer)
+        for event in events:
+            edit(event)
+        write_events(path, writer, events)
     derive_again(path)
 
 

@@ -17,17 +17,8 @@ from suite.spec.workload import Workload
 from suite.stats.intervals import RunSeconds, by_lag_one, rate_interval
 from suite.theory.memory import memory_floor
 from tests.bundle.recorded import TWO_RANKS, calls_of, numbered, of_kind, ranks_of, record_of, recorded
-from tests.synthetic import (
-    BEGAN,
-    MIB,
-    SHARES,
-    driver_events,
-    facts_of,
-    make_bundle,
-    rank_events,
-    synthetic_manifest,
-    write_bundle,
-)
+from tests.bundle.tampering import change
+from tests.synthetic import BEGAN, MIB, SHARES, driver_events, facts_of, make_bundle, synthetic_manifest, write_bundle
 
 OOM = {"failure": "oom_device", "phase": "train", "iteration": 3, "evidence": ["CUDA out of memory"]}
 
@@ -127,11 +118,8 @@ def test_a_failure_tells_its_iteration_and_an_older_bundles_none_as_it_told_none
 
 def test_the_first_rank_to_fail_speaks_when_the_driver_does_not(tmp_path):
     manifest = synthetic_manifest(layout=TWO_RANKS)
-    late = {**OOM, "failure": "rank_lost"}
-    ranks = {
-        0: rank_events(manifest, 0, lambda i, r: 5.0, completed=4, failure=late),
-        1: rank_events(manifest, 1, lambda i, r: 1.0, completed=3, failure=OOM),
-    }
+    ranks = ranks_of(manifest, 5.0, completed=4, failure={**OOM, "failure": "rank_lost"})
+    ranks[1] = ranks_of(manifest, completed=3, failure=OOM)[1]
     record = recorded(tmp_path, manifest, ranks, "failed")
     assert record.failure.kind == "oom_device"
     assert len(record.iterations.seconds) == 3
@@ -146,10 +134,9 @@ def test_an_ok_driver_does_not_outweigh_a_silent_rank(tmp_path):
 
 @pytest.mark.parametrize("codes", [{"0": 0, "1": 9}, [0, -11]])
 def test_an_ok_end_with_a_bad_exit_code_is_a_failed_run(tmp_path, codes):
-    manifest = synthetic_manifest(layout=TWO_RANKS)
-    driver = driver_events(manifest, "ok")
-    driver[-1]["exit_codes"] = codes
-    record = record_of(write_bundle(tmp_path, manifest, ranks_of(manifest), driver))
+    path = make_bundle(tmp_path, synthetic_manifest(layout=TWO_RANKS))
+    change(path, lambda event: event["kind"] == "end" and event.update(exit_codes=codes), "driver")
+    record = record_of(path)
     assert (record.status, record.failure.kind) == ("failed", "unknown")
     assert "by their exit codes" in record.failure.evidence[0]
 
@@ -207,7 +194,7 @@ def test_an_engine_must_do_the_work_that_was_asked_and_a_trainer_may_do_other(tm
         asked = of_kind(ranks[0], "iteration")[0]["counts"][name]
         for event in of_kind(ranks[0], "iteration"):
             event["counts"] = {**event["counts"], name: asked * 10}
-        record = record_of(write_bundle(tmp_path / kind, manifest, ranks, driver_events(manifest, "ok")))
+        record = recorded(tmp_path / kind, manifest, ranks)
         assert (record.status, record.throughput is None) == (("failed", True) if kind == "engine" else ("ok", False))
         if kind == "engine":
             told = f"{name} is {asked * 10} per iteration, but the manifest asks for {asked}"
@@ -226,7 +213,7 @@ def test_a_clock_that_does_not_fit_the_time_that_went_by_is_noted(tmp_path, seco
         event["time"] = BEGAN + (event["time"] - BEGAN) * stretched
         if "seconds" in event:
             event["seconds"] *= told
-    record = record_of(write_bundle(tmp_path, manifest, ranks, driver_events(manifest, "ok")))
+    record = recorded(tmp_path, manifest, ranks)
     assert record.notes == (f"the counted iterations add up to {note} went by between their events on rank 0",)
 
 
@@ -251,7 +238,7 @@ def test_what_ranks_tell_against_the_manifest_and_each_other_is_noted(tmp_path):
     facts = {**facts_of(manifest), "device": {"type": "cuda"}, "packages": {"deepspeed": "9.9"}}
     ranks = ranks_of(manifest, facts=facts)
     ranks[1][0]["suite_version"] = "7"
-    record = record_of(write_bundle(tmp_path, manifest, ranks, driver_events(manifest, "ok")))
+    record = recorded(tmp_path, manifest, ranks)
     assert record.notes == (
         "the manifest asks for cpu, ranks tell they ran on cuda",
         "the manifest asks for deepspeed 1.0, ranks tell 9.9",
@@ -262,7 +249,7 @@ def test_what_ranks_tell_against_the_manifest_and_each_other_is_noted(tmp_path):
 def test_cpu_memory_is_allocated_memory_against_the_floor(tmp_path):
     manifest = synthetic_manifest(layout=TWO_RANKS)
     ranks = {rank: ranks_of(manifest, memory_bytes=(rank + 1) * 100 * MIB)[rank] for rank in range(2)}
-    memory = record_of(write_bundle(tmp_path, manifest, ranks, driver_events(manifest, "ok"))).memory
+    memory = recorded(tmp_path, manifest, ranks).memory
     floor = memory_floor(manifest.size, manifest.workload, manifest.work, manifest.layout, "fp32")
     assert memory.peak_allocated_bytes == 200 * MIB
     assert memory.min_over_ranks.peak_allocated_bytes == 100 * MIB
@@ -346,26 +333,24 @@ def test_rules_of_a_later_version_are_refused_and_this_versions_worker_asks_for_
 BUSY = {"disturbed_by": ["1 other process holds 40.0 GiB", "it is 97 % busy"]}
 
 
+WORDS = "the device of rank 0 was not free before the run: 1 other process holds 40.0 GiB; it is 97 % busy"
+
+
+def idle_bundle(root, rules, idle):
+    manifest = synthetic_manifest()
+    return make_bundle(root, manifest, facts={**facts_of(manifest), "derivation": rules, "idle": idle})
+
+
 @pytest.mark.parametrize(
-    ("facts", "is_noted"),
-    [
-        ({"derivation": 2, "idle": BUSY}, True),
-        ({"derivation": 2, "idle": None}, False),
-        ({"derivation": 2, "idle": {"load": 9.0}}, False),
-        ({"idle": BUSY}, False),
-    ],
+    ("rules", "idle", "notes"),
+    [(2, BUSY, (WORDS,)), (2, None, ()), (2, {"load": 9.0}, ()), (1, BUSY, ())],
     ids=["busy", "not looked at", "free", "of before"],
 )
-def test_a_device_that_was_not_free_is_noted(tmp_path, facts, is_noted):
-    manifest = synthetic_manifest()
-    notes = record_of(make_bundle(tmp_path, manifest, facts={**facts_of(manifest), **facts})).notes
-    words = "the device of rank 0 was not free before the run: 1 other process holds 40.0 GiB; it is 97 % busy"
-    assert notes == ((words,) if is_noted else ())
+def test_a_device_that_was_not_free_is_noted(tmp_path, rules, idle, notes):
+    assert record_of(idle_bundle(tmp_path, rules, idle)).notes == notes
 
 
 @pytest.mark.parametrize("lines", ["busy", [1], {"a": "b"}])
 def test_what_disturbed_a_device_is_a_list_of_texts(tmp_path, lines):
-    manifest = synthetic_manifest()
-    facts = {**facts_of(manifest), "derivation": 2, "idle": {"disturbed_by": lines}}
     with pytest.raises(DamagedBundle, match="what disturbed the device"):
-        record_of(make_bundle(tmp_path, manifest, facts=facts))
+        record_of(idle_bundle(tmp_path, 2, {"disturbed_by": lines}))

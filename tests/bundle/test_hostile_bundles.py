@@ -67,15 +67,9 @@ def first(events: Events, kind: str) -> dict[str, Any]:
         ("iteration", "details", {"train/forward": None}, "details"),
         ("iteration", "own_timers", {"gen": "2 s"}, "own_timers"),
         ("iteration", "own_timers", 2.0, "own_timers is 2.0, must be an object of seconds by timer"),
-        ("iteration", "noise", [], "noise is"),
-        ("iteration", "noise", {"cpu_seconds": -1}, "noise is"),
-        ("iteration", "noise", {"cpu_seconds": True}, "noise is"),
-        ("iteration", "noise", {"cpu_seconds": 1e13}, "noise is"),
-        ("iteration", "noise", {"seconds": 1e-300}, "noise is"),
-        ("iteration", "noise", {"cpu_seconds": {"host": 1}}, "noise is"),
-        ("iteration", "noise", {"host": []}, "noise is"),
-        ("iteration", "noise", {"host": {"load": "3"}}, "noise is"),
-        ("iteration", "noise", {"host": {"host": {}}}, "noise is"),
+        *(("iteration", "noise", value, "noise is") for value in ([], {"seconds": 1e-300})),
+        *(("iteration", "noise", {"cpu_seconds": value}, "noise is") for value in (-1, True, 1e13, {"host": 1})),
+        *(("iteration", "noise", {"host": value}, "noise is") for value in ([], {"load": "3"}, {"host": {}})),
         ("phase", "seconds", float("nan"), "NaN"),
         ("phase", "seconds", float("inf"), "Infinity"),
         ("phase", "phase", "warp", "phase is 'warp'"),
@@ -181,11 +175,6 @@ def test_phases_longer_than_their_iteration_are_seen(path):
     assert "the phases of iteration" in damage_of(path)
 
 
-def test_a_rank_beyond_the_world_is_seen(path):
-    (path / "events" / "rank-2.jsonl").write_text("")
-    assert "rank-2.jsonl is of a rank beyond the 2" in damage_of(path)
-
-
 @pytest.mark.parametrize(
     ("line", "says"),
     [
@@ -227,10 +216,22 @@ def test_unknown_kinds_are_left_out_and_noted_once(path, count, told):
     assert "kind 'farewell 0' is not known" in note and note.endswith(told)
 
 
-def test_an_events_file_that_is_too_long_is_not_read(path):
-    with (path / "events" / "rank-0.jsonl").open("r+b") as file:
-        file.truncate(1 << 40)
-    assert "more than the" in damage_of(path)
+MORE = b"{}\n" * (events.MOST_IN_FILE + 1)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda folder: (folder / "rank-2.jsonl").touch(), "rank-2.jsonl is of a rank beyond the 2"),
+        (lambda folder: os.truncate(folder / "rank-0.jsonl", 1 << 40), "more than the"),
+        (lambda folder: (folder / "rank-0.jsonl").write_bytes(MORE), "events, more than the 262144 that are read"),
+        (lambda folder: folder.symlink_to(folder.rename(folder.with_name("old"))), "events is not a folder"),
+    ],
+    ids=["a rank beyond the world", "a file that is too long", "more events than any run has", "a link"],
+)
+def test_an_events_folder_that_cannot_be_is_named_and_not_read(path, spoil, says):
+    spoil(path / "events")
+    assert says in damage_of(path)
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "environment.json", "events/rank-0.jsonl", "events/driver.jsonl"])
@@ -244,12 +245,6 @@ def test_a_link_out_of_the_bundle_is_not_followed_and_a_pipe_does_not_hang_the_r
     (path / name).unlink()
     (path / name).mkdir()
     assert damage_of(path).startswith(name)
-
-
-def test_an_events_folder_that_is_a_link_is_not_followed(path, tmp_path):
-    (path / "events").rename(tmp_path / "elsewhere")
-    (path / "events").symlink_to(tmp_path / "elsewhere")
-    assert "events is not a folder" in damage_of(path)
 
 
 def test_a_lock_that_is_a_pipe_or_a_link_holds_nobody(path, tmp_path):
@@ -327,12 +322,6 @@ def test_of_thousands_of_ranks_that_wrote_nothing_some_are_named(tmp_path):
     assert len(evidence) == 4097
     assert evidence[1] == "rank 0 wrote no end"
     assert evidence[-1] == "and 4097 more"
-
-
-def test_more_events_than_any_run_has_are_counted_and_not_read(path):
-    with (path / "events" / "rank-0.jsonl").open("ab") as file:
-        file.write(b"{}\n" * events.MOST_IN_FILE)
-    assert "events, more than the 262144 that are read" in damage_of(path)
 
 
 def test_all_ranks_together_may_not_have_too_much_either(path, monkeypatch):

@@ -15,31 +15,18 @@ from suite.spec.catalogue import find_device
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest, SampleLengths
 from suite.theory.bandwidth import decode_bytes
-from tests.bundle.recorded import numbered, of_kind, ranks_of, record_of, recorded
-from tests.synthetic import (
-    LLAMA,
-    MIB,
-    ROLLOUT,
-    SYNC_SHARE,
-    Event,
-    driver_events,
-    facts_of,
-    grpo_workload,
-    rank_events,
-    synthetic_manifest,
-    write_bundle,
-)
+from tests.bundle.recorded import numbered, of_kind, ranks_of, recorded
+from tests.synthetic import LLAMA, MIB, ROLLOUT, SYNC_SHARE, Event, facts_of, grpo_workload, synthetic_manifest
 
 ENGINE = Layout(devices_per_node=2, data=2, generation="vllm", engine_sleep=True)
+SPLIT = Layout(devices_per_node=3, data=2, placement="split", generation_ranks=1)
 
 
 def uneven_manifest(layout: Layout = ENGINE, **changes: Any) -> Manifest:
     return synthetic_manifest(size=LLAMA, workload=grpo_workload(**changes), layout=layout)
 
 
-def derived(
-    tmp_path: Path, manifest: Manifest, change: Callable[[int, Event], object] | None = None, rules: int = 2
-) -> Record:
+def derived(tmp_path: Path, manifest: Manifest, change: Callable | None = None, rules: int = 2) -> Record:
     """The record of ranks that tell of their generation, after ``change`` of each rank's iterations."""
     ranks = ranks_of(manifest, rules=rules, rollout=ROLLOUT, staleness=0)
     for rank, events in ranks.items():
@@ -74,12 +61,12 @@ def test_a_percentile_is_the_least_length_that_so_many_do_not_exceed(lengths: li
 def test_padding_is_a_share_of_all_positions_that_train(tmp_path: Path) -> None:
     manifest = uneven_manifest()
     record = derived(tmp_path / "padded", manifest)
-    assert record.counts and record.padding and record.counts.padded_tokens > 0
+    assert record.counts.padded_tokens > 0
     assert record.padding.share == record.counts.padded_tokens / (2 * 8 * 32)
     assert not record.padding.packed
     packed = uneven_manifest(Layout(devices_per_node=2, data=2, packing=True))
     padding = derived(tmp_path / "packed", packed).padding
-    assert padding and (padding.padded_tokens, padding.share, padding.packed) == (0, 0.0, True)
+    assert (padding.padded_tokens, padding.share, padding.packed) == (0, 0.0, True)
 
 
 def test_padding_may_differ_between_iterations_and_its_mean_is_told(tmp_path: Path) -> None:
@@ -87,7 +74,7 @@ def test_padding_may_differ_between_iterations_and_its_mean_is_told(tmp_path: Pa
         event["counts"] = {**event["counts"], "padded_tokens": 100 + event["iteration"] % 2}
 
     record = derived(tmp_path / "uneven", uneven_manifest(), change)
-    assert record.counts and record.counts.padded_tokens == 100, "of 100.5, to the even one"
+    assert record.counts.padded_tokens == 100, "of 100.5, to the even one"
     record = derived(tmp_path / "even", synthetic_manifest(layout=ENGINE), change)
     assert record.counts is None and "padded_tokens is 101 on rank 0 in iteration 3" in record.notes[0]
 
@@ -108,8 +95,7 @@ def test_slots_are_idle_from_a_samples_end_to_that_of_the_longest_of_its_replica
     assert record.rollout and record.rollout.idle_slot_share == pytest.approx(1 - 20 / (2 * 4 + 2 * 8))
     untold = recorded(tmp_path / "untold", manifest, ranks_of(manifest, rules=2)).rollout
     assert untold and untold.idle_slot_share == record.rollout.idle_slot_share, "which no rank has to tell"
-    split = Layout(devices_per_node=3, data=2, placement="split", generation_ranks=1)
-    manifest = uneven_manifest(split, lengths={"kind": "list", "listed": [2, 4, 6, 8]}, group=2, rollouts=4)
+    manifest = uneven_manifest(SPLIT, lengths={"kind": "list", "listed": [2, 4, 6, 8]}, group=2, rollouts=4)
     record = derived(tmp_path / "one", manifest)
     assert record.rollout and record.rollout.idle_slot_share == pytest.approx(1 - 5 / 8), "one rank generates them all"
 
@@ -155,22 +141,17 @@ def test_the_staleness_is_that_of_the_counted_iterations(tmp_path: Path) -> None
     def change(rank: int, event: Event) -> None:
         event["staleness"] = min(1, event["iteration"])
 
-    split = Layout(devices_per_node=3, data=2, placement="split", generation_ranks=1)
-    record = derived(tmp_path / "split", uneven_manifest(split, rollouts=8), change)
-    assert (record.staleness, record.notes) == (1, ())
-    record = derived(tmp_path / "colocated", uneven_manifest(), change)
-    assert record.staleness == 1
-    assert record.notes == (
-        "ranks tell a staleness of 1, although the layout lets every rank generate and train in turn",
-    )
+    note = "ranks tell a staleness of 1, although the layout lets every rank generate and train in turn"
+    for manifest, notes in ((uneven_manifest(SPLIT, rollouts=8), ()), (uneven_manifest(), (note,))):
+        record = derived(tmp_path / manifest.run.id, manifest, change)
+        assert (record.staleness, record.notes) == (1, notes)
 
 
 def test_ranks_that_tell_different_staleness_are_damage(tmp_path: Path) -> None:
-    def change(rank: int, event: Event) -> None:
-        event["staleness"] = rank * (event["iteration"] == 3)
-
     with pytest.raises(DamagedBundle, match="staleness is 1 on rank 1 in iteration 3, but 0 on rank 0"):
-        derived(tmp_path, uneven_manifest(), change)
+        derived(
+            tmp_path, uneven_manifest(), lambda rank, event: event.update(staleness=rank * (event["iteration"] == 3))
+        )
 
 
 @pytest.mark.parametrize(
@@ -188,11 +169,8 @@ def test_ranks_that_tell_different_staleness_are_damage(tmp_path: Path) -> None:
     ],
 )
 def test_a_figure_of_generation_that_cannot_be_is_named(tmp_path: Path, field: str, value: Any) -> None:
-    def change(rank: int, event: Event) -> None:
-        event["rollout"][field] = value
-
     with pytest.raises(DamagedBundle, match=r"rank-0\.jsonl line .*: iteration event: rollout is ") as caught:
-        derived(tmp_path, uneven_manifest(), change)
+        derived(tmp_path, uneven_manifest(), lambda rank, event: event["rollout"].update({field: value}))
     assert len(str(caught.value)) < 400
 
 
@@ -205,13 +183,12 @@ def test_lengths_that_are_none_are_damage() -> None:
             realised_lengths(manifest.model_copy(update={"work": work}))
 
 
-SPLIT = Layout(devices_per_node=3, data=2, placement="split", generation_ranks=1)
 H100 = "NVIDIA H100 80GB HBM3"
 
 
 def generation_events(manifest: Manifest, seconds: float, samples: int | None = None, **options: Any) -> list[Event]:
     """Rank 2: half of each iteration it generates, the rest it waits."""
-    events = rank_events(manifest, 2, lambda i, r: seconds, memory_bytes=64 * MIB, **options)
+    events = ranks_of(manifest, seconds, memory_bytes=64 * MIB, **options)[2]
     kept = [event for event in events if event.get("phase") in (None, "setup", "generate")]
     nothing = dict.fromkeys(("trained_tokens", "optimizer_steps", "trainable_parameters"), 0)
     for event in of_kind(kept, "iteration"):
@@ -225,7 +202,7 @@ def split_record(root: Path, manifest: Manifest | None = None, status: str = "ok
     told: dict[str, Any] = {"facts": facts, "ended": status == "ok"}
     ranks = ranks_of(manifest, 2.0, completed=generation.pop("trained", None), **told)
     ranks[2] = generation_events(manifest, 3.0, **told, **generation)
-    return record_of(write_bundle(root, manifest, ranks, driver_events(manifest, status)))
+    return recorded(root, manifest, ranks, status)
 
 
 def test_the_training_side_makes_the_iterations_and_all_devices_the_rate(tmp_path: Path) -> None:
@@ -255,19 +232,15 @@ def test_each_side_has_its_own_time_and_memory(tmp_path: Path) -> None:
 
 def test_a_generation_side_that_did_other_work_takes_the_rate_away(tmp_path: Path) -> None:
     record = split_record(tmp_path, samples=11)
-    assert record.counts is None
-    assert record.throughput is None
-    assert record.status == "failed"
+    assert (record.status, record.counts, record.throughput) == ("failed", None, None)
     assert any("samples is 11 on rank 2" in note for note in record.notes)
 
 
 def test_a_run_that_lost_its_generation_side_keeps_what_both_sides_completed(tmp_path: Path) -> None:
     record = split_record(tmp_path, status="failed", trained=6, completed=4)
-    assert record.status == "failed"
-    assert len(record.iterations.seconds) == 6
+    assert (record.status, len(record.iterations.seconds)) == ("failed", 6)
     assert record.overlap.generation_busy_seconds == pytest.approx(1.5)
-    none = split_record(tmp_path / "early", status="failed", trained=3, completed=1)
-    assert none.overlap is None
+    assert split_record(tmp_path / "early", status="failed", trained=3, completed=1).overlap is None
 
 
 def test_bandwidth_is_that_of_the_devices_that_decode(tmp_path: Path) -> None:

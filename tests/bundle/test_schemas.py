@@ -15,10 +15,10 @@ from suite.bundle.store import Bundle, OtherSchema, find_bundles
 from suite.export.schema import schema, schema_names
 from suite.launch.cluster.submission import read_submission, write_submission
 from suite.spec.base import UsageError
-from suite.spec.layout import Layout
 from suite.spec.version import suite_version
 from tests.bundle import released
 from tests.bundle.archive.planted import a_submission
+from tests.bundle.recorded import TWO_RANKS
 from tests.command import refused, suite
 from tests.synthetic import grpo_workload, make_bundle, synthetic_manifest
 
@@ -72,18 +72,15 @@ def test_every_bundle_that_is_shipped_fits_them() -> None:
         for event in events_of(bundle.path):
             found.setdefault(("events", event["kind"], shape_of(event)), (bundle.id, event))
     assert len(SHIPPED) > 100 and len(found) > 100
-    assert {
-        f"{name[0]} of {run}": errors for name, (run, value) in found.items() if (errors := wrong(name[0], value))
-    } == {}
+    errors = {f"{name[0]} of {run}": wrong(name[0], value) for name, (run, value) in found.items()}
+    assert {what: texts for what, texts in errors.items() if texts} == {}
 
 
 @pytest.mark.parametrize(
     "manifest",
     [
         synthetic_manifest(),
-        synthetic_manifest(
-            layout=Layout(devices_per_node=2, data=2), workload=grpo_workload(), device="cuda", precision="bf16"
-        ),
+        synthetic_manifest(layout=TWO_RANKS, workload=grpo_workload(), device="cuda", precision="bf16"),
         synthetic_manifest(kind="trainer", backend="trlx"),
     ],
     ids=["plain", "grpo on GPUs", "trainer"],

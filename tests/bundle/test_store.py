@@ -2,7 +2,6 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import contextmanager
 
 import pytest
 
@@ -36,25 +35,18 @@ def test_nothing_is_overwritten_and_of_two_drivers_that_make_the_same_run_at_onc
     assert list(tmp_path.iterdir()) == [bundle.path]
 
 
-@contextmanager
-def ordinary_user():
-    """Root may write anywhere: for a while this process is nobody in particular."""
-    was = os.geteuid()
-    if was == 0:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(was)
-
-
 def test_a_root_that_is_a_file_or_cannot_be_written_to_is_refused_in_one_line(tmp_path):
     (tmp_path / "runs").write_text("")
     with pytest.raises(UsageError, match=r"cannot write .*file exists"):
         Bundle.create(tmp_path / "runs", synthetic_manifest())
     tmp_path.chmod(0o500)
-    with ordinary_user(), pytest.raises(UsageError, match="permission denied"):
-        Bundle.create(tmp_path / "more", synthetic_manifest())
+    was = os.geteuid()
+    os.seteuid(was or 65534)  # root may write anywhere
+    try:
+        with pytest.raises(UsageError, match="permission denied"):
+            Bundle.create(tmp_path / "more", synthetic_manifest())
+    finally:
+        os.seteuid(was)
 
 
 def test_a_full_disk_leaves_no_half_bundle_behind(tmp_path, monkeypatch):

@@ -13,7 +13,6 @@ from suite.bundle.verify import verify
 from suite.spec.catalogue import find_device, find_size
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest
-from suite.spec.shape import Shape
 from suite.theory.flops import iteration_flops
 from tests.bundle.recorded import GPU, TWO_RANKS, Ranks, of_kind, ranks_of, recorded
 from tests.synthetic import GPT, SHARES, driver_events, synthetic_manifest, write_bundle
@@ -43,9 +42,7 @@ def quiet(rank: int, seconds: float) -> dict[str, Any]:
     return noise
 
 
-def noisy_ranks(
-    manifest: Manifest, change: Change | None = None, rules: int = 3, device: dict[str, Any] | None = None
-) -> Ranks:
+def noisy_ranks(manifest: Manifest, change: Change | None = None, rules: int = 3, device: Any = None) -> Ranks:
     """``change``: of the noise of every rank and counted iteration."""
     name = GPU if manifest.measure.device == "cuda" else None
     ranks = ranks_of(manifest, rules=rules, device_name=name, device=device)
@@ -71,7 +68,7 @@ def on_host(**figures: float) -> Change:
 
 def doubts(tmp_path: Path, manifest: Manifest, ranks: Ranks, status: str = "suspect") -> str:
     validity = recorded(tmp_path, manifest, ranks, verifies="equal").validity
-    assert validity is not None and validity.status == status, validity
+    assert validity.status == status, validity
     return "; ".join(validity.reasons)
 
 
@@ -79,7 +76,7 @@ def doubts(tmp_path: Path, manifest: Manifest, ranks: Ranks, status: str = "susp
 def test_a_quiet_run_is_valid_and_its_noise_is_summed_up(tmp_path: Path, layout: Layout | None) -> None:
     manifest = synthetic_manifest(layout=layout)
     record = recorded(tmp_path, manifest, noisy_ranks(manifest))
-    assert record.validity is not None and (record.validity.status, record.validity.reasons) == ("valid", ())
+    assert (record.validity.status, record.validity.reasons) == ("valid", ())
     noise = record.noise
     assert noise.cpu_share.mean == pytest.approx(0.98 / 1.001)
     assert noise.others_cpus.worst == pytest.approx(0.03 / 1.001)
@@ -93,8 +90,7 @@ def test_an_older_bundle_has_neither_and_what_is_not_known_is_no_reason(tmp_path
     assert (record.noise, record.validity) == (None, None)
     unknown = noisy_ranks(manifest, lambda noise: noise.update(dict.fromkeys(noise)))
     record = recorded(tmp_path / "unknown", manifest, unknown)
-    assert record.validity is not None and record.validity.status == "valid"
-    assert record.noise is not None and record.noise.cpu_share is None
+    assert (record.validity.status, record.noise.cpu_share) == ("valid", None)
 
 
 def test_a_worst_rank_is_named(tmp_path: Path) -> None:
@@ -109,6 +105,11 @@ def test_a_worst_rank_is_named(tmp_path: Path) -> None:
     assert record.validity.reasons == ("rank 1 waited for a CPU 9.99 % of the time",)
 
 
+def crowded_out(noise: dict[str, Any]) -> None:
+    noise.update(cpu_wait_seconds=None, thread_cpu_seconds=0.9)
+    on_host(busy_seconds=1.9)(noise)
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -118,12 +119,7 @@ def test_a_worst_rank_is_named(tmp_path: Path) -> None:
         (lambda noise: noise.update(throttled_seconds=0.2), "a limit on CPU time held rank 0 back for 20 % of"),
         (on_host(steal_seconds=0.06), "the hypervisor of rank 0's host gave 5.17 % of the CPU time to other"),
         (on_host(memory_pressure_seconds=0.3), "tasks of rank 0's host waited for memory 30 % of the time"),
-        (
-            lambda noise: (
-                noise.update(cpu_wait_seconds=None, thread_cpu_seconds=0.9) or on_host(busy_seconds=1.9)(noise)
-            ),
-            "rank 0 had its CPU for 89.9 % of the time while others ran",
-        ),
+        (crowded_out, "rank 0 had its CPU for 89.9 % of the time while others ran"),
     ],
 )
 def test_what_disturbs_a_run_makes_it_suspect(tmp_path: Path, change: Change, reason: str) -> None:
@@ -251,7 +247,7 @@ LARGE = find_size("1.3B")
 
 def slow(**peaks: Any) -> Any:
     """The GPU of these tests, but for what is given."""
-    return find_device(GPU).model_copy(update=peaks)  # type: ignore[union-attr]
+    return find_device(GPU).model_copy(update=peaks)
 
 
 def measured(pattern: str, gigabytes: float, scope: str = "within_node") -> dict[str, Any]:
@@ -259,21 +255,13 @@ def measured(pattern: str, gigabytes: float, scope: str = "within_node") -> dict
     return {"measurements": [None, {"scope": scope, "pattern": pattern, "sizes": sizes}]}
 
 
-def judged(
-    root: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    device: Any = None,
-    memory_bytes: int = 512 << 20,
-    size: Shape = GPT,
-    **facts: Any,
-) -> str:
+def judged(root, monkeypatch, device=None, memory_bytes=512 << 20, size=GPT, **facts):
     """Why a run on a GPU is invalid; empty where it is not."""
     manifest = synthetic_manifest(device="cuda", precision="bf16", size=size)
     ranks = ranks_of(manifest, rules=4, device_name=GPU, memory_bytes=memory_bytes)
     of_kind(ranks[0], "environment")[0]["facts"].update(facts)
     monkeypatch.setattr("suite.bundle.utilisation.find_device", lambda _name: device or slow())
     validity = recorded(root, manifest, ranks).validity
-    assert validity is not None
     return "; ".join(validity.reasons) if validity.status == "invalid" else ""
 
 
@@ -318,7 +306,7 @@ def test_work_that_is_no_one_number_is_invalid(tmp_path: Path) -> None:
     event = of_kind(ranks[0], "iteration")[5]
     event["counts"] = {**event["counts"], "trained_tokens": 1}
     validity = recorded(tmp_path, manifest, ranks, verifies="inconsistent").validity
-    assert validity is not None and validity.status == "invalid"
+    assert validity.status == "invalid"
     assert validity.reasons[0].startswith("the work is not one number: trained_tokens is 1")
 
 

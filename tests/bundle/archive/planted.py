@@ -7,7 +7,7 @@ from typing import Any
 from suite.bundle.store import Bundle
 from suite.launch.cluster.submission import Submission, write_submission
 from suite.launch.job import Job
-from tests.bundle.tampering import copied, derive_again, events_of, shipped, write_events
+from tests.bundle.tampering import change, copied, derive_again, shipped
 
 HOME = "/" + "home"
 CONTAINER = "4f1c8e6a90b2d3755e8f01a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6"
@@ -35,10 +35,7 @@ FACTS = {
     "password": "hunter2correcthorse",
 }
 #: What must be nowhere, in any case of letters.
-TRACES = [
-    *FACTS.values(),
-    *("acme", "alice_w", "bobsmith", "carol", "top-secret-project", "team-x", "big disk", "storage04", "dgx-acme17"),
-]
+TRACES = [*FACTS.values(), "acme", "carol", "top-secret-project", "team-x", "big disk"]
 _F = FACTS
 LINES = [
     f"{_F['host']}:4411:4502 [0] NCCL INFO Bootstrap : Using eth0:{_F['IPv4']}<0>",
@@ -82,15 +79,8 @@ def _plant_in(path: Path) -> None:
     facts["image"] = {"reference": f"{_F['registry']}:5000/team/image:1", "id": "sha256:" + "0" * 64, "digest": None}
     facts["odd"] = {_F["host"]: {"serial_number": _F["serial"], "list": [_F["MAC"], _F["GPU"], None, 3]}}
     (path / "environment.json").write_text(json.dumps(facts))
-    for file in (path / "events").glob("rank-*.jsonl"):
-        rank = int(file.stem.removeprefix("rank-"))
-        events = events_of(path, rank)
-        for event in events:
-            _plant_in_event(event)
-        write_events(path, rank, events)
-    driver = events_of(path, "driver")
-    driver[0]["started_by"] = f"{_F['user']} on {_F['host']}"
-    write_events(path, "driver", driver)
+    change(path, _plant_in_event)
+    change(path, _plant_in_event, "driver")
     text = (path / "events/rank-0.jsonl").read_text()
     escaped = "".join(f"\\u{ord(letter):04x}" for letter in _F["another user"])
     (path / "events/rank-0.jsonl").write_text(text.replace("HIDDEN", escaped))
@@ -102,16 +92,14 @@ def _plant_in(path: Path) -> None:
 
 
 def _plant_in_event(event: dict[str, Any]) -> None:
+    if event["kind"] == "launch":
+        event["started_by"] = f"{_F['user']} on {_F['host']}"
     if event["kind"] == "start":
         event["host"] = _F["host"]
     if event["kind"] == "environment":
         facts = event["facts"]
         facts.update(host=_F["host"], container=_F["container"], gpus=[_F["GPU"]])
-        facts["notes"] = [
-            *facts["notes"],
-            f"weights from {_F['scratch']}",
-            f"HIDDEN logged in from {_F['public IPv4']}",
-        ]
+        facts["notes"] += [f"weights from {_F['scratch']}", f"HIDDEN logged in from {_F['public IPv4']}"]
         facts["variables"]["MASTER_ADDR"] = _F["IPv4"]
         facts["variables"]["CACHE"] = f"/tmp/torchinductor_{_F['user']}"
 

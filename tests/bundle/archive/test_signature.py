@@ -24,12 +24,9 @@ def made_key(folder: Path, name: str) -> Path:
     return path
 
 
-def allowed(folder: Path, **keys: Path) -> Path:
-    lines = [
-        f"{name}@example.org {' '.join(path.with_suffix('.pub').read_text().split()[:2])}"
-        for name, path in keys.items()
-    ]
-    (folder / "allowed").write_text("\n".join(lines) + "\n")
+def allowed(folder: Path, *keys: Path) -> Path:
+    lines = (f"{key.name}@example.org {key.with_suffix('.pub').read_text()}" for key in keys)
+    (folder / "allowed").write_text("".join(lines))
     return folder / "allowed"
 
 
@@ -49,9 +46,9 @@ def test_who_signed_it_is_said(signed: Path, keys: tuple[Path, Path], tmp_path: 
     ann, eve = keys
     done = suite("verify", signed)
     assert done.exit_code == 0 and "signature: signed by ED25519 SHA256:" in done.stdout
-    done = suite("verify", signed, "--allowed-signers", allowed(tmp_path, ann=ann, eve=eve))
+    done = suite("verify", signed, "--allowed-signers", allowed(tmp_path, ann, eve))
     assert done.exit_code == 0 and "signature: signed by ann@example.org (ED25519 SHA256:" in done.stdout
-    done = suite("verify", signed, "--allowed-signers", allowed(tmp_path, eve=eve))
+    done = suite("verify", signed, "--allowed-signers", allowed(tmp_path, eve))
     assert done.exit_code == 3 and "signed, but by none of the allowed signers" in done.stdout
 
 
@@ -60,7 +57,7 @@ def test_an_archive_that_is_not_signed_says_so(signed: Path, keys: tuple[Path, P
     pack(tmp_path / "runs", plain, Packing())
     done = suite("verify", plain)
     assert done.exit_code == 0 and "signature: not signed" in done.stdout
-    signers = ("--allowed-signers", allowed(tmp_path, ann=keys[0]))
+    signers = ("--allowed-signers", allowed(tmp_path, keys[0]))
     assert suite("verify", plain, *signers).exit_code == 3
     assert suite("unpack", plain, "-o", out, *signers).exit_code == 3
     assert not out.exists()
@@ -112,7 +109,7 @@ def test_the_signature_is_the_one_that_ssh_keygen_checks(signed: Path, keys: tup
     """As docs/archives.md says it can be done without the suite."""
     with zipfile.ZipFile(signed) as archive:
         archive.extractall(tmp_path / "out")
-    command = ["ssh-keygen", "-Y", "verify", "-f", allowed(tmp_path, ann=keys[0]), "-I", "ann@example.org"]
+    command = ["ssh-keygen", "-Y", "verify", "-f", allowed(tmp_path, keys[0]), "-I", "ann@example.org"]
     command += ["-n", "suite-archive", "-s", tmp_path / "out/suite-archive.json.sig"]
     with (tmp_path / "out/suite-archive.json").open("rb") as index:
         assert subprocess.run(command, stdin=index, capture_output=True).returncode == 0

@@ -218,31 +218,19 @@ def test_records_of_every_kind_are_found_again_as_they_were(tmp_path: Path) -> N
         assert found[1].record.model_copy(update={"notes": ("a",)}).notes == ("a",)
 
 
-def damaged_by(change: str, file: Path) -> None:
-    """What can be wrong with the file that everything is kept in."""
-    if change == "text":
-        file.write_text("not a database, but as long as one could be" * 100)
-    elif change == "cut":
-        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-    elif change == "empty":
-        file.write_bytes(b"")
-    elif change == "zeros":
-        with file.open("r+b") as opened:
-            opened.seek(4096)
-            opened.write(bytes(file.stat().st_size - 4096))
-    else:
-        with closing(sqlite3.connect(file)) as connection:
-            connection.execute(change)
-            connection.commit()
+#: What can be wrong with all bytes of the file that everything is kept in; the other damage is done by SQL.
+SPOILT: dict[str, Callable[[bytes], bytes]] = {
+    "text": lambda content: b"not a database, but as long as one could be" * 100,
+    "cut": lambda content: content[: len(content) // 2],
+    "empty": lambda content: b"",
+    "zeros": lambda content: content[:4096].ljust(len(content), b"\0"),
+}
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        "text",
-        "cut",
-        "empty",
-        "zeros",
+        *SPOILT,
         "DROP TABLE kept",
         "DROP TABLE runs",
         "ALTER TABLE runs RENAME COLUMN record TO body",
@@ -260,7 +248,11 @@ def test_a_damaged_cache_costs_time_and_is_made_anew(known, tmp_path, cache, sin
     expected = read(known)
     read(make_bundle(tmp_path, synthetic_manifest(repeat=2), seconds=2.0))
     (file,) = cache.iterdir()
-    damaged_by(change, file)
+    if change in SPOILT:
+        file.write_bytes(SPOILT[change](file.read_bytes()))
+    else:
+        with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+            connection.execute(change)
     for _ in range(3):
         assert read(known) == expected
     since()
@@ -364,12 +356,8 @@ def test_the_cache_keeps_to_its_size_and_to_what_was_used_last(cache: Path, monk
 
 
 def test_what_runs_have_in_common_is_in_memory_once(tmp_path: Path) -> None:
-    paths = [
-        make_bundle(tmp_path, synthetic_manifest(repeat=repeat), seconds=float(repeat), facts=DERIVATION_3)
-        for repeat in (1, 2)
-    ]
+    paths = [make_bundle(tmp_path, synthetic_manifest(repeat=each), float(each), facts=DERIVATION_3) for each in (1, 2)]
     first, second = records_of(survey(paths)[0])
-    assert isinstance(first, Derived) and isinstance(second, Derived)
     assert first.manifest.workload is second.manifest.workload
     assert (first.manifest.run.repeat, second.manifest.run.repeat) == (1, 2)
     assert first.record.run.layout is second.record.run.layout is first.manifest.layout

@@ -115,16 +115,11 @@ def test_timers_that_overlap_have_no_shares() -> None:
     assert any("they overlap" in note for note in found.notes)
 
 
-@pytest.mark.parametrize(
-    ("tool", "text", "told", "problem"),
-    [
-        ("nemo-rl", nemo_tracker(), {"samples": 32}, "--samples 32 is not"),
-        ("verl", verl_console(), {"prompt_tokens": 90.0}, "--prompt-tokens 90 is not"),
-    ],
-)
-def test_what_was_told_must_not_contradict_the_log(tool: Tool, text: str, told: dict, problem: str) -> None:
-    with pytest.raises(UnusableLog, match=problem):
-        record(text, tool, TOLD.model_copy(update=told))
+def test_what_was_told_must_not_contradict_the_log() -> None:
+    with pytest.raises(UnusableLog, match="--samples 32 is not"):
+        record(nemo_tracker(), "nemo-rl", TOLD.model_copy(update={"samples": 32}))
+    with pytest.raises(UnusableLog, match="--prompt-tokens 90 is not"):
+        record(verl_console(), told=TOLD.model_copy(update={"prompt_tokens": 90.0}))
 
 
 def test_samples_that_make_no_whole_number_are_not_guessed() -> None:
@@ -210,7 +205,6 @@ def test_the_console_of_a_real_run_of_verl_gives_what_the_suite_counted_itself()
     events = map(json.loads, (REAL / "events" / "rank-0.jsonl").read_text().splitlines())
     timers = [event["own_timers"]["step"] for event in events if event["kind"] == "iteration"]
     assert found.seconds == pytest.approx(timers, rel=0.01)
-    assert found.throughput.tokens_per_second == pytest.approx(
-        own["throughput"]["tokens_per_second"]["value"], rel=0.05
-    )
+    rate = own["throughput"]["tokens_per_second"]["value"]
+    assert found.throughput.tokens_per_second == pytest.approx(rate, rel=0.05)
     assert "sync" in found.phases and found.notes == ()
