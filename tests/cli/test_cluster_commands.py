@@ -21,10 +21,11 @@ PODS = (*KUBERNETES, *LARGE, "--image", IMAGE)
 
 
 @pytest.fixture(autouse=True)
-def _without_slurm(script: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _without_a_cluster(script: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SLURM_CONF", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("KUBECONFIG", "/nowhere")
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,7 @@ def _without_slurm(script: Callable[..., None], monkeypatch: pytest.MonkeyPatch,
         (("submit", "kubernetes", *SMALL, "--image", IMAGE, "--env", "B=http://a:b@c"), "--env B looks like a secret"),
         ((*SLURM, *SMALL, "--timeout", "5m", "--hang-timeout", "10m"), "--hang-timeout 10m is longer than"),
         ((*KUBERNETES, *SMALL), "name one with --image"),
+        (("submit", "kubernetes", *LARGE, "--image", IMAGE), "no cluster is configured: "),
         ((*SLURM, *SMALL, "--nodes", "0"), "--nodes is a number from 1 on"),
         ((*SLURM, *SMALL, "--nodes", "1,"), "--nodes is a number from 1 on"),
         ((*SLURM, *SMALL, "--cpu-bind", "cores"), "torchrun starts the ranks of a node"),
@@ -193,9 +195,3 @@ def test_what_is_said_of_the_cluster_is_in_the_pods(tmp_path: Path) -> None:
     assert (limits["amd.com/gpu"], limits["rdma/hca"], limits["cpu"]) == ("8", "8", "96")
     assert int(limits["memory"]) == (8 * 100 + 64) << 30
     assert {"name": "NCCL_IB_HCA", "value": "mlx5"} in pod["containers"][0]["env"]
-
-
-def test_without_a_cluster_nothing_is_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    assert refused("submit", "kubernetes", *LARGE, "--image", IMAGE, "--runs", tmp_path / "runs")
-    assert not (tmp_path / "runs").exists()

@@ -241,12 +241,11 @@ DEEPSPEED = (*PLAN, "--backend", "deepspeed")
 
 
 def test_threads_places_and_free_devices_of_a_clusters_ranks() -> None:
-    stack = [word for package in ("torch", "megatron-core") for word in ("--stack", f"{package}=1")]
+    asked = ("submit", "slurm", "-o", "-", "--backend", "megatron", "--size", "125M", "--repeats", "1")
+    stack = ("--stack", "torch=1", "--stack", "megatron-core=1")
 
     def rendered(*more: str) -> str:
-        done = suite(
-            "submit", "slurm", "-o", "-", "--backend", "megatron", "--size", "125M", "--repeats", "1", *stack, *more
-        )
+        done = suite(*asked, *stack, *more)
         assert done.exit_code == 0, done.stderr
         return done.stdout
 
@@ -262,21 +261,15 @@ def test_threads_places_and_free_devices_of_a_clusters_ranks() -> None:
 
 def test_what_is_typed_becomes_the_containers_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NCCL_DEBUG", "INFO")
-    where = Where(
-        launcher="docker",
-        gpu_ids="0,GPU-8f6a",
-        shm_bytes="1.5g",
-        ulimits=["memlock=unlimited", "nofile=4096"],
-        env=["NCCL_DEBUG", "A=b=c"],
-        memory_bytes="512m",
-    )
-    assert settings_of(where, DockerSettings) == DockerSettings(
-        gpu_ids=("0", "GPU-8f6a"),
-        shm_bytes=3 << 29,
-        ulimits={"memlock": -1, "nofile": 4096},
-        env={"NCCL_DEBUG": "INFO", "A": "b=c"},
-        memory_bytes=512 << 20,
-    )
+    typed_and_read = {
+        "gpu_ids": ("0,GPU-8f6a", ("0", "GPU-8f6a")),
+        "shm_bytes": ("1.5g", 3 << 29),
+        "ulimits": (["memlock=unlimited", "nofile=4096"], {"memlock": -1, "nofile": 4096}),
+        "env": (["NCCL_DEBUG", "A=b=c"], {"NCCL_DEBUG": "INFO", "A": "b=c"}),
+        "memory_bytes": ("512m", 512 << 20),
+    }
+    typed, read = ({name: pair[at] for name, pair in typed_and_read.items()} for at in (0, 1))
+    assert settings_of(Where(launcher="docker", **typed), DockerSettings) == DockerSettings(**read)
     assert settings_of(Where(launcher="docker"), DockerSettings) == DockerSettings()
 
 

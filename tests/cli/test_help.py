@@ -192,10 +192,8 @@ class TestBuild:
 
     def test_an_editable_installation_saves_help_in_the_checkout(self, checkout: Path) -> None:
         self.build(checkout, "build_editable")
-        assert set(json.loads((checkout / "suite/cli/saved_help.json").read_text())["pages"]["80"]) >= {
-            *PATHS,
-            "run --help-all",
-        }
+        pages = json.loads((checkout / "suite/cli/saved_help.json").read_text())["pages"]
+        assert set(pages["80"]) >= {*PATHS, "run --help-all"}
 
     def test_a_build_without_typer_is_a_build_without_saved_help(self, checkout: Path) -> None:
         (checkout / "broken/typer").mkdir(parents=True)

@@ -64,10 +64,8 @@ def test_a_failed_build_shows_its_end_and_is_no_mistake(monkeypatch: pytest.Monk
     failed = BuildFailed(Step(4, 9, "RUN make"), ["compiling", "no space left"], Path("build.log"))
     monkeypatch.setattr("suite.images.build.build_image", Mock(side_effect=failed))
     done = suite("images", "build", "engines")
-    assert (done.exit_code, done.stderr) == (
-        1,
-        "  compiling\nerror: step 4 of 9 (RUN make) failed: no space left; all of its output is in build.log\n",
-    )
+    error = "error: step 4 of 9 (RUN make) failed: no space left; all of its output is in build.log"
+    assert (done.exit_code, done.stderr) == (1, f"  compiling\n{error}\n")
 
 
 @pytest.mark.usefixtures("_engine")

@@ -28,9 +28,8 @@ H100 = ("--size", "13B", "--device", "H100", "--devices", "8", "--backend", "dee
 
 
 def test_the_answer_is_one_screen_with_layouts_memory_and_misses():
-    done = suite(
-        "plan", "--size", "66B", "--device", "A100-80GB", "--devices", "32", "--backend", "megatron", "--price", "2"
-    )
+    asked = ("--size", "66B", "--device", "A100-80GB", "--devices", "32", "--backend", "megatron", "--price", "2")
+    done = suite("plan", *asked)
     assert done.exit_code == 0 and "tp8 pp4" in done.stdout and "per 1000" in done.stdout, done.stderr
     assert re.search(r"misses by \d+\.\d GiB per device: [a-z ]+ take", done.stdout)
     assert len(done.stdout.splitlines()) < 40
@@ -60,9 +59,8 @@ def test_fewest_devices_by_offload_name_the_host_memory():
     asked = ("--size", "13B", "--device", "H100-SXM-80GB", "--min-devices")
     shown = suite("plan", *asked, "--backend", "deepspeed").stdout
     least = 20 * 12_853_386_240 / 2**30
-    found = re.search(
-        r"fewest devices: 1, by offload: .* takes at least (\d+) GiB of host memory .* the fewest are (\d+)", shown
-    )
+    says = r"fewest devices: 1, by offload: .* takes at least (\d+) GiB of host memory .* the fewest are (\d+)"
+    found = re.search(says, shown)
     assert found and least <= int(found[1]) < 1.01 * least and int(found[2]) > 1
     assert "offload" not in suite("plan", *asked, "--backend", "trlx-nemo").stdout
 
@@ -149,9 +147,8 @@ def asked_of_the_planner(**wished):
     work, parameters = find_workload("trlx-ds-chat"), load_parameters()
     work = work.changed({"rollouts": 1024, "scaling": "strong"})
     manner = manner_of("vllm", "hf", False, False, False, None)
-    questions = [
-        question(find_size("6.7B"), work, KINDS[0], name, parameters, manner) for name in ("deepspeed", "megatron")
-    ]
+    backends = ("deepspeed", "megatron")
+    questions = [question(find_size("6.7B"), work, KINDS[0], name, parameters, manner) for name in backends]
     wishes = Wishes(devices=(64,), kinds=KINDS, prices=read_prices(["2"]), **wished)
     search = make_search(questions, 64, wishes, None)
     return search, answer(search, wishes)
@@ -252,6 +249,5 @@ def test_every_example_of_the_buying_page_has_an_answer(line):
 
 def test_the_answer_that_the_page_explains_is_todays():
     shown = re.search(r"## How to read the answer\n\n```\n(.*?)```", PAGE, re.DOTALL)
-    assert shown is not None
     lines = suite(*shlex.split(EXAMPLES[0])[1:]).stdout.splitlines()
     assert shown[1].splitlines() == [line.rstrip() for line in lines[:3]]

@@ -23,10 +23,8 @@ def test_the_names_of_the_commands(snapshot):
 def test_the_names_of_a_commands_options(words, snapshot):
     params = load(words.split()[-1], commands()[words]).params
     options = {name for param in params for name in (*param.opts, *param.secondary_opts) if name.startswith("-")}
-    assert {
-        "arguments": [param.name for param in params if param.param_type_name == "argument"],
-        "options": sorted(options),
-    } == snapshot
+    arguments = [param.name for param in params if param.param_type_name == "argument"]
+    assert {"arguments": arguments, "options": sorted(options)} == snapshot
 
 
 def offered(line: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:

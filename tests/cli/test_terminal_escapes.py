@@ -31,9 +31,8 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The path to every text of JSON-like data."""
     if isinstance(value, str):
         yield path
-    for name, inner in (
-        value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ())
-    ):
+    inside = value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ())
+    for name, inner in inside:
         yield from leaves(inner, (*path, name))
 
 

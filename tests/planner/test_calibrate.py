@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-from suite.bundle.derive import derive
-from suite.bundle.store import Bundle
 from suite.planner.ask import question
 from suite.planner.calibrate import calibrated
 from suite.planner.learnt import before
@@ -12,6 +10,7 @@ from suite.planner.predict_manifest import predict_manifest
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size
 from suite.spec.layout import Layout
+from tests.bundle.tampering import derive_again
 from tests.planner.test_predict_manifest import H100, WORK, manifest
 from tests.synthetic import facts_of, make_bundle
 
@@ -23,14 +22,8 @@ def finished(root, size="1.3B", data=1, scatter=0.0, ceilings=None, repeat=1):
     """A run that took ``LONGER`` times what is predicted, its iterations off by ``scatter`` in turns."""
     made = manifest(size, Layout(devices_per_node=data, data=data), warmup=1, iterations=8, repeat=repeat)
     whole = LONGER * predict_manifest(made, H100)["iteration_seconds"]
-    path = make_bundle(
-        root,
-        made,
-        seconds=lambda iteration, rank: whole * (1 + scatter * (-1) ** iteration),
-        facts={**facts_of(made, H100), "ceilings": ceilings},
-    )
-    bundle = Bundle(path)
-    bundle.write_record(derive(bundle))
+    facts = {**facts_of(made, H100), "ceilings": ceilings}
+    derive_again(make_bundle(root, made, lambda at, rank: whole * (1 + scatter * (-1) ** at), facts=facts))
     return made
 
 

@@ -124,9 +124,8 @@ def test_bytes_read_to_decode(shape: Shape, tensor: int, pipeline: int, prompt: 
     work = Work(global_rollouts=ROLLOUTS, replica_rollouts=ROLLOUTS, replica_batch=ROLLOUTS, micro_batch=4)
     exact = decode_bytes(shape, workload(prompt, new), work, layout, "bf16")
     layers, width = shape.layers // pipeline, shape.kv_heads * shape.head_dim
-    each_step = generation.weight_read_bytes(
-        *columns(layers), elements(shape), *columns(shape.hidden, shape.vocab, tensor)
-    )
+    numbers = (*columns(layers), elements(shape), *columns(shape.hidden, shape.vocab, tensor))
+    each_step = generation.weight_read_bytes(*numbers)
     cache = generation.cache_read_bytes(*columns(ROLLOUTS, prompt, new, layers, width, tensor))
     count = parameter_count(shape)
     vectors = layers * (count.per_layer - layer_matrix_elements(shape)) + count.final_norm

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suite.planner.ask import Question, question
+from suite.planner.ask import Question
 from suite.planner.formulas import blocks
 from suite.planner.formulas import generation as engine
 from suite.planner.found import Found, layouts
@@ -19,7 +19,7 @@ from suite.planner.parameters import load_parameters
 from suite.planner.profiles import PROFILES
 from suite.planner.training import forward_seconds, step_parts, step_seconds
 from suite.planner.work import Generation, Pairs, Training
-from suite.spec.catalogue import find_size, find_workload
+from tests.planner.test_modern import ask
 from tools.planner.columns import alone, jobs_of
 from tools.planner.entries import published_hardware
 from tools.planner.stacks import traits
@@ -33,7 +33,6 @@ GENERATION = {"devices": 16, "tensor": 1, "samples": 2048, "prompt": 130, "respo
 
 def job(**changes: Any) -> dict[str, Any]:
     device, stack = published_hardware("H100-SXM", 80), traits("NeMo-RL Megatron")
-    assert device is not None
     return {**LLAMA, **device.columns(), **stack.columns(), **LAYOUT, **STEP, **WAYS, **changes}
 
 
@@ -163,11 +162,6 @@ def test_every_kind_has_a_band_and_an_unknown_stack_the_wider_one():
     assert parameters.effect({"framework": "nemo megatron"}) != 0 == parameters.effect({"framework": "no such"})
 
 
-def ask(backend: str, rollouts: int, micro_batch: int, new_tokens: int) -> Question:
-    changes = {"rollouts": rollouts, "micro_batch": micro_batch, "new_tokens": new_tokens}
-    return question(find_size("1.3B"), find_workload("trlx-ds-chat").changed(changes), "H100-SXM-80GB", backend)
-
-
 def table(asked: Question, count: int) -> tuple[list[tuple[float, ...]], Found]:
     """The choices that make each layout, its rollouts left out, and what is predicted of it."""
     found = layouts(asked, [count])
@@ -184,7 +178,8 @@ def table(asked: Question, count: int) -> tuple[list[tuple[float, ...]], Found]:
     tokens=st.integers(1, 768),
 )
 def test_more_rollouts_take_longer_in_every_layout_and_need_no_less_memory(backend, count, micro, tokens):
-    (keys, few), (more_keys, many) = (table(ask(backend, each, micro, tokens), count) for each in (8, 16))
+    changes = {"micro_batch": micro, "new_tokens": tokens}
+    (keys, few), (more_keys, many) = (table(ask("1.3B", backend, rollouts=n, **changes), count) for n in (8, 16))
     places = {key: place for place, key in enumerate(more_keys)}
     assert len(keys) and set(keys) <= set(places)
     same = [places[key] for key in keys]
@@ -211,9 +206,8 @@ def fastest_seconds(jobs):
     tokens = jobs.global_batch * jobs.sequence
     layer = blocks.linear_flops(tokens, jobs.elements, 1)
     layer = layer + blocks.attention_flops(tokens, jobs.sequence, jobs.hidden, 1, 0)
-    return (
-        3 * (jobs.layers * layer + blocks.head_flops(tokens, jobs.hidden, jobs.vocab, 1)) / (jobs.devices * jobs.peak)
-    )
+    forward = jobs.layers * layer + blocks.head_flops(tokens, jobs.hidden, jobs.vocab, 1)
+    return 3 * forward / (jobs.devices * jobs.peak)
 
 
 @settings(max_examples=30)
@@ -225,14 +219,8 @@ def fastest_seconds(jobs):
     st.sampled_from([0, 1, 2]),
 )
 def test_no_step_is_faster_than_the_peak_allows(tensor, pipeline, data, recompute, precision):
-    one = work(
-        tensor=tensor,
-        pipeline=pipeline,
-        devices=tensor * pipeline * data,
-        global_batch=64 * data,
-        recompute=recompute,
-        precision=precision,
-    )
+    layout = {"tensor": tensor, "pipeline": pipeline, "devices": tensor * pipeline * data}
+    one = work(**layout, global_batch=64 * data, recompute=recompute, precision=precision)
     fastest = fastest_seconds(one.jobs) / {0: 1, 1: 2, 2: 4}[precision]
     assert float(step_seconds(one, P)[0]) > fastest[0] / 1.05
 

@@ -24,7 +24,7 @@ from suite.spec.layout import Layout
 from suite.spec.lengths import Lengths
 from suite.spec.resolve import resolve_work, sample_lengths
 from suite.theory.parameters import layer_matrix_elements, parameter_count
-from tests.synthetic import synthetic_manifest
+from tests.planner.test_predict_manifest import manifest
 
 UNEVEN = Lengths(kind="lognormal", mean=400, sigma=0.6, cap=1024, at_cap=0.1)
 VLLM = Manner("vllm", engine_sleep=True)
@@ -114,9 +114,8 @@ def test_an_engine_steps_as_often_as_the_samples_need(each):
 
 @pytest.mark.parametrize("manner", [Manner(), Manner(packing=True), Manner(balance=True), VLLM])
 def test_a_distribution_of_one_length_is_that_length(manner):
-    (space, even), (other, fixed) = (
-        table(ask(manner=manner, **each)) for each in ({"new_tokens": 256}, {"lengths": "fixed:256"})
-    )
+    space, even = table(ask(manner=manner, new_tokens=256))
+    other, fixed = table(ask(manner=manner, lengths="fixed:256"))
     for one, two in ((even.phases, fixed.phases), (even.memory.parts, fixed.memory.parts)):
         assert all(two[part] == pytest.approx(one[part]) for part in one)
     assert other.sample_tokens == pytest.approx(space.sample_tokens)
@@ -155,8 +154,7 @@ def test_of_split_placement_nothing_is_predicted_and_preflight_says_so():
     layout = Layout(devices_per_node=8, data=4, placement="split", generation_ranks=4)
     work = resolve_work(size, workload, layout)
     assert predict_layout(size, workload, work, layout, "megatron", "H100-SXM-80GB") is None
-    body = {"workload": workload, "device": "cuda", "precision": "bf16", "size": size, "layout": layout}
-    (row,) = preflight([synthetic_manifest(backend="megatron", **body)], "H100-SXM-80GB").rows
+    (row,) = preflight([manifest("1.3B", layout, "megatron")], "H100-SXM-80GB").rows
     assert row.expected is None and row.refused is None
     assert row.unchecked == "runs with --placement split: which side waits for the other is not predicted"
 

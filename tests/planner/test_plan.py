@@ -7,13 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suite.planner.ask import (
-    device_counts,
-    device_range,
-    fewest_devices,
-    largest_micro_batch,
-    question,
-)
+from suite.planner.ask import device_counts, device_range, fewest_devices, largest_micro_batch, question
 from suite.planner.curves import curves, look_at
 from suite.planner.found import layouts
 from suite.planner.hardware import hardware_of
@@ -29,6 +23,7 @@ from suite.spec.manifest import Work
 from suite.spec.workload import Critic
 from suite.theory.memory import memory_floor
 from suite.theory.parameters import parameter_count
+from tests.planner.test_modern import table
 from tests.theory.shapes import parameters_of, shapes, workloads
 from tools.planner.entries import published_hardware
 
@@ -39,11 +34,6 @@ A100 = hardware_of(devices()["A100-SXM-80GB"])
 def ask(size="13B", backend="megatron", device="A100-80GB", **changes):
     workload = find_workload("trlx-ds-chat")
     return question(find_size(size), workload.model_copy(update=changes), device, backend)
-
-
-def table(asked, count):
-    found = layouts(asked, count)
-    return found.space, found.told
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -78,18 +68,16 @@ def test_predicted_memory_is_never_below_the_floor(data, backend, count):
     for index in range(len(total)):
         layout = space.layout(index, 8)
         replica, micro = int(space.choices["rollouts"][index]), int(space.choices["micro_batch"][index])
+        step = replica // workload.optimizer_steps
         work = Work(
-            global_rollouts=replica * layout.data,
-            replica_rollouts=replica,
-            replica_batch=replica // workload.optimizer_steps,
-            micro_batch=micro,
+            global_rollouts=replica * layout.data, replica_rollouts=replica, replica_batch=step, micro_batch=micro
         )
         assert total[index] > memory_floor(shape, workload, work, layout, "bf16").bytes
 
 
 def test_offloading_takes_host_memory_as_deepspeed_counts_it():
     work = find_workload("trlx-ds-chat")
-    space, _ = table(ask("13B", "deepspeed"), [8])
+    space, _ = table(ask("13B", "deepspeed"), 8)
     whole, choices = host_memory(space.work), space.choices
     _, trained = parameters_of(find_size("13B"), work)
     states, weights = choices["offload_optimizer"] > 0, choices["offload_parameters"] > 0
@@ -108,11 +96,10 @@ def test_offloading_takes_host_memory_as_deepspeed_counts_it():
 
 def test_megatrons_offloaded_optimizer_leaves_fp32_weights_and_gradients_on_the_device():
     asked = ask("6.7B", "megatron")
-    space, predicted = table(asked, [1])
+    space, predicted = table(asked, 1)
     rows = (space.choices["micro_batch"] == 4) & (space.choices["recompute"] == 3)
-    host, device = (
-        int(np.flatnonzero(rows & (space.choices["offload_optimizer"] == offload))[0]) for offload in (1, 0)
-    )
+    offloads = space.choices["offload_optimizer"]
+    host, device = (int(np.flatnonzero(rows & (offloads == offload))[0]) for offload in (1, 0))
     _, trained = parameters_of(find_size("6.7B"), find_workload("trlx-ds-chat"))
     for row, optimizer in ((host, 4), (device, 12)):
         assert predicted.memory.parts["optimizer states"][row] == pytest.approx(optimizer * trained, rel=1e-3)
@@ -246,9 +233,8 @@ def test_only_what_trains_is_swapped():
 
 def test_the_fp32_reference_counts_in_the_memory_of_its_phase():
     """With everything recomputed its pass is the fullest: 4 bytes a parameter, 2 in other phases."""
-    option = next(
-        one for one in ask("6.7B", "trlx-nemo").plan([8], most=64).options if one.label == "dp8 dist-opt recompute"
-    )
+    options = ask("6.7B", "trlx-nemo").plan([8], most=64).options
+    option = next(one for one in options if one.label == "dp8 dist-opt recompute")
     assert option.memory["reference"] == pytest.approx(4 * parameter_count(find_size("6.7B")).total, rel=1e-9)
 
 

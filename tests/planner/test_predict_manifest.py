@@ -18,15 +18,8 @@ WORK = find_workload("trlx-ds-chat")
 
 
 def manifest(size="1.3B", layout=None, backend="deepspeed", **changes):
-    return synthetic_manifest(
-        backend=backend,
-        size=find_size(size),
-        workload=WORK,
-        layout=layout or Layout(devices_per_node=1, data=1),
-        device="cuda",
-        precision="bf16",
-        **changes,
-    )
+    body = {"workload": WORK, "device": "cuda", "precision": "bf16", **changes}
+    return synthetic_manifest(backend=backend, size=find_size(size), layout=layout, **body)
 
 
 @pytest.mark.parametrize(

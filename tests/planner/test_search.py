@@ -86,9 +86,8 @@ def test_the_fewest_devices_reach_the_target_and_fewer_do_not():
 
 
 def test_the_cheapest_device_need_not_be_the_fewest():
-    wishes = Wishes(
-        kinds=(H100, "A100-SXM-80GB"), objective="cost", prices=read_prices(["H100=9", "A100-SXM-80GB=0.5"])
-    )
+    prices = read_prices(["H100=9", "A100-SXM-80GB=0.5"])
+    wishes = Wishes(kinds=(H100, "A100-SXM-80GB"), objective="cost", prices=prices)
     result = fewest_for(make_search([asked()], 16, wishes, None), Target(5.0, "5 samples/s"), 64)
     first, second = result.kinds
     assert (first.device, second.device) == ("A100-SXM-80GB", H100)
@@ -99,17 +98,17 @@ def test_the_cheapest_device_need_not_be_the_fewest():
 
 
 @pytest.mark.parametrize(
-    ("wishes", "generation", "words"),
+    ("wishes", "words"),
     [
-        ({"placement": "apart"}, None, "auto, colocated or split"),
-        ({"placement": "colocated", "staleness": 1}, None, "no sample grows stale"),
-        ({"staleness": 5}, None, "0 to 1"),
-        ({"devices": (0,)}, None, "1 to 16384"),
+        ({"placement": "apart"}, "auto, colocated or split"),
+        ({"placement": "colocated", "staleness": 1}, "no sample grows stale"),
+        ({"staleness": 5}, "0 to 1"),
+        ({"devices": (0,)}, "1 to 16384"),
     ],
 )
-def test_wishes_that_contradict_each_other_are_refused_with_what_works(wishes, generation, words):
+def test_wishes_that_contradict_each_other_are_refused_with_what_works(wishes, words):
     with pytest.raises(UsageError, match=words):
-        make_search([asked()], 16, Wishes(kinds=(H100,), **wishes), generation)
+        search(Wishes(kinds=(H100,), **wishes))
 
 
 def test_the_stacks_own_loop_has_no_devices_of_its_own():
@@ -283,12 +282,10 @@ def layouts(devices: int, backend: str) -> list[Layout]:
         "recompute": ("none", "full"),
     }
     found = []
-    for tensor, pipeline, stage, gathers, distributed, recompute in product(*ways.values()):
-        if devices % (tensor * pipeline) == 0 and (stage == 3 or not gathers):
-            body = {"tensor": tensor, "pipeline": pipeline, "data": devices // (tensor * pipeline)}
-            body |= {"zero_stage": stage, "gather_for_generation": gathers}
-            body |= {"distributed_optimizer": distributed, "recompute": recompute}
-            found.append(Layout(devices_per_node=devices, sequence_parallel=tensor > 1, **body))
+    for body in (dict(zip(ways, chosen, strict=True)) for chosen in product(*ways.values())):
+        data, rest = divmod(devices, body["tensor"] * body["pipeline"])
+        if rest == 0 and (body["zero_stage"] == 3 or not body["gather_for_generation"]):
+            found.append(Layout(devices_per_node=devices, data=data, sequence_parallel=body["tensor"] > 1, **body))
     return found
 
 

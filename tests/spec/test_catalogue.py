@@ -10,29 +10,16 @@ from pydantic import ValidationError
 from suite.backends.registry import backends
 from suite.spec import catalogue
 from suite.spec.base import UsageError
-from suite.spec.catalogue import (
-    data_file,
-    data_root,
-    devices,
-    find_device,
-    find_ladder,
-    find_preset,
-    find_size,
-    find_workload,
-    ladders,
-    presets,
-    sizes,
-    workloads,
-)
+from suite.spec.catalogue import data_root, devices, find_ladder, find_preset, find_size, find_workload, ladders, sizes
 from suite.spec.images import BaseImage, find_image, images, images_of, stack_labels, stack_versions_of
 from suite.theory.parameters import parameter_count
 
 
 def test_every_entry_of_every_data_file_loads_with_a_source():
     assert len(sizes()) == len(yaml.safe_load((data_root() / "sizes.yaml").read_text()))
-    for entry in (*sizes().values(), *workloads().values(), *devices().values()):
+    for entry in (*sizes().values(), *catalogue.workloads().values(), *devices().values()):
         assert entry.source, entry.name
-    assert [workload.name for workload in workloads().values() if not workload.note] == []
+    assert [workload.name for workload in catalogue.workloads().values() if not workload.note] == []
 
 
 def test_the_ladders_name_known_sizes_rise_and_every_size_is_on_one():
@@ -103,7 +90,7 @@ UNKNOWN = (
     ],
 )
 def test_a_device_is_found_by_the_name_that_its_driver_gives_and_is_never_its_sibling(driver, name):
-    found = find_device(driver)
+    found = catalogue.find_device(driver)
     assert name == (None if found is None else found.name)
 
 
@@ -132,7 +119,7 @@ def test_peaks_are_dense_and_a_die_is_half_of_its_module():
     assert {name: 2 * rate for name, rate in die.peak_flops.items()} == module.peak_flops
 
 
-@pytest.mark.parametrize("name", presets())
+@pytest.mark.parametrize("name", catalogue.presets())
 def test_every_point_names_a_size_and_work_that_fits_it(name: str) -> None:
     preset = find_preset(name)
     for point in preset.points:
@@ -144,7 +131,7 @@ def test_every_point_names_a_size_and_work_that_fits_it(name: str) -> None:
 
 
 def test_the_scripts_preset_has_its_batches_tensor_degrees_and_nodes() -> None:
-    preset, reference = find_preset("trlx-ds-chat"), data_file("trlx_reference.yaml")
+    preset, reference = find_preset("trlx-ds-chat"), catalogue.data_file("trlx_reference.yaml")
     assert preset.track == "vendor-default"
     assert tuple(point.size for point in preset.points) == find_ladder("trlx")
     for point in preset.points:

@@ -11,15 +11,12 @@ from suite.theory.parameters import parameter_count
 from tests.spec.test_shape_file import refused
 
 GPT2 = {"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 4, "vocab_size": 100, "n_positions": 64}
-OPT = {
-    "model_type": "opt", "num_hidden_layers": 2, "hidden_size": 32, "ffn_dim": 128, "num_attention_heads": 4,
-    "vocab_size": 100, "max_position_embeddings": 64,
-}  # fmt: skip
-LLAMA = {
-    "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 88, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 64,
-}  # fmt: skip
+BLOCKS = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4}
+TOKENS = {"vocab_size": 100, "max_position_embeddings": 64}
+OPT = {**BLOCKS, **TOKENS, "model_type": "opt", "ffn_dim": 128}
+LLAMA = {**BLOCKS, **TOKENS, "model_type": "llama", "intermediate_size": 88, "num_key_value_heads": 2}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+FAR = {**LLAMA3, "original_max_position_embeddings": 10**12}
 QWEN2 = {**LLAMA, "model_type": "qwen2"}
 QWEN3 = {**LLAMA, "model_type": "qwen3", "head_dim": 16}
 MIXTRAL = {**LLAMA, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
@@ -47,10 +44,9 @@ def test_the_shape_holds_the_parameters_of_the_model_that_transformers_builds(tm
     rest = {key: value for key, value in config.items() if key != "model_type"}
     if config["model_type"] == "opt":
         rest |= {"word_embed_proj_dim": rest["hidden_size"], "pad_token_id": 1}
+    theirs = transformers.AutoConfig.for_model(config["model_type"], **rest)
     with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(
-            transformers.AutoConfig.for_model(config["model_type"], **rest)
-        )
+        model = transformers.AutoModelForCausalLM.from_config(theirs)
     (tmp_path / "saved").mkdir()
     model.config.to_json_file(tmp_path / "saved" / "config.json")
     total = sum(parameter.numel() for parameter in model.parameters())
@@ -104,10 +100,8 @@ def test_both_spellings_of_rotary_positions_are_one_shape(tmp_path):
     old = load_shape(written(tmp_path, {**LLAMA, "rope_theta": 5e5, "rope_scaling": scaling}))
     new = load_shape(written(tmp_path, {**LLAMA, "rope_parameters": {**scaling, "rope_theta": 5e5}}))
     assert old == new and old.rope_theta == 5e5
-    assert old.rope_scaling.model_dump() == {
-        "kind": "llama3", "factor": 8.0, "low_frequency_factor": 1.0, "high_frequency_factor": 4.0,
-        "original_positions": 32,
-    }  # fmt: skip
+    frequencies = {"low_frequency_factor": 1.0, "high_frequency_factor": 4.0}
+    assert old.rope_scaling.model_dump() == {"kind": "llama3", "factor": 8.0, **frequencies, "original_positions": 32}
     linear = load_shape(written(tmp_path, {**LLAMA, "rope_scaling": {"type": "linear", "factor": 2}}))
     assert (linear.rope_scaling.kind, linear.rope_scaling.factor, linear.rope_theta) == ("linear", 2.0, None)
 
@@ -146,10 +140,7 @@ def test_a_size_of_the_catalogue_is_the_published_configuration(tmp_path, name):
         ({**LLAMA, "rope_scaling": 2.0}, "rope_scaling is 2.0, not an object"),
         ({**LLAMA, "rope_scaling": {"type": "linear"}}, "rope_scaling has no factor, which its type needs"),
         ({**LLAMA, "rope_scaling": {"type": "linear", "factor": 10**400}}, "not a number"),
-        (
-            {**LLAMA, "rope_scaling": {**LLAMA3, "original_max_position_embeddings": 10**12}},
-            "rope_scaling.original_positions is larger than",
-        ),
+        ({**LLAMA, "rope_scaling": FAR}, "rope_scaling.original_positions is larger than"),
         ({**LLAMA, "rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor is not supported"),
         ({**LLAMA, "rope_parameters": {}, "rope_scaling": {}}, "the same in two spellings"),
         ({**QWEN2, "use_sliding_window": True}, "use_sliding_window True is not supported"),

@@ -80,9 +80,8 @@ def test_the_run_is_outside_the_hash_and_inside_the_run_id():
     assert second.run.id.endswith("-r2")
     fields = ("backend", "size", "workload", "layout", "measure", "limits", "stack")
     same = {name: getattr(first, name) for name in fields}
-    there, again, other = (
-        make_manifest(plan="plan", repeat=1, image=f"sha256:{number}", **same) for number in (1, 1, 2)
-    )
+    images = ("sha256:1", "sha256:1", "sha256:2")
+    there, again, other = (make_manifest(plan="plan", repeat=1, image=image, **same) for image in images)
     assert first.hash == there.hash == other.hash, "an image is no part of it"
     assert there.run.id == again.run.id and len({first.run.id, there.run.id, other.run.id}) == 3
 

@@ -11,6 +11,8 @@ from suite.spec.shape_file import MAX_BYTES, load_shape
 
 GOOD = {"name": "mine", "layers": 2, "hidden": 32, "ffn": 128, "heads": 4, "kv_heads": 4, "vocab": 100, "positions": 64}
 
+BILLIONS = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [{'*a%d,' % (i - 1) * 9}]\n" for i in range(1, 20))
+
 
 def written(folder, text, name="shape.yaml"):
     path = folder / name
@@ -44,11 +46,7 @@ def test_every_catalogue_size_survives_the_way_through_a_file(tmp_path, name):
         ("shape.yaml", "{}", "name is missing"),
         ("shape.yaml", "? [1, 2]\n: 3\n", "not valid YAML"),
         ("shape.yaml", "name: a\nname: b\n", "'name' is given twice"),
-        (
-            "shape.yaml",
-            "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [{'*a%d,' % (i - 1) * 9}]\n" for i in range(1, 20)),
-            "aliases",
-        ),
+        ("shape.yaml", BILLIONS, "aliases"),
         ("shape.yaml", "!!python/object/apply:os.system ['true']", "tags"),
         ("shape.yaml", "layers: !!bool two", "tags"),
         ("shape.yaml", "layers: " + "9" * 5000, "cannot be read"),

@@ -22,8 +22,9 @@ def workload(**changes: Any) -> Workload:
 
 
 def test_a_workload_without_the_new_fields_is_written_as_it_was() -> None:
-    body = workload().model_dump(mode="json")
-    assert not {"algorithm", "group", "lengths", "prompt_lengths"} & set(body)
+    new = {"algorithm", "group", "lengths", "prompt_lengths", "lora_rank", "critic"}
+    for name, fields in (("cpu", set()), ("trlx-ds-chat", set()), ("ds-chat-step3", {"critic"})):
+        assert new & set(find_workload(name).model_dump(mode="json")) == fields
     assert "lengths" not in resolve_work(find_size("1M"), workload(), Layout(devices_per_node=1, data=1)).model_dump()
 
 
@@ -58,6 +59,9 @@ def test_the_longest_lengths_follow_from_their_distribution_and_fixed_ones_are_a
         ({"prompt_lengths": UNEVEN + ",group-correlation=0.5"}, "--prompt-lengths has no group-correlation"),
         ({"lengths": UNEVEN + ",group-correlation=0.5"}, "--group is at least 2 for it"),
         ({"algorithm": "grpo", "critic": {"layers": 1, "hidden": 8, "ffn": 8, "heads": 1}}, "critic must be left out"),
+        ({"critic": {"layers": 1, "hidden": 8, "ffn": 8, "heads": 3}}, "hidden 8 is not divisible by 3 heads"),
+        ({"lora_rank": 8, "trainable_layers": 2}, "every block, so trainable_layers must be left out"),
+        ({"lora_rank": 0}, "greater than 0"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(changes: dict[str, Any], said: str) -> None:
@@ -88,7 +92,6 @@ def test_lengths_are_the_samples_own_on_every_layout() -> None:
     made = made.changed({"rollouts": 16})
     works = [resolve_work(size, made, Layout(devices_per_node=ranks, data=ranks), seed=5) for ranks in (1, 2, 4)]
     assert len({work.lengths for work in works}) == 1
-    assert works[0].lengths is not None
     prompts = works[0].lengths.prompt
     assert len(prompts) == 16
     assert all(len(set(prompts[first : first + made.group])) == 1 for first in range(0, 16, made.group))

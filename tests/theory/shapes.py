@@ -60,10 +60,9 @@ def layout(tensor=1, pipeline=1, data=1, **rest):
     return Layout(devices_per_node=tensor * pipeline * data, tensor=tensor, pipeline=pipeline, data=data, **rest)
 
 
-def work(rollouts=16, micro_batch=4, **rest):
-    return Work(
-        global_rollouts=rollouts, replica_rollouts=rollouts, replica_batch=rollouts, micro_batch=micro_batch, **rest
-    )
+def work(rollouts=16, micro_batch=4, replicas=1, **rest):
+    own = {"replica_rollouts": rollouts // replicas, "replica_batch": rollouts // replicas}
+    return Work(global_rollouts=rollouts, micro_batch=micro_batch, **own, **rest)
 
 
 @st.composite

@@ -11,12 +11,12 @@ from suite.conduct.cluster.smoke import smoke_plan, smoke_root
 from suite.launch.cluster.launcher import Document, NodeSetup
 from suite.launch.cluster.submission import Submission, write_submission
 from suite.spec.base import UsageError
-from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest
 from suite.theory.parameters import parameter_count
 from tests import toy_cluster
 from tests.conduct.cluster.test_collect import submission
+from tests.planner.test_predict_manifest import manifest
 from tests.synthetic import make_bundle, synthetic_manifest
 
 STACKS = {"deepspeed": {"torch": "2.13.0", "deepspeed": "0.18.0", "transformers": "5.19.0"}}
@@ -24,8 +24,7 @@ IMAGES = {"deepspeed": "registry.example/engines"}
 
 
 def planned(size: str, nodes: int) -> Manifest:
-    layout, workload = Layout(nodes=nodes, devices_per_node=8, data=8 * nodes), find_workload("trlx-ds-chat")
-    return synthetic_manifest(size=find_size(size), layout=layout, workload=workload, device="cuda", precision="bf16")
+    return manifest(size, Layout(nodes=nodes, devices_per_node=8, data=8 * nodes))
 
 
 def test_it_is_the_smallest_size_or_a_small_one_of_the_family_on_the_most_nodes_for_two_iterations(tmp_path):

@@ -26,18 +26,19 @@ from tests.conduct.requests import STACKS, request
 TREE = {"NCCL_ALGO": "Tree"}
 
 
-def planned(variables: dict[str, str] | None = None, **given: Any) -> Manifest:
-    measure = Measure(device="cpu", precision="fp32", warmup=1, iterations=3, variables=variables or {})
+def planned(asked: dict[str, Any] | None = None, **given: Any) -> Manifest:
+    measure = Measure(device="cpu", precision="fp32", warmup=1, iterations=3, **asked or {})
     wanted = request(backends=("deepspeed",), ranks=(1,), repeats=1, measure=measure)
     return make_plan(wanted, STACKS, **given).manifests[0]
 
 
-def test_variables_are_in_the_manifest_and_in_its_hash_and_other_manifests_are_what_they_were():
-    plain, tree = planned(), planned(TREE)
-    assert "variables" not in plain.model_dump_json()
-    assert plain.hash != tree.hash and plain.run.id != tree.run.id
-    assert plain.work_hash == tree.work_hash, "the same work, so both may be compared"
-    assert Manifest.model_validate_json(tree.model_dump_json(by_alias=True)).measure.variables == TREE
+@pytest.mark.parametrize(("name", "usual", "asked"), [("variables", {}, TREE), ("profile", False, True)])
+def test_what_is_asked_for_is_in_the_manifest_and_its_hash_and_other_manifests_are_what_they_were(name, usual, asked):
+    plain, unasked, made = planned(), planned({name: usual}), planned({name: asked})
+    assert plain.model_dump_json() == unasked.model_dump_json() and name not in plain.model_dump_json()
+    assert plain.hash != made.hash and plain.run.id != made.run.id
+    assert plain.work_hash == made.work_hash, "the same work, so both may be compared"
+    assert getattr(Manifest.model_validate_json(made.model_dump_json(by_alias=True)).measure, name) == asked
 
 
 def test_the_manner_of_the_start_is_in_the_runs_id_and_not_in_the_manifest():
@@ -60,7 +61,7 @@ def test_secrets_and_guards_are_no_part_of_a_measurement_and_other_options_value
 
 def test_a_manifest_does_not_give_variables_to_programs_by_itself():
     """One that somebody else wrote could have them load what it likes."""
-    tree = planned(TREE)
+    tree = planned({"variables": TREE})
     require_same_variables(tree, TREE)
     for given, words in (
         ({}, "its ranks need again: --env NCCL_ALGO=Tree"),
@@ -129,18 +130,9 @@ def test_limits_leave_twice_the_time_and_room_to_start_and_are_no_more_than_a_da
 
 
 def test_rows_of_equal_work_count_the_same_iterations_and_have_limits_of_their_own():
-    asked = request(
-        sizes=(find_size("66B"),),
-        ranks=(32,),
-        nodes=4,
-        workload=find_workload("trlx-ds-chat"),
-        measure=CUDA,
-        device_memory_bytes=80 << 30,
-        device_name=A100,
-        left_open=OPEN,
-        repeats=1,
-    )
-    slow, fast = make_joint_plan((asked,), STACKS).manifests
+    work = {"sizes": (find_size("66B"),), "workload": find_workload("trlx-ds-chat"), "measure": CUDA, "repeats": 1}
+    where = {"ranks": (32,), "nodes": 4, "device_memory_bytes": 80 << 30, "device_name": A100}
+    slow, fast = make_joint_plan((request(**work, **where, left_open=OPEN),), STACKS).manifests
     assert slow.measure == fast.measure and slow.measure.iterations < 8
     assert slow.limits.run_seconds > fast.limits.run_seconds
 

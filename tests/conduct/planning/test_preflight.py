@@ -17,9 +17,10 @@ from suite.conduct.planning.preflight import preflight
 from suite.conduct.planning.request import GivenOptions, preset_requests
 from suite.planner.hardware import hardware_of
 from suite.planner.predict_manifest import predict_manifest
-from suite.spec.catalogue import devices, find_device, find_preset, find_size, find_workload, presets
+from suite.spec.catalogue import devices, find_device, find_preset, presets
 from suite.spec.layout import Layout, LayoutChoices
 from suite.spec.manifest import Limits, Manifest
+from tests.planner.test_predict_manifest import manifest
 from tests.synthetic import facts_of, make_bundle, synthetic_manifest
 
 STACKS = {name: {"torch": "2"} for name in ("deepspeed", "megatron", "trlx-nemo", "trlx-deepspeed", "trlx-ddp")}
@@ -40,11 +41,6 @@ def plan_of(preset: str, device: str | None, *backends: str, sizes: tuple[str, .
         **changes,
     }
     return make_joint_plan(preset_requests(found, GivenOptions(sizes=sizes), fields), STACKS)
-
-
-def manifest(size: str, layout: Layout, backend: str = "deepspeed", **changes: Any) -> Manifest:
-    body = {"workload": find_workload("trlx-ds-chat"), "device": "cuda", "precision": "bf16"}
-    return synthetic_manifest(backend=backend, size=find_size(size), layout=layout, **{**body, **changes})
 
 
 #: presets of stacks that are all planned for; which trainers a machine has, the planner does not know

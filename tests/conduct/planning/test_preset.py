@@ -38,15 +38,12 @@ def test_the_ladder_gives_every_backend_the_same_work_at_every_size() -> None:
 
 
 def test_options_override_a_preset_and_each_that_does_has_its_line() -> None:
-    given = GivenOptions(
-        sizes=("66B", "13B"), ranks=(8,), work={"trainable_layers": 4}, track="tuned", precision="fp16"
-    )
+    work = {"trainable_layers": 4}
+    given = GivenOptions(sizes=("66B", "13B"), ranks=(8,), work=work, track="tuned", precision="fp16")
     fields = common("megatron", tensor=(4,))
     plan = make_joint_plan(preset_requests(LADDER, given, fields), STACKS)
-    assert [(m.size.name, m.layout.ranks, m.layout.tensor, m.layout.nodes) for m in plan.manifests] == [
-        ("66B", 8, 4, 1),
-        ("13B", 8, 4, 1),
-    ]
+    rows = [(m.size.name, m.layout.ranks, m.layout.tensor, m.layout.nodes) for m in plan.manifests]
+    assert rows == [("66B", 8, 4, 1), ("13B", 8, 4, 1)]
     found = {(m.workload.trainable_layers, m.track, m.measure.precision) for m in plan.manifests}
     assert found == {(4, "tuned", "fp16")}
     assert list(replaced(LADDER, given, fields)) == [
@@ -81,25 +78,22 @@ def test_what_a_preset_or_a_backend_does_not_have_is_refused_and_not_left_out(pr
 
 
 def test_generation_that_is_asked_for_replaces_a_presets_engine_and_its_sleep() -> None:
-    preset = find_preset("grpo-8b")
-    whole = {"engine_sleep": None, "generation": (), "packing": False}
-    own, asked = (
-        preset_requests(preset, GivenOptions(), common("deepspeed", **{**whole, **changes}))[0].layout
-        for changes in ({}, {"generation": ("hf",)})
-    )
-    assert (own.generation, own.engine_sleep, own.packing) == (("vllm",), True, True)
-    assert (asked.generation, asked.engine_sleep, asked.packing) == (("hf",), None, True)
-    awake = preset_requests(preset, GivenOptions(), common("deepspeed", **{**whole, "engine_sleep": False}))[0].layout
-    assert (awake.generation, awake.engine_sleep) == (("vllm",), False)
+    asked = {"engine_sleep": None, "generation": (), "packing": False}
+    for changes, expected in (
+        ({}, (("vllm",), True, True)),
+        ({"generation": ("hf",)}, (("hf",), None, True)),
+        ({"engine_sleep": False}, (("vllm",), False, True)),
+    ):
+        fields = common("deepspeed", **{**asked, **changes})
+        (made,) = preset_requests(find_preset("grpo-8b"), GivenOptions(), fields)
+        assert (made.layout.generation, made.layout.engine_sleep, made.layout.packing) == expected
 
 
 @pytest.mark.parametrize("name", ["grpo-8b", "grpo-30b-moe", "reasoning-7b", "ppo-critic-7b"])
 def test_a_twin_has_its_presets_algorithm_groups_and_spread_of_lengths(name: str) -> None:
-    (big, work), (_, small) = (
-        (preset, preset.work_of(preset.points[0])) for preset in (find_preset(name), find_preset(f"{name}-cpu"))
-    )
+    big, twin = find_preset(name), find_preset(f"{name}-cpu")
+    work, small = (preset.work_of(preset.points[0]) for preset in (big, twin))
     assert (small.algorithm, small.group, small.ppo) == (work.algorithm, work.group, work.ppo)
-    assert work.lengths is not None and small.lengths is not None
     assert (small.lengths.sigma, small.lengths.at_cap) == (work.lengths.sigma, work.lengths.at_cap)
     assert work.new_tokens / small.new_tokens == pytest.approx(16 if name == "ppo-critic-7b" else 32, rel=0.01)
     assert (small.critic is None) == (work.critic is None) and big.note and big.source

@@ -13,6 +13,7 @@ from suite.spec.manifest import Measure
 from tests.conduct.requests import STACKS, request, shape, workload
 
 GIB = 1 << 30
+SPLIT = LayoutChoices(placement=("split",), generation_ranks=(1,))
 
 
 def planned(turning: Turning, **changes: Any) -> Plan:
@@ -64,11 +65,7 @@ def test_trainers_take_turns_with_engines_where_they_are_to_be_compared(mixed: b
         ({"room_bytes": 2 * GIB}, {}, "for which there is no room beside the first"),
         ({}, {"sizes": (shape("a"), shape("b")), "ranks": (1,), "backends": ("deepspeed",)}, "b is one row"),
         ({}, {"measure": Measure(device="cpu", precision="fp32", profile=True)}, "--profile"),
-        (
-            {},
-            {"layout": LayoutChoices(placement=("split",), generation_ranks=(1,)), "ranks": (2,)},
-            "megatron: its two sides work at the same",
-        ),
+        ({}, {"layout": SPLIT, "ranks": (2,)}, "megatron: its two sides work at the same"),
     ],
 )
 def test_what_cannot_take_turns_is_run_in_rounds_or_refused(turning: dict, changes: dict, words: str) -> None:
@@ -91,11 +88,8 @@ def test_environments_of_a_backend_are_rows_that_know_which_was_named_first() ->
     asked = request(backends=tuple(stacks), ranks=(1,), repeats=1)
     plan = make_joint_plan((asked,), stacks, turning=Turning(length=3))
     rows = {m.backend.label: m for m in plan.manifests}
-    assert [(rows[name].backend.environment, rows[name].run.base) for name in stacks] == [
-        ("old", None),
-        ("new", "old"),
-        (None, None),
-    ]
+    named = [(rows[name].backend.environment, rows[name].run.base) for name in stacks]
+    assert named == [("old", None), ("new", "old"), (None, None)]
     assert rows["deepspeed@new"].run.id.startswith("deepspeed-new-tiny-n1-")
     assert rows["megatron"].run.base is None and len(starts(plan)) == 1
     assert {m.measure.turn_length for m in plan.manifests} == {3}

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.daemon
 #: what the scripted worker says, it says to the worker's contract: the check of devices comes with the real one
 RUN = ("--device", "cpu", "--size", "1M", "--workload", "cpu", "--repeats", "1", "--warmup", "1", "--iterations", "2")
 ROUNDS, TURNS = ("--turns", "rounds"), ("--turns", "iterations")
+GPUS = ("--device", "auto", "--gpu-ids", "0,99")
 
 
 def run(
@@ -129,10 +130,7 @@ def test_a_run_is_done_again_in_a_container_and_compared(runtime, scripted_image
         (("--image", "127.0.0.1:9/suite/engines:1", "--pull", "never"), "--pull never keeps it from being pulled"),
         (("--image", "suite-base:bookworm"), "suite-base:bookworm cannot tell the versions of its stack"),
         (("--image", "No Image"), "does not take 'No Image' for an image"),
-        (
-            ("--device", "auto", "--gpu-ids", "0,99"),
-            "does not give GPU 0,99 to a container: nvidia-container-cli: device",
-        ),
+        (GPUS, "does not give GPU 0,99 to a container: nvidia-container-cli: device"),
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else "",
 )

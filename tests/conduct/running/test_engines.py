@@ -18,19 +18,15 @@ from tests.conduct.sessions import work
 pytestmark = [pytest.mark.ranks, pytest.mark.timeout(400)]
 
 SHARDED = ("deepspeed zero3 dp2 gather-gen", "megatron tp2 sp dist-opt")
-ALL_LAYOUTS = (
-    *SHARDED,
-    *("deepspeed zero1 dp2", "deepspeed zero2 dp2", "megatron dp2 dist-opt", "megatron pp2 dist-opt"),
-)
+OTHERS = ("deepspeed zero1 dp2", "deepspeed zero2 dp2", "megatron dp2 dist-opt", "megatron pp2 dist-opt")
+ALL = LayoutChoices(zero_stage=(1, 2, 3), tensor=(1, 2), pipeline=(1, 2))
 
 
 @pytest.mark.parametrize(
     ("choices", "labels"),
     [
         (LayoutChoices(zero_stage=(3,), tensor=(2,)), SHARDED),
-        pytest.param(
-            LayoutChoices(zero_stage=(1, 2, 3), tensor=(1, 2), pipeline=(1, 2)), ALL_LAYOUTS, marks=pytest.mark.thorough
-        ),
+        pytest.param(ALL, (*SHARDED, *OTHERS), marks=pytest.mark.thorough),
     ],
     ids=["two layouts", "all layouts"],
 )

@@ -62,9 +62,7 @@ def starts_of(bundles: list[Bundle]) -> dict[str, list[Bundle]]:
     """Bundles by their start, each of which names them all; one works at a time."""
     starts: dict[str, list[Bundle]] = {}
     for bundle in bundles:
-        turns = record_of(bundle).turns
-        assert turns is not None
-        starts.setdefault(turns.start, []).append(bundle)
+        starts.setdefault(record_of(bundle).turns.start, []).append(bundle)
     for rows in starts.values():
         told = [record_of(bundle).turns for bundle in rows]
         assert {turns.rows for turns in told if turns} == {tuple(sorted(bundle.id for bundle in rows))}
@@ -85,9 +83,8 @@ def records(root: Path) -> dict[str, Record]:
 def spans(bundle: Bundle) -> list[tuple[float, float, str]]:
     """When each iteration of each rank began and ended, and of which run."""
     told = [event for path in bundle.path.glob("events/rank-*.jsonl") for event in map(json.loads, path.open())]
-    return [
-        (event["time"] - event["seconds"], event["time"], bundle.id) for event in told if event["kind"] == "iteration"
-    ]
+    iterations = [event for event in told if event["kind"] == "iteration"]
+    return [(event["time"] - event["seconds"], event["time"], bundle.id) for event in iterations]
 
 
 def is_deepspeeds(event: dict[str, Any]) -> bool:

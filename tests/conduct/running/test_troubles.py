@@ -165,9 +165,8 @@ def test_a_runtime_that_is_away_is_no_failure_of_the_run(tmp_path: Path, monkeyp
     monkeypatch.setattr(docker, "remove_labelled", Mock(side_effect=REFUSED))
     launcher = launcher_without_runtime(runtime_seconds=0.0, remove_seconds=0.0)
     folder = make_folder(tmp_path)
-    with pytest.raises(
-        LauncherUnavailable, match=r"at unix:///x has not answered for 0 s \(connection refused\): no further"
-    ):
+    says = r"at unix:///x has not answered for 0 s \(connection refused\): no further"
+    with pytest.raises(LauncherUnavailable, match=says):
         launcher.run(make_job(folder, ""), folder, lambda event: None)
     once = Mock(side_effect=[REFUSED, "made"])
     assert launcher_without_runtime(runtime_seconds=600.0)._patiently(once) == "made", "one that comes back"
@@ -234,9 +233,8 @@ def run(one_run: Plan, tmp_path: Path, script: Script, monkeypatch: pytest.Monke
         script(**fields)
         program = tmp_path / "worker.py"
         program.write_text(WORKER_WITH.format(lines=list(map(json.dumps, events)), worker=WORKER))
-        monkeypatch.setattr(
-            "suite.backends.deepspeed.DeepSpeed.worker_argv", lambda _, m, b: (str(program), m, "--bundle", b)
-        )
+        argv = "suite.backends.deepspeed.DeepSpeed.worker_argv"
+        monkeypatch.setattr(argv, lambda _, manifest, bundle: (str(program), manifest, "--bundle", bundle))
         return work(one_run, tmp_path / "runs", view=LiveView(io.StringIO()))[0]
 
     return call
