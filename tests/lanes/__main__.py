@@ -85,13 +85,10 @@ def _problems(code: int, nothing_is_fine: bool = False) -> list[str]:
     return [] if code == 0 or (nothing_is_fine and code == 5) else [f"exit code {code}"]
 
 
-def spread() -> list[str]:
-    """Options that deal the files to two of pytest's processes for each core, as far as memory goes.
-
-    One waits often for what its test started; and where others compute, two get twice the share of one.
-    """
+def spread(each: int = 1) -> list[str]:
+    """Options that deal the files to so many of pytest's processes for each core, as far as memory goes."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    processes = max(1, min(2 * len(os.sched_getaffinity(0)), int(memory / GIB_PER_PROCESS)))
+    processes = max(1, min(each * len(os.sched_getaffinity(0)), int(memory / GIB_PER_PROCESS)))
     return ["-n", str(processes), "--dist", "loadfile", "--no-loadscope-reorder"]
 
 
@@ -110,10 +107,13 @@ def check(lane: Lane) -> None:
     lane.pytest(f"tests: {' '.join(chosen)}", "-m", UNMARKED, *spread(), *chosen)
 
 
-def test(lane: Lane) -> None:
-    """All that needs nothing but this checkout, as on a machine without any engine."""
+def test(lane: Lane, each: int = 2) -> None:
+    """All that needs nothing but this checkout, as on a machine without any engine.
+
+    On a core that others use too, two processes get twice the share of one.
+    """
     lint(lane)
-    lane.step("tests", lambda: without_engines(lane.argv("-m", FAST, *spread())))
+    lane.step("tests", lambda: without_engines(lane.argv("-m", FAST, *spread(each))))
 
 
 def without_engines(argv: list[str]) -> list[str]:
@@ -130,7 +130,7 @@ def everything(lane: Lane) -> None:
     lane.options.append("--hypothesis-seed=0")  # what the nightly lane has found, and else the same on every run
     beside = [sys.executable, "-m", "tests.lanes", "daemons", *lane.options]
     with in_background(beside, ROOT / "build" / "daemon-tests.log") as end_of_daemons:
-        test(lane)
+        test(lane, each=1)  # the daemons are the others
         lane.pytest("tests: packages, browser, long ones", "-m", f"({NEEDY}) and not ({NIGHTLY} or daemon)", *spread())
         data = [str(DATA_PYTHON), "-m", "pytest", "-m", "packages", "tests/export", "tests/test_api.py"]
         lane.step(
