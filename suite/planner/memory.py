@@ -40,7 +40,7 @@ LOSS_PORTION = 512
 #: FSDP fetches a block ahead of the one that it computes.
 LAYERS_GATHERED = 2
 #: DeepSpeed reduces gradients in buckets of at most this many elements, 16 bit (its default).
-_BUCKET = 5e8
+DEEPSPEED_BUCKET = 500_000_000
 #: An optimizer step of DeepSpeed casts a shard's 16-bit gradients to fp32, under ZeRO-3 at most this many at once
 #: (``sub_group_size``); before that it takes the norm of one gradient after the other in fp64 (``get_norm_dtype``).
 _SUB_GROUP, _NORM_BYTES = 1e9, 8
@@ -257,7 +257,7 @@ def _zero(work: Training, end: str, phase: str) -> Bytes:
     host = np.where(jobs.offload_optimizer > 0, 0, 1)
     # ZeRO-1 reduces once a step: until then whole gradients are on the device, also where the optimizer is not.
     own = gradients * (trainable + critic) * np.where(stage <= 1, 1, host)
-    bucket, of_critic = (2 * np.minimum(_BUCKET, count) for count in (trainable, critic))
+    bucket, of_critic = (2 * np.minimum(DEEPSPEED_BUCKET, count) for count in (trainable, critic))
     share = np.maximum(trainable, critic) / np.where(stage >= 1, shards, 1)
     norm = _NORM_BYTES * np.minimum(share, work.largest_tensor)
     held = np.where(stage >= 3, own + bucket + of_critic, 2 * work.largest_tensor * (1 - host))

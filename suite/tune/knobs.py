@@ -30,8 +30,10 @@ def _divisors(manifest: Manifest, cores: int) -> Sequence[Value]:
 
 
 def _buckets(manifest: Manifest, cores: int) -> Sequence[Value]:
-    """The stack's own, and parts of DeepSpeed's, which is of 5e8 elements or of the whole model."""
-    whole = min(500_000_000, parameter_count(manifest.size).total)
+    """The stack's own, and parts of DeepSpeed's, which is no larger than the whole model."""
+    from suite.planner.memory import DEEPSPEED_BUCKET
+
+    whole = min(DEEPSPEED_BUCKET, parameter_count(manifest.size).total)
     return [0, whole // 4, whole // 16]
 
 
