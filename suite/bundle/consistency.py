@@ -85,7 +85,8 @@ _ALONE = Slacks(
 #: Several ranks wait for each other.
 _SEVERAL = replace(_ALONE, between=Slack(0.01, 0.05))
 #: Others had CPUs of the run, which is suspect for that and in no ranking: half of its time can still not be missing.
-_CROWDED = Slacks(*[Slack(0.01, 0.6), Slack(1.0, 2.0)], *[Slack(0.01, 0.6)] * 2, *[Slack(1.0, 2.0)] * 2)
+_OFTEN, _ONCE = Slack(0.01, 0.6), Slack(1.0, 2.0)
+_CROWDED = Slacks(_OFTEN, _ONCE, _OFTEN, _OFTEN, _ONCE, _ONCE)
 
 
 def _slacks(manifest: Manifest, noise: Noise | None) -> Slacks:
