@@ -60,7 +60,7 @@ def test_figures_are_those_of_the_report_to_the_last_digit() -> None:
     entries = read_entries([CPU]).entries
     rows = {row["path"]: row for row in rows_of(TABLES["runs"], entries)}
     phases = list(rows_of(TABLES["phases"], entries))
-    assert len(rows) == len(entries) > 30
+    assert len(rows) == len(entries) == len([*CPU.iterdir()]) > 0
     for entry in entries:
         (of_report,) = build([entry]).rows
         row, rate = rows[entry.path], of_report.samples_per_second
