@@ -128,11 +128,20 @@ class Machine(Frozen):
         return without_missing(optional, stack_versions(self.python_of(backend), driver.packages + optional))
 
     def code(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Digest of the code of each backend's packages; none where an image holds them, whose own digest says it."""
-        drivers = {name: seat_of(name)[0] for name in backends}
+        """Digest of the code of each backend's packages; none where an image holds them, whose own digest says it.
+
+        An interpreter is asked once: backends have packages in common.
+        """
+        packages: dict[str, tuple[str, ...]] = {}
+        wanted: dict[str, dict[str, None]] = {}
+        for name in backends:
+            driver, _ = seat_of(name)
+            packages[name] = driver.packages + optional_packages(driver)
+            wanted.setdefault(self.python_of(name), {}).update(dict.fromkeys(packages[name]))
+        found = {python: stack_code(python, tuple(each)).items() for python, each in wanted.items()}
         return {
-            name: stack_code(self.python_of(name), driver.packages + optional_packages(driver))
-            for name, driver in drivers.items()
+            name: {package: digest for package, digest in found[self.python_of(name)] if package in own}
+            for name, own in packages.items()
         }
 
     def stack_errors(self, backend: str) -> list[str]:
