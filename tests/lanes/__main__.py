@@ -107,10 +107,10 @@ def check(lane: Lane) -> None:
     lane.pytest(f"tests: {' '.join(chosen)}", "-m", UNMARKED, *spread(), *chosen)
 
 
-def test(lane: Lane, each: int = 2) -> None:
+def test(lane: Lane, each: int = 3) -> None:
     """All that needs nothing but this checkout, as on a machine without any engine.
 
-    On a core that others use too, two processes get twice the share of one.
+    On a core that two others use too, three processes get three fifths of it, one a third.
     """
     lint(lane)
     lane.step("tests", lambda: without_engines(lane.argv("-m", FAST, *spread(each))))

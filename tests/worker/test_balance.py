@@ -44,6 +44,7 @@ def iterations(folder: Path, balance: bool, steps: int = 1) -> list[dict[str, An
 
 
 @pytest.mark.ranks
+@pytest.mark.ci
 @pytest.mark.timeout(400)
 def test_balance_pads_less_and_changes_neither_samples_counts_nor_the_step(tmp_path: Path) -> None:
     plain, balanced = (iterations(tmp_path / str(balance), balance) for balance in (False, True))

@@ -6,9 +6,14 @@ from typing import Any
 import pytest
 
 
-def cases_of(cases: Iterable[str], in_every_round: Collection[str]) -> list[Any]:
-    """The parameters of a test; ``make test-nightly`` runs those that not every round does."""
-    return [pytest.param(case, marks=() if case in in_every_round else pytest.mark.thorough) for case in cases]
+def cases_of(cases: Iterable[str], in_every_round: Collection[str], quick: Collection[str] | None = None) -> list[Any]:
+    """The parameters of a test; ``make test-nightly`` runs those that not every round does.
+
+    ``quick``: of every round those that ``make test`` runs; null: all of them.
+    """
+    fast = in_every_round if quick is None else quick
+    others = {case: pytest.mark.ci if case in in_every_round else pytest.mark.thorough for case in cases}
+    return [pytest.param(case, marks=() if case in fast else mark) for case, mark in others.items()]
 
 
 def asked_for(request: pytest.FixtureRequest, cases: Iterable[str]) -> list[str]:

@@ -37,7 +37,7 @@ LAYOUTS: dict[int, dict[str, dict[str, Any]]] = {
     },
 }
 CASES = [f"{family} on {ranks}" for ranks in LAYOUTS for family in FAMILIES]
-IN_EVERY_ROUND = ("gpt2 on 1", "gpt2 on 2", "qwen3 on 2")
+IN_EVERY_ROUND, QUICK = ("gpt2 on 1", "gpt2 on 2", "qwen3 on 2"), ("qwen3 on 2",)
 
 
 # --- the program of one rank -----------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def distance(tensor: Any, reference: Any) -> float:
 # --- the tests -------------------------------------------------------------------------------------------------------
 
 pytestmark = [pytest.mark.ranks, pytest.mark.timeout(2 * SECONDS)]
-every_case = pytest.mark.parametrize("case", cases_of(CASES, IN_EVERY_ROUND))
+every_case = pytest.mark.parametrize("case", cases_of(CASES, IN_EVERY_ROUND, QUICK))
 
 
 @pytest.fixture(scope="module")

@@ -113,7 +113,7 @@ def rank_program(world: Any) -> None:
 
 # --- the tests -------------------------------------------------------------------------------------------------------
 
-pytestmark = [pytest.mark.ranks, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.ranks, pytest.mark.ci, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module", params=["deepspeed", "megatron"])

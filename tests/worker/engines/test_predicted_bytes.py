@@ -209,6 +209,7 @@ def predicted(case: str) -> dict[str, float]:
 
 
 @pytest.mark.ranks
+@pytest.mark.ci
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("case", cases_of(CASES, IN_EVERY_ROUND))
 def test_predicted_states_are_at_least_what_the_engine_holds_and_little_more(case, counted):
@@ -218,6 +219,7 @@ def test_predicted_states_are_at_least_what_the_engine_holds_and_little_more(cas
 
 
 @pytest.mark.ranks
+@pytest.mark.ci
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("case", cases_of([f"zero{stage}" for stage in range(4)], IN_EVERY_ROUND))
 def test_zero_sends_what_the_planner_counts_of_a_parameter(case: str, counted: dict[str, dict[str, float]]) -> None:

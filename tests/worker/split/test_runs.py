@@ -15,7 +15,7 @@ from suite.spec.manifest import Manifest
 from tests.worker.tiny import tiny_manifest
 from tests.worker.trainers.runs import run_of, whole_run_of
 
-pytestmark = [pytest.mark.ranks, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.ranks, pytest.mark.ci, pytest.mark.timeout(400)]
 
 SPLIT = {"data": 1, "placement": "split", "generation_ranks": 1}
 

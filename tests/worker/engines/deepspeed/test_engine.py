@@ -65,6 +65,7 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
     "adapters and critic under ZeRO-3": (2, {"layout": RECOMPUTED, "workload": {**CHAT, "optimizer_steps": 2}}),
 }
 IN_EVERY_ROUND = [case for case in CASES if case != "groups under ZeRO-3, uneven"]
+QUICK = ("untied in bf16", "hydra under ZeRO-3")
 LEARNING = {"optimizer": {"learning_rate": 1e-2, "epsilon": 1e-3}}
 
 
@@ -94,7 +95,7 @@ def statistics(run: Finished, name: str = "loss") -> list[float]:
     return [event["stats"][name] for event in run.events(kind="iteration")]
 
 
-@pytest.mark.parametrize("case", cases_of(CASES, IN_EVERY_ROUND))
+@pytest.mark.parametrize("case", cases_of(CASES, IN_EVERY_ROUND, QUICK))
 def test_ranks_do_the_manifests_work_and_train_the_parameters_that_the_theory_counts(tmp_path, case):
     manifest = manifest_of(case)
     run = run_tiny(tmp_path, manifest)

@@ -41,7 +41,12 @@ def mean_steps(ranks: list[dict[str, Any]], field: str) -> list[float]:
 
 VALUE_HEAD_PARAMETERS = (HIDDEN + 1) * 2 * HIDDEN + 2 * HIDDEN + 1
 SECONDS = 500.0
-pytestmark = [pytest.mark.ranks, pytest.mark.timeout(3 * SECONDS)]  # the first test waits for all launches
+# the first test waits for all launches
+pytestmark = [
+    pytest.mark.ranks,
+    pytest.mark.ci,
+    pytest.mark.timeout(3 * SECONDS),
+]
 IN_EVERY_ROUND = [case for case in CASES if case not in ONLY_THOROUGH]
 
 
