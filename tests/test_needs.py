@@ -1,14 +1,12 @@
 """A test whose programs are missing is skipped with the reason, and fails in CI."""
 
 import os
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.lanes import hidden
-from tests.needs import compose_problem, require_programs, skip_outside_ci, started_or_skipped
+from tests.needs import require_programs, skip_outside_ci, started_or_skipped
 
 
 @pytest.fixture
@@ -41,20 +39,6 @@ def test_the_missing_programs_are_named_and_so_is_root(programs: Path, monkeypat
         require_programs("not here", "dockerd", "ip", root=True)
 
 
-@pytest.mark.parametrize(
-    ("answer", "problem"),
-    [
-        ("echo 'Docker version 20.10.24, build 297e128'", "no Compose v2"),  # an old client takes it for an option
-        ("echo 2.17.3", "2.17.3 is older than 2.26"),
-        ("echo v2.26.0", None),
-    ],
-)
-def test_compose_is_asked_and_a_client_is_not_enough(programs: Path, answer: str, problem: str | None) -> None:
-    write(programs / "docker", f'[ "$*" = "compose version --short" ] || exit 9\n{answer}')
-    found = compose_problem()
-    assert (found is None) if problem is None else (problem in str(found))
-
-
 def test_a_daemon_that_does_not_start_is_a_skip_and_an_error_of_the_test_itself_is_none(programs: Path) -> None:
     @contextmanager
     def starting(error: Exception | None):
@@ -67,24 +51,3 @@ def test_a_daemon_that_does_not_start_is_a_skip_and_an_error_of_the_test_itself_
         raise AssertionError("it did not start")
     with pytest.raises(RuntimeError, match="the test's own"), started_or_skipped("not here", starting(None)):
         raise RuntimeError("the test's own")
-
-
-SKIPPED = "import pytest\ndef test_one(): pytest.skip('here: no Slurm')\n"
-
-
-@pytest.mark.parametrize(
-    ("body", "problem"),
-    [
-        (f"{SKIPPED}def test_two(): pass", None),
-        (f"{SKIPPED}def test_two(): assert 0", "exit code 1"),
-        (SKIPPED, "no test passed"),
-        ("def test_two(): pass", "no test was skipped because no Slurm"),
-        ("", "exit code 5"),
-    ],
-)
-def test_a_bare_run_that_proves_nothing_fails(body: str, problem: str | None, tmp_path: Path) -> None:
-    file = tmp_path / "test_it.py"
-    file.write_text(body)
-    argv = [sys.executable, "-m", "pytest", str(file), f"--rootdir={tmp_path}"]
-    problems = hidden.run_tests(argv, os.environ["PATH"], ("no Slurm",))
-    assert (problems == []) if problem is None else any(problem in one for one in problems), problems

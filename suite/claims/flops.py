@@ -4,8 +4,9 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from suite.claims.devices import published_device
 from suite.claims.labels import EXPERTS, FORMAT, FULL, LORA, TRAINING
-from suite.planner.hardware import Hardware, hardware_of, published_device
+from suite.spec.device import Device
 
 Values = Mapping[str, float]
 #: How far a stated peak may be from one of a data sheet that it is taken for: 989 and 1,000, 2,450 and 2,500.
@@ -146,33 +147,35 @@ def stated_peak(words: Mapping[str, str], values: Values) -> list[Peak]:
 def _known(words: Mapping[str, str], values: Values) -> list[Peak]:
     device = words.get("device", "")
     known = published_device(device, values.get("device_gib")) if device else None
-    hardware = hardware_of(known) if known else None
-    if hardware is None:
+    if known is None:
+        return []
+    sixteen = known.peak_flops.get("bf16", known.peak_flops.get("fp16"))
+    if sixteen is None:
         return []
     said = words.get(FORMAT, "")
-    dense = {_SIXTEEN: hardware.peak}
+    dense = {_SIXTEEN: sixteen}
     for name in ("fp8", "fp4", "tf32", "fp32"):
-        if name in said and name in hardware.peak_by_precision:
-            dense[name] = hardware.peak_by_precision[name]
+        if name in said and name in known.peak_flops:
+            dense[name] = known.peak_flops[name]
     found = [Peak(f"dense {name} peak", flops) for name, flops in dense.items()]
     for name in (_SIXTEEN, "fp8"):
         if name in dense and not any(_alike(2 * dense[name], flops) for flops in dense.values()):
-            sparse, reason = _sparse(name, 2 * dense[name], hardware)
+            sparse, reason = _sparse(name, 2 * dense[name], known)
             found.append(Peak(sparse, 2 * dense[name], _SPARSE, reason))
     return found
 
 
-def _sparse(name: str, flops: float, hardware: Hardware) -> tuple[str, str]:
+def _sparse(name: str, flops: float, device: Device) -> tuple[str, str]:
     """What twice a dense peak is called, and why no utilisation should be of it."""
     amount = f"{flops / 1e12:.0f} TFLOP/s"
-    fp8 = hardware.peak_by_precision.get("fp8", 0.0)
+    fp8 = device.peak_flops.get("fp8", 0.0)
     if name == _SIXTEEN and _alike(flops, fp8):
         return (
             "sparse 16-bit peak",
             f"of the sparse 16-bit peak, {amount} (or the dense fp8 one, which no cell says)",
         )
     # Structured sparsity came with Ampere and with MI300.
-    if hardware.architecture == "volta" or hardware.name.startswith("MI2"):
+    if device.name.startswith(("V1", "MI2")):
         return (
             f"twice the dense {name} peak",
             f"of twice the dense {name} peak, {amount}, which the device does not have",

@@ -19,7 +19,7 @@ def backends(
     from suite.backends.registry import backends as known
     from suite.backends.registry import read_interpreters
     from suite.launch.probe import stack_versions
-    from suite.report.formatting.width import terminal_columns, wrapped
+    from suite.spec.width import terminal_columns, wrapped
 
     asked = read_interpreters(python or ())
     rows = []

@@ -22,7 +22,7 @@ def doctor(
     """Look at interpreter, stacks, devices, memory, disk and container runtime. Exit 3 when no backend can run here."""
     from suite.backends.registry import read_interpreters
     from suite.conduct.doctor.examine import commands_to_install, examine, print_diagnosis
-    from suite.report.formatting.width import terminal_columns
+    from suite.spec.width import terminal_columns
 
     if install is not None:
         say("\n".join(commands_to_install(install)))

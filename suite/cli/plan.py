@@ -303,7 +303,7 @@ def _answer(
 ) -> bool:
     from suite.planner.ask import fewest_devices, largest_micro_batch, without_offload
     from suite.planner.show import fewest_text, plan_lines, text_lines
-    from suite.report.formatting.width import terminal_columns
+    from suite.spec.width import terminal_columns
     from suite.tune.search import FROM_PLANNER
 
     fewest = fewest_devices(asked) if wanted.min_devices else None

@@ -37,12 +37,12 @@ def report(
     from suite.bundle.walk import find_studies
     from suite.cli.options.check import warn
     from suite.report.facts.model import build
-    from suite.report.formatting.width import terminal_columns, wrapped
     from suite.report.reading import read_entries
     from suite.report.terminal import print_answer, print_headline, print_imported
     from suite.report.text.markdown import brief, render
     from suite.report.text.output import as_json as figures
     from suite.report.text.output import write
+    from suite.spec.width import terminal_columns, wrapped
 
     if output and output == html:
         raise UsageError(f"--output and --html are both {output}: the page and the Markdown are two files")

@@ -42,7 +42,7 @@ def saved_page(arguments: Sequence[str]) -> str | None:
     if not arguments or columns() < NORMAL:
         return None
     if list(arguments) == SIZES:
-        breaks_lines = "COLUMNS" in os.environ or sys.stdout.isatty()  # as suite.report.formatting.width has it
+        breaks_lines = "COLUMNS" in os.environ or sys.stdout.isatty()  # as suite.spec.width has it
         key, width = " ".join([*SIZES, "-"]), content_width() if breaks_lines else 0
     elif arguments[-1] in (*HELP_OPTIONS, EVERY):
         key, width = " ".join(arguments if arguments[-1] == EVERY else arguments[:-1]), content_width()

@@ -23,8 +23,8 @@ def sizes(
 
     Below them the presets of `suite run`, each a measurement of several sizes.
     """
-    from suite.report.formatting.width import terminal_columns, unbroken, wrapped
     from suite.spec.catalogue import find_ladder, find_size, ladders, presets
+    from suite.spec.width import terminal_columns, unbroken, wrapped
 
     chosen = {ladder: find_ladder(ladder)} if ladder else ladders()
     rows = {name: [_row(find_size(size)) for size in members] for name, members in chosen.items()}

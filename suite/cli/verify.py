@@ -60,7 +60,7 @@ def verify(
     from suite.bundle.evidence import checked_digest
     from suite.bundle.imported.store import find_all, verify_import
     from suite.bundle.verify import verify_all
-    from suite.report.formatting.width import terminal_columns, wrapped
+    from suite.spec.width import terminal_columns, wrapped
     from suite.tune.check import verify_studies
 
     wanted = None if digest is None else checked_digest(digest)

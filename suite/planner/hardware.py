@@ -1,10 +1,9 @@
-"""What connects and identifies the devices of published rows and plans: architecture, network, node size, variants."""
+"""What connects the devices of plans: architecture, links, network, node size."""
 
-import re
 from dataclasses import dataclass
 
 from suite.planner.work import ARCHITECTURES
-from suite.spec.catalogue import devices, find_device
+from suite.spec.catalogue import find_device
 from suite.spec.device import Device
 
 #: Without NVLink or its like: PCIe x16, one direction (PCI-SIG): 4.0, before it 3.0, from Hopper on 5.0.
@@ -16,10 +15,6 @@ _NETWORK = {"volta": 6.25e9, "ampere": 25e9, "hopper": 50e9, "blackwell": 50e9, 
 _OWN_NETWORK = {"GB300": 100e9, "B300": 100e9, "MI300X": 50e9, "MI250X": 12.5e9}
 #: GB200 NVL72 and GB300 NVL72 join 72 devices by NVLink, of which powers of two are used; other systems eight.
 _NODE_DEVICES = {"GB200": 64, "GB300": 64}
-_FAMILIES = (
-    *("GB300", "GB200", "B300", "B200", "H200", "H100", "H20", "A100", "A800", "A6000", "V100"),
-    *("MI300X", "MI250X", "L40S", "4090"),
-)
 _PREFIXES = {"V1": "volta", "A": "ampere", "H": "hopper", "B": "blackwell", "GB": "blackwell"}
 #: Devices by whose watts for each FLOP/s those of their architecture are judged: the makers' own flagships.
 _FLAGSHIP = {"volta": "V100-SXM2-32GB", "ampere": "A100-SXM-80GB", "hopper": "H100-SXM-80GB", "blackwell": "B200"}
@@ -65,7 +60,7 @@ def hardware_of(device: Device) -> Hardware | None:
         return None
     of_prefix = (each for prefix, each in _PREFIXES.items() if device.name.upper().startswith(prefix))
     architecture = next(of_prefix, "other")
-    family = next((name for name in _FAMILIES if name in device.name), device.name)
+    family = next((name for name in (*_OWN_NETWORK, *_NODE_DEVICES) if name in device.name), "")
     # A bridge joins two or four cards of a node; a ring over all of them goes at the pace of PCIe.
     link = device.link_bytes_per_second if device.link_devices is None else None
     return Hardware(
@@ -91,23 +86,3 @@ def _power_share(device: Device, architecture: str, peak: float) -> float:
         return 1.0
     own = flagship.peak_flops.get("bf16", flagship.peak_flops["fp16"])
     return (device.power_watts / peak) / (flagship.power_watts / own)
-
-
-def published_device(name: str, memory_gib: float | None) -> Device | None:
-    """The device that a table calls ``name``, its memory size choosing the variant; ``None`` for an unknown one."""
-    known = find_device(name)
-    if known is not None:
-        return known
-    plain = re.sub(r"[\s_-]+", "", name.upper())
-    family = next((family for family in _FAMILIES if re.search(rf"(?<![A-Z0-9]){family}(?!\d)", name.upper())), None)
-    family = family or next((family for family in _FAMILIES if family in plain), None)
-    if family is None:
-        return None
-    rivals = [
-        device for device in devices().values() if family in device.name.upper().split("-") or family == device.name
-    ]
-    for word in ("PCIE", "NVL"):
-        rivals = [device for device in rivals if (word in device.name.upper()) == (word in plain)] or rivals
-    rivals = [device for device in rivals if "module" not in device.name] or rivals
-    wanted = (memory_gib or 80) * 2**30
-    return min(rivals, key=lambda device: abs(device.memory_bytes - wanted), default=None)

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suite.planner.formulas import activations
+from suite.planner.formulas import memory as formulas
 from suite.planner.formulas.pipeline import in_flight, micro_batches
-from suite.planner.formulas.recipes import fsdp_bytes, megatron_bytes, zero_bytes
 from suite.planner.generation import cache_of_position
 from suite.planner.work import Column, Generation, Jobs, Pairs, Training, Values
 
@@ -125,6 +124,7 @@ def _pool(gen: Generation, together: Column, beside: Column, taken: Column, p: V
     wanted = position * samples * (gen.prompt + gen.response)
     longest = position * (gen.prompt + gen.longest)
     free = POOL_SHARE_OF_FREE * (capacity - beside - taken)
+    free = np.where(gen.cache_share > 0, gen.cache_share * capacity, free)
     asked = np.minimum(np.maximum(wanted, longest), np.maximum(longest, free))
     given = np.where(np.isnan(share), OWN_SHARE, share) * capacity - taken
     return np.where(np.isnan(share) & together, asked, given * (1 - p["fragmentation"]))
@@ -196,16 +196,16 @@ def layer_bytes(jobs: Jobs, p: Values) -> Bytes:
     """Bytes of one block and micro batch: ``kept`` for the backward pass, ``again`` to recompute, ``once`` in all."""
     tokens, tensor = jobs.tokens, jobs.tensor
     split = np.where(jobs.sequence_parallel > 0, tensor, 1)
-    outside = activations.outside_bytes(tokens, jobs.hidden, split, np.where(jobs.fused_attention > 0, 0, 1))
+    outside = formulas.outside_bytes(tokens, jobs.hidden, split, np.where(jobs.fused_attention > 0, 0, 1))
     wide = jobs.experts_per_token * jobs.ffn
-    inside = activations.inside_bytes(tokens, jobs.width, wide, jobs.kv_share, jobs.gated, tensor)
+    inside = formulas.inside_bytes(tokens, jobs.width, wide, jobs.kv_share, jobs.gated, tensor)
     # The input and the output of each expert that a token meets, in 16 bit.
     routed = 2 * 2 * tokens * jobs.hidden * jobs.experts_per_token
     inside = inside + np.where(jobs.experts > 1, routed / split, 0)
-    scores = activations.score_bytes(tokens, jobs.attended, jobs.heads, tensor)
+    scores = formulas.score_bytes(tokens, jobs.attended, jobs.heads, tensor)
     scores = np.where(jobs.fused_attention > 0, 0, scores)
     inputs = 2 * tokens * jobs.hidden / split
-    kept = activations.kept_bytes(jobs.recompute, outside, inside, scores, inputs, p["operators_share"])
+    kept = formulas.kept_bytes(jobs.recompute, outside, inside, scores, inputs, p["operators_share"])
     again = np.where(jobs.recompute > 0, outside + inside + scores - np.minimum(kept, outside), 0)
     again = again * np.where(jobs.recompute == 3, p["again"] * np.where(jobs.experts > 1, p["again_experts"], 1), 1)
     # PyTorch's tensor parallelism keeps gathered inputs and unreduced outputs, which Megatron gathers anew.
@@ -233,7 +233,7 @@ def _megatron(work: Training, end: str, phase: str) -> Bytes:
     """Gradients stand in a buffer of their own in fp32 throughout, which an offloaded optimizer leaves there."""
     jobs, (trainable, frozen, reference, critic) = work.jobs, _held(work, end)
     shards = np.maximum(1, jobs.data * jobs.context)
-    weights, gradients, optimizer = megatron_bytes(jobs.zero_stage >= 1, shards, work.half)
+    weights, gradients, optimizer = formulas.megatron_bytes(jobs.zero_stage >= 1, shards, work.half)
     # Sharded states are divided by all data parallel ranks, over which experts are spread already.
     divided = np.where(jobs.zero_stage >= 1, work.held[f"sharded_{end}"], trainable)
     share = divided / np.where(jobs.zero_stage >= 1, shards, 1)
@@ -252,12 +252,13 @@ def _zero(work: Training, end: str, phase: str) -> Bytes:
     for ZeRO-1 and 2 with an offloaded optimizer the buffer through which gradients go to the host."""
     jobs, (trainable, frozen, reference, critic) = work.jobs, _held(work, end)
     stage, shards = jobs.zero_stage, np.maximum(1, jobs.data)
-    weights, gradients, optimizer = zero_bytes(stage, shards)
+    weights, gradients, optimizer = formulas.zero_bytes(stage, shards)
     kept = np.where(work.offload_parameters > 0, 0, 1)
     host = np.where(jobs.offload_optimizer > 0, 0, 1)
     # ZeRO-1 reduces once a step: until then whole gradients are on the device, also where the optimizer is not.
     own = gradients * (trainable + critic) * np.where(stage <= 1, 1, host)
-    bucket, of_critic = (2 * np.minimum(DEEPSPEED_BUCKET, count) for count in (trainable, critic))
+    most = np.where(work.bucket > 0, work.bucket, DEEPSPEED_BUCKET)
+    bucket, of_critic = (2 * np.minimum(most, count) for count in (trainable, critic))
     share = np.maximum(trainable, critic) / np.where(stage >= 1, shards, 1)
     norm = _NORM_BYTES * np.minimum(share, work.largest_tensor)
     held = np.where(stage >= 3, own + bucket + of_critic, 2 * work.largest_tensor * (1 - host))
@@ -286,7 +287,7 @@ def _fsdp(work: Training, end: str, phase: str) -> Bytes:
     # In a pipeline FSDP neither reshards weights nor reduces gradients between micro batches.
     piped = jobs.pipeline > 1
     gathered = np.where((jobs.zero_stage == 2) | piped, 1.0, 0.0)
-    weights, gradients, optimizer = fsdp_bytes(shards, gathered, np.where(piped, 1.0, 0.0))
+    weights, gradients, optimizer = formulas.fsdp_bytes(shards, gathered, np.where(piped, 1.0, 0.0))
     return {
         "weights": weights * (trainable + frozen + critic),
         "reference": 2 * reference / np.where(jobs.zero_stage >= 3, shards, 1),

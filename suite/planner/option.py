@@ -65,18 +65,18 @@ class Option(Frozen):
         return self.memory_bytes if apart else max(self.memory_bytes, self.generation_memory_bytes)
 
 
-def chosen(found: Found, order: Sequence[int], most: int, price: float | None) -> list[Option]:
-    """At most ``most`` of the candidates in their ``order``; those with one prediction are one, with its twins."""
-    alike: dict[tuple[str, ...], list[int]] = {}
+def alike(found: Found, order: Sequence[int], most: int) -> list[list[int]]:
+    """At most ``most`` groups of the candidates in their ``order``; those with one prediction are one group."""
+    groups: dict[tuple[str, ...], list[int]] = {}
     memory = found.told.memory
     host = host_memory(found.space.work)[found.pairs.t]
     for index in order:
         columns = (found.devices, found.told.seconds, found.samples, memory.total, found.split, host)
         key = tuple(f"{column[index]:.{_ALIKE}g}" for column in columns)
-        if key not in alike and len(alike) == most:
+        if key not in groups and len(groups) == most:
             break
-        alike.setdefault(key, []).append(int(index))
-    return options(found, list(alike.values()), price)
+        groups.setdefault(key, []).append(int(index))
+    return list(groups.values())
 
 
 def distinct(found: Found, order: Iterable[int], most: int = 64) -> list[int]:

@@ -11,7 +11,7 @@ from suite.planner.found import Found, Objective, layouts
 from suite.planner.held import trained_weights
 from suite.planner.lengths import SEED
 from suite.planner.memory import GIB, PARTS
-from suite.planner.option import Option, chosen, distinct, label_of, options
+from suite.planner.option import Option, alike, distinct, label_of, options
 from suite.planner.parameters import Band
 from suite.planner.space import USUAL, Manner, Space
 from suite.spec.base import Frozen
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 NOT_RUN = "a prediction, not a measurement: nothing in it was run"
 #: Of a reference in host memory both copies stay there between iterations: its own in fp32, the policy's in 16 bit.
 SWAP_HOST_BYTES = 4 + 2
+#: Layouts that would be better and do not fit, at most so many.
+_MISSES = 3
 
 
 class Miss(Frozen):
@@ -72,7 +74,7 @@ def make_plan(asked: "Question", devices: Sequence[int], objective: Objective, p
         closest = int(ahead[found.told.memory.total[ahead].argmin()])
         nearest = options(found, [[closest]], price)[0]
     stack, kind = asked.profile.stack, asked.hardware.architecture
-    best = chosen(found, distinct(found, fitting), most, price)
+    best = options(found, alike(found, distinct(found, fitting), most), price)
     return Plan(
         size=asked.shape.name,
         backend=asked.profile.name,
@@ -83,24 +85,13 @@ def make_plan(asked: "Question", devices: Sequence[int], objective: Objective, p
         considered=len(found),
         fitting=len(fitting),
         options=best,
-        misses=_misses(found, distinct(found, ahead)),
+        misses=[_miss(found, group[0]) for group in alike(found, distinct(found, ahead), _MISSES)],
         nearest=nearest,
         band=parameters.band("iteration", stack, kind),
         memory_band=parameters.band("memory", stack, kind),
         calibrated=parameters.learnt.configurations if parameters.learnt else 0,
         notes=_notes(asked, found.space, devices, best[0] if best else None),
     )
-
-
-def _misses(found: Found, ahead: Sequence[int], most: int = 3) -> list[Miss]:
-    """The best of what does not fit; of layouts with one prediction the first."""
-    made: dict[tuple[float, float], Miss] = {}
-    for index in ahead:
-        miss = _miss(found, index)
-        made.setdefault((round(miss.samples_per_second, 9), miss.missing_bytes), miss)
-        if len(made) == most:
-            break
-    return list(made.values())
 
 
 def _miss(found: Found, index: int) -> Miss:

@@ -1,11 +1,9 @@
 """Plans and answers to searches as text for a terminal."""
 
-import textwrap
 from collections.abc import Iterator, Sequence
 
 from suite.planner.ask import Question
 from suite.planner.curves import CurvePoint
-from suite.planner.grid import Column, grid_lines
 from suite.planner.memory import GIB
 from suite.planner.option import Option
 from suite.planner.plan import Plan
@@ -13,6 +11,8 @@ from suite.planner.search.answer import Answer, Kind
 from suite.planner.search.request import Change
 from suite.planner.table import curve_lines, host_gib, marks, memory_bars, money_cell, option_columns
 from suite.spec.algorithms import PPO_NAME
+from suite.spec.grid import Column, grid_lines
+from suite.spec.width import wrapped
 from suite.spec.workload import Workload
 
 _BARS = 4
@@ -63,10 +63,7 @@ def curves_lines(
 
 def text_lines(line: str, columns: int | None) -> list[str]:
     """A line of prose broken at words; a note's further lines stand in by two."""
-    if columns is None or len(line) <= columns:
-        return [line]
-    indent = " " * (len(line) - len(line.lstrip()) + 2)
-    return textwrap.wrap(line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return wrapped(line, columns, rest=" " * (len(line) - len(line.lstrip()) + 2))
 
 
 def work_text(work: Workload, devices: Sequence[int]) -> str:

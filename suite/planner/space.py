@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -39,10 +39,12 @@ class Manner:
     engine_sleep: bool = False
     packing: bool = False
     balance: bool = False
+    engine_memory: int = 0
+    bucket_elements: int = 0
 
     @classmethod
     def of(cls, layout: Layout) -> "Manner":
-        return cls(layout.generation, layout.engine_sleep, layout.packing, layout.balance)
+        return cls(**{each.name: getattr(layout, each.name) for each in fields(cls)})
 
 
 USUAL = Manner()
@@ -190,6 +192,7 @@ def space_of(asked: "Question", columns: dict[str, Column], lengths: Mapping[int
         critic=critic_share(shape, workload),
         swapped=trained_weights(shape, workload) if profile.swaps_reference and workload.uses_reference else 0,
         offload_parameters=columns["offload_parameters"],
+        bucket=float(asked.manner.bucket_elements),
         gathers_once=columns["gather_for_generation"],
         regathers=float(profile.gathers_to_decode),
         effects=effects,
@@ -268,6 +271,7 @@ def _generating(
         longest=decoding.new,
         spread=np.sqrt(np.log(np.maximum(1.0, squared))),
         group=float(asked.workload.group),
+        cache_share=asked.manner.engine_memory / 100,
         places=float(MOST_AT_ONCE),
         sleeps=float(asked.manner.engine_sleep),
         effects=effects,

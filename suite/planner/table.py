@@ -1,19 +1,17 @@
 """Options and scaling curves as tables of text, and memory as bars."""
 
-import textwrap
 from collections.abc import Iterator, Sequence
 
 from suite.planner.curves import CurvePoint
-from suite.planner.grid import Column, grid_lines
 from suite.planner.memory import GIB, PARTS
 from suite.planner.option import Option
+from suite.spec.grid import Column, grid_lines
+from suite.spec.width import UNBROKEN, wrapped
 
 _WIDEST_BAR, _NARROWEST_BAR, _WIDEST_LABEL = 44, 16, 34
 #: one mark for each part of the memory, the same wherever it is drawn
 _MARKS = dict(zip(PARTS, "█▓▒░▚▞▤▨▦◫·", strict=True))
 TIGHT = "!"
-#: a space at which no line is broken
-_UNBROKEN = "\N{NO-BREAK SPACE}"
 #: Phases that a table has a column of, with its title and how early it is left out of a narrow terminal.
 _PHASES = (("generate", "gen s", 5), ("score", "score s", 8), ("reference", "ref s", 7), ("train", "train s", 6))
 
@@ -88,9 +86,8 @@ def memory_bars(options: Sequence[Option], columns: int | None = None) -> Iterat
     best = options[0].memory
     drawn = [part for part in PARTS if any(part in option.memory for option in options)]
     entries = [f"{_MARKS[part]} {part} " + (f"{best[part] / GIB:.1f}" if part in best else "-") for part in drawn]
-    whole = "  ".join(entry.replace(" ", _UNBROKEN) for entry in [*entries, "(GiB, row 1)"])
-    for line in [whole] if columns is None else textwrap.wrap(whole, columns, break_long_words=False):
-        yield line.replace(_UNBROKEN, " ")
+    whole = "  ".join(entry.replace(" ", UNBROKEN) for entry in [*entries, "(GiB, row 1)"])
+    yield from wrapped(whole, columns, rest="")
 
 
 def curve_lines(points: Sequence[CurvePoint], columns: int | None) -> Iterator[str]:

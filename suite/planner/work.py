@@ -199,6 +199,8 @@ class Training(_Side):
     reward: Any = 0.0
     swapped: Any = 0.0
     offload_parameters: Any = 0.0
+    #: elements of ZeRO's reduction bucket at most; 0: DeepSpeed's own number
+    bucket: Any = 0.0
     #: ZeRO-3's weights stand whole on each device while its own loop decodes; and whether each step gathers them anew
     gathers_once: Any = 0.0
     regathers: Any = 1.0
@@ -236,6 +238,8 @@ class Generation(_Side):
     cache_bytes: Any = 0.0
     latent: Any = 0.0
     pool_share: Any = np.nan
+    #: of its device at most for keys and values, where weights stand beside them; 0: a share of what is free
+    cache_share: Any = 0.0
     sleeps: Any = 1.0
     places: Any = 1024.0
     eager: Any = 0.0

@@ -9,10 +9,10 @@ from suite.report.facts.pool import Row
 from suite.report.formatting.escape import plain, visible
 from suite.report.formatting.forms import Cells, Form, print_line, print_widest, without
 from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, number
-from suite.report.formatting.width import terminal_columns, wrapped
 from suite.report.text.answer import MOST_SHOWN, Verdict, figures, nothing_ranked, scope, trust, verdicts_of
 from suite.report.text.columns import rate
 from suite.spec.terminal import say
+from suite.spec.width import terminal_columns, wrapped
 
 HEADLINE_ROWS = 40
 #: The one kind of work that needs no line above its table: all that once could be measured.

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suite.planner.formulas import activations, blocks, generation
+from suite.planner.formulas import blocks, generation, memory
 from suite.planner.formulas.communication import group_bandwidth, overlapped
+from suite.planner.formulas.memory import fsdp_bytes, megatron_bytes, zero_bytes
 from suite.planner.formulas.pipeline import in_flight
-from suite.planner.formulas.recipes import fsdp_bytes, megatron_bytes, zero_bytes
 from suite.spec.catalogue import find_size
 from suite.spec.layout import Layout
 from suite.spec.manifest import Work
@@ -35,10 +35,10 @@ POSITIVE = st.floats(1e-3, 1e6)
 def test_activations_are_table_2_of_korthikanti(tensor, sequence_parallel, mode, formula):
     a, s, h, b = 64, 2048, 6144, 4
     split = tensor if sequence_parallel else 1
-    outside = activations.outside_bytes(s * b, h, split, 1)
-    inside = activations.inside_bytes(s * b, h, 4 * h, 1, 0, tensor)
-    scores = activations.score_bytes(s * b, s, a, tensor)
-    kept = activations.kept_bytes(np.array([mode]), outside, inside, scores, 2 * s * b * h / split, 0.5)
+    outside = memory.outside_bytes(s * b, h, split, 1)
+    inside = memory.inside_bytes(s * b, h, 4 * h, 1, 0, tensor)
+    scores = memory.score_bytes(s * b, s, a, tensor)
+    kept = memory.kept_bytes(np.array([mode]), outside, inside, scores, 2 * s * b * h / split, 0.5)
     assert kept[0] == pytest.approx(s * b * h * formula(a, s, h, tensor))
 
 

@@ -14,7 +14,7 @@ from suite.planner.hardware import hardware_of
 from suite.planner.held import trained_weights
 from suite.planner.iteration import TRAINING_LIMITS
 from suite.planner.memory import GIB, host_memory
-from suite.planner.option import chosen
+from suite.planner.option import alike, options
 from suite.planner.profiles import PROFILES
 from suite.planner.training import SWAP_BYTES
 from suite.spec.base import UsageError
@@ -115,7 +115,7 @@ def test_megatrons_offloaded_optimizer_leaves_fp32_weights_and_gradients_on_the_
 def test_candidates_with_one_prediction_are_one_option_that_names_the_others():
     found = layouts(ask("1.3B", "deepspeed"), [8])
     first, second = found.ranked("throughput")[:2].tolist()
-    one, other = chosen(found, [first, first, second], 8, None)
+    one, other = options(found, alike(found, [first, first, second], 8), None)
     assert one.twins == [one.label] and not other.twins and other.label != one.label
 
 

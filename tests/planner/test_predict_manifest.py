@@ -35,6 +35,21 @@ def test_what_is_not_known_is_not_predicted(made, device):
     assert predict_manifest(made, device) is None
 
 
+def memory_of(**fields):
+    return predict_manifest(manifest(layout=Layout(devices_per_node=2, data=2, zero_stage=2, **fields)), H100)
+
+
+def test_a_smaller_bucket_takes_less_of_the_gradients():
+    own, small = (memory_of(bucket_elements=elements)["memory"]["gradients"] for elements in (0, 10**8))
+    # two buckets in turns and the copy of one, in 16 bit, of 5e8 elements where nobody asks for fewer
+    assert own - small == 3 * 2 * 4 * 10**8
+
+
+def test_the_cache_of_an_engine_takes_no_more_than_its_share():
+    own, small = (memory_of(generation="vllm", engine_memory=percent) for percent in (0, 1))
+    assert small["memory"]["KV cache"] == int(small["capacity_bytes"] / 100) < own["memory"]["KV cache"]
+
+
 def test_layouts_in_the_place_of_one_that_will_not_fit_are_expected_to():
     made = manifest("6.7B", Layout(devices_per_node=8, data=8))
     assert not predict_manifest(made, H100)["fits"]

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from suite.backends.registry import find_backend
 from suite.planner.ask import Question, question
 from suite.planner.found import layouts as every_layout
-from suite.planner.grid import Column, grid_lines
 from suite.planner.iteration import predict
 from suite.planner.predict_manifest import predict_layout
 from suite.planner.profiles import PROFILES
@@ -25,6 +24,7 @@ from suite.planner.simulate.iteration import simulate
 from suite.planner.space import Manner
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size, find_workload
+from suite.spec.grid import Column, grid_lines
 from suite.spec.layout import Layout
 from suite.spec.manifest import Measure
 from suite.spec.resolve import layout_errors, resolve_work

@@ -5,8 +5,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from suite.claims.devices import published_device
 from suite.planner.formulas.blocks import matrix_elements
-from suite.planner.hardware import Hardware, hardware_of, published_device
+from suite.planner.hardware import Hardware, hardware_of
 from suite.planner.profiles import Traits
 from tools.planner.stacks import traits
 

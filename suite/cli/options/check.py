@@ -80,7 +80,7 @@ def show_plan(
 
 def warn(start: str, line: str) -> None:
     """A line on standard error, broken at words where that is a terminal; with -q no note and no warning."""
-    from suite.report.formatting.width import terminal_columns, wrapped
+    from suite.spec.width import terminal_columns, wrapped
 
     if not (is_quiet() and start in ("note: ", "warning: ")):
         say("\n".join(wrapped(line, terminal_columns(sys.stderr), start, "  ")), err=True)

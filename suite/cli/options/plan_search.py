@@ -37,7 +37,7 @@ def search(
     from suite.planner.show import answer_lines, sensitivity_lines
     from suite.planner.simulate.explain import best_simulated, lines
     from suite.planner.simulate.stragglers import measured
-    from suite.report.formatting.width import terminal_columns
+    from suite.spec.width import terminal_columns
 
     most_only = wishes.target is not None or wishes.deadline is not None
     devices = () if most_only else wishes.devices  # under a target they are the most that are looked at
@@ -82,7 +82,7 @@ def _write_trace(simulated: Simulated, path: Path) -> None:
 def show_curves(asked: Question, made: dict[str, list[CurvePoint]], counts: list[int], as_json: bool) -> int:
     """Scaling curves by backend, or of the best of them; the exit code."""
     from suite.planner.show import curves_lines
-    from suite.report.formatting.width import terminal_columns
+    from suite.spec.width import terminal_columns
 
     if as_json:
         print_json({"curves": {name: [point.model_dump(mode="json") for point in some] for name, some in made.items()}})

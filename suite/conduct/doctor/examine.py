@@ -19,7 +19,6 @@ from suite.launch.docker.connection import Runtime, connect
 from suite.launch.docker.gpus import access_of
 from suite.launch.idle import others_on_cpus
 from suite.launch.probe import LocalDevice, ask_worker, hidden_by_variable, host_facts, local_devices, stack_versions
-from suite.report.formatting.width import unbroken, wrapped
 from suite.spec.base import Frozen, UsageError
 from suite.spec.catalogue import find_device, find_ladder, find_size, find_workload, ladders
 from suite.spec.device import Precision
@@ -28,6 +27,7 @@ from suite.spec.layout import LayoutRequest
 from suite.spec.resolve import resolve_work
 from suite.spec.terminal import say
 from suite.spec.version import suite_version
+from suite.spec.width import unbroken, wrapped
 from suite.theory.memory import memory_floor
 
 FREE_DISK_BYTES = 1 << 30

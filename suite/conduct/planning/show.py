@@ -11,9 +11,9 @@ from suite.conduct.planning.preflight import Preflight
 from suite.conduct.planning.request import RunState
 from suite.report.formatting.forms import cell, console
 from suite.report.formatting.numbers import GIB, counted, gib, number, span
-from suite.report.formatting.width import terminal_columns, wrapped
 from suite.spec.manifest import Manifest
 from suite.spec.terminal import say
+from suite.spec.width import terminal_columns, wrapped
 
 
 def plan_rows(runs: Sequence[tuple[Manifest, RunState]], found: Preflight) -> list[dict]:
@@ -73,7 +73,7 @@ def _expectations(rows: Sequence[dict], found: Preflight) -> Iterator[str]:
             configuration = tuple(row[name] for name in ("backend", "size", "ranks", "layout", "limit_seconds"))
             alike.setdefault(configuration, []).append(row)
     if alike:
-        from suite.planner.grid import Column, grid_lines
+        from suite.spec.grid import Column, grid_lines
 
         firsts = [(each[0], each[0]["expected"], len(each)) for each in alike.values()]
         names = [f"{row['backend']} {row['size']} {row['layout']}" for row, _, _ in firsts]

@@ -15,8 +15,8 @@ from suite.conduct.running.progress import CrowdView, LiveView, PlainView
 from suite.conduct.running.session import Summary
 from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import counted, interval
-from suite.report.formatting.width import terminal_columns, wrapped
 from suite.spec.terminal import is_quiet, say
+from suite.spec.width import terminal_columns, wrapped
 
 if TYPE_CHECKING:
     from suite.conduct.running.reproduction import RerunOutcome
@@ -101,7 +101,7 @@ def _were(count: int) -> str:
 def print_rerun(outcome: "RerunOutcome", root: Path) -> None:
     """The rates of before and now, their ratio, the verdict, and what differs around the runs."""
     from suite.conduct.running.reproduction import measured
-    from suite.planner.grid import Column, grid_lines
+    from suite.spec.grid import Column, grid_lines
     from suite.stats.intervals import Interval, pooled_rate
 
     width = terminal_columns()

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from suite.planner.ask import Question, device_counts
 from suite.planner.found import Found, Objective, Placing, arrangements
-from suite.planner.option import Option, chosen, front, label_of, options
+from suite.planner.option import Option, alike, front, label_of, options
 from suite.planner.plan import NOT_RUN, not_to_be_run, passes_text, stack_notes
 from suite.planner.search.wishes import DEVICE_HOURS_OF_A_FAILURE, Pauses, Prices, Target, Week, week_of
 from suite.spec.base import Frozen, UsageError
@@ -92,7 +92,7 @@ def best_on(search: Search, devices: Sequence[int], most: int) -> Answer:
         found = search.found(asked, sorted({*devices, *device_counts(max(devices))}))
         considered, fitting = considered + len(found), fitting + int(found.told.fits.sum())
         order = [index for index in found.ranked(search.objective) if int(found.devices[index]) in devices]
-        best += chosen(found, order, most, price)
+        best += options(found, alike(found, order, most), price)
         fastest += options(found, [[index] for index in found.fastest_by_count()], price)
         if len(found) and not found.told.fits.any():
             closest += options(found, [[int(found.told.memory.total.argmin())]], price)

@@ -1,6 +1,5 @@
 """A simulated arrangement: what is simulated of it, where its time goes, and how that is shown."""
 
-import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from suite.planner.simulate.generating import Pace
 from suite.planner.simulate.iteration import Setting, Simulated, simulate
 from suite.planner.simulate.stragglers import Stragglers
 from suite.planner.work import Column
+from suite.spec.width import wrapped
 
 #: Parts of a training step that are no pass of a micro batch.
 _ONCE = ("bubble", "gradient reduction", "optimizer", "stragglers", "critic")
@@ -127,7 +127,7 @@ def lines(simulated: Simulated, predicted: float, stragglers: Stragglers | None,
             for phase, found in sorted(stragglers.factors.items())
         ]
         text = f"stragglers as measured in {stragglers.runs} runs, times the usual: {'; '.join(said)}"
-        yield from [text] if columns is None else textwrap.wrap(text, columns)
+        yield from wrapped(text, columns, rest="")
     causes = sorted(simulated.causes.items(), key=lambda each: -each[1])
     label = max(len(name) for name, _ in causes)
     bar = _WIDEST if columns is None else min(_WIDEST, columns - label - len("  123.45 s 100.0 %") - 2)

@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from suite.report.formatting.width import PIPE_COLUMNS, terminal_columns
 from suite.spec.base import printable
 from suite.spec.terminal import plain
+from suite.spec.width import PIPE_COLUMNS, terminal_columns
 
 #: One row of a table, title -> plain text; all rows of a table have the same titles in the same order.
 Cells = dict[str, str]

@@ -7,9 +7,9 @@ from rich.cells import cell_len
 
 from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import UNKNOWN, interval, moment
-from suite.report.formatting.width import terminal_columns
 from suite.report.listing import Listed
 from suite.spec.terminal import say
+from suite.spec.width import terminal_columns
 from suite.stats.intervals import Interval
 
 _GAP = "  "

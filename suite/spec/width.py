@@ -11,7 +11,7 @@ from typing import TextIO
 PIPE_COLUMNS = 160
 #: narrower than this is no terminal that anybody reads
 LEAST_COLUMNS = 40
-_UNBROKEN = "\N{NO-BREAK SPACE}"
+UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
 def terminal_columns(stream: TextIO | None = None) -> int | None:
@@ -29,14 +29,14 @@ def wrapped(text: str, columns: int | None, first: str = "", rest: str | None = 
     one line.
     """
     if columns is None:
-        return [first + text.replace(_UNBROKEN, " ")]
+        return [first + text.replace(UNBROKEN, " ")]
     after = " " * len(first) if rest is None else rest
     lines = textwrap.wrap(
         text, columns, initial_indent=first, subsequent_indent=after, break_long_words=False, break_on_hyphens=False
     )
-    return [line.replace(_UNBROKEN, " ") for line in lines] or [first.rstrip()]
+    return [line.replace(UNBROKEN, " ") for line in lines] or [first.rstrip()]
 
 
 def unbroken(words: Iterable[str]) -> str:
     """The words joined by commas, each of which ``wrapped`` keeps on one line."""
-    return ", ".join(word.replace(" ", _UNBROKEN) for word in words)
+    return ", ".join(word.replace(" ", UNBROKEN) for word in words)
