@@ -86,7 +86,8 @@ _ALONE = Slacks(
 _SEVERAL = replace(_ALONE, between=Slack(0.01, 0.05))
 #: Others had CPUs of the run, which is suspect for that and in no ranking: half of its time can still not be missing.
 _OFTEN, _ONCE = Slack(0.01, 0.6), Slack(1.0, 2.0)
-_CROWDED = Slacks(_OFTEN, _ONCE, _OFTEN, _OFTEN, _ONCE, _ONCE)
+#: A rank is put on its CPU after several others have had their slices, of some milliseconds each.
+_CROWDED = Slacks(_OFTEN, _ONCE, _OFTEN, replace(_OFTEN, seconds=0.02), _ONCE, _ONCE)
 
 
 def _slacks(manifest: Manifest, noise: Noise | None) -> Slacks:

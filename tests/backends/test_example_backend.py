@@ -107,10 +107,10 @@ def test_the_contract_finds_a_driver_that_takes_the_name_of_a_backend_of_the_sui
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ("--backend example-torch --dtype bf16", "can run nothing of this: the toy computes in fp32, not in bf16"),
-        (f"--backend example-ray --python verl={sys.executable}", "example-ray needs ray"),
+        (["--backend", "example-torch", "--dtype", "bf16"], "the toy computes in fp32, not in bf16"),
+        (["--backend", "example-ray", "--python", f"verl={sys.executable}"], "example-ray needs ray"),
     ],
 )
 def test_what_it_refuses_is_told_before_the_run(asked, words, site):
-    said = python(site, "suite", "run", "--size", "1M", "--device", "cpu", *asked.split())
+    said = python(site, "suite", "run", "--size", "1M", "--device", "cpu", *asked)
     assert said.returncode == 2 and words in said.stderr
