@@ -76,13 +76,12 @@ def _read(look: Look[_Entry], places: Opened, with_imported: bool) -> Found[_Ent
     bundles = [bundle for bundle in surveyed if not is_trial(bundle.path)]
     checked: list[Checked[_Entry]] = []
     damaged: list[str] = []
-    trials = counted(len(surveyed) - len(bundles), "trial")
-    text = f"{trials} of a study are no rows: suite tune shows what became of them"
-    caveats = [Caveat(OTHER, "", text)] if len(bundles) < len(surveyed) else []
+    tried = [digest_if_any(Bundle(Path(bundle.path))) for bundle in surveyed if is_trial(bundle.path)]
+    text = f"{counted(len(tried), 'trial')} of a study are no rows: suite tune shows what became of them"
+    caveats = [Caveat(OTHER, "", text)] if tried else []
     imported, unreadable = read_imports(list(map(ImportFolder, marked)))
-    digests: list[str | None] = []
+    digests = [*tried, *(row.digest for row in imported), *[None] * len(unreadable)]
     damaged += unreadable
-    digests += [row.digest for row in imported] + [None] * len(unreadable)
     for bundle, one in zip(bundles, look(bundles, places), strict=True):
         if isinstance(one, StillRunning):
             caveats.append(Caveat(RUNNING, bundle.path, "left out, because it is still being run", leaves_out=True))

@@ -130,8 +130,9 @@ def test_a_bundle_that_is_gone_is_found(copy: Path) -> None:
 def test_an_archive_carries_the_study_and_reports_make_no_rows_of_trials(made: Made, tmp_path: Path) -> None:
     archive = tmp_path / "tuned.suite.zip"
     assert suite("pack", made[0], "-o", archive, "--keep", "scripted").exit_code == 0
-    assert "1 study: 1 equal" in suite("verify", archive).stdout
+    checked = suite("verify", archive).stdout
     told = json.loads(suite("report", archive, "--json").stdout)
+    assert "1 study: 1 equal" in checked and f"digest: {told['evidence']['digest']}" in checked
     assert told["studies"] == [json.loads((made[0] / STUDY).read_text())]
     assert {row["setting"]["track"] for row in told["rows"]} == {"equal-config", "tuned"}
     assert not {run for row in told["rows"] for run in row["run_ids"]} & {one.run for one in study_of(made[0]).trials}
