@@ -71,6 +71,7 @@ class Slacks:
     together: Slack
     late_once: Slack
     #: What the times of their events do not show of it.
+    together_unseen: Slack
     together_once: Slack
 
 
@@ -80,6 +81,7 @@ _ALONE = Slacks(
     beside_phase=Slack(0.003, 0.05),
     together=Slack(0.01, 0.05),
     late_once=Slack(0.5, 0.2),
+    together_unseen=Slack(0.01, 0.05),
     together_once=Slack(0.25, 0.2),
 )
 #: Several ranks wait for each other.
@@ -87,7 +89,7 @@ _SEVERAL = replace(_ALONE, between=Slack(0.01, 0.05))
 #: Others had CPUs of the run, which is suspect for that and in no ranking: half of its time can still not be missing.
 _OFTEN, _ONCE = Slack(0.01, 0.6), Slack(1.0, 2.0)
 #: A rank is put on its CPU after several others have had their slices, of some milliseconds each.
-_CROWDED = Slacks(_OFTEN, _ONCE, _OFTEN, replace(_OFTEN, seconds=0.02), _ONCE, _ONCE)
+_CROWDED = Slacks(_OFTEN, _ONCE, _OFTEN, replace(_OFTEN, seconds=0.02), _ONCE, _OFTEN, _ONCE)
 
 
 def _slacks(manifest: Manifest, noise: Noise | None) -> Slacks:
@@ -230,7 +232,7 @@ def _apart(side: RankTimes, seconds: Array, elapsed: Array, names: Sequence[str]
     once = ((gaps > slacks.late_once.of(shorter)) | (unseen > slacks.together_once.of(shorter))).any(axis=1)
     mostly = _mostly_beyond(here, there, slacks.together, _FEWEST_BARRIERS)
     mostly |= _mostly_beyond(there, here, slacks.together, _FEWEST_BARRIERS)
-    mostly |= _mostly_beyond(shorter + unseen, shorter, slacks.together)
+    mostly |= _mostly_beyond(shorter + unseen, shorter, slacks.together_unseen)
     texts = []
     for place, name in np.argwhere(once | mostly):
         worst = np.nanargmax(gaps[place, :, name])
