@@ -13,8 +13,8 @@ RESULTS ?= results
 RANKS ?= 1 2
 REPEATS ?= 3
 PRECISION ?= 3%
-BUDGET ?= 200s
-GRPO_BUDGET ?= 150s
+BUDGET ?= 215s
+GRPO_BUDGET ?= 125s
 GPU_BUDGET ?= 25m
 WHEELS ?= wheels
 PYTHON_VERSION ?= 3.12
@@ -43,6 +43,8 @@ INSTALL := $(BIN)/python $(PIP)
 # minutes on two cores.
 BENCH_MEASURE = $(BACKENDS) $(RANKS:%=--ranks %) --start fork --repeats $(REPEATS) --until $(PRECISION) \
 	--difference 5% --warmup 2 --with-suspect
+# short, so that many iterations fit
+GRPO_LENGTHS := lognormal:mean=8,sigma=0.6,cap=16,at-cap=0.1
 GPU_MEASURE = --workload gpu-one --ranks 1 --device cuda --dtype bf16 --budget $(GPU_BUDGET)
 BACKENDS := --backend deepspeed --backend megatron
 
@@ -68,7 +70,7 @@ define measure
 endef
 
 bench: $(STAMP) ## measure both backends on this machine's CPU and write results/report.md
-	$(call measure,$(BIN)/suite,--size 1M --size 3M --workload cpu --iterations 20 $(BENCH_MEASURE) --budget $(BUDGET),$(RUNS),$(RESULTS),--size 1M-llama --workload cpu-grpo --iterations 9 $(BENCH_MEASURE) --budget $(GRPO_BUDGET),--with-suspect)
+	$(call measure,$(BIN)/suite,--size 1M --size 3M --workload cpu --iterations 28 $(BENCH_MEASURE) --budget $(BUDGET),$(RUNS),$(RESULTS),--size 1M-llama --workload cpu-grpo --lengths $(GRPO_LENGTHS) --iterations 24 $(BENCH_MEASURE) --budget $(GRPO_BUDGET),--with-suspect)
 
 vllm: $(VENV)/.vllm ## install vLLM for a CPU beside the engines, for --generation vllm (Linux on x86-64)
 data: $(VENV)-data/.installed ## install what results are handed to (polars, TensorBoard, MLflow, W&B) into an environment beside the engines'

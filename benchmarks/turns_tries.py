@@ -5,8 +5,9 @@
 Measures A/A, and a loss: there the second one's iterations wait, busily, until they have lost 3 %. Both environments
 are this one behind a program of their own, which differ in nothing else: the size of what a process is given moves its
 memory, and so its speed (Mytkowicz et al., Producing wrong data, ASPLOS 2009). A try judges some of the starts, drawn
-anew, as ``suite compare RUNS --gate 0.97 --strict`` does. Then the ratio of the engines in turns against that of runs
-alone. The figures belong to the machine and the day, and the machine must have nothing else to do.
+anew, as ``suite compare RUNS --gate 0.97 --strict`` does. Then what another row's turn does to the next iteration, and
+to the ratio of the engines. The figures belong to the machine and the day, and the machine must have nothing else to
+do.
 """
 
 import argparse
@@ -16,8 +17,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 
 from suite.report.compare import compare_entries
@@ -27,10 +30,20 @@ from suite.report.facts.entry import Entry
 from suite.report.formatting.numbers import interval
 from suite.report.reading import read_entries
 from suite.stats.intervals import Interval
+from suite.stats.moderated import mean_of
+from suite.stats.turns import dispersion, pair_of
 
 GATE, SEED = 0.97, 1
 #: Starts of a try, whose turns take less than five minutes together.
 PER_TRY = 5
+COMPARED = ("--backend", "deepspeed", "--size", "1M", "--iterations", "40")
+#: Short iterations in turns of three: what another row leaves takes milliseconds, whatever an iteration takes.
+SHORT = ("--backend", "deepspeed", "--backend", "megatron", "--new-tokens", "2", "--turn-length", "3")
+PLACED = {
+    "cached": ("--size", "1M", "--iterations", "900"),
+    "vllm": ("--size", "1M-llama", "--iterations", "450", "--generation", "vllm"),
+}
+PLACED_STARTS = 3
 #: Slows the iterations of whoever has it on its path: in their last timed phase, by a share of the time since their
 #: first one began, which is after their turn has.
 LOSS = """
@@ -83,7 +96,7 @@ def python_at(folder: Path, kept: float) -> Path:
 def measure(runs: Path, starts: int, *options: str) -> float:
     """Seconds that ``suite run`` took for so many starts of small models on one rank."""
     suite = Path(sys.executable).with_name("suite")
-    command = [str(suite), "run", "--size", "1M", "--ranks", "1", "--iterations", "40", "--start", "fork", *options]
+    command = [str(suite), "run", "--ranks", "1", "--start", "fork", *options]
     began = time.monotonic()
     subprocess.run([*command, "--repeats", str(starts), "--runs", str(runs)], check=True)
     return time.monotonic() - began
@@ -127,7 +140,7 @@ def main() -> None:
         place = folder / f"kept-{kept}"
         one, two = python_at(place / "one", 1.0), python_at(place / "two", kept)
         pythons = ("--python", f"before={one}", "--python", f"after={two}", "--same-stack")
-        seconds = measure(place / "runs", options.starts, "--backend", "deepspeed", *pythons)
+        seconds = measure(place / "runs", options.starts, *COMPARED, *pythons)
         found = sides_of(place / "runs")
         told = ", ".join(f"{word} {count}" for word, count in outcomes(found, options.tries).most_common())
         print(
@@ -135,30 +148,39 @@ def main() -> None:
             f"{options.tries} tries of {PER_TRY} starts ({PER_TRY * seconds / options.starts:.0f} s each): {told}",
             flush=True,
         )
-    ratios = {}
-    for turns in ("iterations", "rounds"):
-        runs = folder / turns
-        measure(runs, options.starts, "--turns", turns)
-        entries = read_entries([runs]).entries
-        engines = ([one for one in entries if one.manifest.backend.name == name] for name in ("deepspeed", "megatron"))
-        ratios[turns] = _ratio_of_rates(*engines)
-        print(f"megatron over deepspeed, {turns}: {interval(ratios[turns])}", flush=True)
-    print(f"in turns over alone: {ratios['iterations'].value / ratios['rounds'].value:.4f}")
-    half = [math.log((each.high or 1) / (each.low or 1)) / 2 for each in ratios.values()]
-    print(f"known to +-{100 * math.hypot(*half):.1f} %")
+    for name, more in PLACED.items():
+        if name == "vllm" and not find_spec("vllm"):
+            print("vllm: not installed (make vllm)")
+            continue
+        seconds = measure(folder / name, PLACED_STARTS, *SHORT, *more)
+        print(f"{name}: {PLACED_STARTS} starts in {seconds:.0f} s; first iterations of turns over later ones:")
+        for rates, ratio in by_place(folder / name).items():
+            print(f"  {rates}: {ratio}", flush=True)
 
 
-def _ratio_of_rates(one: Sequence[Entry], other: Sequence[Entry]) -> Interval:
-    """Of two backends, as the ranking makes it."""
-    from suite.report.facts.model import build
-    from suite.report.facts.ranking import rank
+def by_place(runs: Path) -> dict[str, str]:
+    """Rates of each engine, and of one over the other, in the iterations that follow another row's turn, over those in
+    the iterations that follow one of the same row, as those of a run alone do."""
+    starts: dict[str, dict[str, list[float]]] = defaultdict(dict)
+    for entry in read_entries([runs]).entries:
+        turns, seconds = entry.record.turns, entry.record.iterations.seconds
+        assert turns is not None, "turns were asked for"
+        begins = [first for first in turns.begins if first > entry.record.steady_state.warmup]
+        starts[turns.start][entry.manifest.backend.name] = [
+            math.log(mean_of(seconds[first + 1 : next_one]) / seconds[first]) for first, next_one in pairwise(begins)
+        ]
+    sides = {name: [each[name] for each in starts.values()] for name in ("deepspeed", "megatron")}
+    ratios = [
+        [one - other for one, other in zip(*both, strict=True)] for both in zip(*reversed(sides.values()), strict=True)
+    ]
+    return {name: _of_turns(values) for name, values in {**sides, "megatron over deepspeed": ratios}.items()}
 
-    (group,) = rank(build([*one, *other]).rows).groups
-    (ranked,) = [place for place in group.places if place is not group.places[0]]
-    if ranked.row.backend == "megatron":
-        return ranked.ratio
-    low, high = ranked.ratio.low, ranked.ratio.high
-    return Interval(1 / ranked.ratio.value, 1 / high if high else None, 1 / low if low else None)
+
+def _of_turns(starts: Sequence[Sequence[float]]) -> str:
+    pair = pair_of(starts)
+    assert pair is not None, "there are starts and turns enough"
+    low, high = pair.difference(dispersion([pair])).interval()
+    return f"{interval(Interval(math.exp(pair.mean), low, high))} in {pair.turns} turns"
 
 
 if __name__ == "__main__":

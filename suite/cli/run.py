@@ -36,7 +36,7 @@ class Session:
             min=1,
             max=255,
             help="iterations of a turn, of which the first does not count if there are several [default: 1, or as many "
-            "as take half a second]",
+            "as take 0.2 s]",
         ),
     ] = None
     budget: Annotated[str | None, typer.Option(help="start no further run after this long, e.g. 20m")] = None

@@ -28,9 +28,9 @@ from typing import NamedTuple, TypeVar
 from suite.launch.job import Job, Mount
 from suite.launch.watching import GOES_ON, TURNS, WAITS, connected
 
-#: Seconds of an iteration below which what another row left in caches, 4 to 5 ms of its first one, is seen in ratios,
-#: and of a turn of several, the first of which does not count.
-SHORT_ITERATION, SHORT_TURN = 0.2, 0.5
+#: Seconds of an iteration below which what another row left in caches, 1 to 2 ms of its first one, may be seen in
+#: ratios, and of a turn of several, the first of which does not count (docs/results/checks.md, Turns).
+SHORT_ITERATION, SHORT_TURN = 0.07, 0.2
 #: Iterations of a turn that a byte tells.
 MOST_LENGTH = 255
 #: The round, counted from setting up, by which the first iteration, which is slower, has been followed by another.

@@ -100,7 +100,7 @@ class Measure(Declaring):
         default=None,
         ge=1,
         le=255,
-        description="iterations of a turn; null: one, or of short ones as many as take half a second. Of several the "
+        description="iterations of a turn; null: one, or of short ones as many as take 0.2 s. Of several the "
         "first does not count, which finds what others left in caches",
     )
     warmup: int = Field(default=2, ge=1, le=MOST_ITERATIONS, description="the first iteration never counts")

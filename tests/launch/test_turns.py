@@ -111,10 +111,10 @@ def test_one_row_goes_at_a_time_and_each_once_in_a_round() -> None:
 @pytest.mark.parametrize(
     ("lengths", "seconds", "expected"),
     [
-        ((1, 10), {"a": 0.11, "b": 0.4}, [0, 1, 1, 5, 5]),  # the faster one decides
-        ((1, 4), {"a": 0.11, "b": 0.4}, [0, 1, 1, 4, 4]),
-        ((1, 10), {"a": 0.21, "b": 0.4}, [0, 1, 1, 1, 1]),
-        ((3, 3), {"a": 0.11, "b": 0.4}, [0, 3, 3, 3, 3]),
+        ((1, 10), {"a": 0.045, "b": 0.4}, [0, 1, 1, 5, 5]),  # the faster one decides
+        ((1, 4), {"a": 0.045, "b": 0.4}, [0, 1, 1, 4, 4]),
+        ((1, 10), {"a": 0.071, "b": 0.4}, [0, 1, 1, 1, 1]),
+        ((3, 3), {"a": 0.045, "b": 0.4}, [0, 3, 3, 3, 3]),
     ],
 )
 def test_turns_of_short_iterations_have_several_once_the_second_tells_how_short(lengths, seconds, expected):
