@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -80,6 +80,12 @@ class Manner:
     packing: Annotated[bool, typer.Option("--packing", help="uneven samples end to end, without padding")] = False
     balance: Annotated[bool, typer.Option("--balance", help="equal tokens on every replica")] = False
     fp8: Annotated[bool, typer.Option("--fp8", help="train, and generate with vLLM, in fp8")] = False
+    reward_seconds: Annotated[
+        float, typer.Option(min=0, max=86400, help="of each sample's reward or verifier, one after another")
+    ] = 0.0
+    tool_seconds: Annotated[
+        float, typer.Option(min=0, max=86400, help="that a sample waits for tools, in all of its turns")
+    ] = 0.0
 
 
 @dataclass(frozen=True)
@@ -290,6 +296,7 @@ def _question(
         given |= {"rollouts": work.samples_per_iteration, "scaling": "strong"}
     done = checked(lambda: own.changed(given))
     asked = question(model, done, device, backend, parameters, manner, cluster, work.fp8)
+    asked = replace(asked, reward=work.reward_seconds, tools=work.tool_seconds)
     return asked if calibrate is None else calibrated(asked, calibrate)
 
 

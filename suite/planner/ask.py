@@ -56,6 +56,9 @@ class Question:
     #: The kind of device that generates, where it is another one, and its price over that of one that trains.
     other: Hardware | None = None
     other_price: float = 1.0
+    #: Seconds of a sample: of its reward, one after another, and of waiting for tools, while others decode.
+    reward: float = 0.0
+    tools: float = 0.0
 
     def plan(
         self, devices: Sequence[int], objective: Objective = "throughput", price: float | None = None, most: int = 8

@@ -187,6 +187,7 @@ def _engines(asked: "Question", space: Space, counts: Sequence[int]) -> Generati
         samples=samples,
         group=asked.workload.group,
         places=MOST_AT_ONCE,
+        tools=asked.tools,
         effects=effects_of(hardware, asked.profile, asked.parameters),
         prompt=lengths.prompts.mean(),
         response=lengths.responses.mean(),

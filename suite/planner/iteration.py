@@ -96,7 +96,10 @@ def _generation(work: Training, gen: Generation, pairs: Pairs, memory: Memory, p
     own = {} if np.all(engine) else own_loop(work, gen, p)
     told = {**own, "bulk": sum(own.values())}
     names = ("bulk", "tail", "together", "read", "cache", "products", "prefill", "latency", "waits")
-    return {name: np.where(engine, parts.get(name, 0.0), told.get(name, 0.0)) for name in names}
+    found = {name: np.where(engine, parts.get(name, 0.0), told.get(name, 0.0)) for name in names}
+    # An effect of the stack's is none on tools.
+    found["tail"] = found["tail"] + gen.tools / gen.factor("generation")
+    return found | {"tools": np.broadcast_to(gen.tools, np.shape(gen.devices))}
 
 
 def iteration_seconds(pairs: Pairs, phases: Mapping[str, Column], generation: Mapping[str, Column]) -> Column:
@@ -104,12 +107,13 @@ def iteration_seconds(pairs: Pairs, phases: Mapping[str, Column], generation: Ma
 
     Colocated, or split and waiting: the phases one after the other. One step off: the slower side, since either works
     on while the other does. As far as ``staleness`` allows, samples of the next iterations fill the places that come
-    free, and nobody waits for the longest (AReaL, arXiv 2505.24298, section 4.1).
+    free, and nobody waits for the longest (AReaL, arXiv 2505.24298, section 4.1), but for tools while weights may age.
     """
     learn = _learning(phases)
     one_by_one = phases["generate"] + learn + phases["sync"]
     free = np.where(pairs.colocated > 0, 0, np.clip(pairs.staleness, 0, 1))
     generate = phases["generate"] * (1 - free * _tail_share(generation))
+    generate = np.maximum(generate, generation["tools"] / (1 + pairs.staleness))
     return (1 - free) * one_by_one + free * (np.maximum(generate, learn) + phases["sync"])
 
 

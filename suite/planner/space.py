@@ -190,6 +190,7 @@ def space_of(asked: "Question", columns: dict[str, Column], lengths: Mapping[int
         old=1.0,
         reference=reference if workload.uses_reference else 0.0,
         critic=critic_share(shape, workload),
+        reward=asked.reward,
         swapped=trained_weights(shape, workload) if profile.swaps_reference and workload.uses_reference else 0,
         offload_parameters=columns["offload_parameters"],
         bucket=float(asked.manner.bucket_elements),
@@ -274,5 +275,6 @@ def _generating(
         cache_share=asked.manner.engine_memory / 100,
         places=float(MOST_AT_ONCE),
         sleeps=float(asked.manner.engine_sleep),
+        tools=asked.tools,
         effects=effects,
     )

@@ -219,7 +219,8 @@ class Generation(_Side):
     of an iteration on all of them. Lengths are tokens: of a mean prompt (the longest in the stack's own loop) and
     response, of the longest response, ``spread`` the deviation of the responses' logarithms. ``group`` samples share a
     prompt, which an engine computes once. It takes up ``places`` samples at once and ``pool_share`` of its device, NaN
-    where it asks for a share of what is free; on devices that train it may free them when it ``sleeps``.
+    where it asks for a share of what is free; on devices that train it may free them when it ``sleeps``. ``tools`` are
+    seconds that a sample waits for, while the engine decodes others.
     ``weight_bytes`` are those of an element, ``cache_bytes`` those of one position and layer over all ranks, where keys
     and values are one ``latent``.
     """
@@ -243,6 +244,7 @@ class Generation(_Side):
     sleeps: Any = 1.0
     places: Any = 1024.0
     eager: Any = 0.0
+    tools: Any = 0.0
     effects: Mapping[str, Any] = field(default_factory=dict)
 
     @property

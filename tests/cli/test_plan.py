@@ -55,6 +55,19 @@ def test_every_row_has_its_range_and_tight_rows_are_marked():
     assert "! tight: " in shown and "is the best with room to spare" in shown
 
 
+def test_rewards_take_their_time_and_tools_what_samples_may_not_grow_older_by():
+    asked = ("--size", "Qwen2.5-7B", "--samples-per-iteration", "256", "--devices", "16", "--device", "H100")
+
+    def seconds(placement: str, *more: str) -> float:
+        return told("plan", *asked, "--placement", placement, *more)["search"]["options"][0]["seconds"]
+
+    alone, ahead = seconds("colocated"), seconds("split")
+    assert seconds("colocated", "--reward-seconds", "0.5") == pytest.approx(alone + 128)
+    assert seconds("colocated", "--tool-seconds", "90") == pytest.approx(alone + 90)
+    assert seconds("split", "--tool-seconds", "1") == pytest.approx(ahead)
+    assert 45 < seconds("split", "--tool-seconds", "90") < 50 < 90
+
+
 def test_fewest_devices_by_offload_name_the_host_memory():
     asked = ("--size", "13B", "--device", "H100-SXM-80GB", "--min-devices")
     shown = suite("plan", *asked, "--backend", "deepspeed").stdout

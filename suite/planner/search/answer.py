@@ -214,7 +214,10 @@ def assumed(search: Search, best: Sequence[Option]) -> list[str]:
                 "weights old; they are broadcast whole to every engine, while both sides wait"
             )
     left_out = "evaluation is" if search.pauses else "start-up, checkpoints, evaluation and failures are"
-    lines.append(f"rewards take no time; {left_out} left out of rates")
+    asked = search.questions[0]
+    taken = f"a sample's reward takes {asked.reward:g} s, one by one, its tools {asked.tools:g} s while others decode"
+    taken = taken if asked.reward or asked.tools else "rewards and tools take no time"
+    lines.append(f"{taken}; {left_out} left out of rates")
     if best and not search.pauses:
         days = DEVICE_HOURS_OF_A_FAILURE / best[0].devices / 24
         lines.append(
