@@ -32,7 +32,7 @@ def plain(objects: Objects) -> Objects:
     named = {"generateName": "pod-", "namespace": objects[0]["metadata"]["namespace"]}
     pods = [
         {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {**template["metadata"], **named}}
-        for _, _, template in pod_templates(objects)
+        for _, template in pod_templates(objects)
     ]
     return known + pods
 

@@ -51,17 +51,16 @@ def scheduler_end(
     ``end``: what the run's own object says, ``None`` where that is gone. ``nodes``: how many pods there should be.
     ``warnings``: what the cluster complained of, as ``reason: message``.
     """
-    own = [pod for pod in pods if pod.role != "reader"]
-    findings = sorted(finding for pod in own for finding in _of_pod(pod))
-    findings += [*_of_run(end, own, nodes), *_of_deleted(own)]
-    if not any(pod.ended() for pod in own):
+    findings = sorted(finding for pod in pods for finding in _of_pod(pod))
+    findings += [*_of_run(end, pods, nodes), *_of_deleted(pods)]
+    if not any(pod.ended() for pod in pods):
         findings = sorted([*findings, *_of_warnings(warnings)])
-    is_done = len(own) >= nodes and all(pod.phase == "Succeeded" for pod in own)
-    succeeded = end.succeeded if end is not None else is_done if own else None
+    is_done = len(pods) >= nodes and all(pod.phase == "Succeeded" for pod in pods)
+    succeeded = end.succeeded if end is not None else is_done if pods else None
     status: Literal["ok", "failed", "interrupted"] | None = None
     if succeeded is not None:
         status = "ok" if succeeded else "failed"
-    if status == "failed" and len(own) >= nodes and all(pod.phase == "Succeeded" or _is_unseen(pod) for pod in own):
+    if status == "failed" and len(pods) >= nodes and all(pod.phase == "Succeeded" or _is_unseen(pod) for pod in pods):
         status = None  # their output tells: ranks that said that all is well have done their work
     verdict = None
     if cancelled:
@@ -71,10 +70,10 @@ def scheduler_end(
         verdict = Failure(kind=findings[0].kind, evidence=(*texts, *([end.message] if end else ())))
     codes = {
         pod.stream: integer(pod.ended(), "exitCode")
-        for pod in own
+        for pod in pods
         if pod.role not in _NOT_OF_RANKS and not (pod.is_deleted or _is_unseen(pod))
     }
-    begun, ended = ([moment(text(pod.ended(), name)) for pod in own] for name in ("startedAt", "finishedAt"))
+    begun, ended = ([moment(text(pod.ended(), name)) for pod in pods] for name in ("startedAt", "finishedAt"))
     return SchedulerEnd(
         status=status,
         verdict=verdict,

@@ -70,20 +70,19 @@ def read_snapshot(path: Path) -> Snapshot | None:
 def printed_since(cluster: Cluster, pod: Pod, place: dict[str, Any], lines: int) -> list[bytes]:
     """What a pod printed since the last call with this ``place``, at first its last lines; nothing where its node
     cannot be asked now."""
-    last = place.get(pod.name)
-    since = None if last is None else _since(last)
+    last = place.get(pod.name, b"")
+    most = min(_EVENTS_A_LINE * lines, _MOST_LINES)
     try:
-        data = cluster.log(pod.name, pod.container, min(_EVENTS_A_LINE * lines, _MOST_LINES), since)
+        printed = [*BytesIO(b"".join(cluster.log(pod.name, pod.container, _since(last), most)))]
     except Refused as error:
         if error.status < 500:
             raise
         return []
-    printed = [*BytesIO(data)]
-    new = printed if last is None else _new_lines(printed, last)
+    new = _new_lines(printed, last)
     if new:
         place[pod.name] = new[-1]
     shown = without_events(_without_moments(new))
-    return shown[-lines:] if last is None else shown
+    return shown if last else shown[-lines:]
 
 
 def kept_lines(kept: Snapshot, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
@@ -91,8 +90,9 @@ def kept_lines(kept: Snapshot, place: dict[str, Any], lines: int) -> list[tuple[
     if place.get("kept"):
         return []
     place["kept"] = True
-    pods = [pod for pod in read_pods(kept.pods) if pod.role != "reader"]
-    return [(pod.stream, without_events(BytesIO(kept.logs.get(pod.name, b"")))[-lines:]) for pod in pods]
+    return [
+        (pod.stream, without_events(BytesIO(kept.logs.get(pod.name, b"")))[-lines:]) for pod in read_pods(kept.pods)
+    ]
 
 
 _STREAM = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
@@ -104,8 +104,6 @@ _TAIL_BYTES = 1 << 20
 _END_SECONDS = 10.0
 #: answers that break off one after the other and bring nothing new
 MOST_BROKEN = 5
-#: what is refused where a container never started, or its pod is gone
-_NOT_THERE = (400, 404)
 _TOO_LONG = b"suite: the log goes on, and was not read any further\n"
 #: this process's, by file
 _FOLLOWERS: dict[Path, Thread] = {}
@@ -117,7 +115,7 @@ def keep_printed(cluster: Cluster, spool: Path, pod: Pod) -> None:
     Raises UsageError: Refused where the cluster cannot give it.
     """
     path = _path(spool, pod.stream)
-    if path is None or (path in _FOLLOWERS and _FOLLOWERS[path].is_alive()):
+    if path in _FOLLOWERS and _FOLLOWERS[path].is_alive():
         return
     with _held(path) as file:
         if file is None or os.fstat(file).st_size >= MOST_BYTES:
@@ -131,8 +129,6 @@ def keep_printed(cluster: Cluster, spool: Path, pod: Pod) -> None:
 def end_of_printed(cluster: Cluster, spool: Path, pod: Pod) -> None:
     """Add the end of what a pod printed that is over. Raises as ``keep_printed``."""
     path = _path(spool, pod.stream)
-    if path is None:
-        return
     follower = _FOLLOWERS.pop(path, None)
     if follower is not None:
         follower.join(_END_SECONDS)
@@ -141,27 +137,23 @@ def end_of_printed(cluster: Cluster, spool: Path, pod: Pod) -> None:
             _add(cluster, path, file, pod, at_end=True)
 
 
-def read_kept(spool: Path, stream: str) -> bytes | None:
-    """All that was kept of a stream, without moments; ``None`` where nothing was. Raises UsageError."""
+def read_kept(spool: Path, stream: str) -> bytes:
+    """All that was kept of a stream, without moments. Raises UsageError."""
     path = _path(spool, stream)
-    if path is None:
-        return None
     try:
         data = foreign.read_bytes(path, str(path), MOST_AT_END_BYTES + _TAIL_BYTES)
     except FileNotFoundError:
-        return None
+        return b""
     return b"".join(_without_moments(BytesIO(data)))
 
 
 def whole_log(cluster: Cluster, spool: Path, pod: Pod) -> bytes:
     """All that a pod printed that is over, without keeping it. Raises as ``keep_printed``."""
-    path = _path(spool, pod.stream)
     try:
         end_of_printed(cluster, spool, pod)
-        return read_kept(spool, pod.stream) or b""
+        return read_kept(spool, pod.stream)
     finally:
-        if path is not None:
-            path.unlink(missing_ok=True)
+        _path(spool, pod.stream).unlink(missing_ok=True)
 
 
 def kept_streams(spool: Path) -> list[tuple[str, Path]]:
@@ -178,9 +170,11 @@ def forget_kept(spool: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _path(spool: Path, stream: str) -> Path | None:
-    """``None`` for what is no name of a stream: a cluster may answer anything."""
-    return spool.with_name(f"{spool.name}.{stream}") if _STREAM.fullmatch(stream) else None
+def _path(spool: Path, stream: str) -> Path:
+    """Raises UsageError for what is no name of a stream: a cluster may answer anything."""
+    if not _STREAM.fullmatch(stream):
+        raise UsageError(f"the cluster's answer names a pod whose output is called {ascii(stream)[:90]}")
+    return spool.with_name(f"{spool.name}.{stream}")
 
 
 @contextmanager
@@ -217,30 +211,22 @@ def _add(cluster: Cluster, path: Path, file: int, pod: Pod, at_end: bool) -> Non
     Raises Refused, and Unanswered where answers break off again and again.
     """
     broken = 0
-    while True:
-        last, pieces = _last_line(path, file), []
-        most = MOST_AT_END_BYTES - os.fstat(file).st_size
-        if most <= 0:
-            return
+    while (most := MOST_AT_END_BYTES - os.fstat(file).st_size) > 0:
+        last, answer = _last_line(path, file), BytesIO()
         error: Unanswered | None = None
         try:
-            for piece in cluster.log_from(pod.name, pod.container, _since(last)):
-                pieces.append(piece)
-                most -= len(piece)
-                if most < 0:
+            for piece in cluster.log(pod.name, pod.container, _since(last)):
+                answer.write(piece)
+                if answer.tell() > most:
                     break
-        except Refused as refused:
-            if refused.status not in _NOT_THERE or not at_end:
-                raise
         except Unanswered as unanswered:
             error = unanswered
-        new = _new_lines([*BytesIO(b"".join(pieces))], last)
-        is_whole = at_end and error is None and most >= 0
-        taken = [line for line in new if is_whole or line.endswith(b"\n")]
-        _write(file, taken)
-        if most < 0 and at_end:
-            _write(file, [_TOO_LONG])
-        if error is None or most < 0:
+        is_too_long = answer.tell() > most
+        is_whole = at_end and error is None and not is_too_long
+        answer.seek(0)
+        taken = [line for line in _new_lines([*answer], last) if is_whole or line.endswith(b"\n")]
+        _write(file, [*taken, _TOO_LONG] if is_too_long and at_end else taken)
+        if error is None or is_too_long:
             return
         broken = 0 if taken else broken + 1
         if broken == MOST_BROKEN or not at_end:
@@ -254,7 +240,7 @@ def _follow(cluster: Cluster, path: Path, pod: Pod) -> None:
             return
         last = _last_line(path, file)
         before, rest = _moment(last), b""
-        for piece in cluster.log_from(pod.name, pod.container, _since(last), follows=True):
+        for piece in cluster.log(pod.name, pod.container, _since(last), follows=True):
             whole, newline, rest = (rest + piece).rpartition(b"\n")
             lines = BytesIO(whole + newline)
             # those of the second in which the last one was kept come once more
@@ -282,10 +268,9 @@ def _last_line(path: Path, file: int) -> bytes:
 def _since(last: bytes) -> str | None:
     """The second before that of a line, as the API takes it: two streams of a container may come a moment out of
     order."""
-    stamp = STAMP.match(last)
-    with suppress(ValueError, OverflowError):
-        if stamp is not None:
-            return (datetime.fromisoformat(stamp[1].decode()) - timedelta(seconds=1)).isoformat() + stamp[3].decode()
+    moment = _moment(last)
+    with suppress(OverflowError):
+        return None if moment is None else (moment[0] - timedelta(seconds=1)).isoformat().replace("+00:00", "Z")
     return None
 
 
@@ -301,17 +286,15 @@ def _without_moments(lines: Iterable[bytes]) -> list[bytes]:
     return [STAMP.sub(b"", line, count=1) for line in lines]
 
 
-def _is_before(line: bytes, moment: tuple[float, str] | None) -> bool:
+def _is_before(line: bytes, moment: tuple[datetime, str] | None) -> bool:
     own = _moment(line)
     return moment is not None and own is not None and own < moment
 
 
-def _moment(line: bytes) -> tuple[float, str] | None:
-    """Unix seconds and the digits of the rest; the clock of Python has no nanoseconds."""
+def _moment(line: bytes) -> tuple[datetime, str] | None:
+    """The second and the digits of the rest; the clock of Python has no nanoseconds."""
     stamp = STAMP.match(line)
-    if stamp is None:
-        return None
-    with suppress(ValueError, OverflowError):
-        zone = b"+00:00" if stamp[3] == b"Z" else stamp[3]
-        return datetime.fromisoformat((stamp[1] + zone).decode()).timestamp(), (stamp[2] or b"").decode().ljust(9, "0")
+    with suppress(ValueError):
+        if stamp is not None:
+            return datetime.fromisoformat((stamp[1] + stamp[3]).decode()), (stamp[2] or b"").decode().ljust(9, "0")
     return None

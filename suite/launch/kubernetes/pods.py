@@ -138,16 +138,16 @@ class RunEnd(NamedTuple):
 
 
 def read_pods(bodies: Iterable[Any]) -> list[Pod]:
-    """The pods in the order of their nodes. Raises UsageError for what is no pod."""
-    pods = [_pod(body) for body in bodies]
+    """The pods of the run itself, without one that reads its claim, in the order of their nodes. Raises UsageError."""
+    pods = [pod for pod in map(read_pod, bodies) if pod.role != "reader"]
     return sorted(pods, key=lambda pod: (pod.role, pod.number, text(pod.body, "metadata", "creationTimestamp")))
 
 
 def run_end(run: Any) -> RunEnd | None:
-    """How the run ended as its Job, JobSet ... says; ``None`` while it goes on.
-
-    Raises UsageError for no such object.
-    """
+    """How the run ended as its Job, JobSet ... says; ``None`` while it goes on, or where there is no such object (any
+    more). Raises UsageError for what is none."""
+    if run is None:
+        return None
     kind = text(run, "kind")
     if not kind:
         raise UsageError("the cluster's answer about the run is no object of a kind")
@@ -175,7 +175,8 @@ def _rayjob_end(run: Any) -> RunEnd | None:
     return RunEnd(word == "Complete" and job == "SUCCEEDED", f"RayJob: {word}, {why}")
 
 
-def _pod(body: Any) -> Pod:
+def read_pod(body: Any) -> Pod:
+    """Raises UsageError for what is no pod."""
     name, containers = text(body, "metadata", "name"), parts(body, "spec", "containers")
     if not name or not containers or not text(containers[0], "name"):
         raise UsageError("the cluster's answer about the pods of the run holds what is no pod")

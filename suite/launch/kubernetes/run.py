@@ -176,16 +176,16 @@ def rehearse(cluster: Cluster, objects: list[dict[str, Any]]) -> None:
     for body in objects:
         cluster.create(body, dry_run=True)
     total: dict[str, float] = {}
-    for role, count, template in pod_templates(objects):
-        _rehearse_pod(cluster, role, template)
+    for count, template in pod_templates(objects):
+        _rehearse_pod(cluster, template)
         for name, value in _requests(template).items():
             total[name] = total.get(name, 0.0) + count * value
         total["pods"] = total.get("pods", 0.0) + count
     _check_quota(cluster, total)
 
 
-def _rehearse_pod(cluster: Cluster, role: str, template: dict[str, Any]) -> None:
-    metadata = {**template["metadata"], "generateName": f"suite-{role.lower()}-"}
+def _rehearse_pod(cluster: Cluster, template: dict[str, Any]) -> None:
+    metadata = {**template["metadata"], "generateName": "suite-"}
     try:
         cluster.create({"apiVersion": "v1", "kind": "Pod", **template, "metadata": metadata}, dry_run=True)
     except Refused as error:
@@ -223,33 +223,13 @@ def _check_quota(cluster: Cluster, total: dict[str, float]) -> None:
                 )
 
 
-def pod_templates(objects: list[dict[str, Any]]) -> list[tuple[str, int, dict[str, Any]]]:
-    """The kinds of pods of a run: role, how many, template."""
-    by_kind = {one["kind"]: one for one in objects}
-    if "TrainJob" in by_kind:
-        return [_of_job(by_kind["TrainingRuntime"]["spec"]["template"]["spec"]["replicatedJobs"][0]["template"])]
-    if "JobSet" in by_kind:
-        return [_of_job(by_kind["JobSet"]["spec"]["replicatedJobs"][0]["template"])]
-    if "PyTorchJob" in by_kind:
-        replicas = by_kind["PyTorchJob"]["spec"]["pytorchReplicaSpecs"]
-        return [(role, spec["replicas"], spec["template"]) for role, spec in replicas.items()]
-    if "RayJob" in by_kind:
-        spec = by_kind["RayJob"]["spec"]
-        return [*_of_ray_cluster(spec["rayClusterSpec"]), ("Launcher", 1, spec["submitterPodTemplate"])]
-    job = by_kind["Job"]
-    if "RayCluster" in by_kind:
-        return [*_of_ray_cluster(by_kind["RayCluster"]["spec"]), ("Launcher", 1, job["spec"]["template"])]
-    if job["apiVersion"].startswith("batch.volcano.sh"):
-        task = job["spec"]["tasks"][0]
-        return [(task["name"], task["replicas"], task["template"])]
-    return [_of_job(job)]
-
-
-def _of_job(template: dict[str, Any]) -> tuple[str, int, dict[str, Any]]:
-    spec = template["spec"]
-    return "node", spec["completions"], spec["template"]
-
-
-def _of_ray_cluster(spec: dict[str, Any]) -> list[tuple[str, int, dict[str, Any]]]:
-    groups = [(group["groupName"], group["replicas"], group["template"]) for group in spec.get("workerGroupSpecs", ())]
-    return [("head", 1, spec["headGroupSpec"]["template"]), *groups]
+def pod_templates(body: Any, count: int = 1) -> list[tuple[int, dict[str, Any]]]:
+    """The templates of pods in an object or in several, and how many pods each is of."""
+    if isinstance(body, list):
+        return [found for each in body for found in pod_templates(each)]
+    if not isinstance(body, dict):
+        return []
+    if "containers" in body.get("spec", {}):
+        return [(count, body)]
+    own_count = body.get("completions", body.get("replicas", 1))
+    return [found for part in body.values() for found in pod_templates(part, own_count)]

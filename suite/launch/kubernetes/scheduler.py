@@ -14,7 +14,7 @@ from suite.launch.kubernetes import kept
 from suite.launch.kubernetes.client import KINDS, Cluster, Refused, connect
 from suite.launch.kubernetes.diagnose import hopeless, scheduler_end
 from suite.launch.kubernetes.pod import ATTEMPT_LABEL, PATTERNS, RUN_LABEL, is_ray, run_labels
-from suite.launch.kubernetes.pods import Pod, part, read_pods, run_end, text
+from suite.launch.kubernetes.pods import Pod, part, read_pod, read_pods, run_end, text
 from suite.launch.kubernetes.run import render_reader
 from suite.launch.kubernetes.settings import KubernetesSettings
 from suite.launch.stream import EVENT_PREFIX, parse_event
@@ -55,8 +55,8 @@ class KubernetesScheduler:
             return SchedulerState(phase="over", word="Failed" if snapshot.given_up else "Cancelled")
         if (found.run is None and not found.pods) or _is_of_another_attempt(submission, found.run):
             return SchedulerState(phase="gone", word="Deleted", detail=f"nothing is left in {cluster.namespace}")
-        end = run_end(found.run) if found.run else None
-        pods = [pod for pod in read_pods(found.pods) if pod.role != "reader"]
+        end = run_end(found.run)
+        pods = read_pods(found.pods)
         own = [pod for pod in pods if pod.role != "submitter"]
         if end is not None or (len(own) >= nodes and all(pod.is_over for pod in own)):
             word = "Complete" if (end.succeeded if end else all(pod.phase == "Succeeded" for pod in own)) else "Failed"
@@ -70,7 +70,8 @@ class KubernetesScheduler:
         speakers = speakers or running[:1]
         if speakers and speakers[0].role != "ray" and speakers[0].number == 0:
             with suppress(Refused):
-                details += _progress(cluster.log(speakers[0].name, speakers[0].container, _TAIL_LINES))
+                tail = cluster.log(speakers[0].name, speakers[0].container, tail_lines=_TAIL_LINES)
+                details += _progress(b"".join(tail))
         why = hopeless(pods, time.time(), found.warnings)
         return SchedulerState(phase=phase, word=phase.capitalize(), detail="; ".join(details), hopeless=why)
 
@@ -102,7 +103,7 @@ class KubernetesScheduler:
                 f"{submission.run_id}: the cluster has forgotten the run and its logs (namespace "
                 f"{cluster.namespace}); nothing was kept on a claim either"
             )
-        pods = [pod for pod in read_pods(found.pods) if pod.role != "reader"]
+        pods = read_pods(found.pods)
         # KubeRay takes its pods away when the job is over: that one is gone says nothing there
         nodes = 0 if is_ray(settings) else submission.job.nodes
         streams = [
@@ -116,7 +117,7 @@ class KubernetesScheduler:
         streams += _of_deleted(spool, {stream.name for stream in streams}, submission.job)
         if settings.claim is not None:
             streams.append(Stream("claim", read_claim(cluster, submission, settings).splitlines(keepends=True)))
-        end = run_end(found.run) if found.run else None
+        end = run_end(found.run)
         if settings.variant == "raycluster" and snapshot is None:
             _release(cluster, submission)
         told = scheduler_end(pods, end, nodes, found.warnings, cancelled=snapshot is not None and not snapshot.given_up)
@@ -127,7 +128,7 @@ class KubernetesScheduler:
         if snapshot is not None:
             return kept.kept_lines(snapshot, place, lines)
         cluster = self._cluster(submission)
-        pods = [pod for pod in read_pods(_pods_of(cluster, submission)) if pod.role != "reader"]
+        pods = read_pods(_pods_of(cluster, submission))
         return [(pod.stream, kept.printed_since(cluster, pod, place, lines)) for pod in pods]
 
     def keep(self, submission: Submission) -> None:
@@ -136,7 +137,7 @@ class KubernetesScheduler:
             return
         cluster = self._cluster(submission)
         for pod in read_pods(_pods_of(cluster, submission)):
-            if pod.role != "reader" and pod.phase != "Pending":
+            if pod.phase != "Pending":
                 with suppress(Refused):  # its node is out of reach now
                     kept.keep_printed(cluster, _spool(submission), pod)
 
@@ -176,7 +177,7 @@ def _of_deleted(spool: Path, told: set[str], job: Job) -> list[Stream]:
     for name, _ in kept.kept_streams(spool):
         node = _NODE.fullmatch(name)
         if node is not None and name not in told and int(node[1]) < job.nodes:
-            lines = (kept.read_kept(spool, name) or b"").splitlines(keepends=True)
+            lines = kept.read_kept(spool, name).splitlines(keepends=True)
             found.append(Stream(name, lines, _ranks_of_node(int(node[1]), job)))
     return found
 
@@ -208,7 +209,7 @@ def _with_logs(cluster: Cluster, found: kept.Snapshot, spool: Path, needed: bool
                     "run suite collect again later"
                 ) from error
     last = {pod.stream: pod.name for pod in pods}
-    return found._replace(logs={name: kept.read_kept(spool, stream) or b"" for stream, name in last.items()})
+    return found._replace(logs={name: kept.read_kept(spool, stream) for stream, name in last.items()})
 
 
 def _warnings(cluster: Cluster, name: str) -> list[str]:
@@ -305,7 +306,7 @@ def read_claim(cluster: Cluster, submission: Submission, settings: KubernetesSet
             body = cluster.get("Pod", name)
             if body is None:
                 raise UsageError(f"pod {name}, which reads the claim {settings.claim}, was deleted")
-            (reader,) = read_pods([body])
+            reader = read_pod(body)
             if reader.is_over:
                 return kept.whole_log(cluster, _spool(submission), reader)
             if time.monotonic() > deadline:

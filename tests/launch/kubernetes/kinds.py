@@ -101,7 +101,7 @@ def cluster_problems(objects: list[dict[str, Any]]) -> list[str]:
     """Rules of this house, and of controllers that tell only once a run is there. Servers' are tested with servers."""
     names = {body["metadata"]["name"] for body in objects}
     problems = [problem for body in objects for problem in _metadata_problems(body["metadata"])]
-    for _, count, template in pod_templates(objects):
+    for count, template in pod_templates(objects):
         problems += [f"{count} pods"] * (count < 1)
         problems += _pod_problems(template, names)
     for body in objects:

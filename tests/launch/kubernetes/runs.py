@@ -44,6 +44,14 @@ def settings_of(variant: Variant, **changes: Any) -> KubernetesSettings:
     return KubernetesSettings.model_validate({"variant": variant, **changes})
 
 
+def names_of_pods(objects: list[dict[str, Any]]) -> list[str]:
+    """What operators call the kinds of pods of a run on several nodes, in the order of their templates."""
+    kinds = {body["kind"] for body in objects}
+    if "PyTorchJob" in kinds:
+        return ["Master", "Worker"]
+    return ["head", "workers", "Launcher"] if kinds & {"RayJob", "RayCluster"} else ["node"]
+
+
 def kubernetes_manifest(nodes: int = 2, ranks_per_node: int = 1, device: str = "cpu", **changes: Any) -> Manifest:
     ranks = nodes * ranks_per_node
     layout = Layout(nodes=nodes, devices_per_node=ranks_per_node, data=ranks)

@@ -105,19 +105,19 @@ def test_what_is_no_status_is_shown_as_it_is_and_a_node_that_cannot_be_asked_has
         cluster.get("Job", "a")
     answers[0].say(500, "dial tcp 10.0.0.7:10250: i/o timeout")
     with pytest.raises(Refused, match="i/o timeout"):
-        cluster.log("a", "suite", 5)
+        next(cluster.log("a", "suite"))
 
 
 def test_what_is_not_there_is_none_and_deleting_it_is_fine(cluster: Cluster, answers: tuple[Answers, str]) -> None:
     answers[0].say(404, 'jobs.batch "a" not found')
     assert cluster.get("Job", "a") is None
     cluster.delete("Job", "a")
-    assert cluster.log("a", "suite", 5) == b""
+    assert list(cluster.log("a", "suite")) == []
 
 
 def test_a_log_that_breaks_off_gives_what_came_and_says_so(cluster: Cluster, answers: tuple[Answers, str]) -> None:
     answers[0].body, answers[0].is_cut = b"2026-11-22T00:00:01.5Z line 1\n", True
-    log, came = cluster.log_from("a", "suite", "2026-11-22T00:00:00Z"), b""
+    log, came = cluster.log("a", "suite", "2026-11-22T00:00:00Z"), b""
     with pytest.raises(Unanswered):
         for piece in log:
             came += piece

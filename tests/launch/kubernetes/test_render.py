@@ -36,6 +36,7 @@ from tests.launch.kubernetes.runs import (
     VARIANTS,
     job_of,
     kubernetes_manifest,
+    names_of_pods,
     settings_of,
     submission_of,
 )
@@ -63,8 +64,8 @@ def of_job(job: Any, how: KubernetesSettings, files: dict[str, str] = FILES, abo
 def in_parts(variant: Variant, given: dict[str, Any]) -> dict[str, str]:
     """The objects without their pods, and the pods by role, as text."""
     objects, texts = rendered(variant, **given), {}
-    for role, _, template in pod_templates(objects):
-        texts[role] = yaml.safe_dump(template, sort_keys=False, default_flow_style=None, width=1000)
+    for name, (_, template) in zip(names_of_pods(objects), pod_templates(objects), strict=True):
+        texts[name] = yaml.safe_dump(template, sort_keys=False, default_flow_style=None, width=1000)
         template.clear()
     return {"objects": yaml.safe_dump(objects, sort_keys=False, default_flow_style=None, width=1000), **texts}
 
@@ -98,10 +99,10 @@ class TestPods:
         objects = of_job(job_of(nodes=1), settings_of(variant))
         assert cluster_problems(objects) == []
         assert len(as_pods(objects).commands) == 1
-        assert all("affinity" not in template["spec"] for _, _, template in pod_templates(objects))
+        assert all("affinity" not in template["spec"] for _, template in pod_templates(objects))
 
     def test_nothing_runs_as_root_or_gains_rights(self, variant: Variant) -> None:
-        for _, _, template in pod_templates(rendered(variant, rdma_resource="rdma/hca")):
+        for _, template in pod_templates(rendered(variant, rdma_resource="rdma/hca")):
             context = template["spec"]["securityContext"]
             assert context["runAsNonRoot"] is True and context["runAsUser"] > 0
             assert context["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -109,10 +110,9 @@ class TestPods:
     def test_a_deleted_pod_stays_until_it_was_looked_at_where_only_its_log_holds_the_results(self, variant):
         for asked in (settings_of(variant), settings_of(variant, claim="results")):
             pods = pod_templates(of_job(job_of(), asked))
-            grace = min(template["spec"]["terminationGracePeriodSeconds"] for _, _, template in pods)
-            hooks = [
-                template["spec"]["containers"][0].get("lifecycle") for role, _, template in pods if role != "Launcher"
-            ]
+            grace = min(template["spec"]["terminationGracePeriodSeconds"] for _, template in pods)
+            nodes = [template for _, template in pods if template["metadata"]["labels"]["suite/role"] != "submitter"]
+            hooks = [template["spec"]["containers"][0].get("lifecycle") for template in nodes]
             if asked.claim or variant in RAY:
                 assert set(map(str, hooks)) == {"None"}
                 continue
