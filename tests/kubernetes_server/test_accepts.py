@@ -9,7 +9,7 @@ import pytest
 from suite.launch.kubernetes.client import Cluster, Refused
 from suite.launch.kubernetes.run import hand_over, parse, pod_templates, render
 from suite.spec.base import UsageError
-from tests.launch.kubernetes.runs import FOLDER, FULL, VARIANTS, job_of, settings_of
+from tests.launch.kubernetes.runs import FULL, VARIANTS, job_of, settings_of
 
 pytestmark = pytest.mark.daemon
 FILES = {"manifest.json": "{}\n", "environment.json": "{}\n"}
@@ -20,7 +20,7 @@ NEWER = ("completionMode", "podFailurePolicy")
 
 def rendered(variant: str, given: dict[str, Any], namespace: str) -> Objects:
     settings = settings_of(variant, **{**given, "namespace": namespace})  # type: ignore[arg-type]
-    return parse(render(job_of(), FOLDER, settings, FILES, {"suite/run-id": "run"}))
+    return parse(render(job_of(), settings, FILES, {"suite/run-id": "run"}))
 
 
 def plain(objects: Objects) -> Objects:

@@ -188,7 +188,7 @@ def by_kubernetes(asked: Asked) -> Seen:
     site = kubernetes_site(manifest, IMAGE, extra, memory)
     job = make_job(manifest, site)
     pods = KubernetesSettings(shared_memory="64Gi")
-    found = as_pods(parse(render(job, site.bundle, pods, {"manifest.json": "{}"}, {})))
+    found = as_pods(parse(render(job, pods, {"manifest.json": "{}"}, {})))
     assert found.requests == found.limits
     # what is in /dev/shm counts to a pod's memory, and is no rank's
     room = int(found.limits["memory"]) - (64 << 30) if "memory" in found.limits else None

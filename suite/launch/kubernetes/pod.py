@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from suite.launch.classify import Pattern
 from suite.launch.cluster.torchrun import Rendezvous, torchrun_argv
-from suite.launch.job import Job
+from suite.launch.job import RUNS, Job
 from suite.launch.kubernetes.settings import KubernetesSettings, Variant, literal, object_name, quantity_number
 from suite.spec.base import UsageError
 
@@ -134,11 +134,9 @@ class PodMount(NamedTuple):
     sub_path: str | None = None
 
 
-def pod_values(job: Job, folder: str, settings: KubernetesSettings, about: Mapping[str, str]) -> dict[str, Any]:
-    """The variables of a run's templates. ``folder``: the bundle as the ranks see it; ``about``: annotations.
-
-    Raises UsageError where the job cannot be what the settings ask for.
-    """
+def pod_values(job: Job, settings: KubernetesSettings, about: Mapping[str, str]) -> dict[str, Any]:
+    """The variables of a run's templates. ``about``: annotations. Raises UsageError where the job cannot be what the
+    settings ask for."""
     check(job, settings)
     naming = NAMINGS[settings.variant]
     name = object_name(job.name, _LONGEST_RAYJOB) if settings.variant == "rayjob" else object_name(job.name)
@@ -170,7 +168,7 @@ def pod_values(job: Job, folder: str, settings: KubernetesSettings, about: Mappi
         "env": {key: literal(value) for key, value in sorted(pod_env(job, settings).items())},
         "indexed": naming.node_rank == _INDEX,
         "resources": resources(job, settings),
-        "mounts": mounts(job, folder, settings),
+        "mounts": mounts(job, settings),
         "port": PORT,
         "port_name": naming.port_name,
         "user": USER,
@@ -181,8 +179,9 @@ def pod_values(job: Job, folder: str, settings: KubernetesSettings, about: Mappi
     }
 
 
-def reader_values(job: Job, folder: str, settings: KubernetesSettings) -> dict[str, Any]:
+def reader_values(job: Job, settings: KubernetesSettings) -> dict[str, Any]:
     """The variables of the pod that prints what a run left on its claim."""
+    folder = bundle_folder(job.name)
     files = [f"{folder}/events/rank-{rank}.jsonl" for rank in range(job.ranks)]
     return {
         "generate_name": f"{object_name(job.name)}-read-",
@@ -236,14 +235,20 @@ def resources(job: Job, settings: KubernetesSettings) -> dict[str, str]:
     return asked
 
 
-def mounts(job: Job, folder: str, settings: KubernetesSettings) -> tuple[PodMount, ...]:
+def mounts(job: Job, settings: KubernetesSettings) -> tuple[PodMount, ...]:
     """The root is read-only: the run's folder, its manifest, scratch and shared memory are all that a rank has."""
+    folder = bundle_folder(job.name)
     return (
         PodMount("run", folder, sub_path=claim_folder(job) if settings.claim else None),
         PodMount("files", f"{folder}/{MANIFEST}", read_only=True, sub_path=MANIFEST),
         PodMount("scratch", "/tmp"),
         PodMount("shared-memory", "/dev/shm"),
     )
+
+
+def bundle_folder(run_id: str) -> str:
+    """A run's folder as its ranks see it."""
+    return f"{RUNS}/{run_id}"
 
 
 def claim_folder(job: Job) -> str:

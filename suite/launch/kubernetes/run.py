@@ -1,6 +1,5 @@
 """A run on Kubernetes: the site of its ranks, the YAML of its objects, and handing them over, all of them or none."""
 
-import json
 import math
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,10 +12,10 @@ from suite.launch.cluster.launcher import Document
 from suite.launch.cluster.render import render_yaml
 from suite.launch.cluster.submission import FOLDER, Submission
 from suite.launch.cluster.torchrun import EVENTS_ON_OUTPUT
-from suite.launch.job import PYTHON, PYTHON_PATH, RUNS, Job, Site
+from suite.launch.job import PYTHON, PYTHON_PATH, Job, Site
 from suite.launch.kubernetes.client import Cluster, Refused, kind_of
 from suite.launch.kubernetes.kept import forget_kept
-from suite.launch.kubernetes.pod import ATTEMPT_LABEL, MANIFEST, pod_values, reader_values
+from suite.launch.kubernetes.pod import ATTEMPT_LABEL, MANIFEST, bundle_folder, pod_values, reader_values
 from suite.launch.kubernetes.settings import KubernetesSettings, quantity_number
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
@@ -26,13 +25,11 @@ from suite.spec.version import suite_version
 _MOST_BYTES = 1 << 20
 
 
-def render(
-    job: Job, folder: str, settings: KubernetesSettings, files: Mapping[str, str], about: Mapping[str, str]
-) -> str:
+def render(job: Job, settings: KubernetesSettings, files: Mapping[str, str], about: Mapping[str, str]) -> str:
     """The YAML documents of a run, in the order in which a cluster should get them.
 
-    ``folder``: the bundle as the ranks see it. ``files``: text files that the objects carry, the manifest among them.
-    ``about``: annotations. Raises UsageError where the job cannot be what the settings ask for.
+    ``files``: text files that the objects carry, the manifest among them. ``about``: annotations. Raises UsageError
+    where the job cannot be what the settings ask for.
     """
     carried = sum(len(text.encode(errors="replace")) for text in files.values())
     if carried > _MOST_BYTES:
@@ -40,13 +37,12 @@ def render(
             f"{job.name}: its manifest has {carried} bytes, and the ConfigMap that would carry it takes {_MOST_BYTES}: "
             "take fewer nodes or rollouts, or lengths that are not drawn; Slurm carries such runs"
         )
-    values = pod_values(job, folder, settings, about)
-    return render_yaml(f"kubernetes/{settings.variant}.yaml.j2", **values, files=dict(files))
+    return render_yaml(f"kubernetes/{settings.variant}.yaml.j2", **pod_values(job, settings, about), files=dict(files))
 
 
-def render_reader(job: Job, folder: str, settings: KubernetesSettings) -> dict[str, Any]:
+def render_reader(job: Job, settings: KubernetesSettings) -> dict[str, Any]:
     """The pod that prints what a run left on its claim."""
-    return parse(render_yaml("kubernetes/reader.yaml.j2", **reader_values(job, folder, settings)))[0]
+    return parse(render_yaml("kubernetes/reader.yaml.j2", **reader_values(job, settings)))[0]
 
 
 def parse(text: str) -> list[dict[str, Any]]:
@@ -54,7 +50,6 @@ def parse(text: str) -> list[dict[str, Any]]:
     return list(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
 
 
-ENVIRONMENT = "environment.json"
 #: images need not know one, and a read-only root has none: caches of compilers go where a rank may write
 _HOME = {"HOME": "/tmp"}
 #: NCCL looks for its peers on the first interface that it likes; in a pod that is the cluster's network
@@ -67,7 +62,7 @@ def kubernetes_site(manifest: Manifest, image: str, env: Mapping[str, str], memo
     network = _NETWORK if on_gpus and manifest.layout.nodes > 1 else {}
     return Site(
         python=PYTHON,
-        bundle=f"{RUNS}/{manifest.run.id}",
+        bundle=bundle_folder(manifest.run.id),
         python_path=PYTHON_PATH,
         env={**EVENTS_ON_OUTPUT, **_HOME, "SUITE_IMAGE": image, **network, **env},
         image=image,
@@ -95,13 +90,10 @@ def about_run(submission: Submission, settings: KubernetesSettings) -> dict[str,
 
 
 def render_run(submission: Submission, settings: KubernetesSettings) -> str:
-    """The YAML of a run, with the manifest for the ranks and what else a bundle needs. Raises UsageError where its job
-    cannot be what the settings ask for."""
-    files = {
-        MANIFEST: submission.manifest.model_dump_json(by_alias=True) + "\n",
-        ENVIRONMENT: json.dumps(submission.environment, indent=2, sort_keys=True) + "\n",
-    }
-    return render(submission.job, f"{RUNS}/{submission.run_id}", settings, files, about_run(submission, settings))
+    """The YAML of a run, with its manifest for the ranks. Raises UsageError where its job cannot be what the settings
+    ask for."""
+    files = {MANIFEST: submission.manifest.model_dump_json(by_alias=True) + "\n"}
+    return render(submission.job, settings, files, about_run(submission, settings))
 
 
 def run_document(submission: Submission, settings: KubernetesSettings, root: Path) -> Document:
@@ -114,7 +106,6 @@ def run_document(submission: Submission, settings: KubernetesSettings, root: Pat
         context=settings.context,
         settings=settings.model_dump(mode="json"),
         objects=[[kind_of(body), body["metadata"]["name"]] for body in parse(text)],
-        folder=f"{RUNS}/{submission.run_id}",
         spool=str(spool_path(root, submission.run_id).resolve()),
     )
     return Document(submission.run_id, text, (known,))
@@ -124,9 +115,7 @@ def submit_run(cluster: Cluster, document: Document) -> Submission:
     """Create the objects of a run. Raises UsageError, and leaves nothing in the cluster, where it is refused."""
     (submission,) = document.submissions
     objects = parse(document.text)
-    attempt = submission.scheduler.get("attempt")
-    if attempt is not None:
-        objects[-1]["metadata"].setdefault("labels", {})[ATTEMPT_LABEL] = attempt
+    objects[-1]["metadata"]["labels"][ATTEMPT_LABEL] = submission.fact("attempt", str)
     hand_over(cluster, objects)
     spool = Path(submission.fact("spool", str))
     spool.unlink(missing_ok=True)
@@ -144,19 +133,14 @@ def hand_over(cluster: Cluster, objects: list[dict[str, Any]]) -> dict[str, Any]
 
     Raises UsageError where the server refuses one of them; then, as after Ctrl-C, nothing is left behind.
     """
-    placed = [{**body, "metadata": {**body["metadata"], "namespace": cluster.namespace}} for body in objects]
-    rehearse(cluster, placed)
+    rehearse(cluster, objects)
     created: list[tuple[str, str]] = []
     try:
-        for body in placed:
+        for body in objects:
             created.append((kind_of(body), body["metadata"]["name"]))
             run = cluster.create(body)
-        owner = {
-            "apiVersion": placed[-1]["apiVersion"],
-            "kind": placed[-1]["kind"],
-            "name": run["metadata"]["name"],
-            "uid": run["metadata"]["uid"],
-        }
+        owner = {name: objects[-1][name] for name in ("apiVersion", "kind")}
+        owner |= {name: run["metadata"][name] for name in ("name", "uid")}
         for kind, name in created[:-1]:
             cluster.patch(kind, name, {"metadata": {"ownerReferences": [owner]}})
     except BaseException as error:

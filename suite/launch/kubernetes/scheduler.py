@@ -29,8 +29,8 @@ _NODE = re.compile(r"node-(\d{1,9})")
 
 class KubernetesScheduler:
     """See ``Scheduler``. A submission's scheduler facts: ``context``, ``server``, ``settings``, ``objects`` (kind and
-    name of each, the run last), ``attempt`` (the run's label), ``folder`` (the bundle as the ranks see it), and
-    ``spool``, a file of this machine for what is read before the cluster forgets it.
+    name of each, the run last), ``attempt`` (the run's label), and ``spool``, a file of this machine for what is read before
+    the cluster forgets it.
     """
 
     name = "kubernetes"
@@ -297,7 +297,7 @@ def _pods_of(cluster: Cluster, submission: Submission) -> list[dict[str, Any]]:
 
 def read_claim(cluster: Cluster, submission: Submission, settings: KubernetesSettings) -> bytes:
     """What the ranks wrote on the claim, printed by a pod that is then deleted. Raises UsageError."""
-    pod = render_reader(submission.job, submission.fact("folder", str), settings)
+    pod = render_reader(submission.job, settings)
     pod["metadata"]["namespace"] = cluster.namespace
     name = cluster.create(pod)["metadata"]["name"]
     deadline = time.monotonic() + _READ_SECONDS

@@ -15,7 +15,8 @@ from tests.synthetic import synthetic_manifest
 
 IMAGE = "registry.example/lab/suite-engines@sha256:" + "5" * 64
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
-FOLDER = "/work/runs/run"
+NAME = "deepspeed-66B-n32-1f3a9c2e-r1"
+FOLDER = f"/work/runs/{NAME}"
 
 #: every setting there is
 FULL: dict[str, Any] = {
@@ -68,7 +69,7 @@ def submission_of(manifest: Manifest, memory_bytes: int | None = None, **env: st
 def job_of(**changes: Any) -> Job:
     """Four nodes of eight GPUs."""
     body: dict[str, Any] = {
-        "name": "deepspeed-66B-n32-1f3a9c2e-r1",
+        "name": NAME,
         "argv": ("/opt/stack/bin/python", "-m", "suite.worker", f"{FOLDER}/manifest.json", "--bundle", FOLDER),
         "env": {"OMP_NUM_THREADS": "1"},
         "image": IMAGE,

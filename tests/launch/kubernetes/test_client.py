@@ -14,7 +14,7 @@ from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.kubernetes.client import Cluster, Refused, connect
 from suite.launch.kubernetes.run import parse, render
 from suite.spec.base import UsageError
-from tests.launch.kubernetes.runs import FOLDER, VARIANTS, job_of, settings_of
+from tests.launch.kubernetes.runs import VARIANTS, job_of, settings_of
 
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
 
@@ -160,7 +160,7 @@ def test_a_kubeconfig_that_is_missing_or_broken_is_one_line(tmp_path: Path, monk
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_an_object_is_sent_to_where_its_version_and_kind_say(cluster, answers, variant):
-    for body in parse(render(job_of(), FOLDER, settings_of(variant), {"manifest.json": "{}"}, {})):
+    for body in parse(render(job_of(), settings_of(variant), {"manifest.json": "{}"}, {})):
         cluster.create(body)
         root = "api" if body["apiVersion"] == "v1" else "apis"
         place = f"/{root}/{body['apiVersion']}/namespaces/benchmarks/{body['kind'].lower()}s"

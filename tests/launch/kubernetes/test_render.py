@@ -58,7 +58,7 @@ def rendered(variant: Variant, **changes: Any) -> list[dict[str, Any]]:
 
 
 def of_job(job: Any, how: KubernetesSettings, files: dict[str, str] = FILES, about: dict[str, str] = ABOUT) -> Any:
-    return parse(render(job, FOLDER, how, files, about))
+    return parse(render(job, how, files, about))
 
 
 def in_parts(variant: Variant, given: dict[str, Any]) -> dict[str, str]:
@@ -71,7 +71,7 @@ def in_parts(variant: Variant, given: dict[str, Any]) -> dict[str, str]:
 
 
 def test_what_a_job_is(snapshot: SnapshotAssertion) -> None:
-    assert render(job_of(), FOLDER, settings_of("job"), FILES, ABOUT) == snapshot
+    assert render(job_of(), settings_of("job"), FILES, ABOUT) == snapshot
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -163,7 +163,7 @@ class TestWhatVariantsNeed:
         assert done.returncode == 0 and script.count(f"http://{name}-head-svc:8265") == 2
 
     def test_the_reader_prints_every_ranks_events_and_can_change_nothing(self) -> None:
-        pod = render_reader(job_of(), FOLDER, settings_of("job", claim="results"))
+        pod = render_reader(job_of(), settings_of("job", claim="results"))
         files = [part for part in pod["spec"]["containers"][0]["command"] if part.endswith(".jsonl")]
         assert files == [f"{FOLDER}/events/rank-{rank}.jsonl" for rank in range(32)]
         assert pod["spec"]["volumes"][0]["persistentVolumeClaim"] == {"claimName": "results", "readOnly": True}
@@ -187,7 +187,7 @@ class TestRefusals:
     )
     def test_what_no_pod_can_do(self, changes: dict[str, Any], given: dict[str, Any], message: str) -> None:
         with pytest.raises(UsageError, match=message):
-            render(job_of(**changes), FOLDER, settings_of(**{"variant": "job", **given}), FILES, ABOUT)
+            render(job_of(**changes), settings_of(**{"variant": "job", **given}), FILES, ABOUT)
 
     @pytest.mark.parametrize(
         "given",
