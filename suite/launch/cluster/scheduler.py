@@ -14,6 +14,7 @@ from suite.spec.base import Frozen, UsageError
 
 #: ``over``: nothing of it runs any more. ``gone``: the scheduler does not know it (any more). ``unknown``: not asked.
 Phase = Literal["pending", "running", "over", "gone", "unknown"]
+EndStatus = Literal["ok", "failed", "interrupted"]
 
 
 class Unanswered(UsageError):
@@ -43,9 +44,7 @@ class Stream(NamedTuple):
 class SchedulerEnd(Frozen):
     """What the scheduler itself says of a run's end."""
 
-    status: Literal["ok", "failed", "interrupted"] | None = Field(
-        description="null: the scheduler does not know any more, the output must tell"
-    )
+    status: EndStatus | None = Field(description="null: the scheduler does not know any more, the output must tell")
     verdict: Failure | None = Field(
         default=None, description="why, where the scheduler knows: OOM kill, time limit, eviction"
     )

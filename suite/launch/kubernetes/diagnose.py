@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from suite.launch.classify import PATTERNS, strongest
-from suite.launch.cluster.scheduler import SchedulerEnd
+from suite.launch.cluster.scheduler import EndStatus, SchedulerEnd
 from suite.launch.kubernetes.pods import Pod, RunEnd, integer, moment, part, parts, text
 from suite.launch.outcome import Failure, FailureKind
 
@@ -57,7 +57,7 @@ def scheduler_end(
         findings = sorted([*findings, *_of_warnings(warnings)])
     is_done = len(pods) >= nodes and all(pod.phase == "Succeeded" for pod in pods)
     succeeded = end.succeeded if end is not None else is_done if pods else None
-    status: Literal["ok", "failed", "interrupted"] | None = None
+    status: EndStatus | None = None
     if succeeded is not None:
         status = "ok" if succeeded else "failed"
     if status == "failed" and len(pods) >= nodes and all(pod.phase == "Succeeded" or _is_unseen(pod) for pod in pods):

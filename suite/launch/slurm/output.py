@@ -146,7 +146,7 @@ def verdict(own_lines: Sequence[str], word: str | None, reason: str) -> Failure 
     lost = [line for line in own_lines if _NODE_LOST.search(line)]
     if kind == "rank_lost" and lost:
         lines = [*lost, *(line for line in lines if not _JOB_ENDED.search(line))]
-    state = f"Slurm's state of the job: {word}" + (f" ({reason})" if reason not in ("", "None") else "")
+    state = f"Slurm's state of the job: {word}" + (f" ({reason})" if reason else "")
     return Failure(kind=kind, evidence=(*([state] if word else []), *lines))
 
 

@@ -6,11 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from suite.launch.cluster.scheduler import Gathered, Phase, SchedulerEnd, SchedulerState
+from suite.launch.cluster.scheduler import EndStatus, Gathered, Phase, SchedulerEnd, SchedulerState
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job
 from suite.launch.slurm import client
-from suite.launch.slurm.client import facts_of, why_never
 from suite.launch.slurm.output import SLURM_PATTERNS, Output, read_output, verdict
 from suite.launch.slurm.settings import StarterName
 from suite.launch.stream import read_on
@@ -67,19 +66,16 @@ class SlurmScheduler:
             return SchedulerState(
                 phase="over" if has_output else "gone", word="forgotten" if has_output else "unknown", detail=told
             )
-        reason = "" if found.reason in ("", "None") else found.reason
-        where = f"on {found.nodes}" if found.nodes else ""
-        return SchedulerState(
-            phase=_PHASES.get(found.state, "over"),
-            word=found.state,
-            detail=" ".join(filter(None, [f"job {found.job}", where, f"({reason})" if reason else ""])),
-        )
+        where = f" on {found.nodes}" if found.nodes else ""
+        reason = f" ({found.reason})" if found.reason else ""
+        phase = _PHASES.get(found.state, "over")
+        return SchedulerState(phase=phase, word=found.state, detail=f"job {found.job}{where}{reason}")
 
     def cancel(self, submission: Submission) -> None:
         found = self._find(submission)
         if found is None:
             raise UsageError(f"{submission.run_id}: Slurm knows no job {_called(submission)} (any more)")
-        if _PHASES.get(found.state) is None:
+        if found.state not in _PHASES:
             return
         # a submission that somebody handed on may name any job of whoever cancels
         name = submission.fact("name", str)
@@ -93,15 +89,20 @@ class SlurmScheduler:
     def gather(self, submission: Submission) -> Gathered:
         found = self._find(submission)
         output = self._output(submission, found)
-        state = None if found is None else found.state
-        why = verdict(output.own, state, "" if found is None else found.reason)
+        state = found.state if found else None
+        why = verdict(output.own, state, found.reason if found else "")
+        status: EndStatus | None = "failed"
+        if why is not None and why.kind == "interrupted":
+            status = "interrupted"
+        elif why is None and state in (None, "COMPLETED"):
+            status = "ok" if state else None
         end = SchedulerEnd(
-            status=_status(state, why is not None and why.kind == "interrupted", why is not None),
+            status=status,
             verdict=why,
             proven=why is not None and why.kind in ("oom_host", "rank_lost"),
             exit_codes=output.exit_codes,
-            started=None if found is None else found.started,
-            ended=None if found is None else found.ended,
+            started=found.started if found else None,
+            ended=found.ended if found else None,
         )
         return Gathered(output.streams, end, SLURM_PATTERNS)
 
@@ -117,12 +118,9 @@ class SlurmScheduler:
         """Nothing: the output lies in files already."""
 
     def files(self, submission: Submission) -> list[Path]:
-        start, index = Path(submission.fact("output", str)), _index(submission)
-        member = "" if index is None else f"_{index}"
         # an attempt may have had a mark of its own behind the name
-        name = re.escape(re.sub(r"-[0-9a-f]{8}$", "", start.name))
-        own = re.compile(rf"{name}(-[0-9a-f]{{8}})?-\d+{member}\.out")
-        return [path for path in start.parent.glob("*.out") if own.fullmatch(path.name)]
+        name = re.sub(r"-[0-9a-f]{8}$", "", Path(submission.fact("output", str)).name)
+        return _outputs(submission, rf"{re.escape(name)}(-[0-9a-f]{{8}})?")
 
     @staticmethod
     def _find(submission: Submission) -> client.QueueEntry | None:
@@ -162,12 +160,12 @@ def submit(script: str, *options: str) -> str:
     while time.monotonic() < deadline:
         with suppress(UsageError):  # it is in the queue: that the queue is not shown now is no refusal
             found = client.find(job)
-        if found is None or found.state != "PENDING" or found.reason not in ("", "None"):
+        if found is None or found.state != "PENDING" or found.reason:
             break
         time.sleep(0.2)
     if found is not None and found.state == "PENDING" and found.reason in NEVER:
         asked = client.show("job", job)
-        message = why_never(found.reason, asked, client.show("partition", facts_of(asked).get("Partition", "")))
+        message = client.why_never(found.reason, asked, client.show("partition", client.partition_of(asked)))
         client.cancel(job)
         raise UsageError(message)
     return job
@@ -179,14 +177,15 @@ def _output_path(submission: Submission, found: client.QueueEntry | None) -> Pat
     job = _job(submission) or (None if found is None else found.job)
     if job is not None:
         return start.with_name(f"{start.name}-{job}.out")
-    index = _index(submission)
-    member = "" if index is None else f"_{index}"
-    left = [
-        path
-        for path in start.parent.glob("*.out")
-        if re.fullmatch(rf"-\d+{member}\.out", path.name.removeprefix(start.name))
-    ]
+    left = _outputs(submission, re.escape(start.name))
     return max(left, key=lambda path: path.stat().st_mtime, default=start.with_name(f"{start.name}.out"))
+
+
+def _outputs(submission: Submission, name: str) -> list[Path]:
+    """The outputs beside its own that begin with this pattern and are of the same member of an array."""
+    index = _index(submission)
+    own = re.compile(name + (r"-\d+" if index is None else rf"-\d+_{index}") + r"\.out")
+    return [path for path in Path(submission.fact("output", str)).parent.glob("*.out") if own.fullmatch(path.name)]
 
 
 def _starter(submission: Submission) -> StarterName:
@@ -207,11 +206,3 @@ def _job(submission: Submission) -> str | None:
 
 def _index(submission: Submission) -> int | None:
     return submission.fact("index", int, type(None))
-
-
-def _status(word: str | None, interrupted: bool, ended: bool) -> Any:
-    if interrupted:
-        return "interrupted"
-    if ended or (word is not None and word != "COMPLETED"):
-        return "failed"
-    return None if word is None else "ok"

@@ -181,11 +181,10 @@ def _mount(mount: Mount) -> str:
     return f"{mount.source}:{mount.target}:{'ro' if mount.read_only else 'rw'}"
 
 
-_DOCKER = "docker://"
 #: as Docker tells a registry from the first part of a path: by a dot, a port, or this host
 _REFERENCE = re.compile(
-    r"((?:[A-Za-z0-9-]+[.:][A-Za-z0-9.:-]*|localhost)/)?([a-z0-9][a-z0-9._/-]*)(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?"
-    r"(@sha256:[0-9a-f]{64})?"
+    r"(?:docker://)?((?:[A-Za-z0-9-]+[.:][A-Za-z0-9.:-]*|localhost)/)?([a-z0-9][a-z0-9._/-]*)"
+    r"(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?(@sha256:[0-9a-f]{64})?"
 )
 
 
@@ -194,10 +193,9 @@ def pyxis_image(image: str) -> str:
 
     enroot before 4 looks for ``REGISTRY/PATH`` on Docker Hub and takes what stands before ``@`` for a user.
     """
-    name = image.removeprefix(_DOCKER)
-    found = _REFERENCE.fullmatch(name)
+    found = _REFERENCE.fullmatch(image)
     if found is None:
-        return name
+        return image
     registry, path, tag, digest = found.groups(default="")
     return f"{registry.replace('/', '#')}{path}{digest.replace('@', ':') or tag}"
 
@@ -205,8 +203,8 @@ def pyxis_image(image: str) -> str:
 def apptainer_image(image: str) -> str:
     """``docker://NAME``, without the tag where there is a digest: Apptainer refuses both. Paths of files and other
     sources (``oras://``, ``library://``) stay."""
-    found = _REFERENCE.fullmatch(image.removeprefix(_DOCKER))
+    found = _REFERENCE.fullmatch(image)
     if found is None:
         return image
     registry, path, tag, digest = found.groups(default="")
-    return f"{_DOCKER}{registry}{path}{digest or tag}"
+    return f"docker://{registry}{path}{digest or tag}"
