@@ -227,10 +227,6 @@ class Supervision(Watch):
             pass
         self._stream.close()
 
-    def _look_at_size(self) -> None:
-        if self._look_at_logs in self._alarms:
-            self._look_at_logs()
-
     def _look_at_logs(self) -> None:
         self._log_limit.hold(map(self._log_file, self.ranks))
         self._unlooked = 0

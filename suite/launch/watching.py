@@ -169,10 +169,9 @@ class Watch(ABC):
                 self._verdict = self._failure(kind, f"{self._log_path}: {error.strerror}")
                 self._terminate()
         if self._unlooked > MOST_BYTES // 2:
-            self._look_at_size()
+            self._look_at_logs()
 
-    def _look_at_size(self) -> None:
-        """Much was written since the last look."""
+    def _look_at_logs(self) -> None:
         self._log_limit.hold([self._log_path])
         self._unlooked = 0
 

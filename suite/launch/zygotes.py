@@ -9,7 +9,6 @@ started by themselves.
 import json
 import os
 import resource
-import select
 import selectors
 import signal
 import socket
@@ -19,10 +18,10 @@ import weakref
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from suite.launch.job import Job
-from suite.launch.processes import descendants, end_with_children
+from suite.launch.processes import ForkedProcess, descendants, end_with_children
 from suite.launch.requests import StopRequests
 from suite.launch.watching import TURNS
 from suite.spec.typed import LONGEST_WAIT_SECONDS
@@ -51,35 +50,6 @@ class Surroundings(NamedTuple):
     environment: tuple[tuple[str, str], ...]
     folder: str
     inherited: tuple[object, ...]
-
-
-class ForkedProcess:
-    """A rank that a zygote forked, with what ``subprocess.Popen`` has of one that was started by itself."""
-
-    def __init__(self, pid: int, stdout: IO[bytes] | None) -> None:
-        self.pid, self.stdout = pid, stdout
-        self.returncode: int | None = None
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Exit code, negative for a signal. Raises subprocess.TimeoutExpired."""
-        if self.returncode is None:
-            if timeout is not None and not self._ends_within(timeout):
-                raise subprocess.TimeoutExpired("a forked rank", timeout)
-            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        return self.returncode
-
-    def send_signal(self, number: int) -> None:
-        """Nothing once it was waited for: its id may be another's by then."""
-        if self.returncode is None:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-
-    def _ends_within(self, seconds: float) -> bool:
-        descriptor = os.pidfd_open(self.pid)
-        try:
-            return bool(select.select([descriptor], [], [], seconds)[0])
-        finally:
-            os.close(descriptor)
 
 
 class Zygote:
