@@ -14,7 +14,7 @@ from suite.launch.cluster.torchrun import EVENTS_ON_OUTPUT
 from suite.launch.docker.document import RuntimeRules, container_document
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.job import PYTHON, PYTHON_PATH, RUNS, Job, Mount, Site
-from suite.launch.kubernetes.run import kubernetes_site, parse, render
+from suite.launch.kubernetes.run import parse, render
 from suite.launch.kubernetes.settings import KubernetesSettings
 from suite.launch.local import rank_variables
 from suite.launch.node import _parse as parse_node
@@ -25,10 +25,10 @@ from suite.spec.layout import LayoutRequest
 from suite.spec.manifest import Limits, Manifest, Measure
 from suite.spec.resolve import layout_errors, make_manifest
 from tests.launch.kubernetes.read_back import as_pods
+from tests.launch.kubernetes.runs import IMAGE, launcher_of
 from tests.launch.slurm.jobs import SlurmRun
 from tests.launch.slurm.jobs import site as slurm_site
 
-IMAGE = "registry.example/suite-engines@sha256:" + "5" * 64
 #: what says where the suite lies, how its output comes back and which network is there: each launcher's own
 OWN_VARIABLES = {"PYTHONPATH", "HOME", "SUITE_IMAGE", "NCCL_DEBUG", "NCCL_SOCKET_IFNAME", *EVENTS_ON_OUTPUT}
 
@@ -185,7 +185,7 @@ def by_docker(asked: Asked) -> Seen:
 
 def by_kubernetes(asked: Asked) -> Seen:
     manifest, extra, memory = asked
-    site = kubernetes_site(manifest, IMAGE, extra, memory)
+    site = launcher_of(extra, memory_per_rank=memory).site(manifest)
     job = make_job(manifest, site)
     pods = KubernetesSettings(shared_memory="64Gi")
     found = as_pods(parse(render(job, pods, {"manifest.json": "{}"}, {})))

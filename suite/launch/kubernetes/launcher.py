@@ -6,13 +6,21 @@ from typing import Any
 
 from suite.launch.cluster.launcher import ClusterLauncher, Document, NodeSetup
 from suite.launch.cluster.submission import Submission
-from suite.launch.job import Site
+from suite.launch.cluster.torchrun import EVENTS_ON_OUTPUT
+from suite.launch.job import PYTHON, PYTHON_PATH, Site
 from suite.launch.kubernetes import client
-from suite.launch.kubernetes.run import kubernetes_site, run_document, submit_run
+from suite.launch.kubernetes.kept import forget_kept
+from suite.launch.kubernetes.pod import ATTEMPT_LABEL, bundle_folder
+from suite.launch.kubernetes.run import hand_over, parse, render_run, spool_path
 from suite.launch.kubernetes.scheduler import KubernetesScheduler, clear_away
 from suite.launch.kubernetes.settings import KubernetesSettings, is_pinned, quantity_number
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
+
+#: images need not know one, and a read-only root has none: caches of compilers go where a rank may write
+_HOME = {"HOME": "/tmp"}
+#: NCCL looks for its peers on the first interface that it likes; in a pod that is the cluster's network
+_NETWORK = {"NCCL_DEBUG": "WARN", "NCCL_SOCKET_IFNAME": "eth0"}
 
 
 class KubernetesLauncher(ClusterLauncher):
@@ -79,10 +87,30 @@ class KubernetesLauncher(ClusterLauncher):
         self._settings = self._settings.model_copy(update={"namespace": cluster.namespace})
 
     def site(self, manifest: Manifest) -> Site:
-        return kubernetes_site(manifest, self._image, self._env, self._settings.memory_per_rank)
+        on_gpus = manifest.measure.device == "cuda"
+        network = _NETWORK if on_gpus and manifest.layout.nodes > 1 else {}
+        return Site(
+            python=PYTHON,
+            bundle=bundle_folder(manifest.run.id),
+            python_path=PYTHON_PATH,
+            env={**EVENTS_ON_OUTPUT, **_HOME, "SUITE_IMAGE": self._image, **network, **self._env},
+            image=self._image,
+            device_count=manifest.layout.devices_per_node if on_gpus else 0,
+            memory_bytes=self._settings.memory_per_rank,
+        )
 
     def render(self, submissions: Sequence[Submission], root: Path) -> list[Document]:
-        return [run_document(each, self._settings, root) for each in submissions]
+        return [self._document(each, root) for each in submissions]
+
+    def _document(self, submission: Submission, root: Path) -> Document:
+        text = render_run(submission, self._settings)
+        known = submission.with_scheduler(
+            context=self._settings.context,
+            settings=self._settings.model_dump(mode="json"),
+            objects=[[client.kind_of(body), body["metadata"]["name"]] for body in parse(text)],
+            spool=str(spool_path(root, submission.run_id).resolve()),
+        )
+        return Document(submission.run_id, text, (known,))
 
     def announced(self, document: Document, token: str) -> Document:
         """Marked by the attempt, so that an earlier one of the same name is not taken for it."""
@@ -92,7 +120,14 @@ class KubernetesLauncher(ClusterLauncher):
     def submit(self, document: Document, earlier: Sequence[Submission]) -> tuple[Submission, ...]:
         for submission in earlier:
             clear_away(self._cluster, submission)
-        return (submit_run(self._cluster, document),)
+        (submission,) = document.submissions
+        objects = parse(document.text)
+        objects[-1]["metadata"]["labels"][ATTEMPT_LABEL] = submission.fact("attempt", str)
+        hand_over(self._cluster, objects)
+        spool = Path(submission.fact("spool", str))
+        spool.unlink(missing_ok=True)
+        forget_kept(spool)
+        return document.submissions
 
     def where(self, submission: Submission) -> str:
         return f"{'/'.join(submission.scheduler['objects'][-1])} in namespace {self._settings.namespace}"

@@ -1,4 +1,4 @@
-"""A run on Kubernetes: the site of its ranks, the YAML of its objects, and handing them over, all of them or none."""
+"""A run on Kubernetes: the YAML of its objects, and handing them over, all of them or none."""
 
 import math
 from collections.abc import Mapping
@@ -8,17 +8,13 @@ from typing import Any
 
 import yaml
 
-from suite.launch.cluster.launcher import Document
 from suite.launch.cluster.render import render_yaml
 from suite.launch.cluster.submission import FOLDER, Submission
-from suite.launch.cluster.torchrun import EVENTS_ON_OUTPUT
-from suite.launch.job import PYTHON, PYTHON_PATH, Job, Site
+from suite.launch.job import Job
 from suite.launch.kubernetes.client import Cluster, Refused, kind_of
-from suite.launch.kubernetes.kept import forget_kept
-from suite.launch.kubernetes.pod import ATTEMPT_LABEL, MANIFEST, bundle_folder, pod_values, reader_values
+from suite.launch.kubernetes.pod import MANIFEST, pod_values, reader_values
 from suite.launch.kubernetes.settings import KubernetesSettings, quantity_number
 from suite.spec.base import UsageError
-from suite.spec.manifest import Manifest
 from suite.spec.version import suite_version
 
 #: Of a ConfigMap's values together; an API server refuses more.
@@ -50,27 +46,6 @@ def parse(text: str) -> list[dict[str, Any]]:
     return list(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
 
 
-#: images need not know one, and a read-only root has none: caches of compilers go where a rank may write
-_HOME = {"HOME": "/tmp"}
-#: NCCL looks for its peers on the first interface that it likes; in a pod that is the cluster's network
-_NETWORK = {"NCCL_DEBUG": "WARN", "NCCL_SOCKET_IFNAME": "eth0"}
-
-
-def kubernetes_site(manifest: Manifest, image: str, env: Mapping[str, str], memory_bytes: int | None = None) -> Site:
-    """Where the ranks find things in a pod. ``env``: variables that the user adds; ``memory_bytes``: of one rank."""
-    on_gpus = manifest.measure.device == "cuda"
-    network = _NETWORK if on_gpus and manifest.layout.nodes > 1 else {}
-    return Site(
-        python=PYTHON,
-        bundle=bundle_folder(manifest.run.id),
-        python_path=PYTHON_PATH,
-        env={**EVENTS_ON_OUTPUT, **_HOME, "SUITE_IMAGE": image, **network, **env},
-        image=image,
-        device_count=manifest.layout.devices_per_node if on_gpus else 0,
-        memory_bytes=memory_bytes,
-    )
-
-
 def about_run(submission: Submission, settings: KubernetesSettings) -> dict[str, str]:
     """What the objects say of the run to whoever finds them in the cluster."""
     manifest, layout = submission.manifest, submission.manifest.layout
@@ -94,33 +69,6 @@ def render_run(submission: Submission, settings: KubernetesSettings) -> str:
     ask for."""
     files = {MANIFEST: submission.manifest.model_dump_json(by_alias=True) + "\n"}
     return render(submission.job, settings, files, about_run(submission, settings))
-
-
-def run_document(submission: Submission, settings: KubernetesSettings, root: Path) -> Document:
-    """The YAML of a run, and the facts by which it is found again. ``root``: the results folder.
-
-    Raises UsageError where its job cannot be what the settings ask for.
-    """
-    text = render_run(submission, settings)
-    known = submission.with_scheduler(
-        context=settings.context,
-        settings=settings.model_dump(mode="json"),
-        objects=[[kind_of(body), body["metadata"]["name"]] for body in parse(text)],
-        spool=str(spool_path(root, submission.run_id).resolve()),
-    )
-    return Document(submission.run_id, text, (known,))
-
-
-def submit_run(cluster: Cluster, document: Document) -> Submission:
-    """Create the objects of a run. Raises UsageError, and leaves nothing in the cluster, where it is refused."""
-    (submission,) = document.submissions
-    objects = parse(document.text)
-    objects[-1]["metadata"]["labels"][ATTEMPT_LABEL] = submission.fact("attempt", str)
-    hand_over(cluster, objects)
-    spool = Path(submission.fact("spool", str))
-    spool.unlink(missing_ok=True)
-    forget_kept(spool)
-    return submission.with_scheduler(server=cluster.server)
 
 
 def spool_path(root: Path, run_id: str) -> Path:
@@ -215,5 +163,5 @@ def pod_templates(body: Any, count: int = 1) -> list[tuple[int, dict[str, Any]]]
         return []
     if "containers" in body.get("spec", {}):
         return [(count, body)]
-    own_count = body.get("completions", body.get("replicas", 1))
+    own_count = body.get("completions") or body.get("replicas") or 1
     return [found for part in body.values() for found in pod_templates(part, own_count)]
