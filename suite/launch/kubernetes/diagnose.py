@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from suite.launch.classify import PATTERNS, strongest
-from suite.launch.cluster.scheduler import EndStatus, SchedulerEnd
+from suite.launch.cluster.scheduler import SchedulerEnd
 from suite.launch.kubernetes.pods import Pod, RunEnd, integer, moment, part, parts, text
-from suite.launch.outcome import Failure, FailureKind
+from suite.launch.outcome import EndStatus, Failure, FailureKind
 
 _PULL = re.compile(
     r"ErrImagePull|ImagePullBackOff|InvalidImageName|ErrImageNeverPull|RegistryUnavailable|ImageInspectError"

@@ -33,7 +33,7 @@ from suite.spec.base import UsageError
 STAMP = re.compile(rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
 #: most lines of a pod are events, which are not shown
 _EVENTS_A_LINE, _MOST_LINES = 20, 20_000
-#: Of all pods' logs; a kubelet keeps some 10 MiB of each.
+#: those of older versions hold the logs of all pods too
 _MOST_SNAPSHOT_BYTES = 4 << 30
 
 
@@ -43,27 +43,24 @@ class Snapshot(NamedTuple):
     run: dict[str, Any] | None  # its Job, JobSet ...
     pods: list[dict[str, Any]]
     warnings: list[str]  # what the cluster reported of them, oldest first; it forgets this within hours
-    logs: dict[str, bytes]  # by pod
     given_up: bool = False  # ended because it could never end well; else because somebody asked for it
 
 
 def write_snapshot(path: Path, snapshot: Snapshot) -> None:
     """Keep it, replacing an older one. Raises UsageError when it cannot be written."""
-    logs = {pod: text.decode(errors="surrogateescape") for pod, text in snapshot.logs.items()}
-    replace_file(path, json.dumps(snapshot._asdict() | {"logs": logs}))
+    replace_file(path, json.dumps(snapshot._asdict()))
 
 
 def read_snapshot(path: Path) -> Snapshot | None:
     """``None`` where nothing was kept. Raises UsageError when it cannot be used."""
     try:
-        body = json.loads(foreign.read_bytes(path, str(path), _MOST_SNAPSHOT_BYTES).decode("ascii"))
-        logs = {pod: text.encode(errors="surrogateescape") for pod, text in body["logs"].items()}
-        return Snapshot(body["run"], body["pods"], body["warnings"], logs, body.get("given_up") is True)
+        body = json.loads(foreign.read_bytes(path, str(path), _MOST_SNAPSHOT_BYTES))
+        return Snapshot(body["run"], body["pods"], body["warnings"], body.get("given_up") is True)
     except FileNotFoundError:
         return None
     except foreign.Unreadable as error:
         raise UsageError(f"{error}; delete it") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path} cannot be used: {error}; delete it") from error
 
 
@@ -85,14 +82,13 @@ def printed_since(cluster: Cluster, pod: Pod, place: dict[str, Any], lines: int)
     return shown if last else shown[-lines:]
 
 
-def kept_lines(kept: Snapshot, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
+def kept_lines(kept: Snapshot, spool: Path, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
     """The same of a run whose pods are gone: all there is, once."""
     if place.get("kept"):
         return []
     place["kept"] = True
-    return [
-        (pod.stream, without_events(BytesIO(kept.logs.get(pod.name, b"")))[-lines:]) for pod in read_pods(kept.pods)
-    ]
+    streams = dict.fromkeys(pod.stream for pod in read_pods(kept.pods))
+    return [(name, without_events(BytesIO(read_kept(spool, name)))[-lines:]) for name in streams]
 
 
 _STREAM = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")

@@ -29,8 +29,8 @@ _NODE = re.compile(r"node-(\d{1,9})")
 
 class KubernetesScheduler:
     """See ``Scheduler``. A submission's scheduler facts: ``context``, ``server``, ``settings``, ``objects`` (kind and
-    name of each, the run last), ``attempt`` (the run's label), and ``spool``, a file of this machine for what is read before
-    the cluster forgets it.
+    name of each, the run last), ``attempt`` (the run's label), and ``spool``, a file of this machine for what is read
+    before the cluster forgets it.
     """
 
     name = "kubernetes"
@@ -87,7 +87,7 @@ class KubernetesScheduler:
                 f"{submission.run_id}: namespace {cluster.namespace} has a run of this name that another submission "
                 "made, and it is left alone; cancel it in the folder it was submitted from"
             )
-        found = _with_logs(cluster, found, _spool(submission), needed=False)
+        _keep_ends(cluster, read_pods(found.pods), _spool(submission), needed=False)
         kept.write_snapshot(_spool(submission), found._replace(given_up=state.hopeless is not None))
         _delete(cluster, submission)
 
@@ -95,26 +95,22 @@ class KubernetesScheduler:
         """Logs of the pods, and what a claim holds. Raises UsageError when the cluster has forgotten the run."""
         cluster = self._cluster(submission)
         snapshot = kept.read_snapshot(_spool(submission))
-        settings = _settings(submission)
-        spool = _spool(submission)
-        found = snapshot or _with_logs(cluster, self._ask(cluster, submission), spool, needed=settings.claim is None)
+        settings, spool, job = _settings(submission), _spool(submission), submission.job
+        found = snapshot or self._ask(cluster, submission)
         if found.run is None and not found.pods and settings.claim is None:
             raise UsageError(
                 f"{submission.run_id}: the cluster has forgotten the run and its logs (namespace "
                 f"{cluster.namespace}); nothing was kept on a claim either"
             )
         pods = read_pods(found.pods)
+        if snapshot is None:
+            _keep_ends(cluster, pods, spool, needed=settings.claim is None)
         # KubeRay takes its pods away when the job is over: that one is gone says nothing there
-        nodes = 0 if is_ray(settings) else submission.job.nodes
+        nodes = 0 if is_ray(settings) else job.nodes
+        ranks = {pod.stream: _ranks(pod, job) for pod in pods} | _ranks_of_deleted(spool, job, pods)
         streams = [
-            Stream(
-                name=pod.stream,
-                lines=found.logs.get(pod.name, b"").splitlines(keepends=True),
-                ranks=_ranks(pod, submission.job),
-            )
-            for pod in pods
+            Stream(name, kept.read_kept(spool, name).splitlines(keepends=True), of) for name, of in ranks.items()
         ]
-        streams += _of_deleted(spool, {stream.name for stream in streams}, submission.job)
         if settings.claim is not None:
             streams.append(Stream("claim", read_claim(cluster, submission, settings).splitlines(keepends=True)))
         end = run_end(found.run)
@@ -126,7 +122,7 @@ class KubernetesScheduler:
     def printed(self, submission: Submission, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
         snapshot = kept.read_snapshot(_spool(submission))
         if snapshot is not None:
-            return kept.kept_lines(snapshot, place, lines)
+            return kept.kept_lines(snapshot, _spool(submission), place, lines)
         cluster = self._cluster(submission)
         pods = read_pods(_pods_of(cluster, submission))
         return [(pod.stream, kept.printed_since(cluster, pod, place, lines)) for pod in pods]
@@ -157,7 +153,7 @@ class KubernetesScheduler:
         run = cluster.get(kind, name)
         pods = _pods_of(cluster, submission)
         is_whole = len(pods) >= submission.job.nodes and all(pod.phase != "Pending" for pod in read_pods(pods))
-        return kept.Snapshot(run=run, pods=pods, warnings=[] if is_whole else _warnings(cluster, name), logs={})
+        return kept.Snapshot(run=run, pods=pods, warnings=[] if is_whole else _warnings(cluster, name))
 
 
 def _ranks(pod: Pod, job: Job) -> tuple[int, ...]:
@@ -171,15 +167,11 @@ def _ranks_of_node(number: int, job: Job) -> tuple[int, ...]:
     return tuple(range(job.ranks))[number * job.ranks_per_node :][: job.ranks_per_node]
 
 
-def _of_deleted(spool: Path, told: set[str], job: Job) -> list[Stream]:
-    """What was kept of pods that are gone, such as those that a failed Job took along."""
-    found = []
-    for name, _ in kept.kept_streams(spool):
-        node = _NODE.fullmatch(name)
-        if node is not None and name not in told and int(node[1]) < job.nodes:
-            lines = kept.read_kept(spool, name).splitlines(keepends=True)
-            found.append(Stream(name, lines, _ranks_of_node(int(node[1]), job)))
-    return found
+def _ranks_of_deleted(spool: Path, job: Job, pods: list[Pod]) -> dict[str, tuple[int, ...]]:
+    """By stream of which something was kept, and whose pod is gone, as those that a failed Job took along."""
+    there = {pod.stream for pod in pods}
+    nodes = [_NODE.fullmatch(name) for name, _ in kept.kept_streams(spool) if name not in there]
+    return {node[0]: _ranks_of_node(int(node[1]), job) for node in nodes if node and int(node[1]) < job.nodes}
 
 
 def _release(cluster: Cluster, submission: Submission) -> None:
@@ -190,13 +182,12 @@ def _release(cluster: Cluster, submission: Submission) -> None:
                 cluster.patch(kind, name, {"spec": {"suspend": True}})
 
 
-def _with_logs(cluster: Cluster, found: kept.Snapshot, spool: Path, needed: bool) -> kept.Snapshot:
-    """With what its pods printed, also where their nodes are out of reach by now. ``needed``: nothing but the logs
-    holds what the ranks measured.
+def _keep_ends(cluster: Cluster, pods: list[Pod], spool: Path, needed: bool) -> None:
+    """Keep what pods have printed to their ends, also where the nodes of some are out of reach by now. ``needed``:
+    nothing but the logs holds what the ranks measured.
 
     Raises UsageError where a good run would be lost.
     """
-    pods = read_pods(found.pods)
     for pod in pods:
         try:
             kept.end_of_printed(cluster, spool, pod)
@@ -208,8 +199,6 @@ def _with_logs(cluster: Cluster, found: kept.Snapshot, spool: Path, needed: bool
                     f"the log of pod {pod.name}, which holds its results, cannot be read now: {error.message}; "
                     "run suite collect again later"
                 ) from error
-    last = {pod.stream: pod.name for pod in pods}
-    return found._replace(logs={name: kept.read_kept(spool, stream) for stream, name in last.items()})
 
 
 def _warnings(cluster: Cluster, name: str) -> list[str]:
