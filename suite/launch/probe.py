@@ -129,10 +129,9 @@ def answer_of(python: str, command: Sequence[str], seconds: float, env: Mapping[
 def container_id() -> str | None:
     """Id of the container this process is in, or its host name where a container shows no id; ``None`` on a host."""
     try:
-        mounts = Path("/proc/self/mountinfo").read_text()
+        found = id_in_mounts(Path("/proc/self/mountinfo").read_text())
     except OSError:
-        mounts = ""
-    found = id_in_mounts(mounts)
+        found = None
     if found is None and (Path("/.dockerenv").exists() or Path("/run/.containerenv").exists()):
         return platform.node()
     return found
@@ -140,22 +139,16 @@ def container_id() -> str | None:
 
 def id_in_mounts(mountinfo: str) -> str | None:
     """The container id in a ``/proc/self/mountinfo`` text: /etc/hostname is mounted from a folder named by it."""
-    for line in mountinfo.splitlines():
-        fields = line.split()
-        if len(fields) > 4 and fields[4] == "/etc/hostname":
-            match = re.search(r"/([0-9a-f]{64})/", fields[3])
-            if match:
-                return match.group(1)
-    return None
+    mount = re.search(r"^(?:\S+ ){3}\S*/([0-9a-f]{64})/\S* /etc/hostname ", mountinfo, re.MULTILINE)
+    return None if mount is None else mount[1]
 
 
 def _cpu_model() -> str | None:
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = re.search(r"^model name[^:]*:\s*(.*\S)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:
-        return platform.processor() or None
-    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.processor() or None
+        model = None
+    return platform.processor() or None if model is None else model[1]
 
 
 def _siblings(cpu: int) -> str:

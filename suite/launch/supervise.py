@@ -10,12 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from suite.launch.classify import RankEnd, RunEnd, classify
 from suite.launch.job import Job
 from suite.launch.logs import LOOK_SECONDS, at_size_limit
-from suite.launch.outcome import Failure, OnEvent, Outcome
+from suite.launch.outcome import EndStatus, Failure, OnEvent, Outcome
 from suite.launch.processes import RankProcess, catches, exit_descriptor, oom_kills, signal_group, sweep
 from suite.launch.requests import StopRequests
 from suite.launch.traces import log_size, log_tail, read_reports, stack_lines
@@ -112,12 +112,11 @@ class Supervision(Watch):
         """How the run ended, with the reason where it did not end well."""
         stopped_by = self._stopped_by()
         codes = {rank.index: rank.process.returncode for rank in self.ranks}
-        failed = self._verdict is not None or any(code != 0 for code in codes.values())
-        status: Literal["ok", "failed", "interrupted"] = "ok"
+        status: EndStatus = "ok"
         failure = None
         if stopped_by is not None:
             status, failure = "interrupted", self._failure("interrupted", f"the driver was sent {stopped_by}")
-        elif failed:
+        elif self._verdict is not None or any(code != 0 for code in codes.values()):
             status, failure = "failed", self._why()
         return Outcome(status=status, exit_codes=codes, elapsed_seconds=self._ended - self._began, failure=failure)
 
@@ -168,8 +167,11 @@ class Supervision(Watch):
         limit = self._job.limits.silence_seconds
         if self._is_early(self._silent, self._heard, limit):
             return
-        words = f"no event from rank 0 for {limit:g} s; {self._last_seen()}"
-        self._verdict = self._failure("hang", words, *self._printing(limit))
+        last = "it had reported no phase yet"
+        if self._phase is not None:
+            within = "" if self._iteration is None else f" of iteration {self._iteration}"
+            last = f"the last it reported was phase {self._phase}{within}"
+        self._verdict = self._failure("hang", f"no event from rank 0 for {limit:g} s; {last}", *self._printing(limit))
         sizes = [log_size(self._log_file(rank)) for rank in self.ranks]
         for rank in self._alive():
             if catches(rank.process.pid, signal.SIGUSR1):
@@ -241,12 +243,6 @@ class Supervision(Watch):
     def _stack(self, rank: Rank, since: int) -> tuple[str, ...]:
         lines = stack_lines(log_tail(self._log_file(rank), since), max(STACK_LINES // len(self.ranks), 4))
         return tuple(f"rank {rank.index}: {line}" for line in lines)
-
-    def _last_seen(self) -> str:
-        if self._phase is None:
-            return "it had reported no phase yet"
-        within = "" if self._iteration is None else f" of iteration {self._iteration}"
-        return f"the last it reported was phase {self._phase}{within}"
 
     def _printing(self, limit: float) -> Iterator[str]:
         """Output is no sign of life, for a rank that is stuck may complain for ever: but it is told."""

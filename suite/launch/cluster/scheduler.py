@@ -9,12 +9,11 @@ from pydantic import Field
 from suite.launch.classify import Pattern
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job
-from suite.launch.outcome import Failure
+from suite.launch.outcome import EndStatus, Failure
 from suite.spec.base import Frozen, UsageError
 
 #: ``over``: nothing of it runs any more. ``gone``: the scheduler does not know it (any more). ``unknown``: not asked.
 Phase = Literal["pending", "running", "over", "gone", "unknown"]
-EndStatus = Literal["ok", "failed", "interrupted"]
 
 
 class Unanswered(UsageError):

@@ -6,9 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from suite.launch.cluster.scheduler import EndStatus, Gathered, Phase, SchedulerEnd, SchedulerState
+from suite.launch.cluster.scheduler import Gathered, Phase, SchedulerEnd, SchedulerState
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job
+from suite.launch.outcome import EndStatus
 from suite.launch.slurm import client
 from suite.launch.slurm.output import SLURM_PATTERNS, Output, read_output, verdict
 from suite.launch.slurm.settings import StarterName
