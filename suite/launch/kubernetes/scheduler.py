@@ -107,9 +107,11 @@ class KubernetesScheduler:
             _keep_ends(cluster, pods, spool, needed=settings.claim is None)
         # KubeRay takes its pods away when the job is over: that one is gone says nothing there
         nodes = 0 if is_ray(settings) else job.nodes
-        ranks = {pod.stream: _ranks(pod, job) for pod in pods} | _ranks_of_deleted(spool, job, pods)
+        # with those of which something was kept, and whose pod is gone, as a failed Job takes them along
+        deleted = [name for name, _ in kept.kept_streams(spool) if _NODE.fullmatch(name) and _ranks_of(name, job)]
         streams = [
-            Stream(name, kept.read_kept(spool, name).splitlines(keepends=True), of) for name, of in ranks.items()
+            Stream(name, kept.read_kept(spool, name).splitlines(keepends=True), _ranks_of(name, job))
+            for name in dict.fromkeys([*(pod.stream for pod in pods), *deleted])
         ]
         if settings.claim is not None:
             streams.append(Stream("claim", read_claim(cluster, submission, settings).splitlines(keepends=True)))
@@ -148,30 +150,20 @@ class KubernetesScheduler:
             raise UsageError(f"{submission.run_id} was submitted to {server}, the kubeconfig says {cluster.server} now")
         return cluster
 
-    def _ask(self, cluster: Cluster, submission: Submission) -> kept.Snapshot:
+    @staticmethod
+    def _ask(cluster: Cluster, submission: Submission) -> kept.Snapshot:
         kind, name = _objects(submission)[-1]
-        run = cluster.get(kind, name)
-        pods = _pods_of(cluster, submission)
+        run, pods = cluster.get(kind, name), _pods_of(cluster, submission)
         is_whole = len(pods) >= submission.job.nodes and all(pod.phase != "Pending" for pod in read_pods(pods))
         return kept.Snapshot(run=run, pods=pods, warnings=[] if is_whole else _warnings(cluster, name))
 
 
-def _ranks(pod: Pod, job: Job) -> tuple[int, ...]:
+def _ranks_of(stream: str, job: Job) -> tuple[int, ...]:
     """Whose output a pod's log holds: a submitter's that of all, none where its number is of no node of the job."""
-    if pod.role == "submitter":
-        return tuple(range(job.ranks))
-    return _ranks_of_node(pod.number, job) if pod.role == "node" else ()
-
-
-def _ranks_of_node(number: int, job: Job) -> tuple[int, ...]:
-    return tuple(range(job.ranks))[number * job.ranks_per_node :][: job.ranks_per_node]
-
-
-def _ranks_of_deleted(spool: Path, job: Job, pods: list[Pod]) -> dict[str, tuple[int, ...]]:
-    """By stream of which something was kept, and whose pod is gone, as those that a failed Job took along."""
-    there = {pod.stream for pod in pods}
-    nodes = [_NODE.fullmatch(name) for name, _ in kept.kept_streams(spool) if name not in there]
-    return {node[0]: _ranks_of_node(int(node[1]), job) for node in nodes if node and int(node[1]) < job.nodes}
+    ranks, node = tuple(range(job.ranks)), _NODE.fullmatch(stream)
+    if node is None:
+        return ranks if stream == "submitter" else ()
+    return ranks[int(node[1]) * job.ranks_per_node :][: job.ranks_per_node]
 
 
 def _release(cluster: Cluster, submission: Submission) -> None:
@@ -286,9 +278,7 @@ def _pods_of(cluster: Cluster, submission: Submission) -> list[dict[str, Any]]:
 
 def read_claim(cluster: Cluster, submission: Submission, settings: KubernetesSettings) -> bytes:
     """What the ranks wrote on the claim, printed by a pod that is then deleted. Raises UsageError."""
-    pod = render_reader(submission.job, settings)
-    pod["metadata"]["namespace"] = cluster.namespace
-    name = cluster.create(pod)["metadata"]["name"]
+    name = cluster.create(render_reader(submission.job, settings))["metadata"]["name"]
     deadline = time.monotonic() + _READ_SECONDS
     try:
         while True:

@@ -97,7 +97,9 @@ class SlurmLauncher(ClusterLauncher):
         own = announcement(first.fact("name", str), first.fact("output", str), is_array)
         job = submit(document.text, *own, *lanes.options(is_array))
         lanes.take(job, is_array)
-        return tuple(each.with_scheduler(job=_member(job, each)) for each in document.submissions)
+        members = [f"{job}_{index}" for index in range(len(document.submissions))] if is_array else [job]
+        known = zip(document.submissions, members, strict=True)
+        return tuple(each.with_scheduler(job=member) for each, member in known)
 
     def start_after(self, first: Sequence[Submission]) -> None:
         self._after_good = tuple(submission.fact("job", str) for submission in first)
@@ -147,12 +149,6 @@ def _container(options: SlurmSettings, image: str | None) -> Container:
     if image is not None and image.endswith((".sqsh", ".sif")) and not image.startswith("/"):
         raise UsageError(f"--image {image}: write the whole path of an image file, as the nodes see it")
     return asked
-
-
-def _member(job: str, submission: Submission) -> str:
-    """The id of one run of an array, or that of the job of one run."""
-    index = submission.scheduler["index"]
-    return job if index is None else f"{job}_{index}"
 
 
 class Lanes:
