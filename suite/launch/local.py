@@ -8,7 +8,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from functools import partial
 from pathlib import Path
@@ -226,13 +226,10 @@ def free_port() -> int:
     tries = random.SystemRandom().sample(candidates, min(_TRIES, len(candidates)))
     with _telling:
         for port in (*tries, *[0] * _TRIES):
-            with socket.socket() as probe:
-                try:
-                    probe.bind(("", port))
-                except OSError:
-                    continue
+            with socket.socket() as probe, suppress(OSError):
+                probe.bind(("", port))
                 found = int(probe.getsockname()[1])
-            if found not in _told:
-                _told.append(found)
-                return found
+                if found not in _told:
+                    _told.append(found)
+                    return found
     raise OSError("this machine has no free TCP port")

@@ -14,7 +14,7 @@ from typing import Any
 
 from suite.launch.classify import RankEnd, RunEnd, classify
 from suite.launch.job import Job
-from suite.launch.logs import LOOK_SECONDS, at_size_limit
+from suite.launch.logs import LOOK_SECONDS
 from suite.launch.outcome import EndStatus, Failure, OnEvent, Outcome
 from suite.launch.processes import RankProcess, catches, exit_descriptor, oom_kills, signal_group, sweep
 from suite.launch.requests import StopRequests
@@ -237,9 +237,6 @@ class Supervision(Watch):
     def _log_file(self, rank: Rank) -> Path:
         return self._folder / "logs" / f"rank-{rank.index}.log"
 
-    def _events_file(self, rank: Rank) -> Path:
-        return self._folder / "events" / f"rank-{rank.index}.jsonl"
-
     def _stack(self, rank: Rank, since: int) -> tuple[str, ...]:
         lines = stack_lines(log_tail(self._log_file(rank), since), max(STACK_LINES // len(self.ranks), 4))
         return tuple(f"rank {rank.index}: {line}" for line in lines)
@@ -256,13 +253,10 @@ class Supervision(Watch):
         """The classifier's word, files that were not read, and ranks that could not even be killed."""
         before, after = self._oom_kills_before, oom_kills()
         kills = after._replace(kills=after.kills - before.kills) if before and after else None
-        full = at_size_limit([path for rank in self.ranks for path in (self._log_file(rank), self._events_file(rank))])
-        is_full = full is not None and (self._verdict is None or self._verdict.kind == "config")
         failure = classify(
             RunEnd(
                 ranks=tuple(self._rank_end(rank) for rank in self.ranks),
-                verdict=self._failure("config", str(full)) if is_full else self._verdict,
-                proven=is_full,
+                verdict=self._verdict,
                 stopped_at=self._stopped_at,
                 oom_kills=kills,
                 phase=self._phase,
@@ -276,7 +270,7 @@ class Supervision(Watch):
 
     def _rank_end(self, rank: Rank) -> RankEnd:
         by_itself = rank.ended_at is not None and (self._stopped_at is None or rank.ended_at <= self._stopped_at)
-        reported = read_reports(self._events_file(rank))
+        reported = read_reports(self._folder / "events" / f"rank-{rank.index}.jsonl")
         if reported.unread is not None:
             self._unread.append(f"{reported.unread}: it was not read")
         return RankEnd(
