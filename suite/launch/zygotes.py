@@ -8,7 +8,6 @@ started by themselves.
 
 import json
 import os
-import resource
 import selectors
 import signal
 import socket
@@ -17,7 +16,7 @@ import threading
 import weakref
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple
 
 from suite.launch.job import Job
@@ -43,13 +42,12 @@ class ForkError(Exception):
 
 
 class Surroundings(NamedTuple):
-    """All that an import can depend on, and that a process inherits: a rank is forked only where none of it differs."""
+    """All that an import can depend on: a rank is forked only where none of it differs."""
 
     python: str
     stack: tuple[str, ...]
     environment: tuple[tuple[str, str], ...]
     folder: str
-    inherited: tuple[object, ...]
 
 
 class Zygote:
@@ -182,19 +180,14 @@ class Zygotes:
         self._drop(around)
         while len(self._kept) >= _MOST:
             self._drop(next(iter(self._kept)))
-        try:
-            zygote = Zygote(around)
-        except OSError:
-            return None
         patience = min(job.limits.run_seconds, job.limits.silence_seconds, LONGEST_WAIT_SECONDS)
-        is_fit = False
-        try:
-            is_fit = zygote.is_fit(patience, requests)
-        finally:
-            if not is_fit:
-                zygote.close()
-        self._kept[around] = zygote if is_fit else None
-        return self._kept[around]
+        with suppress(OSError), ExitStack() as unless_fit:
+            zygote = Zygote(around)
+            unless_fit.callback(zygote.close)
+            self._kept[around] = zygote if zygote.is_fit(patience, requests) else None
+            if self._kept[around] is not None:
+                unless_fit.pop_all()
+        return self._kept.get(around)
 
     def close(self) -> None:
         """End all; also done when the launcher is collected, or the driver ends."""
@@ -219,13 +212,11 @@ def can_fork(job: Job) -> bool:
 def surroundings(job: Job, variables: Mapping[str, str]) -> Surroundings:
     """Those of the job's ranks as this process would start them."""
     environment = {**os.environ, **job.env, **variables}
-    limits = [resource.getrlimit(number) for name, number in vars(resource).items() if name.startswith("RLIMIT_")]
     return Surroundings(
         python=job.argv[0],
         stack=job.stack,
         environment=tuple(sorted((name, environment[name]) for name in environment if name not in _RANK_VARIABLES)),
         folder=job.working_directory or os.getcwd(),
-        inherited=(os.getpriority(os.PRIO_PROCESS, 0), tuple(sorted(os.sched_getaffinity(0))), tuple(limits)),
     )
 
 
