@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from suite.launch.kubernetes.client import Cluster, Refused
-from suite.launch.kubernetes.run import hand_over, parse, pod_templates, render
+from suite.launch.kubernetes.launcher import hand_over, pod_templates
+from suite.launch.kubernetes.pod import parse, render
 from suite.spec.base import UsageError
 from tests.launch.kubernetes.runs import FULL, VARIANTS, job_of, settings_of
 
 pytestmark = pytest.mark.daemon
-FILES = {"manifest.json": "{}\n", "environment.json": "{}\n"}
+FILES = {"manifest.json": "{}\n"}
 Objects = list[dict[str, Any]]
 #: of Kubernetes after 1.20; tests/launch/kubernetes holds them to newer schemas and to what these pass
 NEWER = ("completionMode", "podFailurePolicy")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from suite.launch.classify import PATTERNS, strongest
 from suite.launch.cluster.scheduler import SchedulerEnd
-from suite.launch.kubernetes.pods import Pod, RunEnd, integer, moment, part, parts, text
+from suite.launch.kubernetes.pods import Pod, RunEnd, integer, moment, part, parts, sentence, text
 from suite.launch.outcome import EndStatus, Failure, FailureKind
 
 _PULL = re.compile(
@@ -85,9 +85,8 @@ def scheduler_end(
 
 
 def _of_pod(pod: Pod) -> Iterator[Finding]:
-    name, reason = f"pod {pod.name}", text(pod.body, "status", "reason")
-    message = " ".join(text(pod.body, "status", "message").split())
-    line = f"{name}: {reason}: {message}" if message else f"{name}: {reason}"
+    name, reason, message = f"pod {pod.name}", text(pod.body, "status", "reason"), text(pod.body, "status", "message")
+    line = f"{name}: {sentence(reason, message)}"
     for one in pod.statuses():
         yield from _of_container(name, one)
     if reason == "Evicted":
@@ -102,7 +101,7 @@ def _of_pod(pod: Pod) -> Iterator[Finding]:
         yield Finding(3, "rank_lost", line)
     for condition in pod.conditions():
         if text(condition, "type") == "DisruptionTarget" and text(condition, "status") == "True":
-            words = f"{text(condition, 'reason') or 'disrupted'}: {text(condition, 'message')}".strip(": ")
+            words = sentence(text(condition, "reason") or "disrupted", text(condition, "message"))
             yield Finding(3, "rank_lost", f"{name}: {words}")
     waiting = pod.why_pending() if pod.phase == "Pending" else ""
     if waiting and "Unschedulable" in waiting:
@@ -122,12 +121,12 @@ def _of_container(pod: str, status: dict[str, Any]) -> Iterator[Finding]:
     if text(ended, "reason") in _UNSEEN:
         yield Finding(5, "rank_lost", f"{container} while its runtime was away ({text(ended, 'reason')})")
     for one in (part(status, "state", "waiting"), ended):
-        reason, message = text(one, "reason"), " ".join(text(one, "message").split())
-        line = f"{pod}: {reason}: {message}" if message else f"{pod}: {reason}"
+        reason, message = text(one, "reason"), text(one, "message")
+        line = f"{pod}: {sentence(reason, message)}"
         if _PULL.search(reason):
             yield Finding(1, "image_pull", line)
         elif _CANNOT_START.search(reason):
-            known = strongest([message], PATTERNS, started=False)
+            known = strongest([" ".join(message.split())], PATTERNS, started=False)
             yield Finding(1, known.pattern.kind if known else "config", line)
 
 
@@ -143,12 +142,11 @@ def hopeless(pods: Sequence[Pod], now: float, warnings: Sequence[str] = ()) -> s
         waited = 0.0 if started is None else now - started
         tried = f'Failed to pull image "{text(parts(pod.body, "spec", "containers")[0], "image")}"'
         for status in pod.statuses():
-            waiting = part(status, "state", "waiting")
-            reason, message = text(waiting, "reason"), " ".join(text(waiting, "message").split())
+            reason, message = (text(status, "state", "waiting", word) for word in ("reason", "message"))
             told = [message, *(warning for warning in warnings if tried in warning)]
             patience = _SOME_TRIES_SECONDS if any(map(_NOT_TO_BE_HAD.search, told)) else _PULL_SECONDS
             if _NEVER_PULLED.search(reason) or (_PULL.search(reason) and waited > patience):
-                return f"pod {pod.name} has no image: {reason}" + (f": {message}" if message else "")
+                return f"pod {pod.name} has no image: {sentence(reason, message)}"
     return None
 
 

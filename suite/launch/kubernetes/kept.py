@@ -21,7 +21,7 @@ from threading import Thread
 from typing import Any, NamedTuple
 
 from suite.launch.cluster.scheduler import Unanswered
-from suite.launch.cluster.submission import replace_file
+from suite.launch.cluster.submission import FOLDER, replace_file
 from suite.launch.kubernetes.client import Cluster, Refused
 from suite.launch.kubernetes.pods import Pod, read_pods
 from suite.launch.stream import without_events
@@ -44,6 +44,11 @@ class Snapshot(NamedTuple):
     pods: list[dict[str, Any]]
     warnings: list[str]  # what the cluster reported of them, oldest first; it forgets this within hours
     given_up: bool = False  # ended because it could never end well; else because somebody asked for it
+
+
+def spool_path(root: Path, run_id: str) -> Path:
+    """Where the last output of a cancelled run is kept; no submission's name."""
+    return root / FOLDER / f"{run_id}.kept"
 
 
 def write_snapshot(path: Path, snapshot: Snapshot) -> None:

@@ -123,10 +123,10 @@ class Pod(NamedTuple):
         for status in self.statuses():
             reason = text(status, "state", "waiting", "reason")
             if reason not in ("", "PodInitializing", "ContainerCreating"):
-                return _sentence(reason, text(status, "state", "waiting", "message"))
+                return sentence(reason, text(status, "state", "waiting", "message"))
         for condition in self.conditions():
             if text(condition, "type") == "PodScheduled" and text(condition, "status") == "False":
-                return _sentence(text(condition, "reason") or "not scheduled", text(condition, "message"))
+                return sentence(text(condition, "reason") or "not scheduled", text(condition, "message"))
         return ""
 
 
@@ -155,13 +155,13 @@ def run_end(run: Any) -> RunEnd | None:
         word = text(condition, "type")
         if word in _DONE and text(condition, "status") == "True":
             words = ", ".join(filter(None, (word, text(condition, "reason"))))
-            return RunEnd(_DONE[word], f"{kind}: {_sentence(words, text(condition, 'message'))}")
+            return RunEnd(_DONE[word], f"{kind}: {sentence(words, text(condition, 'message'))}")
     if kind == "RayJob":
         return _rayjob_end(run)
     phase = text(run, "status", "state", "phase")  # Volcano's
     if phase in _VOLCANO_ENDS:
         why = text(run, "status", "state", "message") or text(run, "status", "state", "reason")
-        return RunEnd(phase == "Completed", f"{kind}: {_sentence(phase, why)}")
+        return RunEnd(phase == "Completed", f"{kind}: {sentence(phase, why)}")
     return None
 
 
@@ -171,7 +171,7 @@ def _rayjob_end(run: Any) -> RunEnd | None:
     if word not in _RAYJOB_ENDS:
         return None
     job = text(run, "status", "jobStatus") or "no status"
-    why = _sentence(text(run, "status", "reason") or job, text(run, "status", "message"))
+    why = sentence(text(run, "status", "reason") or job, text(run, "status", "message"))
     return RunEnd(word == "Complete" and job == "SUCCEEDED", f"RayJob: {word}, {why}")
 
 
@@ -199,5 +199,6 @@ def _number(body: dict[str, Any]) -> int:
     return 0
 
 
-def _sentence(reason: str, message: str) -> str:
+def sentence(reason: str, message: str) -> str:
+    """Both in one line."""
     return f"{reason}: {' '.join(message.split())}" if message else reason

@@ -13,9 +13,8 @@ from suite.launch.job import Job
 from suite.launch.kubernetes import kept
 from suite.launch.kubernetes.client import KINDS, Cluster, Refused, connect
 from suite.launch.kubernetes.diagnose import hopeless, scheduler_end
-from suite.launch.kubernetes.pod import ATTEMPT_LABEL, PATTERNS, RUN_LABEL, is_ray, run_labels
+from suite.launch.kubernetes.pod import ATTEMPT_LABEL, PATTERNS, RUN_LABEL, is_ray, render_reader, run_labels
 from suite.launch.kubernetes.pods import Pod, part, read_pod, read_pods, run_end, text
-from suite.launch.kubernetes.run import render_reader
 from suite.launch.kubernetes.settings import KubernetesSettings
 from suite.launch.stream import EVENT_PREFIX, parse_event
 from suite.launch.traces import iteration_of, phase_of

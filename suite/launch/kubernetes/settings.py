@@ -53,7 +53,7 @@ Variant = Literal["job", "jobset", "trainjob", "pytorchjob", "volcano", "rayjob"
 _LABEL_NAME = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _SUBDOMAIN = rf"(?=.{{1,253}}(/|\Z)){_LABEL}(\.{_LABEL})*"
-_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*(@sha256:[0-9a-f]{64})?")
+IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*(@sha256:[0-9a-f]{64})?")
 
 
 def _of(pattern: str, words: str) -> AfterValidator:
@@ -198,11 +198,3 @@ class KubernetesSettings(Frozen):
     def _count_of_adapters(cls, body: Any) -> Any:
         resource, sign, count = str(body.get("rdma_resource") or "").partition("=")
         return {**body, "rdma_resource": resource, "rdma_count": count} if sign else body
-
-
-def is_pinned(image: str) -> bool:
-    """Whether an image is named by digest. Raises ValueError where it cannot be the name of an image."""
-    match = _IMAGE.fullmatch(image)
-    if match is None:
-        raise ValueError(f"{image!r} is not the name of an image")
-    return match.group(1) is not None

@@ -5,14 +5,13 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from suite.launch.cluster.launcher import ClusterLauncher, Document, NodeSetup
+from suite.launch.cluster.launcher import EVENTS_ON_OUTPUT, ClusterLauncher, Document, NodeSetup
 from suite.launch.cluster.submission import FOLDER, SMOKE, Submission
-from suite.launch.cluster.torchrun import EVENTS_ON_OUTPUT
 from suite.launch.job import PYTHON_PATH, Site
 from suite.launch.local import worker_path
 from suite.launch.slurm import client
 from suite.launch.slurm.scheduler import SlurmScheduler, submit
-from suite.launch.slurm.script import LONGEST_NAME, announcement, batch_script, same_request
+from suite.launch.slurm.script import LONGEST_NAME, batch_script, output_files, same_request
 from suite.launch.slurm.settings import Container, SlurmSettings
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
@@ -94,7 +93,8 @@ class SlurmLauncher(ClusterLauncher):
     def submit(self, document: Document, earlier: Sequence[Submission]) -> tuple[Submission, ...]:
         first, is_array = document.submissions[0], len(document.submissions) > 1
         lanes = self._own_lanes(document)
-        own = announcement(first.fact("name", str), first.fact("output", str), is_array)
+        output = output_files(first.fact("output", str), is_array)
+        own = (f"--job-name={first.fact('name', str)}", f"--output={output}")
         job = submit(document.text, *own, *lanes.options(is_array))
         lanes.take(job, is_array)
         members = [f"{job}_{index}" for index in range(len(document.submissions))] if is_array else [job]

@@ -2,6 +2,7 @@
 Pure."""
 
 import re
+import signal
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -10,7 +11,6 @@ from suite.launch.classify import Pattern
 from suite.launch.cluster.scheduler import Stream
 from suite.launch.logs import FIRST_BYTES, LAST_BYTES, mark
 from suite.launch.outcome import Failure, FailureKind
-from suite.launch.slurm.settings import StarterName
 from suite.launch.stream import EVENT_PREFIX
 from suite.spec.layout import Layout
 
@@ -56,14 +56,7 @@ _ENDED = re.compile(
 )
 #: of the list that srun prints, such as 0-2,5
 _TASKS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
-_SIGNALS = {
-    "Killed": -9,
-    "Terminated": -15,
-    "Segmentation fault": -11,
-    "Aborted": -6,
-    "Bus error": -7,
-    "Out Of Memory": -9,
-}
+_SIGNALS = {signal.strsignal(number): -number for number in signal.valid_signals()} | {"Out Of Memory": -9}
 _JOB_ENDED = re.compile(r"error: \*\*\* JOB \S+ ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+[A-Z]))?")
 _OOM = re.compile(r"[Dd]etected \d+ oom.kill event|: Out Of Memory$")
 #: Slurm's own watch over memory, on clusters without control groups: it ends the job itself
@@ -102,9 +95,10 @@ class Output(NamedTuple):
     exit_codes: dict[str, int]  # by name of stream, where a task ended badly; negative: signal
 
 
-def read_output(lines: Iterable[bytes], layout: Layout, starter: StarterName) -> Output:
+def read_output(lines: Iterable[bytes], layout: Layout, starter: str) -> Output:
     """Divide the lines by task. With torchrun a task is a node, else a rank."""
-    tasks = layout.nodes if starter == "torchrun" else layout.ranks
+    kind, width = ("node", layout.devices_per_node) if starter == "torchrun" else ("rank", 1)
+    tasks = layout.ranks // width
     by_task = [Printed() for _ in range(tasks)]
     own = Printed()
     for line in lines:
@@ -114,26 +108,13 @@ def read_output(lines: Iterable[bytes], layout: Layout, starter: StarterName) ->
         else:
             own.append(line)
     streams = [
-        Stream(stream_name(task, starter), list(printed), ranks_of(task, layout, starter))
+        Stream(f"{kind}-{task}", list(printed), tuple(range(task * width, (task + 1) * width)))
         for task, printed in enumerate(by_task)
     ]
     of_steps = (line for printed in by_task for line in printed if line.startswith(b"slurmstepd"))
     own_lines = tuple(line.decode(errors="replace").rstrip() for line in (*own, *of_steps))
-    codes = {stream_name(task, starter): code for task, code in _exit_codes(own_lines, tasks).items()}
+    codes = {f"{kind}-{task}": code for task, code in _exit_codes(own_lines, tasks).items()}
     return Output((*streams, Stream(OWN_STREAM, list(own))), own_lines, codes)
-
-
-def stream_name(task: int, starter: StarterName) -> str:
-    """How a task's log is called in the bundle."""
-    return f"node-{task}" if starter == "torchrun" else f"rank-{task}"
-
-
-def ranks_of(task: int, layout: Layout, starter: StarterName) -> tuple[int, ...]:
-    """The ranks that print into a task's output."""
-    if starter == "srun":
-        return (task,)
-    first = task * layout.devices_per_node
-    return tuple(range(first, first + layout.devices_per_node))
 
 
 def verdict(own_lines: Sequence[str], word: str | None, reason: str) -> Failure | None:

@@ -12,26 +12,12 @@ from suite.launch.job import Job
 from suite.launch.outcome import EndStatus
 from suite.launch.slurm import client
 from suite.launch.slurm.output import SLURM_PATTERNS, Output, read_output, verdict
-from suite.launch.slurm.settings import StarterName
 from suite.launch.stream import read_on
 from suite.spec.base import UsageError
 from suite.spec.foreign import lines_of, open_plain
 
-_PHASES: dict[str, Phase] = {
-    "PENDING": "pending",
-    "REQUEUED": "pending",
-    "REQUEUE_HOLD": "pending",
-    "REQUEUE_FED": "pending",
-    "SPECIAL_EXIT": "pending",
-    "RUNNING": "running",
-    "CONFIGURING": "running",
-    "COMPLETING": "running",
-    "RESIZING": "running",
-    "SIGNALING": "running",
-    "STAGE_OUT": "running",
-    "STOPPED": "running",
-    "SUSPENDED": "running",
-}
+_WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
+_RUNS = ("RUNNING", "CONFIGURING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED")
 #: squeue's reasons of a job that waits for what will never be; others pass.
 NEVER = frozenset(
     (
@@ -69,14 +55,14 @@ class SlurmScheduler:
             )
         where = f" on {found.nodes}" if found.nodes else ""
         reason = f" ({found.reason})" if found.reason else ""
-        phase = _PHASES.get(found.state, "over")
+        phase: Phase = "pending" if found.state in _WAITS else "running" if found.state in _RUNS else "over"
         return SchedulerState(phase=phase, word=found.state, detail=f"job {found.job}{where}{reason}")
 
     def cancel(self, submission: Submission) -> None:
         found = self._find(submission)
         if found is None:
             raise UsageError(f"{submission.run_id}: Slurm knows no job {_called(submission)} (any more)")
-        if found.state not in _PHASES:
+        if found.state not in (*_WAITS, *_RUNS):
             return
         # a submission that somebody handed on may name any job of whoever cancels
         name = submission.fact("name", str)
@@ -109,9 +95,8 @@ class SlurmScheduler:
 
     def printed(self, submission: Submission, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
         path = _output_path(submission, None if _job(submission) else self._find(submission))
-        layout, starter, is_first = submission.manifest.layout, _starter(submission), not place
-        tasks = layout.nodes if starter == "torchrun" else layout.ranks
-        output = read_output(read_on(path, place, lines * (tasks + 1)), layout, starter)
+        layout, is_first = submission.manifest.layout, not place
+        output = read_output(read_on(path, place, lines * (layout.ranks + 1)), layout, submission.fact("starter", str))
         found = [(stream.name, list(stream.lines)) for stream in output.streams]
         return [(name, printed[-lines:] if is_first else printed) for name, printed in found]
 
@@ -133,7 +118,7 @@ class SlurmScheduler:
 
     @staticmethod
     def _output(submission: Submission, found: client.QueueEntry | None) -> Output:
-        layout, starter = submission.manifest.layout, _starter(submission)
+        layout, starter = submission.manifest.layout, submission.fact("starter", str)
         path = _output_path(submission, found)
         try:
             with open_plain(path, str(path), _MOST_OUTPUT_BYTES) as file:
@@ -187,11 +172,6 @@ def _outputs(submission: Submission, name: str) -> list[Path]:
     index = _index(submission)
     own = re.compile(name + (r"-\d+" if index is None else rf"-\d+_{index}") + r"\.out")
     return [path for path in Path(submission.fact("output", str)).parent.glob("*.out") if own.fullmatch(path.name)]
-
-
-def _starter(submission: Submission) -> StarterName:
-    # srun by its older name too: a submission may have been written before
-    return "torchrun" if submission.fact("starter", str) == "torchrun" else "srun"
 
 
 def _called(submission: Submission) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
-from suite.launch.kubernetes.run import pod_templates
+from suite.launch.kubernetes.launcher import pod_templates
 
 SCHEMA_VERSIONS = ("1.28", "1.37")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from suite.launch.kubernetes.launcher import pod_templates
 from suite.launch.kubernetes.pod import RANKS_VARIABLE
-from suite.launch.kubernetes.run import pod_templates
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()]*)\))")
 #: variables by which the variants give a pod its number

@@ -16,6 +16,7 @@ IMAGE = "registry.example/lab/suite-engines@sha256:" + "5" * 64
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
 NAME = "deepspeed-66B-n32-1f3a9c2e-r1"
 FOLDER = f"/work/runs/{NAME}"
+RAY_PODS = ("head", "workers", "Launcher")
 
 #: every setting there is
 FULL: dict[str, Any] = {
@@ -44,14 +45,6 @@ def settings_of(variant: Variant, **changes: Any) -> KubernetesSettings:
     return KubernetesSettings.model_validate({"variant": variant, **changes})
 
 
-def names_of_pods(objects: list[dict[str, Any]]) -> list[str]:
-    """What operators call the kinds of pods of a run on several nodes, in the order of their templates."""
-    kinds = {body["kind"] for body in objects}
-    if "PyTorchJob" in kinds:
-        return ["Master", "Worker"]
-    return ["head", "workers", "Launcher"] if kinds & {"RayJob", "RayCluster"} else ["node"]
-
-
 def kubernetes_manifest(nodes: int = 2, ranks_per_node: int = 1, device: str = "cpu", **changes: Any) -> Manifest:
     ranks = nodes * ranks_per_node
     layout = Layout(nodes=nodes, devices_per_node=ranks_per_node, data=ranks)
@@ -63,8 +56,9 @@ def submission_of(manifest: Manifest, memory_bytes: int | None = None, **env: st
     return prepare([manifest], launcher_of(env, memory_per_rank=memory_bytes))[0]
 
 
-def launcher_of(env: dict[str, str], **options: Any) -> KubernetesLauncher:
-    return KubernetesLauncher(KubernetesSettings(**options), NodeSetup(python="python", image=IMAGE, env=env))
+def launcher_of(env: dict[str, str], cluster: Any = None, **options: Any) -> KubernetesLauncher:
+    nodes = NodeSetup(python="python", image=IMAGE, env=env)
+    return KubernetesLauncher(KubernetesSettings(**options), nodes, cluster)
 
 
 def job_of(**changes: Any) -> Job:

@@ -12,7 +12,7 @@ import pytest
 
 from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.kubernetes.client import Cluster, Refused, connect
-from suite.launch.kubernetes.run import parse, render
+from suite.launch.kubernetes.pod import parse, render
 from suite.spec.base import UsageError
 from tests.launch.kubernetes.runs import VARIANTS, job_of, settings_of
 

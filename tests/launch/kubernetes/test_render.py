@@ -14,9 +14,9 @@ from pydantic import ValidationError
 from syrupy.assertion import SnapshotAssertion
 
 from suite.conduct.cluster.standing import POLL_SECONDS
+from suite.launch.kubernetes.launcher import pod_templates
 from suite.launch.kubernetes.pod import VARIANTS as RAY
-from suite.launch.kubernetes.pod import pod_env
-from suite.launch.kubernetes.run import parse, pod_templates, render, render_reader, render_run
+from suite.launch.kubernetes.pod import parse, pod_env, render, render_reader, render_run
 from suite.launch.kubernetes.settings import (
     NAME_LENGTH,
     KubernetesSettings,
@@ -33,15 +33,15 @@ from tests.launch.kubernetes.runs import (
     FOLDER,
     FULL,
     IMAGE,
+    RAY_PODS,
     VARIANTS,
     job_of,
     kubernetes_manifest,
-    names_of_pods,
     settings_of,
     submission_of,
 )
 
-FILES = {"manifest.json": "{}\n", "environment.json": "{}\n"}
+FILES = {"manifest.json": "{}\n"}
 ABOUT = {"suite/run-id": "deepspeed-66B-n32-1f3a9c2e-r1", "suite/manifest-hash": "1f3a9c2e"}
 #: what breaks templates, YAML and the kubelet's own expansion
 TRAPS = (
@@ -64,7 +64,8 @@ def of_job(job: Any, how: KubernetesSettings, files: dict[str, str] = FILES, abo
 def in_parts(variant: Variant, given: dict[str, Any]) -> dict[str, str]:
     """The objects without their pods, and the pods by role, as text."""
     objects, texts = rendered(variant, **given), {}
-    for name, (_, template) in zip(names_of_pods(objects), pod_templates(objects), strict=True):
+    names = RAY_PODS if variant in RAY else ("Master", "Worker") if variant == "pytorchjob" else ("node",)
+    for name, (_, template) in zip(names, pod_templates(objects), strict=True):
         texts[name] = yaml.safe_dump(template, sort_keys=False, default_flow_style=None, width=1000)
         template.clear()
     return {"objects": yaml.safe_dump(objects, sort_keys=False, default_flow_style=None, width=1000), **texts}
@@ -173,7 +174,7 @@ class TestWhatVariantsNeed:
 class TestRefusals:
     def test_a_run_whose_files_no_config_map_takes_is_refused(self) -> None:
         with pytest.raises(UsageError, match="has 1048577 bytes, and the ConfigMap"):
-            of_job(job_of(), settings_of("job"), {"manifest.json": "x" * (1 << 20), "environment.json": "x"})
+            of_job(job_of(), settings_of("job"), {"manifest.json": "x" * ((1 << 20) + 1)})
 
     @pytest.mark.parametrize(
         ("changes", "given", "message"),
@@ -203,14 +204,12 @@ class TestRefusals:
 
 
 class TestSubmissions:
-    def test_a_run_carries_its_manifest_and_says_what_it_expects(self) -> None:
+    def test_a_run_carries_its_manifest_and_says_which_it_is(self) -> None:
         manifest = kubernetes_manifest(nodes=4, ranks_per_node=8, device="cuda")
         objects = parse(render_run(submission_of(manifest), settings_of("job")))
         assert objects[0]["data"]["manifest.json"] == manifest.model_dump_json(by_alias=True) + "\n"
         about = objects[-1]["metadata"]["annotations"]
         assert about["suite/manifest-hash"] == manifest.hash
-        assert about["suite/hardware"] == "4 nodes x 8 nvidia.com/gpu, bf16"
-        assert about["suite/stack"] == "deepspeed 1.0"
 
     def test_every_rank_prints_its_events_and_knows_its_image_and_network(self) -> None:
         def env(device: str, **given: str) -> dict[str, str]:
