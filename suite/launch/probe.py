@@ -128,13 +128,9 @@ def answer_of(python: str, command: Sequence[str], seconds: float, env: Mapping[
 
 def container_id() -> str | None:
     """Id of the container this process is in, or its host name where a container shows no id; ``None`` on a host."""
-    try:
-        found = id_in_mounts(Path("/proc/self/mountinfo").read_text())
-    except OSError:
-        found = None
-    if found is None and (Path("/.dockerenv").exists() or Path("/run/.containerenv").exists()):
-        return platform.node()
-    return found
+    found = id_in_mounts(Path("/proc/self/mountinfo").read_text())
+    is_inside = Path("/.dockerenv").exists() or Path("/run/.containerenv").exists()
+    return found or (platform.node() if is_inside else None)
 
 
 def id_in_mounts(mountinfo: str) -> str | None:
@@ -144,11 +140,8 @@ def id_in_mounts(mountinfo: str) -> str | None:
 
 
 def _cpu_model() -> str | None:
-    try:
-        model = re.search(r"^model name[^:]*:\s*(.*\S)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        model = None
-    return platform.processor() or None if model is None else model[1]
+    model = re.search(r"^model name[^:]*:\s*(.*\S)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return model[1] if model else platform.processor() or None
 
 
 def _siblings(cpu: int) -> str:
@@ -279,11 +272,11 @@ def _named(gpus: Sequence[LocalDevice], word: str) -> LocalDevice | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
-def why_no_gpu(in_container: bool, devices: Path = Path("/dev")) -> str:
+def why_no_gpu(in_container: bool) -> str:
     """A line for CUDA that was asked for where no driver shows a GPU: what is missing, and what to do."""
     if not in_container:
         return "no NVIDIA driver shows a GPU here (`suite doctor` says what it looked for)"
-    files = sorted(path.name for path in devices.glob("nvidia[0-9]*"))
+    files = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
     though = f", though /dev/{files[0]} is there" if files else ""
     return (
         f"gpu_unavailable: no NVIDIA driver shows a GPU in this container{though}; start it with NVIDIA's container "

@@ -18,7 +18,7 @@ from suite.launch.logs import LOOK_SECONDS
 from suite.launch.outcome import EndStatus, Failure, OnEvent, Outcome
 from suite.launch.processes import RankProcess, catches, exit_descriptor, oom_kills, signal_group, sweep
 from suite.launch.requests import StopRequests
-from suite.launch.traces import log_size, log_tail, read_reports, stack_lines
+from suite.launch.traces import log_size, log_tail, read_reports
 from suite.launch.watching import Watch
 
 READ_BYTES = 64 * 1024
@@ -65,7 +65,6 @@ class Supervision(Watch):
         self.ranks: list[Rank] = []
         self._folder, self._patience, self._foreign = folder, patience, foreign
         self._is_stopped = False  # while it waits for its turn
-        self._heard = self._began
         self._oom_kills_before = oom_kills()
         self._exits: list[int] = []
         self._stopped_at: float | None = None
@@ -155,12 +154,10 @@ class Supervision(Watch):
         return self._is_stopped
 
     def _time_out(self) -> None:
-        if self._is_early(self._time_out, self._began, self._job.limits.run_seconds):
-            return
-        self._verdict = self._failure(
-            "timeout", f"the run took longer than its limit of {self._job.limits.run_seconds:g} s"
-        )
-        self._terminate()
+        limit = self._job.limits.run_seconds
+        if not self._is_early(self._time_out, self._began, limit):
+            self._verdict = self._failure("timeout", f"the run took longer than its limit of {limit:g} s")
+            self._terminate()
 
     def _silent(self) -> None:
         """No event for too long: ask the ranks for their stacks, then end them."""
@@ -222,11 +219,9 @@ class Supervision(Watch):
         """What the pipe still holds; every writer is gone, or given up, so there is an end to it."""
         output = self._stdout()
         os.set_blocking(output, False)
-        try:
+        with suppress(BlockingIOError):
             while chunk := os.read(output, READ_BYTES):
                 self._stream.feed(chunk)
-        except BlockingIOError:
-            pass
         self._stream.close()
 
     def _look_at_logs(self) -> None:
@@ -237,9 +232,12 @@ class Supervision(Watch):
     def _log_file(self, rank: Rank) -> Path:
         return self._folder / "logs" / f"rank-{rank.index}.log"
 
-    def _stack(self, rank: Rank, since: int) -> tuple[str, ...]:
-        lines = stack_lines(log_tail(self._log_file(rank), since), max(STACK_LINES // len(self.ranks), 4))
-        return tuple(f"rank {rank.index}: {line}" for line in lines)
+    def _stack(self, rank: Rank, since: int) -> list[str]:
+        """What matters of a faulthandler dump: the thread that was running when it was asked, else all."""
+        dump = log_tail(self._log_file(rank), since)
+        current = next((index for index, line in enumerate(dump) if line.startswith("Current thread")), 0)
+        most = max(STACK_LINES // len(self.ranks), 4)
+        return [f"rank {rank.index}: {line}" for line in dump[current : current + most]]
 
     def _printing(self, limit: float) -> Iterator[str]:
         """Output is no sign of life, for a rank that is stuck may complain for ever: but it is told."""

@@ -136,9 +136,3 @@ def printable_lines(data: bytes) -> tuple[str, ...]:
     """Non-empty lines of a log, each cut to a length one can print."""
     text = data.decode(errors="replace")
     return tuple(line.rstrip()[:LONGEST_LINE] for line in text.splitlines() if line.strip())
-
-
-def stack_lines(dump: tuple[str, ...], limit: int) -> tuple[str, ...]:
-    """What matters of a faulthandler dump: the thread that was running when it was asked, else all."""
-    current = next((index for index, line in enumerate(dump) if line.startswith("Current thread")), 0)
-    return dump[current : current + limit]

@@ -91,12 +91,9 @@ class Zygote:
             selector.register(self._channel, selectors.EVENT_READ)
             selector.register(requests.descriptor, selectors.EVENT_READ)
             ready = [key.fileobj for key, _ in selector.select(seconds)]
-        if ready != [self._channel]:
-            return False
-        try:
-            return self._answer() == {"unfit": None}
-        except ForkError:
-            return False
+        with suppress(ForkError):
+            return ready == [self._channel] and self._answer() == {"unfit": None}
+        return False
 
     def fork(
         self, argv: tuple[str, ...], memory_bytes: int | None, variables: Mapping[str, str], log: int, is_speaker: bool
@@ -135,12 +132,9 @@ class Zygote:
 
     def _answer(self) -> dict[str, Any]:
         try:
-            answer = json.loads(self._channel.recv(_LONGEST_ANSWER) or b"null")
-        except (OSError, ValueError) as error:
+            return dict(json.loads(self._channel.recv(_LONGEST_ANSWER)))
+        except (OSError, ValueError, TypeError) as error:
             raise ForkError(f"no answer: {error}") from error
-        if not isinstance(answer, dict):
-            raise ForkError("no answer")
-        return answer
 
     def _repeat_output(self, log: int) -> None:
         """What the stack printed while it was imported belongs into the log of each rank."""
