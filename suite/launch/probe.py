@@ -135,13 +135,14 @@ def container_id() -> str | None:
 
 def id_in_mounts(mountinfo: str) -> str | None:
     """The container id in a ``/proc/self/mountinfo`` text: /etc/hostname is mounted from a folder named by it."""
-    mount = re.search(r"^(?:\S+ ){3}\S*/([0-9a-f]{64})/\S* /etc/hostname ", mountinfo, re.MULTILINE)
-    return None if mount is None else mount[1]
+    roots = (line.split()[3] for line in mountinfo.splitlines() if " /etc/hostname " in line)
+    return next((found[1] for root in roots if (found := re.search(r"/([0-9a-f]{64})/", root))), None)
 
 
 def _cpu_model() -> str | None:
-    model = re.search(r"^model name[^:]*:\s*(.*\S)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    return model[1] if model else platform.processor() or None
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, None) or platform.processor() or None
 
 
 def _siblings(cpu: int) -> str:
