@@ -83,8 +83,14 @@ class LocalLauncher:
     def site(self, manifest: Manifest, bundle: Path, python: str) -> Site:
         """The host's own paths, and a GPU for each rank. Raises UsageError as ``worker_path`` does."""
         gpus = self._gpus[: manifest.layout.devices_per_node] if manifest.measure.device == "cuda" else ()
-        own = {"env": dict(self._env), "stack": self._stack(manifest), "devices": gpus or None}
-        return local_site(bundle, python).model_copy(update=own)
+        return Site(
+            python=python,
+            bundle=str(bundle),
+            python_path=worker_path(python),
+            env=dict(self._env),
+            stack=self._stack(manifest),
+            devices=gpus or None,
+        )
 
     def facts(self, job: Job) -> dict[str, Any]:
         """The GPUs, where they were chosen; the host's other facts are everybody's."""
@@ -127,11 +133,6 @@ def find_start(name: str) -> Start:
     if name not in get_args(Start):
         raise UsageError(f"--start is auto, fork or spawn, not {name!r}{nearest(name, get_args(Start))}")
     return cast(Start, name)
-
-
-def local_site(bundle: Path, python: str) -> Site:
-    """Bundle and interpreter as this host has them."""
-    return Site(python=python, bundle=str(bundle), python_path=worker_path(python))
 
 
 def worker_path(python: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from suite.launch.classify import Pattern
+from suite.launch.classify import CAUSE, Pattern
 from suite.launch.cluster.render import render_yaml
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import RUNS, Job, torchrun_argv
@@ -22,7 +22,7 @@ VARIANTS: tuple[Variant, ...] = ("rayjob", "raycluster")
 RANKS_VARIABLE = "SUITE_RANKS"
 DASHBOARD_PORT, HEALTH_PORT = 8265, 52365
 #: what the entry point says where it ends the run itself
-PATTERNS = (Pattern("timeout", "cause", r"^the ranks are ended: \d+ s are over"),)
+PATTERNS = (Pattern("timeout", CAUSE, r"^the ranks are ended: \d+ s are over"),)
 #: How long a finished RayJob keeps its Ray pods and their devices: long enough for a driver to see how they ended.
 RELEASE_SECONDS = 60
 #: as a run has it that starts Ray itself (suite/worker/trainers/ray_cluster.py)

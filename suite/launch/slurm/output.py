@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from suite.launch.classify import Pattern
+from suite.launch.classify import CAUSE, Pattern
 from suite.launch.cluster.scheduler import Stream
 from suite.launch.logs import FIRST_BYTES, LAST_BYTES, mark
 from suite.launch.outcome import Failure, FailureKind
@@ -70,20 +70,20 @@ OWN_STREAM = "slurm"
 #: As Slurm's, pyxis's, enroot's and Apptainer's sources and issue trackers have them; a real Slurm in the tests printed
 #: those of srun and env.
 SLURM_PATTERNS: tuple[Pattern, ...] = (
-    Pattern("oom_host", "cause", r"[Dd]etected \d+ oom.kill event"),
-    Pattern("oom_host", "cause", r"srun: error: \S+: tasks? \S+: Out Of Memory"),
-    Pattern("oom_host", "cause", _OVER_LIMIT.pattern),
-    Pattern("image_missing", "cause", r"\[ERROR\] No such file or directory: \S+"),
-    Pattern("image_missing", "cause", r"FATAL: .{0,1000}could not open image"),
-    Pattern("image_pull", "cause", r"pyxis: failed to import docker image"),
-    Pattern("image_pull", "cause", r"\[ERROR\] URL https?://\S+ returned error code: \d+"),
-    Pattern("image_pull", "cause", r"FATAL: .{0,1000}(making image from oci registry|[Uu]nable to handle \S+ uri)"),
-    Pattern("config", "cause", r"unrecognized option '--container-image"),
-    Pattern("config", "cause", r"enroot-switchroot: failed to execute: "),
-    Pattern("config", "cause", r"^env: .*: (No such file or directory|Permission denied)$", before_start=True),
-    Pattern("config", "cause", r"line \d+: \S+: command not found", before_start=True),
-    Pattern("config", "cause", r"srun: error: Unable to create step for job \d+: "),
-    Pattern("rank_lost", "cause", r"srun: error: Node failure on \S+"),
+    Pattern("oom_host", CAUSE, r"[Dd]etected \d+ oom.kill event"),
+    Pattern("oom_host", CAUSE, r"srun: error: \S+: tasks? \S+: Out Of Memory"),
+    Pattern("oom_host", CAUSE, _OVER_LIMIT.pattern),
+    Pattern("image_missing", CAUSE, r"\[ERROR\] No such file or directory: \S+"),
+    Pattern("image_missing", CAUSE, r"FATAL: .{0,1000}could not open image"),
+    Pattern("image_pull", CAUSE, r"pyxis: failed to import docker image"),
+    Pattern("image_pull", CAUSE, r"\[ERROR\] URL https?://\S+ returned error code: \d+"),
+    Pattern("image_pull", CAUSE, r"FATAL: .{0,1000}(making image from oci registry|[Uu]nable to handle \S+ uri)"),
+    Pattern("config", CAUSE, r"unrecognized option '--container-image"),
+    Pattern("config", CAUSE, r"enroot-switchroot: failed to execute: "),
+    Pattern("config", CAUSE, r"^env: .*: (No such file or directory|Permission denied)$", before_start=True),
+    Pattern("config", CAUSE, r"line \d+: \S+: command not found", before_start=True),
+    Pattern("config", CAUSE, r"srun: error: Unable to create step for job \d+: "),
+    Pattern("rank_lost", CAUSE, r"srun: error: Node failure on \S+"),
 )
 
 
