@@ -21,7 +21,6 @@ _NUMBERS = (
 _REPLICA_TYPE = "training.kubeflow.org/replica-type"
 #: of the number of a pod
 _MOST_DIGITS = 9
-_TERMINAL = ("Succeeded", "Failed")
 #: conditions by which the objects of the variants say that a run is over
 _DONE = {"Complete": True, "Completed": True, "Succeeded": True, "Failed": False}
 _VOLCANO_ENDS = ("Completed", "Failed", "Aborted", "Terminated")
@@ -90,7 +89,7 @@ class Pod(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        return self.phase in _TERMINAL
+        return self.phase in ("Succeeded", "Failed")
 
     @property
     def container(self) -> str:

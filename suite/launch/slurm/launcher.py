@@ -71,12 +71,7 @@ class SlurmLauncher(ClusterLauncher):
     def _script(self, group: Sequence[Submission], root: Path) -> Document:
         name = group[0].run_id
         text = batch_script(group, self._settings, root)
-        facts = {
-            "name": name,
-            "job": None,
-            "output": str(root / FOLDER / name),
-            "starter": self._settings.starter,
-        }
+        facts = {"name": name, "job": None, "output": str(root / FOLDER / name), "starter": self._settings.starter}
         indices = range(len(group)) if len(group) > 1 else [None]
         known = [each.with_scheduler(**facts, index=index) for each, index in zip(group, indices, strict=True)]
         return Document(name, text, tuple(known))
