@@ -13,7 +13,7 @@ from suite.conduct.planning.machine import look_at_machine
 from suite.conduct.planning.plan import make_plan
 from suite.conduct.planning.request import Request
 from suite.conduct.running.execute import make_job
-from suite.launch.local import free_port, local_site, rank_variables
+from suite.launch.local import LocalLauncher, free_port, rank_variables
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.device import Precision
 from suite.spec.layout import LayoutChoices
@@ -71,7 +71,7 @@ def run_script(
         (folder / "events").mkdir()
         path = folder / "manifest.json"
         path.write_text(manifest.model_dump_json(by_alias=True), encoding="utf-8")
-        job = make_job(manifest, local_site(folder, python))
+        job = make_job(manifest, LocalLauncher().site(manifest, folder, python))
         port = free_port()
         command = [python, "-m", module, *before, str(path), str(folder), *after]
         logs = [folder / f"rank-{rank}.log" for rank in range(job.ranks)]

@@ -22,7 +22,7 @@ from benchmarks.ranks import one_manifest
 from benchmarks.verdict import Interval, Row, median, trimmed_mean, within
 from suite.conduct.running.execute import execute, make_job
 from suite.launch.job import Job
-from suite.launch.local import LocalLauncher, Start, local_site, spawn, start_ranks
+from suite.launch.local import LocalLauncher, Start, spawn, start_ranks
 from suite.launch.processes import child_subreaper
 from suite.launch.requests import stop_requests
 from suite.launch.supervise import Rank
@@ -135,7 +135,7 @@ def _job(manifest: Manifest, folder: Path) -> Job:
     for path in (folder, folder / "events", folder / "logs"):
         path.mkdir()
     (folder / "manifest.json").write_text(manifest.model_dump_json(by_alias=True), encoding="utf-8")
-    job = make_job(manifest, local_site(folder, sys.executable))
+    job = make_job(manifest, LocalLauncher().site(manifest, folder, sys.executable))
     for rank in range(job.ranks):
         os.mkfifo(folder / f"turns-{rank}")
     argv = (sys.executable, "-m", "benchmarks.turn_worker", str(folder / "manifest.json"), str(folder))

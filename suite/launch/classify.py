@@ -7,80 +7,90 @@ import re
 import signal
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from suite.launch.outcome import Failure, FailureKind
 from suite.launch.processes import OomKills, signal_name
 
-#: ``cause``: explains the run's end by itself. ``symptom``: a collective did not finish, explains it if nothing better
-#: is known. ``consequence``: another rank had gone before.
-Role = Literal["cause", "symptom", "consequence"]
+
+class Strength(IntEnum):
+    """How well a finding explains the whole run's end; within one strength the earliest counts."""
+
+    CAUSE = 0  # by itself
+    RAISED = 1  # a rank raised something that fits no pattern
+    SYMPTOM = 2  # a collective did not finish: if nothing better is known
+    VERDICT = 3
+    SILENT = 4  # a rank ended with an exit code and no word
+    CONSEQUENCE = 5  # another rank had gone before
+
+
+CAUSE, SYMPTOM, CONSEQUENCE = Strength.CAUSE, Strength.SYMPTOM, Strength.CONSEQUENCE
 
 
 class Pattern(NamedTuple):
     """A regular expression that is searched in each line of a failed rank's log."""
 
     kind: FailureKind
-    role: Role
+    strength: Strength
     expression: str
     before_start: bool = False  # proves its kind only in a rank that has not written its start event
 
 
 #: Texts of CPython, torch, gloo, NCCL, the CUDA runtime, its driver and the C library, as they print them.
 PATTERNS: tuple[Pattern, ...] = (
-    Pattern("oom_device", "cause", r"(CUDA|HIP) out of memory"),
-    Pattern("oom_device", "cause", r"CUDA (driver )?[Ee]rror: out of memory"),
-    Pattern("oom_device", "cause", r"Cuda failure (\d+ )?'out of memory'"),
-    Pattern("oom_device", "cause", r"CU[A-Z]{2,20}_STATUS_ALLOC_FAILED"),
-    Pattern("oom_device", "cause", r"No available memory for the cache blocks"),
+    Pattern("oom_device", CAUSE, r"(CUDA|HIP) out of memory"),
+    Pattern("oom_device", CAUSE, r"CUDA (driver )?[Ee]rror: out of memory"),
+    Pattern("oom_device", CAUSE, r"Cuda failure (\d+ )?'out of memory'"),
+    Pattern("oom_device", CAUSE, r"CU[A-Z]{2,20}_STATUS_ALLOC_FAILED"),
+    Pattern("oom_device", CAUSE, r"No available memory for the cache blocks"),
     # what a rank may lock, not what the host has; before the pattern of host memory, whose words it shares
-    Pattern("config", "cause", r"\bibv_\w{1,40} .{0,300}Cannot allocate memory"),
-    Pattern("oom_host", "cause", r"^([\w.]+\.)?(_Array)?MemoryError\b"),
-    Pattern("oom_host", "cause", r"std::bad_alloc"),
-    Pattern("oom_host", "cause", r"DefaultCPUAllocator: (can't allocate|not enough) memory"),
-    Pattern("oom_host", "cause", r"[Cc]annot allocate memory"),
-    Pattern("oom_host", "cause", r"libgomp: Out of memory"),
-    Pattern("oom_host", "cause", r"node running low on memory"),
-    Pattern("disk_full", "cause", r"No space left on device|Disk quota exceeded"),
-    Pattern("disk_full", "cause", r"bus error .{0,300}insufficient shared memory"),
-    Pattern("config", "cause", r"\bFile too large\b"),
-    Pattern("config", "cause", r"[Gg]ated ?[Rr]epo|\b401 Client Error"),
-    Pattern("port_taken", "cause", r"server socket has failed to listen on any local network address"),
-    Pattern("port_taken", "cause", r"\bEADDRINUSE\b"),
-    Pattern("port_taken", "cause", r"\[Errno 98\] (error while attempting to bind|Address already in use)"),
-    Pattern("driver_mismatch", "cause", r"NVIDIA driver on your system is too old"),
-    Pattern("driver_mismatch", "cause", r"CUDA driver version is insufficient for CUDA runtime version"),
-    Pattern("driver_mismatch", "cause", r"forward compatibility was attempted on non supported HW"),
-    Pattern("driver_mismatch", "cause", r"unsupported display driver / cuda driver combination"),
-    Pattern("driver_mismatch", "cause", r"Driver/library version mismatch"),
-    Pattern("driver_mismatch", "cause", r"no kernel image is available for execution on the device"),
-    Pattern("gpu_unavailable", "cause", r"Found no NVIDIA driver on your system"),
-    Pattern("gpu_unavailable", "cause", r"No CUDA GPUs are available"),
-    Pattern("gpu_unavailable", "cause", r"no CUDA-capable device is detected"),
-    Pattern("gpu_unavailable", "cause", r"CUDA-capable device\(s\) is/are busy or unavailable"),
-    Pattern("gpu_unavailable", "cause", r"CUDA error: invalid device ordinal"),
-    Pattern("gpu_unavailable", "cause", r"uncorrectable (ECC|NVLink) error"),
-    Pattern("gpu_unavailable", "cause", r"GPU is lost|GPU has fallen off the bus|\bXid\b.{0,40}\b79\b"),
-    Pattern("gpu_unavailable", "cause", r"system not yet initialized"),
-    Pattern("gpu_unavailable", "cause", r"Torch not compiled with CUDA enabled"),
-    Pattern("config", "cause", r"^ModuleNotFoundError: ", before_start=True),
-    Pattern("config", "cause", r"^ImportError: ", before_start=True),
-    Pattern("config", "cause", r": No module named ", before_start=True),
-    Pattern("config", "cause", r"can't open file '[^']*': \[Errno 2\]", before_start=True),
-    Pattern("config", "cause", r"error while loading shared libraries: ", before_start=True),
-    Pattern("nccl_timeout", "symptom", r"Watchdog caught collective operation timeout"),
-    Pattern("nccl_timeout", "symptom", r"Some NCCL operations have failed or timed out"),
-    Pattern("nccl_timeout", "symptom", r"Timed out after \d+ seconds waiting for clients|wait timeout after \d+ ?ms"),
-    Pattern("nccl_timeout", "symptom", r"client socket has (timed out|failed to connect)|\bSocket Timeout\b"),
-    Pattern("hang", "symptom", r"Timed out waiting \d+ms for (recv|send) operation to complete"),
-    Pattern("rank_lost", "consequence", r"Connection (closed|reset) by peer"),
-    Pattern("rank_lost", "consequence", r"Application timeout caused pair closure"),
-    Pattern("rank_lost", "consequence", r"Broken pipe"),
-    Pattern("rank_lost", "consequence", r"Connection was likely closed"),
-    Pattern("rank_lost", "consequence", r"[Cc]onnection closed by remote peer"),
-    Pattern("rank_lost", "consequence", r"remote process exit(ing|ed)"),
-    Pattern("rank_lost", "consequence", r"NCCL communicator was aborted"),
-    Pattern("rank_lost", "consequence", r"Gloo connectFullMesh failed"),
+    Pattern("config", CAUSE, r"\bibv_\w{1,40} .{0,300}Cannot allocate memory"),
+    Pattern("oom_host", CAUSE, r"^([\w.]+\.)?(_Array)?MemoryError\b"),
+    Pattern("oom_host", CAUSE, r"std::bad_alloc"),
+    Pattern("oom_host", CAUSE, r"DefaultCPUAllocator: (can't allocate|not enough) memory"),
+    Pattern("oom_host", CAUSE, r"[Cc]annot allocate memory"),
+    Pattern("oom_host", CAUSE, r"libgomp: Out of memory"),
+    Pattern("oom_host", CAUSE, r"node running low on memory"),
+    Pattern("disk_full", CAUSE, r"No space left on device|Disk quota exceeded"),
+    Pattern("disk_full", CAUSE, r"bus error .{0,300}insufficient shared memory"),
+    Pattern("config", CAUSE, r"\bFile too large\b"),
+    Pattern("config", CAUSE, r"[Gg]ated ?[Rr]epo|\b401 Client Error"),
+    Pattern("port_taken", CAUSE, r"server socket has failed to listen on any local network address"),
+    Pattern("port_taken", CAUSE, r"\bEADDRINUSE\b"),
+    Pattern("port_taken", CAUSE, r"\[Errno 98\] (error while attempting to bind|Address already in use)"),
+    Pattern("driver_mismatch", CAUSE, r"NVIDIA driver on your system is too old"),
+    Pattern("driver_mismatch", CAUSE, r"CUDA driver version is insufficient for CUDA runtime version"),
+    Pattern("driver_mismatch", CAUSE, r"forward compatibility was attempted on non supported HW"),
+    Pattern("driver_mismatch", CAUSE, r"unsupported display driver / cuda driver combination"),
+    Pattern("driver_mismatch", CAUSE, r"Driver/library version mismatch"),
+    Pattern("driver_mismatch", CAUSE, r"no kernel image is available for execution on the device"),
+    Pattern("gpu_unavailable", CAUSE, r"Found no NVIDIA driver on your system"),
+    Pattern("gpu_unavailable", CAUSE, r"No CUDA GPUs are available"),
+    Pattern("gpu_unavailable", CAUSE, r"no CUDA-capable device is detected"),
+    Pattern("gpu_unavailable", CAUSE, r"CUDA-capable device\(s\) is/are busy or unavailable"),
+    Pattern("gpu_unavailable", CAUSE, r"CUDA error: invalid device ordinal"),
+    Pattern("gpu_unavailable", CAUSE, r"uncorrectable (ECC|NVLink) error"),
+    Pattern("gpu_unavailable", CAUSE, r"GPU is lost|GPU has fallen off the bus|\bXid\b.{0,40}\b79\b"),
+    Pattern("gpu_unavailable", CAUSE, r"system not yet initialized"),
+    Pattern("gpu_unavailable", CAUSE, r"Torch not compiled with CUDA enabled"),
+    Pattern("config", CAUSE, r"^ModuleNotFoundError: ", before_start=True),
+    Pattern("config", CAUSE, r"^ImportError: ", before_start=True),
+    Pattern("config", CAUSE, r": No module named ", before_start=True),
+    Pattern("config", CAUSE, r"can't open file '[^']*': \[Errno 2\]", before_start=True),
+    Pattern("config", CAUSE, r"error while loading shared libraries: ", before_start=True),
+    Pattern("nccl_timeout", SYMPTOM, r"Watchdog caught collective operation timeout"),
+    Pattern("nccl_timeout", SYMPTOM, r"Some NCCL operations have failed or timed out"),
+    Pattern("nccl_timeout", SYMPTOM, r"Timed out after \d+ seconds waiting for clients|wait timeout after \d+ ?ms"),
+    Pattern("nccl_timeout", SYMPTOM, r"client socket has (timed out|failed to connect)|\bSocket Timeout\b"),
+    Pattern("hang", SYMPTOM, r"Timed out waiting \d+ms for (recv|send) operation to complete"),
+    Pattern("rank_lost", CONSEQUENCE, r"Connection (closed|reset) by peer"),
+    Pattern("rank_lost", CONSEQUENCE, r"Application timeout caused pair closure"),
+    Pattern("rank_lost", CONSEQUENCE, r"Broken pipe"),
+    Pattern("rank_lost", CONSEQUENCE, r"Connection was likely closed"),
+    Pattern("rank_lost", CONSEQUENCE, r"[Cc]onnection closed by remote peer"),
+    Pattern("rank_lost", CONSEQUENCE, r"remote process exit(ing|ed)"),
+    Pattern("rank_lost", CONSEQUENCE, r"NCCL communicator was aborted"),
+    Pattern("rank_lost", CONSEQUENCE, r"Gloo connectFullMesh failed"),
 )
 
 #: libraries say much of the above also of what they get over, e.g. of an old driver in a run that never asks for a GPU
@@ -90,7 +100,7 @@ _RANK_PREFIX = re.compile(r"^\[rank\d+\]:\s?")
 
 
 class Match(NamedTuple):
-    """The first line with the strongest role that was found."""
+    """The first line with the strongest sign that was found."""
 
     pattern: Pattern
     line: str
@@ -106,7 +116,7 @@ def strongest(lines: Iterable[str], patterns: tuple[Pattern, ...], started: bool
         for pattern in patterns:
             if pattern.before_start and started:
                 continue
-            tells_more = found is None or _STRENGTH_OF_ROLE[pattern.role] < _STRENGTH_OF_ROLE[found.pattern.role]
+            tells_more = found is None or pattern.strength < found.pattern.strength
             if tells_more and re.search(pattern.expression, bare):
                 found = Match(pattern, line)
     return found
@@ -150,27 +160,11 @@ class RunEnd(NamedTuple):
     iteration: int | None = None
 
 
-class Strength(IntEnum):
-    """How well a finding explains the whole run's end; within one strength the earliest counts."""
-
-    CAUSE = 0
-    RAISED = 1  # a rank raised something that fits no pattern
-    SYMPTOM = 2
-    VERDICT = 3
-    SILENT = 4  # a rank ended with an exit code and no word
-    CONSEQUENCE = 5
-
-
-_STRENGTH_OF_ROLE: dict[Role, Strength] = {
-    "cause": Strength.CAUSE,
-    "symptom": Strength.SYMPTOM,
-    "consequence": Strength.CONSEQUENCE,
-}
 _STRENGTH_OF_KIND: dict[FailureKind, Strength] = {
     "unknown": Strength.RAISED,
-    "nccl_timeout": Strength.SYMPTOM,
-    "hang": Strength.SYMPTOM,
-    "rank_lost": Strength.CONSEQUENCE,
+    "nccl_timeout": SYMPTOM,
+    "hang": SYMPTOM,
+    "rank_lost": CONSEQUENCE,
 }
 
 
@@ -189,7 +183,7 @@ def classify(end: RunEnd, patterns: tuple[Pattern, ...] = PATTERNS) -> Failure:
     """
     findings = [finding for rank in end.ranks for finding in _of_rank(rank, end, patterns)]
     if end.verdict is not None:
-        findings.append(Finding(Strength.CAUSE if end.proven else Strength.VERDICT, 0.0, -1, end.verdict))
+        findings.append(Finding(CAUSE if end.proven else Strength.VERDICT, 0.0, -1, end.verdict))
     if not findings:
         return _failure(end, "unknown", "no rank told why the run ended")
     return min(findings, key=lambda finding: finding[:3]).failure
@@ -206,14 +200,14 @@ def _of_rank(rank: RankEnd, end: RunEnd, patterns: tuple[Pattern, ...]) -> Itera
 def _reported(rank: RankEnd, report: Report, end: RunEnd, patterns: tuple[Pattern, ...]) -> Finding:
     """A rank's own failure event. Where it could not name a kind, its lines may."""
     failure = report.failure
-    evidence = [f"rank {rank.rank}: {line}" for line in failure.evidence]
-    kind, strength = failure.kind, _STRENGTH_OF_KIND.get(failure.kind, Strength.CAUSE)
-    if strength is not Strength.CAUSE:
+    evidence = tuple(f"rank {rank.rank}: {line}" for line in failure.evidence)
+    kind, strength = failure.kind, _STRENGTH_OF_KIND.get(failure.kind, CAUSE)
+    if strength is not CAUSE:
         match = strongest(failure.evidence, patterns, rank.started)
         if match:
-            kind, strength = match.pattern.kind, _STRENGTH_OF_ROLE[match.pattern.role]
+            kind, strength = match.pattern.kind, match.pattern.strength
     phase, iteration = (end.phase, end.iteration) if failure.phase is None else (failure.phase, failure.iteration)
-    whole = Failure(kind=kind, phase=phase, iteration=iteration, evidence=tuple(evidence))
+    whole = Failure(kind=kind, phase=phase, iteration=iteration, evidence=evidence)
     return Finding(strength, report.time, rank.rank, whole)
 
 
@@ -223,19 +217,19 @@ def _ended(rank: RankEnd, code: int | None, time: float, end: RunEnd, patterns: 
     # a process aborts by its own doing, and has said why before
     lost = code is not None and code < 0 and code != -signal.SIGABRT
     ending = f"{rank.name} ended {how(code)}"
-    if match and (match.pattern.role == "cause" or not lost):
+    if match and (match.pattern.strength is CAUSE or not lost):
         failure = _failure(end, match.pattern.kind, f"{rank.name}: {match.line}", ending)
-        return Finding(_STRENGTH_OF_ROLE[match.pattern.role], time, rank.rank, failure)
+        return Finding(match.pattern.strength, time, rank.rank, failure)
     if code == -signal.SIGKILL and end.oom_kills and end.oom_kills.kills > 0:
         count, name = end.oom_kills
         counter = f"the kernel's count of out-of-memory kills ({name}) rose by {count}"
-        return Finding(Strength.CAUSE, time, rank.rank, _failure(end, "oom_host", ending, counter))
+        return Finding(CAUSE, time, rank.rank, _failure(end, "oom_host", ending, counter))
     if code == -signal.SIGXFSZ:
         limit = "a file that it wrote has the size that its shell allows (ulimit -f): raise the limit"
-        return Finding(Strength.CAUSE, time, rank.rank, _failure(end, "config", ending, limit))
+        return Finding(CAUSE, time, rank.rank, _failure(end, "config", ending, limit))
     last = [f"{rank.name}: {line}" for line in rank.log[-LOG_LINES:]]
     kind: FailureKind = "rank_lost" if lost else "unknown"
-    strength = Strength.CAUSE if lost else Strength.SILENT
+    strength = CAUSE if lost else Strength.SILENT
     return Finding(strength, time, rank.rank, _failure(end, kind, ending, *last))
 
 

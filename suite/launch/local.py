@@ -8,7 +8,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from functools import partial
 from pathlib import Path
@@ -83,8 +83,14 @@ class LocalLauncher:
     def site(self, manifest: Manifest, bundle: Path, python: str) -> Site:
         """The host's own paths, and a GPU for each rank. Raises UsageError as ``worker_path`` does."""
         gpus = self._gpus[: manifest.layout.devices_per_node] if manifest.measure.device == "cuda" else ()
-        own = {"env": dict(self._env), "stack": self._stack(manifest), "devices": gpus or None}
-        return local_site(bundle, python).model_copy(update=own)
+        return Site(
+            python=python,
+            bundle=str(bundle),
+            python_path=worker_path(python),
+            env=dict(self._env),
+            stack=self._stack(manifest),
+            devices=gpus or None,
+        )
 
     def facts(self, job: Job) -> dict[str, Any]:
         """The GPUs, where they were chosen; the host's other facts are everybody's."""
@@ -127,11 +133,6 @@ def find_start(name: str) -> Start:
     if name not in get_args(Start):
         raise UsageError(f"--start is auto, fork or spawn, not {name!r}{nearest(name, get_args(Start))}")
     return cast(Start, name)
-
-
-def local_site(bundle: Path, python: str) -> Site:
-    """Bundle and interpreter as this host has them."""
-    return Site(python=python, bundle=str(bundle), python_path=worker_path(python))
 
 
 def worker_path(python: str) -> str:
@@ -226,13 +227,10 @@ def free_port() -> int:
     tries = random.SystemRandom().sample(candidates, min(_TRIES, len(candidates)))
     with _telling:
         for port in (*tries, *[0] * _TRIES):
-            with socket.socket() as probe:
-                try:
-                    probe.bind(("", port))
-                except OSError:
-                    continue
+            with socket.socket() as probe, suppress(OSError):
+                probe.bind(("", port))
                 found = int(probe.getsockname()[1])
-            if found not in _told:
-                _told.append(found)
-                return found
+                if found not in _told:
+                    _told.append(found)
+                    return found
     raise OSError("this machine has no free TCP port")

@@ -1,12 +1,10 @@
 """Logs of ranks that are kept to a size: their beginning, their end, and how much was cut from between.
 
 Ranks append to their logs themselves, so nothing is looked at while they are small, and one that is cut goes on being
-appended to. What a rank writes in the moment of a cut may be lost with it. A shell may give files a smaller size still
-(``ulimit -f``): who has met that is told here too.
+appended to. What a rank writes in the moment of a cut may be lost with it.
 """
 
 import os
-import resource
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -60,20 +58,3 @@ def _between(cut: int) -> bytes:
 def mark(cut: int) -> bytes:
     """The line that stands in the place of what was cut."""
     return b"[suite: %d bytes were cut here; of a log the first and the last 16 MiB are kept]\n" % cut
-
-
-def at_size_limit(files: Iterable[Path]) -> str | None:
-    """What is to be said where one of the files is as large as this process and its ranks may make any; else null.
-
-    A rank that meets the limit is killed by SIGXFSZ, or told so when it writes, and can then write no word of it.
-    """
-    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-    if limit == resource.RLIM_INFINITY:
-        return None
-    full = next((file for file in files if log_size(file) >= limit), None)
-    if full is None:
-        return None
-    return (
-        f"{full.parent.name}/{full.name} has reached the {limit} bytes that a file of this shell may have (ulimit -f): "
-        "raise the limit"
-    )

@@ -38,10 +38,14 @@ class Failure(Frozen):
     evidence: tuple[str, ...] = ()
 
 
-class Outcome(Frozen):
-    """One job's end. ``ok`` means that every rank ended with exit code 0 and nobody stopped the run."""
+#: ``ok``: every rank ended with exit code 0 and nobody stopped the run.
+EndStatus = Literal["ok", "failed", "interrupted"]
 
-    status: Literal["ok", "failed", "interrupted"]
+
+class Outcome(Frozen):
+    """One job's end."""
+
+    status: EndStatus
     exit_codes: dict[int, int | None] = Field(
         description="by rank; negative: ended by that signal; null: never started, or not seen to end"
     )

@@ -128,34 +128,21 @@ def answer_of(python: str, command: Sequence[str], seconds: float, env: Mapping[
 
 def container_id() -> str | None:
     """Id of the container this process is in, or its host name where a container shows no id; ``None`` on a host."""
-    try:
-        mounts = Path("/proc/self/mountinfo").read_text()
-    except OSError:
-        mounts = ""
-    found = id_in_mounts(mounts)
-    if found is None and (Path("/.dockerenv").exists() or Path("/run/.containerenv").exists()):
-        return platform.node()
-    return found
+    found = id_in_mounts(Path("/proc/self/mountinfo").read_text())
+    is_inside = Path("/.dockerenv").exists() or Path("/run/.containerenv").exists()
+    return found or (platform.node() if is_inside else None)
 
 
 def id_in_mounts(mountinfo: str) -> str | None:
     """The container id in a ``/proc/self/mountinfo`` text: /etc/hostname is mounted from a folder named by it."""
-    for line in mountinfo.splitlines():
-        fields = line.split()
-        if len(fields) > 4 and fields[4] == "/etc/hostname":
-            match = re.search(r"/([0-9a-f]{64})/", fields[3])
-            if match:
-                return match.group(1)
-    return None
+    roots = (line.split()[3] for line in mountinfo.splitlines() if " /etc/hostname " in line)
+    return next((found[1] for root in roots if (found := re.search(r"/([0-9a-f]{64})/", root))), None)
 
 
 def _cpu_model() -> str | None:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or None
-    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.processor() or None
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, None) or platform.processor() or None
 
 
 def _siblings(cpu: int) -> str:
@@ -286,11 +273,11 @@ def _named(gpus: Sequence[LocalDevice], word: str) -> LocalDevice | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
-def why_no_gpu(in_container: bool, devices: Path = Path("/dev")) -> str:
+def why_no_gpu(in_container: bool) -> str:
     """A line for CUDA that was asked for where no driver shows a GPU: what is missing, and what to do."""
     if not in_container:
         return "no NVIDIA driver shows a GPU here (`suite doctor` says what it looked for)"
-    files = sorted(path.name for path in devices.glob("nvidia[0-9]*"))
+    files = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
     though = f", though /dev/{files[0]} is there" if files else ""
     return (
         f"gpu_unavailable: no NVIDIA driver shows a GPU in this container{though}; start it with NVIDIA's container "

@@ -10,12 +10,13 @@ import ctypes
 import os
 import resource
 import signal
+import subprocess
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import IO, NamedTuple, Protocol
+from typing import IO, NamedTuple
 
 import psutil
 
@@ -24,21 +25,32 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 
 
-class RankProcess(Protocol):
-    """What ``subprocess.Popen`` has that a launcher needs of a rank's process, a child of this one."""
+class ForkedProcess:
+    """A child that another process forked for this one, with what ``subprocess.Popen`` has of one it started itself."""
 
-    @property
-    def pid(self) -> int: ...
+    def __init__(self, pid: int, stdout: IO[bytes] | None) -> None:
+        self.pid, self.stdout = pid, stdout
+        self.returncode: int | None = None
 
-    @property
-    def stdout(self) -> IO[bytes] | None: ...
+    def wait(self, timeout: float | None = None) -> int:
+        """Exit code, negative for a signal. Raises subprocess.TimeoutExpired."""
+        if self.returncode is None:
+            try:
+                code = psutil.Process(self.pid).wait(timeout)
+            except psutil.TimeoutExpired as error:
+                raise subprocess.TimeoutExpired("a forked rank", error.seconds) from error
+            assert code is not None, "only its parent, this process, can wait for it"
+            self.returncode = int(code)
+        return self.returncode
 
-    @property
-    def returncode(self) -> int | None: ...
+    def send_signal(self, number: int) -> None:
+        """Nothing once it was waited for: its id may be another's by then."""
+        if self.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
-    def wait(self, timeout: float | None = None) -> int: ...
 
-    def send_signal(self, number: int, /) -> None: ...
+RankProcess = subprocess.Popen | ForkedProcess
 
 
 def exit_descriptor(process: RankProcess) -> int:
@@ -121,30 +133,36 @@ def end_with_this_process(memory_bytes: int | None) -> Callable[[], None]:
     return set_up
 
 
+def below(pid: int | None = None) -> list[psutil.Process]:
+    """All processes below one, this one unless told."""
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
 def descendants(pid: int | None = None) -> set[int]:
     """Ids of all processes below one, this one unless told."""
-    try:
-        return {child.pid for child in psutil.Process(pid).children(recursive=True)}
-    except psutil.NoSuchProcess:
-        return set()
+    return {child.pid for child in below(pid)}
 
 
-def end_with_children(process: RankProcess) -> None:
+def end_with_children(process: subprocess.Popen) -> None:
     """Kill a process that leads a group, with all processes below it, and wait for them."""
-    try:
-        below = psutil.Process(process.pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        below = []
+    children = below(process.pid)
     signal_group(process, signal.SIGKILL)
     if process.returncode is None:
         process.wait()
         with suppress(ChildProcessError):  # those of its group that this process adopted when it ended by itself
             while True:
                 os.waitpid(-process.pid, 0)
-    for each in below:
+    _kill(children)
+
+
+def _kill(processes: list[psutil.Process]) -> None:
+    for process in processes:
         with suppress(psutil.NoSuchProcess):
-            each.kill()
-    psutil.wait_procs(below, timeout=1.0)
+            process.kill()
+    psutil.wait_procs(processes, timeout=1.0)
 
 
 def sweep(before: Collection[int] | None, sessions: Collection[int], patience_seconds: float) -> None:
@@ -160,15 +178,11 @@ def sweep(before: Collection[int] | None, sessions: Collection[int], patience_se
         left = _left(before, sessions)
         if not left:
             return
-        for process in left:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        psutil.wait_procs(left, timeout=1.0)
+        _kill(left)
 
 
 def _left(before: Collection[int] | None, sessions: Collection[int]) -> list[psutil.Process]:
-    below = [] if before is None else psutil.Process().children(recursive=True)
-    found = {process.pid: process for process in below if process.pid not in (before or ())}
+    found = {} if before is None else {process.pid: process for process in below() if process.pid not in before}
     for pid in psutil.pids():
         try:
             if pid not in found and os.getsid(pid) in sessions:

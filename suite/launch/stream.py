@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -28,50 +29,37 @@ class EventStream:
         self._inside_line = False
 
     def feed(self, chunk: bytes) -> None:
-        data = self._held + chunk
-        self._held = b""
-        start = 0
-        while start < len(data):
-            start = self._ordinary(data, start) if self._inside_line else self._line_start(data, start)
+        data, self._held = self._held + chunk, b""
+        ordinary: list[bytes] = []
+        for line in BytesIO(data):
+            may_be_event = not self._inside_line and EVENT_PREFIX.startswith(line[: len(EVENT_PREFIX)])
+            is_whole = line.endswith(b"\n")
+            if may_be_event and not is_whole and len(line) <= LONGEST_EVENT_BYTES:
+                self._held = line
+                break
+            event = parse_event(line) if may_be_event and is_whole else None
+            if event is None:
+                ordinary.append(line)
+            else:
+                self._put(ordinary)
+                ordinary = []
+                self._on_event(event)
+            self._inside_line = not is_whole
+        self._put(ordinary)
 
     def close(self) -> None:
         """The output has ended: what was held back is an event without line end, or log."""
         held, self._held = self._held, b""
-        self._deliver(held)
-
-    def _line_start(self, data: bytes, start: int) -> int:
-        """Handle the line that begins at ``start`` if it may be an event; the position after what was consumed."""
-        head = data[start : start + len(EVENT_PREFIX)]
-        if not EVENT_PREFIX.startswith(head):
-            self._inside_line = True
-            return start
-        end = data.find(b"\n", start) + 1
-        if end:
-            self._deliver(data[start:end])
-            return end
-        if len(data) - start > LONGEST_EVENT_BYTES:
-            self._inside_line = True
-            return start
-        self._held = data[start:]
-        return len(data)
-
-    def _ordinary(self, data: bytes, start: int) -> int:
-        """Write up to the next line that may be an event: one with the prefix, or a last one that begins like it."""
-        newline = data.find(b"\n" + EVENT_PREFIX, start)
-        if newline < 0:
-            newline = data.rfind(b"\n", max(start, len(data) - len(EVENT_PREFIX)))
-        may_be_event = newline >= 0 and EVENT_PREFIX.startswith(data[newline + 1 :][: len(EVENT_PREFIX)])
-        end = newline + 1 if may_be_event else len(data)
-        self._write(data[start:end])
-        self._inside_line = not may_be_event
-        return end
-
-    def _deliver(self, line: bytes) -> None:
-        event = parse_event(line)
-        if event is not None:
+        event = parse_event(held)
+        if event is None:
+            self._put([held])
+        else:
             self._on_event(event)
-        elif line:
-            self._write(line)
+
+    def _put(self, lines: list[bytes]) -> None:
+        data = b"".join(lines)
+        if data:
+            self._write(data)
 
 
 def _no_constant(name: str) -> float:

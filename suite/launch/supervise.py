@@ -10,15 +10,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from suite.launch.classify import RankEnd, RunEnd, classify
 from suite.launch.job import Job
-from suite.launch.logs import LOOK_SECONDS, at_size_limit
-from suite.launch.outcome import Failure, OnEvent, Outcome
+from suite.launch.logs import LOOK_SECONDS
+from suite.launch.outcome import EndStatus, Failure, OnEvent, Outcome
 from suite.launch.processes import RankProcess, catches, exit_descriptor, oom_kills, signal_group, sweep
 from suite.launch.requests import StopRequests
-from suite.launch.traces import log_size, log_tail, read_reports, stack_lines
+from suite.launch.traces import log_size, log_tail, read_reports
 from suite.launch.watching import Watch
 
 READ_BYTES = 64 * 1024
@@ -65,7 +65,6 @@ class Supervision(Watch):
         self.ranks: list[Rank] = []
         self._folder, self._patience, self._foreign = folder, patience, foreign
         self._is_stopped = False  # while it waits for its turn
-        self._heard = self._began
         self._oom_kills_before = oom_kills()
         self._exits: list[int] = []
         self._stopped_at: float | None = None
@@ -112,12 +111,11 @@ class Supervision(Watch):
         """How the run ended, with the reason where it did not end well."""
         stopped_by = self._stopped_by()
         codes = {rank.index: rank.process.returncode for rank in self.ranks}
-        failed = self._verdict is not None or any(code != 0 for code in codes.values())
-        status: Literal["ok", "failed", "interrupted"] = "ok"
+        status: EndStatus = "ok"
         failure = None
         if stopped_by is not None:
             status, failure = "interrupted", self._failure("interrupted", f"the driver was sent {stopped_by}")
-        elif failed:
+        elif self._verdict is not None or any(code != 0 for code in codes.values()):
             status, failure = "failed", self._why()
         return Outcome(status=status, exit_codes=codes, elapsed_seconds=self._ended - self._began, failure=failure)
 
@@ -156,20 +154,21 @@ class Supervision(Watch):
         return self._is_stopped
 
     def _time_out(self) -> None:
-        if self._is_early(self._time_out, self._began, self._job.limits.run_seconds):
-            return
-        self._verdict = self._failure(
-            "timeout", f"the run took longer than its limit of {self._job.limits.run_seconds:g} s"
-        )
-        self._terminate()
+        limit = self._job.limits.run_seconds
+        if not self._is_early(self._time_out, self._began, limit):
+            self._verdict = self._failure("timeout", f"the run took longer than its limit of {limit:g} s")
+            self._terminate()
 
     def _silent(self) -> None:
         """No event for too long: ask the ranks for their stacks, then end them."""
         limit = self._job.limits.silence_seconds
         if self._is_early(self._silent, self._heard, limit):
             return
-        words = f"no event from rank 0 for {limit:g} s; {self._last_seen()}"
-        self._verdict = self._failure("hang", words, *self._printing(limit))
+        last = "it had reported no phase yet"
+        if self._phase is not None:
+            within = "" if self._iteration is None else f" of iteration {self._iteration}"
+            last = f"the last it reported was phase {self._phase}{within}"
+        self._verdict = self._failure("hang", f"no event from rank 0 for {limit:g} s; {last}", *self._printing(limit))
         sizes = [log_size(self._log_file(rank)) for rank in self.ranks]
         for rank in self._alive():
             if catches(rank.process.pid, signal.SIGUSR1):
@@ -220,16 +219,10 @@ class Supervision(Watch):
         """What the pipe still holds; every writer is gone, or given up, so there is an end to it."""
         output = self._stdout()
         os.set_blocking(output, False)
-        try:
+        with suppress(BlockingIOError):
             while chunk := os.read(output, READ_BYTES):
                 self._stream.feed(chunk)
-        except BlockingIOError:
-            pass
         self._stream.close()
-
-    def _look_at_size(self) -> None:
-        if self._look_at_logs in self._alarms:
-            self._look_at_logs()
 
     def _look_at_logs(self) -> None:
         self._log_limit.hold(map(self._log_file, self.ranks))
@@ -239,18 +232,12 @@ class Supervision(Watch):
     def _log_file(self, rank: Rank) -> Path:
         return self._folder / "logs" / f"rank-{rank.index}.log"
 
-    def _events_file(self, rank: Rank) -> Path:
-        return self._folder / "events" / f"rank-{rank.index}.jsonl"
-
-    def _stack(self, rank: Rank, since: int) -> tuple[str, ...]:
-        lines = stack_lines(log_tail(self._log_file(rank), since), max(STACK_LINES // len(self.ranks), 4))
-        return tuple(f"rank {rank.index}: {line}" for line in lines)
-
-    def _last_seen(self) -> str:
-        if self._phase is None:
-            return "it had reported no phase yet"
-        within = "" if self._iteration is None else f" of iteration {self._iteration}"
-        return f"the last it reported was phase {self._phase}{within}"
+    def _stack(self, rank: Rank, since: int) -> list[str]:
+        """What matters of a faulthandler dump: the thread that was running when it was asked, else all."""
+        dump = log_tail(self._log_file(rank), since)
+        current = next((index for index, line in enumerate(dump) if line.startswith("Current thread")), 0)
+        most = max(STACK_LINES // len(self.ranks), 4)
+        return [f"rank {rank.index}: {line}" for line in dump[current : current + most]]
 
     def _printing(self, limit: float) -> Iterator[str]:
         """Output is no sign of life, for a rank that is stuck may complain for ever: but it is told."""
@@ -264,13 +251,10 @@ class Supervision(Watch):
         """The classifier's word, files that were not read, and ranks that could not even be killed."""
         before, after = self._oom_kills_before, oom_kills()
         kills = after._replace(kills=after.kills - before.kills) if before and after else None
-        full = at_size_limit([path for rank in self.ranks for path in (self._log_file(rank), self._events_file(rank))])
-        is_full = full is not None and (self._verdict is None or self._verdict.kind == "config")
         failure = classify(
             RunEnd(
                 ranks=tuple(self._rank_end(rank) for rank in self.ranks),
-                verdict=self._failure("config", str(full)) if is_full else self._verdict,
-                proven=is_full,
+                verdict=self._verdict,
                 stopped_at=self._stopped_at,
                 oom_kills=kills,
                 phase=self._phase,
@@ -284,7 +268,7 @@ class Supervision(Watch):
 
     def _rank_end(self, rank: Rank) -> RankEnd:
         by_itself = rank.ended_at is not None and (self._stopped_at is None or rank.ended_at <= self._stopped_at)
-        reported = read_reports(self._events_file(rank))
+        reported = read_reports(self._folder / "events" / f"rank-{rank.index}.jsonl")
         if reported.unread is not None:
             self._unread.append(f"{reported.unread}: it was not read")
         return RankEnd(

@@ -6,6 +6,7 @@ Ranks may leave anything there, also something that is no file: a bounded part i
 import json
 import stat
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -50,17 +51,11 @@ def parse_reports(lines: Iterable[bytes]) -> RankReports:
     """The same from the lines of the file."""
     started = False
     reports: list[Report] = []
-    parsed = 0
-    for line in lines:
-        if b'"start"' not in line and b'"failure"' not in line:
-            continue
-        event = _event(line)
+    told = (_event(line) for line in lines if b'"start"' in line or b'"failure"' in line)
+    for event in islice(told, _MOST_LINES):
         started = started or event.get("kind") == "start"
-        if event.get("kind") == "failure":
+        if event.get("kind") == "failure" and len(reports) < _MOST_REPORTS:
             reports.append(Report(finite(event.get("time")) or 0.0, _failure(event)))
-        parsed += 1
-        if parsed == _MOST_LINES or len(reports) == _MOST_REPORTS:
-            break
     return RankReports(started, tuple(reports))
 
 
@@ -136,9 +131,3 @@ def printable_lines(data: bytes) -> tuple[str, ...]:
     """Non-empty lines of a log, each cut to a length one can print."""
     text = data.decode(errors="replace")
     return tuple(line.rstrip()[:LONGEST_LINE] for line in text.splitlines() if line.strip())
-
-
-def stack_lines(dump: tuple[str, ...], limit: int) -> tuple[str, ...]:
-    """What matters of a faulthandler dump: the thread that was running when it was asked, else all."""
-    current = next((index for index, line in enumerate(dump) if line.startswith("Current thread")), 0)
-    return dump[current : current + limit]

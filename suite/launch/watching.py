@@ -166,13 +166,13 @@ class Watch(ABC):
         except OSError as error:
             if self._verdict is None:
                 kind: FailureKind = "config" if error.errno == errno.EFBIG else "disk_full"
-                self._verdict = self._failure(kind, f"{self._log_path}: {error.strerror}")
+                hint = " (ulimit -f)" if error.errno == errno.EFBIG else ""
+                self._verdict = self._failure(kind, f"{self._log_path}: {error.strerror}{hint}")
                 self._terminate()
         if self._unlooked > MOST_BYTES // 2:
-            self._look_at_size()
+            self._look_at_logs()
 
-    def _look_at_size(self) -> None:
-        """Much was written since the last look."""
+    def _look_at_logs(self) -> None:
         self._log_limit.hold([self._log_path])
         self._unlooked = 0
 

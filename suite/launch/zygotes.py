@@ -8,8 +8,6 @@ started by themselves.
 
 import json
 import os
-import resource
-import select
 import selectors
 import signal
 import socket
@@ -18,11 +16,11 @@ import threading
 import weakref
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from typing import IO, Any, NamedTuple
+from contextlib import ExitStack, suppress
+from typing import Any, NamedTuple
 
 from suite.launch.job import Job
-from suite.launch.processes import descendants, end_with_children
+from suite.launch.processes import ForkedProcess, descendants, end_with_children
 from suite.launch.requests import StopRequests
 from suite.launch.watching import TURNS
 from suite.spec.typed import LONGEST_WAIT_SECONDS
@@ -44,42 +42,12 @@ class ForkError(Exception):
 
 
 class Surroundings(NamedTuple):
-    """All that an import can depend on, and that a process inherits: a rank is forked only where none of it differs."""
+    """All that an import can depend on: a rank is forked only where none of it differs."""
 
     python: str
     stack: tuple[str, ...]
     environment: tuple[tuple[str, str], ...]
     folder: str
-    inherited: tuple[object, ...]
-
-
-class ForkedProcess:
-    """A rank that a zygote forked, with what ``subprocess.Popen`` has of one that was started by itself."""
-
-    def __init__(self, pid: int, stdout: IO[bytes] | None) -> None:
-        self.pid, self.stdout = pid, stdout
-        self.returncode: int | None = None
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Exit code, negative for a signal. Raises subprocess.TimeoutExpired."""
-        if self.returncode is None:
-            if timeout is not None and not self._ends_within(timeout):
-                raise subprocess.TimeoutExpired("a forked rank", timeout)
-            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        return self.returncode
-
-    def send_signal(self, number: int) -> None:
-        """Nothing once it was waited for: its id may be another's by then."""
-        if self.returncode is None:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-
-    def _ends_within(self, seconds: float) -> bool:
-        descriptor = os.pidfd_open(self.pid)
-        try:
-            return bool(select.select([descriptor], [], [], seconds)[0])
-        finally:
-            os.close(descriptor)
 
 
 class Zygote:
@@ -123,12 +91,9 @@ class Zygote:
             selector.register(self._channel, selectors.EVENT_READ)
             selector.register(requests.descriptor, selectors.EVENT_READ)
             ready = [key.fileobj for key, _ in selector.select(seconds)]
-        if ready != [self._channel]:
-            return False
-        try:
-            return self._answer() == {"unfit": None}
-        except ForkError:
-            return False
+        with suppress(ForkError):
+            return ready == [self._channel] and self._answer() == {"unfit": None}
+        return False
 
     def fork(
         self, argv: tuple[str, ...], memory_bytes: int | None, variables: Mapping[str, str], log: int, is_speaker: bool
@@ -167,12 +132,9 @@ class Zygote:
 
     def _answer(self) -> dict[str, Any]:
         try:
-            answer = json.loads(self._channel.recv(_LONGEST_ANSWER) or b"null")
-        except (OSError, ValueError) as error:
+            return dict(json.loads(self._channel.recv(_LONGEST_ANSWER)))
+        except (OSError, ValueError, TypeError) as error:
             raise ForkError(f"no answer: {error}") from error
-        if not isinstance(answer, dict):
-            raise ForkError("no answer")
-        return answer
 
     def _repeat_output(self, log: int) -> None:
         """What the stack printed while it was imported belongs into the log of each rank."""
@@ -212,19 +174,14 @@ class Zygotes:
         self._drop(around)
         while len(self._kept) >= _MOST:
             self._drop(next(iter(self._kept)))
-        try:
-            zygote = Zygote(around)
-        except OSError:
-            return None
         patience = min(job.limits.run_seconds, job.limits.silence_seconds, LONGEST_WAIT_SECONDS)
-        is_fit = False
-        try:
-            is_fit = zygote.is_fit(patience, requests)
-        finally:
-            if not is_fit:
-                zygote.close()
-        self._kept[around] = zygote if is_fit else None
-        return self._kept[around]
+        with suppress(OSError), ExitStack() as unless_fit:
+            zygote = Zygote(around)
+            unless_fit.callback(zygote.close)
+            self._kept[around] = zygote if zygote.is_fit(patience, requests) else None
+            if self._kept[around] is not None:
+                unless_fit.pop_all()
+        return self._kept.get(around)
 
     def close(self) -> None:
         """End all; also done when the launcher is collected, or the driver ends."""
@@ -249,13 +206,11 @@ def can_fork(job: Job) -> bool:
 def surroundings(job: Job, variables: Mapping[str, str]) -> Surroundings:
     """Those of the job's ranks as this process would start them."""
     environment = {**os.environ, **job.env, **variables}
-    limits = [resource.getrlimit(number) for name, number in vars(resource).items() if name.startswith("RLIMIT_")]
     return Surroundings(
         python=job.argv[0],
         stack=job.stack,
         environment=tuple(sorted((name, environment[name]) for name in environment if name not in _RANK_VARIABLES)),
         folder=job.working_directory or os.getcwd(),
-        inherited=(os.getpriority(os.PRIO_PROCESS, 0), tuple(sorted(os.sched_getaffinity(0))), tuple(limits)),
     )
 
 

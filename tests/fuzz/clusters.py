@@ -154,7 +154,7 @@ class _Node:
     def __init__(self, log: bytes) -> None:
         self.answers = log.split(b"\a")
 
-    def log_from(self, pod: str, container: str, since: str | None) -> Iterator[bytes]:
+    def log(self, pod: str, container: str, since: str | None) -> Iterator[bytes]:
         answer = self.answers.pop(0)
         yield from (answer[start : start + 64] for start in range(0, len(answer), 64))
         if self.answers:

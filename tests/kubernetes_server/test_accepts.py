@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from suite.launch.kubernetes.client import Cluster, Refused
-from suite.launch.kubernetes.run import hand_over, parse, pod_templates, render
+from suite.launch.kubernetes.launcher import hand_over, pod_templates
+from suite.launch.kubernetes.pod import parse, render
 from suite.spec.base import UsageError
-from tests.launch.kubernetes.runs import FOLDER, FULL, VARIANTS, job_of, settings_of
+from tests.launch.kubernetes.runs import FULL, VARIANTS, job_of, settings_of
 
 pytestmark = pytest.mark.daemon
-FILES = {"manifest.json": "{}\n", "environment.json": "{}\n"}
+FILES = {"manifest.json": "{}\n"}
 Objects = list[dict[str, Any]]
 #: of Kubernetes after 1.20; tests/launch/kubernetes holds them to newer schemas and to what these pass
 NEWER = ("completionMode", "podFailurePolicy")
@@ -20,7 +21,7 @@ NEWER = ("completionMode", "podFailurePolicy")
 
 def rendered(variant: str, given: dict[str, Any], namespace: str) -> Objects:
     settings = settings_of(variant, **{**given, "namespace": namespace})  # type: ignore[arg-type]
-    return parse(render(job_of(), FOLDER, settings, FILES, {"suite/run-id": "run"}))
+    return parse(render(job_of(), settings, FILES, {"suite/run-id": "run"}))
 
 
 def plain(objects: Objects) -> Objects:
@@ -32,7 +33,7 @@ def plain(objects: Objects) -> Objects:
     named = {"generateName": "pod-", "namespace": objects[0]["metadata"]["namespace"]}
     pods = [
         {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {**template["metadata"], **named}}
-        for _, _, template in pod_templates(objects)
+        for _, template in pod_templates(objects)
     ]
     return known + pods
 

@@ -11,7 +11,7 @@ import pytest
 from kubernetes import client, config
 
 from suite.launch.kubernetes.client import Cluster
-from suite.launch.kubernetes.run import hand_over
+from suite.launch.kubernetes.launcher import hand_over
 from tests.kubernetes_server.server import Server
 from tests.kubernetes_server.test_accepts import rendered
 from tests.waiting import wait_until

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from suite.backends.base import choice
 from suite.backends.registry import find_backend
 from suite.conduct.running.execute import make_job
-from suite.launch.cluster.torchrun import EVENTS_ON_OUTPUT
+from suite.launch.cluster.launcher import EVENTS_ON_OUTPUT
 from suite.launch.docker.document import RuntimeRules, container_document
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.job import PYTHON, PYTHON_PATH, RUNS, Job, Mount, Site
-from suite.launch.kubernetes.run import kubernetes_site, parse, render
+from suite.launch.kubernetes.pod import parse, render
 from suite.launch.kubernetes.settings import KubernetesSettings
 from suite.launch.local import rank_variables
 from suite.launch.node import _parse as parse_node
@@ -25,10 +25,10 @@ from suite.spec.layout import LayoutRequest
 from suite.spec.manifest import Limits, Manifest, Measure
 from suite.spec.resolve import layout_errors, make_manifest
 from tests.launch.kubernetes.read_back import as_pods
+from tests.launch.kubernetes.runs import IMAGE, launcher_of
 from tests.launch.slurm.jobs import SlurmRun
 from tests.launch.slurm.jobs import site as slurm_site
 
-IMAGE = "registry.example/suite-engines@sha256:" + "5" * 64
 #: what says where the suite lies, how its output comes back and which network is there: each launcher's own
 OWN_VARIABLES = {"PYTHONPATH", "HOME", "SUITE_IMAGE", "NCCL_DEBUG", "NCCL_SOCKET_IFNAME", *EVENTS_ON_OUTPUT}
 
@@ -185,10 +185,10 @@ def by_docker(asked: Asked) -> Seen:
 
 def by_kubernetes(asked: Asked) -> Seen:
     manifest, extra, memory = asked
-    site = kubernetes_site(manifest, IMAGE, extra, memory)
+    site = launcher_of(extra, memory_per_rank=memory).site(manifest)
     job = make_job(manifest, site)
     pods = KubernetesSettings(shared_memory="64Gi")
-    found = as_pods(parse(render(job, site.bundle, pods, {"manifest.json": "{}"}, {})))
+    found = as_pods(parse(render(job, pods, {"manifest.json": "{}"}, {})))
     assert found.requests == found.limits
     # what is in /dev/shm counts to a pod's memory, and is no rank's
     room = int(found.limits["memory"]) - (64 << 30) if "memory" in found.limits else None

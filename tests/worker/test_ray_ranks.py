@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from suite.launch.classify import strongest
-from suite.launch.cluster.torchrun import FailedRank, failed_ranks
+from suite.launch.cluster.ending import FailedRank, failed_ranks
 from suite.launch.kubernetes.pod import PATTERNS, RANKS_VARIABLE, entry_point, pod_variables, ranks_text
 from suite.worker import ray_ranks
 from suite.worker.rank import LAUNCH_VARIABLES, read_rank

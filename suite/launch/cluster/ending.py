@@ -5,6 +5,7 @@ Its ranks' events, torchrun, the logs and the scheduler tell.
 
 import json
 import math
+import re
 import signal
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,7 +13,6 @@ from typing import Any, NamedTuple
 
 from suite.launch.classify import PATTERNS, RankEnd, Report, RunEnd, classify
 from suite.launch.cluster.scheduler import Gathered, SchedulerEnd, Stream
-from suite.launch.cluster.torchrun import FailedRank, failed_ranks, signal_of_torchrun
 from suite.launch.outcome import Failure, Outcome
 from suite.launch.stream import EVENT_PREFIX, parse_event
 from suite.launch.traces import TAIL_BYTES, finite, iteration_of, parse_reports, phase_of, printable_lines
@@ -123,6 +123,40 @@ def _joined(pieces: dict[int, dict[str, Any]]) -> bytes | None:
         return None
 
 
+_FAILED_RANK = re.compile(rb"\s*rank\s*: (\d{1,9}) \(local_rank: \d+\)")
+_SIGNALLED = re.compile(rb"torch\.[\w.]*SignalException: Process \d{1,9} got signal: (\d{1,2})\s*$")
+_EXIT_CODE = re.compile(rb"\s*exitcode\s*: (-?\d{1,9})\b")
+
+
+class FailedRank(NamedTuple):
+    """A row of the table that torchrun prints last, of a rank that ended badly."""
+
+    exit_code: int  # negative: signal
+    is_first: bool  # the one that torchrun saw first; others it may have ended itself
+
+
+def failed_ranks(lines: Iterable[bytes]) -> dict[int, FailedRank]:
+    """By rank, the rows of torchrun's table of failures."""
+    failed: dict[int, FailedRank] = {}
+    rank: int | None = None
+    is_first = False
+    for line in lines:
+        named, code = _FAILED_RANK.match(line), _EXIT_CODE.match(line)
+        if line.startswith(b"Root Cause"):
+            is_first = True
+        elif named:
+            rank = int(named[1])
+        elif code and rank is not None:
+            failed.setdefault(rank, FailedRank(int(code[1]), is_first))
+            rank = None
+    return failed
+
+
+def signal_of_torchrun(lines: Iterable[bytes]) -> int | None:
+    """The signal that torchrun says it was sent: it ends its ranks by it then, and its own exit code is 1."""
+    return next((int(said[1]) for line in lines if (said := _SIGNALLED.match(line))), None)
+
+
 class _Rank(NamedTuple):
     """What is known of one rank from its own events."""
 
@@ -134,22 +168,22 @@ class _Rank(NamedTuple):
 
 def run_outcome(ranks: int, gathered: Gathered, transcript: Transcript) -> Outcome:
     """The run's end: ok only where every rank reports ok and nothing contradicts it."""
-    gathered = gathered._replace(end=_with_signals(gathered.end, transcript))
     streams, end, patterns = gathered
+    end = _with_signals(end, transcript)
     ranks_seen = {rank: _rank(transcript.events.get(rank, [])) for rank in range(ranks)}
-    rows = _rows(streams, transcript)
-    codes = _exit_codes(ranks_seen, rows, streams, end)
+    rank_ends = tuple(_rank_ends(ranks_seen, _rows(streams, transcript), streams, end))
+    codes = {each.rank: each.exit_code for each in rank_ends}
     phase, iteration = _last_seen(transcript.events.get(0, []))
+    last_seen = {"phase": phase, "iteration": iteration}
     elapsed = end.ended - end.started if end.started and end.ended and end.ended > end.started else 0.0
     if end.status == "interrupted":
-        failure = end.verdict or Failure(kind="interrupted")
-        failure = failure.model_copy(update={"phase": phase, "iteration": iteration})
+        failure = (end.verdict or Failure(kind="interrupted")).model_copy(update=last_seen)
         return Outcome(status="interrupted", exit_codes=codes, elapsed_seconds=elapsed, failure=failure)
     if end.status != "failed" and all(rank.status == "ok" for rank in ranks_seen.values()):
         return Outcome(status="ok", exit_codes=codes, elapsed_seconds=elapsed)
-    ends = (*_rank_ends(ranks_seen, codes, rows, gathered), *_stream_ends(ranks_seen, streams, end, transcript))
+    ends = (*rank_ends, *_stream_ends(ranks_seen, streams, end, transcript))
     verdict = end.verdict or (_cut_off(ranks_seen) if end.status == "ok" else None)
-    verdict = verdict and verdict.model_copy(update={"phase": phase, "iteration": iteration})
+    verdict = verdict and verdict.model_copy(update=last_seen)
     whole = RunEnd(ranks=ends, verdict=verdict, proven=end.proven, phase=phase, iteration=iteration)
     failure = classify(whole, (*PATTERNS, *patterns))
     failure = failure.model_copy(update={"evidence": (*failure.evidence, *transcript.notes)})
@@ -203,29 +237,18 @@ def _rows(streams: tuple[Stream, ...], transcript: Transcript) -> dict[int, Fail
     return rows
 
 
-def _exit_codes(
-    ranks_seen: dict[int, _Rank], rows: dict[int, FailedRank], streams: tuple[Stream, ...], end: SchedulerEnd
-) -> dict[int, int | None]:
-    """By rank: from its own events, else from torchrun, else from the scheduler where its task is one rank."""
-    tasks = {stream.ranks[0]: end.exit_codes.get(stream.name) for stream in streams if len(stream.ranks) == 1}
-    codes: dict[int, int | None] = {}
-    for rank, each in ranks_seen.items():
-        if each.status is not None:
-            codes[rank] = 0 if each.status == "ok" else 1
-        else:
-            codes[rank] = rows[rank].exit_code if rank in rows else tasks.get(rank)
-    return codes
-
-
 def _rank_ends(
-    ranks_seen: dict[int, _Rank], codes: dict[int, int | None], rows: dict[int, FailedRank], gathered: Gathered
+    ranks_seen: dict[int, _Rank], rows: dict[int, FailedRank], streams: tuple[Stream, ...], end: SchedulerEnd
 ) -> Iterator[RankEnd]:
-    """What is known of each rank. Its code is its own unless the scheduler ended the job, or torchrun or the
-    scheduler ended the rank because another had failed."""
-    streams, end, _ = gathered
+    """What is known of each rank. Its code is of its own events, else of torchrun, else of the scheduler where its task
+    is one rank; and its own unless the scheduler ended the job, or torchrun or the scheduler ended the rank because
+    another had failed."""
+    tasks = {stream.ranks[0]: end.exit_codes.get(stream.name) for stream in streams if len(stream.ranks) == 1}
     first = next((stream.ranks for stream in streams if stream.name == _first_to_end(end)), ())
     for rank, each in ranks_seen.items():
-        code = codes[rank]
+        code = rows[rank].exit_code if rank in rows else tasks.get(rank)
+        if each.status is not None:
+            code = 0 if each.status == "ok" else 1
         if rank in rows:
             by_itself = rows[rank].is_first or code != -signal.SIGTERM
         else:

@@ -14,6 +14,9 @@ from suite.launch.job import PYTHON, Mount, Site
 from suite.spec.base import digest
 from suite.spec.manifest import Manifest
 
+#: With it every rank's events are in the output, which is all that is sure to come back from a cluster.
+EVENTS_ON_OUTPUT = {"SUITE_EVENTS_ON_STDOUT": "all"}
+
 
 @dataclass(frozen=True)
 class NodeSetup:

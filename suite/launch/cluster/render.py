@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 
 _JSON = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
-#: Characters of a text that is worth to be remembered.
-_SHORT = 200
 _HALVES = re.compile("[\ud800-\udfff]")
 #: What YAML refuses or folds inside quotes although JSON does not mind: controls, line separators, byte order marks.
 _NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
@@ -46,18 +44,10 @@ def to_json(value: Any) -> Raw:
     Characters beyond the first plane stay as they are: JSON would spell them as two escapes, which YAML takes for two
     characters. Raises UsageError for half of one.
     """
-    return _known(value) if type(value) is str and len(value) < _SHORT else _encoded(value)
-
-
-def _encoded(value: Any) -> Raw:
     text = _JSON.encode(value)
     if _HALVES.search(text):
         raise UsageError(f"{ascii(text)[:200]} holds half a character, which no file can carry")
     return Raw(_NOT_YAML.sub(lambda match: f"\\u{ord(match.group()):04x}", text))
-
-
-#: A template has the same words again and again.
-_known = lru_cache(maxsize=4096)(_encoded)
 
 
 def shell_word(value: Any) -> Raw:

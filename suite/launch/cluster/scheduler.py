@@ -9,7 +9,7 @@ from pydantic import Field
 from suite.launch.classify import Pattern
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job
-from suite.launch.outcome import Failure
+from suite.launch.outcome import EndStatus, Failure
 from suite.spec.base import Frozen, UsageError
 
 #: ``over``: nothing of it runs any more. ``gone``: the scheduler does not know it (any more). ``unknown``: not asked.
@@ -43,9 +43,7 @@ class Stream(NamedTuple):
 class SchedulerEnd(Frozen):
     """What the scheduler itself says of a run's end."""
 
-    status: Literal["ok", "failed", "interrupted"] | None = Field(
-        description="null: the scheduler does not know any more, the output must tell"
-    )
+    status: EndStatus | None = Field(description="null: the scheduler does not know any more, the output must tell")
     verdict: Failure | None = Field(
         default=None, description="why, where the scheduler knows: OOM kill, time limit, eviction"
     )

@@ -49,10 +49,9 @@ class Refused(UsageError):
 class Cluster:
     """One namespace of a cluster. Every call raises UsageError with one line where it cannot be done."""
 
-    def __init__(self, api: "ApiClient", namespace: str, context: str | None = None) -> None:
+    def __init__(self, api: "ApiClient", namespace: str) -> None:
         self._api = api
         self.namespace = namespace
-        self.context = context
         self.server = str(api.configuration.host)
 
     def create(self, body: dict[str, Any], dry_run: bool = False) -> dict[str, Any]:
@@ -86,42 +85,39 @@ class Cluster:
             if error.status != 404:
                 raise
 
-    def log(self, pod: str, container: str, tail_lines: int, since: str | None = None) -> bytes:
-        """The last lines that a container printed, each behind its moment, or those from the second of a moment on; at
-        most a mebibyte of it, and nothing where it never started. Raises Refused where its node cannot be asked."""
-        lines = tail_lines if since is None else None
-        how = {"tailLines": lines, "sinceTime": since, "timestamps": "true", "limitBytes": _MOST_LOG_BYTES}
-        query = [("container", container), *((name, str(value)) for name, value in how.items() if value)]
-        try:
-            return self._raw("GET", "Pod", f"{pod}/log", query=query)
-        except Refused as error:
-            if error.status in (400, 404):
-                return b""
-            raise
+    def log(
+        self, pod: str, container: str, since: str | None = None, tail_lines: int | None = None, follows: bool = False
+    ) -> Iterator[bytes]:
+        """What a container printed, piece by piece, each line behind its moment; nothing where it never started.
 
-    def log_from(self, pod: str, container: str, since: str | None, follows: bool = False) -> Iterator[bytes]:
-        """All that a container printed from the second of a moment on (null: ever), piece by piece, each line behind
-        its moment; with ``follows`` also what comes, until the container ends or says nothing for a while, over what
-        its node cuts meanwhile.
-
-        Raises Refused, and Unanswered where it breaks off.
+        All of it, or what came from the second of ``since`` on; with ``tail_lines`` at most a mebibyte of that, or so
+        many last lines. With ``follows`` also what comes, until the container ends or says nothing for a while, over
+        what its node cuts meanwhile. Raises Refused where its node cannot be asked, Unanswered where it breaks off.
         """
-        how = {"container": container, "timestamps": "true", "sinceTime": since, "follow": "true" if follows else None}
-        query = [(name, value) for name, value in how.items() if value]
-        seconds = _SILENT_SECONDS if follows else ASK_SECONDS
-        with _api_errors(self, "GET Pod"):
-            response = self._answer("GET", "Pod", f"{pod}/log", query=query, seconds=seconds)
-            try:
-                yield from response.stream(_PIECE_BYTES)
-            finally:
-                response.close()
+        how = {
+            "container": container,
+            "timestamps": "true",
+            "sinceTime": since,
+            "tailLines": tail_lines if since is None else None,
+            "limitBytes": None if tail_lines is None else _MOST_LOG_BYTES,
+            "follow": "true" if follows else None,
+        }
+        query = [(name, str(value)) for name, value in how.items() if value]
+        try:
+            with _api_errors(self, "GET Pod"):
+                seconds = _SILENT_SECONDS if follows else ASK_SECONDS
+                response = self._answer("GET", "Pod", f"{pod}/log", query=query, seconds=seconds)
+                try:
+                    yield from response.stream(_PIECE_BYTES)
+                finally:
+                    response.close()
+        except Refused as error:
+            if error.status not in (400, 404):
+                raise
 
     def _call(self, method: str, kind: str, name: str = "", **given: Any) -> dict[str, Any]:
-        return json.loads(self._raw(method, kind, name, **given))
-
-    def _raw(self, method: str, kind: str, name: str = "", **given: Any) -> bytes:
         with _api_errors(self, f"{method} {kind}"):
-            return bytes(self._answer(method, kind, name, **given).data)
+            return json.loads(self._answer(method, kind, name, **given).data)
 
     def _answer(
         self,
@@ -185,7 +181,7 @@ def connect(context: str | None = None, namespace: str | None = None) -> Cluster
     # all that the client lets through
     except (yaml.YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UsageError(f"the kubeconfig {file or 'in ~/.kube'} cannot be read: {_line(error)}") from error
-    return Cluster(client.ApiClient(settings), namespace or usual, context)
+    return Cluster(client.ApiClient(settings), namespace or usual)
 
 
 def kind_of(body: dict[str, Any]) -> str:

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from suite.launch.classify import PATTERNS, strongest
 from suite.launch.cluster.scheduler import SchedulerEnd
-from suite.launch.kubernetes.pods import Pod, RunEnd, integer, moment, part, parts, text
-from suite.launch.outcome import Failure, FailureKind
+from suite.launch.kubernetes.pods import Pod, RunEnd, integer, moment, part, parts, sentence, text
+from suite.launch.outcome import EndStatus, Failure, FailureKind
 
 _PULL = re.compile(
     r"ErrImagePull|ImagePullBackOff|InvalidImageName|ErrImageNeverPull|RegistryUnavailable|ImageInspectError"
@@ -51,17 +51,16 @@ def scheduler_end(
     ``end``: what the run's own object says, ``None`` where that is gone. ``nodes``: how many pods there should be.
     ``warnings``: what the cluster complained of, as ``reason: message``.
     """
-    own = [pod for pod in pods if pod.role != "reader"]
-    findings = sorted(finding for pod in own for finding in _of_pod(pod))
-    findings += [*_of_run(end, own, nodes), *_of_deleted(own)]
-    if not any(pod.ended() for pod in own):
+    findings = sorted(finding for pod in pods for finding in _of_pod(pod))
+    findings += [*_of_run(end, pods, nodes), *_of_deleted(pods)]
+    if not any(pod.ended() for pod in pods):
         findings = sorted([*findings, *_of_warnings(warnings)])
-    is_done = len(own) >= nodes and all(pod.phase == "Succeeded" for pod in own)
-    succeeded = end.succeeded if end is not None else is_done if own else None
-    status: Literal["ok", "failed", "interrupted"] | None = None
+    is_done = len(pods) >= nodes and all(pod.phase == "Succeeded" for pod in pods)
+    succeeded = end.succeeded if end is not None else is_done if pods else None
+    status: EndStatus | None = None
     if succeeded is not None:
         status = "ok" if succeeded else "failed"
-    if status == "failed" and len(own) >= nodes and all(pod.phase == "Succeeded" or _is_unseen(pod) for pod in own):
+    if status == "failed" and len(pods) >= nodes and all(pod.phase == "Succeeded" or _is_unseen(pod) for pod in pods):
         status = None  # their output tells: ranks that said that all is well have done their work
     verdict = None
     if cancelled:
@@ -71,10 +70,10 @@ def scheduler_end(
         verdict = Failure(kind=findings[0].kind, evidence=(*texts, *([end.message] if end else ())))
     codes = {
         pod.stream: integer(pod.ended(), "exitCode")
-        for pod in own
+        for pod in pods
         if pod.role not in _NOT_OF_RANKS and not (pod.is_deleted or _is_unseen(pod))
     }
-    begun, ended = ([moment(text(pod.ended(), name)) for pod in own] for name in ("startedAt", "finishedAt"))
+    begun, ended = ([moment(text(pod.ended(), name)) for pod in pods] for name in ("startedAt", "finishedAt"))
     return SchedulerEnd(
         status=status,
         verdict=verdict,
@@ -86,9 +85,8 @@ def scheduler_end(
 
 
 def _of_pod(pod: Pod) -> Iterator[Finding]:
-    name, reason = f"pod {pod.name}", text(pod.body, "status", "reason")
-    message = " ".join(text(pod.body, "status", "message").split())
-    line = f"{name}: {reason}: {message}" if message else f"{name}: {reason}"
+    name, reason, message = f"pod {pod.name}", text(pod.body, "status", "reason"), text(pod.body, "status", "message")
+    line = f"{name}: {sentence(reason, message)}"
     for one in pod.statuses():
         yield from _of_container(name, one)
     if reason == "Evicted":
@@ -103,7 +101,7 @@ def _of_pod(pod: Pod) -> Iterator[Finding]:
         yield Finding(3, "rank_lost", line)
     for condition in pod.conditions():
         if text(condition, "type") == "DisruptionTarget" and text(condition, "status") == "True":
-            words = f"{text(condition, 'reason') or 'disrupted'}: {text(condition, 'message')}".strip(": ")
+            words = sentence(text(condition, "reason") or "disrupted", text(condition, "message"))
             yield Finding(3, "rank_lost", f"{name}: {words}")
     waiting = pod.why_pending() if pod.phase == "Pending" else ""
     if waiting and "Unschedulable" in waiting:
@@ -123,12 +121,12 @@ def _of_container(pod: str, status: dict[str, Any]) -> Iterator[Finding]:
     if text(ended, "reason") in _UNSEEN:
         yield Finding(5, "rank_lost", f"{container} while its runtime was away ({text(ended, 'reason')})")
     for one in (part(status, "state", "waiting"), ended):
-        reason, message = text(one, "reason"), " ".join(text(one, "message").split())
-        line = f"{pod}: {reason}: {message}" if message else f"{pod}: {reason}"
+        reason, message = text(one, "reason"), text(one, "message")
+        line = f"{pod}: {sentence(reason, message)}"
         if _PULL.search(reason):
             yield Finding(1, "image_pull", line)
         elif _CANNOT_START.search(reason):
-            known = strongest([message], PATTERNS, started=False)
+            known = strongest([" ".join(message.split())], PATTERNS, started=False)
             yield Finding(1, known.pattern.kind if known else "config", line)
 
 
@@ -144,12 +142,11 @@ def hopeless(pods: Sequence[Pod], now: float, warnings: Sequence[str] = ()) -> s
         waited = 0.0 if started is None else now - started
         tried = f'Failed to pull image "{text(parts(pod.body, "spec", "containers")[0], "image")}"'
         for status in pod.statuses():
-            waiting = part(status, "state", "waiting")
-            reason, message = text(waiting, "reason"), " ".join(text(waiting, "message").split())
+            reason, message = (text(status, "state", "waiting", word) for word in ("reason", "message"))
             told = [message, *(warning for warning in warnings if tried in warning)]
             patience = _SOME_TRIES_SECONDS if any(map(_NOT_TO_BE_HAD.search, told)) else _PULL_SECONDS
             if _NEVER_PULLED.search(reason) or (_PULL.search(reason) and waited > patience):
-                return f"pod {pod.name} has no image: {reason}" + (f": {message}" if message else "")
+                return f"pod {pod.name} has no image: {sentence(reason, message)}"
     return None
 
 

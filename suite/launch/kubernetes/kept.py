@@ -21,7 +21,7 @@ from threading import Thread
 from typing import Any, NamedTuple
 
 from suite.launch.cluster.scheduler import Unanswered
-from suite.launch.cluster.submission import replace_file
+from suite.launch.cluster.submission import FOLDER, replace_file
 from suite.launch.kubernetes.client import Cluster, Refused
 from suite.launch.kubernetes.pods import Pod, read_pods
 from suite.launch.stream import without_events
@@ -33,7 +33,7 @@ from suite.spec.base import UsageError
 STAMP = re.compile(rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
 #: most lines of a pod are events, which are not shown
 _EVENTS_A_LINE, _MOST_LINES = 20, 20_000
-#: Of all pods' logs; a kubelet keeps some 10 MiB of each.
+#: those of older versions hold the logs of all pods too
 _MOST_SNAPSHOT_BYTES = 4 << 30
 
 
@@ -43,56 +43,57 @@ class Snapshot(NamedTuple):
     run: dict[str, Any] | None  # its Job, JobSet ...
     pods: list[dict[str, Any]]
     warnings: list[str]  # what the cluster reported of them, oldest first; it forgets this within hours
-    logs: dict[str, bytes]  # by pod
     given_up: bool = False  # ended because it could never end well; else because somebody asked for it
+
+
+def spool_path(root: Path, run_id: str) -> Path:
+    """Where the last output of a cancelled run is kept; no submission's name."""
+    return root / FOLDER / f"{run_id}.kept"
 
 
 def write_snapshot(path: Path, snapshot: Snapshot) -> None:
     """Keep it, replacing an older one. Raises UsageError when it cannot be written."""
-    logs = {pod: text.decode(errors="surrogateescape") for pod, text in snapshot.logs.items()}
-    replace_file(path, json.dumps(snapshot._asdict() | {"logs": logs}))
+    replace_file(path, json.dumps(snapshot._asdict()))
 
 
 def read_snapshot(path: Path) -> Snapshot | None:
     """``None`` where nothing was kept. Raises UsageError when it cannot be used."""
     try:
-        body = json.loads(foreign.read_bytes(path, str(path), _MOST_SNAPSHOT_BYTES).decode("ascii"))
-        logs = {pod: text.encode(errors="surrogateescape") for pod, text in body["logs"].items()}
-        return Snapshot(body["run"], body["pods"], body["warnings"], logs, body.get("given_up") is True)
+        body = json.loads(foreign.read_bytes(path, str(path), _MOST_SNAPSHOT_BYTES))
+        return Snapshot(body["run"], body["pods"], body["warnings"], body.get("given_up") is True)
     except FileNotFoundError:
         return None
     except foreign.Unreadable as error:
         raise UsageError(f"{error}; delete it") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path} cannot be used: {error}; delete it") from error
 
 
 def printed_since(cluster: Cluster, pod: Pod, place: dict[str, Any], lines: int) -> list[bytes]:
     """What a pod printed since the last call with this ``place``, at first its last lines; nothing where its node
     cannot be asked now."""
-    last = place.get(pod.name)
-    since = None if last is None else _since(last)
+    last = place.get(pod.name, b"")
+    most = min(_EVENTS_A_LINE * lines, _MOST_LINES)
     try:
-        data = cluster.log(pod.name, pod.container, min(_EVENTS_A_LINE * lines, _MOST_LINES), since)
+        printed = [*BytesIO(b"".join(cluster.log(pod.name, pod.container, _since(last), most)))]
     except Refused as error:
         if error.status < 500:
             raise
         return []
-    printed = [*BytesIO(data)]
-    new = printed if last is None else _new_lines(printed, last)
+    new = _new_lines(printed, last)
     if new:
         place[pod.name] = new[-1]
     shown = without_events(_without_moments(new))
-    return shown[-lines:] if last is None else shown
+    return shown if last else shown[-lines:]
 
 
-def kept_lines(kept: Snapshot, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
+def kept_lines(kept: Snapshot, spool: Path, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
     """The same of a run whose pods are gone: all there is, once."""
     if place.get("kept"):
         return []
     place["kept"] = True
-    pods = [pod for pod in read_pods(kept.pods) if pod.role != "reader"]
-    return [(pod.stream, without_events(BytesIO(kept.logs.get(pod.name, b"")))[-lines:]) for pod in pods]
+    streams = dict.fromkeys(pod.stream for pod in read_pods(kept.pods))
+    return [(name, without_events(BytesIO(read_kept(spool, name)))[-lines:]) for name in streams]
 
 
 _STREAM = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
@@ -104,8 +105,6 @@ _TAIL_BYTES = 1 << 20
 _END_SECONDS = 10.0
 #: answers that break off one after the other and bring nothing new
 MOST_BROKEN = 5
-#: what is refused where a container never started, or its pod is gone
-_NOT_THERE = (400, 404)
 _TOO_LONG = b"suite: the log goes on, and was not read any further\n"
 #: this process's, by file
 _FOLLOWERS: dict[Path, Thread] = {}
@@ -117,7 +116,7 @@ def keep_printed(cluster: Cluster, spool: Path, pod: Pod) -> None:
     Raises UsageError: Refused where the cluster cannot give it.
     """
     path = _path(spool, pod.stream)
-    if path is None or (path in _FOLLOWERS and _FOLLOWERS[path].is_alive()):
+    if path in _FOLLOWERS and _FOLLOWERS[path].is_alive():
         return
     with _held(path) as file:
         if file is None or os.fstat(file).st_size >= MOST_BYTES:
@@ -131,8 +130,6 @@ def keep_printed(cluster: Cluster, spool: Path, pod: Pod) -> None:
 def end_of_printed(cluster: Cluster, spool: Path, pod: Pod) -> None:
     """Add the end of what a pod printed that is over. Raises as ``keep_printed``."""
     path = _path(spool, pod.stream)
-    if path is None:
-        return
     follower = _FOLLOWERS.pop(path, None)
     if follower is not None:
         follower.join(_END_SECONDS)
@@ -141,27 +138,23 @@ def end_of_printed(cluster: Cluster, spool: Path, pod: Pod) -> None:
             _add(cluster, path, file, pod, at_end=True)
 
 
-def read_kept(spool: Path, stream: str) -> bytes | None:
-    """All that was kept of a stream, without moments; ``None`` where nothing was. Raises UsageError."""
+def read_kept(spool: Path, stream: str) -> bytes:
+    """All that was kept of a stream, without moments. Raises UsageError."""
     path = _path(spool, stream)
-    if path is None:
-        return None
     try:
         data = foreign.read_bytes(path, str(path), MOST_AT_END_BYTES + _TAIL_BYTES)
     except FileNotFoundError:
-        return None
+        return b""
     return b"".join(_without_moments(BytesIO(data)))
 
 
 def whole_log(cluster: Cluster, spool: Path, pod: Pod) -> bytes:
     """All that a pod printed that is over, without keeping it. Raises as ``keep_printed``."""
-    path = _path(spool, pod.stream)
     try:
         end_of_printed(cluster, spool, pod)
-        return read_kept(spool, pod.stream) or b""
+        return read_kept(spool, pod.stream)
     finally:
-        if path is not None:
-            path.unlink(missing_ok=True)
+        _path(spool, pod.stream).unlink(missing_ok=True)
 
 
 def kept_streams(spool: Path) -> list[tuple[str, Path]]:
@@ -178,9 +171,11 @@ def forget_kept(spool: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _path(spool: Path, stream: str) -> Path | None:
-    """``None`` for what is no name of a stream: a cluster may answer anything."""
-    return spool.with_name(f"{spool.name}.{stream}") if _STREAM.fullmatch(stream) else None
+def _path(spool: Path, stream: str) -> Path:
+    """Raises UsageError for what is no name of a stream: a cluster may answer anything."""
+    if not _STREAM.fullmatch(stream):
+        raise UsageError(f"the cluster's answer names a pod whose output is called {ascii(stream)[:90]}")
+    return spool.with_name(f"{spool.name}.{stream}")
 
 
 @contextmanager
@@ -217,30 +212,22 @@ def _add(cluster: Cluster, path: Path, file: int, pod: Pod, at_end: bool) -> Non
     Raises Refused, and Unanswered where answers break off again and again.
     """
     broken = 0
-    while True:
-        last, pieces = _last_line(path, file), []
-        most = MOST_AT_END_BYTES - os.fstat(file).st_size
-        if most <= 0:
-            return
+    while (most := MOST_AT_END_BYTES - os.fstat(file).st_size) > 0:
+        last, answer = _last_line(path, file), BytesIO()
         error: Unanswered | None = None
         try:
-            for piece in cluster.log_from(pod.name, pod.container, _since(last)):
-                pieces.append(piece)
-                most -= len(piece)
-                if most < 0:
+            for piece in cluster.log(pod.name, pod.container, _since(last)):
+                answer.write(piece)
+                if answer.tell() > most:
                     break
-        except Refused as refused:
-            if refused.status not in _NOT_THERE or not at_end:
-                raise
         except Unanswered as unanswered:
             error = unanswered
-        new = _new_lines([*BytesIO(b"".join(pieces))], last)
-        is_whole = at_end and error is None and most >= 0
-        taken = [line for line in new if is_whole or line.endswith(b"\n")]
-        _write(file, taken)
-        if most < 0 and at_end:
-            _write(file, [_TOO_LONG])
-        if error is None or most < 0:
+        is_too_long = answer.tell() > most
+        is_whole = at_end and error is None and not is_too_long
+        answer.seek(0)
+        taken = [line for line in _new_lines([*answer], last) if is_whole or line.endswith(b"\n")]
+        _write(file, [*taken, _TOO_LONG] if is_too_long and at_end else taken)
+        if error is None or is_too_long:
             return
         broken = 0 if taken else broken + 1
         if broken == MOST_BROKEN or not at_end:
@@ -254,7 +241,7 @@ def _follow(cluster: Cluster, path: Path, pod: Pod) -> None:
             return
         last = _last_line(path, file)
         before, rest = _moment(last), b""
-        for piece in cluster.log_from(pod.name, pod.container, _since(last), follows=True):
+        for piece in cluster.log(pod.name, pod.container, _since(last), follows=True):
             whole, newline, rest = (rest + piece).rpartition(b"\n")
             lines = BytesIO(whole + newline)
             # those of the second in which the last one was kept come once more
@@ -282,10 +269,9 @@ def _last_line(path: Path, file: int) -> bytes:
 def _since(last: bytes) -> str | None:
     """The second before that of a line, as the API takes it: two streams of a container may come a moment out of
     order."""
-    stamp = STAMP.match(last)
-    with suppress(ValueError, OverflowError):
-        if stamp is not None:
-            return (datetime.fromisoformat(stamp[1].decode()) - timedelta(seconds=1)).isoformat() + stamp[3].decode()
+    moment = _moment(last)
+    with suppress(OverflowError):
+        return None if moment is None else (moment[0] - timedelta(seconds=1)).isoformat().replace("+00:00", "Z")
     return None
 
 
@@ -301,17 +287,15 @@ def _without_moments(lines: Iterable[bytes]) -> list[bytes]:
     return [STAMP.sub(b"", line, count=1) for line in lines]
 
 
-def _is_before(line: bytes, moment: tuple[float, str] | None) -> bool:
+def _is_before(line: bytes, moment: tuple[datetime, str] | None) -> bool:
     own = _moment(line)
     return moment is not None and own is not None and own < moment
 
 
-def _moment(line: bytes) -> tuple[float, str] | None:
-    """Unix seconds and the digits of the rest; the clock of Python has no nanoseconds."""
+def _moment(line: bytes) -> tuple[datetime, str] | None:
+    """The second and the digits of the rest; the clock of Python has no nanoseconds."""
     stamp = STAMP.match(line)
-    if stamp is None:
-        return None
-    with suppress(ValueError, OverflowError):
-        zone = b"+00:00" if stamp[3] == b"Z" else stamp[3]
-        return datetime.fromisoformat((stamp[1] + zone).decode()).timestamp(), (stamp[2] or b"").decode().ljust(9, "0")
+    with suppress(ValueError):
+        if stamp is not None:
+            return datetime.fromisoformat((stamp[1] + stamp[3]).decode()), (stamp[2] or b"").decode().ljust(9, "0")
     return None

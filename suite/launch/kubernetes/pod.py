@@ -1,4 +1,4 @@
-"""A job in the words of Kubernetes, on a Ray cluster of KubeRay too: the variables of the templates. Pure."""
+"""A job in the words of Kubernetes, on a Ray cluster of KubeRay too: the YAML of its objects. Pure."""
 
 import json
 import math
@@ -7,18 +7,22 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from suite.launch.classify import Pattern
-from suite.launch.cluster.torchrun import Rendezvous, torchrun_argv
-from suite.launch.job import Job
+import yaml
+
+from suite.launch.classify import CAUSE, Pattern
+from suite.launch.cluster.render import render_yaml
+from suite.launch.cluster.submission import Submission
+from suite.launch.job import RUNS, Job, torchrun_argv
 from suite.launch.kubernetes.settings import KubernetesSettings, Variant, literal, object_name, quantity_number
 from suite.spec.base import UsageError
+from suite.spec.version import suite_version
 
 VARIANTS: tuple[Variant, ...] = ("rayjob", "raycluster")
 #: what ``suite.worker.ray_ranks`` reads
 RANKS_VARIABLE = "SUITE_RANKS"
 DASHBOARD_PORT, HEALTH_PORT = 8265, 52365
 #: what the entry point says where it ends the run itself
-PATTERNS = (Pattern("timeout", "cause", r"^the ranks are ended: \d+ s are over"),)
+PATTERNS = (Pattern("timeout", CAUSE, r"^the ranks are ended: \d+ s are over"),)
 #: How long a finished RayJob keeps its Ray pods and their devices: long enough for a driver to see how they ended.
 RELEASE_SECONDS = 60
 #: as a run has it that starts Ray itself (suite/worker/trainers/ray_cluster.py)
@@ -97,6 +101,8 @@ _PLAIN_WORD = re.compile(r"[\w./+-]+")
 MANIFEST = "manifest.json"
 PORT = 29400
 _FINISH_SECONDS = 30
+#: Of a ConfigMap's values together; an API server refuses more.
+_MOST_BYTES = 1 << 20
 _READ_SECONDS = 600
 #: Longer than a command that waits takes from one look at the pods to the next.
 _LINGER_SECONDS = 8
@@ -134,11 +140,58 @@ class PodMount(NamedTuple):
     sub_path: str | None = None
 
 
-def pod_values(job: Job, folder: str, settings: KubernetesSettings, about: Mapping[str, str]) -> dict[str, Any]:
-    """The variables of a run's templates. ``folder``: the bundle as the ranks see it; ``about``: annotations.
+def render_run(submission: Submission, settings: KubernetesSettings) -> str:
+    """The YAML of a run, with its manifest for the ranks. Raises UsageError where its job cannot be what the settings
+    ask for."""
+    manifest = submission.manifest
+    files = {MANIFEST: manifest.model_dump_json(by_alias=True) + "\n"}
+    about = {"suite/run-id": manifest.run.id, "suite/manifest-hash": manifest.hash, "suite/version": suite_version()}
+    return render(submission.job, settings, files, about)
 
-    Raises UsageError where the job cannot be what the settings ask for.
+
+def render(job: Job, settings: KubernetesSettings, files: Mapping[str, str], about: Mapping[str, str]) -> str:
+    """The YAML documents of a run, in the order in which a cluster should get them.
+
+    ``files``: text files that the objects carry, the manifest among them. ``about``: annotations. Raises UsageError
+    where the job cannot be what the settings ask for.
     """
+    carried = sum(len(text.encode(errors="replace")) for text in files.values())
+    if carried > _MOST_BYTES:
+        raise UsageError(
+            f"{job.name}: its manifest has {carried} bytes, and the ConfigMap that would carry it takes {_MOST_BYTES}: "
+            "take fewer nodes or rollouts, or lengths that are not drawn; Slurm carries such runs"
+        )
+    return render_yaml(f"kubernetes/{settings.variant}.yaml.j2", **pod_values(job, settings, about), files=dict(files))
+
+
+def render_reader(job: Job, settings: KubernetesSettings) -> dict[str, Any]:
+    """The pod that prints what a run left on its claim."""
+    folder = bundle_folder(job.name)
+    files = [f"{folder}/events/rank-{rank}.jsonl" for rank in range(job.ranks)]
+    text = render_yaml(
+        "kubernetes/reader.yaml.j2",
+        generate_name=f"{object_name(job.name)}-read-",
+        namespace=settings.namespace,
+        settings=settings,
+        labels={**run_labels(job.name), ROLE_LABEL: "reader"},
+        image=job.image,
+        command=["sed", "-s", "--", "s/^/::suite:: /", *map(literal, files)],
+        bundle=folder,
+        sub_path=claim_folder(job),
+        user=USER,
+        read_seconds=_READ_SECONDS,
+    )
+    return parse(text)[0]
+
+
+def parse(text: str) -> list[dict[str, Any]]:
+    """The objects of a rendered text."""
+    return list(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+
+
+def pod_values(job: Job, settings: KubernetesSettings, about: Mapping[str, str]) -> dict[str, Any]:
+    """The variables of a run's templates. ``about``: annotations. Raises UsageError where the job cannot be what the
+    settings ask for."""
     check(job, settings)
     naming = NAMINGS[settings.variant]
     name = object_name(job.name, _LONGEST_RAYJOB) if settings.variant == "rayjob" else object_name(job.name)
@@ -170,7 +223,7 @@ def pod_values(job: Job, folder: str, settings: KubernetesSettings, about: Mappi
         "env": {key: literal(value) for key, value in sorted(pod_env(job, settings).items())},
         "indexed": naming.node_rank == _INDEX,
         "resources": resources(job, settings),
-        "mounts": mounts(job, folder, settings),
+        "mounts": mounts(job, settings),
         "port": PORT,
         "port_name": naming.port_name,
         "user": USER,
@@ -178,23 +231,6 @@ def pod_values(job: Job, folder: str, settings: KubernetesSettings, about: Mappi
         "deadline_seconds": math.ceil(job.limits.run_seconds) + settings.wait_seconds,
         "finish_seconds": _FINISH_SECONDS,
         "linger_seconds": None if settings.claim or is_ray(settings) else _LINGER_SECONDS,
-    }
-
-
-def reader_values(job: Job, folder: str, settings: KubernetesSettings) -> dict[str, Any]:
-    """The variables of the pod that prints what a run left on its claim."""
-    files = [f"{folder}/events/rank-{rank}.jsonl" for rank in range(job.ranks)]
-    return {
-        "generate_name": f"{object_name(job.name)}-read-",
-        "namespace": settings.namespace,
-        "settings": settings,
-        "labels": {**run_labels(job.name), ROLE_LABEL: "reader"},
-        "image": job.image,
-        "command": ["sed", "-s", "--", "s/^/::suite:: /", *map(literal, files)],
-        "bundle": folder,
-        "sub_path": claim_folder(job),
-        "user": USER,
-        "read_seconds": _READ_SECONDS,
     }
 
 
@@ -236,14 +272,20 @@ def resources(job: Job, settings: KubernetesSettings) -> dict[str, str]:
     return asked
 
 
-def mounts(job: Job, folder: str, settings: KubernetesSettings) -> tuple[PodMount, ...]:
+def mounts(job: Job, settings: KubernetesSettings) -> tuple[PodMount, ...]:
     """The root is read-only: the run's folder, its manifest, scratch and shared memory are all that a rank has."""
+    folder = bundle_folder(job.name)
     return (
         PodMount("run", folder, sub_path=claim_folder(job) if settings.claim else None),
         PodMount("files", f"{folder}/{MANIFEST}", read_only=True, sub_path=MANIFEST),
         PodMount("scratch", "/tmp"),
         PodMount("shared-memory", "/dev/shm"),
     )
+
+
+def bundle_folder(run_id: str) -> str:
+    """A run's folder as its ranks see it."""
+    return f"{RUNS}/{run_id}"
 
 
 def claim_folder(job: Job) -> str:
@@ -255,4 +297,4 @@ def _torchrun(job: Job, settings: KubernetesSettings) -> tuple[str, ...]:
     escaped = job.model_copy(update={"argv": tuple(literal(word) for word in job.argv)})
     naming = NAMINGS[settings.variant]
     address = naming.first_node.format(name=object_name(job.name))
-    return torchrun_argv(escaped, Rendezvous(address=address, port=str(PORT), node_rank=naming.node_rank))
+    return torchrun_argv(escaped, naming.node_rank, address, str(PORT))

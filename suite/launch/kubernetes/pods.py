@@ -21,7 +21,6 @@ _NUMBERS = (
 _REPLICA_TYPE = "training.kubeflow.org/replica-type"
 #: of the number of a pod
 _MOST_DIGITS = 9
-_TERMINAL = ("Succeeded", "Failed")
 #: conditions by which the objects of the variants say that a run is over
 _DONE = {"Complete": True, "Completed": True, "Succeeded": True, "Failed": False}
 _VOLCANO_ENDS = ("Completed", "Failed", "Aborted", "Terminated")
@@ -90,7 +89,7 @@ class Pod(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        return self.phase in _TERMINAL
+        return self.phase in ("Succeeded", "Failed")
 
     @property
     def container(self) -> str:
@@ -123,10 +122,10 @@ class Pod(NamedTuple):
         for status in self.statuses():
             reason = text(status, "state", "waiting", "reason")
             if reason not in ("", "PodInitializing", "ContainerCreating"):
-                return _sentence(reason, text(status, "state", "waiting", "message"))
+                return sentence(reason, text(status, "state", "waiting", "message"))
         for condition in self.conditions():
             if text(condition, "type") == "PodScheduled" and text(condition, "status") == "False":
-                return _sentence(text(condition, "reason") or "not scheduled", text(condition, "message"))
+                return sentence(text(condition, "reason") or "not scheduled", text(condition, "message"))
         return ""
 
 
@@ -138,16 +137,16 @@ class RunEnd(NamedTuple):
 
 
 def read_pods(bodies: Iterable[Any]) -> list[Pod]:
-    """The pods in the order of their nodes. Raises UsageError for what is no pod."""
-    pods = [_pod(body) for body in bodies]
+    """The pods of the run itself, without one that reads its claim, in the order of their nodes. Raises UsageError."""
+    pods = [pod for pod in map(read_pod, bodies) if pod.role != "reader"]
     return sorted(pods, key=lambda pod: (pod.role, pod.number, text(pod.body, "metadata", "creationTimestamp")))
 
 
 def run_end(run: Any) -> RunEnd | None:
-    """How the run ended as its Job, JobSet ... says; ``None`` while it goes on.
-
-    Raises UsageError for no such object.
-    """
+    """How the run ended as its Job, JobSet ... says; ``None`` while it goes on, or where there is no such object (any
+    more). Raises UsageError for what is none."""
+    if run is None:
+        return None
     kind = text(run, "kind")
     if not kind:
         raise UsageError("the cluster's answer about the run is no object of a kind")
@@ -155,13 +154,13 @@ def run_end(run: Any) -> RunEnd | None:
         word = text(condition, "type")
         if word in _DONE and text(condition, "status") == "True":
             words = ", ".join(filter(None, (word, text(condition, "reason"))))
-            return RunEnd(_DONE[word], f"{kind}: {_sentence(words, text(condition, 'message'))}")
+            return RunEnd(_DONE[word], f"{kind}: {sentence(words, text(condition, 'message'))}")
     if kind == "RayJob":
         return _rayjob_end(run)
     phase = text(run, "status", "state", "phase")  # Volcano's
     if phase in _VOLCANO_ENDS:
         why = text(run, "status", "state", "message") or text(run, "status", "state", "reason")
-        return RunEnd(phase == "Completed", f"{kind}: {_sentence(phase, why)}")
+        return RunEnd(phase == "Completed", f"{kind}: {sentence(phase, why)}")
     return None
 
 
@@ -171,11 +170,12 @@ def _rayjob_end(run: Any) -> RunEnd | None:
     if word not in _RAYJOB_ENDS:
         return None
     job = text(run, "status", "jobStatus") or "no status"
-    why = _sentence(text(run, "status", "reason") or job, text(run, "status", "message"))
+    why = sentence(text(run, "status", "reason") or job, text(run, "status", "message"))
     return RunEnd(word == "Complete" and job == "SUCCEEDED", f"RayJob: {word}, {why}")
 
 
-def _pod(body: Any) -> Pod:
+def read_pod(body: Any) -> Pod:
+    """Raises UsageError for what is no pod."""
     name, containers = text(body, "metadata", "name"), parts(body, "spec", "containers")
     if not name or not containers or not text(containers[0], "name"):
         raise UsageError("the cluster's answer about the pods of the run holds what is no pod")
@@ -198,5 +198,6 @@ def _number(body: dict[str, Any]) -> int:
     return 0
 
 
-def _sentence(reason: str, message: str) -> str:
+def sentence(reason: str, message: str) -> str:
+    """Both in one line."""
     return f"{reason}: {' '.join(message.split())}" if message else reason

@@ -13,9 +13,8 @@ from suite.launch.job import Job
 from suite.launch.kubernetes import kept
 from suite.launch.kubernetes.client import KINDS, Cluster, Refused, connect
 from suite.launch.kubernetes.diagnose import hopeless, scheduler_end
-from suite.launch.kubernetes.pod import ATTEMPT_LABEL, PATTERNS, RUN_LABEL, is_ray, run_labels
-from suite.launch.kubernetes.pods import Pod, part, read_pods, run_end, text
-from suite.launch.kubernetes.run import render_reader
+from suite.launch.kubernetes.pod import ATTEMPT_LABEL, PATTERNS, RUN_LABEL, is_ray, render_reader, run_labels
+from suite.launch.kubernetes.pods import Pod, part, read_pod, read_pods, run_end, text
 from suite.launch.kubernetes.settings import KubernetesSettings
 from suite.launch.stream import EVENT_PREFIX, parse_event
 from suite.launch.traces import iteration_of, phase_of
@@ -29,8 +28,8 @@ _NODE = re.compile(r"node-(\d{1,9})")
 
 class KubernetesScheduler:
     """See ``Scheduler``. A submission's scheduler facts: ``context``, ``server``, ``settings``, ``objects`` (kind and
-    name of each, the run last), ``attempt`` (the run's label), ``folder`` (the bundle as the ranks see it), and
-    ``spool``, a file of this machine for what is read before the cluster forgets it.
+    name of each, the run last), ``attempt`` (the run's label), and ``spool``, a file of this machine for what is read
+    before the cluster forgets it.
     """
 
     name = "kubernetes"
@@ -55,8 +54,8 @@ class KubernetesScheduler:
             return SchedulerState(phase="over", word="Failed" if snapshot.given_up else "Cancelled")
         if (found.run is None and not found.pods) or _is_of_another_attempt(submission, found.run):
             return SchedulerState(phase="gone", word="Deleted", detail=f"nothing is left in {cluster.namespace}")
-        end = run_end(found.run) if found.run else None
-        pods = [pod for pod in read_pods(found.pods) if pod.role != "reader"]
+        end = run_end(found.run)
+        pods = read_pods(found.pods)
         own = [pod for pod in pods if pod.role != "submitter"]
         if end is not None or (len(own) >= nodes and all(pod.is_over for pod in own)):
             word = "Complete" if (end.succeeded if end else all(pod.phase == "Succeeded" for pod in own)) else "Failed"
@@ -70,7 +69,8 @@ class KubernetesScheduler:
         speakers = speakers or running[:1]
         if speakers and speakers[0].role != "ray" and speakers[0].number == 0:
             with suppress(Refused):
-                details += _progress(cluster.log(speakers[0].name, speakers[0].container, _TAIL_LINES))
+                tail = cluster.log(speakers[0].name, speakers[0].container, tail_lines=_TAIL_LINES)
+                details += _progress(b"".join(tail))
         why = hopeless(pods, time.time(), found.warnings)
         return SchedulerState(phase=phase, word=phase.capitalize(), detail="; ".join(details), hopeless=why)
 
@@ -86,7 +86,7 @@ class KubernetesScheduler:
                 f"{submission.run_id}: namespace {cluster.namespace} has a run of this name that another submission "
                 "made, and it is left alone; cancel it in the folder it was submitted from"
             )
-        found = _with_logs(cluster, found, _spool(submission), needed=False)
+        _keep_ends(cluster, read_pods(found.pods), _spool(submission), needed=False)
         kept.write_snapshot(_spool(submission), found._replace(given_up=state.hopeless is not None))
         _delete(cluster, submission)
 
@@ -94,29 +94,27 @@ class KubernetesScheduler:
         """Logs of the pods, and what a claim holds. Raises UsageError when the cluster has forgotten the run."""
         cluster = self._cluster(submission)
         snapshot = kept.read_snapshot(_spool(submission))
-        settings = _settings(submission)
-        spool = _spool(submission)
-        found = snapshot or _with_logs(cluster, self._ask(cluster, submission), spool, needed=settings.claim is None)
+        settings, spool, job = _settings(submission), _spool(submission), submission.job
+        found = snapshot or self._ask(cluster, submission)
         if found.run is None and not found.pods and settings.claim is None:
             raise UsageError(
                 f"{submission.run_id}: the cluster has forgotten the run and its logs (namespace "
                 f"{cluster.namespace}); nothing was kept on a claim either"
             )
-        pods = [pod for pod in read_pods(found.pods) if pod.role != "reader"]
+        pods = read_pods(found.pods)
+        if snapshot is None:
+            _keep_ends(cluster, pods, spool, needed=settings.claim is None)
         # KubeRay takes its pods away when the job is over: that one is gone says nothing there
-        nodes = 0 if is_ray(settings) else submission.job.nodes
+        nodes = 0 if is_ray(settings) else job.nodes
+        # with those of which something was kept, and whose pod is gone, as a failed Job takes them along
+        deleted = [name for name, _ in kept.kept_streams(spool) if _NODE.fullmatch(name) and _ranks_of(name, job)]
         streams = [
-            Stream(
-                name=pod.stream,
-                lines=found.logs.get(pod.name, b"").splitlines(keepends=True),
-                ranks=_ranks(pod, submission.job),
-            )
-            for pod in pods
+            Stream(name, kept.read_kept(spool, name).splitlines(keepends=True), _ranks_of(name, job))
+            for name in dict.fromkeys([*(pod.stream for pod in pods), *deleted])
         ]
-        streams += _of_deleted(spool, {stream.name for stream in streams}, submission.job)
         if settings.claim is not None:
             streams.append(Stream("claim", read_claim(cluster, submission, settings).splitlines(keepends=True)))
-        end = run_end(found.run) if found.run else None
+        end = run_end(found.run)
         if settings.variant == "raycluster" and snapshot is None:
             _release(cluster, submission)
         told = scheduler_end(pods, end, nodes, found.warnings, cancelled=snapshot is not None and not snapshot.given_up)
@@ -125,9 +123,9 @@ class KubernetesScheduler:
     def printed(self, submission: Submission, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
         snapshot = kept.read_snapshot(_spool(submission))
         if snapshot is not None:
-            return kept.kept_lines(snapshot, place, lines)
+            return kept.kept_lines(snapshot, _spool(submission), place, lines)
         cluster = self._cluster(submission)
-        pods = [pod for pod in read_pods(_pods_of(cluster, submission)) if pod.role != "reader"]
+        pods = read_pods(_pods_of(cluster, submission))
         return [(pod.stream, kept.printed_since(cluster, pod, place, lines)) for pod in pods]
 
     def keep(self, submission: Submission) -> None:
@@ -136,7 +134,7 @@ class KubernetesScheduler:
             return
         cluster = self._cluster(submission)
         for pod in read_pods(_pods_of(cluster, submission)):
-            if pod.role != "reader" and pod.phase != "Pending":
+            if pod.phase != "Pending":
                 with suppress(Refused):  # its node is out of reach now
                     kept.keep_printed(cluster, _spool(submission), pod)
 
@@ -151,34 +149,20 @@ class KubernetesScheduler:
             raise UsageError(f"{submission.run_id} was submitted to {server}, the kubeconfig says {cluster.server} now")
         return cluster
 
-    def _ask(self, cluster: Cluster, submission: Submission) -> kept.Snapshot:
+    @staticmethod
+    def _ask(cluster: Cluster, submission: Submission) -> kept.Snapshot:
         kind, name = _objects(submission)[-1]
-        run = cluster.get(kind, name)
-        pods = _pods_of(cluster, submission)
+        run, pods = cluster.get(kind, name), _pods_of(cluster, submission)
         is_whole = len(pods) >= submission.job.nodes and all(pod.phase != "Pending" for pod in read_pods(pods))
-        return kept.Snapshot(run=run, pods=pods, warnings=[] if is_whole else _warnings(cluster, name), logs={})
+        return kept.Snapshot(run=run, pods=pods, warnings=[] if is_whole else _warnings(cluster, name))
 
 
-def _ranks(pod: Pod, job: Job) -> tuple[int, ...]:
+def _ranks_of(stream: str, job: Job) -> tuple[int, ...]:
     """Whose output a pod's log holds: a submitter's that of all, none where its number is of no node of the job."""
-    if pod.role == "submitter":
-        return tuple(range(job.ranks))
-    return _ranks_of_node(pod.number, job) if pod.role == "node" else ()
-
-
-def _ranks_of_node(number: int, job: Job) -> tuple[int, ...]:
-    return tuple(range(job.ranks))[number * job.ranks_per_node :][: job.ranks_per_node]
-
-
-def _of_deleted(spool: Path, told: set[str], job: Job) -> list[Stream]:
-    """What was kept of pods that are gone, such as those that a failed Job took along."""
-    found = []
-    for name, _ in kept.kept_streams(spool):
-        node = _NODE.fullmatch(name)
-        if node is not None and name not in told and int(node[1]) < job.nodes:
-            lines = (kept.read_kept(spool, name) or b"").splitlines(keepends=True)
-            found.append(Stream(name, lines, _ranks_of_node(int(node[1]), job)))
-    return found
+    ranks, node = tuple(range(job.ranks)), _NODE.fullmatch(stream)
+    if node is None:
+        return ranks if stream == "submitter" else ()
+    return ranks[int(node[1]) * job.ranks_per_node :][: job.ranks_per_node]
 
 
 def _release(cluster: Cluster, submission: Submission) -> None:
@@ -189,13 +173,12 @@ def _release(cluster: Cluster, submission: Submission) -> None:
                 cluster.patch(kind, name, {"spec": {"suspend": True}})
 
 
-def _with_logs(cluster: Cluster, found: kept.Snapshot, spool: Path, needed: bool) -> kept.Snapshot:
-    """With what its pods printed, also where their nodes are out of reach by now. ``needed``: nothing but the logs
-    holds what the ranks measured.
+def _keep_ends(cluster: Cluster, pods: list[Pod], spool: Path, needed: bool) -> None:
+    """Keep what pods have printed to their ends, also where the nodes of some are out of reach by now. ``needed``:
+    nothing but the logs holds what the ranks measured.
 
     Raises UsageError where a good run would be lost.
     """
-    pods = read_pods(found.pods)
     for pod in pods:
         try:
             kept.end_of_printed(cluster, spool, pod)
@@ -207,8 +190,6 @@ def _with_logs(cluster: Cluster, found: kept.Snapshot, spool: Path, needed: bool
                     f"the log of pod {pod.name}, which holds its results, cannot be read now: {error.message}; "
                     "run suite collect again later"
                 ) from error
-    last = {pod.stream: pod.name for pod in pods}
-    return found._replace(logs={name: kept.read_kept(spool, stream) or b"" for stream, name in last.items()})
 
 
 def _warnings(cluster: Cluster, name: str) -> list[str]:
@@ -296,16 +277,14 @@ def _pods_of(cluster: Cluster, submission: Submission) -> list[dict[str, Any]]:
 
 def read_claim(cluster: Cluster, submission: Submission, settings: KubernetesSettings) -> bytes:
     """What the ranks wrote on the claim, printed by a pod that is then deleted. Raises UsageError."""
-    pod = render_reader(submission.job, submission.fact("folder", str), settings)
-    pod["metadata"]["namespace"] = cluster.namespace
-    name = cluster.create(pod)["metadata"]["name"]
+    name = cluster.create(render_reader(submission.job, settings))["metadata"]["name"]
     deadline = time.monotonic() + _READ_SECONDS
     try:
         while True:
             body = cluster.get("Pod", name)
             if body is None:
                 raise UsageError(f"pod {name}, which reads the claim {settings.claim}, was deleted")
-            (reader,) = read_pods([body])
+            reader = read_pod(body)
             if reader.is_over:
                 return kept.whole_log(cluster, _spool(submission), reader)
             if time.monotonic() > deadline:

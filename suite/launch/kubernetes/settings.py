@@ -50,36 +50,21 @@ def quantity_number(text: str) -> Fraction:
 
 Variant = Literal["job", "jobset", "trainjob", "pytorchjob", "volcano", "rayjob", "raycluster"]
 
-_LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
-_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*(@sha256:[0-9a-f]{64})?")
+_LABEL_NAME = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_SUBDOMAIN = rf"(?=.{{1,253}}(/|\Z)){_LABEL}(\.{_LABEL})*"
+IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*(@sha256:[0-9a-f]{64})?")
 
 
-def _key(text: str) -> str:
-    """A label's, resource's or taint's name: ``name`` or ``domain/name``."""
-    domain, slash, name = text.rpartition("/")
-    if not _LABEL_NAME.fullmatch(name) or (slash and not is_subdomain(domain)):
-        raise ValueError("is no name that Kubernetes takes for a label: name, or domain/name")
-    return text
+def _of(pattern: str, words: str) -> AfterValidator:
+    """Text of a pattern; ``words``: what is said of any other."""
 
+    def checked(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(words)
+        return text
 
-def _label_value(text: str) -> str:
-    if text and not _LABEL_NAME.fullmatch(text):
-        raise ValueError("is no value that Kubernetes takes for a label: at most 63 of A-Z a-z 0-9 - _ .")
-    return text
-
-
-def _object_name(text: str) -> str:
-    if not is_subdomain(text):
-        raise ValueError("is no name of a Kubernetes object: at most 253 of a-z 0-9 - .")
-    return text
-
-
-def _namespace(text: str) -> str:
-    if not _LABEL.fullmatch(text):
-        raise ValueError("is no name of a namespace: at most 63 of a-z 0-9 -")
-    return text
+    return AfterValidator(checked)
 
 
 def _quantity(text: str) -> str:
@@ -91,15 +76,15 @@ def _whole_seconds(option: str, text: str) -> int:
     return round(seconds(option, text))
 
 
-def is_subdomain(text: str) -> bool:
-    """Whether it is a DNS-1123 subdomain of at most 253 characters."""
-    return len(text) <= 253 and _SUBDOMAIN.fullmatch(text) is not None
-
-
-Key = Annotated[str, AfterValidator(_key)]
-LabelValue = Annotated[str, AfterValidator(_label_value)]
-ObjectName = Annotated[str, AfterValidator(_object_name)]
-Namespace = Annotated[str, AfterValidator(_namespace)]
+#: of a label, a resource or a taint
+Key = Annotated[
+    str, _of(rf"({_SUBDOMAIN}/)?{_LABEL_NAME}", "is no name that Kubernetes takes for a label: name, or domain/name")
+]
+LabelValue = Annotated[
+    str, _of(rf"({_LABEL_NAME})?", "is no value that Kubernetes takes for a label: at most 63 of A-Z a-z 0-9 - _ .")
+]
+ObjectName = Annotated[str, _of(_SUBDOMAIN, "is no name of a Kubernetes object: at most 253 of a-z 0-9 - .")]
+Namespace = Annotated[str, _of(_LABEL, "is no name of a namespace: at most 63 of a-z 0-9 -")]
 Quantity = Annotated[str, AfterValidator(_quantity)]
 
 
@@ -213,11 +198,3 @@ class KubernetesSettings(Frozen):
     def _count_of_adapters(cls, body: Any) -> Any:
         resource, sign, count = str(body.get("rdma_resource") or "").partition("=")
         return {**body, "rdma_resource": resource, "rdma_count": count} if sign else body
-
-
-def is_pinned(image: str) -> bool:
-    """Whether an image is named by digest. Raises ValueError where it cannot be the name of an image."""
-    match = _IMAGE.fullmatch(image)
-    if match is None:
-        raise ValueError(f"{image!r} is not the name of an image")
-    return match.group(1) is not None

@@ -63,7 +63,7 @@ def submit(script: str, *options: str) -> str:
 
 def find(job: str) -> QueueEntry | None:
     """The job as the queue has it, else as the accounting has it; ``None`` where both do not know it (any more)."""
-    return _last(_queued(f"--jobs={job}")) or _last(_accounted_jobs("-j", job))
+    return _last(_queued(f"--jobs={job}") or _accounted("-j", job))
 
 
 def find_by_name(name: str, folder: str, index: int | None) -> QueueEntry | None:
@@ -72,8 +72,7 @@ def find_by_name(name: str, folder: str, index: int | None) -> QueueEntry | None
     ``index``: which one of an array.
     """
     jobs = [job for job in _queued("--me", f"--name={name}") if job.folder == folder]
-    if not jobs:
-        jobs = _accounted_jobs(f"--name={name}", f"--uid={os.getuid()}", "--starttime=now-30days")
+    jobs = jobs or _accounted(f"--name={name}", f"--uid={os.getuid()}", "--starttime=now-30days")
     return _last([job for job in jobs if index is None or job.job.endswith(f"_{index}")])
 
 
@@ -119,7 +118,7 @@ def _last(jobs: list[QueueEntry]) -> QueueEntry | None:
     return jobs[-1] if jobs else None
 
 
-def _accounted_jobs(*which: str) -> list[QueueEntry]:
+def _accounted(*which: str) -> list[QueueEntry]:
     """Clusters without accounting, or without this job in it, know nothing more."""
     fields = "JobID,State,Start,End,NodeList,Reason"
     try:
@@ -135,8 +134,8 @@ def _entry(line: str) -> QueueEntry:
     if len(fields) < _LEAST_FIELDS or not fields[1].strip():
         raise UsageError(f"Slurm's answer is no job: {line[:200]!r}")
     job, state, started, ended, nodes, reason, *folder = fields
-    # sacct: "CANCELLED by 1000"
-    return QueueEntry(job, state.split()[0], _moment(started), _moment(ended), nodes, reason, *folder)
+    word = state.split()[0]  # sacct: "CANCELLED by 1000"
+    return QueueEntry(job, word, _moment(started), _moment(ended), nodes, "" if reason == "None" else reason, *folder)
 
 
 def _moment(text: str) -> float | None:
@@ -185,30 +184,26 @@ def _error_message(errors: str) -> str:
     return "; ".join(dict.fromkeys(line for line in lines if line))
 
 
-_FACT = re.compile(r"(?:^|\s)([A-Za-z/:]+)=(\S*)")
-_ASKED, _GIVEN = ("NumNodes", "TimeLimit"), ("MaxNodes", "TotalNodes", "MaxTime", "State")
-_CHANGE = "change --nodes, --gpus-per-node, --timeout, --allowance or --partition"
-
-
-def facts_of(text: str) -> dict[str, str]:
-    """``NAME=VALUE`` words of a line of scontrol; the first of a name counts."""
-    found: dict[str, str] = {}
-    for name, value in _FACT.findall(text):
-        found.setdefault(name, value)
-    return found
-
-
 def why_never(reason: str, job: str, partition: str) -> str:
     """Why a job of this reason can never start: what it asks for beside what its partition gives; and what to change.
 
     ``job``, ``partition``: scontrol's lines about them; empty where it does not tell.
     """
-    asked, given = facts_of(job), facts_of(partition)
-    name = given.get("PartitionName") or asked.get("Partition") or ""
+    name = partition_of(job)
     where = f"partition {name}" if name else "its partition"
-    wants = ", ".join(f"{fact}={asked[fact]}" for fact in _ASKED if asked.get(fact))
-    has = ", ".join(f"{fact}={given[fact]}" for fact in _GIVEN if given.get(fact))
-    why = (
-        f"it asks for {wants or 'what is not given'}, and {where} has {has or 'other limits (scontrol show partition)'}"
+    wants = _facts(job, "NumNodes", "TimeLimit") or "what is not given"
+    has = _facts(partition, "MaxNodes", "TotalNodes", "MaxTime", "State") or "other limits (scontrol show partition)"
+    return (
+        f"Slurm can never start this job ({reason}): it asks for {wants}, and {where} has {has}; "
+        "change --nodes, --gpus-per-node, --timeout, --allowance or --partition"
     )
-    return f"Slurm can never start this job ({reason}): {why}; {_CHANGE}"
+
+
+def partition_of(job: str) -> str:
+    """Its name, of scontrol's line about a job; empty where it does not tell."""
+    return _facts(job, "Partition").partition("=")[2]
+
+
+def _facts(line: str, *names: str) -> str:
+    """The words ``NAME=VALUE`` of these names."""
+    return ", ".join(word for word in line.split() if word.partition("=")[0] in names)

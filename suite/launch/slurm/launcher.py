@@ -5,14 +5,13 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from suite.launch.cluster.launcher import ClusterLauncher, Document, NodeSetup
+from suite.launch.cluster.launcher import EVENTS_ON_OUTPUT, ClusterLauncher, Document, NodeSetup
 from suite.launch.cluster.submission import FOLDER, SMOKE, Submission
-from suite.launch.cluster.torchrun import EVENTS_ON_OUTPUT
 from suite.launch.job import PYTHON_PATH, Site
 from suite.launch.local import worker_path
 from suite.launch.slurm import client
 from suite.launch.slurm.scheduler import SlurmScheduler, submit
-from suite.launch.slurm.script import LONGEST_NAME, announcement, batch_script, same_request
+from suite.launch.slurm.script import LONGEST_NAME, batch_script, output_files, same_request
 from suite.launch.slurm.settings import Container, SlurmSettings
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
@@ -72,12 +71,7 @@ class SlurmLauncher(ClusterLauncher):
     def _script(self, group: Sequence[Submission], root: Path) -> Document:
         name = group[0].run_id
         text = batch_script(group, self._settings, root)
-        facts = {
-            "name": name,
-            "job": None,
-            "output": str(root / FOLDER / name),
-            "starter": self._settings.starter,
-        }
+        facts = {"name": name, "job": None, "output": str(root / FOLDER / name), "starter": self._settings.starter}
         indices = range(len(group)) if len(group) > 1 else [None]
         known = [each.with_scheduler(**facts, index=index) for each, index in zip(group, indices, strict=True)]
         return Document(name, text, tuple(known))
@@ -94,10 +88,13 @@ class SlurmLauncher(ClusterLauncher):
     def submit(self, document: Document, earlier: Sequence[Submission]) -> tuple[Submission, ...]:
         first, is_array = document.submissions[0], len(document.submissions) > 1
         lanes = self._own_lanes(document)
-        own = announcement(first.fact("name", str), first.fact("output", str), is_array)
+        output = output_files(first.fact("output", str), is_array)
+        own = (f"--job-name={first.fact('name', str)}", f"--output={output}")
         job = submit(document.text, *own, *lanes.options(is_array))
         lanes.take(job, is_array)
-        return tuple(each.with_scheduler(job=_member(job, each)) for each in document.submissions)
+        members = [f"{job}_{index}" for index in range(len(document.submissions))] if is_array else [job]
+        known = zip(document.submissions, members, strict=True)
+        return tuple(each.with_scheduler(job=member) for each, member in known)
 
     def start_after(self, first: Sequence[Submission]) -> None:
         self._after_good = tuple(submission.fact("job", str) for submission in first)
@@ -149,38 +146,28 @@ def _container(options: SlurmSettings, image: str | None) -> Container:
     return asked
 
 
-def _member(job: str, submission: Submission) -> str:
-    """The id of one run of an array, or that of the job of one run."""
-    index = submission.scheduler["index"]
-    return job if index is None else f"{job}_{index}"
-
-
 class Lanes:
     """As many lanes as runs may be under way at once; in each a job waits for those before it.
 
     An array keeps to that number by itself, and so takes all lanes.
     """
 
-    def __init__(self, at_once: int, ahead: Sequence[str] = (), after_good: Sequence[str] = ()) -> None:
+    def __init__(self, at_once: int, ahead: Sequence[str], after_good: Sequence[str]) -> None:
         """``ahead``: jobs that wait or run already. ``after_good``: jobs that must end well before any of these."""
         self._after_good = tuple(after_good)
         self._lanes: list[tuple[str, ...]] = [tuple(ahead[lane::at_once]) for lane in range(at_once)]
         self._next = len(ahead) % at_once
 
-    def dependency(self, takes_all: bool = False) -> str | None:
-        """What the next job waits for, in sbatch's words; ``None``: for nothing."""
+    def options(self, takes_all: bool) -> tuple[str, ...]:
+        """Options of sbatch by which the next job waits. What a failed first run keeps from starting for ever is
+        cancelled."""
         lanes = self._lanes if takes_all else [self._lanes[self._next]]
         jobs = dict.fromkeys(job for lane in lanes for job in lane)
         words = [f"afterok:{':'.join(self._after_good)}"] if self._after_good else []
         words += [f"afterany:{':'.join(jobs)}"] if jobs else []
-        return ",".join(words) or None
+        return (f"--dependency={','.join(words)}", "--kill-on-invalid-dep=yes") if words else ()
 
-    def options(self, takes_all: bool = False) -> tuple[str, ...]:
-        """The same as options of sbatch. What a failed first run keeps from starting for ever is cancelled."""
-        dependency = self.dependency(takes_all)
-        return () if dependency is None else (f"--dependency={dependency}", "--kill-on-invalid-dep=yes")
-
-    def take(self, job: str, takes_all: bool = False) -> None:
+    def take(self, job: str, takes_all: bool) -> None:
         """The next job has been submitted."""
         if takes_all:
             self._lanes = [(job,)] * len(self._lanes)

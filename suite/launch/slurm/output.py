@@ -2,15 +2,15 @@
 Pure."""
 
 import re
+import signal
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from suite.launch.classify import Pattern
+from suite.launch.classify import CAUSE, Pattern
 from suite.launch.cluster.scheduler import Stream
 from suite.launch.logs import FIRST_BYTES, LAST_BYTES, mark
 from suite.launch.outcome import Failure, FailureKind
-from suite.launch.slurm.settings import StarterName
 from suite.launch.stream import EVENT_PREFIX
 from suite.spec.layout import Layout
 
@@ -56,14 +56,7 @@ _ENDED = re.compile(
 )
 #: of the list that srun prints, such as 0-2,5
 _TASKS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
-_SIGNALS = {
-    "Killed": -9,
-    "Terminated": -15,
-    "Segmentation fault": -11,
-    "Aborted": -6,
-    "Bus error": -7,
-    "Out Of Memory": -9,
-}
+_SIGNALS = {signal.strsignal(number): -number for number in signal.valid_signals()} | {"Out Of Memory": -9}
 _JOB_ENDED = re.compile(r"error: \*\*\* JOB \S+ ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+[A-Z]))?")
 _OOM = re.compile(r"[Dd]etected \d+ oom.kill event|: Out Of Memory$")
 #: Slurm's own watch over memory, on clusters without control groups: it ends the job itself
@@ -77,20 +70,20 @@ OWN_STREAM = "slurm"
 #: As Slurm's, pyxis's, enroot's and Apptainer's sources and issue trackers have them; a real Slurm in the tests printed
 #: those of srun and env.
 SLURM_PATTERNS: tuple[Pattern, ...] = (
-    Pattern("oom_host", "cause", r"[Dd]etected \d+ oom.kill event"),
-    Pattern("oom_host", "cause", r"srun: error: \S+: tasks? \S+: Out Of Memory"),
-    Pattern("oom_host", "cause", _OVER_LIMIT.pattern),
-    Pattern("image_missing", "cause", r"\[ERROR\] No such file or directory: \S+"),
-    Pattern("image_missing", "cause", r"FATAL: .{0,1000}could not open image"),
-    Pattern("image_pull", "cause", r"pyxis: failed to import docker image"),
-    Pattern("image_pull", "cause", r"\[ERROR\] URL https?://\S+ returned error code: \d+"),
-    Pattern("image_pull", "cause", r"FATAL: .{0,1000}(making image from oci registry|[Uu]nable to handle \S+ uri)"),
-    Pattern("config", "cause", r"unrecognized option '--container-image"),
-    Pattern("config", "cause", r"enroot-switchroot: failed to execute: "),
-    Pattern("config", "cause", r"^env: .*: (No such file or directory|Permission denied)$", before_start=True),
-    Pattern("config", "cause", r"line \d+: \S+: command not found", before_start=True),
-    Pattern("config", "cause", r"srun: error: Unable to create step for job \d+: "),
-    Pattern("rank_lost", "cause", r"srun: error: Node failure on \S+"),
+    Pattern("oom_host", CAUSE, r"[Dd]etected \d+ oom.kill event"),
+    Pattern("oom_host", CAUSE, r"srun: error: \S+: tasks? \S+: Out Of Memory"),
+    Pattern("oom_host", CAUSE, _OVER_LIMIT.pattern),
+    Pattern("image_missing", CAUSE, r"\[ERROR\] No such file or directory: \S+"),
+    Pattern("image_missing", CAUSE, r"FATAL: .{0,1000}could not open image"),
+    Pattern("image_pull", CAUSE, r"pyxis: failed to import docker image"),
+    Pattern("image_pull", CAUSE, r"\[ERROR\] URL https?://\S+ returned error code: \d+"),
+    Pattern("image_pull", CAUSE, r"FATAL: .{0,1000}(making image from oci registry|[Uu]nable to handle \S+ uri)"),
+    Pattern("config", CAUSE, r"unrecognized option '--container-image"),
+    Pattern("config", CAUSE, r"enroot-switchroot: failed to execute: "),
+    Pattern("config", CAUSE, r"^env: .*: (No such file or directory|Permission denied)$", before_start=True),
+    Pattern("config", CAUSE, r"line \d+: \S+: command not found", before_start=True),
+    Pattern("config", CAUSE, r"srun: error: Unable to create step for job \d+: "),
+    Pattern("rank_lost", CAUSE, r"srun: error: Node failure on \S+"),
 )
 
 
@@ -102,9 +95,10 @@ class Output(NamedTuple):
     exit_codes: dict[str, int]  # by name of stream, where a task ended badly; negative: signal
 
 
-def read_output(lines: Iterable[bytes], layout: Layout, starter: StarterName) -> Output:
+def read_output(lines: Iterable[bytes], layout: Layout, starter: str) -> Output:
     """Divide the lines by task. With torchrun a task is a node, else a rank."""
-    tasks = layout.nodes if starter == "torchrun" else layout.ranks
+    kind, width = ("node", layout.devices_per_node) if starter == "torchrun" else ("rank", 1)
+    tasks = layout.ranks // width
     by_task = [Printed() for _ in range(tasks)]
     own = Printed()
     for line in lines:
@@ -114,26 +108,13 @@ def read_output(lines: Iterable[bytes], layout: Layout, starter: StarterName) ->
         else:
             own.append(line)
     streams = [
-        Stream(stream_name(task, starter), list(printed), ranks_of(task, layout, starter))
+        Stream(f"{kind}-{task}", list(printed), tuple(range(task * width, (task + 1) * width)))
         for task, printed in enumerate(by_task)
     ]
     of_steps = (line for printed in by_task for line in printed if line.startswith(b"slurmstepd"))
     own_lines = tuple(line.decode(errors="replace").rstrip() for line in (*own, *of_steps))
-    codes = {stream_name(task, starter): code for task, code in _exit_codes(own_lines, tasks).items()}
+    codes = {f"{kind}-{task}": code for task, code in _exit_codes(own_lines, tasks).items()}
     return Output((*streams, Stream(OWN_STREAM, list(own))), own_lines, codes)
-
-
-def stream_name(task: int, starter: StarterName) -> str:
-    """How a task's log is called in the bundle."""
-    return f"node-{task}" if starter == "torchrun" else f"rank-{task}"
-
-
-def ranks_of(task: int, layout: Layout, starter: StarterName) -> tuple[int, ...]:
-    """The ranks that print into a task's output."""
-    if starter == "srun":
-        return (task,)
-    first = task * layout.devices_per_node
-    return tuple(range(first, first + layout.devices_per_node))
 
 
 def verdict(own_lines: Sequence[str], word: str | None, reason: str) -> Failure | None:
@@ -146,7 +127,7 @@ def verdict(own_lines: Sequence[str], word: str | None, reason: str) -> Failure 
     lost = [line for line in own_lines if _NODE_LOST.search(line)]
     if kind == "rank_lost" and lost:
         lines = [*lost, *(line for line in lines if not _JOB_ENDED.search(line))]
-    state = f"Slurm's state of the job: {word}" + (f" ({reason})" if reason not in ("", "None") else "")
+    state = f"Slurm's state of the job: {word}" + (f" ({reason})" if reason else "")
     return Failure(kind=kind, evidence=(*([state] if word else []), *lines))
 
 

@@ -9,29 +9,15 @@ from typing import Any
 from suite.launch.cluster.scheduler import Gathered, Phase, SchedulerEnd, SchedulerState
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job
+from suite.launch.outcome import EndStatus
 from suite.launch.slurm import client
-from suite.launch.slurm.client import facts_of, why_never
 from suite.launch.slurm.output import SLURM_PATTERNS, Output, read_output, verdict
-from suite.launch.slurm.settings import StarterName
 from suite.launch.stream import read_on
 from suite.spec.base import UsageError
 from suite.spec.foreign import lines_of, open_plain
 
-_PHASES: dict[str, Phase] = {
-    "PENDING": "pending",
-    "REQUEUED": "pending",
-    "REQUEUE_HOLD": "pending",
-    "REQUEUE_FED": "pending",
-    "SPECIAL_EXIT": "pending",
-    "RUNNING": "running",
-    "CONFIGURING": "running",
-    "COMPLETING": "running",
-    "RESIZING": "running",
-    "SIGNALING": "running",
-    "STAGE_OUT": "running",
-    "STOPPED": "running",
-    "SUSPENDED": "running",
-}
+_WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
+_RUNS = ("RUNNING", "CONFIGURING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED")
 #: squeue's reasons of a job that waits for what will never be; others pass.
 NEVER = frozenset(
     (
@@ -67,19 +53,16 @@ class SlurmScheduler:
             return SchedulerState(
                 phase="over" if has_output else "gone", word="forgotten" if has_output else "unknown", detail=told
             )
-        reason = "" if found.reason in ("", "None") else found.reason
-        where = f"on {found.nodes}" if found.nodes else ""
-        return SchedulerState(
-            phase=_PHASES.get(found.state, "over"),
-            word=found.state,
-            detail=" ".join(filter(None, [f"job {found.job}", where, f"({reason})" if reason else ""])),
-        )
+        where = f" on {found.nodes}" if found.nodes else ""
+        reason = f" ({found.reason})" if found.reason else ""
+        phase: Phase = "pending" if found.state in _WAITS else "running" if found.state in _RUNS else "over"
+        return SchedulerState(phase=phase, word=found.state, detail=f"job {found.job}{where}{reason}")
 
     def cancel(self, submission: Submission) -> None:
         found = self._find(submission)
         if found is None:
             raise UsageError(f"{submission.run_id}: Slurm knows no job {_called(submission)} (any more)")
-        if _PHASES.get(found.state) is None:
+        if found.state not in (*_WAITS, *_RUNS):
             return
         # a submission that somebody handed on may name any job of whoever cancels
         name = submission.fact("name", str)
@@ -93,23 +76,27 @@ class SlurmScheduler:
     def gather(self, submission: Submission) -> Gathered:
         found = self._find(submission)
         output = self._output(submission, found)
-        state = None if found is None else found.state
-        why = verdict(output.own, state, "" if found is None else found.reason)
+        state = found.state if found else None
+        why = verdict(output.own, state, found.reason if found else "")
+        status: EndStatus | None = "failed"
+        if why is not None and why.kind == "interrupted":
+            status = "interrupted"
+        elif why is None and state in (None, "COMPLETED"):
+            status = "ok" if state else None
         end = SchedulerEnd(
-            status=_status(state, why is not None and why.kind == "interrupted", why is not None),
+            status=status,
             verdict=why,
             proven=why is not None and why.kind in ("oom_host", "rank_lost"),
             exit_codes=output.exit_codes,
-            started=None if found is None else found.started,
-            ended=None if found is None else found.ended,
+            started=found.started if found else None,
+            ended=found.ended if found else None,
         )
         return Gathered(output.streams, end, SLURM_PATTERNS)
 
     def printed(self, submission: Submission, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
         path = _output_path(submission, None if _job(submission) else self._find(submission))
-        layout, starter, is_first = submission.manifest.layout, _starter(submission), not place
-        tasks = layout.nodes if starter == "torchrun" else layout.ranks
-        output = read_output(read_on(path, place, lines * (tasks + 1)), layout, starter)
+        layout, is_first = submission.manifest.layout, not place
+        output = read_output(read_on(path, place, lines * (layout.ranks + 1)), layout, submission.fact("starter", str))
         found = [(stream.name, list(stream.lines)) for stream in output.streams]
         return [(name, printed[-lines:] if is_first else printed) for name, printed in found]
 
@@ -117,12 +104,9 @@ class SlurmScheduler:
         """Nothing: the output lies in files already."""
 
     def files(self, submission: Submission) -> list[Path]:
-        start, index = Path(submission.fact("output", str)), _index(submission)
-        member = "" if index is None else f"_{index}"
         # an attempt may have had a mark of its own behind the name
-        name = re.escape(re.sub(r"-[0-9a-f]{8}$", "", start.name))
-        own = re.compile(rf"{name}(-[0-9a-f]{{8}})?-\d+{member}\.out")
-        return [path for path in start.parent.glob("*.out") if own.fullmatch(path.name)]
+        name = re.sub(r"-[0-9a-f]{8}$", "", Path(submission.fact("output", str)).name)
+        return _outputs(submission, rf"{re.escape(name)}(-[0-9a-f]{{8}})?")
 
     @staticmethod
     def _find(submission: Submission) -> client.QueueEntry | None:
@@ -134,7 +118,7 @@ class SlurmScheduler:
 
     @staticmethod
     def _output(submission: Submission, found: client.QueueEntry | None) -> Output:
-        layout, starter = submission.manifest.layout, _starter(submission)
+        layout, starter = submission.manifest.layout, submission.fact("starter", str)
         path = _output_path(submission, found)
         try:
             with open_plain(path, str(path), _MOST_OUTPUT_BYTES) as file:
@@ -162,12 +146,12 @@ def submit(script: str, *options: str) -> str:
     while time.monotonic() < deadline:
         with suppress(UsageError):  # it is in the queue: that the queue is not shown now is no refusal
             found = client.find(job)
-        if found is None or found.state != "PENDING" or found.reason not in ("", "None"):
+        if found is None or found.state != "PENDING" or found.reason:
             break
         time.sleep(0.2)
     if found is not None and found.state == "PENDING" and found.reason in NEVER:
         asked = client.show("job", job)
-        message = why_never(found.reason, asked, client.show("partition", facts_of(asked).get("Partition", "")))
+        message = client.why_never(found.reason, asked, client.show("partition", client.partition_of(asked)))
         client.cancel(job)
         raise UsageError(message)
     return job
@@ -179,19 +163,15 @@ def _output_path(submission: Submission, found: client.QueueEntry | None) -> Pat
     job = _job(submission) or (None if found is None else found.job)
     if job is not None:
         return start.with_name(f"{start.name}-{job}.out")
-    index = _index(submission)
-    member = "" if index is None else f"_{index}"
-    left = [
-        path
-        for path in start.parent.glob("*.out")
-        if re.fullmatch(rf"-\d+{member}\.out", path.name.removeprefix(start.name))
-    ]
+    left = _outputs(submission, re.escape(start.name))
     return max(left, key=lambda path: path.stat().st_mtime, default=start.with_name(f"{start.name}.out"))
 
 
-def _starter(submission: Submission) -> StarterName:
-    # srun by its older name too: a submission may have been written before
-    return "torchrun" if submission.fact("starter", str) == "torchrun" else "srun"
+def _outputs(submission: Submission, name: str) -> list[Path]:
+    """The outputs beside its own that begin with this pattern and are of the same member of an array."""
+    index = _index(submission)
+    own = re.compile(name + (r"-\d+" if index is None else rf"-\d+_{index}") + r"\.out")
+    return [path for path in Path(submission.fact("output", str)).parent.glob("*.out") if own.fullmatch(path.name)]
 
 
 def _called(submission: Submission) -> str:
@@ -207,11 +187,3 @@ def _job(submission: Submission) -> str | None:
 
 def _index(submission: Submission) -> int | None:
     return submission.fact("index", int, type(None))
-
-
-def _status(word: str | None, interrupted: bool, ended: bool) -> Any:
-    if interrupted:
-        return "interrupted"
-    if ended or (word is not None and word != "COMPLETED"):
-        return "failed"
-    return None if word is None else "ok"

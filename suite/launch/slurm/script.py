@@ -7,14 +7,13 @@ from pathlib import Path
 
 from suite.launch.cluster.render import Raw, render_shell, shell_word
 from suite.launch.cluster.submission import FOLDER, Submission
-from suite.launch.cluster.torchrun import Rendezvous, torchrun_argv
-from suite.launch.job import Job, Mount, torchrun_variables
+from suite.launch.job import Job, Mount, torchrun_argv, torchrun_variables
 from suite.launch.slurm.settings import SlurmSettings
 from suite.spec.base import UsageError
 
 JOB_TEMPLATE, TASK_TEMPLATE = "slurm/job.sbatch.j2", "slurm/task.sh.j2"
 #: What the batch script and Slurm set for a task. A NUL cannot be in any other word, so nothing is mistaken for one.
-_MEETING = Rendezvous(address="\0SUITE_ADDRESS\0", port="\0SUITE_PORT\0", node_rank="\0SLURM_NODEID\0")
+_MEETING = ("\0SLURM_NODEID\0", "\0SUITE_ADDRESS\0", "\0SUITE_PORT\0")
 _FOLDER = "\0folder\0"
 _VARIABLE = re.compile("\0([A-Za-z_]+)\0")
 LONGEST_NAME = 200
@@ -60,11 +59,6 @@ def output_files(start: str, is_array: bool) -> str:
     return start.replace("%", "%%") + ("-%A_%a.out" if is_array else "-%j.out")
 
 
-def announcement(name: str, start: str, is_array: bool) -> tuple[str, str]:
-    """Options of sbatch, before those of the script, by which one attempt is told from every other."""
-    return f"--job-name={name}", f"--output={output_files(start, is_array)}"
-
-
 def sbatch_options(names: Sequence[str], job: Job, settings: SlurmSettings, root: Path) -> list[str]:
     """Every #SBATCH line, each as one word."""
     tasks = 1 if settings.starter == "torchrun" else job.ranks_per_node
@@ -80,21 +74,15 @@ def sbatch_options(names: Sequence[str], job: Job, settings: SlurmSettings, root
     ]
     if len(names) > 1:
         options.append(f"--array=0-{len(names) - 1}%{settings.at_once}")
-    for name in ("partition", "account", "qos", "reservation", "constraint"):
-        value = getattr(settings, name)
-        if value is not None:
-            options.append(f"--{name}={value}")
+    named = {"partition", "account", "qos", "reservation", "constraint", "hint"}
+    options += [f"--{name}={value}" for name, value in settings.model_dump(include=named, exclude_none=True).items()]
     if job.device_count:
         kind = f"{settings.gpu_type}:" if settings.gpu_type else ""
         option = "gres=gpu:" if settings.gpu_request == "gres" else "gpus-per-node="
         options.append(f"--{option}{kind}{job.device_count}")
     if settings.exclusive:
         options.append("--exclusive")
-    cpus = _cpus_per_task(settings, tasks)
-    if cpus is not None:
-        options.append(f"--cpus-per-task={cpus}")
-    if settings.hint is not None:
-        options.append(f"--hint={settings.hint}")
+    options += _cpus_per_task(settings, tasks)
     if job.limits.memory_bytes is not None:
         options.append(f"--mem={math.ceil(job.limits.memory_bytes * job.ranks_per_node / 2**20)}M")
     elif settings.exclusive:
@@ -102,12 +90,14 @@ def sbatch_options(names: Sequence[str], job: Job, settings: SlurmSettings, root
     return [*options, *settings.options]
 
 
-def _cpus_per_task(settings: SlurmSettings, tasks: int) -> int | None:
-    """The node's CPUs divided among its tasks; ``None``: whatever Slurm gives. Raises UsageError."""
+def _cpus_per_task(settings: SlurmSettings, tasks: int) -> list[str]:
+    """The node's CPUs divided among its tasks; nothing: whatever Slurm gives. Raises UsageError."""
     cpus = settings.cpus_per_node
-    if cpus is not None and cpus < tasks:
+    if cpus is None:
+        return []
+    if cpus < tasks:
         raise UsageError(f"{cpus} CPUs of a node are fewer than its {tasks} tasks")
-    return None if cpus is None else cpus // tasks
+    return [f"--cpus-per-task={cpus // tasks}"]
 
 
 def srun_argv(job: Job, settings: SlurmSettings) -> list[Raw]:
@@ -118,10 +108,8 @@ def srun_argv(job: Job, settings: SlurmSettings) -> list[Raw]:
     """
     tasks = 1 if settings.starter == "torchrun" else job.ranks_per_node
     words = ["srun", f"--nodes={job.nodes}", f"--ntasks={job.nodes * tasks}", f"--ntasks-per-node={tasks}"]
-    cpus = _cpus_per_task(settings, tasks)
-    if cpus is not None:
-        words.append(f"--cpus-per-task={cpus}")
-    words += [_binding(settings), "--mpi=none", "--input=all", "--label", "--kill-on-bad-exit=1", "--wait=60"]
+    words += [*_cpus_per_task(settings, tasks), _binding(settings), "--mpi=none", "--input=all", "--label"]
+    words += ["--kill-on-bad-exit=1", "--wait=60"]
     if settings.container == "pyxis":
         words += _pyxis(job)
     command = Raw(" \\\n    ".join(_expanding(word) for word in task_argv(job, settings)))
@@ -142,10 +130,9 @@ def task_argv(job: Job, settings: SlurmSettings) -> tuple[str, ...]:
     home = {} if settings.container == "none" else {"HOME": _FOLDER}
     env = {**home, **job.env}
     if settings.starter == "torchrun":
-        command = torchrun_argv(job, _MEETING, f"{_FOLDER}/torchrun")
+        command = torchrun_argv(job, *_MEETING, f"{_FOLDER}/torchrun")
     else:
-        place = ("\0SLURM_PROCID\0", "\0SLURM_LOCALID\0", _MEETING.node_rank)
-        env |= torchrun_variables(job, *place, _MEETING.address, _MEETING.port)
+        env |= torchrun_variables(job, "\0SLURM_PROCID\0", "\0SLURM_LOCALID\0", *_MEETING)
         command = job.argv
     inside = ("env", *(f"{name}={value}" for name, value in sorted(env.items())), *command)
     return (*_apptainer(job), *inside) if settings.container == "apptainer" else inside
@@ -161,10 +148,8 @@ def _expanding(word: str) -> Raw:
 def _pyxis(job: Job) -> list[str]:
     assert job.image is not None, "a container has an image"
     words = [f"--container-image={pyxis_image(job.image)}", "--no-container-entrypoint", "--no-container-mount-home"]
-    words.append("--container-writable")
-    if job.mounts:
-        words.append(f"--container-mounts={','.join(_mount(mount) for mount in job.mounts)}")
-    return words
+    mounts = [f"--container-mounts={','.join(map(_mount, job.mounts))}"] if job.mounts else []
+    return [*words, "--container-writable", *mounts]
 
 
 def _apptainer(job: Job) -> tuple[str, ...]:
@@ -181,11 +166,10 @@ def _mount(mount: Mount) -> str:
     return f"{mount.source}:{mount.target}:{'ro' if mount.read_only else 'rw'}"
 
 
-_DOCKER = "docker://"
 #: as Docker tells a registry from the first part of a path: by a dot, a port, or this host
 _REFERENCE = re.compile(
-    r"((?:[A-Za-z0-9-]+[.:][A-Za-z0-9.:-]*|localhost)/)?([a-z0-9][a-z0-9._/-]*)(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?"
-    r"(@sha256:[0-9a-f]{64})?"
+    r"(?:docker://)?((?:[A-Za-z0-9-]+[.:][A-Za-z0-9.:-]*|localhost)/)?([a-z0-9][a-z0-9._/-]*)"
+    r"(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?(@sha256:[0-9a-f]{64})?"
 )
 
 
@@ -194,10 +178,9 @@ def pyxis_image(image: str) -> str:
 
     enroot before 4 looks for ``REGISTRY/PATH`` on Docker Hub and takes what stands before ``@`` for a user.
     """
-    name = image.removeprefix(_DOCKER)
-    found = _REFERENCE.fullmatch(name)
+    found = _REFERENCE.fullmatch(image)
     if found is None:
-        return name
+        return image
     registry, path, tag, digest = found.groups(default="")
     return f"{registry.replace('/', '#')}{path}{digest.replace('@', ':') or tag}"
 
@@ -205,8 +188,8 @@ def pyxis_image(image: str) -> str:
 def apptainer_image(image: str) -> str:
     """``docker://NAME``, without the tag where there is a digest: Apptainer refuses both. Paths of files and other
     sources (``oras://``, ``library://``) stay."""
-    found = _REFERENCE.fullmatch(image.removeprefix(_DOCKER))
+    found = _REFERENCE.fullmatch(image)
     if found is None:
         return image
     registry, path, tag, digest = found.groups(default="")
-    return f"{_DOCKER}{registry}{path}{digest or tag}"
+    return f"docker://{registry}{path}{digest or tag}"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from suite.launch.classify import Pattern
+from suite.launch.classify import CAUSE, Pattern
 from suite.launch.cluster.ending import Transcript, run_outcome
 from suite.launch.cluster.scheduler import Gathered, SchedulerEnd, Stream
 from suite.launch.outcome import Failure
@@ -40,7 +40,7 @@ def judged(
         logs={name: [f"{line}\n".encode() for line in text.splitlines()] for name, text in (logs or {}).items()},
         notes=list(notes),
     )
-    patterns = (Pattern("image_pull", "cause", "cannot pull"),)
+    patterns = (Pattern("image_pull", CAUSE, "cannot pull"),)
     return run_outcome(len(ranks), Gathered(STREAMS, end, patterns), transcript)
 
 

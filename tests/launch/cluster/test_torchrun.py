@@ -4,17 +4,16 @@ import shlex
 
 import pytest
 
-from suite.launch.cluster.torchrun import Rendezvous, failed_ranks, signal_of_torchrun, torchrun_argv
-from suite.launch.job import Job
+from suite.launch.cluster.ending import failed_ranks, signal_of_torchrun
+from suite.launch.job import Job, torchrun_argv
 
 JOB = Job(name="run", argv=("/py", "-m", "suite.worker", "m.json", "--bundle", "."), nodes=4, ranks_per_node=8)
-MEETING = Rendezvous(address="10.0.0.1", port="29500", node_rank="2")
 
 
 @pytest.mark.slow
 def test_torchrun_reads_its_options_so() -> None:
     run = pytest.importorskip("torch.distributed.run")
-    options = run.parse_args(list(torchrun_argv(JOB, MEETING, "/here")[3:]))
+    options = run.parse_args(list(torchrun_argv(JOB, "2", "10.0.0.1", "29500", "/here")[3:]))
     assert (options.nnodes, options.nproc_per_node, options.node_rank, options.max_restarts) == ("4", "8", 2, 0)
     assert (options.rdzv_backend, options.master_addr, options.master_port) == ("static", "10.0.0.1", 29500)
     assert (options.module, options.training_script) == (True, "suite.worker")

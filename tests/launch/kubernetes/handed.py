@@ -7,21 +7,17 @@ from typing import Any
 
 from suite.conduct.cluster.collect import collect
 from suite.conduct.cluster.hand_over import hand_over
-from suite.launch.cluster.launcher import NodeSetup
 from suite.launch.cluster.submission import Submission
-from suite.launch.kubernetes.launcher import KubernetesLauncher
 from suite.launch.kubernetes.scheduler import KubernetesScheduler
-from suite.launch.kubernetes.settings import KubernetesSettings
 from tests.launch.kubernetes.memory import MemoryCluster
-from tests.launch.kubernetes.runs import IMAGE
+from tests.launch.kubernetes.runs import launcher_of
 from tests.synthetic import rank_events
 
 NODES = 2
 
 
 def submit(cluster: MemoryCluster, submission: Submission, root: Path, **options: Any) -> Submission:
-    nodes = NodeSetup(python="python", image=IMAGE)
-    launcher = KubernetesLauncher(KubernetesSettings(**options), nodes, cluster)  # type: ignore[arg-type]
+    launcher = launcher_of({}, cluster, **options)
     (document,) = launcher.render([submission], root)
     (submitted,) = hand_over(launcher, document, root)
     return submitted

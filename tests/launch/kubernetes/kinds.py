@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
-from suite.launch.kubernetes.run import pod_templates
+from suite.launch.kubernetes.launcher import pod_templates
 
 SCHEMA_VERSIONS = ("1.28", "1.37")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -101,7 +101,7 @@ def cluster_problems(objects: list[dict[str, Any]]) -> list[str]:
     """Rules of this house, and of controllers that tell only once a run is there. Servers' are tested with servers."""
     names = {body["metadata"]["name"] for body in objects}
     problems = [problem for body in objects for problem in _metadata_problems(body["metadata"])]
-    for _, count, template in pod_templates(objects):
+    for count, template in pod_templates(objects):
         problems += [f"{count} pods"] * (count < 1)
         problems += _pod_problems(template, names)
     for body in objects:

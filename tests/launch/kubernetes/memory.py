@@ -57,10 +57,6 @@ class MemoryCluster:
     def delete(self, kind: str, name: str) -> None:
         self.objects.pop((kind, name), None)
 
-    def log(self, pod: str, container: str, tail_lines: int, since: str | None = None) -> bytes:
-        lines = [*BytesIO(self.stamped(pod, since))]
-        return b"".join(lines if since is not None else lines[-tail_lines:])
-
     def stamped(self, pod: str, since: str | None) -> bytes:
         """Line by line a second apart, from midnight on."""
         if pod in self.unreachable:
@@ -70,9 +66,14 @@ class MemoryCluster:
         stamped = [moment + b".5" + self.zone + b" " + line for moment, line in zip(moments, lines, strict=False)]
         return b"".join(line for line in stamped if since is None or line[:19].decode() >= since[:19])
 
-    def log_from(self, pod: str, container: str, since: str | None, follows: bool = False) -> Iterator[bytes]:
+    def log(
+        self, pod: str, container: str, since: str | None = None, tail_lines: int | None = None, follows: bool = False
+    ) -> Iterator[bytes]:
         """What is there, in small pieces, and then what ``comes``."""
-        for data in (self.stamped(pod, since), *(self.comes.get(pod, ()) if follows else ())):
+        there = self.stamped(pod, since)
+        if tail_lines is not None and since is None:
+            there = b"".join([*BytesIO(there)][-tail_lines:])
+        for data in (there, *(self.comes.get(pod, ()) if follows else ())):
             yield from (data[place : place + 7] for place in range(0, len(data), 7))
 
     def kinds(self) -> list[str]:

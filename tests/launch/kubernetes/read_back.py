@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from suite.launch.kubernetes.launcher import pod_templates
 from suite.launch.kubernetes.pod import RANKS_VARIABLE
-from suite.launch.kubernetes.run import pod_templates
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()]*)\))")
 #: variables by which the variants give a pod its number
@@ -59,11 +59,12 @@ def expanded(text: str, variables: Mapping[str, str]) -> str:
 
 def _nodes(objects: list[dict[str, Any]]) -> tuple[int, dict[str, Any]]:
     """How many nodes, and the template of all their pods, which must be one."""
-    found = [entry for entry in pod_templates(objects) if entry[0] != "Launcher"]
-    first = found[0][2]
-    if any(template != first for _, _, template in found):
+    found = pod_templates(objects)
+    first = found[0][1]
+    nodes = [entry for entry in found if entry[1]["metadata"]["labels"]["suite/role"] != "submitter"]
+    if any(template != first for _, template in nodes):
         raise ValueError("the nodes of a run are not alike")
-    return sum(count for _, count, _ in found), first
+    return sum(count for count, _ in nodes), first
 
 
 def _ray_commands(objects: list[dict[str, Any]]) -> list[list[str]]:

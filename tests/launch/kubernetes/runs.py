@@ -1,13 +1,12 @@
 """Jobs as the cluster commands make them, and settings that use everything there is."""
 
-from types import SimpleNamespace
 from typing import Any, get_args
 
 from suite.conduct.cluster.to_do import prepare
+from suite.launch.cluster.launcher import NodeSetup
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job, JobLimits
-from suite.launch.kubernetes.run import kubernetes_site
-from suite.launch.kubernetes.scheduler import KubernetesScheduler
+from suite.launch.kubernetes.launcher import KubernetesLauncher
 from suite.launch.kubernetes.settings import KubernetesSettings, Toleration, Variant
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest
@@ -15,7 +14,9 @@ from tests.synthetic import synthetic_manifest
 
 IMAGE = "registry.example/lab/suite-engines@sha256:" + "5" * 64
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
-FOLDER = "/work/runs/run"
+NAME = "deepspeed-66B-n32-1f3a9c2e-r1"
+FOLDER = f"/work/runs/{NAME}"
+RAY_PODS = ("head", "workers", "Launcher")
 
 #: every setting there is
 FULL: dict[str, Any] = {
@@ -52,15 +53,18 @@ def kubernetes_manifest(nodes: int = 2, ranks_per_node: int = 1, device: str = "
 
 
 def submission_of(manifest: Manifest, memory_bytes: int | None = None, **env: str) -> Submission:
-    site = lambda one: kubernetes_site(one, IMAGE, env, memory_bytes)  # noqa: E731
-    launcher: Any = SimpleNamespace(scheduler=KubernetesScheduler, site=site, starter=None)
-    return prepare([manifest], launcher)[0]
+    return prepare([manifest], launcher_of(env, memory_per_rank=memory_bytes))[0]
+
+
+def launcher_of(env: dict[str, str], cluster: Any = None, **options: Any) -> KubernetesLauncher:
+    nodes = NodeSetup(python="python", image=IMAGE, env=env)
+    return KubernetesLauncher(KubernetesSettings(**options), nodes, cluster)
 
 
 def job_of(**changes: Any) -> Job:
     """Four nodes of eight GPUs."""
     body: dict[str, Any] = {
-        "name": "deepspeed-66B-n32-1f3a9c2e-r1",
+        "name": NAME,
         "argv": ("/opt/stack/bin/python", "-m", "suite.worker", f"{FOLDER}/manifest.json", "--bundle", FOLDER),
         "env": {"OMP_NUM_THREADS": "1"},
         "image": IMAGE,

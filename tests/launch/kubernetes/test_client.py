@@ -12,9 +12,9 @@ import pytest
 
 from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.kubernetes.client import Cluster, Refused, connect
-from suite.launch.kubernetes.run import parse, render
+from suite.launch.kubernetes.pod import parse, render
 from suite.spec.base import UsageError
-from tests.launch.kubernetes.runs import FOLDER, VARIANTS, job_of, settings_of
+from tests.launch.kubernetes.runs import VARIANTS, job_of, settings_of
 
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
 
@@ -105,19 +105,19 @@ def test_what_is_no_status_is_shown_as_it_is_and_a_node_that_cannot_be_asked_has
         cluster.get("Job", "a")
     answers[0].say(500, "dial tcp 10.0.0.7:10250: i/o timeout")
     with pytest.raises(Refused, match="i/o timeout"):
-        cluster.log("a", "suite", 5)
+        next(cluster.log("a", "suite"))
 
 
 def test_what_is_not_there_is_none_and_deleting_it_is_fine(cluster: Cluster, answers: tuple[Answers, str]) -> None:
     answers[0].say(404, 'jobs.batch "a" not found')
     assert cluster.get("Job", "a") is None
     cluster.delete("Job", "a")
-    assert cluster.log("a", "suite", 5) == b""
+    assert list(cluster.log("a", "suite")) == []
 
 
 def test_a_log_that_breaks_off_gives_what_came_and_says_so(cluster: Cluster, answers: tuple[Answers, str]) -> None:
     answers[0].body, answers[0].is_cut = b"2026-11-22T00:00:01.5Z line 1\n", True
-    log, came = cluster.log_from("a", "suite", "2026-11-22T00:00:00Z"), b""
+    log, came = cluster.log("a", "suite", "2026-11-22T00:00:00Z"), b""
     with pytest.raises(Unanswered):
         for piece in log:
             came += piece
@@ -160,7 +160,7 @@ def test_a_kubeconfig_that_is_missing_or_broken_is_one_line(tmp_path: Path, monk
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_an_object_is_sent_to_where_its_version_and_kind_say(cluster, answers, variant):
-    for body in parse(render(job_of(), FOLDER, settings_of(variant), {"manifest.json": "{}"}, {})):
+    for body in parse(render(job_of(), settings_of(variant), {"manifest.json": "{}"}, {})):
         cluster.create(body)
         root = "api" if body["apiVersion"] == "v1" else "apis"
         place = f"/{root}/{body['apiVersion']}/namespaces/benchmarks/{body['kind'].lower()}s"

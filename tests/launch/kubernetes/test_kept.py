@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.kubernetes import kept
-from suite.launch.kubernetes.client import Refused
 from suite.launch.kubernetes.pods import Pod
 from suite.spec.base import UsageError
 from tests.launch.kubernetes.memory import MemoryCluster
@@ -31,11 +30,11 @@ class Watched:
     def prints(self, count: int, then: bytes = b"") -> None:
         self.cluster.logs[POD.name] = b"".join(LINES[:count]) + then
 
-    def keep(self, pod: Pod = POD) -> bytes | None:
+    def keep(self, pod: Pod = POD) -> bytes:
         kept.keep_printed(self.cluster, self.spool, pod)
         return kept.read_kept(self.spool, pod.stream)
 
-    def end(self, pod: Pod = POD) -> bytes | None:
+    def end(self, pod: Pod = POD) -> bytes:
         kept.end_of_printed(self.cluster, self.spool, pod)
         return kept.read_kept(self.spool, pod.stream)
 
@@ -89,12 +88,13 @@ def test_what_a_killed_driver_left_of_a_line_is_read_again_and_two_do_not_write_
 
 def test_a_name_that_is_no_streams_makes_no_file_and_another_attempt_begins_with_nothing(watched, tmp_path):
     watched.prints(2)
-    assert watched.keep(POD._replace(role="../../elsewhere")) is None
+    with pytest.raises(UsageError, match="names a pod whose output is called"):
+        watched.keep(POD._replace(role="../../elsewhere"))
     assert not list(tmp_path.rglob("*elsewhere*"))
     watched.keep()
     kept.forget_kept(watched.spool)
     assert kept.kept_streams(watched.spool) == []
-    assert kept.read_kept(watched.spool, "node-0") is None
+    assert kept.read_kept(watched.spool, "node-0") == b""
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "5", '{"logs": []}', '{"logs": {"a": 1}}', "[" * 100_000, "\u00e9"])
@@ -125,9 +125,9 @@ class Node:
         end = self.breaks.pop(0) if self.breaks else None
         return (whole, True) if end is None or end >= len(whole) else (whole[:end], False)
 
-    def log_from(self, pod: str, container: str, since: str | None) -> Iterator[bytes]:
+    def log(self, pod: str, container: str, since: str | None) -> Iterator[bytes]:
         if self.gone_after is not None and len(self.asked) >= self.gone_after:
-            raise Refused("no such pod", 404, "not found")
+            return
         self.asked.append(since)
         text, is_whole = self.answer(since)
         yield from (text[start : start + self.piece] for start in range(0, len(text), self.piece))

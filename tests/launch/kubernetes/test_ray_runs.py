@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from suite.launch.kubernetes.run import pod_templates
+from suite.launch.kubernetes.launcher import pod_templates
 from tests.launch.kubernetes.handed import NODES, Handed, printed, submit
 from tests.launch.kubernetes.memory import MemoryCluster
-from tests.launch.kubernetes.runs import kubernetes_manifest, submission_of
+from tests.launch.kubernetes.runs import RAY_PODS, kubernetes_manifest, submission_of
 
 TABLE = b"Failures:\nRoot Cause (first observed failure):\n  rank      : 1 (local_rank: 0)\n  exitcode  : -9\n"
 KILLED = {"name": "ray", "state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}
@@ -22,7 +22,7 @@ class RayRun(Handed):
     def add_all_pods(self, submitter: str = "Running", said: bytes = b"", **status: Any) -> None:
         """As KubeRay makes them, with its own labels, and what the submitter's says. ``status``: of the head's pod."""
         objects = [self.cluster.objects[kind, name] for kind, name in self.submission.scheduler["objects"]]
-        for role, count, template in pod_templates(objects):
+        for role, (count, template) in zip(RAY_PODS, pod_templates(objects), strict=True):
             for number in range(count):
                 name = f"run-{role.lower()}-{number}-x"
                 kinds = {"head": "head", "workers": "worker"}

@@ -14,9 +14,9 @@ from pydantic import ValidationError
 from syrupy.assertion import SnapshotAssertion
 
 from suite.conduct.cluster.standing import POLL_SECONDS
+from suite.launch.kubernetes.launcher import pod_templates
 from suite.launch.kubernetes.pod import VARIANTS as RAY
-from suite.launch.kubernetes.pod import pod_env
-from suite.launch.kubernetes.run import parse, pod_templates, render, render_reader, render_run
+from suite.launch.kubernetes.pod import parse, pod_env, render, render_reader, render_run
 from suite.launch.kubernetes.settings import (
     NAME_LENGTH,
     KubernetesSettings,
@@ -33,6 +33,7 @@ from tests.launch.kubernetes.runs import (
     FOLDER,
     FULL,
     IMAGE,
+    RAY_PODS,
     VARIANTS,
     job_of,
     kubernetes_manifest,
@@ -40,7 +41,7 @@ from tests.launch.kubernetes.runs import (
     submission_of,
 )
 
-FILES = {"manifest.json": "{}\n", "environment.json": "{}\n"}
+FILES = {"manifest.json": "{}\n"}
 ABOUT = {"suite/run-id": "deepspeed-66B-n32-1f3a9c2e-r1", "suite/manifest-hash": "1f3a9c2e"}
 #: what breaks templates, YAML and the kubelet's own expansion
 TRAPS = (
@@ -57,20 +58,21 @@ def rendered(variant: Variant, **changes: Any) -> list[dict[str, Any]]:
 
 
 def of_job(job: Any, how: KubernetesSettings, files: dict[str, str] = FILES, about: dict[str, str] = ABOUT) -> Any:
-    return parse(render(job, FOLDER, how, files, about))
+    return parse(render(job, how, files, about))
 
 
 def in_parts(variant: Variant, given: dict[str, Any]) -> dict[str, str]:
     """The objects without their pods, and the pods by role, as text."""
     objects, texts = rendered(variant, **given), {}
-    for role, _, template in pod_templates(objects):
-        texts[role] = yaml.safe_dump(template, sort_keys=False, default_flow_style=None, width=1000)
+    names = RAY_PODS if variant in RAY else ("Master", "Worker") if variant == "pytorchjob" else ("node",)
+    for name, (_, template) in zip(names, pod_templates(objects), strict=True):
+        texts[name] = yaml.safe_dump(template, sort_keys=False, default_flow_style=None, width=1000)
         template.clear()
     return {"objects": yaml.safe_dump(objects, sort_keys=False, default_flow_style=None, width=1000), **texts}
 
 
 def test_what_a_job_is(snapshot: SnapshotAssertion) -> None:
-    assert render(job_of(), FOLDER, settings_of("job"), FILES, ABOUT) == snapshot
+    assert render(job_of(), settings_of("job"), FILES, ABOUT) == snapshot
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -98,10 +100,10 @@ class TestPods:
         objects = of_job(job_of(nodes=1), settings_of(variant))
         assert cluster_problems(objects) == []
         assert len(as_pods(objects).commands) == 1
-        assert all("affinity" not in template["spec"] for _, _, template in pod_templates(objects))
+        assert all("affinity" not in template["spec"] for _, template in pod_templates(objects))
 
     def test_nothing_runs_as_root_or_gains_rights(self, variant: Variant) -> None:
-        for _, _, template in pod_templates(rendered(variant, rdma_resource="rdma/hca")):
+        for _, template in pod_templates(rendered(variant, rdma_resource="rdma/hca")):
             context = template["spec"]["securityContext"]
             assert context["runAsNonRoot"] is True and context["runAsUser"] > 0
             assert context["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -109,10 +111,9 @@ class TestPods:
     def test_a_deleted_pod_stays_until_it_was_looked_at_where_only_its_log_holds_the_results(self, variant):
         for asked in (settings_of(variant), settings_of(variant, claim="results")):
             pods = pod_templates(of_job(job_of(), asked))
-            grace = min(template["spec"]["terminationGracePeriodSeconds"] for _, _, template in pods)
-            hooks = [
-                template["spec"]["containers"][0].get("lifecycle") for role, _, template in pods if role != "Launcher"
-            ]
+            grace = min(template["spec"]["terminationGracePeriodSeconds"] for _, template in pods)
+            nodes = [template for _, template in pods if template["metadata"]["labels"]["suite/role"] != "submitter"]
+            hooks = [template["spec"]["containers"][0].get("lifecycle") for template in nodes]
             if asked.claim or variant in RAY:
                 assert set(map(str, hooks)) == {"None"}
                 continue
@@ -163,7 +164,7 @@ class TestWhatVariantsNeed:
         assert done.returncode == 0 and script.count(f"http://{name}-head-svc:8265") == 2
 
     def test_the_reader_prints_every_ranks_events_and_can_change_nothing(self) -> None:
-        pod = render_reader(job_of(), FOLDER, settings_of("job", claim="results"))
+        pod = render_reader(job_of(), settings_of("job", claim="results"))
         files = [part for part in pod["spec"]["containers"][0]["command"] if part.endswith(".jsonl")]
         assert files == [f"{FOLDER}/events/rank-{rank}.jsonl" for rank in range(32)]
         assert pod["spec"]["volumes"][0]["persistentVolumeClaim"] == {"claimName": "results", "readOnly": True}
@@ -173,7 +174,7 @@ class TestWhatVariantsNeed:
 class TestRefusals:
     def test_a_run_whose_files_no_config_map_takes_is_refused(self) -> None:
         with pytest.raises(UsageError, match="has 1048577 bytes, and the ConfigMap"):
-            of_job(job_of(), settings_of("job"), {"manifest.json": "x" * (1 << 20), "environment.json": "x"})
+            of_job(job_of(), settings_of("job"), {"manifest.json": "x" * ((1 << 20) + 1)})
 
     @pytest.mark.parametrize(
         ("changes", "given", "message"),
@@ -187,7 +188,7 @@ class TestRefusals:
     )
     def test_what_no_pod_can_do(self, changes: dict[str, Any], given: dict[str, Any], message: str) -> None:
         with pytest.raises(UsageError, match=message):
-            render(job_of(**changes), FOLDER, settings_of(**{"variant": "job", **given}), FILES, ABOUT)
+            render(job_of(**changes), settings_of(**{"variant": "job", **given}), FILES, ABOUT)
 
     @pytest.mark.parametrize(
         "given",
@@ -203,14 +204,12 @@ class TestRefusals:
 
 
 class TestSubmissions:
-    def test_a_run_carries_its_manifest_and_says_what_it_expects(self) -> None:
+    def test_a_run_carries_its_manifest_and_says_which_it_is(self) -> None:
         manifest = kubernetes_manifest(nodes=4, ranks_per_node=8, device="cuda")
         objects = parse(render_run(submission_of(manifest), settings_of("job")))
         assert objects[0]["data"]["manifest.json"] == manifest.model_dump_json(by_alias=True) + "\n"
         about = objects[-1]["metadata"]["annotations"]
         assert about["suite/manifest-hash"] == manifest.hash
-        assert about["suite/hardware"] == "4 nodes x 8 nvidia.com/gpu, bf16"
-        assert about["suite/stack"] == "deepspeed 1.0"
 
     def test_every_rank_prints_its_events_and_knows_its_image_and_network(self) -> None:
         def env(device: str, **given: str) -> dict[str, str]:

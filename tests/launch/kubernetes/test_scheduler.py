@@ -12,8 +12,9 @@ from suite.conduct.cluster import standing as clusters
 from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.cluster.submission import submissions
 from suite.launch.kubernetes.client import Refused
-from suite.launch.kubernetes.run import hand_over as hand_objects_over
-from suite.launch.kubernetes.run import parse, render_run, spool_path
+from suite.launch.kubernetes.kept import spool_path
+from suite.launch.kubernetes.launcher import hand_over as hand_objects_over
+from suite.launch.kubernetes.pod import parse, render_run
 from suite.spec.base import UsageError
 from tests.launch.kubernetes.handed import NODES, Handed, printed, scheduler_of, submit
 from tests.launch.kubernetes.memory import MemoryCluster

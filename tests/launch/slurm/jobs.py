@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from suite.conduct.running.execute import make_job
-from suite.launch.cluster.torchrun import EVENTS_ON_OUTPUT
+from suite.launch.cluster.launcher import EVENTS_ON_OUTPUT
 from suite.launch.job import Job, Mount, Site
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest

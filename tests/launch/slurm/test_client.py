@@ -65,7 +65,7 @@ def test_a_controller_that_does_not_answer_is_not_waited_for(stand_in: Path, mon
 
 def test_a_line_of_squeue_is_read_field_by_field(stand_in: Path) -> None:
     say(stand_in, "squeue", "echo '12|RUNNING|1700000000|N/A|n[1-2]|None|/runs'")
-    assert client.find("12") == ("12", "RUNNING", 1700000000.0, None, "n[1-2]", "None", "/runs")
+    assert client.find("12") == ("12", "RUNNING", 1700000000.0, None, "n[1-2]", "", "/runs")
     say(stand_in, "squeue", "echo '12_3|PENDING|N/A|N/A||Resources|/a|b'")
     assert client.find("12") == ("12_3", "PENDING", None, None, "", "Resources", "/a|b")
 
