@@ -22,7 +22,6 @@ import torch
 
 from benchmarks.rank_end import end_with
 from suite.worker import recorder as recorder_module
-from suite.worker.engines import engine_class
 from suite.worker.events import EventLog
 from suite.worker.loop import Loop
 from suite.worker.memory import MemoryProbe
@@ -30,6 +29,7 @@ from suite.worker.nvml import DeviceSampler, open_gpu
 from suite.worker.progress import Progress
 from suite.worker.rank import read_rank
 from suite.worker.recorder import NullRecorder, Recorder
+from suite.worker.registry import engine_class
 from suite.worker.resident import resident_bytes
 from suite.worker.world import World, barrier, join, synchronise
 

@@ -11,19 +11,30 @@ from typing import Any, Dict, Mapping
 _FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "backends.json")
 
 
-def declared(kind: str) -> Dict[str, str]:
-    """Backend -> ``module:class`` in the worker, of ``engines`` or of ``trainers``."""
+def _declared(kind: str) -> Dict[str, str]:
     with open(_FILE, encoding="utf-8") as file:
         return {name: entry["worker"] for name, entry in json.load(file)[kind].items()}
 
 
+#: backend -> ``module:class``
+ENGINES, TRAINERS = map(_declared, ("engines", "trainers"))
+
+
+def engine_class(name: str, device_type: str, kernels: str = "torch") -> Any:
+    """Import the stack of backend ``name``. Raises ValueError for a backend without an engine."""
+    return import_class("engine", ENGINES, name, device_type, kernels)
+
+
+def trainer_class(name: str, device_type: str) -> Any:
+    """As ``engine_class``, for a trainer."""
+    return import_class("trainer", TRAINERS, name, device_type)
+
+
 def import_class(kind: str, table: Mapping[str, str], name: str, device_type: str, kernels: str = "torch") -> Any:
-    """The class at ``table[name]``, which reads ``module:attribute``.
+    """The class at ``table[name]``; ``kind`` (engine, trainer) is for the message.
 
     Where the module's package defines ``prepare(device_type)``, that runs first: the variables a stack reads while it
     is imported, and what has to be imported before it. So does its ``choose_kernels(kernels)``, with the layout's.
-    ``kind`` (engine, trainer) is for the message.
-    Raises ValueError for a name that is not in the table.
     """
     if name not in table:
         raise ValueError("backend {!r} has no {} in this worker; known: {}".format(name, kind, ", ".join(table)))

@@ -11,7 +11,6 @@ from suite.worker.affinity import bind, left_alone
 from suite.worker.ceilings import measure_ceilings
 from suite.worker.communicators import Communicators
 from suite.worker.devices import check_torch_devices
-from suite.worker.engines import engine_class
 from suite.worker.engines.base import Engine
 from suite.worker.events import EventLog
 from suite.worker.facts import allows_tf32, collect_facts
@@ -29,9 +28,9 @@ from suite.worker.profile import ProfilingRecorder
 from suite.worker.progress import Progress
 from suite.worker.rank import ConfigError, RankIdentity
 from suite.worker.recorder import Recorder
+from suite.worker.registry import engine_class, trainer_class
 from suite.worker.resident import resident_bytes
 from suite.worker.split.sides import generates, join_split
-from suite.worker.trainers import trainer_class
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.scratch import give_back, use_own_folder
 from suite.worker.turns import Turns, open_turns

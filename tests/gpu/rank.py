@@ -22,7 +22,6 @@ import torch
 import torch.distributed as dist
 
 from suite.worker.devices import show_devices_by_number
-from suite.worker.engines import engine_class
 from suite.worker.events import EventLog
 from suite.worker.loop import Loop
 from suite.worker.memory import MemoryProbe
@@ -30,6 +29,7 @@ from suite.worker.nvml import open_gpu
 from suite.worker.progress import Progress
 from suite.worker.rank import read_rank
 from suite.worker.recorder import NullRecorder, Recorder
+from suite.worker.registry import engine_class
 from suite.worker.resident import peak_resident_bytes, resident_bytes
 from suite.worker.samples import Samples
 from suite.worker.trainers.clock import marker

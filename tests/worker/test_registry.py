@@ -10,9 +10,7 @@ import pytest
 
 from suite.backends.registry import own_backends
 from suite.worker import imports
-from suite.worker.engines import ENGINES, engine_class
-from suite.worker.registry import import_class
-from suite.worker.trainers import TRAINERS, trainer_class
+from suite.worker.registry import ENGINES, TRAINERS, engine_class, import_class, trainer_class
 from suite.worker.trainers.base import Trainer
 from tests.worker.written import write
 

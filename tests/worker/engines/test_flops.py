@@ -70,9 +70,9 @@ def count(backend: str, manifest: dict[str, Any], world: Any) -> dict[str, Any]:
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
 
-    from suite.worker.engines import engine_class
     from suite.worker.loop import Loop
     from suite.worker.recorder import NullRecorder
+    from suite.worker.registry import engine_class
     from tests.worker.engines.host_reads import host_reads
 
     found: dict[str, Any] = {}

@@ -82,7 +82,7 @@ def rank_program(world: Any) -> None:
 
 
 def count_bytes(backend: str, manifest: dict[str, Any], world: Any) -> dict[str, float]:
-    from suite.worker.engines import engine_class
+    from suite.worker.registry import engine_class
     from tests.worker.engines.messages import Messages
 
     build = engine_class(backend, "cpu")

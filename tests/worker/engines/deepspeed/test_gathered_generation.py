@@ -19,9 +19,9 @@ def rank_program(world: Any) -> None:
     import torch
     from deepspeed.runtime.zero.partitioned_param_coordinator import PartitionedParameterCoordinator
 
-    from suite.worker.engines import engine_class
     from suite.worker.loop import Loop
     from suite.worker.recorder import NullRecorder
+    from suite.worker.registry import engine_class
     from suite.worker.samples import Samples
 
     fetches: list[int] = []

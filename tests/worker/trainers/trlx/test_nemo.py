@@ -21,7 +21,7 @@ from suite.spec.manifest import Manifest
 from suite.theory.parameters import parameter_count
 from suite.worker.asked import expected_counts
 from suite.worker.rank import ConfigError
-from suite.worker.trainers import trainer_class
+from suite.worker.registry import trainer_class
 from suite.worker.trainers.trlx.nemo import trainer as nemo
 from suite.worker.trainers.trlx.nemo.config import end_id, megatron_config, nemo_trlx_config
 from tests.worker.tiny import Finished, rank_environment, start_rank, tiny_manifest, wait_for, write_manifest
