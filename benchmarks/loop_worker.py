@@ -26,11 +26,11 @@ from suite.worker.events import EventLog
 from suite.worker.loop import Loop
 from suite.worker.memory import MemoryProbe
 from suite.worker.nvml import DeviceSampler, open_gpu
+from suite.worker.process import resident_bytes
 from suite.worker.progress import Progress
 from suite.worker.rank import read_rank
 from suite.worker.recorder import NullRecorder, Recorder
 from suite.worker.registry import engine_class
-from suite.worker.resident import resident_bytes
 from suite.worker.world import World, barrier, join, synchronise
 
 

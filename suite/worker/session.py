@@ -9,7 +9,6 @@ import torch
 
 from suite.worker.affinity import bind, left_alone
 from suite.worker.ceilings import measure_ceilings
-from suite.worker.communicators import Communicators
 from suite.worker.devices import check_torch_devices
 from suite.worker.engines.base import Engine
 from suite.worker.events import EventLog
@@ -20,16 +19,15 @@ from suite.worker.identity import identity
 from suite.worker.idle import cpu_idle, gpu_idle, require_idle
 from suite.worker.loop import Loop
 from suite.worker.manifest import asked_iterations
-from suite.worker.memory import MemoryProbe
+from suite.worker.memory import Communicators, MemoryProbe
 from suite.worker.network import measure_network
 from suite.worker.nvml import DeviceSampler, find_gpu, open_gpu
-from suite.worker.process import without_collector
+from suite.worker.process import resident_bytes, without_collector
 from suite.worker.profile import ProfilingRecorder
 from suite.worker.progress import Progress
-from suite.worker.rank import ConfigError, RankIdentity
+from suite.worker.rank import RankIdentity
 from suite.worker.recorder import Recorder
 from suite.worker.registry import engine_class, trainer_class
-from suite.worker.resident import resident_bytes
 from suite.worker.split.sides import generates, join_split
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.scratch import give_back, use_own_folder
@@ -71,8 +69,6 @@ def run(
     apart = getattr(build, "own_processes", False)
     rank_device = "cpu" if apart else device_type
     turns = open_turns(os.environ, manifest, identity.rank)
-    if turns.are_given and (apart or manifest["layout"].get("placement") == "split"):
-        raise ConfigError("rows take turns only where all of their work is done by ranks, in one iteration at a time")
     idle = _idle(device_type, identity)  # before the first turn, when no row has used a GPU
     turns.ask()
     affinity, others = _place(manifest["measure"], identity, apart), _held_since(idle, identity, turns)

@@ -39,7 +39,7 @@ def memory_share(manifest: Dict[str, Any], name: str) -> Dict[str, float]:
 
 def cache_bytes(size: Dict[str, Any], precision: str, blocks: int, tensor: int = 1) -> int:
     """Keys and values in so many blocks, on one of ``tensor`` parallel ranks."""
-    from suite.worker.precision import DTYPES  # torch, which processes that only patch vLLM do without
+    from suite.worker.models import DTYPES  # torch, which processes that only patch vLLM do without
 
     heads = -(-size["kv_heads"] // tensor)
     return int(blocks * _BLOCK_TOKENS * 2 * size["layers"] * heads * head_width(size) * DTYPES[precision].itemsize)

@@ -26,11 +26,11 @@ from suite.worker.events import EventLog
 from suite.worker.loop import Loop
 from suite.worker.memory import MemoryProbe
 from suite.worker.nvml import open_gpu
+from suite.worker.process import peak_resident_bytes, resident_bytes
 from suite.worker.progress import Progress
 from suite.worker.rank import read_rank
 from suite.worker.recorder import NullRecorder, Recorder
 from suite.worker.registry import engine_class
-from suite.worker.resident import peak_resident_bytes, resident_bytes
 from suite.worker.samples import Samples
 from suite.worker.trainers.clock import marker
 from suite.worker.world import World, join, leave
@@ -185,21 +185,21 @@ def overflow(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, 
 def packed(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, Any]:
     """Attention over a packed row with grouped queries in the manifest's precision: what computes it, and how far its
     result and gradients are from those of each sample alone in fp32, relative to how these spread."""
-    from suite.worker.engines.deepspeed import attention
-    from suite.worker.precision import DTYPES
+    from suite.worker.engines.deepspeed import rows
+    from suite.worker.models import DTYPES
 
     dtype, generator = DTYPES[manifest["measure"]["precision"]], torch.Generator().manual_seed(4)
-    segments = attention.Segments(PACKED_LENGTHS, world.device)
+    segments = rows.Segments(PACKED_LENGTHS, world.device)
     tokens, module = sum(PACKED_LENGTHS), SimpleNamespace(num_key_value_groups=4, is_causal=True)
     drawn = [torch.randn(1, heads, tokens, 64, generator=generator).to(world.device, dtype) for heads in (8, 2, 2)]
     told = []
     for inputs, kind in ((drawn, dtype), (drawn, torch.float32)):
         leaves = [tensor.to(kind).clone().requires_grad_() for tensor in inputs]
-        result, _ = attention.attend(module, *leaves, None, segments=segments, scaling=0.125)
+        result, _ = rows.attend(module, *leaves, None, segments=segments, scaling=0.125)
         (result.float() * torch.arange(64, device=world.device)).sum().backward()
         told.append([result.detach().float(), *(leaf.grad.float() for leaf in leaves if leaf.grad is not None)])
     far = [float((own - exact).norm() / exact.norm()) for own, exact in zip(*told, strict=True)]
-    return {"kernel": attention.kernel(world.device, dtype, 64), "distances": far}
+    return {"kernel": rows.attention_kernel(world.device, dtype, 64), "distances": far}
 
 
 def _engine(manifest: dict[str, Any], world: World, name: str | None = None) -> Any:

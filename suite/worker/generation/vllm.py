@@ -20,7 +20,7 @@ from suite.worker.engines.base import Engine
 from suite.worker.generation.base import Generator
 from suite.worker.hugging_face import write_configuration
 from suite.worker.manifest import stream_seed
-from suite.worker.precision import dtype_name
+from suite.worker.models import dtype_name
 from suite.worker.progress import Progress
 from suite.worker.rank import ConfigError
 from suite.worker.samples import Samples, join_responses

@@ -7,8 +7,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import torch
 
 from suite.worker.memory import Peaks
-from suite.worker.phases import check_phase
-from suite.worker.recorder import NullRecorder, Recorder
+from suite.worker.recorder import NullRecorder, Recorder, check_phase
 from suite.worker.world import synchronise
 
 

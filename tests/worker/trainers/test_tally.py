@@ -10,7 +10,7 @@ from suite.spec.shape import Shape
 from suite.theory.parameters import parameter_count
 from suite.worker.rank import ConfigError
 from suite.worker.trainers import drawn_model
-from suite.worker.trainers.tally import Tally
+from suite.worker.trainers.iteration import Tally
 from tests.worker.tiny import tiny_body
 from tests.worker.trainers.runs import ALONE, tiny_shape
 

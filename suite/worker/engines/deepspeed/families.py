@@ -9,7 +9,7 @@ from unittest import mock
 import transformers.utils
 
 from suite.worker.hugging_face import CLASSES, shape_fields
-from suite.worker.vocabulary import padded_vocab
+from suite.worker.models import padded_vocab
 
 
 @dataclass(frozen=True)

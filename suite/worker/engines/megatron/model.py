@@ -13,9 +13,7 @@ from suite.worker.engines.megatron.batch import MicroBatch
 from suite.worker.engines.megatron.family import family_options, inverse_frequencies, is_rotary
 from suite.worker.engines.megatron.layers import Segments, block_spec
 from suite.worker.engines.megatron.stack import COMPILED, TransformerConfig, parallel_state, tensor_parallel
-from suite.worker.models import build_value_head
-from suite.worker.precision import DTYPES
-from suite.worker.vocabulary import padded_vocab
+from suite.worker.models import DTYPES, build_value_head, padded_vocab
 
 _RECOMPUTED = {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
 

@@ -4,7 +4,7 @@ from typing import Any, Dict, List
 
 from suite.worker.hugging_face import head_width
 from suite.worker.manifest import algorithm_of, asked_iterations, learns_values
-from suite.worker.precision import dtype_name
+from suite.worker.models import dtype_name
 from suite.worker.rewards import scores_of_all
 from suite.worker.vllm_common import memory_share
 

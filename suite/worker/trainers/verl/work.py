@@ -5,7 +5,7 @@ from typing import Any, Dict, Iterator
 from suite.worker.manifest import algorithm_of, learns_values
 from suite.worker.trainers.base import K3
 from suite.worker.trainers.verl import HIDDEN
-from suite.worker.trainers.verl.tied import NAME
+from suite.worker.trainers.verl.inspection import NAME
 
 #: by ``cpu`` in verl's processes and ``keep_linear_weights`` in vLLM's, on a CPU alone
 REPLACED = (
