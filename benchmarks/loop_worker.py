@@ -30,7 +30,7 @@ from suite.worker.process import resident_bytes
 from suite.worker.progress import Progress
 from suite.worker.rank import read_rank
 from suite.worker.recorder import NullRecorder, Recorder
-from suite.worker.registry import engine_class
+from suite.worker.registry import backend_class
 from suite.worker.world import World, barrier, join, synchronise
 
 
@@ -129,7 +129,7 @@ class Bench:
 
     def __init__(self, manifest: dict, folder: Path) -> None:
         torch.set_num_threads(manifest["measure"]["threads_per_rank"])
-        build = engine_class(manifest["backend"]["name"], manifest["measure"]["device"])
+        build = backend_class(manifest["backend"]["name"], manifest["measure"]["device"])
         identity = read_rank(os.environ)
         self.world: World = join(identity, manifest["measure"]["device"], 600)
         baseline = resident_bytes()

@@ -8,7 +8,6 @@ from typing import Any, Dict
 import torch
 
 from suite.worker.manifest import stream_seed
-from suite.worker.rank import ConfigError
 from suite.worker.samples import Samples
 
 
@@ -17,7 +16,6 @@ def score_samples(reward: Dict[str, Any], samples: Samples, seed: int) -> torch.
 
     ``constant``: the same for each; ``token-below``: the share of response tokens with an id below the threshold;
     ``pseudo``: uniform in 0 to 1, from ``seed`` and the sample's row, on the CPU, so that every backend has the same.
-    Raises ConfigError for a kind that this worker does not know.
     """
     device = samples.tokens.device
     if reward["kind"] == "constant":
@@ -26,9 +24,7 @@ def score_samples(reward: Dict[str, Any], samples: Samples, seed: int) -> torch.
         mask = samples.mask()
         below = (samples.responses() < reward["threshold"]) & mask
         return below.sum(dim=1).float() / mask.sum(dim=1)
-    if reward["kind"] == "pseudo":
-        return torch.rand(len(samples), generator=torch.Generator().manual_seed(seed)).to(device)
-    raise ConfigError("this worker knows no reward {!r}; known: constant, token-below, pseudo".format(reward["kind"]))
+    return torch.rand(len(samples), generator=torch.Generator().manual_seed(seed)).to(device)
 
 
 def scores_of_all(manifest: Dict[str, Any], iteration: int) -> torch.Tensor:

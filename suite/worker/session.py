@@ -27,7 +27,7 @@ from suite.worker.profile import ProfilingRecorder
 from suite.worker.progress import Progress
 from suite.worker.rank import RankIdentity
 from suite.worker.recorder import Recorder
-from suite.worker.registry import engine_class, trainer_class
+from suite.worker.registry import backend_class
 from suite.worker.split.sides import generates, join_split
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.scratch import give_back, use_own_folder
@@ -154,15 +154,13 @@ def load_engine(name: str, device_type: str, kernels: str, architecture: str, *p
     for package in packages:
         identity(package)
     manifest = {"size": {"architecture": architecture}, "work": {}, "layout": {}}
-    engine_class(name, device_type, kernels).load(manifest)
+    backend_class(name, device_type, kernels).load(manifest)
 
 
 def own_build(manifest: Dict[str, Any]) -> Build:
-    """The engine or trainer of this worker that the manifest names. Raises ValueError for another backend."""
-    name, device_type = manifest["backend"]["name"], manifest["measure"]["device"]
-    if manifest["backend"]["kind"] == "trainer":
-        return trainer_class(name, device_type)
-    return engine_class(name, device_type, manifest["layout"].get("kernels", "torch"))
+    """The engine or trainer of this worker that the manifest names."""
+    kernels = manifest["layout"].get("kernels", "torch")
+    return backend_class(manifest["backend"]["name"], manifest["measure"]["device"], kernels)
 
 
 def _beating(progress: Progress) -> ContextManager[Any]:

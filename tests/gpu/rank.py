@@ -30,7 +30,7 @@ from suite.worker.process import peak_resident_bytes, resident_bytes
 from suite.worker.progress import Progress
 from suite.worker.rank import read_rank
 from suite.worker.recorder import NullRecorder, Recorder
-from suite.worker.registry import engine_class
+from suite.worker.registry import backend_class
 from suite.worker.samples import Samples
 from suite.worker.trainers.clock import marker
 from suite.worker.world import World, join, leave
@@ -170,7 +170,7 @@ def overflow(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, 
 
         deepspeed_json._INITIAL_SCALE_POWER = OVERFLOWING_SCALE_POWER
     else:
-        engine_class("megatron", world.device.type)
+        backend_class("megatron", world.device.type)
         from suite.worker.engines.megatron import optimizer
 
         optimizer.INITIAL_LOSS_SCALE = 2.0**OVERFLOWING_SCALE_POWER
@@ -203,7 +203,7 @@ def packed(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, An
 
 
 def _engine(manifest: dict[str, Any], world: World, name: str | None = None) -> Any:
-    return engine_class(name or manifest["backend"]["name"], world.device.type)(manifest, world)
+    return backend_class(name or manifest["backend"]["name"], world.device.type)(manifest, world)
 
 
 def _steps(engine: Any, manifest: dict[str, Any], world: World) -> list[dict[str, Any]]:
@@ -242,7 +242,7 @@ def main() -> None:
     torch.set_num_threads(manifest["measure"]["threads_per_rank"])
     device = manifest["measure"]["device"]
     show_devices_by_number(os.environ)
-    engine_class(manifest["backend"]["name"], device)  # sets what its stack reads when it is imported
+    backend_class(manifest["backend"]["name"], device)  # sets what its stack reads when it is imported
     world = join(read_rank(os.environ), device, 300)
     print(f"RESULT {json.dumps(CHECKS[what](manifest, Path(folder), world))}", flush=True)
     if dist.is_initialized():

@@ -11,9 +11,8 @@ import torch
 
 from suite.worker.engines.base import Engine
 from suite.worker.generation.base import Generator
-from suite.worker.partitioned import whole, whole_shape
+from suite.worker.partitioned import whole
 from suite.worker.progress import Progress
-from suite.worker.rank import ConfigError
 from suite.worker.samples import Samples
 from suite.worker.split.link import Link
 from suite.worker.world import World
@@ -52,17 +51,11 @@ class Publisher:
     """On the training side: hands over what the generation side asks for, in its order."""
 
     def __init__(self, engine: Engine, link: Link, progress: Progress) -> None:
-        """Waits for the generation side. Raises ConfigError where it wants what this engine does not hold so."""
+        """Waits for the generation side."""
         self._link, self._checksum = link, Checksum()
         held = dict(engine.models[0].named_parameters())
         self._wanted: List[Tuple[torch.nn.Parameter, torch.dtype]] = []
-        for name, shape, dtype in link.wait(_WANTED, progress)["parameters"]:
-            if name not in held or whole_shape(held[name]) != shape:
-                raise ConfigError(
-                    "the generation side wants {} of shape {}, the training side holds {}".format(
-                        name, shape, whole_shape(held[name]) if name in held else "none"
-                    )
-                )
+        for name, _, dtype in link.wait(_WANTED, progress)["parameters"]:
             self._wanted.append((held[name], getattr(torch, dtype)))
 
     def publish(self) -> float:

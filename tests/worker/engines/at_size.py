@@ -60,9 +60,9 @@ def elements(model: Any) -> int:
 def megatron() -> Any:
     """What builds a manifest's stages; afterwards this process is good for nothing else."""
     from suite.worker.engines.megatron import cpu, engine, stack, weights
-    from suite.worker.registry import engine_class
+    from suite.worker.registry import backend_class
 
-    kind = engine_class("megatron", "cpu")
+    kind = backend_class("megatron", "cpu")
     named = torch.Tensor.type
     cpu.apply_cpu_patches()
     torch.cuda.current_device = lambda: META

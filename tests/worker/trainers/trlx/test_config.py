@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -145,15 +146,9 @@ def test_a_model_has_the_shapes_parameters(family: str) -> None:
     assert model.config.architectures == [type(model).__name__] and not model.training
 
 
-class ConfigBefore431:
-    """Takes whatever it is given, as Hugging Face's do, and has no field for key-value heads."""
-
-    def __init__(self, **fields: Any) -> None:
-        self.__dict__.update(fields)
-
-
 def test_grouped_queries_are_never_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawn_model.AutoConfig, "for_model", lambda _, **fields: ConfigBefore431(**fields))
+    """Before 4.31 a configuration takes whatever it is given, and has no field for key-value heads."""
+    monkeypatch.setattr(drawn_model.AutoConfig, "for_model", lambda _, **fields: SimpleNamespace(**fields))
     grouped = tiny_shape("llama").model_dump(mode="json")
     with pytest.raises(ConfigError, match=r"no grouped queries, which tiny-llama has; install 4"):
         build_model(grouped)
