@@ -24,7 +24,7 @@ from suite.worker.recorder import Recorder
 from suite.worker.split.generation import RolloutProducer, generation_manifest
 from suite.worker.split.link import Link, ToldProgress
 from suite.worker.split.training import train_on_batches
-from suite.worker.split.weights import OwnLoop, RemotePolicy
+from suite.worker.split.weights import OwnLoop, Publications, RemotePolicy
 from suite.worker.world import World, join
 
 TRAINING, GENERATION = "training", "generation"
@@ -83,7 +83,7 @@ class Split:
         """What trains; or what generates: an engine of the same stack, or a generation engine of its own."""
         if make_generator is None:
             return build(self.manifest, self.world), None
-        policy: Any = RemotePolicy(self.world, self.link, progress)
+        policy: Any = RemotePolicy(self.world, Publications(self.link, progress))
         return policy, make_generator(self.manifest, self.world, policy, ToldProgress(progress, self.link))
 
     def run(
@@ -102,9 +102,9 @@ class Split:
         if not self.side.generates:
             train_on_batches(subject, self.manifest, self.link, recorder, progress)
             return
-        own = OwnLoop(subject, self.link, self.world.rank == 0) if generator is None else None
-        producer = RolloutProducer(own or generator, own or subject, self.manifest, self.world, self.link, progress)
-        producer.run(recorder)
+        publications = Publications(self.link, progress) if generator is None else subject.publications
+        generator = generator or OwnLoop(subject, publications)
+        RolloutProducer(generator, publications, self.manifest, self.world, self.link, progress).run(recorder)
 
 
 def generates(manifest: Dict[str, Any], identity: RankIdentity) -> bool:

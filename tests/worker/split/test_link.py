@@ -157,8 +157,6 @@ def test_prompts_are_drawn_in_no_phase(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_publication_adds_up_one_tensor_in_sixteen_and_sixteen_publications_all() -> None:
     tensors = torch.nn.ParameterDict({f"{number:02}": torch.full((300,), 2.0**number) for number in range(32)})
-    link = mock.Mock(carries_tensors=False)
-    link.wait.return_value = {"parameters": [(name, [300], "float32") for name, _ in tensors.named_parameters()]}
-    publisher = Publisher(mock.Mock(models=[tensors]), link, Progress())
+    publisher = Publisher(tensors.named_parameters, mock.Mock(carries_tensors=False))
     added = [publisher.publish() for _ in range(16)]
     assert added == [256 * (2.0**number + 2.0 ** (number + 16)) for number in range(16)]
