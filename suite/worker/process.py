@@ -50,7 +50,6 @@ _RESET_PEAK = b"5"  # proc(5), /proc/pid/clear_refs: reset the peak resident set
 
 
 def resident_bytes() -> int:
-    """Resident set now (VmRSS)."""
     return _field(b"\nVmRSS:")
 
 

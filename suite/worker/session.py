@@ -158,7 +158,6 @@ def load_engine(name: str, device_type: str, kernels: str, architecture: str, *p
 
 
 def own_build(manifest: Dict[str, Any]) -> Build:
-    """The engine or trainer of this worker that the manifest names."""
     kernels = manifest["layout"].get("kernels", "torch")
     return backend_class(manifest["backend"]["name"], manifest["measure"]["device"], kernels)
 
@@ -166,8 +165,7 @@ def own_build(manifest: Dict[str, Any]) -> Build:
 def _beating(progress: Progress) -> ContextManager[Any]:
     """Each parameter that a module gets shows that a model is still being built; torch before 2.0 cannot tell."""
     register = getattr(torch.nn.modules.module, "register_module_parameter_registration_hook", None)
-    beating: ContextManager[Any] = nullcontext() if register is None else register(lambda *_: progress.beat())
-    return beating
+    return nullcontext() if register is None else register(lambda *_: progress.beat())
 
 
 def _place(measure: Dict[str, Any], identity: RankIdentity, apart: bool) -> Dict[str, Any]:

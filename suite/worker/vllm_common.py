@@ -77,4 +77,4 @@ def keep_linear_weights() -> None:
     import_module("vllm.model_executor.layers.linear")
     for name, module in list(sys.modules.items()):
         if name.startswith("vllm.") and "dispatch_cpu_unquantized_gemm" in vars(module):
-            module.dispatch_cpu_unquantized_gemm = plain_linear  # type: ignore[attr-defined]
+            module.dispatch_cpu_unquantized_gemm = plain_linear

@@ -114,7 +114,6 @@ class RolloutProducer:
     def _counts(self) -> Counts:
         """What the last batch was, over all generation ranks; nothing was trained."""
         samples = self._samples
-        assert samples is not None, "counted when there is a batch"
         responses = samples.responses()[samples.mask()]
         real = int(((responses >= 0) & (responses < self._manifest["size"]["vocab"])).sum())
         own = [len(samples), sum(samples.prompt_lengths), real, responses.numel() - real]

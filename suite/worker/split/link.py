@@ -57,8 +57,7 @@ class Link:
                         self._own, self._silence_seconds, self._other, word
                     )
                 )
-        facts: Dict[str, Any] = json.loads(self._store.get(word))
-        return facts
+        return json.loads(self._store.get(word))
 
     def broadcast(self, tensor: torch.Tensor) -> None:
         """The first training rank's tensor into those of the generation ranks, in place."""

@@ -95,7 +95,6 @@ class Split:
         sampler: Optional[DeviceSampler],
         progress: Progress,
     ) -> None:
-        """All iterations of this side, with what ``build`` gave."""
         recorder = Recorder(self.world, log, memory, sampler, progress)
         self.link.watch(*subject.models)
         recorder.watch(*subject.models)

@@ -123,7 +123,7 @@ class PhaseClock(NullClock, Recorder):
 def _largest(pieces: Sequence[Peaks]) -> Peaks:
     """Peak by peak; unknown where one is."""
     found = {name: [peaks[name] for peaks in pieces] for name in pieces[0]}
-    return {name: None if None in each else max(each) for name, each in found.items()}  # type: ignore[type-var]
+    return {name: None if None in each else max(each) for name, each in found.items()}
 
 
 def marker(device_type: str) -> Callable[[], Any]:

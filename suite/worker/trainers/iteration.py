@@ -99,24 +99,22 @@ class IterationState:
 
 def before(owner: Any, name: str, do: Callable[..., Any]) -> None:
     """Have this object, or module, call ``do`` with the arguments of each call of what has this name, ahead of it."""
-    function = getattr(owner, name)
-
-    @functools.wraps(function)
-    def wrapped(*arguments: Any, **options: Any) -> Any:
-        do(*arguments, **options)
-        return function(*arguments, **options)
-
-    setattr(owner, name, wrapped)
+    _around(owner, name, do, lambda *_, **__: None)
 
 
 def after(owner: Any, name: str, do: Callable[..., Any]) -> None:
     """As ``before``, once the call is over: with what it gave, and then with its arguments."""
+    _around(owner, name, lambda *_, **__: None, do)
+
+
+def _around(owner: Any, name: str, first: Callable[..., Any], then: Callable[..., Any]) -> None:
     function = getattr(owner, name)
 
     @functools.wraps(function)
     def wrapped(*arguments: Any, **options: Any) -> Any:
+        first(*arguments, **options)
         given = function(*arguments, **options)
-        do(given, *arguments, **options)
+        then(given, *arguments, **options)
         return given
 
     setattr(owner, name, wrapped)

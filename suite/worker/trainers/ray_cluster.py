@@ -218,5 +218,4 @@ def _own_address(head: str) -> str:
 
 def _read_line(process: subprocess.Popen, seconds: float) -> bytes:
     """A line of its standard output; empty where it ends or says nothing for so long."""
-    assert process.stdout is not None
     return process.stdout.readline() if select.select([process.stdout], [], [], seconds)[0] else b""

@@ -39,8 +39,7 @@ class HydraBranch(nn.Module):
         for block in blocks:
             output = block(states, **options)
             states = output[0] if isinstance(output, tuple) else output
-        result: torch.Tensor = norm(states)
-        return result
+        return norm(states)
 
 
 class Policy(nn.Module):
@@ -88,7 +87,6 @@ class Policy(nn.Module):
         if trunk_states is None:
             states = self.trunk(rows.tokens, use_cache=False, **rows.options).last_hidden_state
         else:
-            assert self.branch is not None
             states = self.branch(trunk_states, self._block_options(trunk_states, rows))
         before_response = rows.before_responses(states)
         logits = self.lm_head(before_response)
@@ -107,7 +105,7 @@ class Policy(nn.Module):
         """Hugging Face's own; its names tell ``generate`` that a mask and positions may be given."""
         given = {"attention_mask": attention_mask, "position_ids": position_ids}
         options.update({name: tensor for name, tensor in given.items() if tensor is not None})
-        return super().prepare_inputs_for_generation(input_ids, **options)  # type: ignore[misc]
+        return super().prepare_inputs_for_generation(input_ids, **options)
 
     def _block_options(self, states: torch.Tensor, rows: Rows) -> Dict[str, Any]:
         """What the trunk would give to its blocks."""
@@ -125,13 +123,11 @@ class Policy(nn.Module):
 
     @property
     def blocks(self) -> nn.ModuleList:
-        found: nn.ModuleList = getattr(self.trunk, self.family.blocks)
-        return found
+        return getattr(self.trunk, self.family.blocks)
 
     @property
     def final_norm(self) -> nn.Module:
-        found: nn.Module = getattr(self.trunk, self.family.norm)
-        return found
+        return getattr(self.trunk, self.family.norm)
 
     def first_trainable(self, trainable_layers: int) -> nn.Module:
         """The module that sees the states of the frozen trunk."""
@@ -141,8 +137,7 @@ class Policy(nn.Module):
 @lru_cache(maxsize=None)
 def policy_class(architecture: str) -> Type[Policy]:
     family = FAMILIES[architecture]
-    made: Type[Policy] = type(family.prefix + "Policy", (Policy, class_of(architecture)), {"family": family})
-    return made
+    return type(family.prefix + "Policy", (Policy, class_of(architecture)), {"family": family})
 
 
 def policy_builder(size: Dict[str, Any], packs: bool = False, **options: Any) -> Callable[[], Policy]:
@@ -218,8 +213,7 @@ class LowRank(nn.Module):
         """The weight of one matrix that computes the same, laid out as ``base``'s; all three are whole here."""
         downs = self.down.split(self.rank, dim=1)
         added = torch.cat([down @ up for down, up in zip(downs, self.up)], dim=1) / self.rank
-        merged: torch.Tensor = self.base.weight + (added.t() if self.transposed else added)
-        return merged
+        return self.base.weight + (added.t() if self.transposed else added)
 
 
 def add_adapters(blocks: nn.ModuleList, matrices: Dict[str, int], rank: int) -> None:

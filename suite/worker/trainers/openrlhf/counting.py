@@ -64,7 +64,6 @@ class Label:
         return cls(**json.loads(text))
 
     def write(self) -> str:
-        """As text, which OpenRLHF carries with the prompt."""
         return json.dumps(asdict(self))
 
     def of_sample(self, row: int) -> str:
@@ -108,5 +107,4 @@ class Count(Tally):
         self.padded_tokens = sum(each["padding"] for each in actors)
 
     def close(self) -> Dict[str, int]:
-        """The iteration's counts. Raises ConfigError unless they are the manifest's."""
         return self.own_counts(*self._parameters)

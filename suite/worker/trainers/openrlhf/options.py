@@ -40,7 +40,6 @@ def staleness(manifest: Dict[str, Any]) -> int:
 
 
 def longest(manifest: Dict[str, Any]) -> Tuple[int, int]:
-    """Tokens of the longest prompt and of the longest response."""
     prompts, responses = sample_lengths(manifest["workload"], manifest["work"])
     return max(prompts), max(responses)
 

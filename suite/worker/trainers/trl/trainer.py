@@ -164,7 +164,6 @@ class TrlTrainer(Trainer):
             raise ConfigError("{} of {} samples do not start with their prompts".format(wrong, len(found)))
 
     def _statistics(self) -> Dict[str, Optional[float]]:
-        """What TRL logged of this iteration, over all ranks."""
         stats = {name: self._state.logged.get(name) for name in ("loss", "kl", "reward")}
         return finite({**stats, "gradient_norm": self._state.mean("gradient_norm")})
 
@@ -183,4 +182,4 @@ def _reduced(tensor: torch.Tensor, by: Any = dist.ReduceOp.SUM) -> torch.Tensor:
 
 
 def _timed(base: type) -> type:
-    return type("Timed" + base.__name__, (TimedTrainer, base), {"_name": base._name})  # type: ignore[attr-defined]
+    return type("Timed" + base.__name__, (TimedTrainer, base), {"_name": base._name})

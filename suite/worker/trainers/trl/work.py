@@ -57,7 +57,6 @@ def _engine_differences(manifest: Dict[str, Any]) -> Iterator[str]:
 
 
 def notes(manifest: Dict[str, Any], trainer: Any) -> Iterator[str]:
-    """What else a reader must know; ``trainer`` is built."""
     versions = {name: installed_version(name) for name in ("trl", "transformers", "accelerate")}
     yield "TRL {trl} on transformers {transformers} and Accelerate {accelerate}, files unchanged".format(**versions)
     yield (

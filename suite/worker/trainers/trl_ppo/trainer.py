@@ -44,7 +44,6 @@ class TrlPpo(Trainer):
         self.work_differences = tuple(work_differences(manifest))
 
     def run(self, clock: NullClock, iterations: int) -> None:
-        """One ``train`` holds all iterations."""
         state, trainer = self._state, self._trainer
         state.clock = clock
         policy = trainer.accelerator.unwrap_model(trainer.model)

@@ -184,7 +184,6 @@ def build_model(size: Dict[str, Any]) -> Any:
 
 
 def _register(base: type, owner: TrlxTrainer) -> None:
-    """Enter the timed trainer into trlx's registry."""
     from trlx.trainer import register_trainer
 
     models = iter((owner.build_policy, owner.build_reference))
