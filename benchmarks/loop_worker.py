@@ -22,12 +22,11 @@ import torch
 
 from benchmarks.rank_end import end_with
 from suite.worker import recorder as recorder_module
-from suite.worker.events import EventLog
+from suite.worker.events import EventLog, Progress
 from suite.worker.loop import Loop
 from suite.worker.memory import MemoryProbe
 from suite.worker.nvml import DeviceSampler, open_gpu
 from suite.worker.process import resident_bytes
-from suite.worker.progress import Progress
 from suite.worker.rank import read_rank
 from suite.worker.recorder import NullRecorder, Recorder
 from suite.worker.registry import backend_class

@@ -7,14 +7,13 @@ import torch
 
 from suite.worker.algorithms import build_algorithm
 from suite.worker.algorithms.base import Algorithm, Rollouts, Tensors
-from suite.worker.asked import Counts, check_counts, prompts_of, sample_lengths
+from suite.worker.asked import Counts, check_counts, prompts_of, sample_lengths, score_samples
 from suite.worker.engines.base import Engine
 from suite.worker.generation.base import Generator
 from suite.worker.manifest import stream_seed
 from suite.worker.mismatch import Figures, idle_slot_seconds, mismatch
 from suite.worker.rank import ConfigError
 from suite.worker.recorder import NullRecorder
-from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples, assign_samples, cut, widened
 from suite.worker.world import Replicas
 

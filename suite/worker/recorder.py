@@ -8,11 +8,10 @@ from typing import Any, Callable, Dict, Iterator, Optional
 
 import torch
 
-from suite.worker.events import EventLog
+from suite.worker.events import EventLog, Progress
 from suite.worker.memory import MemoryProbe, Peaks
 from suite.worker.noise import NoiseProbe
 from suite.worker.nvml import DeviceSampler, Summary
-from suite.worker.progress import Progress
 from suite.worker.turns import Turns
 from suite.worker.world import World, barrier, synchronise
 

@@ -11,7 +11,7 @@ from suite.worker.affinity import bind, left_alone
 from suite.worker.ceilings import measure_ceilings
 from suite.worker.devices import check_torch_devices
 from suite.worker.engines.base import Engine
-from suite.worker.events import EventLog
+from suite.worker.events import EventLog, Progress
 from suite.worker.facts import allows_tf32, collect_facts
 from suite.worker.generation import find_generator
 from suite.worker.generation.base import Generator
@@ -24,7 +24,6 @@ from suite.worker.network import measure_network
 from suite.worker.nvml import DeviceSampler, find_gpu, open_gpu
 from suite.worker.process import resident_bytes, without_collector
 from suite.worker.profile import ProfilingRecorder
-from suite.worker.progress import Progress
 from suite.worker.rank import RankIdentity
 from suite.worker.recorder import Recorder
 from suite.worker.registry import backend_class

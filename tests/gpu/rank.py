@@ -22,12 +22,11 @@ import torch
 import torch.distributed as dist
 
 from suite.worker.devices import show_devices_by_number
-from suite.worker.events import EventLog
+from suite.worker.events import EventLog, Progress
 from suite.worker.loop import Loop
 from suite.worker.memory import MemoryProbe
 from suite.worker.nvml import open_gpu
 from suite.worker.process import peak_resident_bytes, resident_bytes
-from suite.worker.progress import Progress
 from suite.worker.rank import read_rank
 from suite.worker.recorder import NullRecorder, Recorder
 from suite.worker.registry import backend_class

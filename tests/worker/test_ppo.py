@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.worker import ppo
-from suite.worker.rewards import score_samples
+from suite.worker.asked import score_samples
 from suite.worker.samples import Samples
 from tests.worker.algorithms.plain import clipped
 

@@ -9,10 +9,9 @@ import torch.distributed as dist
 
 from suite.worker import session
 from suite.worker.engines.base import Engine
-from suite.worker.events import EventLog
+from suite.worker.events import EventLog, Progress
 from suite.worker.memory import Communicators, MemoryProbe
 from suite.worker.noise import NoiseProbe
-from suite.worker.progress import Progress
 from suite.worker.rank import RankIdentity
 from suite.worker.recorder import Recorder
 from suite.worker.turns import Turns

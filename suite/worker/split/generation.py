@@ -6,10 +6,10 @@ import torch
 import torch.distributed as dist
 
 from suite.worker.asked import Counts, prompts_of, sample_lengths
+from suite.worker.events import Progress
 from suite.worker.generation.base import Generator
 from suite.worker.manifest import asked_iterations
 from suite.worker.mismatch import idle_slot_seconds
-from suite.worker.progress import Progress
 from suite.worker.recorder import Recorder
 from suite.worker.samples import Samples, widened
 from suite.worker.split.link import Link

@@ -8,7 +8,7 @@ from typing import Any, Dict, Tuple
 import torch
 import torch.distributed as dist
 
-from suite.worker.progress import Progress, beat_seconds
+from suite.worker.events import Progress, beat_seconds
 
 _LEADER = 0
 

@@ -13,12 +13,11 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
-from suite.worker.events import EventLog
+from suite.worker.events import EventLog, Progress
 from suite.worker.generation import MakeGenerator
 from suite.worker.generation.base import Generator
 from suite.worker.memory import MemoryProbe
 from suite.worker.nvml import DeviceSampler
-from suite.worker.progress import Progress
 from suite.worker.rank import RankIdentity
 from suite.worker.recorder import Recorder
 from suite.worker.split.generation import RolloutProducer, generation_manifest

@@ -9,10 +9,10 @@ import torch.distributed as dist
 
 from suite.worker.asked import sample_lengths
 from suite.worker.engines.base import Engine
+from suite.worker.events import Progress
 from suite.worker.generation.base import Generator
 from suite.worker.loop import Loop
 from suite.worker.manifest import asked_iterations
-from suite.worker.progress import Progress
 from suite.worker.recorder import Recorder
 from suite.worker.samples import Samples
 from suite.worker.split.link import Link

@@ -10,9 +10,9 @@ from typing import Callable, Iterator, List, Tuple
 import torch
 
 from suite.worker.engines.base import Engine
+from suite.worker.events import Progress
 from suite.worker.generation.base import Generator
 from suite.worker.partitioned import whole
-from suite.worker.progress import Progress
 from suite.worker.samples import Samples
 from suite.worker.split.link import Link
 from suite.worker.world import World

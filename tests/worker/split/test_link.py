@@ -10,10 +10,8 @@ import torch
 import torch.distributed as dist
 
 from suite.worker import events as events_module
-from suite.worker import progress as progress_module
-from suite.worker.events import EventLog
+from suite.worker.events import EventLog, Progress
 from suite.worker.manifest import asked_iterations
-from suite.worker.progress import Progress
 from suite.worker.rank import RankIdentity
 from suite.worker.split import generation as generation_module
 from suite.worker.split import link as link_module
@@ -64,7 +62,7 @@ class ScriptedStore:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch, link_module, progress_module, events_module)
+    return Clock(monkeypatch, link_module, events_module)
 
 
 @pytest.fixture

@@ -16,9 +16,8 @@ from suite.worker.engines.megatron import native, stack
 from suite.worker.engines.megatron.batch import MicroBatch
 from suite.worker.engines.megatron.cpu import apply_cpu_patches
 from suite.worker.engines.megatron.export import Exporter
-from suite.worker.engines.megatron.family import is_rotary
 from suite.worker.engines.megatron.generate import Sampler
-from suite.worker.engines.megatron.model import PolicyModel, build_config
+from suite.worker.engines.megatron.model import PolicyModel, build_config, is_rotary
 from suite.worker.engines.megatron.optimizer import build_optimizer, kernels, wrap_for_training
 from suite.worker.engines.megatron.stack import COMPILED, P2PCommunicator, ProcessGroupCollection, parallel_state
 from suite.worker.engines.megatron.weights import count_parameters, draw_weights, freeze_below

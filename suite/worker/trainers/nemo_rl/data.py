@@ -11,7 +11,7 @@ import torch
 from nemo_rl.data.datasets.raw_dataset import RawDataset
 from nemo_rl.environments.interfaces import EnvironmentInterface, EnvironmentReturn
 
-from suite.worker.trainers.nemo_rl.inputs import Rewards
+from suite.worker.trainers.nemo_rl.configuration import Rewards
 
 
 class NumberedPrompts(RawDataset):

@@ -13,8 +13,7 @@ from suite.worker.rank import LAUNCH_VARIABLES, ConfigError
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.led import LedTrainer
 from suite.worker.trainers.nemo_rl import logged
-from suite.worker.trainers.nemo_rl.configuration import configuration
-from suite.worker.trainers.nemo_rl.inputs import CHAT_TEMPLATE, prompts
+from suite.worker.trainers.nemo_rl.configuration import CHAT_TEMPLATE, configuration, prompts
 from suite.worker.trainers.nemo_rl.logged import Child, LeadingToldClock, ToldClock
 from suite.worker.trainers.nemo_rl.timers import time_step
 from suite.worker.trainers.processes import Processes

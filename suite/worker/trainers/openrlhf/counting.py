@@ -6,9 +6,8 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 
-from suite.worker.asked import draw_prompts, sample_lengths
+from suite.worker.asked import draw_prompts, sample_lengths, scores_of_all
 from suite.worker.rank import ConfigError
-from suite.worker.rewards import scores_of_all
 from suite.worker.trainers.drawn_model import as_text, ordinary
 from suite.worker.trainers.iteration import Tally
 from suite.worker.world import World

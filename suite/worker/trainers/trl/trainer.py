@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.utils.rnn import pad_sequence
 
-from suite.worker.asked import draw_prompts, prompts_of_groups, sample_lengths
+from suite.worker.asked import draw_prompts, prompts_of_groups, sample_lengths, scores_of_own
 from suite.worker.deepspeed_json import engine_of
 from suite.worker.generation import find_generator
 from suite.worker.hugging_face import write_configuration
@@ -18,7 +18,6 @@ from suite.worker.manifest import asked_iterations
 from suite.worker.mismatch import mismatch
 from suite.worker.models import dtype_name
 from suite.worker.rank import ConfigError
-from suite.worker.rewards import scores_of_own
 from suite.worker.samples import Samples
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock

@@ -12,8 +12,8 @@ from typing import Any, Callable, Dict, Iterator, Optional
 import torch
 from torch import nn
 
+from suite.worker.asked import scores_of_own
 from suite.worker.rank import ConfigError
-from suite.worker.rewards import scores_of_own
 from suite.worker.samples import Samples
 from suite.worker.trainers.iteration import IterationState, Piece, Tally, after, before
 

@@ -12,8 +12,7 @@ import torch
 from suite.spec.catalogue import sizes
 from suite.spec.layout import LayoutRequest
 from suite.spec.manifest import Manifest, Measure
-from suite.worker.asked import draw_prompts
-from suite.worker.rewards import score_samples
+from suite.worker.asked import draw_prompts, score_samples
 from suite.worker.samples import Samples
 from suite.worker.trainers.drawn_model import as_text, build_model
 from suite.worker.trainers.iteration import Tally

@@ -11,12 +11,11 @@ import torch.distributed as dist
 from torch import nn
 from transformers import AutoModelForCausalLM
 
-from suite.worker.asked import prompts_of_groups
+from suite.worker.asked import prompts_of_groups, score_samples
 from suite.worker.deepspeed_json import bucket_elements, engine_of, uses_deepspeed
 from suite.worker.loop import TRAIN_STATS
 from suite.worker.manifest import asked_iterations
 from suite.worker.rank import ConfigError
-from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
 from suite.worker.trainers import drawn_model
 from suite.worker.trainers.base import Trainer
