@@ -122,12 +122,8 @@ def _adapters(root: str) -> List[Dict[str, Any]]:
 
 def _numa_node(device: str) -> Optional[int]:
     """The kernel has -1 where it does not know."""
-    number = _whole(_line(device, "numa_node"))
-    return number if number is not None and number >= 0 else None
-
-
-def _whole(text: Optional[str]) -> Optional[int]:
-    return int(text) if text and re.match(r"-?\d+$", text) else None
+    number = _line(device, "numa_node") or ""
+    return int(number) if number.isdigit() else None
 
 
 def _line(folder: str, name: str) -> Optional[str]:

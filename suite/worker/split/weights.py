@@ -54,7 +54,7 @@ class Publisher:
     def __init__(self, weights: Callable[[], Iterator[Named]], link: Link) -> None:
         """Collective over the training side: goes through all ``weights`` once to tell their names and shapes."""
         self._weights, self._link, self._checksum = weights, link, Checksum()
-        forms = [_form(name, tensor) for name, tensor in weights()]
+        forms: List[Form] = [(name, list(each.shape), str(each.dtype)[len("torch.") :]) for name, each in weights()]
         if link.carries_tensors:
             link.publish(_OFFERED, tensors=forms, parameters=sum(math.prod(shape) for _, shape, _ in forms))
 
@@ -134,7 +134,3 @@ class RemotePolicy:
         return self.publications.take(
             lambda form: torch.empty(form[1], dtype=getattr(torch, form[2]), device=self.device)
         )
-
-
-def _form(name: str, tensor: torch.Tensor) -> Form:
-    return name, list(tensor.shape), str(tensor.dtype)[len("torch.") :]
