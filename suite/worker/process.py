@@ -1,4 +1,4 @@
-"""What every rank sets up with the kernel and with Python when it starts, and its resident set."""
+"""What every rank sets up with the kernel and with Python when it starts, and what it reads of the kernel."""
 
 import ctypes
 import faulthandler
@@ -8,7 +8,7 @@ import signal
 import sys
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Iterator
+from typing import Iterator, Optional
 
 _PR_SET_PDEATHSIG = 1
 _started = "spawned"
@@ -71,3 +71,12 @@ def _field(name: bytes) -> int:
 @lru_cache(maxsize=None)
 def _descriptor(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC)
+
+
+def read_text(path: str) -> Optional[str]:
+    """Without white space around it; None where it cannot be read."""
+    try:
+        with open(path) as file:
+            return file.read().strip()
+    except (OSError, ValueError):
+        return None

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional
 import torch
 
 from suite.worker.nvml import NvmlGpu, find_gpu, pci_address
-from suite.worker.texts import read_text
+from suite.worker.process import read_text
 from suite.worker.world import World
 
 _MOST_ADAPTERS = 64
