@@ -1,8 +1,8 @@
 """One rank at full size without its memory: Megatron builds on the meta device, in groups that answer at once.
 
 ``python -m tests.worker.engines.at_size MANIFESTS``: what the ranks of one replica hold of each manifest, one of each
-pipeline stage, and send in a step where that is asked for, as JSON. Replaced are random draws, what gives numbers to
-the host, and what depends on them: all samples are even, and all experts are chosen alike often.
+pipeline stage, and send in a step, as JSON. Replaced are random draws, what gives numbers to the host, and what depends
+on them: all samples are even, and all experts are chosen alike often.
 """
 
 import json
@@ -38,7 +38,7 @@ def main(manifests: Path) -> None:
     torch.set_num_threads(1)
     build = megatron()
     torch.Generator = HostGenerator  # type: ignore[misc]
-    print(json.dumps({row: build(*each) for row, each in json.loads(manifests.read_text()).items()}))
+    print(json.dumps({row: build(body) for row, body in json.loads(manifests.read_text()).items()}))
 
 
 @contextmanager
@@ -76,10 +76,10 @@ def megatron() -> Any:
         zip(("total", "trainable"), weights.own_parameters(model), strict=True)
     )
 
-    def build(body: Body, sends: bool) -> list[Body]:
+    def build(body: Body) -> list[Body]:
         stages = body["layout"]["pipeline"]
         ranks = body["layout"]["nodes"] * body["layout"]["devices_per_node"]
-        return [stage_of(kind, body, sends, stage * ranks // stages, ranks) for stage in range(stages)]
+        return [stage_of(kind, body, stage * ranks // stages, ranks) for stage in range(stages)]
 
     return build
 
@@ -111,14 +111,14 @@ def route_alike(dispatcher: Any, point: str, tokens_per_expert: Any = None) -> A
     return torch.full((held,), each * ranks)
 
 
-def stage_of(kind: Any, body: Body, sends: bool, rank: int, ranks: int) -> Body:
+def stage_of(kind: Any, body: Body, rank: int, ranks: int) -> Body:
     from suite.worker.engines.megatron.stack import parallel_state
 
     with world_of(rank, ranks) as world:
         try:
             engine = kind(body, world)
             optimizers = getattr(engine._optimizer, "chained_optimizers", [engine._optimizer])
-            sent = sent_in_a_step(engine, optimizers, body) if sends else None
+            sent = sent_in_a_step(engine, optimizers, body)
         finally:
             parallel_state.destroy_model_parallel()
     groups = [group for one in optimizers for group in one.optimizer.param_groups]

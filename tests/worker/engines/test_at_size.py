@@ -43,9 +43,6 @@ ROWS = [
     if "megatron" in preset.backends and parameter_count(find_size(point.size)).total >= SMALLEST
 ]
 
-#: rows of which also a step's messages are counted
-SENDING = [row for row in ROWS if row[0] in ("ladder", "grpo-8b", "grpo-30b-moe")]
-
 pytestmark = [pytest.mark.ranks, pytest.mark.ci, pytest.mark.timeout(600)]
 every_row = pytest.mark.parametrize(("preset", "size"), ROWS)
 
@@ -62,10 +59,10 @@ def manifest_of(preset: str, size: str) -> Manifest:
 
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
-    """Of each row what the first rank of each pipeline stage holds."""
-    bodies = {row: manifest_of(*row).model_dump(mode="json", by_alias=True) for row in ROWS}
+    """Of each row what the first rank of each pipeline stage holds, and sends in a step."""
+    bodies = {" ".join(row): manifest_of(*row).model_dump(mode="json", by_alias=True) for row in ROWS}
     path = tmp_path_factory.mktemp("megatron") / "manifests.json"
-    path.write_text(json.dumps({" ".join(row): (each, row in SENDING) for row, each in bodies.items()}))
+    path.write_text(json.dumps(bodies))
     (found,) = told_by_ranks(["tests.worker.engines.at_size", str(path)], 1, path.parent)
     return found
 
@@ -106,7 +103,7 @@ def test_the_planner_predicts_what_the_fullest_rank_holds(preset, size, counted)
         assert float(cache_of_position(space.gen).item()) == pytest.approx(fullest["cache"], rel=WITHIN)
 
 
-@pytest.mark.parametrize(("preset", "size"), SENDING)
+@every_row
 def test_the_planner_counts_the_bytes_that_a_training_step_sends(preset, size, counted):
     """Its seconds over links of a byte per second of which nothing is hidden, against what Megatron hands to groups and
     to the next stages: of the stage that sends most.
