@@ -91,7 +91,6 @@ class OpenRlhfTrainer(LedTrainer):
     def _replaced(self) -> Iterator[None]:
         """OpenRLHF's trainers as objects of this process, with the manifest's prompts."""
         from suite.worker.trainers.openrlhf.counting import loader
-        from suite.worker.trainers.openrlhf.trainer import Local
 
         batches = asked_iterations(self.manifest) + 1 + options.staleness(self.manifest) + _SPARE_BATCHES
         prompts = partial(loader, self.manifest, batches)
@@ -160,8 +159,6 @@ class OpenRlhfTrainer(LedTrainer):
 
 def _run_until_ready(line: List[str]) -> None:
     """OpenRLHF's program with these options, up to the call of ``fit``. Raises ConfigError where it refuses them."""
-    from suite.worker.trainers.openrlhf.trainer import Ready
-
     with mock.patch.object(sys, "argv", [_PROGRAM, *line]):
         try:
             runpy.run_module(_PROGRAM, run_name="__main__")
