@@ -22,15 +22,14 @@ import torch
 
 from benchmarks.rank_end import end_with
 from suite.worker import recorder as recorder_module
-from suite.worker.engines import engine_class
-from suite.worker.events import EventLog
+from suite.worker.events import EventLog, Progress
 from suite.worker.loop import Loop
 from suite.worker.memory import MemoryProbe
 from suite.worker.nvml import DeviceSampler, open_gpu
-from suite.worker.progress import Progress
+from suite.worker.process import resident_bytes
 from suite.worker.rank import read_rank
 from suite.worker.recorder import NullRecorder, Recorder
-from suite.worker.resident import resident_bytes
+from suite.worker.registry import backend_class
 from suite.worker.world import World, barrier, join, synchronise
 
 
@@ -129,7 +128,7 @@ class Bench:
 
     def __init__(self, manifest: dict, folder: Path) -> None:
         torch.set_num_threads(manifest["measure"]["threads_per_rank"])
-        build = engine_class(manifest["backend"]["name"], manifest["measure"]["device"])
+        build = backend_class(manifest["backend"]["name"], manifest["measure"]["device"])
         identity = read_rank(os.environ)
         self.world: World = join(identity, manifest["measure"]["device"], 600)
         baseline = resident_bytes()

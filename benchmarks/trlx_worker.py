@@ -17,11 +17,10 @@ from typing import Any, ClassVar
 
 from benchmarks.loop_worker import meet
 from benchmarks.rank_end import end_with
-from suite.worker.events import EventLog
+from suite.worker.events import EventLog, Progress
 from suite.worker.memory import MemoryProbe
-from suite.worker.progress import Progress
+from suite.worker.process import resident_bytes
 from suite.worker.rank import read_rank
-from suite.worker.resident import resident_bytes
 from suite.worker.session import own_build
 from suite.worker.trainers.clock import NullClock, PhaseClock
 from suite.worker.trainers.trlx.accelerate import trainer as trlx_accelerate

@@ -10,7 +10,7 @@ from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
-#: Fields of a shape that its models do not take over (suite/worker/trainers/trlx/accelerate/model.py).
+#: Fields of a shape that older transformers do not take over (suite/worker/hugging_face.py).
 _NOT_BUILT = ("head_width", "norm_epsilon", "rope_theta", "rope_scaling")
 
 

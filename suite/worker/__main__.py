@@ -8,13 +8,11 @@ import traceback
 from typing import Any, Callable, Dict, List, NoReturn, Optional
 
 from suite.worker.devices import check_devices, show_devices_by_number
-from suite.worker.events import EVENTS_SCHEMA, EventLog
+from suite.worker.events import EVENTS_SCHEMA, EventLog, Progress, beat_seconds
 from suite.worker.failures import failure_evidence, failure_kind
 from suite.worker.manifest import check_code, check_stack, check_world_size, read_manifest
-from suite.worker.process import die_with_launcher, show_stacks_on_request, without_collector
-from suite.worker.progress import Progress, beat_seconds
+from suite.worker.process import die_with_launcher, resident_bytes, show_stacks_on_request, without_collector
 from suite.worker.rank import ConfigError, RankIdentity, read_rank
-from suite.worker.resident import resident_bytes
 from suite.worker.version import __version__
 
 #: ``all``: every rank prints its events, for a launcher that gets nothing but output back

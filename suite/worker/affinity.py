@@ -7,7 +7,7 @@ is hidden. Ranks whose GPUs have the same CPUs near share them by whole cores.
 import os
 from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
 
-from suite.worker.texts import read_text
+from suite.worker.process import read_text
 
 _SYS = "/sys"
 _TASKS = "/proc/self/task"

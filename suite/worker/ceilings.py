@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict
 import torch
 
 from suite.worker.facts import allows_tf32
-from suite.worker.precision import DTYPES
+from suite.worker.models import DTYPES
 from suite.worker.world import World, synchronise
 
 _CUDA: Dict[str, Any] = {"side": 8192, "copy_bytes": 1 << 30, "repeats": 10}

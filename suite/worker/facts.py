@@ -11,9 +11,8 @@ import torch
 from suite.worker.devices import DEVICES_VARIABLE, seen_gpus
 from suite.worker.identity import identity
 from suite.worker.manifest import installed_version
-from suite.worker.process import how_started
+from suite.worker.process import how_started, read_text
 from suite.worker.redaction import is_secret
-from suite.worker.texts import read_text
 from suite.worker.topology import collect_topology
 from suite.worker.world import World
 

@@ -74,7 +74,7 @@ def training_arguments(manifest: Dict[str, Any], folder: str) -> Dict[str, Any]:
 
 def shape_fields(size: Dict[str, Any]) -> Dict[str, Any]:
     """What a configuration holds of the shape, but for its vocabulary and whether the embedding is tied; no dropout."""
-    return _gpt2(size) if size["architecture"] == "gpt2" else _llama_like(size)
+    return {"gpt2": _gpt2, "opt": _opt}.get(size["architecture"], _llama_like)(size)
 
 
 def _gpt2(size: Dict[str, Any]) -> Dict[str, Any]:
@@ -89,6 +89,18 @@ def _gpt2(size: Dict[str, Any]) -> Dict[str, Any]:
         "resid_pdrop": 0.0,
         "embd_pdrop": 0.0,
         "attn_pdrop": 0.0,
+    }
+
+
+def _opt(size: Dict[str, Any]) -> Dict[str, Any]:
+    return {
+        "max_position_embeddings": size["positions"],
+        "hidden_size": size["hidden"],
+        "word_embed_proj_dim": size["hidden"],
+        "num_hidden_layers": size["layers"],
+        "num_attention_heads": size["heads"],
+        "ffn_dim": size["ffn"],
+        "dropout": 0.0,
     }
 
 

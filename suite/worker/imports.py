@@ -8,7 +8,7 @@ import os
 import sys
 from typing import List, Optional
 
-from suite.worker.trainers import TRAINERS, trainer_class
+from suite.worker.registry import TRAINERS, backend_class
 from suite.worker.trainers.scratch import use_own_folder
 
 
@@ -17,11 +17,9 @@ def problem(backend: str, device_type: str) -> Optional[str]:
     try:
         if backend in TRAINERS:
             use_own_folder()
-            trainer_class(backend, device_type).import_all(device_type)
+            backend_class(backend, device_type).import_all(device_type)
         else:
-            from suite.worker.engines import engine_class
-
-            engine_class(backend, device_type)
+            backend_class(backend, device_type)
     except Exception as error:  # noqa: BLE001 - whatever a stack raises while it is imported
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         return ": ".join([type(error).__name__, *lines[:1]])

@@ -7,17 +7,15 @@ import torch
 
 from suite.worker.algorithms import build_algorithm
 from suite.worker.algorithms.base import Algorithm, Rollouts, Tensors
-from suite.worker.asked import Counts, check_counts, prompts_of, sample_lengths
-from suite.worker.balance import assign_samples
+from suite.worker.asked import Counts, check_counts, prompts_of, sample_lengths, score_samples
 from suite.worker.engines.base import Engine
 from suite.worker.generation.base import Generator
 from suite.worker.manifest import stream_seed
 from suite.worker.mismatch import Figures, idle_slot_seconds, mismatch
 from suite.worker.rank import ConfigError
 from suite.worker.recorder import NullRecorder
-from suite.worker.replicas import Replicas
-from suite.worker.rewards import score_samples
-from suite.worker.samples import Samples, cut, widened
+from suite.worker.samples import Samples, assign_samples, cut, widened
+from suite.worker.world import Replicas
 
 Stats = Dict[str, Optional[float]]
 TRAIN_STATS = ("loss", "policy_loss", "value_loss", "gradient_norm")

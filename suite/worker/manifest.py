@@ -9,7 +9,6 @@ from suite.worker.rank import ConfigError, RankIdentity
 
 MANIFEST_SCHEMA = "suite/manifest/1"
 _SEED_STRIDE = 1_000_003
-_SECTIONS = ("run", "backend", "size", "workload", "work", "layout", "measure", "limits", "stack", "hash")
 
 
 def read_manifest(path: str) -> Dict[str, Any]:
@@ -22,9 +21,6 @@ def read_manifest(path: str) -> Dict[str, Any]:
     schema = manifest.get("schema") if isinstance(manifest, dict) else None
     if schema != MANIFEST_SCHEMA:
         raise ConfigError("{} has schema {!r}; this worker reads {!r}".format(path, schema, MANIFEST_SCHEMA))
-    missing = [name for name in _SECTIONS if name not in manifest]
-    if missing:
-        raise ConfigError("{} lacks {}".format(path, ", ".join(missing)))
     return manifest
 
 

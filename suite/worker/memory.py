@@ -1,11 +1,11 @@
 """Peaks of memory per phase: the caching allocator's on CUDA, the resident set's on the host."""
 
 import gc
-from typing import Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional
 
 import torch
 
-from suite.worker.resident import peak_resident_bytes, reset_peak_resident
+from suite.worker.process import peak_resident_bytes, reset_peak_resident
 
 Peaks = Dict[str, Optional[int]]
 
@@ -75,3 +75,22 @@ class MemoryProbe:
     def _used_now(self) -> int:
         free, total = torch.cuda.mem_get_info(self._device)
         return int(total - free) - self._others
+
+
+class Communicators:
+    """Notes the memory outside of the allocator. It is the whole device's: other processes' and the CUDA context's
+    too, so only differences tell what was added between two notes."""
+
+    def __init__(self, device_type: str, local_rank: int) -> None:
+        self._device = torch.device(device_type, local_rank) if device_type == "cuda" else None
+        self._outside: Dict[str, int] = {}
+
+    def note(self, when: str) -> None:
+        if self._device is not None:
+            torch.cuda.synchronize(self._device)
+            free, total = torch.cuda.mem_get_info(self._device)
+            self._outside[when] = total - free - torch.cuda.memory_reserved(self._device)
+
+    def facts(self) -> Any:
+        """``communicators`` of docs/contracts.md; None on a CPU."""
+        return None if self._device is None else {"eager": False, "outside_allocator_bytes": dict(self._outside)}

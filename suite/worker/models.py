@@ -1,5 +1,6 @@
-"""What the models of all engines have alike: weights drawn by their names, so that copies start equal; a value head."""
+"""What the models of all engines have alike: types, a padded vocabulary, weights drawn by their names, a value head."""
 
+import math
 import zlib
 from typing import Sequence
 
@@ -24,3 +25,26 @@ def build_value_head(hidden: int) -> nn.Sequential:
     The shape is trlx's ``make_head`` (CarperAI/trlx, ``trlx/utils/modeling.py``): width ``2 h`` inside.
     """
     return nn.Sequential(nn.Linear(hidden, 2 * hidden), nn.ReLU(), nn.Linear(2 * hidden, 1))
+
+
+#: of a run's precision
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def dtype_name(precision: str) -> str:
+    """As configuration files have it: ``bfloat16``."""
+    return str(DTYPES[precision]).replace("torch.", "")
+
+
+#: Megatron pads to it by default (``--make-vocab-size-divisible-by``): whole tiles for tensor cores
+VOCABULARY_MULTIPLE = 128
+
+
+def padded_vocab(vocab: int, tensor: int = 1) -> int:
+    """Rows of the matrices for ``vocab`` tokens: the next multiple of 128 that divides over ``tensor`` ranks.
+
+    For every power of two up to 128 tensor ranks that is the same number. Padded rows stand for no token: an engine
+    never samples them, leaves them out of the softmax, and does not count them.
+    """
+    multiple = VOCABULARY_MULTIPLE * tensor // math.gcd(VOCABULARY_MULTIPLE, tensor)
+    return -(-vocab // multiple) * multiple

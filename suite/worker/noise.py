@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from suite.worker.texts import read_text
+from suite.worker.process import read_text
 
 _PROC, _SYS = "/proc", "/sys"
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -199,14 +199,12 @@ def _is_own(pid: int) -> bool:
     each was given a session of its own, which what it starts belongs to."""
     try:
         session = os.getsid(pid)
-        return session == os.getsid(0) or _parent(session) == os.getppid()
+        if session == os.getsid(0):
+            return True
+        with open("/proc/{}/stat".format(session), "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1]) == os.getppid()  # proc(5): field 4
     except OSError:
         return False
-
-
-def _parent(pid: int) -> int:
-    with open("/proc/{}/stat".format(pid), "rb") as file:
-        return int(file.read().rpartition(b")")[2].split()[1])  # proc(5): field 4
 
 
 def _thousandth(number: Optional[int]) -> Optional[float]:

@@ -3,7 +3,7 @@
 import random
 import socket
 
-from suite.worker.texts import read_text
+from suite.worker.process import read_text
 
 #: first and last port that Linux gives connections that go out
 GIVEN_OUT = "/proc/sys/net/ipv4/ip_local_port_range"

@@ -1,12 +1,14 @@
-"""What every rank sets up with the kernel and with Python when it starts."""
+"""What every rank sets up with the kernel and with Python when it starts, and what it reads of the kernel."""
 
 import ctypes
 import faulthandler
 import gc
+import os
 import signal
 import sys
 from contextlib import contextmanager
-from typing import Iterator
+from functools import lru_cache
+from typing import Iterator, Optional
 
 _PR_SET_PDEATHSIG = 1
 _started = "spawned"
@@ -41,3 +43,40 @@ def without_collector() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+_STATUS_BYTES = 1 << 14
+_RESET_PEAK = b"5"  # proc(5), /proc/pid/clear_refs: reset the peak resident set to the current one
+
+
+def resident_bytes() -> int:
+    return _field(b"\nVmRSS:")
+
+
+def peak_resident_bytes() -> int:
+    """Largest resident set since the last reset (VmHWM)."""
+    return _field(b"\nVmHWM:")
+
+
+def reset_peak_resident() -> None:
+    os.pwrite(_descriptor("/proc/self/clear_refs", os.O_WRONLY), _RESET_PEAK, 0)
+
+
+def _field(name: bytes) -> int:
+    """A field of /proc/self/status, whose lines read ``name:<white space>number kB``."""
+    text = os.pread(_descriptor("/proc/self/status", os.O_RDONLY), _STATUS_BYTES, 0)
+    return int(text.split(name, 1)[1].split(None, 1)[0]) * 1024
+
+
+@lru_cache(maxsize=None)
+def _descriptor(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC)
+
+
+def read_text(path: str) -> Optional[str]:
+    """Without white space around it; None where it cannot be read."""
+    try:
+        with open(path) as file:
+            return file.read().strip()
+    except (OSError, ValueError):
+        return None

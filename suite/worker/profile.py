@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, List, Optional
 
 import torch
 
-from suite.worker.progress import Progress
+from suite.worker.events import Progress
 from suite.worker.recorder import NullRecorder
 from suite.worker.world import World, barrier, synchronise
 

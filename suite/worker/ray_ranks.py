@@ -56,7 +56,6 @@ class RankProcess:
         self._process: Optional[subprocess.Popen] = None
 
     def free_port(self) -> int:
-        """A port of this node for rank 0 to listen on."""
         return free_port()
 
     def start(self, argv: List[str], variables: Dict[str, str]) -> int:
@@ -73,7 +72,6 @@ class RankProcess:
 
     def output(self, seconds: float) -> Tuple[List[bytes], Optional[int]]:
         """The next lines, waiting so long for the first; and the exit code once there are no more."""
-        assert self._process is not None
         lines: List[bytes] = []
         size = 0
         try:
@@ -93,7 +91,6 @@ class RankProcess:
             self._process.send_signal(number)
 
     def _read(self) -> None:
-        assert self._process is not None and self._process.stdout is not None
         for line in self._process.stdout:
             self._lines.put(line)
         self._lines.put(None)

@@ -1,19 +1,31 @@
 """Clock and probes around an iteration, the same code for every engine; or nothing at all, for comparison."""
 
+import json
+import os
 import time
 from contextlib import contextmanager
 from typing import Any, Callable, Dict, Iterator, Optional
 
 import torch
 
-from suite.worker.events import EventLog
+from suite.worker.events import EventLog, Progress
 from suite.worker.memory import MemoryProbe, Peaks
 from suite.worker.noise import NoiseProbe
 from suite.worker.nvml import DeviceSampler, Summary
-from suite.worker.phases import check_phase
-from suite.worker.progress import Progress
 from suite.worker.turns import Turns
 from suite.worker.world import World, barrier, synchronise
+
+_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "phases.json")
+
+with open(_FILE, encoding="utf-8") as _declared:
+    #: What a rank may time, in the order of an iteration.
+    NAMES = tuple(phase["name"] for phase in json.load(_declared)["phases"])
+
+
+def check_phase(name: str) -> None:
+    """Raise ValueError for a phase that is not declared: no reader of its events would know it."""
+    if name not in NAMES:
+        raise ValueError("phase {!r} is not declared in suite/worker/phases.json ({})".format(name, ", ".join(NAMES)))
 
 
 class NullRecorder:

@@ -6,28 +6,32 @@
 import importlib
 import json
 import os
-from typing import Any, Dict, Mapping
+from typing import Any, Dict
 
 _FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "backends.json")
 
 
-def declared(kind: str) -> Dict[str, str]:
-    """Backend -> ``module:class`` in the worker, of ``engines`` or of ``trainers``."""
+def _declared(kind: str) -> Dict[str, str]:
     with open(_FILE, encoding="utf-8") as file:
         return {name: entry["worker"] for name, entry in json.load(file)[kind].items()}
 
 
-def import_class(kind: str, table: Mapping[str, str], name: str, device_type: str, kernels: str = "torch") -> Any:
-    """The class at ``table[name]``, which reads ``module:attribute``.
+#: backend -> ``module:class``
+ENGINES, TRAINERS = map(_declared, ("engines", "trainers"))
+
+
+def backend_class(name: str, device_type: str, kernels: str = "torch") -> Any:
+    """Import the stack of a backend of the worker's own; its class."""
+    return import_class({**ENGINES, **TRAINERS}[name], device_type, kernels)
+
+
+def import_class(target: str, device_type: str, kernels: str = "torch") -> Any:
+    """The class that ``target`` names, as ``module:class``.
 
     Where the module's package defines ``prepare(device_type)``, that runs first: the variables a stack reads while it
     is imported, and what has to be imported before it. So does its ``choose_kernels(kernels)``, with the layout's.
-    ``kind`` (engine, trainer) is for the message.
-    Raises ValueError for a name that is not in the table.
     """
-    if name not in table:
-        raise ValueError("backend {!r} has no {} in this worker; known: {}".format(name, kind, ", ".join(table)))
-    module, _, attribute = table[name].partition(":")
+    module, _, attribute = target.partition(":")
     package = importlib.import_module(module.rpartition(".")[0])
     for hook, value in (("prepare", device_type), ("choose_kernels", kernels)):
         before_import = getattr(package, hook, None)

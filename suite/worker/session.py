@@ -9,11 +9,9 @@ import torch
 
 from suite.worker.affinity import bind, left_alone
 from suite.worker.ceilings import measure_ceilings
-from suite.worker.communicators import Communicators
 from suite.worker.devices import check_torch_devices
-from suite.worker.engines import engine_class
 from suite.worker.engines.base import Engine
-from suite.worker.events import EventLog
+from suite.worker.events import EventLog, Progress
 from suite.worker.facts import allows_tf32, collect_facts
 from suite.worker.generation import find_generator
 from suite.worker.generation.base import Generator
@@ -21,17 +19,15 @@ from suite.worker.identity import identity
 from suite.worker.idle import cpu_idle, gpu_idle, require_idle
 from suite.worker.loop import Loop
 from suite.worker.manifest import asked_iterations
-from suite.worker.memory import MemoryProbe
+from suite.worker.memory import Communicators, MemoryProbe
 from suite.worker.network import measure_network
 from suite.worker.nvml import DeviceSampler, find_gpu, open_gpu
-from suite.worker.process import without_collector
+from suite.worker.process import resident_bytes, without_collector
 from suite.worker.profile import ProfilingRecorder
-from suite.worker.progress import Progress
-from suite.worker.rank import ConfigError, RankIdentity
+from suite.worker.rank import RankIdentity
 from suite.worker.recorder import Recorder
-from suite.worker.resident import resident_bytes
+from suite.worker.registry import backend_class
 from suite.worker.split.sides import generates, join_split
-from suite.worker.trainers import trainer_class
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.scratch import give_back, use_own_folder
 from suite.worker.turns import Turns, open_turns
@@ -72,8 +68,6 @@ def run(
     apart = getattr(build, "own_processes", False)
     rank_device = "cpu" if apart else device_type
     turns = open_turns(os.environ, manifest, identity.rank)
-    if turns.are_given and (apart or manifest["layout"].get("placement") == "split"):
-        raise ConfigError("rows take turns only where all of their work is done by ranks, in one iteration at a time")
     idle = _idle(device_type, identity)  # before the first turn, when no row has used a GPU
     turns.ask()
     affinity, others = _place(manifest["measure"], identity, apart), _held_since(idle, identity, turns)
@@ -159,22 +153,18 @@ def load_engine(name: str, device_type: str, kernels: str, architecture: str, *p
     for package in packages:
         identity(package)
     manifest = {"size": {"architecture": architecture}, "work": {}, "layout": {}}
-    engine_class(name, device_type, kernels).load(manifest)
+    backend_class(name, device_type, kernels).load(manifest)
 
 
 def own_build(manifest: Dict[str, Any]) -> Build:
-    """The engine or trainer of this worker that the manifest names. Raises ValueError for another backend."""
-    name, device_type = manifest["backend"]["name"], manifest["measure"]["device"]
-    if manifest["backend"]["kind"] == "trainer":
-        return trainer_class(name, device_type)
-    return engine_class(name, device_type, manifest["layout"].get("kernels", "torch"))
+    kernels = manifest["layout"].get("kernels", "torch")
+    return backend_class(manifest["backend"]["name"], manifest["measure"]["device"], kernels)
 
 
 def _beating(progress: Progress) -> ContextManager[Any]:
     """Each parameter that a module gets shows that a model is still being built; torch before 2.0 cannot tell."""
     register = getattr(torch.nn.modules.module, "register_module_parameter_registration_hook", None)
-    beating: ContextManager[Any] = nullcontext() if register is None else register(lambda *_: progress.beat())
-    return beating
+    return nullcontext() if register is None else register(lambda *_: progress.beat())
 
 
 def _place(measure: Dict[str, Any], identity: RankIdentity, apart: bool) -> Dict[str, Any]:

@@ -39,7 +39,7 @@ def memory_share(manifest: Dict[str, Any], name: str) -> Dict[str, float]:
 
 def cache_bytes(size: Dict[str, Any], precision: str, blocks: int, tensor: int = 1) -> int:
     """Keys and values in so many blocks, on one of ``tensor`` parallel ranks."""
-    from suite.worker.precision import DTYPES  # torch, which processes that only patch vLLM do without
+    from suite.worker.models import DTYPES  # torch, which processes that only patch vLLM do without
 
     heads = -(-size["kv_heads"] // tensor)
     return int(blocks * _BLOCK_TOKENS * 2 * size["layers"] * heads * head_width(size) * DTYPES[precision].itemsize)
@@ -77,4 +77,4 @@ def keep_linear_weights() -> None:
     import_module("vllm.model_executor.layers.linear")
     for name, module in list(sys.modules.items()):
         if name.startswith("vllm.") and "dispatch_cpu_unquantized_gemm" in vars(module):
-            module.dispatch_cpu_unquantized_gemm = plain_linear  # type: ignore[attr-defined]
+            module.dispatch_cpu_unquantized_gemm = plain_linear

@@ -55,7 +55,7 @@ def _import_stack(stack: List[str]) -> Set[str]:
     plain = type(os.environ)
     asked: Set[str] = set()
 
-    class Noting(plain):  # type: ignore[misc, valid-type]
+    class Noting(plain):
         def __getitem__(self, name: str) -> str:
             asked.add(name)
             return super().__getitem__(name)

@@ -22,15 +22,14 @@ import torch
 import torch.distributed as dist
 
 from suite.worker.devices import show_devices_by_number
-from suite.worker.engines import engine_class
-from suite.worker.events import EventLog
+from suite.worker.events import EventLog, Progress
 from suite.worker.loop import Loop
 from suite.worker.memory import MemoryProbe
 from suite.worker.nvml import open_gpu
-from suite.worker.progress import Progress
+from suite.worker.process import peak_resident_bytes, resident_bytes
 from suite.worker.rank import read_rank
 from suite.worker.recorder import NullRecorder, Recorder
-from suite.worker.resident import peak_resident_bytes, resident_bytes
+from suite.worker.registry import backend_class
 from suite.worker.samples import Samples
 from suite.worker.trainers.clock import marker
 from suite.worker.world import World, join, leave
@@ -170,7 +169,7 @@ def overflow(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, 
 
         deepspeed_json._INITIAL_SCALE_POWER = OVERFLOWING_SCALE_POWER
     else:
-        engine_class("megatron", world.device.type)
+        backend_class("megatron", world.device.type)
         from suite.worker.engines.megatron import optimizer
 
         optimizer.INITIAL_LOSS_SCALE = 2.0**OVERFLOWING_SCALE_POWER
@@ -185,25 +184,25 @@ def overflow(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, 
 def packed(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, Any]:
     """Attention over a packed row with grouped queries in the manifest's precision: what computes it, and how far its
     result and gradients are from those of each sample alone in fp32, relative to how these spread."""
-    from suite.worker.engines.deepspeed import attention
-    from suite.worker.precision import DTYPES
+    from suite.worker.engines.deepspeed import rows
+    from suite.worker.models import DTYPES
 
     dtype, generator = DTYPES[manifest["measure"]["precision"]], torch.Generator().manual_seed(4)
-    segments = attention.Segments(PACKED_LENGTHS, world.device)
+    segments = rows.Segments(PACKED_LENGTHS, world.device)
     tokens, module = sum(PACKED_LENGTHS), SimpleNamespace(num_key_value_groups=4, is_causal=True)
     drawn = [torch.randn(1, heads, tokens, 64, generator=generator).to(world.device, dtype) for heads in (8, 2, 2)]
     told = []
     for inputs, kind in ((drawn, dtype), (drawn, torch.float32)):
         leaves = [tensor.to(kind).clone().requires_grad_() for tensor in inputs]
-        result, _ = attention.attend(module, *leaves, None, segments=segments, scaling=0.125)
+        result, _ = rows.attend(module, *leaves, None, segments=segments, scaling=0.125)
         (result.float() * torch.arange(64, device=world.device)).sum().backward()
         told.append([result.detach().float(), *(leaf.grad.float() for leaf in leaves if leaf.grad is not None)])
     far = [float((own - exact).norm() / exact.norm()) for own, exact in zip(*told, strict=True)]
-    return {"kernel": attention.kernel(world.device, dtype, 64), "distances": far}
+    return {"kernel": rows.attention_kernel(world.device, dtype, 64), "distances": far}
 
 
 def _engine(manifest: dict[str, Any], world: World, name: str | None = None) -> Any:
-    return engine_class(name or manifest["backend"]["name"], world.device.type)(manifest, world)
+    return backend_class(name or manifest["backend"]["name"], world.device.type)(manifest, world)
 
 
 def _steps(engine: Any, manifest: dict[str, Any], world: World) -> list[dict[str, Any]]:
@@ -242,7 +241,7 @@ def main() -> None:
     torch.set_num_threads(manifest["measure"]["threads_per_rank"])
     device = manifest["measure"]["device"]
     show_devices_by_number(os.environ)
-    engine_class(manifest["backend"]["name"], device)  # sets what its stack reads when it is imported
+    backend_class(manifest["backend"]["name"], device)  # sets what its stack reads when it is imported
     world = join(read_rank(os.environ), device, 300)
     print(f"RESULT {json.dumps(CHECKS[what](manifest, Path(folder), world))}", flush=True)
     if dist.is_initialized():

@@ -1,6 +1,6 @@
 """Importing this imports both training stacks, as a rank on a CPU does."""
 
-from suite.worker.engines import engine_class
+from suite.worker.registry import backend_class
 
 for _backend in ("deepspeed", "megatron"):
-    engine_class(_backend, "cpu")
+    backend_class(_backend, "cpu")

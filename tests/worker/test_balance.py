@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suite.worker.balance import assign_samples
+from suite.worker.samples import assign_samples
 from tests.worker.tiny import run_tiny, tiny_manifest
 
 WORK = {

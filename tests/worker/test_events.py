@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from suite.worker import events as events_module
-from suite.worker import progress as progress_module
-from suite.worker.events import EventLog
-from suite.worker.progress import Progress, beat_seconds
+from suite.worker.events import EventLog, Progress, beat_seconds
 from tests.waiting import wait_until
 from tests.worker.clock import Clock
 from tests.worker.written import events_in
@@ -70,7 +68,7 @@ BEAT_SECONDS = 10.0
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch, events_module, progress_module)
+    return Clock(monkeypatch, events_module)
 
 
 @pytest.fixture

@@ -11,11 +11,10 @@ from suite.bundle.event_fields import FIELDS, wrong_field
 from suite.worker import session
 from suite.worker.asked import draw_prompts, expected_counts
 from suite.worker.engines.base import Engine, LossFunction
-from suite.worker.events import EventLog
+from suite.worker.events import EventLog, Progress
 from suite.worker.generation.base import Generator
 from suite.worker.loop import Loop
 from suite.worker.memory import MemoryProbe
-from suite.worker.progress import Progress
 from suite.worker.rank import ConfigError, RankIdentity
 from suite.worker.recorder import NullRecorder, Recorder
 from suite.worker.samples import Samples

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from suite.worker import network, session
-from suite.worker.events import EventLog
+from suite.worker.events import EventLog, Progress
 from suite.worker.network import bus_factor, fitting, scopes
-from suite.worker.progress import Progress
 from suite.worker.rank import RankIdentity
 from suite.worker.world import World
 from tests.worker.tiny import be_rank, tiny_body, told_by_ranks

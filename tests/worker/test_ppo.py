@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.worker import ppo
-from suite.worker.rank import ConfigError
-from suite.worker.rewards import score_samples
+from suite.worker.asked import score_samples
 from suite.worker.samples import Samples
 from tests.worker.algorithms.plain import clipped
 
@@ -111,8 +110,3 @@ def test_the_pseudo_reward_varies_by_sample_and_is_the_seeds():
     assert first == again != other
     assert len(set(first)) == 3
     assert all(0 <= score < 1 for score in first)
-
-
-def test_an_unknown_reward_is_refused_by_name():
-    with pytest.raises(ConfigError, match="'model'"):
-        score_samples({"kind": "model"}, SAMPLES, 0)

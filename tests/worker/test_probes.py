@@ -10,14 +10,13 @@ import pytest
 import torch
 
 from suite.worker.ceilings import measure_ceilings
-from suite.worker.events import EventLog
+from suite.worker.events import EventLog, Progress
 from suite.worker.facts import allocator, allows_tf32, collect_facts, driver_version, relevant_variables, threads
 from suite.worker.loop import Loop
 from suite.worker.memory import MemoryProbe
 from suite.worker.nvml import DeviceSampler, Sample, summarise
-from suite.worker.progress import Progress
+from suite.worker.process import peak_resident_bytes, reset_peak_resident, resident_bytes
 from suite.worker.recorder import Recorder
-from suite.worker.resident import peak_resident_bytes, reset_peak_resident, resident_bytes
 from tests.spec.test_redaction import VALUES, WORD
 from tests.waiting import wait_until
 from tests.worker.trainers.runs import ALONE

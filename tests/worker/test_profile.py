@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from suite.worker import profile
+from suite.worker.events import Progress
 from suite.worker.profile import MOST_CALLS, ProfilingRecorder
-from suite.worker.progress import Progress
 from tests.worker.tiny import run_tiny, tiny_manifest
 from tests.worker.trainers.runs import ALONE
 

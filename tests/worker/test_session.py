@@ -1,7 +1,6 @@
 """A rank's session: where it takes turns, what others do meanwhile, and when NCCL's communicators are made."""
 
 import socket
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -9,16 +8,14 @@ import torch
 import torch.distributed as dist
 
 from suite.worker import session
-from suite.worker.communicators import Communicators
 from suite.worker.engines.base import Engine
-from suite.worker.events import EventLog
-from suite.worker.memory import MemoryProbe
+from suite.worker.events import EventLog, Progress
+from suite.worker.memory import Communicators, MemoryProbe
 from suite.worker.noise import NoiseProbe
-from suite.worker.progress import Progress
-from suite.worker.rank import ConfigError, RankIdentity
+from suite.worker.rank import RankIdentity
 from suite.worker.recorder import Recorder
 from suite.worker.turns import Turns
-from suite.worker.world import World, join
+from suite.worker.world import join
 from tests.worker.tiny import rank_environment, tiny_body
 from tests.worker.trainers.runs import ALONE
 from tests.worker.written import events_in
@@ -60,16 +57,6 @@ def test_what_rows_before_it_took_of_a_gpu_is_theirs(before, used, held, monkeyp
     identity, idle = RankIdentity(0, 1, 0, 1), {"used_bytes": before}
     assert session._held_since(idle, identity, Turns(socket.socket())) == held
     assert session._held_since(idle, identity, Turns()) == 0
-
-
-def test_a_run_whose_work_does_not_stop_with_its_ranks_takes_no_turns(tmp_path, monkeypatch):
-    def build(manifest: dict[str, Any], world: World) -> Any: ...
-
-    build.own_processes = True  # type: ignore[attr-defined]
-    monkeypatch.setattr(session, "open_turns", lambda *given: Turns(socket.socket()))
-    log, identity = EventLog(str(tmp_path), 0, mirror=False), RankIdentity(0, 1, 0, 1)
-    with pytest.raises(ConfigError, match="rows take turns only where all of their work is done by ranks"):
-        session.run(tiny_body(), identity, log, Progress(), lambda manifest: build)
 
 
 def test_communicators_are_made_at_first_use(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,10 +36,7 @@ class TestRank:
 class TestManifest:
     @pytest.mark.parametrize(
         ("text", "message"),
-        [
-            *(("{", "cannot read"), ("[]", "schema None"), ('{"schema": "suite/manifest/9"}', "suite/manifest/9")),
-            ('{"schema": "suite/manifest/1"}', "lacks .*work"),
-        ],
+        [("{", "cannot read"), ("[]", "schema None"), ('{"schema": "suite/manifest/9"}', "suite/manifest/9")],
     )
     def test_another_file_is_refused(self, tmp_path: Path, text: str, message: str) -> None:
         path = tmp_path / "manifest.json"

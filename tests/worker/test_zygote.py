@@ -11,7 +11,7 @@ from suite.conduct.running.execute import execute
 from suite.launch.local import LocalLauncher, Start
 from suite.spec.manifest import Manifest
 from suite.worker.pages import mapped_pages, prefault
-from suite.worker.resident import resident_bytes
+from suite.worker.process import resident_bytes
 from tests.bundle.recorded import of_kind
 from tests.worker.tiny import tiny_manifest
 

@@ -11,12 +11,10 @@ _NO_ALGORITHMS = ("__init__", "base")
 
 
 def build_algorithm(workload: Dict[str, Any]) -> Algorithm:
-    """The algorithm of a manifest's workload; PPO where it names none. Raises ValueError for an unknown one."""
+    """The algorithm of a manifest's workload; PPO where it names none."""
     asked = workload.get("algorithm") or {"name": "ppo", "options": {}}
-    for file in sorted(os.listdir(_FOLDER)):
-        name, extension = os.path.splitext(file)
-        if extension == ".py" and name not in _NO_ALGORITHMS:
-            module = importlib.import_module("suite.worker.algorithms." + name)
-            if module.DECLARATION["name"] == asked["name"]:
-                return module.build(workload, dict(asked["options"]))
-    raise ValueError("this worker knows no algorithm {!r}".format(asked["name"]))
+    files = (os.path.splitext(file) for file in sorted(os.listdir(_FOLDER)))
+    names = [name for name, extension in files if extension == ".py" and name not in _NO_ALGORITHMS]
+    modules = (importlib.import_module("suite.worker.algorithms." + name) for name in names)
+    module: Any = next(each for each in modules if each.DECLARATION["name"] == asked["name"])
+    return module.build(workload, dict(asked["options"]))

@@ -42,8 +42,6 @@ class Rollouts:
 
 
 class Algorithm(ABC):
-    """One algorithm with its options."""
-
     #: whether a value head or a critic is asked and trained
     uses_values = True
     #: whether the reference policy is asked

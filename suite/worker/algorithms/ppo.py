@@ -26,7 +26,6 @@ class PPO(Algorithm):
         self._coefficients = workload["ppo"]
 
     def prepare(self, rollouts: Rollouts, total: Sum) -> Tensors:
-        assert rollouts.values is not None and rollouts.reference is not None
         coefficients, mask = self._coefficients, rollouts.mask
         rewards = ppo.penalised_rewards(
             rollouts.scores, rollouts.logprobs, rollouts.reference, coefficients["kl_coefficient"], mask
@@ -42,7 +41,6 @@ class PPO(Algorithm):
 
     def loss(self, logprobs: torch.Tensor, values: Optional[torch.Tensor], micro: Tensors) -> Loss:
         """1707.06347, equation 9 without entropy bonus."""
-        assert values is not None
         coefficients, weight = self._coefficients, micro["weight"]
         policy = ppo.policy_loss(logprobs, micro["logprobs"], micro["advantages"], coefficients["clip_ratio"], weight)
         value = ppo.value_loss(values, micro["values"], micro["returns"], coefficients["clip_value"], weight)

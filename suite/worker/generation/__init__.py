@@ -3,8 +3,8 @@
 from typing import Any, Callable, Dict, Optional
 
 from suite.worker.engines.base import Engine
+from suite.worker.events import Progress
 from suite.worker.generation.base import Generator
-from suite.worker.progress import Progress
 from suite.worker.world import World
 
 #: ``make(manifest, world, engine, progress)`` on every rank at the same time, once the training engine is there

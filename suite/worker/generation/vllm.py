@@ -17,11 +17,11 @@ import torch
 from suite.worker import vllm_common
 from suite.worker.asked import sample_lengths
 from suite.worker.engines.base import Engine
+from suite.worker.events import Progress
 from suite.worker.generation.base import Generator
 from suite.worker.hugging_face import write_configuration
 from suite.worker.manifest import stream_seed
-from suite.worker.precision import dtype_name
-from suite.worker.progress import Progress
+from suite.worker.models import dtype_name
 from suite.worker.rank import ConfigError
 from suite.worker.samples import Samples, join_responses
 from suite.worker.world import World

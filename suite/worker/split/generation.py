@@ -1,23 +1,21 @@
 """The side that generates: a policy alone, always one batch ahead of the side that trains."""
 
-from typing import Any, Dict, Optional, Union
+from typing import Any, Dict, Optional
 
 import torch
 import torch.distributed as dist
 
 from suite.worker.asked import Counts, prompts_of, sample_lengths
+from suite.worker.events import Progress
 from suite.worker.generation.base import Generator
 from suite.worker.manifest import asked_iterations
 from suite.worker.mismatch import idle_slot_seconds
-from suite.worker.progress import Progress
 from suite.worker.recorder import Recorder
 from suite.worker.samples import Samples, widened
 from suite.worker.split.link import Link
-from suite.worker.split.weights import OwnLoop, RemotePolicy
+from suite.worker.split.weights import Publications
 from suite.worker.world import World
 
-#: What knows of the weights that were received.
-Weights = Union[OwnLoop, RemotePolicy]
 #: What the generation side's layout has of the training side's: everything but how that shards and trains.
 _PLAIN: Dict[str, Any] = {
     "tensor": 1,
@@ -49,14 +47,14 @@ class RolloutProducer:
     def __init__(
         self,
         generator: Generator,
-        weights: Weights,
+        publications: Publications,
         manifest: Dict[str, Any],
         world: World,
         link: Link,
         progress: Progress,
     ) -> None:
-        """``generator`` takes a publication in its ``sync``, and ``weights`` tells of it; ``manifest``: this side's."""
-        self._generator, self._weights, self._manifest = generator, weights, manifest
+        """``generator`` takes a publication in its ``sync``; ``manifest``: this side's."""
+        self._generator, self._publications, self._manifest = generator, publications, manifest
         self._link, self._progress = link, progress
         self._device, self._rank = world.device, world.rank
         rows = manifest["work"]["replica_rollouts"]
@@ -86,7 +84,7 @@ class RolloutProducer:
                 self._samples = self._generator.generate(self._prompts)
             self._announce()
             recorder.stop()
-            recorder.finish(self._counts(), {"weights_sum": self._weights.weights_sum}, **self._rollout())
+            recorder.finish(self._counts(), {"weights_sum": self._publications.weights_sum}, **self._rollout())
         self._link.publish("rank {} is done".format(self._rank))
 
     def _await_publication(self) -> None:
@@ -108,7 +106,7 @@ class RolloutProducer:
             "batch {} of rank {}".format(self._batches, self._rank),
             publication=self._batches,
             updates=self._updates,
-            weights_sum=self._weights.weights_sum,
+            weights_sum=self._publications.weights_sum,
             has_logprobs=self._generator.logprobs is not None,
         )
         self._batches += 1
@@ -116,7 +114,6 @@ class RolloutProducer:
     def _counts(self) -> Counts:
         """What the last batch was, over all generation ranks; nothing was trained."""
         samples = self._samples
-        assert samples is not None, "counted when there is a batch"
         responses = samples.responses()[samples.mask()]
         real = int(((responses >= 0) & (responses < self._manifest["size"]["vocab"])).sum())
         own = [len(samples), sum(samples.prompt_lengths), real, responses.numel() - real]
@@ -124,7 +121,7 @@ class RolloutProducer:
         dist.all_reduce(totals)
         counts = dict(zip(("samples", "prompt_tokens", "response_tokens", "padded_tokens"), totals.tolist()))
         counts.update(trained_tokens=0, optimizer_steps=0, trainable_parameters=0)
-        counts["total_parameters"] = self._weights.total_parameters
+        counts["total_parameters"] = self._publications.total_parameters
         return counts
 
     def _rollout(self) -> Dict[str, Any]:

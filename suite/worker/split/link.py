@@ -8,7 +8,7 @@ from typing import Any, Dict, Tuple
 import torch
 import torch.distributed as dist
 
-from suite.worker.progress import Progress, beat_seconds
+from suite.worker.events import Progress, beat_seconds
 
 _LEADER = 0
 
@@ -57,8 +57,7 @@ class Link:
                         self._own, self._silence_seconds, self._other, word
                     )
                 )
-        facts: Dict[str, Any] = json.loads(self._store.get(word))
-        return facts
+        return json.loads(self._store.get(word))
 
     def broadcast(self, tensor: torch.Tensor) -> None:
         """The first training rank's tensor into those of the generation ranks, in place."""

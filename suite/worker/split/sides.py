@@ -13,18 +13,17 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
-from suite.worker.events import EventLog
+from suite.worker.events import EventLog, Progress
 from suite.worker.generation import MakeGenerator
 from suite.worker.generation.base import Generator
 from suite.worker.memory import MemoryProbe
 from suite.worker.nvml import DeviceSampler
-from suite.worker.progress import Progress
 from suite.worker.rank import RankIdentity
 from suite.worker.recorder import Recorder
 from suite.worker.split.generation import RolloutProducer, generation_manifest
 from suite.worker.split.link import Link, ToldProgress
 from suite.worker.split.training import train_on_batches
-from suite.worker.split.weights import OwnLoop, RemotePolicy
+from suite.worker.split.weights import OwnLoop, Publications, RemotePolicy
 from suite.worker.world import World, join
 
 TRAINING, GENERATION = "training", "generation"
@@ -83,7 +82,7 @@ class Split:
         """What trains; or what generates: an engine of the same stack, or a generation engine of its own."""
         if make_generator is None:
             return build(self.manifest, self.world), None
-        policy: Any = RemotePolicy(self.world, self.link, progress)
+        policy: Any = RemotePolicy(self.world, Publications(self.link, progress))
         return policy, make_generator(self.manifest, self.world, policy, ToldProgress(progress, self.link))
 
     def run(
@@ -95,16 +94,15 @@ class Split:
         sampler: Optional[DeviceSampler],
         progress: Progress,
     ) -> None:
-        """All iterations of this side, with what ``build`` gave."""
         recorder = Recorder(self.world, log, memory, sampler, progress)
         self.link.watch(*subject.models)
         recorder.watch(*subject.models)
         if not self.side.generates:
             train_on_batches(subject, self.manifest, self.link, recorder, progress)
             return
-        own = OwnLoop(subject, self.link, self.world.rank == 0) if generator is None else None
-        producer = RolloutProducer(own or generator, own or subject, self.manifest, self.world, self.link, progress)
-        producer.run(recorder)
+        publications = Publications(self.link, progress) if generator is None else subject.publications
+        generator = generator or OwnLoop(subject, publications)
+        RolloutProducer(generator, publications, self.manifest, self.world, self.link, progress).run(recorder)
 
 
 def generates(manifest: Dict[str, Any], identity: RankIdentity) -> bool:

@@ -1,6 +1,7 @@
 """The side that trains: its batches come from the other side, its weights go there."""
 
 import math
+from functools import partial
 from typing import Any, Dict, List
 
 import torch
@@ -8,14 +9,14 @@ import torch.distributed as dist
 
 from suite.worker.asked import sample_lengths
 from suite.worker.engines.base import Engine
+from suite.worker.events import Progress
 from suite.worker.generation.base import Generator
 from suite.worker.loop import Loop
 from suite.worker.manifest import asked_iterations
-from suite.worker.progress import Progress
 from suite.worker.recorder import Recorder
 from suite.worker.samples import Samples
 from suite.worker.split.link import Link
-from suite.worker.split.weights import ExportPublisher, Publisher
+from suite.worker.split.weights import Publisher, own_parameters
 
 #: Sums of the same elements may be rounded differently by devices of two kinds.
 _SUM_TOLERANCE = 1e-9
@@ -34,7 +35,7 @@ class RemoteGenerator(Generator):
         self._longest = max(map(sum, zip(self._prompts, self._responses)))
         self._longest_response = max(self._responses)
         exports = manifest["layout"].get("generation", "hf") != "hf"
-        self._publisher = (ExportPublisher if exports else Publisher)(engine, link, progress)
+        self._publisher = Publisher(engine.weights if exports else partial(own_parameters, engine), link)
         self._batches, self._publications = 0, 0
         self._sums: List[float] = []
         self.sync()

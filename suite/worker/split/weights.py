@@ -1,19 +1,18 @@
 """The policy's weights from the ranks that train to those that generate: one tensor after the other, in place.
 
-To an engine of the same stack they go parameter by parameter, as that asks for them; to a generation engine whole,
-under the names that Hugging Face's model has.
+To an engine of the same stack they go parameter by parameter, under the stack's names; to a generation engine under the
+names that Hugging Face's model has.
 """
 
 import math
-from typing import Iterator, List, Tuple
+from typing import Callable, Iterator, List, Tuple
 
 import torch
 
 from suite.worker.engines.base import Engine
+from suite.worker.events import Progress
 from suite.worker.generation.base import Generator
-from suite.worker.partitioned import whole, whole_shape
-from suite.worker.progress import Progress
-from suite.worker.rank import ConfigError
+from suite.worker.partitioned import whole
 from suite.worker.samples import Samples
 from suite.worker.split.link import Link
 from suite.worker.world import World
@@ -21,9 +20,10 @@ from suite.worker.world import World
 #: What is added up on both sides, to see that what was published is what is held: elements of a tensor, and of how many
 #: tensors one is looked at in a publication.
 _CHECKED_ELEMENTS, _CHECKED_ONE_IN = 256, 16
-_WANTED, _OFFERED = "weights wanted", "weights offered"
+_OFFERED = "weights offered"
 #: name, shape and type (without ``torch.``)
 Form = Tuple[str, List[int], str]
+Named = Tuple[str, torch.Tensor]
 
 
 class Checksum:
@@ -49,21 +49,14 @@ class Checksum:
 
 
 class Publisher:
-    """On the training side: hands over what the generation side asks for, in its order."""
+    """On the training side: what it hands over, in one order."""
 
-    def __init__(self, engine: Engine, link: Link, progress: Progress) -> None:
-        """Waits for the generation side. Raises ConfigError where it wants what this engine does not hold so."""
-        self._link, self._checksum = link, Checksum()
-        held = dict(engine.models[0].named_parameters())
-        self._wanted: List[Tuple[torch.nn.Parameter, torch.dtype]] = []
-        for name, shape, dtype in link.wait(_WANTED, progress)["parameters"]:
-            if name not in held or whole_shape(held[name]) != shape:
-                raise ConfigError(
-                    "the generation side wants {} of shape {}, the training side holds {}".format(
-                        name, shape, whole_shape(held[name]) if name in held else "none"
-                    )
-                )
-            self._wanted.append((held[name], getattr(torch, dtype)))
+    def __init__(self, weights: Callable[[], Iterator[Named]], link: Link) -> None:
+        """Collective over the training side: goes through all ``weights`` once to tell their names and shapes."""
+        self._weights, self._link, self._checksum = weights, link, Checksum()
+        forms: List[Form] = [(name, list(each.shape), str(each.dtype)[len("torch.") :]) for name, each in weights()]
+        if link.carries_tensors:
+            link.publish(_OFFERED, tensors=forms, parameters=sum(math.prod(shape) for _, shape, _ in forms))
 
     def publish(self) -> float:
         """Send every tensor as it is now; the sum to check by. Collective over the training side.
@@ -72,52 +65,54 @@ class Publisher:
         """
         self._checksum.begin()
         with torch.no_grad():
-            for tensor in self._tensors():
+            for _, tensor in self._weights():
+                tensor = tensor.detach().contiguous()
                 if self._link.carries_tensors:
                     self._link.broadcast(tensor)
                 self._checksum.add(tensor)
         return self._checksum.total()
 
-    def _tensors(self) -> Iterator[torch.Tensor]:
-        """In the types that the other side holds."""
-        for parameter, dtype in self._wanted:
+
+def own_parameters(engine: Engine) -> Iterator[Named]:
+    """What an engine of the same stack that generates alone has too, as that holds it; whole until the next."""
+    for name, parameter in engine.models[0].named_parameters():
+        if not name.startswith(("value_head.", "branch.")):
             with whole([parameter]):
-                yield parameter.detach().to(dtype).contiguous()
+                yield name, parameter
 
 
-class ExportPublisher(Publisher):
-    """Hands over what ``Engine.weights`` gives, to ranks that know nothing of this stack."""
+class Publications:
+    """On the generation side: each is taken tensor by tensor, once the word that it begins was heard."""
 
-    def __init__(self, engine: Engine, link: Link, progress: Progress) -> None:
-        """Collective over the training side: goes through all weights once to tell their names and shapes."""
-        self._link, self._engine, self._checksum = link, engine, Checksum()
-        forms = [_form(name, tensor) for name, tensor in engine.weights()]
-        if link.carries_tensors:
-            link.publish(_OFFERED, tensors=forms, parameters=sum(math.prod(shape) for _, shape, _ in forms))
+    def __init__(self, link: Link, progress: Progress) -> None:
+        self._link, self._progress, self._checksum = link, progress, Checksum()
+        self._forms: List[Form] = []
+        self.weights_sum, self.total_parameters = 0.0, 0
 
-    def _tensors(self) -> Iterator[torch.Tensor]:
-        for _, tensor in self._engine.weights():
-            yield tensor.detach().contiguous()
+    def take(self, place: Callable[[Form], torch.Tensor]) -> Iterator[Named]:
+        """One publication; ``place``: where a tensor goes."""
+        if not self._forms:
+            offered = self._link.wait(_OFFERED, self._progress)
+            self._forms, self.total_parameters = offered["tensors"], offered["parameters"]
+        self._checksum.begin()
+        for form in self._forms:
+            tensor = place(form)
+            self._link.broadcast(tensor)
+            self._checksum.add(tensor)
+            yield form[0], tensor
+        self.weights_sum = self._checksum.total()
 
 
 class OwnLoop(Generator):
     """The stack's own generation, on a policy that only generates: its parameters are written in place."""
 
-    def __init__(self, engine: Engine, link: Link, is_leader: bool) -> None:
-        self._engine, self._link, self._checksum = engine, link, Checksum()
-        self._parameters = dict(engine.models[0].named_parameters())
-        self.weights_sum, self.total_parameters = 0.0, engine.total_parameters
-        if is_leader:
-            link.publish(_WANTED, parameters=[_form(name, each) for name, each in self._parameters.items()])
+    def __init__(self, engine: Engine, publications: Publications) -> None:
+        self._engine, self._publications = engine, publications
+        self._parameters = {name: each.detach() for name, each in engine.models[0].named_parameters()}
 
     def sync(self) -> None:
-        """Take one publication. The word that it begins was heard before."""
-        self._checksum.begin()
-        with torch.no_grad():
-            for parameter in self._parameters.values():
-                self._link.broadcast(parameter.detach())
-                self._checksum.add(parameter)
-        self.weights_sum = self._checksum.total()
+        for _ in self._publications.take(lambda form: self._parameters[form[0]]):
+            pass
 
     def generate(self, prompts: Samples) -> Samples:
         samples = self._engine.generate(prompts)
@@ -131,25 +126,11 @@ class RemotePolicy:
     notes: Tuple[str, ...] = ()
     models: Tuple[torch.nn.Module, ...] = ()
 
-    def __init__(self, world: World, link: Link, progress: Progress) -> None:
+    def __init__(self, world: World, publications: Publications) -> None:
         self.device, self.data_parallel_rank, self.data_parallel_size = world.device, world.rank, world.world_size
-        self._link, self._progress, self._checksum = link, progress, Checksum()
-        self._forms: List[Form] = []
-        self.weights_sum, self.total_parameters = 0.0, 0
+        self.publications = publications
 
-    def weights(self) -> Iterator[Tuple[str, torch.Tensor]]:
-        """Take one publication, tensor by tensor. The word that it begins was heard before."""
-        if not self._forms:
-            offered = self._link.wait(_OFFERED, self._progress)
-            self._forms, self.total_parameters = offered["tensors"], offered["parameters"]
-        self._checksum.begin()
-        for name, shape, dtype in self._forms:
-            tensor = torch.empty(shape, dtype=getattr(torch, dtype), device=self.device)
-            self._link.broadcast(tensor)
-            self._checksum.add(tensor)
-            yield name, tensor
-        self.weights_sum = self._checksum.total()
-
-
-def _form(name: str, tensor: torch.Tensor) -> Form:
-    return name, list(tensor.shape), str(tensor.dtype)[len("torch.") :]
+    def weights(self) -> Iterator[Named]:
+        return self.publications.take(
+            lambda form: torch.empty(form[1], dtype=getattr(torch, form[2]), device=self.device)
+        )

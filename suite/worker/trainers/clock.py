@@ -7,8 +7,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import torch
 
 from suite.worker.memory import Peaks
-from suite.worker.phases import check_phase
-from suite.worker.recorder import NullRecorder, Recorder
+from suite.worker.recorder import NullRecorder, Recorder, check_phase
 from suite.worker.world import synchronise
 
 
@@ -124,7 +123,7 @@ class PhaseClock(NullClock, Recorder):
 def _largest(pieces: Sequence[Peaks]) -> Peaks:
     """Peak by peak; unknown where one is."""
     found = {name: [peaks[name] for peaks in pieces] for name in pieces[0]}
-    return {name: None if None in each else max(each) for name, each in found.items()}  # type: ignore[type-var]
+    return {name: None if None in each else max(each) for name, each in found.items()}
 
 
 def marker(device_type: str) -> Callable[[], Any]:

@@ -32,10 +32,11 @@ def special_ids(vocab: int) -> Dict[str, int]:
 
 
 def model_config(size: Dict[str, Any], has_special: bool = True) -> Any:
-    """The configuration of a manifest's ``size`` (GPT-2, Llama, Qwen2, Qwen3): no dropout.
+    """The configuration of a manifest's ``size``: no dropout.
 
-    For transformers 5; vocabulary as in the manifest, without padding. ``has_special``: the last ids are special
-    tokens; else all are ordinary, and a tokenizer of ``vocab + len(SPECIAL_TOKENS)`` has some that no model knows.
+    For transformers 5, of whose fields older ones pass over some; vocabulary as in the manifest, without padding.
+    ``has_special``: the last ids are special tokens; else all are ordinary, and a tokenizer of ``vocab +
+    len(SPECIAL_TOKENS)`` has some that no model knows.
     """
     ids: Dict[str, Any] = special_ids(size["vocab"]) if has_special else {}
     return AutoConfig.for_model(

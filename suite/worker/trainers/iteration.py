@@ -1,12 +1,18 @@
-"""What the hooks of all trainers share on a rank: the iteration that is under way, and clocks around what is called."""
+"""What the hooks of all trainers share on a rank: the iteration that is under way, clocks around what is called, and
+the count of what was done, compared with the manifest."""
 
 import functools
 import math
 from collections import defaultdict
 from typing import Any, Callable, DefaultDict, Dict, List, Optional, Tuple
 
+import torch
+import torch.distributed as dist
+
+from suite.worker.asked import check_counts, sample_lengths
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.clock import NullClock
+from suite.worker.world import World
 
 #: a phase, and whether more pieces of it follow
 Piece = Tuple[str, bool]
@@ -93,24 +99,22 @@ class IterationState:
 
 def before(owner: Any, name: str, do: Callable[..., Any]) -> None:
     """Have this object, or module, call ``do`` with the arguments of each call of what has this name, ahead of it."""
-    function = getattr(owner, name)
-
-    @functools.wraps(function)
-    def wrapped(*arguments: Any, **options: Any) -> Any:
-        do(*arguments, **options)
-        return function(*arguments, **options)
-
-    setattr(owner, name, wrapped)
+    _around(owner, name, do, lambda *_, **__: None)
 
 
 def after(owner: Any, name: str, do: Callable[..., Any]) -> None:
     """As ``before``, once the call is over: with what it gave, and then with its arguments."""
+    _around(owner, name, lambda *_, **__: None, do)
+
+
+def _around(owner: Any, name: str, first: Callable[..., Any], then: Callable[..., Any]) -> None:
     function = getattr(owner, name)
 
     @functools.wraps(function)
     def wrapped(*arguments: Any, **options: Any) -> Any:
+        first(*arguments, **options)
         given = function(*arguments, **options)
-        do(given, *arguments, **options)
+        then(given, *arguments, **options)
         return given
 
     setattr(owner, name, wrapped)
@@ -121,3 +125,75 @@ def finite(statistics: Dict[str, Any]) -> Dict[str, Optional[float]]:
     return {
         name: float(value) if value is not None and math.isfinite(value) else None for name, value in statistics.items()
     }
+
+
+_SUMMED = ("samples", "prompt_tokens", "response_tokens", "padded_tokens", "trained_tokens")
+
+
+class Tally:
+    """Counts of one iteration on this rank. A rank that is not its replica's ``leader`` adds nothing to the sums."""
+
+    def __init__(self, manifest: Dict[str, Any], world: World, leader: bool = True) -> None:
+        self._workload, self._work = manifest["workload"], manifest["work"]
+        self._prompts, self._responses = sample_lengths(self._workload, self._work)
+        self._device, self._leader = world.device, leader
+        self.clear()
+
+    def clear(self) -> None:
+        self.samples = self.prompt_tokens = self.response_tokens = self.padded_tokens = 0
+        self.trained_tokens = self.optimizer_steps = 0
+
+    def add_samples(self, prompts: torch.Tensor, responses: torch.Tensor, padding: int) -> None:
+        """Finished samples: prompts [b, P] and responses [b, R], in which ``padding`` is the id of padding.
+
+        Raises ConfigError where a length is not the one that was forced.
+        """
+        wanted = (self._workload["prompt_tokens"], self._workload["new_tokens"])
+        found = (prompts.size(1), responses.size(1))
+        if found != wanted or prompts.size(0) != responses.size(0):
+            raise ConfigError(
+                "{} prompts of {} tokens got {} responses of {}; {} + {} tokens were forced".format(
+                    prompts.size(0), found[0], responses.size(0), found[1], *wanted
+                )
+            )
+        padded = [int((tensor == padding).sum()) for tensor in (prompts, responses)]
+        self.samples += prompts.size(0)
+        self.prompt_tokens += prompts.numel() - padded[0]
+        self.response_tokens += responses.numel() - padded[1]
+        self.padded_tokens += sum(padded)
+
+    def add_sample(self, number: int, prompt: int, response: int) -> None:
+        """A finished sample by its number and lengths. Raises ConfigError where they are not those that were forced."""
+        wanted = (self._prompts[number], self._responses[number])
+        if (prompt, response) != wanted:
+            raise ConfigError(
+                "sample {} has {} + {} tokens, where {} + {} were forced".format(number, prompt, response, *wanted)
+            )
+        self.samples += 1
+        self.prompt_tokens += prompt
+        self.response_tokens += response
+
+    def add_trained(self, *masks: torch.Tensor) -> None:
+        """Tokens, and padding between them, that a forward and backward pass reads; the device is not waited for."""
+        tokens = sum(mask.sum() for mask in masks)
+        self.trained_tokens = self.trained_tokens + tokens
+        self.padded_tokens = self.padded_tokens + sum(mask.numel() for mask in masks) - tokens
+
+    def counts(self, trainable_parameters: int, total_parameters: int) -> Dict[str, int]:
+        """The iteration's counts over all replicas; collective. Raises ConfigError unless they are the manifest's."""
+        own = torch.tensor([int(getattr(self, name)) for name in _SUMMED], device=self._device)
+        own *= int(self._leader)
+        dist.all_reduce(own)
+        return self._checked(dict(zip(_SUMMED, own.tolist())), trainable_parameters, total_parameters)
+
+    def own_counts(self, trainable_parameters: int, total_parameters: int) -> Dict[str, int]:
+        """As ``counts``, of a rank that counts for all."""
+        own = {name: getattr(self, name) for name in _SUMMED}
+        return self._checked(own, trainable_parameters, total_parameters)
+
+    def _checked(self, counts: Dict[str, int], trainable_parameters: int, total_parameters: int) -> Dict[str, int]:
+        counts["optimizer_steps"] = self.optimizer_steps
+        counts["trainable_parameters"] = trainable_parameters
+        counts["total_parameters"] = total_parameters
+        check_counts(counts, self._workload, self._work)
+        return counts

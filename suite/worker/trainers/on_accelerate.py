@@ -4,9 +4,11 @@ what was asked for: ranks, device, engine and its sharding.
 Accelerate changes some of it without a word: on a CPU it makes DDP of FSDP2 and of DeepSpeed.
 """
 
+import importlib
 import json
 import os
-from typing import Any, Dict, Optional
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 import torch.distributed as dist
 from torch import nn
@@ -79,3 +81,56 @@ def check_engine(model: Any, engine: str, zero_stage: int) -> None:
 def _check_wrapper(model: nn.Module, wrapper: type, name: str) -> None:
     if not isinstance(model, wrapper):
         raise ConfigError("{} was asked for, but the model is a {}".format(name, type(model).__name__))
+
+
+@dataclass(frozen=True)
+class Shim:
+    """``needed(manifest, world)`` is asked after the stack was imported; ``apply()`` changes it in this process."""
+
+    name: str
+    reason: str
+    needed: Callable[[Dict[str, Any], World], bool]
+    apply: Callable[[], None]
+
+
+def apply_shims(shims: Iterable[Shim], manifest: Dict[str, Any], world: World) -> Tuple[str, ...]:
+    """Apply those that are needed, in order; one note for each."""
+    notes: List[str] = []
+    for shim in shims:
+        if shim.needed(manifest, world):
+            shim.apply()
+            notes.append("shim {}: {}".format(shim.name, shim.reason))
+    return tuple(notes)
+
+
+def is_deepspeed_on_cpu(manifest: Dict[str, Any], world: World) -> bool:
+    return world.device.type == "cpu" and uses_deepspeed(manifest)
+
+
+def _let_accelerate_know_gloo() -> None:
+    from accelerate.state import DistributedType, PartialState
+
+    PartialState._prepare_backend = lambda *arguments, **options: ("gloo", DistributedType.MULTI_CPU)
+
+
+def _compile_no_shared_memory() -> None:
+    importlib.import_module("deepspeed.comm.torch").build_shm_op = lambda: None
+
+
+#: what DeepSpeed on a CPU would compile for minutes
+NO_SHARED_MEMORY_OPERATOR = Shim(
+    "no-shared-memory-operator",
+    "DeepSpeed's build_shm_op is replaced: its shared-memory all-reduce is not compiled, gloo is used",
+    is_deepspeed_on_cpu,
+    _compile_no_shared_memory,
+)
+#: what a trainer on Accelerate needs for DeepSpeed's engine on a CPU
+DEEPSPEED_ON_CPU = (
+    Shim(
+        "accelerate-gloo",
+        "Accelerate knows no DeepSpeed on a CPU: PartialState._prepare_backend is replaced and answers gloo",
+        is_deepspeed_on_cpu,
+        _let_accelerate_know_gloo,
+    ),
+    NO_SHARED_MEMORY_OPERATOR,
+)

@@ -3,10 +3,7 @@
 import os
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
-
-if TYPE_CHECKING:  # the guardian uses this module without torch
-    from suite.worker.memory import Peaks
+from typing import Any, Dict, List, Optional, Set
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _RESET_PEAK = b"5"  # proc(5), /proc/pid/clear_refs
@@ -92,7 +89,7 @@ class NodeMemory:
         self.refresh()
         self.reset()
 
-    def peaks(self) -> "Peaks":
+    def peaks(self) -> Dict[str, Optional[int]]:
         self._note()
         resident = None if self._processes is None else self._processes.peak_resident_bytes() // self._ranks
         return {

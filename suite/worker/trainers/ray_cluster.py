@@ -166,7 +166,8 @@ class RayCluster:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, numbers))
         with tempfile.TemporaryFile() as log:
             self._guardian = Guarded(folder, command, stdout=subprocess.PIPE, stderr=log, env=environment)
-            said = _read_line(self._guardian.process, _START_SECONDS)
+            output = self._guardian.process.stdout
+            said = output.readline() if select.select([output], [], [], _START_SECONDS)[0] else b""
             log.seek(0)
             text = log.read().decode(errors="replace")
         sys.stderr.write(text)
@@ -214,9 +215,3 @@ def _own_address(head: str) -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((head.rpartition(":")[0], 9))
         return probe.getsockname()[0]
-
-
-def _read_line(process: subprocess.Popen, seconds: float) -> bytes:
-    """A line of its standard output; empty where it ends or says nothing for so long."""
-    assert process.stdout is not None
-    return process.stdout.readline() if select.select([process.stdout], [], [], seconds)[0] else b""

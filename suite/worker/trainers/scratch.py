@@ -66,7 +66,6 @@ class Guarded:
         self.pid = self.process.pid
 
     def close(self) -> None:
-        assert self.process.stdin is not None
         self.process.stdin.close()
         try:
             self.process.wait(_END_SECONDS)

@@ -10,8 +10,8 @@ import torch
 from suite.worker.__main__ import leave_process, main
 from suite.worker.asked import draw_prompts, expected_counts
 from suite.worker.trainers.clock import NullClock
+from suite.worker.trainers.iteration import Tally
 from suite.worker.trainers.led import LedTrainer
-from suite.worker.trainers.tally import Tally
 
 
 class Roller:

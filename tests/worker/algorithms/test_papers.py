@@ -154,11 +154,6 @@ def test_the_worker_learns_values_and_asks_the_reference_as_the_driver_expects(n
         assert built(algorithm).uses_reference == algorithm.uses_reference  # type: ignore[attr-defined]
 
 
-def test_an_unknown_algorithm_is_refused_by_the_worker_too() -> None:
-    with pytest.raises(ValueError, match="no algorithm 'dpo'"):
-        build_algorithm({"algorithm": {"name": "dpo", "options": {}}})
-
-
 def test_ppo_has_no_options_here_so_that_old_manifests_are_ppos() -> None:
     assert Algorithm.model_validate("ppo") == PPO_ALGORITHM
     assert PPO_ALGORITHM.options == {}

@@ -1,7 +1,8 @@
 """One rank at full size without its memory: Megatron builds on the meta device, in groups that answer at once.
 
 ``python -m tests.worker.engines.at_size MANIFESTS``: what the ranks of one replica hold of each manifest, one of each
-pipeline stage, as JSON. Replaced are random draws and what gives numbers to the host; the rest is the engine's own.
+pipeline stage, and send in a step, as JSON. Replaced are random draws, what gives numbers to the host, and what depends
+on them: all samples are even, and all experts are chosen alike often.
 """
 
 import json
@@ -10,9 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.distributed as dist
+import torch.fx.experimental._config as symbolic
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from tests.worker.engines.messages import Messages
@@ -56,16 +59,19 @@ def elements(model: Any) -> int:
 
 def megatron() -> Any:
     """What builds a manifest's stages; afterwards this process is good for nothing else."""
-    from suite.worker.engines import engine_class
     from suite.worker.engines.megatron import cpu, engine, stack, weights
+    from suite.worker.registry import backend_class
 
-    kind = engine_class("megatron", "cpu")
+    kind = backend_class("megatron", "cpu")
     named = torch.Tensor.type
     cpu.apply_cpu_patches()
     torch.cuda.current_device = lambda: META
     stack.mixed_precision_optimizer.get_grad_norm_fp32 = lambda *_, **__: 0.0
     torch.Tensor.type = lambda tensor, *given: named(tensor, *given) if given else type_on_cuda(tensor)
     dist.all_gather_object = all_alike
+    symbolic.meta_nonzero_assume_all_nonzero = True  # of masks of real tokens, of which even samples are all
+    sys.modules[stack.MoEAlltoAllTokenDispatcher.__module__].permute = permute_alike
+    stack.MoEAlltoAllTokenDispatcher._maybe_dtoh_and_synchronize = route_alike
     engine.count_parameters = lambda model: dict(
         zip(("total", "trainable"), weights.own_parameters(model), strict=True)
     )
@@ -87,6 +93,24 @@ def all_alike(gathered: list[Any], own: Any, group: Any = None) -> None:
     gathered[:] = [own] * len(gathered)
 
 
+def permute_alike(tokens: Any, routing_map: Any, probs: Any, num_out_tokens: int, **_: Any) -> tuple[Any, Any, Any]:
+    """As Megatron's ``permute``, of which nobody knows which rows it takes."""
+    rows = torch.empty(num_out_tokens, dtype=torch.long, device=META)
+    return tokens.index_select(0, rows), probs.flatten()[:num_out_tokens], rows
+
+
+def route_alike(dispatcher: Any, point: str, tokens_per_expert: Any = None) -> Any:
+    """The same number of tokens from each rank to each expert, in the place of what the host would read."""
+    if point != dispatcher.cuda_dtoh_point:
+        return tokens_per_expert
+    each, left = divmod(dispatcher.num_out_tokens, dispatcher.num_experts)
+    assert not left, "tokens divide over the experts"
+    held, ranks = dispatcher.num_local_experts, dispatcher.ep_size
+    dispatcher.input_splits = dispatcher.output_splits = [each * held] * ranks
+    dispatcher.num_global_tokens_per_local_expert = torch.full((ranks, held), each)
+    return torch.full((held,), each * ranks)
+
+
 def stage_of(kind: Any, body: Body, rank: int, ranks: int) -> Body:
     from suite.worker.engines.megatron.stack import parallel_state
 
@@ -94,8 +118,7 @@ def stage_of(kind: Any, body: Body, rank: int, ranks: int) -> Body:
         try:
             engine = kind(body, world)
             optimizers = getattr(engine._optimizer, "chained_optimizers", [engine._optimizer])
-            is_plain = body["layout"]["pipeline"] == 1 and body["size"]["architecture"] == "gpt2"
-            sent = sent_in_a_step(engine, optimizers, body) if is_plain else None
+            sent = sent_in_a_step(engine, optimizers, body)
         finally:
             parallel_state.destroy_model_parallel()
     groups = [group for one in optimizers for group in one.optimizer.param_groups]
@@ -104,6 +127,7 @@ def stage_of(kind: Any, body: Body, rank: int, ranks: int) -> Body:
     caches = [one._allocate_memory(1, 1, one.key_hidden_size, torch.bfloat16) for one in attention for _ in "kv"]
     return {
         "sent": sent,
+        "optimizers": len(optimizers),
         "total": engine.total_parameters,
         "weights": WEIGHT_BYTES * elements(engine._model),
         "reference": WEIGHT_BYTES * sum(map(elements, engine.models[1:])),
@@ -114,11 +138,13 @@ def stage_of(kind: Any, body: Body, rank: int, ranks: int) -> Body:
 
 
 def sent_in_a_step(engine: Any, optimizers: list[Any], body: Body) -> dict[str, float]:
-    """Bytes that this rank sends to tensor and to data parallel ranks in one optimizer step of even samples.
+    """Bytes that this rank sends in one optimizer step of samples of the fullest replica's mean length, by its part as
+    the planner calls it.
 
     One micro batch stands for all. Left out are the update itself, which sends nothing, and the norm of the gradient,
     which sends a number.
     """
+    from suite.worker.asked import sample_lengths
     from suite.worker.engines.megatron.stack import parallel_state
     from suite.worker.samples import Samples
 
@@ -126,15 +152,23 @@ def sent_in_a_step(engine: Any, optimizers: list[Any], body: Body) -> dict[str, 
     for one in optimizers:
         one.optimizer.step = lambda: None
         one.get_loss_scale = lambda: 1.0
-    workload, work = body["workload"], body["work"]
-    length = workload["prompt_tokens"] + workload["new_tokens"]
+    work, rows = body["work"], body["work"]["replica_rollouts"]
+    lengths = [sum(pair) for pair in zip(*sample_lengths(body["workload"], work), strict=True)]
+    fullest = max(sum(lengths[first : first + rows]) for first in range(0, len(lengths), rows))
+    length = fullest // rows // 16 * 16  # so that tokens divide over experts
     tokens = torch.zeros(work["micro_batch"], length, dtype=torch.long, device=META)
-    with Messages() as messages:
-        engine.train(Samples.even(tokens, workload["prompt_tokens"]), {}, lambda logprobs, *_: (logprobs.sum(), {}))
-    tensor = parallel_state.get_tensor_model_parallel_group().group_name
-    data = parallel_state.get_data_parallel_group(with_context_parallel=True).group_name
+    with Messages() as messages, mock.patch.object(dist, "batch_isend_irecv", messages.hand_on):
+        engine.train(Samples.even(tokens, length // 2), {}, lambda logprobs, *_: (logprobs.sum(), {}))
+    replicas = parallel_state.get_data_parallel_group(with_context_parallel=True)
+    data = {each.group_name for each in (replicas, parallel_state.get_expert_data_parallel_group())}
     micro_batches = work["replica_batch"] // work["micro_batch"]
-    return {"tensor": messages.bytes[tensor] * micro_batches, "data": messages.bytes[data]}
+    every_micro_batch = {
+        "tensor parallel": messages.bytes[parallel_state.get_tensor_model_parallel_group().group_name],
+        "expert parallel": messages.bytes[parallel_state.get_expert_model_parallel_group().group_name],
+        "pipeline sends": messages.handed_on,
+    }
+    sent = {part: found * micro_batches for part, found in every_micro_batch.items()}
+    return {**sent, "gradient reduction": sum(messages.bytes[name] for name in data)}
 
 
 if __name__ == "__main__":

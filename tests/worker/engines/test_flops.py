@@ -70,9 +70,9 @@ def count(backend: str, manifest: dict[str, Any], world: Any) -> dict[str, Any]:
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
 
-    from suite.worker.engines import engine_class
     from suite.worker.loop import Loop
     from suite.worker.recorder import NullRecorder
+    from suite.worker.registry import backend_class
     from tests.worker.engines.host_reads import host_reads
 
     found: dict[str, Any] = {}
@@ -93,7 +93,7 @@ def count(backend: str, manifest: dict[str, Any], world: Any) -> dict[str, Any]:
             waits = {site for site, moments in sites.items() if any(before < one < len(calls) for one in moments)}
             found[f"waits in {name}"] = sorted(waits)
 
-    engine, calls = engine_class(backend, "cpu")(manifest, world), []
+    engine, calls = backend_class(backend, "cpu")(manifest, world), []
     for model in engine.models:  # as a recorder watches them
         model.register_forward_hook(lambda *_: calls.append(1))
     Loop(engine, manifest).run_iteration(0, Counter())

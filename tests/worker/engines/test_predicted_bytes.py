@@ -82,10 +82,10 @@ def rank_program(world: Any) -> None:
 
 
 def count_bytes(backend: str, manifest: dict[str, Any], world: Any) -> dict[str, float]:
-    from suite.worker.engines import engine_class
+    from suite.worker.registry import backend_class
     from tests.worker.engines.messages import Messages
 
-    build = engine_class(backend, "cpu")
+    build = backend_class(backend, "cpu")
     gc.collect()
     gc.freeze()  # what is there already is not looked at again
     engine = build(manifest, world)

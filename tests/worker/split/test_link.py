@@ -10,10 +10,8 @@ import torch
 import torch.distributed as dist
 
 from suite.worker import events as events_module
-from suite.worker import progress as progress_module
-from suite.worker.events import EventLog
+from suite.worker.events import EventLog, Progress
 from suite.worker.manifest import asked_iterations
-from suite.worker.progress import Progress
 from suite.worker.rank import RankIdentity
 from suite.worker.split import generation as generation_module
 from suite.worker.split import link as link_module
@@ -64,7 +62,7 @@ class ScriptedStore:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch, link_module, progress_module, events_module)
+    return Clock(monkeypatch, link_module, events_module)
 
 
 @pytest.fixture
@@ -157,8 +155,6 @@ def test_prompts_are_drawn_in_no_phase(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_publication_adds_up_one_tensor_in_sixteen_and_sixteen_publications_all() -> None:
     tensors = torch.nn.ParameterDict({f"{number:02}": torch.full((300,), 2.0**number) for number in range(32)})
-    link = mock.Mock(carries_tensors=False)
-    link.wait.return_value = {"parameters": [(name, [300], "float32") for name, _ in tensors.named_parameters()]}
-    publisher = Publisher(mock.Mock(models=[tensors]), link, Progress())
+    publisher = Publisher(tensors.named_parameters, mock.Mock(carries_tensors=False))
     added = [publisher.publish() for _ in range(16)]
     assert added == [256 * (2.0**number + 2.0 ** (number + 16)) for number in range(16)]

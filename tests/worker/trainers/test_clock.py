@@ -8,9 +8,8 @@ import torch
 
 from suite.bundle.event_fields import FIELDS, wrong_field
 from suite.worker import recorder as recorder_module
-from suite.worker.events import EventLog
+from suite.worker.events import EventLog, Progress
 from suite.worker.memory import MemoryProbe
-from suite.worker.progress import Progress
 from suite.worker.trainers import clock as clock_module
 from suite.worker.trainers.clock import PhaseClock
 from suite.worker.world import World

@@ -10,7 +10,7 @@ from suite.spec.shape import Shape
 from suite.theory.parameters import parameter_count
 from suite.worker.rank import ConfigError
 from suite.worker.trainers import drawn_model
-from suite.worker.trainers.tally import Tally
+from suite.worker.trainers.iteration import Tally
 from tests.worker.tiny import tiny_body
 from tests.worker.trainers.runs import ALONE, tiny_shape
 
@@ -26,12 +26,15 @@ def tokens(rows: int, columns: int, value: int = 1) -> torch.Tensor:
     return torch.full((rows, columns), value)
 
 
-def test_padding_is_counted_apart_from_tokens_and_is_not_the_manifests_work():
+def test_padding_is_counted_apart_and_neither_it_nor_another_length_is_the_manifests_work():
     counted = tally()
     responses = tokens(4, 8)
     responses[0, 5:] = PAD
     counted.add_samples(tokens(4, 8), responses, PAD)
     assert (counted.prompt_tokens, counted.response_tokens, counted.padded_tokens) == (32, 29, 3)
+    for prompt, response in ((7, 8), (8, 9), (8, 7)):
+        with pytest.raises(ConfigError, match=r"8 \+ 8 tokens were forced"):
+            counted.add_samples(tokens(4, prompt), tokens(4, response), PAD)
     counted.trained_tokens, counted.optimizer_steps = 64, 1
     with pytest.raises(ConfigError, match="response_tokens 32 wanted, 29 done; padded_tokens 0 wanted, 3 done"):
         counted.counts(60, 100)
@@ -47,12 +50,6 @@ def test_a_step_too_many_and_a_rank_that_speaks_for_no_replica_are_told(leader, 
     counted.trained_tokens, counted.optimizer_steps = 64, steps
     with pytest.raises(ConfigError, match=words):
         counted.counts(60, 100)
-
-
-@pytest.mark.parametrize(("prompt", "response"), [(7, 8), (8, 9), (8, 7)])
-def test_lengths_that_were_not_forced_are_refused_at_once(prompt, response):
-    with pytest.raises(ConfigError, match=r"8 \+ 8 tokens were forced"):
-        tally().add_samples(tokens(4, prompt), tokens(4, response), PAD)
 
 
 def test_uneven_samples_are_counted_by_their_numbers_and_padding_by_what_training_reads():

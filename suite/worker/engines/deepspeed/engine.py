@@ -13,16 +13,23 @@ from deepspeed.runtime.zero import unwrap_model_for_generation
 from suite.worker.algorithms import build_algorithm
 from suite.worker.deepspeed_json import inference_config, training_config
 from suite.worker.engines.base import Engine, LossFunction, without_cudnn
-from suite.worker.engines.deepspeed.critic import Critic, critic_config, joined_losses
 from suite.worker.engines.deepspeed.families import class_of
 from suite.worker.engines.deepspeed.generation import generate
 from suite.worker.engines.deepspeed.notes import notes_of
 from suite.worker.engines.deepspeed.optimizer import build_optimizer, load_kernels
-from suite.worker.engines.deepspeed.policy import Policy, freeze_below, keep_rotary_exact, policy_builder
+from suite.worker.engines.deepspeed.policy import (
+    Critic,
+    Policy,
+    critic_config,
+    freeze_below,
+    joined_losses,
+    keep_rotary_exact,
+    policy_builder,
+)
 from suite.worker.engines.deepspeed.rows import Rows
 from suite.worker.engines.deepspeed.weights import count_parameters, draw_weights, plain_weights
+from suite.worker.models import DTYPES
 from suite.worker.partitioned import whole_elements
-from suite.worker.precision import DTYPES
 from suite.worker.samples import Samples, join_responses
 from suite.worker.world import World
 

@@ -9,7 +9,7 @@ from unittest import mock
 import transformers.utils
 
 from suite.worker.hugging_face import CLASSES, shape_fields
-from suite.worker.vocabulary import padded_vocab
+from suite.worker.models import padded_vocab
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,7 @@ def class_of(architecture: str, name: str = "") -> Type[Any]:
     path = "transformers.models.{0}.{1}_{0}".format(architecture, module)
     # transformers imports scipy, if it finds it, for losses of object detectors: half a second that no rank needs.
     with mock.patch.object(transformers.utils, "is_scipy_available", lambda: False):
-        found: Type[Any] = getattr(importlib.import_module(path), name)
-    return found
+        return getattr(importlib.import_module(path), name)
 
 
 def build_config(size: Dict[str, Any], attention: str = "sdpa") -> Any:

@@ -5,11 +5,10 @@ from typing import Any, Dict, Iterator
 from suite.worker.algorithms import build_algorithm
 from suite.worker.deepspeed_json import bucket_notes, overlaps
 from suite.worker.engines.base import WITHOUT_CUDNN
-from suite.worker.engines.deepspeed import attention
 from suite.worker.engines.deepspeed.families import FAMILIES
+from suite.worker.engines.deepspeed.rows import attention_kernel
 from suite.worker.hugging_face import head_width
-from suite.worker.precision import DTYPES
-from suite.worker.vocabulary import padded_vocab
+from suite.worker.models import DTYPES, padded_vocab
 from suite.worker.world import World
 
 
@@ -54,7 +53,7 @@ def _attention_notes(manifest: Dict[str, Any], world: World) -> Iterator[str]:
     size = manifest["size"]
     yield "attention: PyTorch's scaled dot-product attention"
     if manifest["layout"].get("packing"):
-        kernel = attention.kernel(world.device, DTYPES[manifest["measure"]["precision"]], head_width(size))
+        kernel = attention_kernel(world.device, DTYPES[manifest["measure"]["precision"]], head_width(size))
         yield "packed rows, of a micro batch's samples end to end, in scoring and training: {}".format(kernel)
     if FAMILIES[size["architecture"]].rotary:
         yield "rotary frequencies are kept in fp32 (DeepSpeed would convert them with the weights)"

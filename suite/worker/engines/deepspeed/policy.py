@@ -1,7 +1,8 @@
 """A family's causal language model as Hugging Face builds it, with a value head: log-probs and values of responses.
 
 b samples, R the longest response, T the longest sample. Logits are computed for response positions only. Embedding and
-output matrix are padded (``suite.worker.vocabulary``) with rows of zeros: no token finds them, no logit shows them.
+output matrix are padded (``suite.worker.models``) with rows of zeros: no token finds them, no logit shows them. Beside
+it low-rank adapters, and a critic of its own, which is built, asked and trained as DeepSpeed-Chat does.
 """
 
 from functools import lru_cache, partial
@@ -10,11 +11,10 @@ from typing import Any, Callable, Dict, Optional, Type
 import torch
 from torch import nn
 
-from suite.worker.engines.deepspeed import attention
 from suite.worker.engines.deepspeed.families import FAMILIES, Family, build_config, class_of
-from suite.worker.engines.deepspeed.lora import add_adapters
-from suite.worker.engines.deepspeed.rows import Rows
+from suite.worker.engines.deepspeed.rows import Rows, register_attention
 from suite.worker.models import build_value_head
+from suite.worker.partitioned import whole_shape
 
 
 class HydraBranch(nn.Module):
@@ -39,8 +39,7 @@ class HydraBranch(nn.Module):
         for block in blocks:
             output = block(states, **options)
             states = output[0] if isinstance(output, tuple) else output
-        result: torch.Tensor = norm(states)
-        return result
+        return norm(states)
 
 
 class Policy(nn.Module):
@@ -88,7 +87,6 @@ class Policy(nn.Module):
         if trunk_states is None:
             states = self.trunk(rows.tokens, use_cache=False, **rows.options).last_hidden_state
         else:
-            assert self.branch is not None
             states = self.branch(trunk_states, self._block_options(trunk_states, rows))
         before_response = rows.before_responses(states)
         logits = self.lm_head(before_response)
@@ -107,7 +105,7 @@ class Policy(nn.Module):
         """Hugging Face's own; its names tell ``generate`` that a mask and positions may be given."""
         given = {"attention_mask": attention_mask, "position_ids": position_ids}
         options.update({name: tensor for name, tensor in given.items() if tensor is not None})
-        return super().prepare_inputs_for_generation(input_ids, **options)  # type: ignore[misc]
+        return super().prepare_inputs_for_generation(input_ids, **options)
 
     def _block_options(self, states: torch.Tensor, rows: Rows) -> Dict[str, Any]:
         """What the trunk would give to its blocks."""
@@ -125,13 +123,11 @@ class Policy(nn.Module):
 
     @property
     def blocks(self) -> nn.ModuleList:
-        found: nn.ModuleList = getattr(self.trunk, self.family.blocks)
-        return found
+        return getattr(self.trunk, self.family.blocks)
 
     @property
     def final_norm(self) -> nn.Module:
-        found: nn.Module = getattr(self.trunk, self.family.norm)
-        return found
+        return getattr(self.trunk, self.family.norm)
 
     def first_trainable(self, trainable_layers: int) -> nn.Module:
         """The module that sees the states of the frozen trunk."""
@@ -141,8 +137,7 @@ class Policy(nn.Module):
 @lru_cache(maxsize=None)
 def policy_class(architecture: str) -> Type[Policy]:
     family = FAMILIES[architecture]
-    made: Type[Policy] = type(family.prefix + "Policy", (Policy, class_of(architecture)), {"family": family})
-    return made
+    return type(family.prefix + "Policy", (Policy, class_of(architecture)), {"family": family})
 
 
 def policy_builder(size: Dict[str, Any], packs: bool = False, **options: Any) -> Callable[[], Policy]:
@@ -150,7 +145,7 @@ def policy_builder(size: Dict[str, Any], packs: bool = False, **options: Any) ->
 
     ``packs``: its samples go through end to end in one row, for which it has an attention of its own.
     """
-    config = build_config(size, attention.register() if packs else "sdpa")
+    config = build_config(size, register_attention() if packs else "sdpa")
     return partial(policy_class(size["architecture"]), config, **options)
 
 
@@ -187,3 +182,77 @@ def keep_rotary_exact(model: nn.Module) -> None:
                 fresh = type(module)(config=module.config)
             for name, buffer in list(fresh.named_buffers()):
                 setattr(module, name, buffer.float())
+
+
+class LowRank(nn.Module):
+    """``base(x) + (x down) up / rank``: ``groups`` adapters of one input, their outputs side by side.
+
+    ``down`` [in, groups x rank], ``up`` [groups, rank, out / groups]. Scaled as DeepSpeed-Chat scales by default
+    (``dschat/utils/module/lora.py``); nothing is fused into ``base`` for generation.
+    """
+
+    def __init__(self, base: Any, rank: int, groups: int) -> None:
+        """``base``: a Linear, or transformers' Conv1D, whose weight is [in, out]; under ZeRO-3 perhaps partitioned."""
+        super().__init__()
+        self.transposed = isinstance(base, nn.Linear)
+        shape = whole_shape(base.weight)
+        inside, outside = reversed(shape) if self.transposed else shape
+        self.base = base
+        self.base.weight.requires_grad_(False)
+        self.rank, self.groups = rank, groups
+        self.down = nn.Parameter(torch.empty(inside, groups * rank))
+        self.up = nn.Parameter(torch.empty(groups, rank, outside // groups))
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        """[*, in] -> [*, out]."""
+        low = (states @ self.down).reshape(-1, self.groups, self.rank).transpose(0, 1)
+        added = torch.bmm(low, self.up).transpose(0, 1).reshape(*states.shape[:-1], -1)
+        return self.base(states) + added / self.rank
+
+    def merged(self) -> torch.Tensor:
+        """The weight of one matrix that computes the same, laid out as ``base``'s; all three are whole here."""
+        downs = self.down.split(self.rank, dim=1)
+        added = torch.cat([down @ up for down, up in zip(downs, self.up)], dim=1) / self.rank
+        return self.base.weight + (added.t() if self.transposed else added)
+
+
+def add_adapters(blocks: nn.ModuleList, matrices: Dict[str, int], rank: int) -> None:
+    """Put an adapter beside each of the ``matrices`` (path -> groups) of every block; the rest goes on training."""
+    for block in blocks:
+        for path, groups in matrices.items():
+            parent_name, name = path.split(".")
+            parent = getattr(block, parent_name)
+            setattr(parent, name, LowRank(getattr(parent, name), rank, groups))
+
+
+class Critic(nn.Module):
+    """A GPT-2 trunk and one linear layer without bias: values of response positions."""
+
+    branch = None
+    family = FAMILIES["gpt2"]
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.config = config
+        self.transformer = class_of("gpt2", "GPT2Model")(config)
+        self.value_head = nn.Linear(self.config.hidden_size, 1, bias=False)
+
+    def forward(self, rows: Rows) -> torch.Tensor:
+        """[b, R] fp32, zero behind a response; column j is the value of the state before response token j."""
+        states = self.transformer(rows.tokens, use_cache=False, **rows.options).last_hidden_state
+        return rows.spread(self.value_head(rows.before_responses(states)).squeeze(-1).float())
+
+
+def critic_config(size: Dict[str, Any], critic: Dict[str, int], packs: bool = False) -> Any:
+    """Vocabulary and positions are those of the policy's ``size``, of whichever family that is."""
+    own = {"architecture": "gpt2", "vocab": size["vocab"], "positions": size["positions"], "tied_embeddings": True}
+    if size["architecture"] == "gpt2":
+        own["norm_epsilon"] = size.get("norm_epsilon")
+    class_of("gpt2", "GPT2Model")  # imported here, not where ZeRO-3 changes how tensors are made
+    return build_config({**own, **critic}, register_attention() if packs else "sdpa")
+
+
+def joined_losses(policy: Dict[str, torch.Tensor], critic: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:
+    """The statistics of one micro batch from those of its two passes, each of which held the other's part constant."""
+    loss = policy["policy_loss"] + critic["loss"] - critic["policy_loss"]
+    return {"loss": loss, "policy_loss": policy["policy_loss"], "value_loss": critic["value_loss"]}

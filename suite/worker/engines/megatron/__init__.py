@@ -10,4 +10,4 @@ def choose_kernels(kernels: str) -> None:
     """With ``torch`` kernels this process finds neither Transformer Engine nor Apex, installed or not."""
     if kernels == "torch":
         for package in _COMPILED_PACKAGES:
-            sys.modules[package] = None  # type: ignore[assignment]  # an import of it fails as if it were not there
+            sys.modules[package] = None  # an import of it fails as if it were not there

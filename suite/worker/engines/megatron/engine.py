@@ -1,5 +1,6 @@
 """The Megatron-Core engine: tensor, pipeline, sequence and data parallel ranks of one policy."""
 
+import copy
 import math
 import os
 import zlib
@@ -15,12 +16,10 @@ from suite.worker.engines.megatron import native, stack
 from suite.worker.engines.megatron.batch import MicroBatch
 from suite.worker.engines.megatron.cpu import apply_cpu_patches
 from suite.worker.engines.megatron.export import Exporter
-from suite.worker.engines.megatron.family import is_rotary
 from suite.worker.engines.megatron.generate import Sampler
-from suite.worker.engines.megatron.model import PolicyModel, build_config
+from suite.worker.engines.megatron.model import PolicyModel, build_config, is_rotary
 from suite.worker.engines.megatron.optimizer import build_optimizer, kernels, wrap_for_training
-from suite.worker.engines.megatron.pipeline import schedule_options
-from suite.worker.engines.megatron.stack import COMPILED, parallel_state
+from suite.worker.engines.megatron.stack import COMPILED, P2PCommunicator, ProcessGroupCollection, parallel_state
 from suite.worker.engines.megatron.weights import count_parameters, draw_weights, freeze_below
 from suite.worker.samples import Samples, join_responses
 from suite.worker.world import World
@@ -224,3 +223,43 @@ def _prepare_process(world: World, manifest: Dict[str, Any]) -> Tuple[str, ...]:
     if os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS") != "1":
         notes += ("CUDA_DEVICE_MAX_CONNECTIONS is not 1: Megatron cannot order communication before computation",)
     return notes
+
+
+Shape = Tuple[int, int, int]
+
+
+class KnownShapes(P2PCommunicator):
+    """Megatron's communicator of a stage, for one pass over micro batches of these shapes, in their order.
+
+    Megatron's own way with variable lengths sends every tensor's shape ahead of it and waits for the device. Here each
+    stage has all samples, so it knows what comes.
+    """
+
+    def __init__(self, config: Any, shapes: Sequence[Shape]) -> None:
+        own = copy.copy(config)
+        own.variable_seq_lengths = True
+        super().__init__(parallel_state.get_pipeline_model_parallel_group(), own)
+        self._activations: Iterator[Shape] = iter(shapes)
+        self._gradients: Iterator[Shape] = iter(shapes)
+
+    def _communicate_shapes(
+        self, _to_next: Any, _to_previous: Any, recv_prev: bool, recv_next: bool
+    ) -> Tuple[Shape, Shape]:
+        nothing = (0, 0, 0)
+        return (
+            next(self._activations) if recv_prev else nothing,
+            next(self._gradients) if recv_next else nothing,
+        )
+
+
+def schedule_options(config: Any, micros: Sequence[MicroBatch]) -> Dict[str, Any]:
+    first = micros[0].tokens
+    options: Dict[str, Any] = {"seq_length": first.size(1), "micro_batch_size": first.size(0)}
+    if config.pipeline_model_parallel_size > 1 and len({micro.tokens.shape for micro in micros}) > 1:
+        split = config.tensor_model_parallel_size if config.sequence_parallel else 1
+        shapes = [(micro.tokens.size(1) // split, micro.tokens.size(0), config.hidden_size) for micro in micros]
+        options["p2p_communicator"] = KnownShapes(config, shapes)
+        options["pg_collection"] = ProcessGroupCollection.use_mpu_process_groups(
+            required_pgs=["tp", "pp", "cp", "embd", "pos_embd", "dp_cp"]
+        )
+    return options

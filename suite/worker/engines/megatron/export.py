@@ -9,8 +9,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 import torch
 import torch.distributed as dist
 
-from suite.worker.engines.megatron.family import is_rotary
-from suite.worker.engines.megatron.model import PolicyModel
+from suite.worker.engines.megatron.model import PolicyModel, is_rotary
 from suite.worker.engines.megatron.stack import parallel_state
 from suite.worker.engines.megatron.weights import expert_names, global_parameters, is_expert, unshard, whole_shape
 from suite.worker.hugging_face import head_width

@@ -49,7 +49,6 @@ def expert_names(name: str, config: TransformerConfig) -> List[str]:
     """The names of the parameters that the expert ranks hold in this one's place, in the order of the ranks."""
     held = config.num_moe_experts // config.expert_model_parallel_size
     number = _EXPERT.search(name)
-    assert number is not None
     place = int(number.group(1)) % held
     return [
         name[: number.start(1)] + str(rank * held + place) + name[number.end(1) :]

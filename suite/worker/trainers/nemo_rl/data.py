@@ -11,10 +11,10 @@ import torch
 from nemo_rl.data.datasets.raw_dataset import RawDataset
 from nemo_rl.environments.interfaces import EnvironmentInterface, EnvironmentReturn
 
-from suite.worker.trainers.nemo_rl.inputs import Rewards
+from suite.worker.trainers.nemo_rl.configuration import Rewards
 
 
-class NumberedPrompts(RawDataset):  # type: ignore[misc]
+class NumberedPrompts(RawDataset):
     """Rows of ``iteration``, ``number`` and ``tokens``, in the manifest's order."""
 
     def __init__(self, data_path: str, **_: Any) -> None:
@@ -41,7 +41,7 @@ def as_datum(row: Dict[str, Any], task: Any, tokenizer: Any, longest: Optional[i
 
 
 @ray.remote
-class NumberedEnvironment(EnvironmentInterface):  # type: ignore[misc]
+class NumberedEnvironment(EnvironmentInterface):
     """Ends every sample after its response, with the manifest's score of it."""
 
     def __init__(self, config: Dict[str, Any]) -> None:

@@ -151,7 +151,6 @@ class Child:
             self._guardian = Guarded(folder, argv, env=environment, stdout=subprocess.PIPE, stderr=output)
         self._output = open(path, "rb")  # noqa: SIM115 - open as long as the run
         self.pid, self._process = self._guardian.pid, self._guardian.process
-        assert self._process.stdout is not None, "it is a pipe"
         self._word = self._process.stdout.fileno()
         os.set_blocking(self._word, False)
         self._last = b""

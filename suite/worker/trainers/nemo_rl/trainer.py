@@ -5,6 +5,7 @@ import os
 import sys
 import tempfile
 import time
+from types import SimpleNamespace
 from typing import Any, Dict, Iterator, List
 
 import torch
@@ -13,14 +14,12 @@ from suite.worker.rank import LAUNCH_VARIABLES, ConfigError
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.led import LedTrainer
 from suite.worker.trainers.nemo_rl import logged
-from suite.worker.trainers.nemo_rl.configuration import configuration
-from suite.worker.trainers.nemo_rl.inputs import CHAT_TEMPLATE, prompts
+from suite.worker.trainers.nemo_rl.configuration import CHAT_TEMPLATE, configuration, prompts
 from suite.worker.trainers.nemo_rl.logged import Child, LeadingToldClock, ToldClock
 from suite.worker.trainers.nemo_rl.timers import time_step
 from suite.worker.trainers.processes import Processes
 from suite.worker.trainers.ray_cluster import gathered
 from suite.worker.trainers.scratch import ROOT
-from suite.worker.world import World
 
 _STATISTICS = {"loss": "train/loss", "gradient_norm": "train/grad_norm", "reward": "train/reward"}
 _POLL_SECONDS = 0.05
@@ -36,13 +35,15 @@ class NemoRlTrainer(LedTrainer):
     experimental = "never run"
     clocks = (LeadingToldClock, ToldClock)
 
-    def start(self) -> "Program":
+    def start(self) -> Any:
         self.notes += (
             "seconds and counts are those that nemo-rl logs; the suite started it and read them",
             "memory is that of the whole iteration: the log does not say when a phase begins",
         )
         self.work_differences = tuple(differences(self.manifest))
-        return Program(self._start() if self.world.rank == 0 else None, self.world)
+        program: Any = SimpleNamespace(pid=None, close=lambda: None) if self.world.rank else self._start()
+        program.processes = Processes(gathered(program.pid, self.world)[0])
+        return program
 
     def write(self, folder: str) -> None:
         """On rank 0, beside the model: configuration as JSON, which is YAML too; prompts one a line."""
@@ -64,8 +65,7 @@ class NemoRlTrainer(LedTrainer):
     def lead(self, clock: NullClock, iterations: int) -> None:
         """See ``LedTrainer``. Raises ConfigError for a log that cannot be trusted, RuntimeError where it ends early."""
         assert isinstance(clock, LeadingToldClock), "rank 0 leads"
-        program: Any = self.cluster
-        child: Child = program.child
+        child: Child = self.cluster
         steps = logged.read_steps(os.path.join(self._folder, "steps.jsonl"))
         beaten, alive = time.monotonic(), False
         for done in range(iterations):
@@ -109,19 +109,6 @@ class NemoRlTrainer(LedTrainer):
         environment["TOKENIZERS_PARALLELISM"] = "false"
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
         return Child(self.command(folder), environment, folder)
-
-
-class Program:
-    """What a rank knows of the program: rank 0 its child, all of its node the processes."""
-
-    def __init__(self, child: Any, world: World) -> None:
-        """Collective. ``child``: a ``Child``; None on other ranks than 0."""
-        self.child = child
-        self.processes = Processes(gathered(None if child is None else child.pid, world)[0])
-
-    def close(self) -> None:
-        if self.child is not None:
-            self.child.close()
 
 
 def _await_end(child: Child) -> None:

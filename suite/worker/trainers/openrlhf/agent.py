@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional
 
 from openrlhf.utils.agent import SingleTurnAgentExecutor
 
-from suite.worker.trainers.openrlhf.label import Label
+from suite.worker.trainers.openrlhf.counting import Label
 
 
 class AgentExecutor(SingleTurnAgentExecutor):

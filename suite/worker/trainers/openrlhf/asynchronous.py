@@ -13,8 +13,8 @@ from typing import Any, Callable, Dict, List, Tuple
 
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.iteration import after, before
+from suite.worker.trainers.openrlhf.counting import Label
 from suite.worker.trainers.openrlhf.hooks import Done, Rounds
-from suite.worker.trainers.openrlhf.label import Label
 
 Interval = Tuple[float, float]
 #: how long the trainer waits for samples before it looks whether there is still a generator

@@ -1,15 +1,74 @@
-"""What OpenRLHF generated and trained on, held to the manifest: samples from its rollouts, training from its actors."""
+"""What OpenRLHF generates and trains on, by the manifest: prompts with labels of their samples, and a count."""
 
-from typing import Any, Dict, List
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 
-from suite.worker.asked import draw_prompts
+from suite.worker.asked import draw_prompts, sample_lengths, scores_of_all
 from suite.worker.rank import ConfigError
-from suite.worker.trainers.drawn_model import ordinary
-from suite.worker.trainers.openrlhf.label import Label
-from suite.worker.trainers.tally import Tally
+from suite.worker.trainers.drawn_model import as_text, ordinary
+from suite.worker.trainers.iteration import Tally
 from suite.worker.world import World
+
+
+def rows(manifest: Dict[str, Any], batches: int) -> List[Dict[str, str]]:
+    """A prompt each, in the order in which they are to be generated: ``input`` and ``label``."""
+    found = []
+    prompts, responses = sample_lengths(manifest["workload"], manifest["work"])
+    group = manifest["workload"].get("group", 1)
+    reward, vocab = manifest["workload"]["reward"], manifest["size"]["vocab"]
+    for batch in range(batches):
+        texts = as_text(draw_prompts(manifest, batch), vocab)
+        known = reward["kind"] != "token-below"
+        scores = scores_of_all(manifest, batch).tolist() if known else None
+        for first in range(0, len(prompts), group):
+            own = slice(first, first + group)
+            label = Label(
+                batch, first, responses[own], None if scores is None else scores[own], reward.get("threshold", 0)
+            )
+            words = texts[first].split(" ")[: prompts[first]]
+            found.append({"input": " ".join(words), "label": label.write()})
+    return found
+
+
+def loader(manifest: Dict[str, Any], batches: int, strategy: Any, tokenizer: Any) -> Tuple[Any, None, int]:
+    """What ``prepare_datasets`` gives: the prompts by OpenRLHF's own data set and loader, in their order and from
+    memory; nothing to evaluate; and the number of optimizer steps."""
+    from openrlhf.datasets import PromptDataset
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    data = PromptDataset(rows(manifest, batches), tokenizer, strategy)
+    steps = batches * manifest["workload"]["ppo_epochs"] * manifest["workload"]["optimizer_steps"]
+    return StatefulDataLoader(data, batch_size=1, shuffle=False, collate_fn=data.collate_fn), None, steps
+
+
+@dataclass(frozen=True)
+class Label:
+    """The samples ``first``, ``first + 1``, ... of ``batch`` (counted from 0 with the fill), one for each length.
+
+    ``new_tokens``: forced, one for each sample; ``scores``: one for each, or None where a score is the share of tokens
+    below ``threshold``. In a finished sample's label there is one sample left, its own.
+    """
+
+    batch: int
+    first: int
+    new_tokens: List[int]
+    scores: Optional[List[float]]
+    threshold: int = 0
+
+    @classmethod
+    def read(cls, text: str) -> "Label":
+        return cls(**json.loads(text))
+
+    def write(self) -> str:
+        return json.dumps(asdict(self))
+
+    def of_sample(self, row: int) -> str:
+        """The text of this label for its ``row``-th sample alone."""
+        scores = None if self.scores is None else [self.scores[row]]
+        return Label(self.batch, self.first + row, [self.new_tokens[row]], scores, self.threshold).write()
 
 
 class Count(Tally):
@@ -47,5 +106,4 @@ class Count(Tally):
         self.padded_tokens = sum(each["padding"] for each in actors)
 
     def close(self) -> Dict[str, int]:
-        """The iteration's counts. Raises ConfigError unless they are the manifest's."""
         return self.own_counts(*self._parameters)

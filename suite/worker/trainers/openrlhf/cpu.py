@@ -83,8 +83,8 @@ def _no_cuda(module: Any) -> None:
     def nothing(*_arguments: Any, **_options: Any) -> None:
         """There is no device to wait for."""
 
-    torch.cuda.set_device = torch.cuda.synchronize = torch.cuda.current_stream = nothing  # type: ignore[assignment]
-    torch.cuda.current_device = lambda: _Cpu("cpu")  # type: ignore[assignment, return-value]
+    torch.cuda.set_device = torch.cuda.synchronize = torch.cuda.current_stream = nothing
+    torch.cuda.current_device = lambda: _Cpu("cpu")
 
 
 patch(

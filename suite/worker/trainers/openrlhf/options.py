@@ -1,9 +1,10 @@
-"""The manifest as the options of OpenRLHF's command line, ``openrlhf.cli.train_ppo_ray``; standard library alone."""
+"""The manifest as the options of OpenRLHF's command line, ``openrlhf.cli.train_ppo_ray``."""
 
 import math
 import os
 from typing import Any, Dict, List, Sequence, Tuple
 
+from suite.worker.asked import sample_lengths
 from suite.worker.manifest import adamw, algorithm_of, learns_values
 from suite.worker.vllm_common import SHARE_THAT_MUST_BE_FREE, blocks_for, cache_bytes, memory_share
 
@@ -39,11 +40,8 @@ def staleness(manifest: Dict[str, Any]) -> int:
 
 
 def longest(manifest: Dict[str, Any]) -> Tuple[int, int]:
-    """Tokens of the longest prompt and of the longest response."""
-    uneven, workload = manifest["work"].get("lengths"), manifest["workload"]
-    if uneven is None:
-        return workload["prompt_tokens"], workload["new_tokens"]
-    return max(uneven["prompt"]), max(uneven["response"])
+    prompts, responses = sample_lengths(manifest["workload"], manifest["work"])
+    return max(prompts), max(responses)
 
 
 def cache_gib(manifest: Dict[str, Any]) -> int:

@@ -22,8 +22,7 @@ def install(actor: Any) -> Facts:
 
 
 def read(actor: Any) -> Facts:
-    found: Facts = getattr(actor, _NAME).read()
-    return found
+    return getattr(actor, _NAME).read()
 
 
 def look(actor: Any) -> Facts:

@@ -6,12 +6,13 @@ import sys
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any, Dict, Iterator, List, Tuple
 from unittest import mock
 
 from suite.worker.asked import check_found
 from suite.worker.manifest import asked_iterations
-from suite.worker.precision import DTYPES, dtype_name
+from suite.worker.models import DTYPES, dtype_name
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.led import LedTrainer
@@ -89,8 +90,7 @@ class OpenRlhfTrainer(LedTrainer):
     @contextmanager
     def _replaced(self) -> Iterator[None]:
         """OpenRLHF's trainers as objects of this process, with the manifest's prompts."""
-        from suite.worker.trainers.openrlhf.local import Local
-        from suite.worker.trainers.openrlhf.prompts import loader
+        from suite.worker.trainers.openrlhf.counting import loader
 
         batches = asked_iterations(self.manifest) + 1 + options.staleness(self.manifest) + _SPARE_BATCHES
         prompts = partial(loader, self.manifest, batches)
@@ -159,8 +159,6 @@ class OpenRlhfTrainer(LedTrainer):
 
 def _run_until_ready(line: List[str]) -> None:
     """OpenRLHF's program with these options, up to the call of ``fit``. Raises ConfigError where it refuses them."""
-    from suite.worker.trainers.openrlhf.local import Ready
-
     with mock.patch.object(sys, "argv", [_PROGRAM, *line]):
         try:
             runpy.run_module(_PROGRAM, run_name="__main__")
@@ -185,3 +183,38 @@ def _shown(line: List[str], folder: str) -> Dict[str, Any]:
             word = word.replace(folder, "").replace(options.AGENT, os.path.basename(options.AGENT)).lstrip("/")
             shown[name] = word if shown[name] is True else "{} {}".format(shown[name], word)
     return shown
+
+
+class Ready(Exception):
+    """Everything is built and the trainer is about to run."""
+
+
+class Local:
+    """In the place of an actor's class: ``remote`` makes an object of the class beneath it in this process."""
+
+    def __init__(self, actor_class: Any, held: Tuple[str, ...] = ()) -> None:
+        """``held``: methods that raise ``Ready`` where they are called remotely."""
+        self._class = actor_class.__ray_metadata__.modified_class
+        self._held = held
+        self.made: Any = None
+
+    def remote(self, *arguments: Any, **options: Any) -> "_Handle":
+        self.made = self._class(*arguments, **options)
+        return _Handle(self.made, self._held)
+
+
+class _Handle:
+    """What an actor's handle is asked for: methods with a ``remote``, whose answers lie in Ray's store."""
+
+    def __init__(self, made: Any, held: Tuple[str, ...]) -> None:
+        self._made, self._held = made, held
+
+    def __getattr__(self, name: str) -> Any:
+        def remote(*arguments: Any, **options: Any) -> Any:
+            import ray
+
+            if name in self._held:
+                raise Ready
+            return ray.put(getattr(self._made, name)(*arguments, **options))
+
+        return SimpleNamespace(remote=remote)

@@ -4,7 +4,6 @@ import os
 
 
 def prepare(device_type: str) -> None:
-    """Variables that TRL and what is under it read when they are imported."""
     os.environ.setdefault("DS_ACCELERATOR", device_type)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     if device_type == "cpu":

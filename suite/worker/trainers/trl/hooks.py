@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Optional, Sequence
 import torch
 
 from suite.worker.trainers.iteration import IterationState
-from suite.worker.trainers.trl.vllm import checked_once
+from suite.worker.trainers.trl.shims import checked_once
 
 
 class TimedTrainer:

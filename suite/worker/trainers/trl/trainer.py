@@ -10,22 +10,19 @@ import torch
 import torch.distributed as dist
 from torch.nn.utils.rnn import pad_sequence
 
-from suite.worker.asked import draw_prompts, prompts_of_groups, sample_lengths
+from suite.worker.asked import draw_prompts, prompts_of_groups, sample_lengths, scores_of_own
 from suite.worker.deepspeed_json import engine_of
 from suite.worker.generation import find_generator
 from suite.worker.hugging_face import write_configuration
 from suite.worker.manifest import asked_iterations
 from suite.worker.mismatch import mismatch
-from suite.worker.precision import dtype_name
+from suite.worker.models import dtype_name
 from suite.worker.rank import ConfigError
-from suite.worker.rewards import scores_of_own
 from suite.worker.samples import Samples
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
-from suite.worker.trainers.iteration import IterationState, finite
-from suite.worker.trainers.on_accelerate import check_engine, check_ranks
-from suite.worker.trainers.shims import apply_shims
-from suite.worker.trainers.tally import Tally
+from suite.worker.trainers.iteration import IterationState, Tally, finite
+from suite.worker.trainers.on_accelerate import apply_shims, check_engine, check_ranks
 from suite.worker.trainers.trl import config as trl_config
 from suite.worker.trainers.trl.hooks import TimedTrainer
 from suite.worker.trainers.trl.shims import SHIMS, without_vllm
@@ -59,9 +56,6 @@ class TrlTrainer(Trainer):
         with tempfile.TemporaryDirectory(prefix="suite-trl-") as folder:
             self._trainer = self._build(folder)
         check_ranks(self._trainer.accelerator, world)
-        if self._trainer.use_vllm != trl_config.uses_vllm(manifest):
-            asked = manifest["layout"]["generation"]
-            raise ConfigError("generation {} was asked for, not what TRL runs".format(asked))
         self.notes += tuple(notes(manifest, self._trainer))
         self.work_differences = tuple(work_differences(manifest))
         self.unscored = not trl_config.scores(manifest)
@@ -84,7 +78,7 @@ class TrlTrainer(Trainer):
         trainer_name, config_name = _CLASSES[trl_config.ALGORITHMS[manifest["backend"]["name"]]]
         module.create_model_from_path = self._draw
         if trl_config.uses_vllm(manifest):
-            from suite.worker.trainers.trl.vllm import build_with_drawn_weights
+            from suite.worker.trainers.trl.shims import build_with_drawn_weights
 
             write_configuration(folder, manifest["size"], dtype_name(manifest["measure"]["precision"]))
             generation: Any = importlib.import_module("trl.generation.vllm_generation")
@@ -169,7 +163,6 @@ class TrlTrainer(Trainer):
             raise ConfigError("{} of {} samples do not start with their prompts".format(wrong, len(found)))
 
     def _statistics(self) -> Dict[str, Optional[float]]:
-        """What TRL logged of this iteration, over all ranks."""
         stats = {name: self._state.logged.get(name) for name in ("loss", "kl", "reward")}
         return finite({**stats, "gradient_norm": self._state.mean("gradient_norm")})
 
@@ -188,4 +181,4 @@ def _reduced(tensor: torch.Tensor, by: Any = dist.ReduceOp.SUM) -> torch.Tensor:
 
 
 def _timed(base: type) -> type:
-    return type("Timed" + base.__name__, (TimedTrainer, base), {"_name": base._name})  # type: ignore[attr-defined]
+    return type("Timed" + base.__name__, (TimedTrainer, base), {"_name": base._name})

@@ -4,10 +4,10 @@ from typing import Any, Dict, Iterator
 
 from suite.worker.deepspeed_json import bucket_notes, engine_of, uses_deepspeed
 from suite.worker.manifest import installed_version
+from suite.worker.models import VOCABULARY_MULTIPLE
 from suite.worker.trainers.base import K3
 from suite.worker.trainers.trl.config import scores, uses_vllm
 from suite.worker.vllm_common import release
-from suite.worker.vocabulary import VOCABULARY_MULTIPLE
 
 
 def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
@@ -57,7 +57,6 @@ def _engine_differences(manifest: Dict[str, Any]) -> Iterator[str]:
 
 
 def notes(manifest: Dict[str, Any], trainer: Any) -> Iterator[str]:
-    """What else a reader must know; ``trainer`` is built."""
     versions = {name: installed_version(name) for name in ("trl", "transformers", "accelerate")}
     yield "TRL {trl} on transformers {transformers} and Accelerate {accelerate}, files unchanged".format(**versions)
     yield (

@@ -6,6 +6,5 @@ from suite.worker.engines import deepspeed
 
 
 def prepare(device_type: str) -> None:
-    """Before TRL is imported."""
     deepspeed.prepare(device_type)
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")

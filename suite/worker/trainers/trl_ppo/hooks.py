@@ -1,4 +1,4 @@
-"""Phase edges of TRL's PPO trainer, whose ``train`` is one function: at what it calls.
+"""Phase edges of TRL's PPO trainer, whose ``train`` is one function: at what it calls; the rewards it asks for.
 
 Functions of its module and methods of its objects are wrapped; each runs unchanged inside. Line numbers are those of
 ``trl/experimental/ppo/ppo_trainer.py`` at 1.12.0.
@@ -7,13 +7,15 @@ Functions of its module and methods of its objects are wrapped; each runs unchan
 import gc
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, Optional
 
 import torch
+from torch import nn
 
+from suite.worker.asked import scores_of_own
 from suite.worker.rank import ConfigError
-from suite.worker.trainers.iteration import IterationState, Piece, after, before
-from suite.worker.trainers.tally import Tally
+from suite.worker.samples import Samples
+from suite.worker.trainers.iteration import IterationState, Piece, Tally, after, before
 
 #: what the trainer logs once an iteration, averaged over ranks already
 LOGGED = {
@@ -126,3 +128,32 @@ def time_methods(trainer: Any, state: Updates) -> None:
     before(accelerator, "backward", lambda *_, **__: state.forward_pass.close())
     before(trainer, "log", lambda logs, *_, **__: state.logged.update(logs))
     trainer.dataloader = batches(trainer.dataloader, state)
+
+
+class Scores(nn.Module):
+    """The scores of this rank's samples, in their order, wherever in a sample TRL looks for one.
+
+    TRL's ``get_reward`` calls what ``base_model_prefix`` names, and gives its last hidden states to ``score``.
+    """
+
+    base_model_prefix = "itself"
+
+    def __init__(self, manifest: Dict[str, Any], rank: int, iteration: Callable[[], int]) -> None:
+        super().__init__()
+        self.config = SimpleNamespace()  # DeepSpeed's preparation asks it for a width, and goes on without one
+        self._manifest, self._rank, self._iteration = manifest, rank, iteration
+        # an engine without a parameter does not know its device
+        self.nothing = nn.Parameter(torch.zeros(1), requires_grad=False)
+
+    @property
+    def itself(self) -> "Scores":
+        return self
+
+    def forward(self, input_ids: torch.Tensor, **others: Any) -> Any:
+        """``hidden_states``: [b, T, 1], each sample's score at every token."""
+        responses = input_ids[:, self._manifest["workload"]["prompt_tokens"] :]
+        scores = scores_of_own(self._manifest, self._iteration(), self._rank, Samples.even(responses, 0))
+        return SimpleNamespace(hidden_states=(scores[:, None, None].expand(*input_ids.shape, 1),))
+
+    def score(self, states: torch.Tensor) -> torch.Tensor:
+        return states

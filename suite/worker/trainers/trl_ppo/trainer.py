@@ -7,18 +7,15 @@ import torch
 from torch import nn
 
 from suite.worker.asked import prompts_of_groups
-from suite.worker.deepspeed_json import engine_of
+from suite.worker.deepspeed_json import engine_of, uses_deepspeed
+from suite.worker.hugging_face import training_arguments
 from suite.worker.manifest import asked_iterations
 from suite.worker.trainers import drawn_model
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
-from suite.worker.trainers.iteration import finite
-from suite.worker.trainers.on_accelerate import check_engine, check_ranks, set_variables
-from suite.worker.trainers.shims import DEEPSPEED_ON_CPU, apply_shims
-from suite.worker.trainers.tally import Tally
-from suite.worker.trainers.trl_ppo.config import ppo_config
-from suite.worker.trainers.trl_ppo.hooks import LOGGED, Updates, time_functions, time_methods
-from suite.worker.trainers.trl_ppo.reward import Scores
+from suite.worker.trainers.iteration import Tally, finite
+from suite.worker.trainers.on_accelerate import DEEPSPEED_ON_CPU, apply_shims, check_engine, check_ranks, set_variables
+from suite.worker.trainers.trl_ppo.hooks import LOGGED, Scores, Updates, time_functions, time_methods
 from suite.worker.trainers.trl_ppo.work import notes, work_differences
 from suite.worker.world import World
 
@@ -47,7 +44,6 @@ class TrlPpo(Trainer):
         self.work_differences = tuple(work_differences(manifest))
 
     def run(self, clock: NullClock, iterations: int) -> None:
-        """One ``train`` holds all iterations."""
         state, trainer = self._state, self._trainer
         state.clock = clock
         policy = trainer.accelerator.unwrap_model(trainer.model)
@@ -117,3 +113,35 @@ class TrlPpo(Trainer):
         stats["kl"] /= workload["new_tokens"]
         stats["loss"] = stats["policy_loss"] + workload["ppo"]["value_coefficient"] * stats["value_loss"]
         return finite({**stats, "gradient_norm": self._state.mean("gradient_norm")})
+
+
+def ppo_config(manifest: Dict[str, Any], iterations: int, folder: str) -> Dict[str, Any]:
+    """What ``PPOConfig`` takes. One of its updates is an iteration: generation, scores, all optimizer steps.
+
+    Precision and the micro batches of a step are Accelerate's to know (``accelerate_variables``): by TRL's arguments
+    alone Accelerate would step once an epoch, however many mini batches were asked for.
+    """
+    workload, work, ppo = manifest["workload"], manifest["work"], manifest["workload"]["ppo"]
+    return {
+        **training_arguments(manifest, folder),
+        # a field here that hides the property of its base class, which needs a number
+        "world_size": manifest["layout"]["data"],
+        "total_episodes": iterations * work["global_rollouts"],
+        # TRL's meaning: micro batches of all the samples of a rank
+        "gradient_accumulation_steps": work["replica_rollouts"] // work["micro_batch"],
+        "num_mini_batches": workload["optimizer_steps"],
+        "num_ppo_epochs": workload["ppo_epochs"],
+        "local_rollout_forward_batch_size": work["replica_rollouts"],
+        "response_length": workload["new_tokens"],
+        "stop_token": None,
+        "kl_coef": ppo["kl_coefficient"],
+        "gamma": ppo["discount"],
+        "lam": ppo["gae_lambda"],
+        "cliprange": ppo["clip_ratio"],
+        "cliprange_value": ppo["clip_value"],
+        "vf_coef": ppo["value_coefficient"],
+        "bf16": False,
+        "gradient_checkpointing": False,
+        "use_cpu": manifest["measure"]["device"] == "cpu" and not uses_deepspeed(manifest),
+        "num_sample_generations": 0,
+    }

@@ -37,7 +37,6 @@ def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
 
 
 def notes(manifest: Dict[str, Any]) -> Iterator[str]:
-    """What else a reader must know."""
     yield "TRL {}, files unchanged: what its train calls is wrapped in the process and reports its phase edges".format(
         installed_version("trl")
     )

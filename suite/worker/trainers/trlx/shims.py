@@ -6,7 +6,7 @@ from typing import Any
 
 from suite.worker.deepspeed_json import micro_batches, uses_deepspeed
 from suite.worker.trainers.iteration import before
-from suite.worker.trainers.shims import DEEPSPEED_ON_CPU, Shim
+from suite.worker.trainers.on_accelerate import DEEPSPEED_ON_CPU, Shim
 
 
 def _answer_for_ddp() -> None:

@@ -10,4 +10,4 @@ from suite.worker.trainers.verl import HIDDEN
 
 for _name in HIDDEN:
     # an import of it fails as where it is not installed; a process that has one keeps it
-    sys.modules.setdefault(_name, None)  # type: ignore[arg-type]
+    sys.modules.setdefault(_name, None)

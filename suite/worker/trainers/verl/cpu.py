@@ -81,15 +81,15 @@ def _replace() -> None:
         return init("gloo" if backend == "cpu:gloo,cpu:gloo" else backend, *arguments, **options)
 
     dist.init_process_group = distributed_c10d.init_process_group = init_process_group
-    fsdp.CPUOffloadPolicy = lambda pin_memory=True: fsdp.OffloadPolicy()  # type: ignore[assignment,misc]
-    from_pretrained = TokenClassification.from_pretrained.__func__  # type: ignore[attr-defined]
+    fsdp.CPUOffloadPolicy = lambda pin_memory=True: fsdp.OffloadPolicy()
+    from_pretrained = TokenClassification.from_pretrained.__func__
 
     def with_other_attention(cls: Any, *arguments: Any, **options: Any) -> Any:
         if options.get("attn_implementation") == "flash_attention_2":
             options["attn_implementation"] = "sdpa"
         return from_pretrained(cls, *arguments, **options)
 
-    TokenClassification.from_pretrained = classmethod(with_other_attention)  # type: ignore[assignment]
+    TokenClassification.from_pretrained = classmethod(with_other_attention)
 
 
 _register_platform()

@@ -13,8 +13,7 @@ from suite.worker.asked import draw_prompts
 from suite.worker.manifest import learns_values
 from suite.worker.mismatch import mismatch
 from suite.worker.rank import ConfigError
-from suite.worker.trainers.iteration import IterationState, after, before, finite
-from suite.worker.trainers.tally import Tally
+from suite.worker.trainers.iteration import IterationState, Tally, after, before, finite
 
 _TIMERS = "timing_s/"
 #: the suite's name of a statistic -> verl's

@@ -2,10 +2,10 @@
 
 from typing import Any, Dict, List
 
+from suite.worker.asked import scores_of_all
 from suite.worker.hugging_face import head_width
 from suite.worker.manifest import algorithm_of, asked_iterations, learns_values
-from suite.worker.precision import dtype_name
-from suite.worker.rewards import scores_of_all
+from suite.worker.models import dtype_name
 from suite.worker.vllm_common import memory_share
 
 #: vLLM takes no more tokens into one pass unless told to; verl's default

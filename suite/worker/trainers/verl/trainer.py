@@ -9,11 +9,10 @@ from typing import Any, Dict, List
 from suite.worker.asked import check_found
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.clock import NullClock
-from suite.worker.trainers.iteration import before
+from suite.worker.trainers.iteration import Tally, before
 from suite.worker.trainers.led import LedTrainer
 from suite.worker.trainers.scratch import ROOT
-from suite.worker.trainers.tally import Tally
-from suite.worker.trainers.verl import CPU_VARIABLES, VARIABLES, inspection, tied
+from suite.worker.trainers.verl import CPU_VARIABLES, VARIABLES, inspection
 from suite.worker.trainers.verl.hooks import Steps, install
 from suite.worker.trainers.verl.settings import settings
 from suite.worker.trainers.verl.work import notes, work_differences
@@ -128,8 +127,8 @@ class VerlTrainer(LedTrainer):
         return variables
 
     def _leave_out_heads(self, trainer: Any) -> None:
-        """See ``tied``. Raises ConfigError where a worker's policy is tied otherwise than the size."""
-        calls = [each.__ray_call__.remote(tied.leave_out_head) for each in trainer.actor_rollout_wg.workers]
+        """Raises ConfigError where a worker's policy is tied otherwise than the size."""
+        calls = [each.__ray_call__.remote(inspection.leave_out_head) for each in trainer.actor_rollout_wg.workers]
         found, wanted = self._ray.get(calls), self.manifest["size"]["tied_embeddings"]
         if set(found) != {wanted}:
             raise ConfigError("tied embeddings in verl's policies: {}; in the size: {}".format(found, wanted))

@@ -5,7 +5,7 @@ from typing import Any, Dict, Iterator
 from suite.worker.manifest import algorithm_of, learns_values
 from suite.worker.trainers.base import K3
 from suite.worker.trainers.verl import HIDDEN
-from suite.worker.trainers.verl.tied import NAME
+from suite.worker.trainers.verl.inspection import NAME
 
 #: by ``cpu`` in verl's processes and ``keep_linear_weights`` in vLLM's, on a CPU alone
 REPLACED = (
@@ -19,7 +19,6 @@ REPLACED = (
 
 
 def notes(manifest: Dict[str, Any], attention: str) -> Iterator[str]:
-    """Of the measurement; on a CPU each replacement too."""
     yield "verl's controller runs in rank 0; workers, agent loop, TransferQueue and vLLM servers are processes of Ray"
     yield "attention: {}".format(attention)
     yield "hidden from verl's processes, which would import them and not use them: {}".format(", ".join(HIDDEN))
@@ -40,7 +39,6 @@ def notes(manifest: Dict[str, Any], attention: str) -> Iterator[str]:
 
 
 def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
-    """One sentence each, of this manifest's work."""
     workload = manifest["workload"]
     yield "prompts are text that verl's agent loop makes tokens of, in generate"
     yield "each sample is scored as soon as it is complete, in generate; reward holds the advantages alone"

@@ -19,9 +19,9 @@ def rank_program(world: Any) -> None:
     import torch
     from deepspeed.runtime.zero.partitioned_param_coordinator import PartitionedParameterCoordinator
 
-    from suite.worker.engines import engine_class
     from suite.worker.loop import Loop
     from suite.worker.recorder import NullRecorder
+    from suite.worker.registry import backend_class
     from suite.worker.samples import Samples
 
     fetches: list[int] = []
@@ -39,7 +39,7 @@ def rank_program(world: Any) -> None:
         shape = {"hidden": 192, "ffn": 768, "vocab": 600}
         learning = {"optimizer": {"learning_rate": 1e-2}, "reward": {"kind": "token-below", "threshold": 300}}
         manifest = tiny_body(RANKS, layout=layout, shape=shape, workload=learning, silence_seconds=300)
-        engine = engine_class("deepspeed", "cpu")(manifest, world)
+        engine = backend_class("deepspeed", "cpu")(manifest, world)
         loop = Loop(engine, manifest)
         stats = [loop.run_iteration(iteration, NullRecorder())[1] for iteration in range(ITERATIONS)]
         fetches.clear()

@@ -12,13 +12,11 @@ from unittest import mock
 import pytest
 import torch
 
-from suite.worker.asked import draw_prompts
+from suite.worker.asked import draw_prompts, score_samples
 from suite.worker.rank import ConfigError
-from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
-from suite.worker.trainers.nemo_rl.configuration import REGISTERED, configuration
+from suite.worker.trainers.nemo_rl.configuration import REGISTERED, Rewards, configuration, prompts
 from suite.worker.trainers.nemo_rl.entry import told
-from suite.worker.trainers.nemo_rl.inputs import Rewards, prompts
 from suite.worker.trainers.nemo_rl.logged import LoggedStep, StepSink, check_counts, read_steps
 from suite.worker.trainers.nemo_rl.timers import time_step
 from tests.worker.tiny import Finished, fork_ranks, write_manifest

@@ -16,9 +16,7 @@ from suite.worker.asked import draw_prompts
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.drawn_model import ordinary
 from suite.worker.trainers.openrlhf import asynchronous, cpu, hooks, options
-from suite.worker.trainers.openrlhf.counting import Count
-from suite.worker.trainers.openrlhf.label import Label
-from suite.worker.trainers.openrlhf.prompts import rows
+from suite.worker.trainers.openrlhf.counting import Count, Label, rows
 from suite.worker.trainers.openrlhf.work import work_differences
 from tests.worker.trainers.journal import Journal
 from tests.worker.trainers.runs import ALONE, ONE_STEP, as_read, tiny_shape, trainer_manifest

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 import torch
 
+from suite.worker.asked import score_samples
 from suite.worker.manifest import stream_seed
-from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
 from suite.worker.trainers.on_accelerate import accelerate_variables
-from suite.worker.trainers.trl_ppo.config import ppo_config
-from suite.worker.trainers.trl_ppo.reward import Scores
+from suite.worker.trainers.trl_ppo.hooks import Scores
+from suite.worker.trainers.trl_ppo.trainer import ppo_config
 from tests.worker.tiny import tiny_body
 
 

@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from suite.worker.rank import ConfigError
-from suite.worker.trainers.iteration import IterationState
-from suite.worker.trainers.tally import Tally
+from suite.worker.trainers.iteration import IterationState, Tally
 from suite.worker.trainers.trlx.accelerate.hooks import TimedPPO
 from tests.worker.tiny import tiny_body
 from tests.worker.trainers.journal import Journal

@@ -21,7 +21,7 @@ from suite.spec.manifest import Manifest
 from suite.theory.parameters import parameter_count
 from suite.worker.asked import expected_counts
 from suite.worker.rank import ConfigError
-from suite.worker.trainers import trainer_class
+from suite.worker.registry import backend_class
 from suite.worker.trainers.trlx.nemo import trainer as nemo
 from suite.worker.trainers.trlx.nemo.config import end_id, megatron_config, nemo_trlx_config
 from tests.worker.tiny import Finished, rank_environment, start_rank, tiny_manifest, wait_for, write_manifest
@@ -183,7 +183,7 @@ def test_an_import_error_of_nemo_is_shown_as_it_is(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("suite.worker.trainers.trlx.nemo.use_trlx", lambda: "")
     monkeypatch.setitem(sys.modules, "apex.transformer", None)
     with pytest.raises(ImportError, match=r"apex\.transformer"):
-        trainer_class("trlx-nemo", "cuda")
+        backend_class("trlx-nemo", "cuda")
 
 
 def test_a_sequence_that_trlx_pads_has_its_end_token_in_the_loss() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from suite.worker.trainers.verl.tied import NAME
+from suite.worker.trainers.verl.inspection import NAME
 from tests.needs import require_environment
 from tests.worker.trainers.runs import whole_run_of
 from tests.worker.trainers.verl.test_settings import GRPO, verl_manifest

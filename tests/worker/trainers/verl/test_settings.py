@@ -12,12 +12,11 @@ import torch
 from suite.spec.catalogue import sizes
 from suite.spec.layout import LayoutRequest
 from suite.spec.manifest import Manifest, Measure
-from suite.worker.asked import draw_prompts
-from suite.worker.rewards import score_samples
+from suite.worker.asked import draw_prompts, score_samples
 from suite.worker.samples import Samples
 from suite.worker.trainers.drawn_model import as_text, build_model
-from suite.worker.trainers.tally import Tally
-from suite.worker.trainers.verl import tied, workspace
+from suite.worker.trainers.iteration import Tally
+from suite.worker.trainers.verl import inspection, workspace
 from suite.worker.trainers.verl.hooks import Steps
 from suite.worker.trainers.verl.settings import prompt_rows, settings
 from suite.worker.trainers.verl.work import work_differences
@@ -186,8 +185,8 @@ def test_every_weight_but_a_tied_head_is_sent(size: dict[str, Any]) -> None:
     engine = Engine(**size)
     role = SimpleNamespace(actor=SimpleNamespace(engine=engine))
     worker, is_tied = SimpleNamespace(worker_dict={"actor": role}), size.get("tied_embeddings", True)
-    assert tied.leave_out_head(worker) is is_tied
+    assert inspection.leave_out_head(worker) is is_tied
     weights, adapter = engine.get_per_tensor_param(told=True)
     assert adapter == {"told": True}
-    wanted = [name for name in engine.module.state_dict() if name != tied.HEAD or not is_tied]
+    wanted = [name for name in engine.module.state_dict() if name != inspection.HEAD or not is_tied]
     assert [name for name, _ in weights] == wanted

@@ -9,26 +9,23 @@ from typing import Any, Dict, List, Optional
 import torch
 import torch.distributed as dist
 from torch import nn
+from transformers import AutoModelForCausalLM
 
-from suite.worker.asked import prompts_of_groups
+from suite.worker.asked import prompts_of_groups, score_samples
 from suite.worker.deepspeed_json import bucket_elements, engine_of, uses_deepspeed
 from suite.worker.loop import TRAIN_STATS
 from suite.worker.manifest import asked_iterations
 from suite.worker.rank import ConfigError
-from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
 from suite.worker.trainers import drawn_model
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
-from suite.worker.trainers.iteration import IterationState, finite
-from suite.worker.trainers.on_accelerate import check_engine, check_ranks, set_variables
-from suite.worker.trainers.shims import apply_shims
-from suite.worker.trainers.tally import Tally
+from suite.worker.trainers.iteration import IterationState, Tally, finite
+from suite.worker.trainers.on_accelerate import apply_shims, check_engine, check_ranks, set_variables
 from suite.worker.trainers.trlx.accelerate.hooks import TimedPPO
-from suite.worker.trainers.trlx.accelerate.model import build_model
 from suite.worker.trainers.trlx.config import trlx_config
 from suite.worker.trainers.trlx.shims import TRLX_ACCELERATE
-from suite.worker.trainers.trlx.source import COMMIT
+from suite.worker.trainers.trlx.source import COMMIT, TESTED_TRANSFORMERS
 from suite.worker.trainers.trlx.work import notes, work_differences
 from suite.worker.world import World
 
@@ -45,6 +42,7 @@ class TrlxTrainer(Trainer):
         self.trainable_parameters = self.total_parameters = 0
         with tempfile.TemporaryDirectory() as folder:
             self._trainer = self._build(folder)
+        check_ranks(self._trainer.accelerator, world)
         check_engine(self._trainer.model, engine_of(manifest), manifest["layout"]["zero_stage"])
         policy = self._models()[0]
         attention = getattr(policy.base_model.config, "_attn_implementation", "eager")
@@ -147,13 +145,6 @@ class TrlxTrainer(Trainer):
         responses = torch.empty(len(outputs), 0) if reward["kind"] == "constant" else drawn_model.as_tokens(outputs)
         return score_samples(reward, Samples.even(responses, 0), seed=0).tolist()
 
-    def check_accelerator(self, accelerator: Any) -> None:
-        """Raise ConfigError unless Accelerate runs the ranks, the device and the kind of engine that were asked for."""
-        check_ranks(accelerator, self._world)
-        name, kind = self._manifest["backend"]["name"], accelerator.distributed_type.value
-        if (kind == "DEEPSPEED") != uses_deepspeed(self._manifest):
-            raise ConfigError("{} was asked for, but Accelerate runs {}".format(name, kind))
-
     def _end_iteration(self) -> None:
         counts = self._state.tally.counts(self.trainable_parameters, self.total_parameters)
         self._state.clock.finish(counts, self._statistics(counts))
@@ -172,8 +163,26 @@ class TrlxTrainer(Trainer):
         return finite(stats)
 
 
+def build_model(size: Dict[str, Any]) -> Any:
+    """A causal language model in fp32 that is in evaluation mode, as trlx gets one from a folder; undrawn weights.
+
+    Raises ConfigError where transformers before 4.31 would give each head keys and values of its own.
+    """
+    config = drawn_model.model_config(size)
+    if size["architecture"] == "gpt2":
+        config.activation_function = "gelu_new"  # as its family has it
+    if size["kv_heads"] != size["heads"] and not hasattr(type(config)(), "num_key_value_heads"):
+        raise ConfigError(
+            "this transformers knows no grouped queries, which {} has; install {}".format(
+                size["name"], TESTED_TRANSFORMERS
+            )
+        )
+    model = AutoModelForCausalLM.from_config(config).eval()
+    model.config.architectures = [type(model).__name__]  # as a saved model says; trlx chooses its branch by it
+    return model
+
+
 def _register(base: type, owner: TrlxTrainer) -> None:
-    """Enter the timed trainer into trlx's registry."""
     from trlx.trainer import register_trainer
 
     models = iter((owner.build_policy, owner.build_reference))
@@ -185,7 +194,6 @@ def _register(base: type, owner: TrlxTrainer) -> None:
             return next(models)()
 
         def setup_model(self) -> nn.Module:
-            owner.check_accelerator(self.accelerator)
             model = super().setup_model()
             owner.note_policy(model, self.accelerator.state.deepspeed_plugin)
             return model

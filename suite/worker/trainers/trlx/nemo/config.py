@@ -137,7 +137,6 @@ def nemo_trlx_config(
 
 
 def padded_vocabulary(size: Dict[str, Any], layout: Dict[str, Any]) -> int:
-    """Rows of the embedding as NeMo pads them."""
     multiple = VOCABULARY_MULTIPLE * layout["tensor"]
     return -(-size["vocab"] // multiple) * multiple
 

@@ -110,20 +110,19 @@ class TimedNeMoPPO:
 
     def _time_optimizer(self) -> None:
         """TP:406; the last step of an iteration ends it."""
-        optimizer = self.model._optimizer
-        step = optimizer.step
+        optimizer, state = self.model._optimizer, self.iteration_state
 
-        def timed(*arguments: Any, **options: Any) -> Any:
-            state = self.iteration_state
+        def check(*_: Any, **__: Any) -> None:
             if not self.is_open:
                 raise ConfigError("trlx made more than {} optimizer steps in an iteration".format(self.steps))
-            with state.clock.detail("train/optimizer"):
-                result = step(*arguments, **options)
+
+        def count(*_: Any, **__: Any) -> None:
             state.tally.optimizer_steps += 1
             if state.tally.optimizer_steps == self.steps:
                 state.clock.close()
                 self.is_open = False
                 state.end()
-            return result
 
-        optimizer.step = timed
+        optimizer.step = state.detailed(optimizer.step, "train/optimizer")
+        before(optimizer, "step", check)
+        after(optimizer, "step", count)

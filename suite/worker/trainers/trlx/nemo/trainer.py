@@ -10,9 +10,8 @@ from suite.worker.loop import TRAIN_STATS
 from suite.worker.manifest import asked_iterations
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
-from suite.worker.trainers.iteration import IterationState
-from suite.worker.trainers.shims import apply_shims
-from suite.worker.trainers.tally import Tally
+from suite.worker.trainers.iteration import IterationState, Tally
+from suite.worker.trainers.on_accelerate import apply_shims
 from suite.worker.trainers.trlx.nemo import config as trlx_nemo_config
 from suite.worker.trainers.trlx.nemo.hooks import TimedNeMoPPO
 from suite.worker.trainers.trlx.shims import TRLX_NEMO
