@@ -11,7 +11,7 @@ from suite.worker.nvml import NvmlGpu, find_gpu, pci_address
 from suite.worker.process import read_text
 from suite.worker.world import World
 
-_MOST_ADAPTERS = 64
+_MOST_ADAPTERS, _MOST_INTERFACES = 64, 32
 #: nvmlDeviceGetP2PStatus: whether one device may read another's memory, and whether by NVLink (nvml.h,
 #: nvmlGpuP2PCapsIndex_t; pynvml has had the first one as a tuple)
 _READ, _BY_NVLINK, _REACHED = 0, 2, 0
@@ -30,6 +30,7 @@ def collect_topology(world: World, root: str = "/") -> Optional[Dict[str, Any]]:
     return {
         "gpus": _gpus(world, root),
         "adapters": _adapters(root),
+        "interfaces": _interfaces(root),
         "nvidia_peermem": None if modules is None else bool(re.search(r"^nvidia_peermem ", modules, re.MULTILINE)),
     }
 
@@ -118,6 +119,17 @@ def _adapters(root: str) -> List[Dict[str, Any]]:
             }
         )
     return found
+
+
+def _interfaces(root: str) -> List[Dict[str, Any]]:
+    """Network interfaces other than the loop; most virtual ones have no speed."""
+    found = []
+    for path in sorted(glob.glob(os.path.join(root, "sys/class/net/*"))):
+        name, speed = os.path.basename(path), _line(path, "speed") or ""
+        if name != "lo" and os.path.isdir(path):
+            bits = int(speed) * 1e6 if speed.isdigit() else None
+            found.append({"name": name, "state": _line(path, "operstate"), "bits_per_second": bits})
+    return found[:_MOST_INTERFACES]
 
 
 def _numa_node(device: str) -> Optional[int]:

@@ -79,8 +79,8 @@ class TestGpus:
 
 
 class TestKernel:
-    def test_adapters_are_read_from_sys(self, tmp_path: Path) -> None:
-        port = "sys/class/infiniband/mlx5_0/ports/1"
+    def test_adapters_and_interfaces_are_read_from_sys(self, tmp_path: Path) -> None:
+        port, net = "sys/class/infiniband/mlx5_0/ports/1", "sys/class/net"
         root = write(
             tmp_path,
             {
@@ -88,6 +88,10 @@ class TestKernel:
                 f"{port}/link_layer": "InfiniBand\n",
                 f"{port}/state": "4: ACTIVE\n",
                 "sys/class/infiniband/mlx5_0/device/numa_node": "-1\n",
+                f"{net}/eth0/speed": "25000\n",
+                f"{net}/eth0/operstate": "up\n",
+                f"{net}/veth1/speed": "-1\n",
+                f"{net}/lo/operstate": "unknown\n",
                 "proc/modules": "nvidia_peermem 16384 0 - Live 0x0\nib_core 1 2 - Live 0x0\n",
             },
         )
@@ -95,11 +99,15 @@ class TestKernel:
         assert collect_topology(CPU, str(root)) == {
             "gpus": None,
             "adapters": [{**adapter, "bits_per_second": 400e9, "numa_node": None}],
+            "interfaces": [
+                {"name": "eth0", "state": "up", "bits_per_second": 25e9},
+                {"name": "veth1", "state": None, "bits_per_second": None},
+            ],
             "nvidia_peermem": True,
         }
 
     def test_what_is_not_there_is_null_or_empty_and_one_rank_of_a_node_tells(self, tmp_path: Path) -> None:
-        nothing = {"gpus": None, "adapters": [], "nvidia_peermem": None}
+        nothing = {"gpus": None, "adapters": [], "interfaces": [], "nvidia_peermem": None}
         assert collect_topology(CPU, str(tmp_path)) == nothing
         assert collect_topology(World(1, 2, 1, 2, CPU.device), str(tmp_path)) is None
 
