@@ -1,22 +1,19 @@
 """`suite cancel`: cancel runs that were submitted to a cluster."""
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from suite.cli.exits import DONE, RUN_FAILED, command
-from suite.cli.options import completion
+from suite.cli.options.declare import argument, flag, option, submitted_runs
 from suite.cli.options.reading import print_json
 from suite.spec.terminal import UsageError, printable, say
 
 
 @command
 def cancel(
-    run: Annotated[list[str] | None, typer.Argument(help="run ids", autocompletion=completion.submitted_runs)] = None,
-    everything: Annotated[bool, typer.Option("--all", help="all that are pending or running")] = False,
-    runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs"),
-    as_json: Annotated[bool, typer.Option("--json", help="print what was cancelled as JSON")] = False,
+    run: list[str] | None = argument("run ids", None, autocompletion=submitted_runs),
+    everything: bool = flag("all that are pending or running", "--all"),
+    runs: Path = option("results folder", Path("runs")),
+    as_json: bool = flag("print what was cancelled as JSON", "--json"),
 ) -> int:
     """Cancel submitted runs. Their bundles can still be collected, with the status interrupted. Exit 1 when one could
     not be cancelled."""

@@ -1,11 +1,10 @@
 """`suite claims`: published figures recomputed from each other."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from suite.cli.exits import DONE, GATE_NOT_MET, command
+from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import print_json, without_collector
 from suite.spec.terminal import UsageError, say
 
@@ -15,13 +14,11 @@ if TYPE_CHECKING:
 
 @command
 def check(
-    table: Annotated[Path, typer.Argument(help="CSV file, or Markdown file whose first table is read")],
-    column: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=MEANING", help="of a column whose name is not recognised; repeat")
-    ] = None,
-    tolerance: Annotated[float, typer.Option(help="relative difference allowed on top of rounding")] = 0.02,
-    most: Annotated[int, typer.Option(help="number of flagged cells to print; --json has all")] = 40,
-    as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
+    table: Path = argument("CSV file, or Markdown file whose first table is read"),
+    column: list[str] | None = option("of a column whose name is not recognised; repeat", metavar="NAME=MEANING"),
+    tolerance: float = option("relative difference allowed on top of rounding", 0.02),
+    most: int = option("number of flagged cells to print; --json has all", 40),
+    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Recompute a published table's columns from each other. Exit 3 when no convention explains a value."""
     from suite.claims.check import check_claims
@@ -60,9 +57,9 @@ def claim_lines(found: "Claims", most: int) -> list[str]:
         lines += [f"    {count:>5}  underivable; would help: {name}" for name, count in finding.would_help.items()]
     if found.not_used:
         lines.append(f"not used: {', '.join(found.not_used)[:300]}")
-    for flag in found.flags[:most]:
-        where = f"line {flag.line}, {flag.source + ', ' if flag.source else ''}{flag.column}"
-        lines.append(f"flagged: {where}: {flag.cell}: {flag.reason}")
+    for cell in found.flags[:most]:
+        where = f"line {cell.line}, {cell.source + ', ' if cell.source else ''}{cell.column}"
+        lines.append(f"flagged: {where}: {cell.cell}: {cell.reason}")
     if len(found.flags) > most:
         lines.append(f"flagged: {len(found.flags) - most} more (--json has all)")
     lines.append(f"{len(found.flags)} flagged; tolerance {100 * found.tolerance:g} % and rounding")

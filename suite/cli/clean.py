@@ -1,24 +1,20 @@
 """`suite clean`: remove what is left of runs that were collected from a cluster."""
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from suite.cli.exits import DONE, command
+from suite.cli.options.declare import flag, option
 from suite.cli.options.reading import confirmed, print_json, seconds
 from suite.spec.terminal import UsageError, say
 
 
 @command
 def clean(
-    runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs"),
-    older_than: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="only of runs that ended so long ago, e.g. 24h")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="list what would be removed, and remove nothing")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print as JSON; removes only with --yes")] = False,
+    runs: Path = option("results folder", Path("runs")),
+    older_than: str | None = option("only of runs that ended so long ago, e.g. 24h", metavar="DURATION"),
+    dry_run: bool = flag("list what would be removed, and remove nothing"),
+    yes: bool = flag("do not ask", "--yes", "-y"),
+    as_json: bool = flag("print as JSON; removes only with --yes", "--json"),
 ) -> int:
     """Remove the outputs and submission files of runs whose bundles were collected. Bundles are never touched.
 

@@ -1,28 +1,23 @@
 """`suite collect`: make the bundles of runs that a cluster is done with."""
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from suite.cli.exits import DONE, RUN_FAILED, command
-from suite.cli.options import completion
+from suite.cli.options.declare import argument, flag, option, submitted_runs
 from suite.cli.options.reading import print_json, without_collector
 from suite.spec.terminal import UsageError, note, printable, say
 
 
 @command
 def collect(
-    run: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="run ids [default: all that have ended and were not collected yet]",
-            autocompletion=completion.submitted_runs,
-        ),
-    ] = None,
-    runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs"),
-    wait: Annotated[bool, typer.Option("--wait", help="wait until the runs have ended")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print the outcome as JSON")] = False,
+    run: list[str] | None = argument(
+        "run ids [default: all that have ended and were not collected yet]",
+        None,
+        autocompletion=submitted_runs,
+    ),
+    runs: Path = option("results folder", Path("runs")),
+    wait: bool = flag("wait until the runs have ended"),
+    as_json: bool = flag("print the outcome as JSON", "--json"),
 ) -> int:
     """Fetch what submitted runs have written and make their bundles. Exit 1 when one failed or could not be fetched."""
     from suite.bundle.store import DamagedBundle

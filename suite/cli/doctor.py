@@ -1,11 +1,9 @@
 """`suite doctor`: what this machine can run, and why not."""
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from suite.cli.exits import DONE, GATE_NOT_MET, command
+from suite.cli.options.declare import flag, option
 from suite.cli.options.reading import Python, print_json
 from suite.spec.terminal import say
 
@@ -13,11 +11,9 @@ from suite.spec.terminal import say
 @command
 def doctor(
     python: Python = None,
-    runs: Annotated[Path, typer.Option(help="results folder to look at")] = Path("runs"),
-    install: Annotated[
-        str | None, typer.Option(metavar="BACKEND", help="only print the commands that install this backend's stack")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
+    runs: Path = option("results folder to look at", Path("runs")),
+    install: str | None = option("only print the commands that install this backend's stack", metavar="BACKEND"),
+    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Look at interpreter, stacks, devices, memory, disk and container runtime. Exit 3 when no backend can run here."""
     from suite.backends.registry import read_interpreters

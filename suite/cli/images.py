@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import BAD_USAGE, DONE, GATE_NOT_MET, RUN_FAILED, command, complain
+from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import Python, print_json, require_place
 from suite.spec.terminal import UsageError, say
 from suite.spec.typed import pairs
@@ -37,22 +38,15 @@ def list_images(as_json: AsJson = False) -> None:
 
 @command
 def build(
-    name: Annotated[str, typer.Argument(help="image of the catalogue (see `suite images list`)")],
-    base_image: Annotated[str | None, typer.Option(help="another base image, e.g. a local one")] = None,
-    cpu: Annotated[bool, typer.Option("--cpu", help="build with the CPU torch of the wheelhouse")] = False,
-    without_trlx: Annotated[
-        bool,
-        typer.Option("--without-trlx", help="leave trlx itself out, for a machine that cannot reach its repository"),
-    ] = False,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="download nothing: packages come from the wheelhouse, as with --cpu")
-    ] = False,
-    target: Annotated[str | None, typer.Option(help="stop at this stage, e.g. common: the driver alone")] = None,
-    tag: Annotated[str | None, typer.Option(help="name of the image [default: suite-NAME:VERSION]")] = None,
-    build_arg: Annotated[list[str] | None, typer.Option(help="further build argument; repeat for several")] = None,
-    no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="do not use the container runtime's build cache")
-    ] = False,
+    name: str = argument("image of the catalogue (see `suite images list`)"),
+    base_image: str | None = option("another base image, e.g. a local one"),
+    cpu: bool = flag("build with the CPU torch of the wheelhouse"),
+    without_trlx: bool = flag("leave trlx itself out, for a machine that cannot reach its repository"),
+    offline: bool = flag("download nothing: packages come from the wheelhouse, as with --cpu"),
+    target: str | None = option("stop at this stage, e.g. common: the driver alone"),
+    tag: str | None = option("name of the image [default: suite-NAME:VERSION]"),
+    build_arg: list[str] | None = option("further build argument; repeat for several"),
+    no_cache: bool = flag("do not use the container runtime's build cache"),
     checkout: Checkout = None,
     as_json: AsJson = False,
 ) -> int:
@@ -83,7 +77,7 @@ def build(
 
 @command
 def wheelhouse(
-    name: Annotated[str, typer.Argument(help="image of the catalogue that has a CPU build")] = "engines",
+    name: str = argument("image of the catalogue that has a CPU build", "engines"),
     checkout: Checkout = None,
     as_json: AsJson = False,
 ) -> None:
@@ -102,12 +96,8 @@ def wheelhouse(
 
 @command
 def lock(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="images whose base images are looked up [default: all]")
-    ] = None,
-    update: Annotated[
-        bool, typer.Option("--update", help="write the new digests into the catalogue and the Dockerfiles")
-    ] = False,
+    names: list[str] | None = argument("images whose base images are looked up [default: all]", None, metavar="NAME"),
+    update: bool = flag("write the new digests into the catalogue and the Dockerfiles"),
     checkout: Checkout = None,
     as_json: AsJson = False,
 ) -> int:
@@ -140,12 +130,9 @@ def lock(
 
 @command
 def check(
-    name: Annotated[str, typer.Argument(help="image of the catalogue (see `suite images list`)")],
-    image: Annotated[str | None, typer.Option(help="tag or id to look at [default: suite-NAME:VERSION]")] = None,
-    sbom: Annotated[
-        Path | None,
-        typer.Option(help="also copy the image's SBOM (list of components) to this file"),
-    ] = None,
+    name: str = argument("image of the catalogue (see `suite images list`)"),
+    image: str | None = option("tag or id to look at [default: suite-NAME:VERSION]"),
+    sbom: Path | None = option("also copy the image's SBOM (list of components) to this file"),
     checkout: Checkout = None,
     as_json: AsJson = False,
 ) -> int:
@@ -174,14 +161,10 @@ def check(
 
 @command
 def stack(
-    image: Annotated[
-        str | None,
-        typer.Argument(help="image of the container runtime, or of the catalogue [default: ask --python instead]"),
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option(help="image file that was made of it: write FILE.stack.json, where `suite submit` finds it"),
-    ] = None,
+    image: str | None = argument(
+        "image of the container runtime, or of the catalogue [default: ask --python instead]", None
+    ),
+    file: Path | None = option("image file that was made of it: write FILE.stack.json, where `suite submit` finds it"),
     python: Python = None,
 ) -> None:
     """Write down which versions an image's stack has, for an image that is a file (.sqsh, .sif).

@@ -1,11 +1,9 @@
 """`suite import`: another tool's step log as a row that says it was not measured here."""
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from suite.cli.exits import command
+from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import checked, print_json
 from suite.spec.terminal import UsageError, printable, say
 from suite.spec.terminal import note as tell_note
@@ -13,27 +11,21 @@ from suite.spec.terminal import note as tell_note
 
 @command
 def import_log(
-    log: Annotated[Path, typer.Argument(help="the log as it was published: a console's output, or a tracker's JSON")],
-    tool: Annotated[str, typer.Option("--from", metavar="verl|nemo-rl|skyrl|areal", help="the tool that wrote it")],
-    model: Annotated[str, typer.Option(metavar="NAME", help="what was trained")],
-    devices: Annotated[int, typer.Option(min=1, metavar="N", help="how many devices the run had in all")],
-    device: Annotated[str | None, typer.Option(metavar="NAME", help="what they are")] = None,
-    algorithm: Annotated[str | None, typer.Option(metavar="NAME", help="as ppo or grpo")] = None,
-    samples: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="of one step, where the log does not tell them")
-    ] = None,
-    prompt_tokens: Annotated[
-        float | None, typer.Option(metavar="N", help="of one sample, mean, where the log does not tell them")
-    ] = None,
-    response_tokens: Annotated[
-        float | None, typer.Option(metavar="N", help="of one sample, mean, where the log does not tell them")
-    ] = None,
-    tool_version: Annotated[str | None, typer.Option(metavar="VERSION", help="of the tool")] = None,
-    source: Annotated[str | None, typer.Option(metavar="WHERE", help="where the log was published")] = None,
-    note: Annotated[str | None, typer.Option(metavar="NOTE", help="what else a reader must know")] = None,
-    warmup: Annotated[int, typer.Option(min=0, metavar="N", help="steps to leave out at the start")] = 0,
-    runs: Annotated[Path, typer.Option("--runs", "-o", help="results folder to put it into")] = Path("runs"),
-    as_json: Annotated[bool, typer.Option("--json", help="print the record as JSON")] = False,
+    log: Path = argument("the log as it was published: a console's output, or a tracker's JSON"),
+    tool: str = option("the tool that wrote it", ..., "--from", metavar="verl|nemo-rl|skyrl|areal"),
+    model: str = option("what was trained", ..., metavar="NAME"),
+    devices: int = option("how many devices the run had in all", ..., min=1, metavar="N"),
+    device: str | None = option("what they are", metavar="NAME"),
+    algorithm: str | None = option("as ppo or grpo", metavar="NAME"),
+    samples: int | None = option("of one step, where the log does not tell them", min=1, metavar="N"),
+    prompt_tokens: float | None = option("of one sample, mean, where the log does not tell them", metavar="N"),
+    response_tokens: float | None = option("of one sample, mean, where the log does not tell them", metavar="N"),
+    tool_version: str | None = option("of the tool", metavar="VERSION"),
+    source: str | None = option("where the log was published", metavar="WHERE"),
+    note: str | None = option("what else a reader must know", metavar="NOTE"),
+    warmup: int = option("steps to leave out at the start", 0, min=0, metavar="N"),
+    runs: Path = option("results folder to put it into", Path("runs"), "--runs", "-o"),
+    as_json: bool = flag("print the record as JSON", "--json"),
 ) -> None:
     """Take over another tool's step log as a row marked "imported, not measured here".
 

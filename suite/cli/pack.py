@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from suite.cli.exits import command
+from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import STANDARD_OUTPUT, print_json, written_to
 from suite.spec.terminal import UsageError, printable, say
 
@@ -16,39 +15,23 @@ if TYPE_CHECKING:
 
 @command
 def pack(
-    folder: Annotated[Path, typer.Argument(help="results folder, or a single bundle")],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE.suite.zip", help="file to write (-: print it)")
-    ],
-    keep_identity: Annotated[
-        bool,
-        typer.Option(
-            "--keep-identity",
-            help="leave in names of hosts and users, paths, addresses, ids of containers and serial numbers",
-        ),
-    ] = False,
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(metavar="WORD", help="a name, path or address that may stay; can be given several times"),
-    ] = None,
-    scrub: Annotated[
-        list[str] | None,
-        typer.Option(metavar="WORD", help="a word to scrub beside what is found; can be given several times"),
-    ] = None,
-    licence: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="text of a licence of the results; can be given several times"),
-    ] = None,
-    sbom: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE", help="what an image holds, of suite images check --sbom; can be given several times"
-        ),
-    ] = None,
-    sign: Annotated[
-        Path | None, typer.Option(metavar="KEY", help="sign it with this SSH key (ssh-keygen -Y sign)")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print what was packed and scrubbed as JSON")] = False,
+    folder: Path = argument("results folder, or a single bundle"),
+    output: Path = option("file to write (-: print it)", ..., "--output", "-o", metavar="FILE.suite.zip"),
+    keep_identity: bool = flag(
+        "leave in names of hosts and users, paths, addresses, ids of containers and serial numbers"
+    ),
+    keep: list[str] | None = option(
+        "a name, path or address that may stay; can be given several times", metavar="WORD"
+    ),
+    scrub: list[str] | None = option(
+        "a word to scrub beside what is found; can be given several times", metavar="WORD"
+    ),
+    licence: list[Path] | None = option("text of a licence of the results; can be given several times", metavar="FILE"),
+    sbom: list[Path] | None = option(
+        "what an image holds, of suite images check --sbom; can be given several times", metavar="FILE"
+    ),
+    sign: Path | None = option("sign it with this SSH key (ssh-keygen -Y sign)", metavar="KEY"),
+    as_json: bool = flag("print what was packed and scrubbed as JSON", "--json"),
 ) -> None:
     """Put the runs of a results folder into one file, without what tells who ran them and where.
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
-
-import typer
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from suite.cli.exits import DONE, GATE_NOT_MET, command
-from suite.cli.options import completion
+from suite.cli.options.declare import accelerators, argument, flag, option
 from suite.cli.options.fields import WorkloadOptions, takes_groups, workload_changes
 from suite.cli.options.plan_search import checked_rows, search
 from suite.cli.options.reading import checked, print_json, require_place
@@ -31,34 +29,17 @@ class What:
 
     HEADING: ClassVar = "Work"
 
-    size: Annotated[
-        str | None, typer.Option(help="model size (see `suite sizes`)", autocompletion=completion.sizes)
-    ] = None
-    shape: Annotated[Path | None, typer.Option(help="shape file: YAML, or a Hugging Face config.json")] = None
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            help="plan the work of a preset on its devices, with its engine (see `suite sizes`)",
-            autocompletion=completion.presets,
-        ),
-    ] = None
-    backend: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="backend; repeat for several [default: deepspeed and megatron]", autocompletion=completion.backends
-        ),
-    ] = None
-    workload: Annotated[
-        str | None,
-        typer.Option(
-            help="work of an iteration [default: trlx-ds-chat, grpo where engines are searched, or the preset's]",
-            autocompletion=completion.workloads,
-        ),
-    ] = None
-    samples_per_iteration: Annotated[
-        int | None, typer.Option(help="samples of an iteration in all, on however many devices")
-    ] = None
-    scaling: Annotated[str, typer.Option(help="weak (samples per device fixed) or strong (in all)")] = "weak"
+    size: str | None = option("model size (see `suite sizes`)")
+    shape: Path | None = option("shape file: YAML, or a Hugging Face config.json")
+    preset: str | None = option(
+        "plan the work of a preset on its devices, with its engine (see `suite sizes`)",
+    )
+    backend: list[str] | None = option("backend; repeat for several [default: deepspeed and megatron]")
+    workload: str | None = option(
+        "work of an iteration [default: trlx-ds-chat, grpo where engines are searched, or the preset's]",
+    )
+    samples_per_iteration: int | None = option("samples of an iteration in all, on however many devices")
+    scaling: str = option("weak (samples per device fixed) or strong (in all)", "weak")
 
 
 @dataclass(frozen=True)
@@ -67,19 +48,13 @@ class Manner:
 
     HEADING: ClassVar = "Work"
 
-    generation: Annotated[
-        str | None,
-        typer.Option(
-            metavar="hf|vllm",
-            help="the training stack's own loop, or vLLM [default: hf; vllm where a placement is searched]",
-        ),
-    ] = None
-    engine_sleep: Annotated[
-        bool, typer.Option("--engine-sleep", help="vLLM frees its memory while the policy trains")
-    ] = False
-    packing: Annotated[bool, typer.Option("--packing", help="uneven samples end to end, without padding")] = False
-    balance: Annotated[bool, typer.Option("--balance", help="equal tokens on every replica")] = False
-    fp8: Annotated[bool, typer.Option("--fp8", help="train, and generate with vLLM, in fp8")] = False
+    generation: str | None = option(
+        "the training stack's own loop, or vLLM [default: hf; vllm where a placement is searched]", metavar="hf|vllm"
+    )
+    engine_sleep: bool = flag("vLLM frees its memory while the policy trains")
+    packing: bool = flag("uneven samples end to end, without padding")
+    balance: bool = flag("equal tokens on every replica")
+    fp8: bool = flag("train, and generate with vLLM, in fp8")
 
 
 @dataclass(frozen=True)
@@ -93,39 +68,21 @@ class Place:
 
     HEADING: ClassVar = "Where it runs"
 
-    device: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="accelerator of the catalogue, e.g. H100-SXM-80GB; H100 is enough; repeat, or any, to compare "
-            "under --target [default: A100-SXM-80GB, the preset's, or any under --target]",
-            autocompletion=completion.accelerators,
-        ),
-    ] = None
-    devices: Annotated[
-        list[int] | None,
-        typer.Option(
-            help="number of devices, 1 to 16384; repeat to compare; the most under --target "
-            "[default: 8, or the preset's]"
-        ),
-    ] = None
-    generation_device: Annotated[
-        str | None, typer.Option(help="another kind that generates", autocompletion=completion.accelerators)
-    ] = None
-    gpus_per_node: Annotated[
-        int | None, typer.Option(help="devices of one node of your cluster [default: the maker's]")
-    ] = None
-    nic: Annotated[
-        float | None,
-        typer.Option(metavar="GBIT/S", help="network card of each device, 400 for 400 Gb/s [default: the maker's]"),
-    ] = None
-    link: Annotated[
-        float | None,
-        typer.Option(
-            metavar="GB/S",
-            help="link between devices of a node, each direction, 450 for NVLink 4 [default: the maker's]",
-        ),
-    ] = None
+    device: list[str] | None = option(
+        "accelerator of the catalogue, e.g. H100-SXM-80GB; H100 is enough; repeat, or any, to compare "
+        "under --target [default: A100-SXM-80GB, the preset's, or any under --target]",
+        metavar="NAME",
+        autocompletion=accelerators,
+    )
+    devices: list[int] | None = option(
+        "number of devices, 1 to 16384; repeat to compare; the most under --target [default: 8, or the preset's]"
+    )
+    generation_device: str | None = option("another kind that generates")
+    gpus_per_node: int | None = option("devices of one node of your cluster [default: the maker's]")
+    nic: float | None = option("network card of each device, 400 for 400 Gb/s [default: the maker's]", metavar="GBIT/S")
+    link: float | None = option(
+        "link between devices of a node, each direction, 450 for NVLink 4 [default: the maker's]", metavar="GB/S"
+    )
 
 
 @dataclass(frozen=True)
@@ -134,46 +91,29 @@ class Searched:
 
     HEADING: ClassVar = "Search"
 
-    placement: Annotated[
-        str | None,
-        typer.Option(
-            metavar="auto|colocated|split",
-            help="search where vLLM stands too: on the devices that train, on others, or whichever is better",
-        ),
-    ] = None
-    staleness: Annotated[
-        int | None, typer.Option(help="publications of weights that samples may be behind at most, 0 or 1 [default: 1]")
-    ] = None
-    target: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RATE",
-            help="find the fewest devices, or the cheapest, for '50 samples/s', '20000 tokens/s' or '60 s/iteration'",
-        ),
-    ] = None
-    deadline: Annotated[
-        str | None, typer.Option(metavar="TIME", help="the same for --iterations until then: 90min, 24h, 3d")
-    ] = None
-    iterations: Annotated[int | None, typer.Option(help="iterations to do until --deadline")] = None
-    objective: Annotated[str, typer.Option(help="what to rank layouts by")] = "throughput"
-    price: Annotated[
-        list[str] | None,
-        typer.Option(metavar="[NAME=]MONEY", help="money per device and hour; repeat for several kinds"),
-    ] = None
-    checkpoint: Annotated[float | None, typer.Option(metavar="SECONDS", help="of one checkpoint, for goodput")] = None
-    restart: Annotated[float | None, typer.Option(metavar="SECONDS", help="from a failure to the next step")] = None
-    min_devices: Annotated[bool, typer.Option("--min-devices", help="find the fewest devices that fit")] = False
-    max_batch: Annotated[bool, typer.Option("--max-batch", help="find the largest micro batch that fits")] = False
-    scale: Annotated[
-        str | None, typer.Option(help="show a scaling curve over this range of devices, e.g. 8..16384")
-    ] = None
-    top: Annotated[int, typer.Option(help="number of layouts to show")] = 8
-    simulate: Annotated[bool, typer.Option("--simulate", help="simulate the best one: seconds by cause")] = False
-    trace: Annotated[Path | None, typer.Option(help="write the simulation as a trace for Perfetto or Chrome")] = None
-    sensitivity: Annotated[bool, typer.Option("--sensitivity", help="say what would change the answer")] = False
-    stragglers: Annotated[
-        Paths, typer.Option(help="draw slow ranks as finished runs in this folder show them; repeat")
-    ] = None
+    placement: str | None = option(
+        "search where vLLM stands too: on the devices that train, on others, or whichever is better",
+        metavar="auto|colocated|split",
+    )
+    staleness: int | None = option("publications of weights that samples may be behind at most, 0 or 1 [default: 1]")
+    target: str | None = option(
+        "find the fewest devices, or the cheapest, for '50 samples/s', '20000 tokens/s' or '60 s/iteration'",
+        metavar="RATE",
+    )
+    deadline: str | None = option("the same for --iterations until then: 90min, 24h, 3d", metavar="TIME")
+    iterations: int | None = option("iterations to do until --deadline")
+    objective: str = option("what to rank layouts by", "throughput")
+    price: list[str] | None = option("money per device and hour; repeat for several kinds", metavar="[NAME=]MONEY")
+    checkpoint: float | None = option("of one checkpoint, for goodput", metavar="SECONDS")
+    restart: float | None = option("from a failure to the next step", metavar="SECONDS")
+    min_devices: bool = flag("find the fewest devices that fit")
+    max_batch: bool = flag("find the largest micro batch that fits")
+    scale: str | None = option("show a scaling curve over this range of devices, e.g. 8..16384")
+    top: int = option("number of layouts to show", 8)
+    simulate: bool = flag("simulate the best one: seconds by cause")
+    trace: Path | None = option("write the simulation as a trace for Perfetto or Chrome")
+    sensitivity: bool = flag("say what would change the answer")
+    stragglers: Paths = option("draw slow ranks as finished runs in this folder show them; repeat")
 
 
 @dataclass(frozen=True)
@@ -182,10 +122,8 @@ class Measured:
 
     HEADING: ClassVar = "Check and calibrate"
 
-    check: Annotated[
-        Paths, typer.Option(help="compare predictions with the published rows in this file or folder; repeat")
-    ] = None
-    calibrate: Annotated[Path | None, typer.Option(help="correct predictions by the runs in this folder")] = None
+    check: Paths = option("compare predictions with the published rows in this file or folder; repeat")
+    calibrate: Path | None = option("correct predictions by the runs in this folder")
 
 
 USUAL_WORK, USUAL_PLACE, ALL_THAT_FIT, ALONE = Work(), Place(), Searched(), Measured()
@@ -194,14 +132,12 @@ USUAL_WORK, USUAL_PLACE, ALL_THAT_FIT, ALONE = Work(), Place(), Searched(), Meas
 @command
 @takes_groups
 def plan(
-    files: Annotated[
-        Paths, typer.Argument(metavar="FILE", help="with --check: more files or folders in the published format")
-    ] = None,
+    files: Paths = argument("with --check: more files or folders in the published format", None, metavar="FILE"),
     work: Work = USUAL_WORK,
     place: Place = USUAL_PLACE,
     wanted: Searched = ALL_THAT_FIT,
     measured: Measured = ALONE,
-    as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
+    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Predict memory, time and cost of layouts before any run: all that fit, best first, and what is missing elsewhere.
 

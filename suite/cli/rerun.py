@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from suite.cli.exits import DONE, GATE_NOT_MET, INTERRUPTED, RUN_FAILED, command
+from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.fields import takes_groups
 from suite.cli.options.launchers import HERE, Where
 from suite.cli.options.reading import confirmed, print_json, unpacked_path
@@ -29,38 +28,25 @@ _MOST_RUNS, _LEAST_RUNS = 30, 4
 @command
 @takes_groups
 def rerun(
-    manifest: Annotated[Path, typer.Argument(help="a bundle, its manifest.json, or FILE.suite.zip:RUN of suite pack")],
-    submit_option: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[-- OPTION...]", help="with --launcher slurm or kubernetes: options of suite submit"),
-    ] = None,
-    repeats: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=1000, help="runs to make [default: as many as there are to compare with, at least 3, at most 10]"
-        ),
-    ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SHARE%", help="add runs until the 95 % interval of the new rate is that narrow, at most 30"
-        ),
-    ] = None,
-    margin: Annotated[str, typer.Option(help="how far the rate may be off and still be reproduced, e.g. 3%")] = "5%",
-    strict: Annotated[bool, typer.Option("--strict", help="exit 3 too where the runs cannot tell")] = False,
-    extend: Annotated[bool, typer.Option("--extend", help="add to the last rerun until it has --repeats runs")] = False,
-    with_suspect: Annotated[
-        bool, typer.Option("--with-suspect", help="runs that something disturbed count too, as on a shared machine")
-    ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="run it without asking, although you did not record it on this machine")
-    ] = False,
-    runs: Annotated[Path, typer.Option(help="results folder for the new runs")] = Path("runs"),
+    manifest: Path = argument("a bundle, its manifest.json, or FILE.suite.zip:RUN of suite pack"),
+    submit_option: list[str] | None = argument(
+        "with --launcher slurm or kubernetes: options of suite submit", None, metavar="[-- OPTION...]"
+    ),
+    repeats: int | None = option(
+        "runs to make [default: as many as there are to compare with, at least 3, at most 10]", min=1, max=1000
+    ),
+    until: str | None = option(
+        "add runs until the 95 % interval of the new rate is that narrow, at most 30", metavar="SHARE%"
+    ),
+    margin: str = option("how far the rate may be off and still be reproduced, e.g. 3%", "5%"),
+    strict: bool = flag("exit 3 too where the runs cannot tell"),
+    extend: bool = flag("add to the last rerun until it has --repeats runs"),
+    with_suspect: bool = flag("runs that something disturbed count too, as on a shared machine"),
+    yes: bool = flag("run it without asking, although you did not record it on this machine"),
+    runs: Path = option("results folder for the new runs", Path("runs")),
     where: Where = HERE,
-    force: Annotated[
-        bool, typer.Option("--force", help="allow more CPU ranks than cores", rich_help_panel="Where it runs")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print verdict, differences and new records as JSON")] = False,
+    force: bool = flag("allow more CPU ranks than cores", panel="Where it runs"),
+    as_json: bool = flag("print verdict, differences and new records as JSON", "--json"),
 ) -> int:
     """Run a manifest again, exactly as it was, and say whether its rate is reproduced.
 

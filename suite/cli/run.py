@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import typer
 
 from suite.cli.exits import DONE, INTERRUPTED, RUN_FAILED, command
 from suite.cli.options.check import refuse, show_plan, still_to_do, warn
+from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.fields import takes_groups
 from suite.cli.options.launchers import HERE, Device, Where
 from suite.cli.options.reading import print_json, rank_counts, seconds
@@ -22,25 +23,19 @@ class Session:
 
     HEADING: ClassVar = "Measuring"
 
-    turns: Annotated[
-        str | None,
-        typer.Option(
-            metavar="iterations|rounds",
-            help="rows of one size are started together and run an iteration each in turn while the others wait, or "
-            "follow each other run by run [default: iterations, on CPUs where all fit]",
-        ),
-    ] = None
-    turn_length: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=255,
-            help="iterations of a turn, of which the first does not count if there are several [default: 1, or as many "
-            "as take half a second]",
-        ),
-    ] = None
-    budget: Annotated[str | None, typer.Option(help="start no further run after this long, e.g. 20m")] = None
-    retry_failed: Annotated[bool, typer.Option(help="run again what failed before")] = False
+    turns: str | None = option(
+        "rows of one size are started together and run an iteration each in turn while the others wait, or "
+        "follow each other run by run [default: iterations, on CPUs where all fit]",
+        metavar="iterations|rounds",
+    )
+    turn_length: int | None = option(
+        "iterations of a turn, of which the first does not count if there are several [default: 1, or as many "
+        "as take half a second]",
+        min=1,
+        max=255,
+    )
+    budget: str | None = option("start no further run after this long, e.g. 20m")
+    retry_failed: bool = option("run again what failed before", False)
 
 
 AS_USUAL = Session()
@@ -50,42 +45,26 @@ AS_USUAL = Session()
 @takes_groups
 def run(
     context: typer.Context,
-    options_file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="YAML file with options by their names, as size: [1.3B, 6.7B]")
-    ] = None,
+    options_file: Path | None = argument(
+        "YAML file with options by their names, as size: [1.3B, 6.7B]", None, metavar="FILE"
+    ),
     work: Work = USUAL_WORK,
-    ranks: Annotated[
-        Names,
-        typer.Option(
-            envvar="SUITE_RANKS",
-            help="number of ranks, or all; repeat for several [default: 1]",
-            rich_help_panel="Work",
-        ),
-    ] = None,
+    ranks: Names = option(
+        "number of ranks, or all; repeat for several [default: 1]", envvar="SUITE_RANKS", panel="Work"
+    ),
     device: Device = None,
     session: Session = AS_USUAL,
-    runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs"),
+    runs: Path = option("results folder", Path("runs")),
     where: Where = HERE,
-    parallel: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="docker: so many runs at once, on devices of their own; their timings may interfere",
-            rich_help_panel="Containers",
-        ),
-    ] = 1,
-    same_stack: Annotated[
-        bool,
-        typer.Option(
-            "--same-stack",
-            help="measure environments of --python that hold the same stack",
-            rich_help_panel="Where it runs",
-        ),
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="print the plan and what it should need and cost, and run nothing")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print the outcome as JSON")] = False,
+    parallel: int = option(
+        "docker: so many runs at once, on devices of their own; their timings may interfere",
+        1,
+        min=1,
+        panel="Containers",
+    ),
+    same_stack: bool = flag("measure environments of --python that hold the same stack", panel="Where it runs"),
+    dry_run: bool = flag("print the plan and what it should need and cost, and run nothing"),
+    as_json: bool = flag("print the outcome as JSON", "--json"),
 ) -> int:
     """Measure every combination of the backends, model sizes, numbers of ranks and layouts that are given.
 

@@ -1,11 +1,9 @@
 """`suite sizes`: the shapes on the ladders, with their exact parameter counts."""
 
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from suite.cli.exits import command
-from suite.cli.options import completion
+from suite.cli.options.declare import flag, option
 from suite.cli.options.reading import print_json
 from suite.cli.saved_help import content_width
 from suite.spec.terminal import say
@@ -16,8 +14,8 @@ if TYPE_CHECKING:
 
 @command
 def sizes(
-    ladder: Annotated[str | None, typer.Option(help="only this ladder", autocompletion=completion.ladders)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
+    ladder: str | None = option("only this ladder"),
+    as_json: bool = flag("print as JSON", "--json"),
 ) -> None:
     """List the model sizes by ladder; parameters are computed from the shape, never read off the name.
 

@@ -1,24 +1,18 @@
 """`suite status`: how far the runs are that were submitted to clusters."""
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from suite.cli.exits import DONE, RUN_FAILED, command
-from suite.cli.options import completion
+from suite.cli.options.declare import argument, flag, option, submitted_runs
 from suite.cli.options.reading import print_json
 from suite.spec.terminal import say
 
 
 @command
 def status(
-    run: Annotated[
-        list[str] | None,
-        typer.Argument(help="run ids [default: all that were submitted]", autocompletion=completion.submitted_runs),
-    ] = None,
-    runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs"),
-    as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
+    run: list[str] | None = argument("run ids [default: all that were submitted]", None, autocompletion=submitted_runs),
+    runs: Path = option("results folder", Path("runs")),
+    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Show how far each run is that a cluster was given, and why it waits. Exit 1 when one could not be asked."""
     from suite.conduct.cluster.standing import asked, chosen, standing

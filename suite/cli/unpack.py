@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import DONE, GATE_NOT_MET, command
+from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import print_json
 from suite.spec.terminal import printable, say
 
@@ -20,13 +21,12 @@ AllowedSigners = Annotated[
 
 @command
 def unpack(
-    archive: Annotated[Path, typer.Argument(metavar="FILE.suite.zip", help="file of suite pack")],
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="DIR", help="folder to make [default: the file's name without its end]"),
-    ] = None,
+    archive: Path = argument("file of suite pack", metavar="FILE.suite.zip"),
+    output: Path | None = option(
+        "folder to make [default: the file's name without its end]", None, "--output", "-o", metavar="DIR"
+    ),
     allowed_signers: AllowedSigners = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print what was unpacked as JSON")] = False,
+    as_json: bool = flag("print what was unpacked as JSON", "--json"),
 ) -> int:
     """Unpack a file of suite pack, whole or not at all: every file is as its index says.
 

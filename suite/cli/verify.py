@@ -6,11 +6,10 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from suite.cli.exits import BAD_USAGE, DONE, GATE_NOT_MET, command
+from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import print_json
 from suite.cli.unpack import AllowedSigners
 from suite.spec.terminal import UsageError, printable, say
@@ -39,16 +38,12 @@ _WHO_WROTE = (
 
 @command
 def verify(
-    bundles: Annotated[
-        list[Path],
-        typer.Argument(metavar="BUNDLE", help="bundles, folders with bundles in them, or files of suite pack"),
-    ],
-    digest: Annotated[
-        str | None,
-        typer.Option(metavar="HEX", help="exit 3 unless this is the digest of the bundle, or of all bundles together"),
-    ] = None,
+    bundles: list[Path] = argument("bundles, folders with bundles in them, or files of suite pack", metavar="BUNDLE"),
+    digest: str | None = option(
+        "exit 3 unless this is the digest of the bundle, or of all bundles together", metavar="HEX"
+    ),
     allowed_signers: AllowedSigners = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print the outcome of every bundle as JSON")] = False,
+    as_json: bool = flag("print the outcome of every bundle as JSON", "--json"),
 ) -> int:
     """Derive each record again from the raw events of its bundle, and show what differs or does not fit together.
 

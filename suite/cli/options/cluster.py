@@ -7,10 +7,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import typer
-
+from suite.cli.options.declare import flag, option
 from suite.cli.options.reading import Python, checked
 from suite.cli.options.work import Work
 from suite.spec.terminal import UsageError, note
@@ -38,65 +37,39 @@ class Nodes:
 
     HEADING: ClassVar = "Nodes"
 
-    nodes: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="N", help="nodes of each run; 1,2,4 or repeated: a run on each [default: 1, or the preset's]"
-        ),
-    ] = None
-    gpus_per_node: Annotated[
-        int | None, typer.Option(min=1, help="GPUs, and so ranks, of each node [default: 8, or the preset's]")
-    ] = None
-    device: Annotated[str, typer.Option(help="cuda or cpu")] = "cuda"
-    gpu: Annotated[
-        str | None,
-        typer.Option(help="the nodes' GPU by its name in the catalogue: what layouts, limits and cost are planned by"),
-    ] = None
-    image: Annotated[str | None, typer.Option(help="container image, best by digest", rich_help_panel="Containers")] = (
-        None
+    nodes: list[str] | None = option(
+        "nodes of each run; 1,2,4 or repeated: a run on each [default: 1, or the preset's]", metavar="N"
     )
+    gpus_per_node: int | None = option("GPUs, and so ranks, of each node [default: 8, or the preset's]", min=1)
+    device: str = option("cuda or cpu", "cuda")
+    gpu: str | None = option(
+        "the nodes' GPU by its name in the catalogue: what layouts, limits and cost are planned by"
+    )
+    image: str | None = option("container image, best by digest", panel="Containers")
     python: Python = None
-    stack: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PACKAGE=VERSION|FILE",
-            help="versions on the nodes, where no lock file and no interpreter here says them, or a file of "
-            "`suite images stack`, which is found beside an image file; repeat",
-        ),
-    ] = None
-    env: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE for every rank, e.g. NCCL_SOCKET_IFNAME=eth0; repeat")
-    ] = None
-    mount: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SOURCE:TARGET",
-            help="SOURCE:TARGET[:rw] of a container, absolute paths; repeat",
-            rich_help_panel="Containers",
-        ),
-    ] = None
-    require_idle: Annotated[
-        bool, typer.Option("--require-idle", help="fail a run whose GPUs something else uses, before it measures")
-    ] = False
-    site: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="site file: what these options are on this cluster, unless given here; none: go without "
-            "[default: ~/.config/suite/site.yaml, where there is one]",
-        ),
-    ] = None
-    manifest: Annotated[
-        Path | None,
-        typer.Option(
-            help="a bundle, or its manifest.json: run that again, --repeats times, in the place of options of the work",
-            rich_help_panel="Measuring",
-        ),
-    ] = None
-    runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs")
-    retry_failed: Annotated[bool, typer.Option(help="run again what failed before", rich_help_panel="Measuring")] = (
-        False
+    stack: list[str] | None = option(
+        "versions on the nodes, where no lock file and no interpreter here says them, or a file of "
+        "`suite images stack`, which is found beside an image file; repeat",
+        metavar="PACKAGE=VERSION|FILE",
     )
+    env: list[str] | None = option("NAME=VALUE for every rank, e.g. NCCL_SOCKET_IFNAME=eth0; repeat")
+    mount: list[str] | None = option(
+        "SOURCE:TARGET[:rw] of a container, absolute paths; repeat",
+        metavar="SOURCE:TARGET",
+        panel="Containers",
+    )
+    require_idle: bool = flag("fail a run whose GPUs something else uses, before it measures")
+    site: str | None = option(
+        "site file: what these options are on this cluster, unless given here; none: go without "
+        "[default: ~/.config/suite/site.yaml, where there is one]",
+        metavar="FILE",
+    )
+    manifest: Path | None = option(
+        "a bundle, or its manifest.json: run that again, --repeats times, in the place of options of the work",
+        panel="Measuring",
+    )
+    runs: Path = option("results folder", Path("runs"))
+    retry_failed: bool = option("run again what failed before", False, panel="Measuring")
 
     def launcher(self, kind: type[ClusterLauncher], options: Any) -> ClusterLauncher:
         """A launcher of this kind with the user's options. Raises UsageError; its notes go to standard error."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import typer
 
-from suite.cli.options import completion
+from suite.cli.options.declare import flag, option, words
 from suite.cli.options.fields import option_group, option_of, settings_of
 from suite.cli.options.reading import Python
 from suite.launch.docker.settings import DockerSettings
@@ -29,7 +29,7 @@ Device = Annotated[
         envvar="SUITE_DEVICE",
         metavar="auto|cpu|cuda",
         help="what ranks compute on [default: auto, or cuda for a preset for GPUs]",
-        autocompletion=completion.words("auto", "cpu", "cuda"),
+        autocompletion=words("auto", "cpu", "cuda"),
         rich_help_panel="Where it runs",
     ),
 ]
@@ -42,17 +42,12 @@ class Choice:
 
     HEADING: ClassVar = "Where it runs"
 
-    launcher: Annotated[
-        str,
-        typer.Option(
-            help="local, or docker: a container for each run; of suite rerun also slurm and kubernetes",
-            autocompletion=completion.launchers,
-        ),
-    ] = LOCAL
+    launcher: str = option(
+        "local, or docker: a container for each run; of suite rerun also slurm and kubernetes",
+        LOCAL,
+    )
     python: Python = None
-    require_idle: Annotated[
-        bool, typer.Option("--require-idle", help="refuse to measure where something else uses the GPUs or CPUs")
-    ] = False
+    require_idle: bool = flag("refuse to measure where something else uses the GPUs or CPUs")
 
 
 @dataclass(frozen=True)
@@ -61,14 +56,12 @@ class LocalOptions:
 
     HEADING: ClassVar = "Where it runs"
 
-    start: Annotated[
-        str,
-        typer.Option(
-            metavar="auto|fork|spawn",
-            help="local: each rank imports its stack (spawn), or is forked from a process that has it imported (fork; "
-            "auto: on CPUs alone), which saves seconds a run",
-        ),
-    ] = "spawn"
+    start: str = option(
+        "local: each rank imports its stack (spawn), or is forked from a process that has it imported (fork; "
+        "auto: on CPUs alone), which saves seconds a run",
+        "spawn",
+        metavar="auto|fork|spawn",
+    )
 
 
 DockerOptions: Any = option_group(DockerSettings, DockerSettings.HEADING)
@@ -106,10 +99,10 @@ class Where(DockerOptions, LocalOptions, Choice):
         own = _option_names(LAUNCHERS[self.launcher])
         given = {field.name for field in fields(self) if getattr(self, field.name) != field.default}
         for name, launcher in LAUNCHERS.items():
-            for option in _option_names(launcher):
-                if option in given and option not in own:
+            for each in _option_names(launcher):
+                if each in given and each not in own:
                     raise UsageError(
-                        f"{option_of(option)} means nothing to the {self.launcher} launcher; "
+                        f"{option_of(each)} means nothing to the {self.launcher} launcher; "
                         f"add --launcher {name}, or leave it out"
                     )
 

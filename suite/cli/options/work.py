@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-import typer
-
-from suite.cli.options import completion
+from suite.cli.options.declare import flag, option
 from suite.cli.options.fields import LAYOUT, WORK, LayoutOptions, WorkloadOptions, layouts_asked, workload_changes
 from suite.cli.options.reading import checked, seconds
 from suite.spec.terminal import UsageError, note
@@ -30,44 +28,23 @@ class What:
 
     HEADING: ClassVar = WORK
 
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            help="a whole measurement, such as ladder or grpo-8b (`suite sizes`); other options override the preset's",
-            autocompletion=completion.presets,
-        ),
-    ] = None
-    backend: Annotated[
-        Names,
-        typer.Option(
-            help="backend; repeat for several [default: deepspeed and megatron, or the preset's]",
-            autocompletion=completion.backends,
-        ),
-    ] = None
-    size: Annotated[
-        Names, typer.Option(help="model size; repeat for several (see `suite sizes`)", autocompletion=completion.sizes)
-    ] = None
-    ladder: Annotated[
-        str | None, typer.Option(help="all sizes of a ladder, e.g. cpu, true, trlx", autocompletion=completion.ladders)
-    ] = None
-    shape: Annotated[list[Path] | None, typer.Option(help="shape file: YAML, or a Hugging Face config.json")] = None
-    workload: Annotated[
-        str | None,
-        typer.Option(
-            help="named work of an iteration, which other options change [default: cpu or trlx-ds-chat]",
-            autocompletion=completion.workloads,
-        ),
-    ] = None
-    scaling: Annotated[
-        Names, typer.Option(help="weak (samples per device fixed) or strong (in all); repeat for both [default: weak]")
-    ] = None
-    layout: Annotated[
-        Names,
-        typer.Option(
-            help="options of this heading that go together, as tp=2,zero=3,no-packing; repeat to compare layouts",
-            rich_help_panel=LAYOUT,
-        ),
-    ] = None
+    preset: str | None = option(
+        "a whole measurement, such as ladder or grpo-8b (`suite sizes`); other options override the preset's",
+    )
+    backend: Names = option(
+        "backend; repeat for several [default: deepspeed and megatron, or the preset's]",
+    )
+    size: Names = option("model size; repeat for several (see `suite sizes`)")
+    ladder: str | None = option("all sizes of a ladder, e.g. cpu, true, trlx")
+    shape: list[Path] | None = option("shape file: YAML, or a Hugging Face config.json")
+    workload: str | None = option(
+        "named work of an iteration, which other options change [default: cpu or trlx-ds-chat]",
+    )
+    scaling: Names = option("weak (samples per device fixed) or strong (in all); repeat for both [default: weak]")
+    layout: Names = option(
+        "options of this heading that go together, as tp=2,zero=3,no-packing; repeat to compare layouts",
+        panel=LAYOUT,
+    )
 
 
 @dataclass(frozen=True)
@@ -76,82 +53,45 @@ class Measuring:
 
     HEADING: ClassVar = "Measuring"
 
-    dtype: Annotated[str | None, typer.Option(help="what ranks compute in [default: bf16 on cuda, fp32 on cpu]")] = None
-    until: Annotated[
-        str | None,
-        typer.Option(
-            help="as 3%: add runs until the 95 % interval of each rate, or ratio of rows in turns, is that narrow"
-        ),
-    ] = None
-    difference: Annotated[
-        str | None,
-        typer.Option(help="as 5%: add runs until rows of equal work are told apart, or are equivalent within that"),
-    ] = None
-    most_repeats: Annotated[
-        int, typer.Option(min=1, max=1000, help="runs that --until and --difference give a row at most")
-    ] = 30
-    with_suspect: Annotated[
-        bool,
-        typer.Option(
-            "--with-suspect",
-            help="with --until or --difference: runs that something disturbed count too, as on a shared machine",
-        ),
-    ] = False
-    warmup: Annotated[int, typer.Option(help="iterations recorded but not counted")] = 2
-    iterations: Annotated[
-        int | None,
-        typer.Option(
-            help="iterations counted in each run [default: 8, or on a known GPU by the time that one should take; "
-            "runs that --until or --difference add: by spread and start-up of the first]"
-        ),
-    ] = None
-    repeats: Annotated[
-        int,
-        typer.Option(
-            help="runs of each row in fresh processes; 3 to publish, 5 to rank; with --until or "
-            "--difference those before the first look"
-        ),
-    ] = 3
-    seed: Annotated[int, typer.Option(help="seed of weights, prompts and sampling")] = 1234
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="CPU threads of each rank [default: 1 on cpu; on cuda its share of the cores, 8 on a cluster]"
-        ),
-    ] = None
-    bind: Annotated[bool, typer.Option("--bind/--no-bind", help="cuda: each rank on CPUs near its GPU")] = True
-    profile: Annotated[
-        bool,
-        typer.Option(
-            "--profile",
-            help="engines, here or in a container: after what is counted, one more iteration under torch's profiler; "
-            "traces stay in the run's folder",
-        ),
-    ] = False
-    track: Annotated[
-        str | None,
-        typer.Option(metavar="equal-config|vendor-default|tuned", help="fairness track [default: the first]"),
-    ] = None
-    timeout: Annotated[
-        str | None,
-        typer.Option(
-            help="kill a run that takes longer than this [default: 1h, or on a known GPU by the time expected]"
-        ),
-    ] = None
-    hang_timeout: Annotated[
-        str | None,
-        typer.Option(
-            help="kill a run that emits no event for this long [default: 10m, more for phases expected to be long]"
-        ),
-    ] = None
-    price: Annotated[float | None, typer.Option(min=0, help="money per GPU and hour, for the cost of the plan")] = None
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force",
-            help="start runs that are not expected to fit or to end in time, or have more CPU ranks than cores",
-        ),
-    ] = False
+    dtype: str | None = option("what ranks compute in [default: bf16 on cuda, fp32 on cpu]")
+    until: str | None = option(
+        "as 3%: add runs until the 95 % interval of each rate, or ratio of rows in turns, is that narrow"
+    )
+    difference: str | None = option(
+        "as 5%: add runs until rows of equal work are told apart, or are equivalent within that"
+    )
+    most_repeats: int = option("runs that --until and --difference give a row at most", 30, min=1, max=1000)
+    with_suspect: bool = flag(
+        "with --until or --difference: runs that something disturbed count too, as on a shared machine"
+    )
+    warmup: int = option("iterations recorded but not counted", 2)
+    iterations: int | None = option(
+        "iterations counted in each run [default: 8, or on a known GPU by the time that one should take; "
+        "runs that --until or --difference add: by spread and start-up of the first]"
+    )
+    repeats: int = option(
+        "runs of each row in fresh processes; 3 to publish, 5 to rank; with --until or "
+        "--difference those before the first look",
+        3,
+    )
+    seed: int = option("seed of weights, prompts and sampling", 1234)
+    threads: int | None = option(
+        "CPU threads of each rank [default: 1 on cpu; on cuda its share of the cores, 8 on a cluster]", min=1
+    )
+    bind: bool = option("cuda: each rank on CPUs near its GPU", True, "--bind/--no-bind")
+    profile: bool = flag(
+        "engines, here or in a container: after what is counted, one more iteration under torch's profiler; "
+        "traces stay in the run's folder"
+    )
+    track: str | None = option("fairness track [default: the first]", metavar="equal-config|vendor-default|tuned")
+    timeout: str | None = option(
+        "kill a run that takes longer than this [default: 1h, or on a known GPU by the time expected]"
+    )
+    hang_timeout: str | None = option(
+        "kill a run that emits no event for this long [default: 10m, more for phases expected to be long]"
+    )
+    price: float | None = option("money per GPU and hour, for the cost of the plan", min=0)
+    force: bool = flag("start runs that are not expected to fit or to end in time, or have more CPU ranks than cores")
 
 
 @dataclass(frozen=True)

@@ -68,10 +68,17 @@ def known_runs(root: Path) -> list[str]:
     """Ids of the runs of a results folder that have a bundle or were submitted; no cluster is asked."""
     try:
         bundles = {path.parent.name for path in root.glob("*/manifest.json")}
-        submitted = {path.stem for path in (root / FOLDER).glob("*.json") if not path.name.startswith(".")}
     except OSError:
         return []
-    return sorted(bundles | submitted)
+    return sorted({*bundles, *submitted(root)})
+
+
+def submitted(root: Path) -> list[str]:
+    """Ids of the runs that were submitted from a results folder."""
+    try:
+        return sorted(path.stem for path in (root / FOLDER).glob("*.json") if not path.name.startswith("."))
+    except OSError:
+        return []
 
 
 def follow_log(log: Log, lines: int, follow: bool, show: Show, tell: Tell, poll_seconds: float = POLL_SECONDS) -> None:
